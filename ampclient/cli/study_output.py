@@ -113,7 +113,9 @@ def _precision_row(one: "PolicyAnswer") -> "Row":
         interval,
         UNKNOWN if one.speedup is None else f"{one.speedup:.2f}×",
         UNKNOWN if one.memory is None else formats.size(one.memory),
-        UNKNOWN if one.largest_batch is None else f"{one.largest_batch:,}",
+        UNKNOWN
+        if one.largest_batch is None
+        else f"{'' if one.largest_batch_is_measured else '≈ '}{one.largest_batch:,}",
         formats.percent(one.skipped_share),
     )
 

@@ -26,6 +26,10 @@ class PolicyAnswer(ApiModel):
         description="With `cannot tell`: how many more seeds would probably decide."
     )
     speedup: float | None = Field(description="Examples per second relative to float32.")
+    speedup_range: list[float] | None = Field(
+        default=None,
+        description="The smallest and the largest speed-up of a pair of jobs; null: not two pairs.",
+    )
     memory: int | None = Field(
         description="The estimated peak memory of a step, in bytes; null: not known."
     )

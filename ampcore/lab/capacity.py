@@ -12,7 +12,7 @@ from typing import Any, Final
 from ampcore.api.studies import BatchMeasurement, CapacityAnswer, PolicyCapacity
 from ampcore.api.study_requests import CapacityOptions
 from ampcore.lab.memory_model import BATCH_MULTIPLE, memory_model
-from ampcore.lab.plan import JobResult, Limit, PlannedJob, Question, Results
+from ampcore.lab.plan import DIVERGED, JobResult, Limit, PlannedJob, Question, Results
 from ampcore.lab.policies import FLOAT32, policies_to_study, policy_sections
 from ampcore.lab.precision import throughput
 from ampcore.spec import Problem
@@ -103,9 +103,9 @@ class _Search:
             result = self._results.get(_key(self._policy, batch))
             if result is None:
                 return tried
-            if not (result.succeeded or result.ran_out_of_memory):
+            if not (result.had_enough_memory or result.ran_out_of_memory):
                 return tried  # it failed for a reason that a smaller batch does not change
-            if result.succeeded:
+            if result.had_enough_memory:
                 self.fits = batch
             else:
                 self.fails = batch
@@ -118,7 +118,12 @@ class _Search:
         measured = [_measurement(batch, result) for batch, result in sorted(results.items())]
         fitting = [one for one in measured if one.fits]
         failure = next(
-            (one for one in results.values() if not (one.succeeded or one.ran_out_of_memory)), None
+            (
+                one
+                for one in results.values()
+                if not (one.had_enough_memory or one.ran_out_of_memory)
+            ),
+            None,
         )
         limited_by = "failure" if failure else "memory" if self.fails else self.limited_by
         largest = max((one.batch_size for one in fitting), default=None)
@@ -132,7 +137,8 @@ class _Search:
             critical_batch=critical,
             batches=measured,
             jobs=[result.job_id for result in results.values()],
-            explanation=_explanation(largest, critical, self, limited_by, failure),
+            explanation=_explanation(largest, critical, self, limited_by, failure)
+            + _divergence(list(results.values())),
         )
 
     def _upper_limit(self) -> tuple[int, str]:
@@ -180,7 +186,7 @@ def _measurement(batch: int, result: JobResult) -> BatchMeasurement:
     peak = result.number("peak_memory_bytes")
     return BatchMeasurement(
         batch_size=batch,
-        fits=result.succeeded,
+        fits=result.had_enough_memory,
         examples_per_s=throughput(result),
         peak_memory_bytes=int(peak) if peak is not None else None,
         job=result.job_id,
@@ -216,3 +222,14 @@ def _explanation(
     if critical is not None and critical < largest:
         text += f" Beyond {critical:,} the throughput hardly grows."
     return text
+
+
+def _divergence(results: Sequence[JobResult]) -> str:
+    """What else is wrong with a policy whose jobs had enough memory."""
+    job = next((one for one in results if one.reason in DIVERGED), None)
+    if job is None:
+        return ""
+    return (
+        f" There is enough memory, but the training does not work out: job {job.job_id} is "
+        f"{job.state} ({job.reason}). See ampctl lab precision."
+    )

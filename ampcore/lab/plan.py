@@ -95,6 +95,11 @@ class JobResult:
         """Whether it needed more memory than there was."""
         return self.state is State.FAILED and self.reason in OUT_OF_MEMORY
 
+    @property
+    def had_enough_memory(self) -> bool:
+        """Whether it trained, even if its numbers did not work out."""
+        return self.succeeded or self.reason in DIVERGED
+
     def number(self, name: str) -> float | None:
         """A number of its summary; None if it is not known."""
         value = self.summary.get(name)

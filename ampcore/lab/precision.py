@@ -169,6 +169,8 @@ class _Comparison:
         estimated = memory.largest_batch(device_bytes) if memory and device_bytes else None
         measured = self.question.measured_batches.get(policy)
         is_reference = policy == FLOAT32
+        ratios = self._speed_ratios(jobs)
+        enough = len(ratios) >= MIN_PAIRS and not is_reference
         return PolicyAnswer(
             policy=policy,
             verdict=verdict,
@@ -176,7 +178,8 @@ class _Comparison:
             difference=found.difference if found else 0.0 if is_reference else None,
             interval=list(found.interval) if found and found.interval else None,
             needs_more_seeds=found.more_seeds if found else None,
-            speedup=1.0 if is_reference else self._speedup(jobs),
+            speedup=1.0 if is_reference else _geometric_mean(ratios),
+            speedup_range=[min(ratios), max(ratios)] if enough else None,
             memory=memory.total(batch) if memory else None,
             largest_batch=estimated if measured is None else measured,
             largest_batch_is_measured=measured is not None,
@@ -185,15 +188,13 @@ class _Comparison:
             write=policy_sections(self.question.document, policy),
         )
 
-    def _speedup(self, jobs: dict[int, JobResult]) -> float | None:
-        """The geometric mean of the ratios of throughput, seed by seed."""
-        ratios = []
-        for seed, job in jobs.items():
-            ours = throughput(job)
-            theirs = throughput(self.results[_key(FLOAT32, seed)])
-            if ours is not None and theirs is not None:
-                ratios.append(log(ours / theirs))
-        return exp(fmean(ratios)) if ratios else None
+    def _speed_ratios(self, jobs: dict[int, JobResult]) -> list[float]:
+        """The throughput relative to float32 of each seed that has both."""
+        pairs = [
+            (throughput(job), throughput(self.results[_key(FLOAT32, seed)]))
+            for seed, job in jobs.items()
+        ]
+        return [ours / theirs for ours, theirs in pairs if ours is not None and theirs is not None]
 
 
 def throughput(result: JobResult) -> float | None:
@@ -204,6 +205,22 @@ def throughput(result: JobResult) -> float | None:
     names = ("median_examples_per_s", "examples_per_s")
     found = (result.number(name) for name in names if result.succeeded)
     return next((value for value in found if value is not None and value > 0.0), None)
+
+
+def _geometric_mean(ratios: Sequence[float]) -> float | None:
+    return exp(fmean(map(log, ratios))) if ratios else None
+
+
+def _speed_text(one: PolicyAnswer) -> str:
+    """The speed-up and how far the pairs agree: other load on a machine changes it."""
+    if one.speedup is None:
+        return ""
+    text = f"{one.speedup:.2f} × the speed of float32"
+    if one.speedup_range is None:
+        return text
+    low, high = one.speedup_range
+    text += f" ({low:.2f} to {high:.2f} in the pairs"
+    return f"{text}, which does not tell whether it is faster)" if low < 1.0 < high else f"{text})"
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -221,15 +238,17 @@ def _summary(policies: Sequence[PolicyAnswer], best: PolicyAnswer) -> str:
     others = [one for one in policies if one.policy != FLOAT32]
     found = "; ".join(f"{one.policy}: {one.verdict}" for one in others)
     if best.policy != FLOAT32:
-        gain = f", {best.speedup:.2f} × the speed of float32" if best.speedup else ""
-        return f"Use {best.policy}: as accurate as float32{gain}. ({found})"
+        return f"Use {best.policy}: as accurate as float32, {_speed_text(best)}. ({found})"
     undecided = [one for one in others if one.verdict == "cannot tell"]
     if undecided:
         seeds = [one.needs_more_seeds for one in undecided if one.needs_more_seeds is not None]
         more = f" Run it with {plural(max(seeds), 'more seed')}." if seeds else ""
         return f"Stay with float32 for now; not every policy is decided.{more} ({found})"
-    slower = any(one.verdict in ("equal", "better") for one in others)
-    why = "no policy is faster" if slower else "no policy is as accurate"
+    as_good = [one for one in others if one.verdict in ("equal", "better")]
+    if as_good:
+        speeds = "; ".join(f"{one.policy} has {_speed_text(one)}" for one in as_good if one.speedup)
+        return f"Stay with float32: no policy is faster{speeds and f', {speeds}'}. ({found})"
+    why = "no policy is as accurate"
     return f"Stay with float32: {why}. ({found})" if others else "Only float32 was studied."
 
 

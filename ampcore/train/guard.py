@@ -37,7 +37,8 @@ class TooManyBadSteps:
         """The error that ends the run, with advice."""
         if self.checked:
             return SkipBudgetExceeded(
-                f"{self.message}; check the data for outliers, {_advice(spec)}."
+                f"{self.message}; the overflow events name the cause. Check the data for outliers, "
+                f"{_advice(spec)}."
             )
         return NonFiniteLoss(
             f"{self.message}; check the data for outliers, lower optimizer.learning_rate, or "

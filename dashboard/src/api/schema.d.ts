@@ -1706,6 +1706,11 @@ export interface components {
              */
             speedup: number | null;
             /**
+             * Speedup Range
+             * @description The smallest and the largest speed-up of a pair of jobs; null: not two pairs.
+             */
+            speedup_range?: number[] | null;
+            /**
              * Memory
              * @description The estimated peak memory of a step, in bytes; null: not known.
              */

@@ -123,6 +123,18 @@ def test_no_batch_fits():
     assert answer.policies[0].explanation == "Not even a batch of 8 fits."
 
 
+def test_a_policy_that_overflows_has_enough_memory_and_the_answer_says_so():
+    options = CapacityOptions(policies=["mixed_float16"], max_batch=64)
+    question, kind = Question(SPEC, options, ("mixed_float16",), "gpu", 2**30), CapacityKind()
+    failed = JobResult("j", State.FAILED, reason=Reason.NON_FINITE_RESULT)
+    results: dict[str, JobResult] = {}
+    while new := [job.key for job in kind.jobs(question, results) if job.key not in results]:
+        results |= dict.fromkeys(new, failed)
+    [policy] = kind.answer(question, results).policies
+    assert (policy.largest_batch, policy.limited_by) == (64, "max_batch")
+    assert "does not work out: job j is failed (non_finite_result)" in policy.explanation
+
+
 def test_a_cpu_never_tries_more_than_the_prediction():
     tried, answer = searched(lambda batch: True, device="cpu", memory_bytes=100_000)
     [policy] = answer.policies

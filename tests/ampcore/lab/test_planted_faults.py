@@ -3,7 +3,7 @@
 | fault | precision | bisect | `explain` | ranges |
 | --- | --- | --- | --- | --- |
 | a layer overflows at any scale | failed | that layer | the operation | that layer |
-| a layer underflows | worse | that layer | – | that layer |
+| a layer underflows | not equal | that layer | – | that layer |
 | a data row with inf | no answer: the row | no answer: the row | the data, the row | – |
 | a bad learning rate | no answer: float32 | no answer: float32 | the weights | – |
 | a policy that is 1 point worse | worse | the layers | – | – |
@@ -144,6 +144,12 @@ def test_a_layer_that_underflows_is_found_although_no_step_is_skipped(rows: Any)
     assert layer.path == "planted"
     assert "worse than the noise band" in layer.explanation
     assert "In float16 100 % of the outputs underflow." in layer.explanation
+    precision = fault.ask("precision", "mixed_float16")
+    assert isinstance(precision, PrecisionAnswer)
+    float16 = precision.policies[1]
+    assert float16.verdict != "equal"
+    assert float16.difference is not None
+    assert float16.difference < -0.1
 
 
 def test_a_row_with_inf_has_no_answer_that_names_a_layer_and_the_row_is_named(rows: Any) -> None:

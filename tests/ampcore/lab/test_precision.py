@@ -1,0 +1,52 @@
+"""What a study of precision says about speed, from planted throughputs of three pairs of jobs."""
+
+import pytest
+
+from ampcore.api.studies import PrecisionOptions
+from ampcore.lab.plan import JobResult, Question
+from ampcore.lab.precision import PrecisionKind
+from ampcore.spec import State
+
+SPEC = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits", "batch_size": 64}}
+ACCURACIES = [0.95, 0.954, 0.949]
+
+
+def answer(speeds):
+    question = Question(SPEC, PrecisionOptions(), ("mixed_bfloat16",))
+    results = {}
+    for seed, (accuracy, speed) in enumerate(zip(ACCURACIES, speeds, strict=True)):
+        for policy, examples_per_s in (("float32", 100.0), ("mixed_bfloat16", speed)):
+            results[f"{policy}/seed-{seed}"] = JobResult(
+                "j",
+                State.SUCCEEDED,
+                metrics={"val_accuracy": accuracy},
+                summary={"median_examples_per_s": examples_per_s},
+            )
+    return PrecisionKind().answer(question, results)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "summary"),
+    [
+        (
+            (150.0, 160.0, 140.0),
+            "Use mixed_bfloat16: as accurate as float32, 1.50 × the speed of float32 (1.40 to 1.60 "
+            "in the pairs). (mixed_bfloat16: equal)",
+        ),
+        (
+            (90.0, 160.0, 140.0),
+            "Use mixed_bfloat16: as accurate as float32, 1.26 × the speed of float32 (0.90 to 1.60 "
+            "in the pairs, which does not tell whether it is faster). (mixed_bfloat16: equal)",
+        ),
+        (
+            (80.0, 80.0, 80.0),
+            "Stay with float32: no policy is faster, mixed_bfloat16 has 0.80 × the speed of "
+            "float32 (0.80 to 0.80 in the pairs). (mixed_bfloat16: equal)",
+        ),
+    ],
+)
+def test_the_speed_up_comes_with_its_range_over_the_seeds(speeds, summary):
+    found = answer(speeds)
+    assert found.summary == summary
+    assert found.policies[1].speedup_range == pytest.approx([min(speeds) / 100, max(speeds) / 100])
+    assert found.policies[0].speedup_range is None
