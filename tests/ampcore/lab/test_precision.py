@@ -2,7 +2,7 @@
 
 import pytest
 
-from ampcore.api.studies import PrecisionOptions
+from ampcore.api.study_requests import PrecisionOptions
 from ampcore.lab.plan import JobResult, Question
 from ampcore.lab.precision import PrecisionKind
 from ampcore.spec import State
