@@ -18,7 +18,7 @@ from anyio import CapacityLimiter
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from server.errors import PayloadTooLarge, Unauthorized
+from server.errors import LengthRequired, PayloadTooLarge, Unauthorized, Unavailable
 from server.streaming.stream_limits import OpenStreams, StreamLimit, owner_of
 from server.streaming.streams import AUTH_CHECK_S
 from service.folder_store import write_all
@@ -43,6 +43,12 @@ class ReceivedBody:
     sha256: str
     is_whole: bool
     """False if the client disconnected, or the server stops, before the end."""
+
+    def require_whole(self) -> None:
+        """Delete the file and raise Unavailable unless all bytes have arrived."""
+        if not self.is_whole:
+            self.file.unlink(missing_ok=True)
+            raise Unavailable("The upload ended before the end of the file; send it again.")
 
 
 class BodyReceiver:
@@ -215,6 +221,18 @@ def check_declared_length(request: Request, max_bytes: int) -> None:
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > max_bytes:
         raise too_large(max_bytes)
+
+
+def required_length(request: Request, max_bytes: int) -> int:
+    """The Content-Length of a body that is sent in one request.
+
+    Raises PayloadTooLarge if it is more than that, and LengthRequired without one.
+    """
+    check_declared_length(request, max_bytes)
+    length = request.headers.get("content-length", "")
+    if not length.isdecimal():
+        raise LengthRequired("Expected a Content-Length header.")
+    return int(length)
 
 
 def too_large(max_bytes: int) -> PayloadTooLarge:

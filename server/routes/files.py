@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from ampcore.api.files import FilePage, Sha256, StoredFile
 from ampcore.api.roles import Right
 from ampcore.spec.stored_files import FileKind
-from server.datasets.receive import check_declared_length
+from server.datasets.receive import required_length
 from server.deps import (
     ActorDep,
     AuthenticatorDep,
@@ -21,7 +21,6 @@ from server.deps import (
     StreamsDep,
     check_right,
 )
-from server.errors import LengthRequired, Unavailable
 from server.file_removal import remove_files
 from server.files.deletion import delete_file
 from server.files.listing import file_page
@@ -138,22 +137,17 @@ async def put(
     """Store the body under its SHA-256. A file that no job names is deleted after a day."""
     if key.kind is FileKind.BUNDLE:
         check_right(member, Right.CODE, "Uploading a bundle")
-    check_declared_length(request, MAX_BYTES[key.kind])
-    length = request.headers.get("content-length", "")
-    if not length.isdecimal():
-        raise LengthRequired("Expected a Content-Length header.")
+    length = required_length(request, MAX_BYTES[key.kind])
     if (known := await run_sync(uploads.find, key)) is not None:
         return ModelResponse(from_row(StoredFile, known), status_code=200)
-    await run_sync(uploads.check_size, key, int(length))
+    await run_sync(uploads.check_size, key, length)
     body = await receiver.receive(
         request,
-        int(length),
+        length,
         allowed=authorization_check(request, authenticator),
         is_stopping=streams.shutting_down.is_set,
     )
-    if not body.is_whole:
-        body.file.unlink(missing_ok=True)
-        raise Unavailable("The upload ended before the end of the file; send it again.")
+    body.require_whole()
     stored = await run_sync(uploads.store, key, body, actor, limiter=receiver.completions)
     return ModelResponse(
         from_row(StoredFile, stored.file), status_code=201 if stored.is_new else 200

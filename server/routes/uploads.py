@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from ampcore.api.datasets import DatasetVersion, FileName, Sha256, Upload, UploadRequest
-from server.datasets.receive import ReceivedBody, check_declared_length
+from server.datasets.receive import ReceivedBody, required_length
 from server.datasets.uploads import Completed, UploadKey, Uploads, check_digest
 from server.deps import (
     ActorDep,
@@ -19,7 +19,6 @@ from server.deps import (
     StreamsDep,
     UploadsDep,
 )
-from server.errors import LengthRequired, Unavailable
 from server.http.json_body import JsonRoute
 from server.http.responses import ModelResponse, to_response
 from server.idempotency import IdempotentRequestDep, respond_once
@@ -203,11 +202,7 @@ async def put(
     authenticator: AuthenticatorDep,
 ) -> Response:
     """Create the next version from the body, as in `curl -T birds.npz …/datasets/birds`."""
-    check_declared_length(request, uploads.max_bytes)
-    length = request.headers.get("content-length", "")
-    if not length.isdecimal():
-        raise LengthRequired("Expected a Content-Length header.")
-    new = NewUpload(name, file or name, int(length), sha256)
+    new = NewUpload(name, file or name, required_length(request, uploads.max_bytes), sha256)
 
     def start_upload() -> UploadKey:
         with database.write() as session:
@@ -235,8 +230,7 @@ async def put(
 def _append_whole(uploads: Uploads, key: UploadKey, body: ReceivedBody, sha256: str | None) -> None:
     """Append the body of a request that sends all bytes. Raises Unavailable and RequestInvalid."""
     try:
-        if not body.is_whole:
-            raise Unavailable("The upload ended before the end of the file; send it again.")
+        body.require_whole()
         check_digest(sha256, body.sha256)
         uploads.append(key, 0, body)
     finally:
