@@ -216,10 +216,13 @@ def cancel(context: typer.Context, study_id: StudyId, as_json: AsJson = False) -
 
 
 @group.command()
-def delete(context: typer.Context, study_id: StudyId) -> None:
+def delete(context: typer.Context, study_id: StudyId, as_json: AsJson = False) -> None:
     """Delete a study that has ended, with its answer; its jobs stay."""
     client_of(context).lab.delete(study_id)
-    typer.echo(f"{study_id} deleted")
+    if as_json:
+        print_json({"deleted": study_id})
+    else:
+        typer.echo(f"{study_id} deleted")
 
 
 def _names(policies: str | None) -> list[str] | None:

@@ -137,11 +137,16 @@ def _evaluation(data: Mapping[str, Any]) -> str:
 
 
 def summary_lines(summary: dict[str, Any], model_file: str | None) -> list[str]:
-    """The outcome of a run, one value per line, without those that are None."""
+    """The outcome of a run, one value per line, without those that are None.
+
+    What each number format would do to the layers follows as sentences.
+    """
     metrics = summary.get("metrics", {})
     values = {**metrics, **summary, "model_file": model_file}
     values.pop("metrics", None)
-    return [f"{name:<17} {_value(value)}" for name, value in values.items() if value is not None]
+    sentences = values.pop("ranges", {}).values()
+    lines = [f"{name:<17} {_value(value)}" for name, value in values.items() if value is not None]
+    return [*lines, *sentences]
 
 
 def _value(value: object) -> str:

@@ -21,11 +21,12 @@ FIRST_SAMPLE_S_PER_LAYER: Final = 0.1
 class RangeSampler:
     """Decides which steps are sampled, and measures what that costs.
 
-    The first step of a run is always sampled. With a limit of the time, nothing else is sampled
-    before the length of the run can be estimated, in the third block of steps. Samples that trace
-    the function (the first one, and the first one after a resume) may take the share of the
-    expected time of the whole run; what they took beyond it is missing for the others. All others
-    together may take as much again: half of it whenever they are due, the rest as the run goes on.
+    With a limit of the time, the first block of steps is not delayed; a sample follows it in any
+    case. Nothing else is sampled before the length of the run can be estimated, in the third block.
+    Samples that trace the function (the first one, and the first one after a resume) may take the
+    share of the expected time of the whole run; what they took beyond it is missing for the others.
+    All others together may take as much again: half of it whenever they are due, the rest as the
+    run goes on.
 
     Args:
         probe: Measures the task that is trained.
@@ -118,8 +119,10 @@ class RangeSampler:
 
     def _has_time(self, step: int) -> bool:
         share = self._settings.max_time_share
-        if share is None or step == 0:
+        if share is None:
             return True
+        if self._next_step == 0:  # no sample yet
+            return self._blocks > 0
         if not self._timed_steps:
             return False
         expected_s = self._expected_s(step)

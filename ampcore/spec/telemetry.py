@@ -15,7 +15,7 @@ class RangeSampling(SpecModel):
     """Afterwards the number of each sampled step is at least this times that of the last one."""
     max_time_share: float | None = Field(default=0.01, gt=0, le=1)
     """The share of the run's time that samples may take; they are postponed until they fit. The
-    first step of a run is always sampled; since this is traced, it may take as much again, and what
+    first one of a run is always taken; since it is traced, it may take as much again, and what
     it takes beyond that is missing for the others. Null: no limit, and exactly the steps above are
     sampled."""
 

@@ -32,10 +32,13 @@ def test_a_job_is_trained_its_model_saved_and_its_summary_printed(cli, spec_file
 
 def test_the_text_summary_shows_every_value_in_full(cli, spec_file):
     result = cli(spec_file, *SMALL)
-    values = dict(line.split() for line in result.stdout.splitlines())
+    *lines, float16, bfloat16 = result.stdout.splitlines()
+    values = dict(line.split() for line in lines)
     assert values["steps"] == "2"
     assert len(values["weights_digest"]) == 64
     assert "model_file" not in values
+    assert float16.startswith("float16 suits all layers")
+    assert bfloat16.startswith("bfloat16 suits all layers")
     assert "not saved" in result.stderr
 
 

@@ -86,15 +86,15 @@ def test_a_long_run_is_sampled_from_the_first_steps_on_within_its_share_of_the_t
     steps, share = 10_000, 0.01
     sampler = RangeSampler(Probe(clock), RangeSampling(max_time_share=share), steps, clock)
     sampled = train(sampler, clock, steps)
-    # The length of the run is known after two blocks.
-    assert sampled[:4] == [0, 2, 3, 4]
+    # The first block is not delayed, and the time of a step is known after two.
+    assert sampled[:4] == [1, 2, 3, 4]
     assert 10 <= len(sampled) <= share * steps * STEP_S / SAMPLE_S + 2
     assert sampler.to_json()["spent_s"] <= share * clock.now
 
 
-def test_of_a_run_that_is_too_short_only_the_first_step_is_sampled(clock):
+def test_a_run_that_is_too_short_is_sampled_once(clock):
     steps = int(SAMPLE_S / 0.01 / STEP_S / 4)
-    assert train(RangeSampler(Probe(clock), RangeSampling(), steps, clock), clock, steps) == [0]
+    assert train(RangeSampler(Probe(clock), RangeSampling(), steps, clock), clock, steps) == [1]
 
 
 def test_what_the_first_sample_takes_beyond_its_share_is_missing_for_the_others(clock):
@@ -105,15 +105,14 @@ def test_what_the_first_sample_takes_beyond_its_share_is_missing_for_the_others(
         probe, start = Probe(clock), clock.now
         sampler = RangeSampler(probe, RangeSampling(), steps, clock)
         probe.sample_s = first_s
-        assert sampler.is_due(0)
-        sampler.sample(0, [1.0], None, None)
+        assert train(sampler, clock, 2) == [1]
         probe.sample_s = SAMPLE_S
-        found = train(sampler, clock, steps, first=1)
+        found = train(sampler, clock, steps, first=2)
         assert clock.now - start <= (1 + 2 * share) * steps * STEP_S + SAMPLE_S
         return found
 
     usual, postponed = sampled(2.0), sampled(3.4)
-    assert usual[0] == 3
+    assert usual[0] == 2
     assert postponed[0] > steps / 4
     assert len(postponed) < len(usual)
 
@@ -122,14 +121,14 @@ def test_a_resumed_run_that_is_too_short_is_not_sampled_again(clock):
     needed = FIRST_SAMPLE_S_PER_LAYER * LAYERS / 0.01 / STEP_S
     settings, steps = RangeSampling(), int(1.5 * needed)
     before = RangeSampler(Probe(clock), settings, steps, clock)
-    assert train(before, clock, 1) == [0]
+    assert train(before, clock, 2) == [1]
     after = RangeSampler(Probe(clock), settings, steps, clock)
     after.restore(before.to_json())
-    assert train(after, clock, steps, first=1) == []
+    assert train(after, clock, steps, first=2) == []
     without = before.to_json() | {"traced_s": 0.0}
     after = RangeSampler(Probe(clock), settings, steps, clock)
     after.restore(without)
-    assert train(after, clock, steps, first=1) != []
+    assert train(after, clock, steps, first=2) != []
 
 
 def test_a_disabled_sampler_samples_nothing(clock):

@@ -60,9 +60,8 @@ def test_the_answer_is_shown_with_what_to_write_and_links_to_the_evidence(
     needed = page.get_by_role("table", name="Layers that need float32")
     expect(needed.get_by_role("row", name=re.compile("square"))).to_contain_text("whole layer")
     expect(page.get_by_role("region", name="Write into the spec")).to_contain_text("square")
-    expect(page.get_by_role("table", name="Trials of the search").get_by_role("row")).to_have_count(
-        4
-    )
+    runs = page.get_by_role("table", name="Runs of the search")
+    expect(runs.get_by_role("row")).to_have_count(4)
     assert accessibility_violations(page) == []
     needed.get_by_role("link", name=study.answer.layers[0].job).click()
     expect(page.get_by_role("heading", name="planted float32-in/none")).to_be_visible()
