@@ -195,7 +195,7 @@ def _print_search(answer: SearchAnswer) -> None:
             UNKNOWN if one.value is None else f"{one.value:.4g}",
             UNKNOWN if one.steps is None else f"{one.steps:,}",
             one.state,
-            one.jobs[-1],
+            one.jobs[-1] if one.jobs else UNKNOWN,
         )
         for one in _best_first(answer)
     ]

@@ -207,39 +207,36 @@ class SearchOptions(StudyOptions):
         return dict(sorted(space.items()))
 
 
-class PrecisionStudy(StudyOptions):
+class _StudyOfSpec(StudyOptions):
+    spec: dict[str, Any] = Field(description="The job spec.")
+    name: str | None = Field(default=None, min_length=1, max_length=200)
+
+
+class PrecisionStudy(_StudyOfSpec):
     """Asks which policy is as accurate as float32, and how much faster."""
 
     kind: Literal["precision"]
-    spec: dict[str, Any] = Field(description="The job spec.")
-    name: str | None = Field(default=None, min_length=1, max_length=200)
     options: PrecisionOptions = PrecisionOptions()
 
 
-class CapacityStudy(StudyOptions):
+class CapacityStudy(_StudyOfSpec):
     """Asks how large the batch may be under each policy."""
 
     kind: Literal["capacity"]
-    spec: dict[str, Any] = Field(description="The job spec.")
-    name: str | None = Field(default=None, min_length=1, max_length=200)
     options: CapacityOptions = CapacityOptions()
 
 
-class BisectStudy(StudyOptions):
+class BisectStudy(_StudyOfSpec):
     """Asks which layers need float32 under a policy."""
 
     kind: Literal["bisect"]
-    spec: dict[str, Any] = Field(description="The job spec.")
-    name: str | None = Field(default=None, min_length=1, max_length=200)
     options: BisectOptions = BisectOptions()
 
 
-class SearchStudy(StudyOptions):
+class SearchStudy(_StudyOfSpec):
     """Asks which values of hyper-parameters give the best metric."""
 
     kind: Literal["search"]
-    spec: dict[str, Any] = Field(description="The job spec.")
-    name: str | None = Field(default=None, min_length=1, max_length=200)
     options: SearchOptions
 
 

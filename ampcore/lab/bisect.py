@@ -35,6 +35,7 @@ class BisectKind:
     """The kind `bisect`."""
 
     decided_by_results = True
+    allows_invalid_jobs = False
     needs_device = False
 
     def policies(self, options: BisectOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:

@@ -74,6 +74,7 @@ class JobResult:
     """How a job of a study ended."""
 
     job_id: str
+    """Empty if the job was refused."""
     state: State
     reason: str | None = None
     message: str | None = None
@@ -99,6 +100,11 @@ class JobResult:
     def had_enough_memory(self) -> bool:
         """Whether it trained, even if its numbers did not work out."""
         return self.succeeded or self.reason in DIVERGED
+
+    @classmethod
+    def refused(cls, message: str) -> Self:
+        """The result of a job that was not queued, since its spec is invalid."""
+        return cls("", State.FAILED, message=message)
 
     def number(self, name: str) -> float | None:
         """A number of its summary; None if it is not known."""
@@ -145,6 +151,8 @@ class StudyKind(Protocol[Options]):
 
     decided_by_results: bool
     """Whether results decide about further jobs."""
+    allows_invalid_jobs: bool
+    """Whether it goes on if the spec of one of its jobs is invalid."""
     needs_device: bool
     """Whether no job is queued before a worker has reported its devices."""
 

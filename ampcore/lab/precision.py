@@ -29,6 +29,7 @@ class PrecisionKind:
     """The kind `precision`."""
 
     decided_by_results = False
+    allows_invalid_jobs = False
     needs_device = False
 
     def policies(self, options: PrecisionOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ampcore.api.studies import RungValue, SearchAnswer, SearchedParameter, SearchRun
 from ampcore.api.study_requests import SearchOptions
 from ampcore.lab import asha, search_checks
-from ampcore.lab.plan import Limit, NoAnswer, PlannedJob, Question, Results
+from ampcore.lab.plan import JobResult, Limit, NoAnswer, PlannedJob, Question, Results
 from ampcore.lab.samplers import importances, next_values, run_count
 from ampcore.lab.search_runs import (
     END,
@@ -36,6 +36,7 @@ class SearchKind:
     """The kind `search`."""
 
     decided_by_results = True
+    allows_invalid_jobs = True
     needs_device = False
 
     def policies(self, options: SearchOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
@@ -104,11 +105,15 @@ def _next(question: Question[SearchOptions], runs: Sequence[Run]) -> Run | None:
 
 def _failures(runs: Sequence[Run]) -> str:
     ended = [run.results[-1] for run in runs if run.results]
-    reasons = dict.fromkeys(
-        f"Job {one.job_id} is {one.state}" + (f" ({one.reason})." if one.reason else ".")
-        for one in ended
-    )
+    reasons = dict.fromkeys(_failure(one) for one in ended)
     return " ".join(reasons)
+
+
+def _failure(result: JobResult) -> str:
+    if not result.job_id:
+        return f"A job was refused: {result.message}"
+    reason = f" ({result.reason})" if result.reason else ""
+    return f"Job {result.job_id} is {result.state}{reason}."
 
 
 class _Answer:
@@ -159,7 +164,7 @@ class _Answer:
                 RungValue(steps=steps or None, value=value) for steps, value in finite.items()
             ],
             explanation=why if is_bad else None,
-            jobs=[one.job_id for one in run.results],
+            jobs=[one.job_id for one in run.results if one.job_id],
         )
 
     def _best(self, runs: Sequence[SearchRun]) -> SearchRun:

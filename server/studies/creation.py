@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from ampcore.api.roles import Right
 from ampcore.api.studies import Estimate
 from ampcore.lab.kinds import KINDS
+from ampcore.lab.plan import Question, StudyKind
 from ampcore.spec import JobSpec, SpecValidationError
 from server.access.principal import Principal
 from server.dataset_folder import DatasetFolder
@@ -67,11 +68,23 @@ def check_study(
         kind = KINDS[request.kind]
         if mistakes := kind.check(question):
             raise RequestInvalid(mistakes)
-        for job in kind.jobs(question, {}):
-            JobSpec.parse(job.document(question, DRY_RUN_ID))
+        _check_jobs(kind, question)
     except SpecValidationError as error:
         raise in_spec(error) from None
     return CheckedStudy(request.kind, request.name or spec.name, question)
+
+
+def _check_jobs(kind: StudyKind[Any], question: Question[Any]) -> None:
+    """Check the first jobs. Raises SpecValidationError if the study cannot do without one."""
+    jobs = kind.jobs(question, {})
+    errors = []
+    for job in jobs:
+        try:
+            JobSpec.parse(job.document(question, DRY_RUN_ID))
+        except SpecValidationError as error:
+            errors.append(error)
+    if errors and not (kind.allows_invalid_jobs and len(errors) < len(jobs)):
+        raise errors[0]
 
 
 def estimate_study(database: Database, study: CheckedStudy, project: str) -> Estimate:

@@ -8,7 +8,7 @@ meanwhile writes nothing: the next one decides again, since what is needed next 
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,8 +17,8 @@ from sqlalchemy.orm import Session
 
 from ampcore.api.jobs import Job
 from ampcore.lab.kinds import KINDS
-from ampcore.lab.plan import JobResult, NoAnswer, PlannedJob, Question, Results
-from ampcore.spec import TERMINAL, State
+from ampcore.lab.plan import JobResult, NoAnswer, PlannedJob, Question, Results, StudyKind
+from ampcore.spec import TERMINAL, SpecValidationError, State
 from ampcore.telemetry.json_values import json_safe
 from server.dispatch import Dispatcher, dispatch_jobs
 from server.jobs.submission import (
@@ -82,12 +82,13 @@ class StudyProgress:
         queued = {row.key for row in rows if row.job_id is not None} | set(results)
         waiting = [job for job in planned if job.key not in queued][:MAX_JOBS_PER_ROUND]
         checked = {job.key: self._check(study, question, job, results) for job in waiting}
-        errors = [error for error in checked.values() if isinstance(error, Exception)]
-        if errors:
-            message = f"A job of the study was refused: {errors[0]}"
+        errors = {key: one for key, one in checked.items() if isinstance(one, Exception)}
+        if errors and not _can_go_on_without(kind, errors.values()):
+            message = f"A job of the study was refused: {next(iter(errors.values()))}"
             ends_as = {"ends_as": studies.FAILED, "message": message}
             self._end(study, rows, new, studies.STOPPING, **ends_as)
             return
+        new = new | {key: JobResult.refused(str(error)) for key, error in errors.items()}
         valid = {key: one for key, one in checked.items() if isinstance(one, CheckedSubmission)}
         if new or valid:
             self._queue(study, rows, planned, new, valid)
@@ -128,8 +129,8 @@ class StudyProgress:
         with self.database.write() as session:
             if not _is_unchanged(session, study.id, rows):
                 return
-            _record(session, study.id, new)
             studies.add_jobs(session, study.id, {job.key: job.changes for job in planned})
+            _record(session, study.id, new)
             missing = [
                 row.key
                 for row in studies.jobs_of(session, study.id)
@@ -201,6 +202,12 @@ class StudyProgress:
 
 def _result(document: Mapping[str, Any]) -> JobResult:
     return JobResult.from_json(document)
+
+
+def _can_go_on_without(kind: StudyKind[Any], errors: Iterable[Exception]) -> bool:
+    """Whether the study can do without the jobs that were refused with these errors."""
+    are_invalid = all(isinstance(error, SpecValidationError) for error in errors)
+    return kind.allows_invalid_jobs and are_invalid
 
 
 def _is_running(session: Session, study_id: str) -> bool:

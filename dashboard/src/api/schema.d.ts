@@ -6010,11 +6010,6 @@ export interface components {
          */
         PrecisionStudy: {
             /**
-             * Kind
-             * @constant
-             */
-            kind: "precision";
-            /**
              * Spec
              * @description The job spec.
              */
@@ -6026,6 +6021,11 @@ export interface components {
              * @default null
              */
             name: string | null;
+            /**
+             * Kind
+             * @constant
+             */
+            kind: "precision";
             /**
              * @default {
              *       "seeds": 3,
@@ -6073,11 +6073,6 @@ export interface components {
          */
         CapacityStudy: {
             /**
-             * Kind
-             * @constant
-             */
-            kind: "capacity";
-            /**
              * Spec
              * @description The job spec.
              */
@@ -6089,6 +6084,11 @@ export interface components {
              * @default null
              */
             name: string | null;
+            /**
+             * Kind
+             * @constant
+             */
+            kind: "capacity";
             /**
              * @default {
              *       "policies": null,
@@ -6148,11 +6148,6 @@ export interface components {
          */
         BisectStudy: {
             /**
-             * Kind
-             * @constant
-             */
-            kind: "bisect";
-            /**
              * Spec
              * @description The job spec.
              */
@@ -6164,6 +6159,11 @@ export interface components {
              * @default null
              */
             name: string | null;
+            /**
+             * Kind
+             * @constant
+             */
+            kind: "bisect";
             /**
              * @default {
              *       "policy": "mixed_float16",
@@ -6305,11 +6305,6 @@ export interface components {
          */
         SearchStudy: {
             /**
-             * Kind
-             * @constant
-             */
-            kind: "search";
-            /**
              * Spec
              * @description The job spec.
              */
@@ -6321,6 +6316,11 @@ export interface components {
              * @default null
              */
             name: string | null;
+            /**
+             * Kind
+             * @constant
+             */
+            kind: "search";
             options: components["schemas"]["SearchOptions"];
         };
     };

@@ -195,6 +195,32 @@ def test_failed_and_cancelled_jobs_do_not_stop_a_search(driver):
     assert answer["runs"][1]["explanation"] == "As the test says."
 
 
+MOMENTUM = {"optimizer.momentum": {"choice": [0.5, 0.9]}}
+
+
+def test_values_that_are_invalid_together_are_a_failed_run(driver):
+    """Adam has no momentum."""
+    space = {"optimizer.kind": {"choice": ["sgd", "adam"]}, **MOMENTUM}
+    study = create(driver, space=space, method="grid")
+    found = run(driver, study)
+    assert found["state"] == "succeeded", found["message"]
+    runs = found["answer"]["runs"]
+    states = {one["values"]["optimizer.kind"]: (one["state"], len(one["jobs"])) for one in runs}
+    assert (len(runs), states) == (4, {"sgd": ("finished", 1), "adam": ("failed", 0)})
+    refused = next(one for one in runs if one["values"]["optimizer.kind"] == "adam")
+    assert "/optimizer/momentum" in refused["explanation"]
+    assert driver.api.client.get(f"{STUDIES}/{study}/report").status_code == 200
+
+
+def test_a_search_without_a_result_names_the_values_that_are_invalid_together(driver):
+    space = {"optimizer.kind": {"choice": ["sgd", "adam"]}, **MOMENTUM}
+    study = create(driver, space=space, method="grid")
+    found = run(driver, study, lambda driver, job: driver.fail(job, Reason.OUT_OF_MEMORY))
+    assert found["state"] == "failed"
+    assert "out_of_memory" in found["message"]
+    assert "/optimizer/momentum" in found["message"]
+
+
 def test_a_round_with_entries_that_changed_meanwhile_plans_nothing(driver, monkeypatch):
     """A server that does not know the newest result would promote another run besides."""
     space = {RATE: {"choice": [1e-4, 1e-3, 1.0, 1e-2]}}
