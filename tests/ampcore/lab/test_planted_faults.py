@@ -9,10 +9,9 @@
 | a policy that is 1 point worse | worse | the layers | – | – |
 | a policy that is equal | equal | no layer | – | – |
 
-The first four faults of the studies are here. Tested elsewhere: explanations in
-`train/test_explain.py`, ranges in `diagnostics/test_range_probe.py`, bisecting an overflow in
-`tests/e2e/dashboard/test_bisect_page.py`, and the last two faults, whose results are planted, in
-`tests/server/studies/test_progress.py` and `test_bisect.py`.
+Explanations of these faults are tested in `train/test_explain.py`, ranges in
+`diagnostics/test_range_probe.py`, and bisecting an overflow in
+`tests/e2e/dashboard/test_bisect_page.py`.
 """
 
 import json
@@ -36,7 +35,7 @@ from ampcore.telemetry.range_report import range_report
 from ampcore.telemetry.range_samples import RangeSample
 from ampcore.train import Trainer
 
-BATCH, WIDTH, ROWS = 64, 8, 1280
+BATCH, WIDTH, ROWS, TEST_ROWS = 64, 8, 1280, 4096
 
 
 def network(stddev: float) -> dict[str, Any]:
@@ -117,11 +116,13 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
 
     def write(damage: Callable[[Any], None] = lambda x: None) -> Any:
         rng = np.random.default_rng(0)
-        x = rng.standard_normal((ROWS, WIDTH)).astype(np.float32)
+        x = rng.standard_normal((ROWS + TEST_ROWS, WIDTH)).astype(np.float32)
         y = (x[:, 0] > 0).astype(np.int64)
         damage(x)
         folder = tmp_path_factory.mktemp("rows")
-        np.savez(folder / "rows.npz", x_train=x, y_train=y, x_test=x[:256], y_test=y[:256])
+        train, test = slice(ROWS), slice(ROWS, None)
+        arrays = {"x_train": x[train], "y_train": y[train], "x_test": x[test], "y_test": y[test]}
+        np.savez(folder / "rows.npz", **arrays)
         return folder
 
     return write
@@ -170,3 +171,34 @@ def test_a_bad_learning_rate_has_no_answer_because_float32_fails_too(rows: Any) 
         fault.ask("bisect", "mixed_bfloat16")
     with pytest.raises(NoAnswer, match="of at least 2 jobs in float32; 0 have it"):
         fault.ask("precision", "mixed_bfloat16")
+
+
+@pytest.mark.parametrize(("offset", "verdict"), [(0, "equal"), (16, "worse")])
+def test_a_policy_that_is_1_point_worse_is_told_from_one_that_is_equal(
+    rows: Any, offset: float, verdict: str
+) -> None:
+    """Around 16, bfloat16 has steps of 1/16 and 1/8: it moves values across the limit of 0."""
+
+    def damage(x: Any) -> None:
+        x += offset
+
+    model = {
+        "kind": "layers",
+        "inputs": {"x": {"shape": [WIDTH]}},
+        "layers": [
+            {"layer": "Activation", "name": "rounded", "activation": "linear"},
+            {"layer": "BatchNormalization", "name": "center", "momentum": 0.97},
+            {"layer": "Dense", "name": "logits", "units": "classes"},
+        ],
+    }
+    optimizer = {"kind": "adam", "learning_rate": 0.1, "schedule": {"kind": "cosine"}}
+    fault = Fault(rows(damage), model, optimizer=optimizer, train={"epochs": 16})
+    answer = fault.ask("precision", "mixed_bfloat16", seeds=3)
+    assert isinstance(answer, PrecisionAnswer)
+    bfloat16 = answer.policies[1]
+    assert bfloat16.verdict == verdict
+    assert bfloat16.difference == pytest.approx(-0.01 if offset else 0.0, abs=0.008)
+    bisected = fault.ask("bisect", "mixed_bfloat16", seeds=3)
+    assert isinstance(bisected, BisectAnswer)
+    # The values stay unrounded only if the layer after the first one is in float32, too.
+    assert {layer.path for layer in bisected.layers} == ({"rounded", "center"} if offset else set())
