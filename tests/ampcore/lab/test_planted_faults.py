@@ -120,9 +120,9 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
         y = (x[:, 0] > 0).astype(np.int64)
         damage(x)
         folder = tmp_path_factory.mktemp("rows")
-        train, test = slice(ROWS), slice(ROWS, None)
-        arrays = {"x_train": x[train], "y_train": y[train], "x_test": x[test], "y_test": y[test]}
-        np.savez(folder / "rows.npz", **arrays)
+        (x_train, x_test), (y_train, y_test) = np.split(x, [ROWS]), np.split(y, [ROWS])
+        parts = {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
+        np.savez(folder / "rows.npz", **parts)
         return folder
 
     return write
