@@ -113,6 +113,8 @@ DELAY_THE_SEARCH = """() => {
     return 0;
   };
 }"""
+# A function: the page's content policy forbids to evaluate an expression again.
+SEARCH_IS_DELAYED = "() => window.applySearch !== undefined"
 LEAVE_WHILE_THE_SEARCH_APPLIES = "place => { location.hash = place; window.applySearch(); }"
 
 
@@ -122,6 +124,6 @@ def test_a_search_that_applies_late_does_not_undo_a_click(
     page = open_signed_in("#/jobs")
     page.evaluate(DELAY_THE_SEARCH)
     page.get_by_label("Search").fill("skip")
-    page.wait_for_function("window.applySearch !== undefined")
+    page.wait_for_function(SEARCH_IS_DELAYED)
     page.evaluate(LEAVE_WHILE_THE_SEARCH_APPLIES, f"#/jobs/{finished_jobs[0].id}")
     expect(page.get_by_role("heading", name="healthy")).to_be_visible()
