@@ -75,7 +75,7 @@ def _key(policy: str, batch: int) -> str:
 
 def _changes(question: Question[CapacityOptions], policy: str, batch: int) -> dict[str, Any]:
     return {
-        **policy_sections(question.document, policy),
+        **policy_sections(question.document, policy, studied=question.policies),
         "data.batch_size": batch,
         "train.steps": question.options.steps,
         "train.checkpoint_every_s": None,
