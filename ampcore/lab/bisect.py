@@ -21,6 +21,7 @@ from ampcore.lab.layer_parts import (
     part_overrides,
     part_text,
 )
+from ampcore.lab.metric import validation_problems
 from ampcore.lab.minimal_set import minimal_set, without_unneeded
 from ampcore.lab.plan import Limit, NoAnswer, PlannedJob, Question, Results
 from ampcore.lab.policies import FLOAT32, policies_to_study, policy_sections
@@ -47,8 +48,8 @@ class BisectKind:
         return None
 
     def check(self, question: Question[BisectOptions]) -> Sequence[Problem]:
-        """None: the model of the request has checked the options."""
-        return ()
+        """Whether there are validation examples; the request has checked the options."""
+        return validation_problems(question.spec)
 
     def jobs(self, question: Question[BisectOptions], results: Results) -> Sequence[PlannedJob]:
         """Float32 over the seeds, the policy alone, and the runs known to be needed so far.

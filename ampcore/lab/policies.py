@@ -10,6 +10,8 @@ from ampcore.spec.precision import COMPUTE_DTYPE, Precision, compute_dtypes
 FLOAT32: Final = "float32"
 TF32: Final = "tf32"
 """In studies: float32 whose matrix products round their operands to TF32, on GPUs that have it."""
+DEFAULTS: Final = Precision().model_dump(mode="json")
+"""A spec as the server returns it has them all; what to write into a spec should be short."""
 MIXED_POLICIES: Final = ("mixed_bfloat16", "mixed_float16", "mixed_float8")
 """The policies that are studied by default: those with float32 weights."""
 
@@ -77,7 +79,8 @@ def policy_sections(
 def _precision(
     document: Mapping[str, Any], policy: str, studied: Collection[str]
 ) -> dict[str, Any]:
-    given = document.get("precision") or {}
+    section = document.get("precision") or {}
+    given = {name: value for name, value in section.items() if value != DEFAULTS.get(name)}
     if policy == TF32 or (policy == FLOAT32 and TF32 in studied):
         return {"policy": FLOAT32, "tf32": policy == TF32}
     if policy == FLOAT32:

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from ampcore.api.studies import Noise, PolicyAnswer, PrecisionAnswer
 from ampcore.api.study_requests import PrecisionOptions
 from ampcore.lab.memory_model import memory_model
-from ampcore.lab.metric import baseline_metric
+from ampcore.lab.metric import baseline_metric, validation_problems
 from ampcore.lab.paired_test import TEST, NoiseBand, PairedComparison, compare
 from ampcore.lab.plan import DIVERGED, JobResult, Limit, NoAnswer, PlannedJob, Question, Results
 from ampcore.lab.policies import (
@@ -49,11 +49,17 @@ class PrecisionKind:
         return None
 
     def check(self, question: Question[PrecisionOptions]) -> Sequence[Problem]:
-        """None: the model of the request has checked the options."""
-        return ()
+        """Whether there are validation examples; the request has checked the options."""
+        return validation_problems(question.spec)
 
     def jobs(self, question: Question[PrecisionOptions], results: Results) -> Sequence[PlannedJob]:
-        """One job for each seed and policy; float32 and its pairs of one seed follow each other."""
+        """One job for each seed and policy; float32 and its pairs of one seed follow each other.
+
+        Raises NoAnswer once a job in float32 has not reported the metric.
+        """
+        keys = [_key(FLOAT32, seed) for seed in _seeds(question)]
+        ended = [results[key] for key in keys if key in results and results[key].succeeded]
+        baseline_metric(question.spec, question.options.metric, ended)
         return [
             PlannedJob(_key(policy, seed), _changes(question, policy, seed))
             for seed in _seeds(question)
@@ -180,7 +186,9 @@ class _Comparison:
         self, policy: str, verdict: str, text: str, found: PairedComparison | None = None
     ) -> PolicyAnswer:
         jobs = self._jobs(policy)
-        memory = memory_model(self.question.document, policy)
+        memory = memory_model(self.question.document, policy) or next(
+            (job.memory for job in jobs.values() if job.memory is not None), None
+        )
         batch = self.question.spec.data.batch_size
         device_bytes = self.question.device_memory_bytes
         estimated = memory.largest_batch(device_bytes) if memory and device_bytes else None

@@ -174,6 +174,7 @@ def test_ampctl_prints_the_answer(ampctl, end_jobs):
     assert (code, "2.50×" in out, "equal" in out) == (0, True, True)
     assert "4 of 4 jobs, 100 %" in err
     assert "Use mixed_float16" in out
+    assert 'In the spec:\n  precision: {"policy": "mixed_float16"}' in out
     _, out, _ = ampctl("get", study, "--markdown")
     assert out.startswith("# mlp-float32\n")
     _, out, _ = ampctl("get", study, "--json")
