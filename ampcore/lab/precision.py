@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from ampcore.api.studies import Noise, PolicyAnswer, PrecisionAnswer
 from ampcore.api.study_requests import PrecisionOptions
-from ampcore.lab.memory_model import memory_model
+from ampcore.lab.memory_model import BATCH_MULTIPLE, memory_model
 from ampcore.lab.metric import baseline_metric, validation_problems
 from ampcore.lab.paired_test import TEST, NoiseBand, PairedComparison, compare
 from ampcore.lab.plan import DIVERGED, JobResult, Limit, NoAnswer, PlannedJob, Question, Results
@@ -26,6 +26,7 @@ from ampcore.lab.policies import (
     spec_policy,
 )
 from ampcore.spec import Problem
+from ampcore.spec.data_rules import known_train_examples
 from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.text import plural
 
@@ -192,6 +193,12 @@ class _Comparison:
         batch = self.question.spec.data.batch_size
         device_bytes = self.question.device_memory_bytes
         estimated = memory.largest_batch(device_bytes) if memory and device_bytes else None
+        examples = known_train_examples(self.question.spec.data) or next(
+            (job.train_examples for job in self.results.values() if job.train_examples), None
+        )
+        if estimated is not None and examples is not None:
+            most = examples // self.question.spec.train.accumulate
+            estimated = min(estimated, most // BATCH_MULTIPLE * BATCH_MULTIPLE)
         measured = self.question.measured_batches.get(spec_policy(policy))
         is_reference = policy == FLOAT32
         ratios = self._speed_ratios(jobs)

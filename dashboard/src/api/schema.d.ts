@@ -1717,7 +1717,7 @@ export interface components {
             memory: number | null;
             /**
              * Largest Batch
-             * @description The largest batch, a multiple of 8, that a device of the workers probably has memory for; null: not known.
+             * @description The largest batch, a multiple of 8, that the data has examples for, and a device of the workers probably memory; null: not known.
              */
             largest_batch: number | null;
             /**
