@@ -10,6 +10,7 @@ from ampcore.data.targets import OUTPUT
 from ampcore.errors import InvalidData
 from ampcore.formats import Column
 from ampcore.spec.data import Columns, Csv, Parquet, Tfrecord
+from ampcore.spec.data_rules import INPUT_NAMES, TARGET_NAMES, columns_named
 from ampcore.spec.preprocessing import Preprocessing
 from ampcore.spec.task import Outputs, TargetKind, TaskSpec
 
@@ -17,9 +18,6 @@ EVERY_COLUMN: Final = "*"
 """The key of preprocessing for all columns without an own one."""
 MAX_NAMED: Final = 10
 MAX_SHOWN: Final = 40
-ARRAY_INPUTS: Final = ("x", "image", "images")
-ARRAY_TARGETS: Final = ("y", "label", "labels", "mask", "target")
-"""Columns that are inputs and targets by their names."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ def column_roles(
     else:
         named = [
             column
-            for column in _named(ARRAY_INPUTS, columns)
+            for column in columns_named(INPUT_NAMES, columns)
             if column not in used and not _is_cell(spec, columns[column])
         ]
         others = [column for column in columns if column not in used]
@@ -79,7 +77,7 @@ def _target_roles(
     elif task is not None and task.target == "input":
         return {}, {}
     else:
-        group = tuple(spec.target or _named(ARRAY_TARGETS, columns)[:1])
+        group = tuple(spec.target or columns_named(TARGET_NAMES, columns)[:1])
         if not group:
             raise InvalidData(
                 name,
@@ -91,12 +89,6 @@ def _target_roles(
     for output, group in targets.items():
         _check_columns(group, columns, name, f"targets.{output}")
     return targets, kinds
-
-
-def _named(names: Sequence[str], columns: Mapping[str, Column]) -> list[str]:
-    """The columns with these names, or, as `X` and `Y`, with these names in capitals."""
-    found = {column.lower(): column for column in columns} | {column: column for column in columns}
-    return [found[name] for name in names if name in found]
 
 
 def _is_cell(spec: Columns, column: Column) -> bool:
