@@ -157,7 +157,7 @@ class _Comparison:
             return self._answer(policy, "failed", self._failure(policy, jobs, diverged))
         found = compare(differences, self.band, higher_is_better=self.is_higher_better)
         text = _explanation(found, self.band, self.metric)
-        if policy == TF32 and not any(job.summary.get("tf32") for job in jobs.values()):
+        if not self._is_own_computation(policy, jobs):
             text += " No job ran on a device with TF32: this is float32."
         if failed:
             text += f" {plural(len(failed), 'pair')} left out: {_reasons(failed.values())}."
@@ -201,7 +201,7 @@ class _Comparison:
             estimated = min(estimated, most // BATCH_MULTIPLE * BATCH_MULTIPLE)
         measured = self.question.measured_batches.get(spec_policy(policy))
         is_reference = policy == FLOAT32
-        ratios = self._speed_ratios(jobs)
+        ratios = self._speed_ratios(jobs) if self._is_own_computation(policy, jobs) else []
         enough = len(ratios) >= MIN_PAIRS and not is_reference
         return PolicyAnswer(
             policy=policy,
@@ -219,6 +219,11 @@ class _Comparison:
             jobs=[job.job_id for job in jobs.values()],
             write=_sections(self.question, policy),
         )
+
+    @staticmethod
+    def _is_own_computation(policy: str, jobs: Mapping[int, JobResult]) -> bool:
+        """Whether it differs from float32: TF32 does only on a device that has it."""
+        return policy != TF32 or any(job.summary.get("tf32") for job in jobs.values())
 
     def _speed_ratios(self, jobs: dict[int, JobResult]) -> list[float]:
         """The throughput relative to float32 of each seed that has both."""
