@@ -60,7 +60,8 @@ class PrecisionKind:
         """
         keys = [_key(FLOAT32, seed) for seed in _seeds(question)]
         ended = [results[key] for key in keys if key in results and results[key].succeeded]
-        baseline_metric(question.spec, question.options.metric, ended)
+        if ended:
+            baseline_metric(question.spec, question.options.metric, ended)
         return [
             PlannedJob(_key(policy, seed), _changes(question, policy, seed))
             for seed in _seeds(question)

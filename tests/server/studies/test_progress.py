@@ -255,6 +255,14 @@ def test_a_study_without_validation_examples_ends_with_its_first_job(driver, own
     assert cancelled == {"cancelled"}
 
 
+def test_a_metric_that_no_job_reports_ends_a_study_with_its_first_job(driver):
+    study = driver.create(options={"metric": "val_gain"})
+    driver.progress.advance(study)
+    driver.succeed(driver.jobs(study)["float32/seed-0"], val_accuracy=0.5)
+    driver.progress.advance(study)
+    assert "report no finite val_gain; they report: val_accuracy" in driver.get(study)["message"]
+
+
 def test_jobs_tell_the_memory_of_a_model_on_own_data(driver, own_data):
     driver.report_cpu(memory_bytes=2**20)
     study = driver.create(spec=own_data, options={"seeds": 2})
