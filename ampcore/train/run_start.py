@@ -22,6 +22,9 @@ from ampcore.train.session import parameters
 PRECISION_FIELDS: Final = ("precision", "loss_scale")
 """The sections of a spec that determine the precision of a job."""
 
+MAX_CLASS_NAMES: Final = 100
+"""In an event; signature.json has all of them."""
+
 NO_CHECKPOINT: Final[tuple[None, list[Any], list[Any]]] = (None, [], [])
 """The values without a checkpoint to resume from."""
 
@@ -113,4 +116,17 @@ def _started_event(context: RunContext, run: Run) -> Event:
         "tf32": context.job.spec.precision.tf32 and context.device.has_tf32,
         "dropped_examples": context.dataset.dropped_examples(examples),
     }
+    if classes := _class_names(context):
+        facts["classes"] = classes
     return Event(EventType.STARTED, None, facts)
+
+
+def _class_names(context: RunContext) -> dict[str, list[str]]:
+    """The names of the classes by output, where the data has any."""
+    signature = context.dataset.signature
+    targets = signature.targets if signature is not None else {}
+    return {
+        output: list(target.names[:MAX_CLASS_NAMES])
+        for output, target in targets.items()
+        if target.names is not None
+    }

@@ -23,10 +23,11 @@ FLOAT32 = {"runtime": {"device": "cpu", "engine": "graph"}}
 CITIES = {"Bonn": 0.0, "Köln": 100.0, "Ulm": -50.0}
 
 
-def train(folder, **sections):
+def train(folder, events=None, **sections):
     """Train a job on files of the folder; the result and the saved model."""
     spec = JobSpec.parse(FLOAT32 | sections)
-    result = ampcore.Trainer(spec, folder, folder / "out").run()
+    on_event = events.append if events is not None else None
+    result = ampcore.Trainer(spec, folder, folder / "out").run(on_event=on_event)
     return result, keras.saving.load_model(result.model_file)
 
 
@@ -136,8 +137,10 @@ SMALL_CNN = {"kind": "cnn", "filters": [4], "dense": [], "dropout": 0.0}
 
 
 def test_a_folder_of_images_is_classified_with_the_names_of_its_folders(birds):
+    events = []
     result, model = train(
         birds,
+        events,
         model=SMALL_CNN,
         data=BIRDS,
         task={"kind": "classification", "metrics": ["accuracy", "auc"]},
@@ -145,6 +148,8 @@ def test_a_folder_of_images_is_classified_with_the_names_of_its_folders(birds):
         train={"epochs": 12},
     )
     assert signature(birds)["targets"]["output"]["classes"] == ["crow", "tit"]
+    [started] = [event for event in events if event.type == "started"]
+    assert started.data["classes"] == {"output": ["crow", "tit"]}
     right = []
     for label, name in enumerate(("crow", "tit")):
         for file in sorted((birds / "birds" / name).iterdir()):
