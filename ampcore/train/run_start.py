@@ -106,7 +106,7 @@ def _preflight(context: RunContext, run: Run) -> Iterator[Event]:
 def _started_event(context: RunContext, run: Run) -> Event:
     session = run.session
     examples = session.step.accumulate * context.job.spec.data.batch_size
-    facts = {
+    facts: dict[str, Any] = {
         "total_steps": context.plan.total_steps,
         "steps_per_epoch": context.plan.steps_per_epoch,
         "first_step": run.totals.steps,
