@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 from ampcore.checkpoint import Checkpoint
 from ampcore.checkpoint.saver import CheckpointSaver
+from ampcore.diagnostics.category_columns import category_findings
 from ampcore.diagnostics.input_range import input_range_finding
 from ampcore.diagnostics.model_preflight import preflight_events
 from ampcore.profile.recorder import ProfileRecorder
@@ -99,7 +100,10 @@ def _preflight(context: RunContext, run: Run) -> Iterator[Event]:
     session, steps = run.session, context.plan.total_steps
     spec, policies = context.job.spec, session.policies
     yield from preflight_events(session.task, spec, context.device, policies, steps)
+    findings = [*category_findings(context.dataset)]
     if (finding := input_range_finding(context.dataset.train, policies)) is not None:
+        findings.append(finding)
+    for finding in findings:
         yield Event(EventType.PREFLIGHT, None, finding.to_json())
 
 

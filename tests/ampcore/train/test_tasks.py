@@ -304,6 +304,25 @@ def test_a_metric_that_is_named_twice_is_refused(birds):
         train(birds, model=SMALL_CNN, data=BIRDS, task=task)
 
 
+def test_sentences_that_become_a_category_each_are_a_warning(tmp_path):
+    lines = [f"sentence {row},{'Ulm' if row % 2 else 'Bonn'},{row % 2}" for row in range(60)]
+    (tmp_path / "it.csv").write_text("\n".join(["text,city,label", *lines]))
+    events = []
+    data = {"kind": "csv", "path": "it.csv", "batch_size": 16}
+    train(tmp_path, events, model={"kind": "mlp", "hidden": []}, data=data, train={"steps": 1})
+    codes = {
+        event.data["code"]: event.data
+        for event in events
+        if event.type == "preflight" and "code" in event.data
+    }
+    assert codes["categories_almost_unique"]["data"] == {
+        "column": "text",
+        "different": 48,
+        "rows": 48,
+    }
+    assert "tokens" in codes["categories_almost_unique"]["message"]
+
+
 def test_text_is_classified_from_its_words(tmp_path):
     random = np.random.default_rng(5)
     words = {"good": ["fine", "great", "lovely"], "bad": ["awful", "poor", "dull"]}
