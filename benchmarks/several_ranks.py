@@ -1,7 +1,7 @@
 """Training on two ranks of this machine: communication, scaling and peers, one JSON line.
 
-Each measurement is a launch of its own. Launches of the compared variants alternate; a figure is the
-median over the rounds. One thread for each rank: two ranks use two cores.
+Each measurement is a launch of its own. Launches of the compared variants alternate; a figure is
+the median over the rounds. One thread for each rank: two ranks use two cores.
 """
 
 import argparse

@@ -9,9 +9,15 @@ import typer
 
 from ampclient.cli.options import AsJson, client_of
 from ampclient.cli.output import print_json
-from ampclient.cli.study_output import print_estimate, print_study
-from ampclient.cli.submissions import parse_spec_file
-from ampclient.cli.submit import Assignments, IdempotencyKey, SpecFile
+from ampclient.cli.study_output import cost_line, print_estimate, print_study
+from ampclient.cli.submissions import code_source, parse_spec_file
+from ampclient.cli.submit import (
+    Assignments,
+    CodeFolder,
+    IdempotencyKey,
+    SpecFile,
+    WeightsFile,
+)
 from ampclient.cli.watch import detach_on_interrupt
 
 if TYPE_CHECKING:
@@ -62,23 +68,30 @@ def _create(
     context: typer.Context,
     file: SpecFile,
     assignments: Assignments = None,
+    code: CodeFolder = None,
+    weights: WeightsFile = None,
     name: Name = None,
     key: IdempotencyKey = None,
     dry_run: DryRun = False,
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Create the study, or estimate it; with `wait`, print its answer and exit."""
+    """State the cost, and create the study; with `wait`, print its answer and exit."""
     document = parse_spec_file(file.read(), assignments or ())
     client = client_of(context)
+    if code is not None:
+        code_source(code)  # an unsuitable folder is a usage error
+    found = client.lab.estimate(kind, document, options, code=code, weights=weights)
     if dry_run:
-        found = client.lab.estimate(kind, document, options)
         if as_json:
             print_json(found.to_json())
         else:
             print_estimate(found)
         return
-    study = client.lab.run(kind, document, options, name=name, idempotency_key=key)
+    typer.echo(cost_line(found), err=True)
+    study = client.lab.run(
+        kind, document, options, name=name, code=code, weights=weights, idempotency_key=key
+    )
     if wait:
         study = waited(client, study.id)
         print_one(study, as_json=as_json)
