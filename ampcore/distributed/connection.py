@@ -21,7 +21,7 @@ from ampcore.distributed.cluster import Cluster
 from ampcore.distributed.collectives import CollectiveReplicas, Collectives, Hint
 from ampcore.distributed.control import ControlChannel
 from ampcore.distributed.messages import Connection
-from ampcore.errors import AddressInUse, RankDisconnected
+from ampcore.errors import AddressInUse, RankDisconnected, UnsupportedDevice
 from ampcore.spec.text import join_names
 
 LEADER: Final = "/job:worker/replica:0/task:0"
@@ -54,7 +54,7 @@ def _use_own_accelerator(local_rank: int) -> bool:
     if not visible:
         return False
     if local_rank >= len(visible):
-        raise RankDisconnected(
+        raise UnsupportedDevice(
             f"local_rank: expected the number of one of {len(visible)} GPUs, from 0; received "
             f"{local_rank}."
         )
