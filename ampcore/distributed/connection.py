@@ -28,6 +28,7 @@ LEADER: Final = "/job:worker/replica:0/task:0"
 """The rank that hands out the parameters of groups."""
 
 TOKEN_BYTES: Final = 16
+LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 PROBE_S: Final = 1.0
 """How long a rank that did not connect is looked for, to name it."""
 
@@ -110,7 +111,7 @@ def _check_port(address: str) -> None:
 def _control_connections(cluster: Cluster, collectives: Collectives) -> dict[int, Connection]:
     """The connections of the control channel; the first communication between the ranks."""
     if cluster.rank == 0:
-        with socket.create_server(("", 0), family=_family(cluster)) as listener:
+        with socket.create_server((_interface(cluster), 0), family=_family(cluster)) as listener:
             token = secrets.token_bytes(TOKEN_BYTES)
             _announce(collectives, listener.getsockname()[1], token)
             return _accept(cluster, listener, token)
@@ -121,6 +122,12 @@ def _control_connections(cluster: Cluster, collectives: Collectives) -> dict[int
     )
     connection.send({"rank": cluster.rank, "token": token.hex()})
     return {0: connection}
+
+
+def _interface(cluster: Cluster) -> str:
+    """The address to listen on: all interfaces, unless all ranks are on this machine."""
+    host = _host(cluster.addresses[0])
+    return host if host in LOOPBACK_HOSTS else ""
 
 
 def _family(cluster: Cluster) -> int:
