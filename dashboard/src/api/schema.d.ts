@@ -1717,7 +1717,7 @@ export interface components {
             memory: number | null;
             /**
              * Largest Batch
-             * @description The largest batch, a multiple of 8, that a device of the workers probably has memory for; null: not known.
+             * @description The largest batch, a multiple of 8, that the data has examples for, and a device of the workers probably memory; null: not known.
              */
             largest_batch: number | null;
             /**
@@ -5984,7 +5984,7 @@ export interface components {
              * @description The policies to compare with float32; null: the mixed policies that the devices of the online workers can run, and `tf32` on GPUs that have it. `tf32` is float32 with TF32 for matrix products; float32 is without TF32 then.
              * @default null
              */
-            policies: (("float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto") | "tf32")[] | null;
+            policies: ("float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto" | "tf32")[] | null;
             /**
              * Steps
              * @description Steps of each job; null: as in the spec.
@@ -6047,7 +6047,7 @@ export interface components {
              * @description null: float32 and the mixed policies that the devices can run.
              * @default null
              */
-            policies: (("float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto") | "tf32")[] | null;
+            policies: ("float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto" | "tf32")[] | null;
             /**
              * Steps
              * @description Steps of each job.
