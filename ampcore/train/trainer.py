@@ -51,8 +51,8 @@ class Trainer:
         init: A local safetensors file with the weights to start from, such as the
             `weights.safetensors` of another run; `init` in the spec says which layers take them.
         cluster: The ranks that train the job together, and which of them this process is; None: it
-            trains alone. Rank 0 calls back, evaluates and saves; of another rank only the events
-            that it has started and warnings about itself are passed on.
+            trains alone. Rank 0 calls back, evaluates and saves; another rank passes on only the
+            event that it has started.
 
     Raises:
         TypeError: `job` is neither a spec nor another kind of job.
@@ -284,7 +284,9 @@ class Trainer:
             except (TrainingError, tf.errors.ResourceExhaustedError, MemoryError):
                 raise
             except Exception as error:
-                if (explained := self._job.explain(error)) is None:
+                # An error of the communication may have been raised in code of the job.
+                explained = replicas.explain(error) or self._job.explain(error)
+                if explained is None:
                     raise
                 raise explained from error
             finally:

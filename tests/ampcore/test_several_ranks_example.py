@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from ampcore.distributed.launcher import Launch, launch_ranks
+from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[2]
 
@@ -13,7 +14,7 @@ def test_an_own_loop_trains_on_two_ranks(python_commands, capfd):
     program = ROOT / "examples" / "several-ranks" / "train.py"
     environ = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     command = [str(python_commands / "python"), str(program)]
-    code = launch_ranks(Launch(command, 2, timeout_s=60.0, environ=environ))
+    code = launch_ranks(Launch(command, 2, timeout_s=DEADLINE_S, environ=environ))
     printed, errors = capfd.readouterr()
     assert code == 0, errors
     one, other = json.loads(printed.splitlines()[-1])

@@ -10,7 +10,7 @@ ADDRESSES = ("10.0.0.1:2222", "[fd00::2]:2222", "gpu-3.example:2223")
 
 
 def test_a_cluster_keeps_every_field_as_json():
-    cluster = Cluster(ADDRESSES, rank=2, local_rank=1, timeout_s=12.5)
+    cluster = Cluster(ADDRESSES, 2, 1, 12.5)
     text = json.dumps(cluster.to_json())
     assert Cluster.from_json(text) == Cluster.from_json(json.loads(text)) == cluster
     assert cluster.size == 3

@@ -22,6 +22,7 @@ from tests.ampcore.distributed.rank_jobs import (
     batch_norm_job,
     own_model,
 )
+from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[3]
 JOBS_WITH_WEIGHTS = (
@@ -46,7 +47,7 @@ def ranks(python_commands, tmp_path_factory):
     command = [str(python_commands / "python"), rank_program.__file__, str(folder)]
     environ = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     with (folder / "stderr").open("w+") as stderr:
-        code = launch_ranks(Launch(command, 2, timeout_s=60.0, environ=environ), stderr)
+        code = launch_ranks(Launch(command, 2, timeout_s=DEADLINE_S, environ=environ), stderr)
         stderr.seek(0)
         assert (folder / "rank-0.json").exists(), (code, stderr.read())
     found = [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(2)]
