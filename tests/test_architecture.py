@@ -249,6 +249,7 @@ def test_allowed_lists_every_package():
             {"tensorflow", "numpy", "fastapi", "sqlalchemy"},
         ),
         ("ampcore.preflight, ampcore.preflight.report_text", {"tensorflow", "keras", "numpy"}),
+        ("ampcore.distributed.launcher, ampcore.commands.launch", {"tensorflow", "keras", "numpy"}),
         ("ampcore.checkpoint", {"tensorflow", "keras"}),
         ("ampcore.formats.file_description", {"tensorflow", "keras", "pyarrow", "PIL"}),
         ("ampcore.describe_untrusted_file", {"tensorflow", "numpy", "pyarrow", "pydantic"}),
