@@ -60,7 +60,7 @@ class _Process:
 _process = _Process()
 
 
-def init(ranks: Ranks | None = None) -> None:
+def init(ranks: Ranks | None = None, *, config: Any = None) -> None:
     """Connect this process with the other ranks, as `hvd.init()`: before the first tensor.
 
     In the graph-and-session form call it where the graph of the loop is the default one, or after
@@ -69,6 +69,9 @@ def init(ranks: Ranks | None = None) -> None:
     Args:
         ranks: What `ampcore.distributed.connect` returned, for a program that connects itself;
             None: the ranks that `python -m ampcore launch` has started.
+        config: A tf.compat.v1.ConfigProto for the devices of all sessions of this process, such as
+            `gpu_options`; a session that is one of several ranks does not set devices up itself.
+            Each rank gets the GPU of its local rank.
 
     Raises:
         RankLost: Another rank did not connect in time.
@@ -88,7 +91,7 @@ def init(ranks: Ranks | None = None) -> None:
 
         atexit.register(close)
     elif cluster is not None and cluster.size > 1 and _process.server is None:
-        _process.server = start_server(cluster)
+        _process.server = start_server(cluster, config)
 
 
 def rank() -> int:

@@ -86,7 +86,7 @@ class LossScaleOptimizer(tf.Module):  # type: ignore[misc]
             self._skipped_steps = _scalar("skipped_steps", tf.constant(0))
         self._step = StepTransaction(self._constants, self._ranks)
         self._shared_before: list[Tensor] = []
-        self._first_operation: Any = None
+        self._last_operation: Any = None
 
     @property
     def inner_optimizer(self) -> Any:
@@ -361,7 +361,7 @@ class LossScaleOptimizer(tf.Module):  # type: ignore[misc]
             others = self._assign(decision.state, decision.applied)
         else:
             restored = list(zip(shared, self._shared_before, strict=True))
-            before, others = [self._first_operation], []
+            before, others = [self._last_operation], []
 
         def commit() -> Tensor:
             assigned = [tf.compat.v1.assign(variable, value) for variable, value in restored]
@@ -374,10 +374,8 @@ class LossScaleOptimizer(tf.Module):  # type: ignore[misc]
             done = tf.cond(decision.applied, commit, lambda: tf.constant(False))
         if decision.broken is not None:
             others = [*others, tf.debugging.Assert(tf.logical_not(decision.broken), [_BROKEN])]
-        operation = tf.group(done, *others, name=name)
-        if decision.state is not None:
-            self._first_operation = operation
-        return operation
+        self._last_operation = tf.group(done, *others, name=name)
+        return self._last_operation
 
     def _assign(self, state: LossScaleState, applied: Tensor) -> list[Any]:
         """Write the next state of the loss scale, once in a step."""

@@ -79,13 +79,21 @@ class SessionReplicas:
         }
 
 
-def start_server(cluster: Cluster) -> Any:
-    """TensorFlow's server of this rank, through which its sessions reach the others."""
+def start_server(cluster: Cluster, config: Any) -> Any:
+    """TensorFlow's server of this rank, through which its sessions reach the others.
+
+    Args:
+        cluster: The ranks, and which of them this process is.
+        config: A tf.compat.v1.ConfigProto with options of devices, or None.
+    """
+    own = session_config(cluster, config)
+    if tf.config.experimental.list_physical_devices("GPU"):
+        own.gpu_options.visible_device_list = str(cluster.local_rank)
     return tf.compat.v1.train.Server(
         tf.compat.v1.train.ClusterSpec({JOB: list(cluster.addresses)}),
         job_name=JOB,
         task_index=cluster.rank,
-        config=session_config(cluster, None),
+        config=own,
     )
 
 

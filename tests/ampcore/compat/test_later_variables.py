@@ -89,6 +89,41 @@ def test_the_optimizers_of_ampcore_are_updated_as_one():
         assert np.array_equal(values, others)
 
 
+def train_in_session(groups: list[list[int]], *, use_resource: bool) -> list[Any]:
+    """The values after four steps of the Adam of TF 1 in a session; the second one is skipped."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default():
+        variables = [
+            v1.get_variable(f"v{number}", initializer=np.float32(value), use_resource=use_resource)
+            for number, value in enumerate([0.5, -1.0, 2.0])
+        ]
+        factor = v1.placeholder(tf.float32, [])
+        optimizer = LossScaleOptimizer(v1.train.AdamOptimizer(0.1), initial_scale=4.0)
+        loss = tf.add_n([variable**2 for variable in variables]) * factor
+        grads = optimizer.get_unscaled_gradients(
+            tf.gradients(optimizer.get_scaled_loss(loss), variables)
+        )
+        updates = [
+            optimizer.apply_gradients([(grads[index], variables[index]) for index in group])
+            for group in groups
+        ]
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            for value in (1.0, float("nan"), 1.0, 1.0):
+                session.run(updates, {factor: value})
+            return list(session.run(variables))
+
+
+@pytest.mark.parametrize("use_resource", [True, False], ids=["resources", "references"])
+def test_three_groups_of_a_session_are_updated_as_one(use_resource):
+    tf.compat.v1.disable_control_flow_v2()  # which reference variables need
+    try:
+        found = train_in_session([[0], [1], [2]], use_resource=use_resource)
+        assert found == train_in_session([[0, 1, 2]], use_resource=use_resource)
+    finally:
+        tf.compat.v1.enable_control_flow_v2()
+
+
 @pytest.mark.parametrize("make", [lambda: K.Adam(0.1), lambda: T.Adam(0.1)], ids=["3", "tf_keras"])
 def test_slots_from_before_stay_the_same_objects(make):
     first, second, _ = (variable.value for variable in make_variables())
