@@ -18,9 +18,11 @@ from ampcore.distributed import (
     Cluster,
     ReduceOp,
     SingleReplica,
+    cluster_from_environment,
     connect_from_environment,
     environment,
 )
+from ampcore.errors import AddressInUse
 
 Tensor = Any
 
@@ -74,10 +76,10 @@ def init(ranks: Ranks | None = None, *, config: Any = None) -> None:
             Each rank gets the GPU of its local rank.
 
     Raises:
-        RankLost: Another rank did not connect in time.
+        RankDisconnected: Another rank did not connect in time.
         ValueError: The environment variable AMPCORE_CLUSTER is not the JSON of a cluster.
     """
-    cluster = environment.cluster()
+    cluster = cluster_from_environment()
     if ranks is not None:
         _process.ranks = ranks
     elif not is_session_graph():
@@ -91,7 +93,12 @@ def init(ranks: Ranks | None = None, *, config: Any = None) -> None:
 
         atexit.register(close)
     elif cluster is not None and cluster.size > 1 and _process.server is None:
-        _process.server = start_server(cluster, config)
+        try:
+            _process.server = start_server(cluster, config)
+        except AddressInUse as error:
+            # As connect_from_environment: the launcher then starts all ranks with other ports.
+            sys.stderr.write(f"{error}\n")
+            raise SystemExit(environment.ADDRESS_IN_USE) from error
 
 
 def rank() -> int:
@@ -121,7 +128,7 @@ def current_ranks() -> Ranks:
         return _process.ranks
     if size() == 1:
         return SingleReplica()
-    cluster = environment.cluster()
+    cluster = cluster_from_environment()
     if cluster is None or not is_session_graph() or _process.server is None:
         raise RuntimeError(
             f"Expected a call of ampcore.compat.init() before this one: the process is rank "
@@ -239,7 +246,7 @@ def session(graph: Any = None, config: Any = None) -> Any:
     Raises:
         RuntimeError: There are several ranks, and `init` was not called.
     """
-    cluster, server = environment.cluster(), _process.server
+    cluster, server = cluster_from_environment(), _process.server
     if cluster is None or cluster.size == 1:
         return tf.compat.v1.Session(graph=graph, config=config)
     if server is None:
@@ -251,7 +258,7 @@ def session(graph: Any = None, config: Any = None) -> Any:
 
 
 def _cluster_value(name: str, alone: int) -> int:
-    cluster: Cluster | None = environment.cluster()
+    cluster: Cluster | None = cluster_from_environment()
     return alone if cluster is None else int(getattr(cluster, name))
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from ampcore.distributed import Cluster, ReduceOp
+from ampcore.distributed.connection import check_port
 
 Tensor = Any
 
@@ -85,7 +86,11 @@ def start_server(cluster: Cluster, config: Any) -> Any:
     Args:
         cluster: The ranks, and which of them this process is.
         config: A tf.compat.v1.ConfigProto with options of devices, or None.
+
+    Raises:
+        AddressInUse: Another process uses the port of this rank.
     """
+    check_port(cluster.addresses[cluster.rank])
     own = session_config(cluster, config)
     if tf.config.experimental.list_physical_devices("GPU"):
         own.gpu_options.visible_device_list = str(cluster.local_rank)

@@ -1,6 +1,7 @@
 """Horovod's calls, with ranks that are objects of the test."""
 
 import json
+import socket
 from typing import Any
 
 import keras
@@ -10,6 +11,7 @@ import tensorflow as tf
 
 from ampcore import compat
 from ampcore.compat import collectives
+from ampcore.distributed import environment
 from ampcore.distributed.environment import CLUSTER
 
 v1 = tf.compat.v1
@@ -215,6 +217,17 @@ def test_several_ranks_must_be_connected(second_of_two):
         pytest.raises(RuntimeError, match="before the session, where its graph is the default"),
     ):
         compat.session()
+
+
+def test_a_rank_whose_port_is_taken_asks_for_another_start(monkeypatch, capsys):
+    monkeypatch.setattr(collectives, "_process", collectives._Process())
+    with socket.create_server(("", 0)) as taken:
+        addresses = [f"127.0.0.1:{taken.getsockname()[1]}", "127.0.0.1:1"]
+        monkeypatch.setenv(CLUSTER, json.dumps({"addresses": addresses, "rank": 0}))
+        with tf.Graph().as_default(), pytest.raises(SystemExit) as ended:
+            compat.init()
+    assert ended.value.code == environment.ADDRESS_IN_USE
+    assert f"Cannot listen on {addresses[0]}" in capsys.readouterr().err
 
 
 def test_a_session_of_one_rank_is_an_ordinary_one():
