@@ -226,10 +226,17 @@ class LossScaleOptimizer(tf.Module):  # type: ignore[misc]
             Whether the group was applied, a boolean scalar; in a session's graph the operation.
 
         Raises:
-            RuntimeError: Not after get_unscaled_gradients, or a variable for the second time.
+            RuntimeError: Not after get_unscaled_gradients, or a variable for the second time; or
+                inside a tf.distribute strategy, which would add up gradients after the check.
             ValueError: There is no gradient; or, with several ranks, sparse gradients without a
                 word whether to average them.
         """
+        if tf.distribute.has_strategy():
+            raise RuntimeError(
+                "apply_gradients: expected no tf.distribute strategy around it, but one process "
+                "for each device, started by `python -m ampcore launch`. Received: "
+                f"{type(tf.distribute.get_strategy()).__name__}."
+            )
         pairs = list(grads_and_vars)
         variables = [variable for _, variable in pairs]
         if all(grad is None for grad, _ in pairs):

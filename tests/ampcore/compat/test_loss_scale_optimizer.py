@@ -295,6 +295,16 @@ def test_unscaling_after_an_update_of_the_step_is_refused():
         loop.optimizer.get_unscaled_gradients([tf.ones([2])])
 
 
+def test_a_strategy_around_the_loop_is_refused():
+    loop = Loop()
+    _, grads = loop.unscaled()
+    with (
+        tf.distribute.OneDeviceStrategy("/cpu:0").scope(),
+        pytest.raises(RuntimeError, match="Received: OneDeviceStrategy"),
+    ):
+        loop.optimizer.apply_gradients(zip(grads, [loop.weights], strict=True))
+
+
 def test_calls_in_another_order_are_refused():
     loop = Loop()
     with pytest.raises(RuntimeError, match=r"get_scaled_loss before it.*Received: no step"):
