@@ -75,7 +75,7 @@ def _start_server(cluster: Cluster) -> None:
     )
     # Not `configure_collective_ops`, which a process that was warmed up can no longer call.
     document.default_session_config.experimental.collective_group_leader = LEADER
-    _check_port(own)
+    check_port(own)
     try:
         with _without_warning():
             context.context().ensure_initialized()
@@ -97,7 +97,7 @@ def _without_warning() -> Iterator[None]:
         logging.set_verbosity(before)
 
 
-def _check_port(address: str) -> None:
+def check_port(address: str) -> None:
     """Raise AddressInUse where another process listens: TensorFlow would share the port."""
     port = int(address.rpartition(":")[2])
     with socket.socket() as probe:
