@@ -73,6 +73,7 @@ ALLOWED_IN_SERVER = {
         "http",
         "idempotency",
         "jobs",
+        "ranks",
         "row_models",
         "telemetry",
     ),
@@ -90,6 +91,7 @@ ALLOWED_IN_SERVER = {
         "http",
         "idempotency",
         "packages",
+        "ranks",
         "request_batcher",
         "row_models",
     ),
@@ -153,7 +155,7 @@ def test_a_package_imports_only_allowed_packages(package):
 
 
 @pytest.mark.parametrize(
-    "package", ["callbacks", "checkpoint", "diagnostics", "distributed", "precision"]
+    "package", ["callbacks", "checkpoint", "compat", "diagnostics", "distributed", "precision"]
 )
 def test_packages_that_training_uses_do_not_import_ampcore_train(package):
     files = list((ROOT / "ampcore" / package).rglob("*.py"))

@@ -29,11 +29,12 @@ from ampcore.spec.task_rules import (
     task_fits_model,
 )
 from ampcore.spec.training_rules import (
+    float16_exchange_needs_a_loss_scale,
     loss_scale_bounds,
     nesterov_needs_momentum,
-    one_device,
     one_weights_source,
     optimizers_name_networks,
+    ranks_are_possible,
 )
 
 Rule = Callable[[Parts], Iterator[Problem]]
@@ -60,5 +61,6 @@ RULES: Final[tuple[Rule, ...]] = (
     best_evaluation_exists,
     one_package,
     package_fits_queue,
-    one_device,
+    ranks_are_possible,
+    float16_exchange_needs_a_loss_scale,
 )

@@ -653,7 +653,7 @@ export interface components {
          * @description The types of events.
          * @enum {string}
          */
-        EventType: "state" | "edited" | "preflight" | "started" | "data_fetched" | "resumed" | "weights_loaded" | "engine" | "overflow" | "scale_growth" | "loss_spike" | "grad_norm_jump" | "not_reproducible" | "rollback" | "float32_fallback" | "epoch" | "evaluation" | "stopped_early" | "checkpoint_saved" | "scale_table" | "ranges" | "model_saved" | "explanation" | "profile" | "warning";
+        EventType: "state" | "edited" | "preflight" | "started" | "data_fetched" | "resumed" | "weights_loaded" | "engine" | "overflow" | "scale_growth" | "loss_spike" | "grad_norm_jump" | "not_reproducible" | "rollback" | "float32_fallback" | "epoch" | "evaluation" | "stopped_early" | "checkpoint_saved" | "scale_table" | "ranges" | "model_saved" | "explanation" | "profile" | "ranks" | "warning";
         /**
          * Explanation
          * @description An explanation with its answer.
@@ -1904,7 +1904,7 @@ export interface components {
          * @description Why a job ended, as a stable code that is stored with its state.
          * @enum {string}
          */
-        Reason: "user_request" | "invalid_data" | "invalid_spec" | "code_failed" | "unsupported_device" | "non_finite_loss" | "non_finite_result" | "skip_budget_exceeded" | "out_of_memory" | "resource_limit" | "no_sandbox" | "invalid_checkpoint" | "invalid_weights" | "checkpoint_failed" | "process_killed" | "worker_lost" | "worker_shutdown" | "timeout" | "run_failed" | "run_lost" | "internal_error";
+        Reason: "user_request" | "invalid_data" | "invalid_spec" | "code_failed" | "unsupported_device" | "non_finite_loss" | "non_finite_result" | "skip_budget_exceeded" | "out_of_memory" | "resource_limit" | "no_sandbox" | "invalid_checkpoint" | "invalid_weights" | "checkpoint_failed" | "process_killed" | "rank_lost" | "ranks_differ" | "worker_lost" | "worker_shutdown" | "timeout" | "run_failed" | "run_lost" | "internal_error";
         /**
          * Result
          * @description One result of the jobs, from their states and summaries.
