@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from ampcore.spec import ACTIVE, Source, State
+from ampcore.spec import Source, State
 from store.attempts import is_due
 from store.clock import seconds_since
 from store.tables import Artifact, Attempt, Job
@@ -55,11 +55,3 @@ def artifact_bytes_by_kind(session: Session) -> Mapping[str, int]:
     """The size of all recorded artifacts, by kind."""
     sizes = select(Artifact.kind, func.sum(Artifact.size_bytes)).group_by(Artifact.kind)
     return {kind: int(size) for kind, size in session.execute(sizes)}
-
-
-def busy_slots_by_worker(session: Session) -> Mapping[str, int]:
-    """The number of active jobs by worker."""
-    counts = select(Job.worker_id, func.count()).where(
-        Job.state.in_(ACTIVE), Job.worker_id.is_not(None)
-    )
-    return {str(worker): count for worker, count in session.execute(counts.group_by(Job.worker_id))}

@@ -52,7 +52,8 @@ def undispatched_jobs(
 def _is_undispatched(silent_for_s: float) -> tuple[ColumnElement[bool], ...]:
     # A job that is retried has no `dispatched_at`; it is dispatched when it is due.
     undispatched_jobs = or_(Job.dispatched_at.is_(None), Job.dispatched_at < after(-silent_for_s))
-    return Job.state == State.QUEUED, is_due(), undispatched_jobs
+    # Gangs are started by reservations (store.gangs).
+    return Job.state == State.QUEUED, is_due(), undispatched_jobs, Job.ranks == 1
 
 
 def mark_dispatched(session: Session, job_ids: Collection[str]) -> None:
@@ -128,8 +129,7 @@ class _Capacity:
 def _capacities(connection: Connection, queues: Collection[str]) -> dict[str, _Capacity]:
     online = workers.online(connection) if queues else []
     ids = [worker.id for worker in online]
-    rows = connection.execute(_BUSY, {"worker_ids": ids}) if ids else ()
-    busy = {row.worker_id: row.jobs for row in rows}
+    busy = workers.busy_slots(connection, ids)
     capacities = {}
     for queue in queues:
         serving = [worker for worker in online if queue in worker.queues]
@@ -209,11 +209,6 @@ _WAITING: Final = (
     )
     .join(Project, Project.name == Job.project)
     .where(Job.id.in_(bindparam("job_ids", expanding=True)), Job.state == State.QUEUED)
-)
-_BUSY: Final = (
-    select(Job.worker_id, func.count().label("jobs"))
-    .where(Job.worker_id.in_(bindparam("worker_ids", expanding=True)), Job.state.in_(ACTIVE))
-    .group_by(Job.worker_id)
 )
 _RUNNING: Final = (
     select(Job.project, func.count().label("jobs"))

@@ -29,9 +29,10 @@ from ampcore.spec.task_rules import (
     task_fits_model,
 )
 from ampcore.spec.training_rules import (
+    elastic_contains_ranks,
     loss_scale_bounds,
     nesterov_needs_momentum,
-    one_device,
+    one_rank_for_own_code,
     one_weights_source,
     optimizers_name_networks,
 )
@@ -57,8 +58,9 @@ RULES: Final[tuple[Rule, ...]] = (
     layers_fit_data,
     optimizers_name_networks,
     one_weights_source,
+    elastic_contains_ranks,
+    one_rank_for_own_code,
     best_evaluation_exists,
     one_package,
     package_fits_queue,
-    one_device,
 )

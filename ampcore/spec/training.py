@@ -85,6 +85,13 @@ class Profile(SpecModel):
     steps: int = Field(default=10, ge=1, le=200)
 
 
+class Elastic(SpecModel):
+    """The numbers of ranks that an attempt may have."""
+
+    min: int = Field(default=1, ge=1, le=1024)
+    max: int = Field(ge=1, le=1024)
+
+
 class Runtime(SpecModel):
     """Where and how the job runs."""
 
@@ -98,7 +105,9 @@ class Runtime(SpecModel):
     """Total seconds that the job may run, over all attempts; null: no limit."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     engine: Literal["auto", "graph", "xla_step", "xla_loop"] = "auto"
+    workers: int = Field(default=1, ge=1, le=1024)
     devices: int = Field(default=1, ge=1, le=1024)
+    elastic: Elastic | None = Field(default=None, exclude_if=lambda elastic: elastic is None)
     profile: Profile | None = Field(default=None, exclude_if=lambda profile: profile is None)
     """Null: only on demand."""
 

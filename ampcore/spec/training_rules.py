@@ -58,13 +58,31 @@ def one_weights_source(parts: Parts) -> Iterator[Problem]:
         yield Problem("/init/weights", "two_sources", "either job or weights", "both")
 
 
-def one_device(parts: Parts) -> Iterator[Problem]:
-    """A job trains on one device: more are refused instead of ignored."""
+def elastic_contains_ranks(parts: Parts) -> Iterator[Problem]:
+    """elastic.min ≤ workers x devices ≤ elastic.max."""
     runtime = parts.get("runtime")
-    if runtime is not None and runtime.devices != 1:
+    if runtime is None or runtime.elastic is None:
+        return
+    ranks, elastic = runtime.workers * runtime.devices, runtime.elastic
+    if elastic.min > ranks:
+        expected = f"at most the {ranks} ranks of workers x devices"
+        yield Problem("/runtime/elastic/min", "out_of_bounds", expected, str(elastic.min))
+    if elastic.max < ranks:
+        expected = f"at least the {ranks} ranks of workers x devices"
+        yield Problem("/runtime/elastic/max", "out_of_bounds", expected, str(elastic.max))
+
+
+def one_rank_for_own_code(parts: Parts) -> Iterator[Problem]:
+    """Own code runs in a sandbox without a network, where ranks cannot reach each other."""
+    runtime, model = parts.get("runtime"), parts.get("model")
+    if runtime is None or model is None or model.kind != "bundle":
+        return
+    name = "workers" if runtime.workers > 1 else "devices"
+    if runtime.workers * runtime.devices > 1 or runtime.elastic is not None:
         yield Problem(
-            "/runtime/devices",
+            f"/runtime/{name}",
             "not_available",
-            "1: this version of ampcore trains on one device",
-            str(runtime.devices),
+            "1: a model with code of its own runs in a sandbox without a network, where its ranks "
+            "could not reach each other",
+            str(getattr(runtime, name)),
         )

@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from sqlalchemy.orm import Session
 
 from server.metrics.monotonic_counter import MonotonicCounter
-from store import metrics_queries, workers
+from store import workers
 from store.tables import Worker
 
 STATES: Final = ("online", "lost", "stopped")
@@ -31,7 +31,8 @@ class WorkerMetrics:
         listing = workers.listing(session)
         online = [worker for worker, state in listing if state == workers.ONLINE]
         yield _by_state(Counter(state for _, state in listing))
-        yield from _slots(online, metrics_queries.busy_slots_by_worker(session))
+        ids = [worker.id for worker in online]
+        yield from _slots(online, workers.busy_slots(session.connection(), ids))
         for worker, _ in listing:
             self._steps.total(worker.id, _measured(worker, "steps_total"))
         yield CounterMetricFamily(
