@@ -38,14 +38,17 @@ class GangSize:
     @classmethod
     def of_spec(cls, spec: JobSpec) -> "GangSize | None":
         """The numbers of ranks of a job; None if it never has more than one."""
-        runtime = spec.runtime
-        ranks = runtime.workers * runtime.devices
-        least, most = ranks, ranks
-        if (elastic := runtime.elastic) is not None:
-            least, most = elastic.min, elastic.max
-        if most == 1:
+        runtime, accumulate = spec.runtime, spec.train.accumulate
+        possible = runtime.possible_ranks(accumulate)
+        if max(possible) == 1:
             return None
-        return cls(runtime.workers, runtime.devices, least, most, ranks * spec.train.accumulate)
+        return cls(
+            runtime.workers,
+            runtime.devices,
+            min(possible),
+            max(possible),
+            runtime.ranks * accumulate,
+        )
 
     @property
     def ranks(self) -> int:

@@ -29,12 +29,13 @@ from ampcore.spec.task_rules import (
     task_fits_model,
 )
 from ampcore.spec.training_rules import (
-    elastic_contains_ranks,
+    float16_exchange_needs_a_loss_scale,
     loss_scale_bounds,
     nesterov_needs_momentum,
     one_rank_for_own_code,
     one_weights_source,
     optimizers_name_networks,
+    ranks_are_possible,
 )
 
 Rule = Callable[[Parts], Iterator[Problem]]
@@ -58,9 +59,10 @@ RULES: Final[tuple[Rule, ...]] = (
     layers_fit_data,
     optimizers_name_networks,
     one_weights_source,
-    elastic_contains_ranks,
-    one_rank_for_own_code,
     best_evaluation_exists,
     one_package,
     package_fits_queue,
+    ranks_are_possible,
+    one_rank_for_own_code,
+    float16_exchange_needs_a_loss_scale,
 )

@@ -81,6 +81,8 @@ class Reason(StrEnum):
     INVALID_WEIGHTS = "invalid_weights"
     CHECKPOINT_FAILED = "checkpoint_failed"
     PROCESS_KILLED = "process_killed"
+    RANK_LOST = "rank_lost"
+    RANKS_DIFFER = "ranks_differ"
     WORKER_LOST = "worker_lost"
     RANK_LOST = "rank_lost"
     PORT_TAKEN = "port_taken"

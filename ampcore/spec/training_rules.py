@@ -1,10 +1,11 @@
-"""Rules about the loss scale, the optimizers, the initial weights and the workers of a spec."""
+"""Rules about the loss scale, the optimizers, the initial weights and the ranks of a spec."""
 
 from collections.abc import Iterator
 
 from ampcore.spec.optimizer import Momentum, Sgd
-from ampcore.spec.precision import AdaptiveScale
+from ampcore.spec.precision import AdaptiveScale, NoScale
 from ampcore.spec.problems import Parts, Problem, closest_match, json_pointer
+from ampcore.spec.ranks import MAX_RANKS
 
 
 def loss_scale_bounds(parts: Parts) -> Iterator[Problem]:
@@ -58,18 +59,51 @@ def one_weights_source(parts: Parts) -> Iterator[Problem]:
         yield Problem("/init/weights", "two_sources", "either job or weights", "both")
 
 
-def elastic_contains_ranks(parts: Parts) -> Iterator[Problem]:
-    """elastic.min ≤ workers x devices ≤ elastic.max."""
+def ranks_are_possible(parts: Parts) -> Iterator[Problem]:
+    """The number of ranks is within bounds, also within those of `elastic`; no compiled loop."""
     runtime = parts.get("runtime")
-    if runtime is None or runtime.elastic is None:
+    if runtime is None:
         return
-    ranks, elastic = runtime.workers * runtime.devices, runtime.elastic
-    if elastic.min > ranks:
-        expected = f"at most the {ranks} ranks of workers x devices"
-        yield Problem("/runtime/elastic/min", "out_of_bounds", expected, str(elastic.min))
-    if elastic.max < ranks:
-        expected = f"at least the {ranks} ranks of workers x devices"
-        yield Problem("/runtime/elastic/max", "out_of_bounds", expected, str(elastic.max))
+    if runtime.ranks > MAX_RANKS:
+        expected = f"workers × devices of at most {MAX_RANKS}"
+        yield Problem("/runtime/workers", "out_of_bounds", expected, str(runtime.ranks))
+    elastic = runtime.elastic
+    if elastic is not None and not elastic.min <= runtime.ranks <= elastic.max:
+        yield Problem(
+            "/runtime/elastic",
+            "out_of_bounds",
+            f"bounds around workers × devices, which is {runtime.ranks}",
+            f"{elastic.min} to {elastic.max}",
+        )
+    if runtime.engine == "xla_loop" and (runtime.ranks > 1 or elastic is not None):
+        yield Problem(
+            "/runtime/engine",
+            "not_available",
+            "auto, graph or xla_step with several ranks: inside an XLA program they cannot "
+            "communicate between processes",
+            "xla_loop",
+        )
+    if runtime.engine == "xla_step" and runtime.exchange.batch_norm == "sync":
+        yield Problem(
+            "/runtime/exchange/batch_norm",
+            "not_available",
+            "local or mean with the engine xla_step: sync communicates inside the gradients",
+            "sync",
+        )
+
+
+def float16_exchange_needs_a_loss_scale(parts: Parts) -> Iterator[Problem]:
+    """Gradients that travel in float16 without a loss scale would lose their small values."""
+    runtime, scale = parts.get("runtime"), parts.get("loss_scale")
+    if runtime is None or runtime.exchange.gradient_dtype != "float16":
+        return
+    if isinstance(scale, NoScale):
+        yield Problem(
+            "/runtime/exchange/gradient_dtype",
+            "needs_loss_scale",
+            "bfloat16 or float32 without a loss scale, or loss_scale.mode: dynamic",
+            "float16",
+        )
 
 
 def one_rank_for_own_code(parts: Parts) -> Iterator[Problem]:
@@ -77,12 +111,10 @@ def one_rank_for_own_code(parts: Parts) -> Iterator[Problem]:
     runtime, model = parts.get("runtime"), parts.get("model")
     if runtime is None or model is None or model.kind != "bundle":
         return
-    name = "workers" if runtime.workers > 1 else "devices"
-    if runtime.workers * runtime.devices > 1 or runtime.elastic is not None:
-        yield Problem(
-            f"/runtime/{name}",
-            "not_available",
+    if runtime.ranks > 1 or runtime.elastic is not None:
+        name = "workers" if runtime.workers > 1 else "devices"
+        expected = (
             "1: a model with code of its own runs in a sandbox without a network, where its ranks "
-            "could not reach each other",
-            str(getattr(runtime, name)),
+            "could not reach each other"
         )
+        yield Problem(f"/runtime/{name}", "not_available", expected, str(getattr(runtime, name)))

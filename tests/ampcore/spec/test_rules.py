@@ -230,16 +230,6 @@ def test_an_optimizer_for_an_unknown_network_is_refused():
     assert not found("mlp", "digits", optimizers={})
 
 
-def test_elastic_must_contain_the_number_of_ranks():
-    def elastic(least, most, **named):
-        return found(runtime=Runtime(elastic={"min": least, "max": most}, **named))
-
-    assert elastic(1, 4, workers=2, devices=2) == {}
-    problem = elastic(3, 4, workers=2)["/runtime/elastic/min"]
-    assert problem.detail == "Expected at most the 2 ranks of workers x devices; received 3."
-    assert "/runtime/elastic/max" in elastic(1, 3, devices=4)
-
-
 @pytest.mark.parametrize("name", ["workers", "devices"])
 def test_several_ranks_with_own_code_are_refused(name):
     problem = found("bundle", runtime=Runtime(**{name: 2}))[f"/runtime/{name}"]
