@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import bindparam, delete, func, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from ampcore.spec import ACTIVE, Reason, State
@@ -31,6 +31,8 @@ LAST: Final = (1,)
 """Sorts behind the place of every job, since priorities are not negative."""
 RESIZE: Final = "resize"
 """What the server requests of a running attempt: to end, so that more ranks can start."""
+MAX_SILENCE_S: Final = 10.0
+"""No slots are reserved on a worker without a heartbeat for so long: it may have been killed."""
 GROW_AFTER_S: Final = 300.0
 """An attempt with fewer ranks than possible runs at least this long before more are started."""
 
@@ -51,9 +53,19 @@ class Started:
 
     job: Job
     addresses: tuple[str, ...]
+    control: str
+    """Where rank 0 listens for the control channel of the ranks."""
 
 
 # ---- Reservations, by the server
+
+
+def are_unfinished(session: Session) -> bool:
+    """Whether a gang waits or runs, or a row of its workers is left to be ended."""
+    waiting = select(Gang.job_id).join(Job, Job.id == Gang.job_id)
+    waiting = waiting.where(Job.state.in_([State.QUEUED, *ACTIVE]))
+    unfinished = select(GangMember.job_id).where(GangMember.finished_at.is_(None))
+    return bool(session.scalar(select(or_(waiting.exists(), unfinished.exists()))))
 
 
 def place(session: Session) -> list[Reservation]:
@@ -65,7 +77,7 @@ def place(session: Session) -> list[Reservation]:
     kept, dropped = _drop_ended(session, waiting)
     if not waiting:
         return []
-    nodes = _nodes(session)
+    nodes = nodes_of(session.connection())
     at_quota = attempts.projects_at_quota(session)
     due = [row for row in waiting if row.is_due and row.project not in at_quota]
     first = {queue: _first_plain_job(session, queue, at_quota) for queue in {r.queue for r in due}}
@@ -129,11 +141,11 @@ def _first_plain_job(session: Session, queue: str, at_quota: Collection[str]) ->
     return _place(found) if found is not None else LAST
 
 
-def _nodes(session: Session) -> list[Node]:
+def nodes_of(connection: Connection) -> list[Node]:
     """The slots of the online workers that run ranks."""
-    online = _online(session)
-    busy = workers.busy_slots(session.connection(), [one.id for one in online])
-    reserved = _reserved_slots(session)
+    online = [worker for worker in _online(connection) if worker.silent_s < MAX_SILENCE_S]
+    busy = workers.busy_slots(connection, [one.id for one in online])
+    reserved = reserved_slots(connection)
     return [
         Node(
             one.id,
@@ -147,9 +159,8 @@ def _nodes(session: Session) -> list[Node]:
     ]
 
 
-def _online(session: Session) -> list[workers.OnlineWorker]:
-    found = workers.online(session.connection())
-    return [worker for worker in found if worker.gang_host is not None]
+def _online(connection: Connection) -> list[workers.OnlineWorker]:
+    return [worker for worker in workers.online(connection) if worker.gang_host is not None]
 
 
 def is_loopback(host: str) -> bool:
@@ -157,8 +168,9 @@ def is_loopback(host: str) -> bool:
     return host in ("localhost", "[::1]", "::1") or host.startswith("127.")
 
 
-def _reserved_slots(session: Session) -> dict[str, int]:
-    rows = session.execute(
+def reserved_slots(connection: Connection) -> dict[str, int]:
+    """The slots of each worker that are reserved for gangs which wait."""
+    rows = connection.execute(
         select(GangMember.worker_id, func.sum(GangMember.ranks))
         .where(GangMember.finished_at.is_(None), GangMember.state.in_(UNCLAIMED))
         .where(GangMember.lease_expires_at > now())
@@ -182,7 +194,7 @@ def _drop_ended(
     members: defaultdict[str, list[GangMember]] = defaultdict(list)
     ended: dict[str, bool] = {}
     found = session.execute(unclaimed).all()
-    online = {worker.id for worker in _online(session)} if found else set()
+    online = {worker.id for worker in _online(session.connection())} if found else set()
     for member, has_expired in found:
         members[member.job_id].append(member)
         if (
@@ -316,7 +328,7 @@ def _has_room_for_more(session: Session, row: Any) -> bool:
             node.queues,
             node.only_on,
         )
-        for node in _nodes(session)
+        for node in nodes_of(session.connection())
         if row.queue in node.queues
     ]
     gang: Gang = row.Gang
@@ -392,17 +404,22 @@ def _claim(
 
 
 def started(session: Session, job_id: str, attempt: int, worker_id: str) -> Started | bool:
-    """The claimed attempt; True while it waits for other workers, False if it is over."""
+    """The claimed attempt, for a worker that is ready; True while it waits for other workers.
+
+    False once its reservation is over, also if another one for the same worker has followed.
+    """
     members = listing(session, job_id, attempt)
     own = next((member for member in members if member.worker_id == worker_id), None)
     job = session.get(Job, job_id, populate_existing=True)
-    if own is None or job is None or own.state == ENDED:
+    if own is None or job is None or own.state not in (READY, RUNNING):
         return False
-    if own.state != RUNNING:
+    if own.state == READY:
         return True
     if job.attempt != attempt or job.state not in ACTIVE:
         return False
-    return Started(job, tuple(one for member in members for one in member.addresses or ()))
+    addresses = [one for member in members for one in (member.addresses or [])[: member.ranks]]
+    # The worker of rank 0 has written one address more.
+    return Started(job, tuple(addresses), (members[0].addresses or [""])[-1])
 
 
 def withdraw(session: Session, job_id: str, attempt: int, worker_id: str) -> None:

@@ -28,6 +28,12 @@ def oldest_wait_s_by_queue(session: Session) -> Mapping[str, float]:
     return {queue: float(wait_s) for queue, wait_s in session.execute(waiting.group_by(Job.queue))}
 
 
+def waiting_gangs(session: Session) -> int:
+    """The number of due jobs with several ranks that wait for slots."""
+    waiting = select(func.count()).where(Job.state == State.QUEUED, Job.ranks > 1, is_due())
+    return session.scalar(waiting) or 0
+
+
 def wait_histogram(session: Session) -> tuple[Sequence[int], float]:
     """Cumulative counts of attempts by wait (WAIT_BOUNDS_S, then all), and the sum of waits."""
     within = [func.sum(case((Attempt.waited_s <= bound, 1), else_=0)) for bound in WAIT_BOUNDS_S]

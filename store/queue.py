@@ -20,7 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, load_only
 
 from ampcore.spec import ACTIVE, Source, State
-from store import workers
+from store import gang_waiting, workers
 from store.attempts import BUNDLE, is_due
 from store.clock import after, now, seconds_since
 from store.tables import Job, Project
@@ -96,6 +96,7 @@ def why_waiting(connection: Connection, jobs: Collection[Row[Any]]) -> dict[str,
         for queue, capacity in capacities.items()
         if capacity.slots
     }
+    of_gangs = gang_waiting.sentences(connection, [job.id for job in due if job.ranks > 1])
     sentences = {job.id: _not_due_sentence(job.due_in_s) for job in waiting if job not in due}
     for job in due:
         if job.most is not None and running.get(job.project, 0) >= job.most:
@@ -103,6 +104,10 @@ def why_waiting(connection: Connection, jobs: Collection[Row[Any]]) -> dict[str,
             continue
         if capacities[job.queue].has_no_sandbox_for(job.model_kind):
             sentences[job.id] = _sandbox_sentence(job.queue)
+            continue
+        if job.ranks > 1 and capacities[job.queue].slots:
+            if job.id in of_gangs:
+                sentences[job.id] = of_gangs[job.id]
             continue
         ranked = ranks.get(job.queue, {})
         if not capacities[job.queue].slots or job.id in ranked or MAX_RANKED in ranked.values():
@@ -203,6 +208,7 @@ _WAITING: Final = (
         Job.id,
         Job.project,
         Job.queue,
+        Job.ranks,
         Job.spec["model"]["kind"].as_string().label("model_kind"),
         (-seconds_since(Job.not_before)).label("due_in_s"),
         Project.max_running.label("most"),

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from ampcore.spec import ACTIVE
 from ampcore.spec.devices import DeviceInfo
 from ampcore.telemetry.json_values import json_safe
-from store.clock import after, now
+from store.clock import after, now, seconds_since
 from store.tables import GangMember, Job, Worker
 
 HEARTBEAT_TIMEOUT_S: Final = 30.0
@@ -26,7 +26,12 @@ _STATE: Final = case(
 
 # Built once: every read of a queued job executes it.
 _ONLINE: Final = select(
-    Worker.id, Worker.slots, Worker.queues, Worker.hardware, Worker.hostname
+    Worker.id,
+    Worker.slots,
+    Worker.queues,
+    Worker.hardware,
+    Worker.hostname,
+    seconds_since(Worker.last_seen_at).label("silent_s"),
 ).where(_STATE == ONLINE, Worker.drain_requested_at.is_(None))
 
 
@@ -56,6 +61,8 @@ class OnlineWorker(NamedTuple):
     hostname: str = ""
     gang_host: str | None = None
     """The host of the addresses of its ranks; None while it is not known, or if it runs none."""
+    silent_s: float = 0.0
+    """Seconds since its last heartbeat."""
 
 
 def register(
@@ -123,6 +130,7 @@ def online(connection: Connection, queue: str | None = None) -> list[OnlineWorke
             _sandbox_in(row.hardware),
             row.hostname,
             _gang_host_in(row.hardware),
+            float(row.silent_s),
         )
         for row in connection.execute(_ONLINE)
         if isinstance(row.queues, list) and (queue is None or queue in row.queues)

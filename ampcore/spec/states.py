@@ -84,7 +84,6 @@ class Reason(StrEnum):
     RANK_LOST = "rank_lost"
     RANKS_DIFFER = "ranks_differ"
     WORKER_LOST = "worker_lost"
-    RANK_LOST = "rank_lost"
     PORT_TAKEN = "port_taken"
     RESIZED = "resized"
     WORKER_SHUTDOWN = "worker_shutdown"

@@ -43,7 +43,8 @@ class GangMember(Base):
     is_hold: Mapped[bool] = mapped_column(default=False)
     """Whether slots of the reservation were busy when it was made."""
     addresses: Mapped[list[str] | None]
-    """"host:port" of each of its ranks, once the worker is ready."""
+    """"host:port" of each of its ranks, once the worker is ready; with rank 0, one more, for the
+    control channel."""
     lease_expires_at: Mapped[datetime]
     """The end of the reservation; later that of the worker's lease."""
     requested: Mapped[str | None] = mapped_column(String(16))

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import event, func, select, update
 
 from ampcore.spec import Reason, State
-from store import attempts, gangs, jobs, lease_expiry, projects, workers
+from store import attempts, gangs, jobs, lease_expiry, projects, queue, workers
 from store.clock import after
 from store.gang_placement import HOLD_S, PATIENCE_S
 from store.tables import Attempt, Gang, GangMember, Job
@@ -432,3 +432,63 @@ def test_a_deleted_gang_leaves_no_rows(scheduler):
         assert session.scalar(select(func.count()).select_from(GangMember)) == 0
         assert session.scalar(select(func.count()).select_from(Gang)) == 0
         assert session.get(Job, job.id) is None
+
+
+@pytest.fixture
+def why(scheduler):
+    """Why a job waits."""
+
+    def why(job):
+        with scheduler.database.read() as session:
+            connection = session.connection()
+            [row] = jobs.get_rows(connection, [job.id])
+            return queue.why_waiting(connection, [row]).get(job.id)
+
+    return why
+
+
+def test_a_waiting_gang_says_which_slots_it_needs(scheduler, why):
+    job = scheduler.make_gang(2, 2)
+    assert why(job).startswith("No online worker serves the queue 'default'")
+    scheduler.add_worker("w0", 2)
+    scheduler.add_worker("w1", 1)
+    assert why(job) == (
+        "It needs 4 slots, 2 on each of 2 workers. The online workers of the queue 'default' that "
+        "run ranks, and reach each other, have too few slots: 2, 1."
+    )
+    scheduler.add_worker("w2", 2)
+    scheduler.write(attempts.claim, scheduler.make_job().id, "w2")
+    assert why(job) == "It waits for 4 slots, 2 on each of 2 workers: 4 of 5 slots are free."
+
+
+def test_a_gang_with_reserved_slots_says_how_many_are_ready(scheduler, why, put):
+    scheduler.add_worker("some-worker")
+    scheduler.add_worker("w1")
+    job = scheduler.make_gang(2)
+    scheduler.place()
+    assert why(job) == "2 slots are reserved for it, and 0 are ready; it starts shortly."
+    scheduler.write(gangs.delete_reservation, job.id)
+    scheduler.make_job(State.RUNNING)
+    wait_for_long(put, job)
+    scheduler.place()
+    scheduler.be_ready(job, "w1")
+    assert why(job) == (
+        "2 slots are reserved for it, and 1 are ready; it starts when the jobs in the others have "
+        "ended."
+    )
+
+
+def test_an_elastic_gang_says_how_few_ranks_are_enough(scheduler, why):
+    scheduler.add_worker("w0", 4)
+    scheduler.write(attempts.claim, scheduler.make_job().id, "w0")
+    job = scheduler.make_gang(1, 4, elastic={"min": 2, "max": 4})
+    assert why(job) == (
+        "It waits for 4 slots of one worker, or fewer for at least 2 ranks: 3 of 4 slots are free."
+    )
+
+
+def test_nothing_is_planned_without_gangs(scheduler):
+    scheduler.make_job()
+    assert not scheduler.write(gangs.are_unfinished)
+    scheduler.make_gang(2)
+    assert scheduler.write(gangs.are_unfinished)

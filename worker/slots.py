@@ -1,0 +1,34 @@
+"""The slots of this worker: how many jobs and ranks of gangs it runs at a time."""
+
+import threading
+from typing import Final
+
+MAX_SLOTS: Final = 1024
+"""The most slots of a worker."""
+
+
+class Slots:
+    """A number of slots; thread-safe. A job takes one, a gang one for each of its ranks here."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._lock = threading.Lock()
+
+    @property
+    def free(self) -> int:
+        """The number of free slots."""
+        with self._lock:
+            return self._free
+
+    def take(self, count: int = 1) -> bool:
+        """Take this number of slots; False, and none taken, if fewer are free."""
+        with self._lock:
+            if self._free < count:
+                return False
+            self._free -= count
+            return True
+
+    def give_back(self, count: int = 1) -> None:
+        """Give slots back that were taken."""
+        with self._lock:
+            self._free += count
