@@ -125,7 +125,7 @@ class CheckpointFailed(TrainingError):
         )
 
 
-class RankLost(TrainingError):
+class RankDisconnected(TrainingError):
     """Another rank of the job has ended without a word, hangs, or cannot be reached.
 
     `ranks` are those that are known to be lost.
@@ -138,7 +138,7 @@ class RankLost(TrainingError):
         super().__init__(message)
 
 
-class AddressInUse(RankLost):
+class AddressInUse(RankDisconnected):
     """Another process uses the port that this rank should listen on."""
 
     reason = Reason.PORT_TAKEN

@@ -14,7 +14,7 @@ import tensorflow as tf
 from ampcore.distributed.buckets import DEFAULT_BUCKET_BYTES, in_buckets
 from ampcore.distributed.control import NAMING_S, ControlChannel
 from ampcore.distributed.replicas import ReduceOp
-from ampcore.errors import RankLost, TrainingError
+from ampcore.errors import RankDisconnected, TrainingError
 
 Tensor = Any
 Hint = Literal["RING", "NCCL"]
@@ -231,7 +231,7 @@ class CollectiveReplicas:
         if failure is None and is_communication:
             lines = (line.strip() for line in str(error).splitlines())
             cause = next(line for line in lines if any(sign in line for sign in _SIGNS))
-            return RankLost(f"The communication between the ranks failed: {cause}")
+            return RankDisconnected(f"The communication between the ranks failed: {cause}")
         return failure
 
     def close(self, failure: TrainingError | None = None) -> None:

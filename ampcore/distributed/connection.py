@@ -14,11 +14,12 @@ import tensorflow as tf
 from tensorflow.core.protobuf import tensorflow_server_pb2
 from tensorflow.python.eager import context
 
+from ampcore.distributed.buckets import DEFAULT_BUCKET_BYTES
 from ampcore.distributed.cluster import Cluster
 from ampcore.distributed.collectives import CollectiveReplicas, Collectives, Hint
 from ampcore.distributed.control import ControlChannel
 from ampcore.distributed.messages import Connection
-from ampcore.errors import AddressInUse, RankLost
+from ampcore.errors import AddressInUse, RankDisconnected
 from ampcore.spec.text import join_names
 
 LEADER: Final = "/job:worker/replica:0/task:0"
@@ -29,7 +30,7 @@ PROBE_S: Final = 1.0
 """How long a rank that did not connect is looked for, to name it."""
 
 
-def connect(cluster: Cluster) -> CollectiveReplicas:
+def connect(cluster: Cluster, bucket_bytes: int | None = None) -> CollectiveReplicas:
     """See `ampcore.distributed.connect`."""
     accelerators = _use_own_accelerator(cluster.local_rank)
     _start_server(cluster)
@@ -42,7 +43,7 @@ def connect(cluster: Cluster) -> CollectiveReplicas:
     control = ControlChannel(
         cluster.rank, cluster.size, connections, cluster.timeout_s, _abort_collectives
     )
-    return CollectiveReplicas(collectives, control)
+    return CollectiveReplicas(collectives, control, bucket_bytes or DEFAULT_BUCKET_BYTES)
 
 
 def _use_own_accelerator(local_rank: int) -> bool:
@@ -51,7 +52,7 @@ def _use_own_accelerator(local_rank: int) -> bool:
     if not visible:
         return False
     if local_rank >= len(visible):
-        raise RankLost(
+        raise RankDisconnected(
             f"local_rank: expected the number of one of {len(visible)} GPUs, from 0; received "
             f"{local_rank}."
         )
@@ -166,20 +167,20 @@ def _greeting(connection: Connection, token: bytes) -> int | None:
     return rank if isinstance(rank, int) and secrets.compare_digest(given, token) else None
 
 
-def _not_connected(cluster: Cluster, error: Exception) -> RankLost:
+def _not_connected(cluster: Cluster, error: Exception) -> RankDisconnected:
     """The error of ranks that did not connect, which are named if nothing listens for them."""
     others = [rank for rank in range(cluster.size) if rank != cluster.rank]
     missing = [rank for rank in others if not _listens(cluster.addresses[rank])]
     if missing:
         return _lost(cluster, missing)
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return RankLost(f"The ranks did not connect within {cluster.timeout_s:g} s: {first}")
+    return RankDisconnected(f"The ranks did not connect within {cluster.timeout_s:g} s: {first}")
 
 
-def _lost(cluster: Cluster, missing: Sequence[int]) -> RankLost:
+def _lost(cluster: Cluster, missing: Sequence[int]) -> RankDisconnected:
     names = join_names([f"rank {rank} ({cluster.addresses[rank]})" for rank in missing])
     text = f"Did not connect within {cluster.timeout_s:g} s: {names}."
-    return RankLost(text, tuple(missing))
+    return RankDisconnected(text, tuple(missing))
 
 
 def _listens(address: str) -> bool:

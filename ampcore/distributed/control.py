@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from ampcore.distributed.messages import Connection
-from ampcore.errors import RankFailed, RankLost, TrainingError
+from ampcore.errors import RankDisconnected, RankFailed, TrainingError
 from ampcore.spec import Reason
 from ampcore.spec.text import join_names, plural
 
@@ -58,7 +58,7 @@ class ControlChannel:
         threading.Thread(target=self._send_heartbeats, daemon=True).start()
 
     def broadcast(self, value: Any) -> Any:
-        """What rank 0 passes. Raises RankLost and RankFailed."""
+        """What rank 0 passes. Raises RankDisconnected and RankFailed."""
         self._check()
         if self._rank != 0:
             return self._next(0)
@@ -66,7 +66,7 @@ class ControlChannel:
         return value
 
     def all_gather(self, value: Any) -> list[Any]:
-        """What each rank passes, in order of rank. Raises RankLost and RankFailed."""
+        """What each rank passes, in order of rank. Raises RankDisconnected and RankFailed."""
         self._check()
         if self._rank != 0:
             self._send(0, {"object": value})
@@ -91,7 +91,7 @@ class ControlChannel:
 
     def close(self, failure: TrainingError | None = None) -> None:
         """Tell the others that this rank ends, and why if it fails; then close."""
-        if failure is not None and not isinstance(failure, RankLost | RankFailed):
+        if failure is not None and not isinstance(failure, RankDisconnected | RankFailed):
             message = {"failed": self._rank, "reason": failure.reason, "message": str(failure)}
             self._send_to_all(message)
         elif failure is None:
@@ -112,7 +112,7 @@ class ControlChannel:
             if inbox:
                 return inbox.popleft()
             self._check()
-        raise RankLost(f"Rank {peer} has ended before the others.", (peer,))
+        raise RankDisconnected(f"Rank {peer} has ended before the others.", (peer,))
 
     def _send(self, peer: int, message: dict[str, Any]) -> None:
         try:
@@ -158,7 +158,7 @@ class ControlChannel:
             rank, text = message["failed"], message["message"]
             self._fail(RankFailed(rank, Reason(message["reason"]), text), message)
         elif "lost" in message:
-            self._fail(RankLost(message["message"], tuple(message["lost"])), message)
+            self._fail(RankDisconnected(message["message"], tuple(message["lost"])), message)
         elif "timed_out" in message:
             self._note_timeout(peer)
 
@@ -166,7 +166,7 @@ class ControlChannel:
         self._announce_lost((peer,), f"Rank {peer} was lost: {problem}.")
 
     def _announce_lost(self, ranks: tuple[int, ...], text: str) -> None:
-        self._fail(RankLost(text, ranks), {"lost": list(ranks), "message": text})
+        self._fail(RankDisconnected(text, ranks), {"lost": list(ranks), "message": text})
 
     def _fail(self, failure: TrainingError, message: dict[str, Any]) -> None:
         """End the communication of this rank; rank 0 passes the message on."""

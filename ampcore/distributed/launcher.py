@@ -18,16 +18,14 @@ from typing import IO, Any, Final, TextIO
 
 from ampcore.distributed import environment
 from ampcore.distributed.cluster import Cluster
+from ampcore.distributed.environment import ADDRESS_IN_USE
 from ampcore.fork_server import die_with_parent
-
-ADDRESS_IN_USE: Final = 75
-"""The exit code of a rank whose port is in use: EX_TEMPFAIL of sysexits.h."""
 
 MAX_STARTS: Final = 3
 """How often the ranks are started: another process may take a port before its rank does."""
-GRACE_S: Final = 10.0
+GRACE_S: Final = 5.0
 """How long the other ranks may take to end by themselves after one has failed."""
-TERMINATION_S: Final = 5.0
+TERMINATION_S: Final = 3.0
 """How long a rank may take to end after SIGTERM."""
 POLL_S: Final = 0.05
 TAIL_LINES: Final = 40
@@ -123,7 +121,9 @@ class _Ranks:
         for number in range(job.processes):
             cluster = Cluster(addresses, number, number, job.timeout_s)
             own = cores_of_rank(number, job.processes, cores)
-            output = None if number == 0 else stack.enter_context(tempfile.TemporaryFile())
+            output = None
+            if number > 0:
+                output = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - it is one
             self._ranks.append(_Rank(number, self._start(cluster, own, output), output))
 
     def run(self) -> int:
@@ -193,7 +193,7 @@ class _Ranks:
     def _show(self, first: _Rank) -> None:
         if first.code != ADDRESS_IN_USE:
             for line in first.tail():
-                print(line, file=self._stderr)
+                self._stderr.write(f"{line}\n")
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         """The first signal lets the ranks save their state; the second one kills them."""

@@ -16,7 +16,7 @@ from ampcore.precision import LayerPolicies
 from ampcore.spec import JobSpec
 from ampcore.spec.initial_weights import Init
 from ampcore.spec.precision import NoScale, Precision
-from ampcore.spec.run import RunSpec
+from ampcore.spec.run import RunSpec, micro_batches
 from ampcore.spec.text import join_names
 from ampcore.telemetry import Event, EventType
 from ampcore.train.clip import Clip
@@ -98,7 +98,7 @@ class SpecJob(TrainingJob):
             spec.data,
             seed=spec.train.seed,
             data_root=self._data_root,
-            accumulate=spec.train.accumulate,
+            accumulate=micro_batches(spec),
             task=spec.task,
             dataset_files=self._datasets,
         )

@@ -48,6 +48,10 @@ class TrainResult:
     it."""
     best_model_files: tuple[Path, ...] = ()
     """With `train.keep: both`, the models with the best weights."""
+    global_batch_size: int = 0
+    """The examples of a step on all ranks: `batch_size` × `accumulate` × ranks."""
+    ranks: Mapping[str, Any] | None = None
+    """With several ranks, the time of each for a step, and which of them is slow."""
 
     @property
     def model_file(self) -> Path | None:
@@ -77,6 +81,8 @@ class TrainResult:
             "best": None if self.best is None else dict(self.best),
             "stopped_early": None if self.stopped_early is None else dict(self.stopped_early),
             "best_model_file": self.best_model_files[0].name if self.best_model_files else None,
+            "global_batch_size": self.global_batch_size,
+            **({} if self.ranks is None else {"ranks": dict(self.ranks)}),
         }
 
 

@@ -27,6 +27,7 @@ class RunDiagnostics:
         total_steps: The length of the run.
         is_replay: Whether steps are repeated. Then nothing that repeats steps itself is done:
             explanations and samples.
+        is_leader: False for all ranks of a job except the first: only that one takes samples.
     """
 
     def __init__(
@@ -36,15 +37,19 @@ class RunDiagnostics:
         total_steps: int,
         *,
         is_replay: bool = False,
+        is_leader: bool = True,
     ) -> None:
         self._session, self._is_replay = session, is_replay
-        replay = Replay(session.task, session.loss_scales, session.step.accumulate)
+        replay = Replay(
+            session.task, session.loss_scales, session.step.accumulate, session.step.share
+        )
         self._overflow_causes = OverflowDiagnostics(replay, session.float32_task)
         has_float16 = "float16" in session.policies.compute_dtypes
-        self._scale_table = ScaleTable(replay) if has_float16 and not is_replay else None
+        samples = is_leader and not is_replay
+        self._scale_table = ScaleTable(replay) if has_float16 and samples else None
         self._spikes = SpikeDetector()
         probe = RangeProbe(session.task, session.step.accumulate)
-        wanted = RangeSampling(enabled=False) if is_replay else ranges
+        wanted = ranges if samples else RangeSampling(enabled=False)
         self._ranges = RangeSampler(probe, wanted, total_steps)
         is_multi_network = len(session.networks) > 1
         self._scale_health = {

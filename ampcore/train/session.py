@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from ampcore import optimizers, precision
 from ampcore.checkpoint import array_is_finite, match_arrays, state
 from ampcore.data import Batch, Dataset
+from ampcore.distributed import Replicas, SingleReplica
+from ampcore.errors import InvalidModel
 from ampcore.models.seeds import step_seed
+from ampcore.models.synchronized_batch_norm import check_synchronizable
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
 from ampcore.profile.phases import Phase
@@ -34,7 +37,15 @@ class Session:
     """
 
     def __init__(
-        self, job: TrainingJob, dataset: Dataset, plan: Plan, feed: Feed, policies: LayerPolicies
+        self,
+        job: TrainingJob,
+        dataset: Dataset,
+        plan: Plan,
+        feed: Feed,
+        policies: LayerPolicies,
+        *,
+        replicas: Replicas | None = None,
+        accumulate: int = 1,
     ) -> None:
         spec = job.spec
         self._plan, self._feed, self._seed = plan, feed, spec.train.seed
@@ -58,8 +69,14 @@ class Session:
             optimizers=self.optimizers,
             loss_scales=self.loss_scales,
             clips=[clip for _, clip in own],
-            accumulate=spec.train.accumulate,
+            accumulate=accumulate,
+            replicas=replicas or SingleReplica(),
+            exchange=spec.runtime.exchange,
         )
+        if self.replicas.size > 1:
+            self._check_exchange()
+        self.communication_s = 0.0
+        """The time that the last block waited for other replicas and for transfers."""
         self._states = tuple(loss_scale.init() for loss_scale in self.loss_scales)
         self.first_scales = state.capture_scales(self.networks, self._states)
         """The states of the loss scales before the first step."""
@@ -68,6 +85,23 @@ class Session:
     def networks(self) -> Sequence[Network]:
         """The networks of the task."""
         return self.task.networks
+
+    @property
+    def replicas(self) -> Replicas:
+        """The processes that make each step together."""
+        return self.step.replicas
+
+    def _check_exchange(self) -> None:
+        """Raise InvalidModel if this job cannot be exchanged as the spec says."""
+        exchange = self.step.exchange
+        if exchange.batch_norm == "sync":
+            check_synchronizable(self.networks)
+        if exchange.gradient_dtype == "float16" and not self.checks_finite:
+            raise InvalidModel(
+                "runtime.exchange.gradient_dtype",
+                expected="bfloat16 or float32 for a job without a loss scale",
+                received="float16",
+            )
 
     @property
     def states(self) -> tuple[precision.LossScaleState, ...]:
@@ -98,8 +132,8 @@ class Session:
 
     @property
     def step_examples(self) -> int:
-        """The examples that throughput counts in one step."""
-        return self.step.accumulate * self.task.examples_per_step(self._batch_size)
+        """The examples that throughput counts in one step, of all replicas."""
+        return self.step.share.total * self.task.examples_per_step(self._batch_size)
 
     @property
     def engine(self) -> EngineName | None:
@@ -139,12 +173,12 @@ class Session:
         return self._feed.order.of_step(*self._plan.position(step))
 
     def step_inputs(self, step: int) -> tuple[Batch, Any]:
-        """The batch of a step, all its micro-batches, and its seed."""
+        """The batch of a step, all micro-batches of this replica, and the step's seed."""
         _, batch = self._plan.position(step)
         window = self.window(step)
         size = self._batch_size * self.step.accumulate
         examples = slice_batch(window.examples, tf.constant(batch - window.first_batch), size)
-        seed = step_seed(self._seed, tf.constant(step, tf.int64), self.step.replicas)
+        seed = step_seed(self._seed, tf.constant(step, tf.int64))
         return examples, seed
 
     def window(self, step: int) -> Window:
@@ -155,6 +189,8 @@ class Session:
         self, first_step: int, *, max_steps: int | None = None, halt: Halt = NEVER_HALT
     ) -> StepBlock:
         """Train the next steps: as many as take about half a second.
+
+        All replicas train as many as the one that wants the fewest.
 
         Args:
             first_step: The number of the first one.
@@ -170,7 +206,7 @@ class Session:
             window = self.window(first_step)
         left = min(self._plan.left_in_epoch(first_step), window.end_batch - batch)
         left = left if max_steps is None else min(left, max_steps)
-        count = self._block_size.next_size(left)
+        count = min(self.replicas.all_gather_object(self._block_size.next_size(left)))
         start = time.perf_counter()
         rows = self._loop.run(
             window.examples,
@@ -181,6 +217,8 @@ class Session:
         )
         ended = time.perf_counter()
         self._block_size.observe(len(rows), ended - start)
+        if self.replicas.size > 1:
+            self.communication_s = float(rows[:, -1].sum(dtype=np.float64))
         return step_block(
             first_step, self.step.columns, rows, ended - started_at, self.step_examples
         )
@@ -213,6 +251,17 @@ class Session:
                 name = f"{network.name}/{state.stable_path(variable)}"
                 found[name] = found.get(name, True) and array_is_finite(np.asarray(value.numpy()))
         return [name for name, is_finite in found.items() if not is_finite]
+
+    def statistic_names(self) -> list[str]:
+        """The names in `capture` of the floats that a forward pass changes."""
+        found = {
+            id(variable)
+            for network in self.networks
+            for variable in network.model.non_trainable_variables
+            if "float" in variable.dtype
+        }
+        pairs = state.named_variables(self.networks, self.optimizers)
+        return [name for name, variable in pairs if id(variable) in found]
 
     def capture(self) -> state.Arrays:
         """Copy everything that the next step depends on to the host."""

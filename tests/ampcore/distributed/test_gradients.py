@@ -6,7 +6,6 @@ import tensorflow as tf
 from ampcore.distributed import SingleReplica
 from ampcore.distributed.gradients import all_reduce_gradients
 from ampcore.models.gradients import Gradients
-from ampcore.models.seeds import step_seed
 
 ONES = tf.ones([2])
 SEED = tf.constant([1, 2])
@@ -80,10 +79,3 @@ def test_sparse_gradients_of_several_replicas_are_refused(two_replicas):
             make_gradients(gradients=[[sparse, None]]),
             tf.constant(0.0),
         )
-
-
-def test_each_replica_has_its_own_step_seed(two_replicas):
-    step = tf.constant(7, tf.int64)
-    alone = step_seed(3, step)
-    assert step_seed(3, step, SingleReplica()).numpy().tolist() == alone.numpy().tolist()
-    assert step_seed(3, step, two_replicas()).numpy().tolist() != alone.numpy().tolist()
