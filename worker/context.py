@@ -16,7 +16,7 @@ from worker.oom_kills import OomKillCounter, memory_events_file
 from worker.packages import PackageEntry
 from worker.rank_ports import LOOPBACK
 from worker.sandbox_plan import SandboxPlan
-from worker.slots import MAX_SLOTS, Slots
+from worker.slots import MAX_SLOTS, Devices, Slots
 from worker.standby import READY_TIMEOUT_S, Standby
 from worker.stop_reason import GRACE_S
 from worker.usage import WorkerMetrics
@@ -47,6 +47,8 @@ class WorkerContext:
     """The sandbox of jobs with their own code; such jobs go to workers that have one."""
     slots: Slots = field(default_factory=lambda: Slots(MAX_SLOTS))
     """How many jobs and ranks it runs at a time."""
+    devices: Devices = field(default_factory=Devices)
+    """Which of its GPUs have ranks."""
     rank_host: str = LOOPBACK
     """The host of its ranks' addresses."""
     lease_s: float = LEASE_S

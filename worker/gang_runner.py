@@ -15,7 +15,7 @@ from worker.attempt import JobAttempt
 from worker.context import WorkerContext
 from worker.gang_leader import GangLeader
 from worker.rank_group import RankGroup
-from worker.rank_ports import RankPorts, port_of
+from worker.rank_ports import RankPorts, accelerators_in, port_of
 
 log = logging.getLogger(__name__)
 
@@ -143,9 +143,22 @@ class _Member:
                 time.sleep(WAIT_POLL_S)
 
     def _run_ranks(self, started: Started) -> None:
-        job, assignment, context = started.job, self._assignment, self._context
+        assignment, context = self._assignment, self._context
         numbers = range(assignment.first_rank, assignment.first_rank + assignment.ranks)
-        clusters = {number: self._cluster(started, number) for number in numbers}
+        count = accelerators_in(context.standby.hardware())
+        devices = context.devices.take(len(numbers), count)
+        try:
+            clusters = {
+                number: self._cluster(started, number, device)
+                for number, device in zip(numbers, devices, strict=True)
+            }
+            self._run_clusters(started, clusters)
+        finally:
+            context.devices.give_back(devices, count)
+
+    def _run_clusters(self, started: Started, clusters: dict[int, dict[str, Any]]) -> None:
+        job, assignment, context = started.job, self._assignment, self._context
+        numbers = sorted(clusters)
         log.info("ranks %d to %d of %d start", numbers[0], numbers[-1], len(started.addresses))
         others = {number: cluster for number, cluster in clusters.items() if number > 0}
         with context.work_dirs.attempt_dir(job.id, job.attempt, "-ranks") as folder:
@@ -180,13 +193,14 @@ class _Member:
             run.join()
             leader.close()
 
-    def _cluster(self, started: Started, number: int) -> dict[str, Any]:
+    @staticmethod
+    def _cluster(started: Started, number: int, device: int) -> dict[str, Any]:
         """The document of `ampcore.distributed.cluster.Cluster` for one rank."""
         exchange = started.job.spec["runtime"].get("exchange") or {}
         return {
             "addresses": list(started.addresses),
             "rank": number,
-            "local_rank": number - self._assignment.first_rank,
+            "local_rank": device,
             "timeout_s": exchange.get("timeout_s", RANK_TIMEOUT_S),
             "control_port": port_of(started.control),
         }

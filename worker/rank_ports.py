@@ -44,10 +44,15 @@ def port_of(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
+def accelerators_in(hardware: Mapping[str, Any] | None) -> int:
+    """The number of GPUs of a machine, as its trainer has described it."""
+    devices = (hardware or {}).get("devices") or ()
+    return sum(isinstance(one, dict) and one.get("kind") != "cpu" for one in devices)
+
+
 def ports_of(cluster: Mapping[str, Any], hardware: Mapping[str, Any] | None) -> Ports:
     """The ports that the ranks of a cluster use; None: all, with GPUs, where NCCL chooses some."""
-    devices = (hardware or {}).get("devices") or ()
-    if any(isinstance(one, dict) and one.get("kind") != "cpu" for one in devices):
+    if accelerators_in(hardware):
         return None
     ports = {port_of(address) for address in cluster["addresses"]} | {cluster["control_port"]}
     return tuple(sorted(ports - {0}))

@@ -2,6 +2,7 @@
 
 import re
 from importlib.util import find_spec
+from ipaddress import IPv6Address
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, field_validator
@@ -41,13 +42,22 @@ def _queues(given: Any) -> Any:
 
 def _host(given: str | None) -> str | None:
     """A host name or an IP address, without a port."""
-    host = (given or "").strip().removeprefix("[").removesuffix("]")
-    if given is not None and not re.fullmatch(r"[0-9A-Za-z._-]+|[0-9A-Fa-f:.%]+", host):
+    if given is None:
+        return None
+    host = given.strip().removeprefix("[").removesuffix("]")
+    if not re.fullmatch(r"[0-9A-Za-z._-]+", host) and not _is_ipv6(host):
         raise ValueError(
             "expected a host name or an IP address of this machine that other workers reach, "
-            f"received {given[:80]!r}."
+            f"without a port, received {given[:80]!r}."
         )
-    return host or None
+    return host
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        return bool(IPv6Address(host))
+    except ValueError:
+        return False
 
 
 class Settings(SharedSettings):

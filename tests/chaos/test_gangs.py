@@ -30,6 +30,9 @@ pytestmark = xdist_groups.SCRIPTED
 LONG_S = 3600
 """Longer than a test: ranks that wait for the test are not lost."""
 
+UNISOLATED: dict[str, Any] = {"grace_s": 1, "AMPCORE_TRAINER_ISOLATION": "off"}
+"""Workers whose ranks may use other ports than those of their cluster: that of a proxy."""
+
 
 def gang(
     workers: int, devices: int = 1, *, timeout_s: float = LONG_S, **runtime: Any
@@ -66,6 +69,19 @@ def test_each_rank_is_killed_in_each_phase(cluster: Cluster) -> None:
     assert [rank.state for rank in job.attempts()[-1].ranks] == ["succeeded"] * 4
 
 
+def test_a_gang_is_cancelled(cluster: Cluster) -> None:
+    """Mechanism: `cancelled` is recorded when all ranks have ended.
+
+    Checked: if `conclude` of worker/gang_leader.py does not wait, ranks outlive the job.
+    """
+    cluster.ensure_workers(2, SCRIPTED, AMPCORE_WORKER_SLOTS="2")
+    job = cluster.submit_paused_at(gang(2, 2))
+    ranks = [cluster.rank(job, one) for one in range(4)]
+    job.cancel()
+    wait_until(lambda: job.refresh().state == State.CANCELLED, "it is cancelled")
+    assert all(map(has_ended, ranks))
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_the_worker_of_a_rank_is_killed(cluster: Cluster, number: int) -> None:
     """Mechanism: the lease of each worker of an attempt ends the attempt.
@@ -92,26 +108,6 @@ def test_the_worker_of_a_rank_is_killed(cluster: Cluster, number: int) -> None:
     assert job.attempts()[1].first_step, "it restarted at step 0"
 
 
-def test_a_suspended_rank_is_lost_and_the_others_end(cluster: Cluster) -> None:
-    """Mechanism: a rank that does not answer is lost after the timeout of the cluster.
-
-    Checked: if worker/rank_group.py does not kill after the grace period, the rank stays.
-    """
-    cluster.ensure_workers(2, SCRIPTED, grace_s=1)
-    job = cluster.submit_paused_at(gang(2, timeout_s=5))
-    wait_until(lambda: reached(job, HOLD_STEP), "the job runs")
-    first = job.refresh().attempt
-    ranks = [cluster.rank(job, one) for one in range(2)]
-    ranks[1].send_signal(signal.SIGSTOP)
-    cluster.control.release()
-    # On a slow machine ranks may have been lost in earlier attempts as well.
-    wait_until(lambda: len(outcomes(job)) > first, "the next attempt starts")
-    assert outcomes(job)[first - 1] == ("failed", "rank_lost")
-    assert all(map(has_ended, ranks))
-    job = cluster.finish(job)
-    assert_equals_reference(job, scripted_reference())
-
-
 def test_a_suspended_worker_loses_its_ranks_to_the_next_attempt(cluster: Cluster) -> None:
     """Mechanism: a worker whose lease has expired ends its ranks as soon as it renews it.
 
@@ -132,40 +128,6 @@ def test_a_suspended_worker_loses_its_ranks_to_the_next_attempt(cluster: Cluster
     job = cluster.finish(job)
     assert_equals_reference(job, scripted_reference())
     assert outcomes(job) == [("lost", "worker_lost"), ("succeeded", None)]
-
-
-def test_a_rank_without_network_ends_the_attempt_and_the_next_one_resumes(
-    cluster: Cluster,
-) -> None:
-    """Mechanism: as for a suspended rank; the network between the ranks drops all packets.
-
-    Checked: if the test does not block the proxy, the job has one attempt.
-    """
-    # The proxy's port is none of the cluster's.
-    cluster.ensure_workers(2, SCRIPTED, AMPCORE_TRAINER_ISOLATION="off")
-
-    def connect_to_rank_0() -> socket.socket:
-        [address, *_] = cluster.members(job)[0].addresses or []
-        host, _, port = address.rpartition(":")
-        return socket.create_connection((host, int(port)), DEADLINE_S)
-
-    proxy = Proxy(connect_to_rank_0)
-    cluster.control.use_rank_proxy(proxy.port)
-    try:
-        job = cluster.submit_paused_at(gang(2, timeout_s=5))
-        wait_until(lambda: reached(job, HOLD_STEP), "the job runs")
-        first = job.refresh().attempt
-        ranks = [cluster.rank(job, one) for one in range(2)]
-        proxy.block()
-        cluster.control.release()
-        wait_until(lambda: len(outcomes(job)) > first, "the next attempt starts")
-        assert outcomes(job)[first - 1] == ("failed", "rank_lost")
-        assert all(map(has_ended, ranks))
-        proxy.restore()
-        job = cluster.finish(job)
-    finally:
-        proxy.close()
-    assert_equals_reference(job, scripted_reference())
 
 
 def test_a_gang_is_paused_resumed_and_drained(cluster: Cluster) -> None:
@@ -189,19 +151,6 @@ def test_a_gang_is_paused_resumed_and_drained(cluster: Cluster) -> None:
     assert_equals_reference(job, scripted_reference())
     assert [outcome for outcome, _ in outcomes(job)] == ["paused", "handed_back", "succeeded"]
     assert states(job)[-1] == "succeeded"
-
-
-def test_a_gang_is_cancelled(cluster: Cluster) -> None:
-    """Mechanism: `cancelled` is recorded when all ranks have ended.
-
-    Checked: if `conclude` of worker/gang_leader.py does not wait, ranks outlive the job.
-    """
-    cluster.ensure_workers(2, SCRIPTED, AMPCORE_WORKER_SLOTS="2")
-    job = cluster.submit_paused_at(gang(2, 2))
-    ranks = [cluster.rank(job, one) for one in range(4)]
-    job.cancel()
-    wait_until(lambda: job.refresh().state == State.CANCELLED, "it is cancelled")
-    assert all(map(has_ended, ranks))
 
 
 def test_two_gangs_that_need_all_slots_run_one_after_the_other(cluster: Cluster) -> None:
@@ -233,12 +182,65 @@ def test_a_waiting_gang_says_what_it_waits_for(cluster: Cluster) -> None:
     assert job.wait(timeout=DEADLINE_S).state == State.SUCCEEDED
 
 
+def test_a_suspended_rank_is_lost_and_the_others_end(cluster: Cluster) -> None:
+    """Mechanism: a rank that does not answer is lost after the timeout of the cluster.
+
+    Checked: if worker/rank_group.py does not kill after the grace period, the rank stays.
+    """
+    cluster.ensure_workers(2, SCRIPTED, **UNISOLATED)
+    job = cluster.submit_paused_at(gang(2, timeout_s=5))
+    wait_until(lambda: reached(job, HOLD_STEP), "the job runs")
+    first = job.refresh().attempt
+    ranks = [cluster.rank(job, one) for one in range(2)]
+    ranks[1].send_signal(signal.SIGSTOP)
+    cluster.control.release()
+    # On a slow machine ranks may have been lost in earlier attempts as well.
+    wait_until(lambda: len(outcomes(job)) > first, "the next attempt starts")
+    assert outcomes(job)[first - 1] == ("failed", "rank_lost")
+    assert all(map(has_ended, ranks))
+    job = cluster.finish(job)
+    assert_equals_reference(job, scripted_reference())
+
+
+def test_a_rank_without_network_ends_the_attempt_and_the_next_one_resumes(
+    cluster: Cluster,
+) -> None:
+    """Mechanism: as for a suspended rank; the network between the ranks drops all packets.
+
+    Checked: if the test does not block the proxy, the job has one attempt.
+    """
+    cluster.ensure_workers(2, SCRIPTED, **UNISOLATED)
+
+    def connect_to_rank_0() -> socket.socket:
+        [address, *_] = cluster.members(job)[0].addresses or []
+        host, _, port = address.rpartition(":")
+        return socket.create_connection((host, int(port)), DEADLINE_S)
+
+    proxy = Proxy(connect_to_rank_0)
+    cluster.control.use_rank_proxy(proxy.port)
+    try:
+        job = cluster.submit_paused_at(gang(2, timeout_s=5))
+        wait_until(lambda: reached(job, HOLD_STEP), "the job runs")
+        first = job.refresh().attempt
+        ranks = [cluster.rank(job, one) for one in range(2)]
+        proxy.block()
+        cluster.control.release()
+        wait_until(lambda: len(outcomes(job)) > first, "the next attempt starts")
+        assert outcomes(job)[first - 1] == ("failed", "rank_lost")
+        assert all(map(has_ended, ranks))
+        proxy.restore()
+        job = cluster.finish(job)
+    finally:
+        proxy.close()
+    assert_equals_reference(job, scripted_reference())
+
+
 def test_ranks_of_a_stack_that_ends_leave_no_process(cluster: Cluster) -> None:
     """Mechanism: ranks die with their worker.
 
     Checked: the fixture's reset fails for a process that is left.
     """
-    workers = cluster.ensure_workers(2, SCRIPTED)
+    workers = cluster.ensure_workers(2, SCRIPTED, **UNISOLATED)
     job = cluster.submit_paused_at(gang(2))
     ranks = [cluster.rank(job, one) for one in range(2)]
     for worker in workers:

@@ -26,7 +26,7 @@ from worker.context import WorkerContext
 from worker.gang_runner import GangRunner
 from worker.rank_log import RankLog
 from worker.rank_ports import RankPorts, own_host, port_of, ports_of
-from worker.slots import Slots
+from worker.slots import Devices, Slots
 from worker.standby import Standby
 from worker.tasks import run_queued_jobs
 from worker.work_dirs import WorkDirs
@@ -377,6 +377,15 @@ def test_slots_are_taken_together_or_not_at_all() -> None:
     assert slots.free == 1
     slots.give_back(2)
     assert slots.take(3)
+
+
+def test_ranks_of_several_gangs_use_different_devices() -> None:
+    devices = Devices()
+    first = devices.take(2, devices=4)
+    assert (first, devices.take(2, devices=4)) == ([0, 1], [2, 3])
+    devices.give_back(first, devices=4)
+    assert devices.take(3, devices=4) == [0, 1, 2]
+    assert Devices().take(2, devices=0) == [0, 1]
 
 
 def test_the_log_of_a_rank_has_whole_lines() -> None:
