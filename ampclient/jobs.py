@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from os import PathLike
-from pathlib import Path
 from typing import Any, ClassVar, Generic, Unpack
 from uuid import uuid4
 
@@ -11,13 +10,13 @@ from ampclient import requests
 from ampclient._request_options import RequestOptions
 from ampclient._sync_async import Async, AsyncRaw, Sync, SyncRaw, operation, paginated
 from ampclient._transport import Transport
-from ampclient.code_upload import upload_code, with_code_digest
 from ampclient.job import AsyncJob, Job
 from ampclient.job_view import JobView
 from ampclient.paging import TableList
-from ampclient.spec_input import Document, SpecOptions, SpecSource, convert_model, split_options
+from ampclient.prepared_spec import prepared_spec
+from ampclient.spec_input import SpecOptions, SpecSource
 from ampclient.wait import POLL_S, J, wait_until
-from ampclient.weights_upload import Weights, has_source, with_weights
+from ampclient.weights_upload import Weights
 from ampcore.api.validation import Validation
 
 Labels = str | Iterable[str] | Mapping[str, str]
@@ -63,9 +62,9 @@ class BaseJobs(Generic[J]):
         the same job. Raises InvalidSpec with all mistakes at once, QuotaExceeded when the project's
         queue is full, and OSError for an unreadable file.
         """
-        document, rest = await self._document(spec, weights, options, upload=True)
-        if code is not None:
-            document = await upload_code(self._transport, document, Path(code))
+        document, rest = await prepared_spec(
+            self._transport, spec, options, code=code, weights=weights, upload=True
+        )
         request = requests.submit_job(document, idempotency_key or str(uuid4()))
         return self._bind(await self._transport.send(request, **rest))
 
@@ -85,9 +84,9 @@ class BaseJobs(Generic[J]):
         The result estimates the job's parameters, memory and FLOPs, and lists what may go wrong on
         the workers that are online. Raises InvalidSpec.
         """
-        document, rest = await self._document(spec, weights, options, upload=False)
-        if code is not None:
-            document = await with_code_digest(self._transport, document, Path(code))
+        document, rest = await prepared_spec(
+            self._transport, spec, options, code=code, weights=weights, upload=False
+        )
         return await self._transport.send(requests.validate_job(document), **rest)
 
     @operation
@@ -194,24 +193,6 @@ class BaseJobs(Generic[J]):
             raise_on_failure=raise_on_failure,
             poll_s=poll_s,
         )
-
-    async def _document(
-        self,
-        spec: SpecSource | None,
-        weights: Weights | bool | None,
-        options: SpecOptions,
-        *,
-        upload: bool,
-    ) -> tuple[Document, RequestOptions]:
-        """The spec to send, and the options of the request; uploads the initial weights."""
-        source, sections, own = convert_model(spec, options)
-        document, rest = split_options(source, sections)
-        if isinstance(weights, bool) or weights is None:
-            keeps_own = weights is not False and not has_source(document)
-            weights = own if keeps_own else None
-        if weights is not None:
-            document = await with_weights(self._transport, document, weights, upload=upload)
-        return document, rest
 
     def _bind(self, view: JobView) -> J:
         job: J = self._job.bind(view, self._transport)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from os import PathLike
 from typing import Any, Final, Literal, Unpack
 from uuid import uuid4
 
@@ -10,8 +11,10 @@ from ampclient._request_options import RequestOptions
 from ampclient._sync_async import Async, AsyncRaw, Sync, SyncRaw, operation, paginated
 from ampclient._transport import Transport
 from ampclient.errors import WaitTimeout
+from ampclient.prepared_spec import prepared_spec
 from ampclient.retry import POLLING_RETRY_TIMEOUT_S
-from ampclient.spec_input import SpecSource, spec_document
+from ampclient.spec_input import SpecSections, SpecSource
+from ampclient.weights_upload import Weights
 from ampcore.api.studies import Estimate, Study, StudyFields
 
 Kind = Literal["precision", "capacity", "bisect", "search"]
@@ -28,7 +31,7 @@ class BaseLab:
     @operation
     async def precision(
         self,
-        spec: SpecSource,
+        spec: SpecSource | None = None,
         *,
         seeds: int = 3,
         policies: Sequence[str] | None = None,
@@ -36,15 +39,18 @@ class BaseLab:
         metric: str | None = None,
         margin: float | None = None,
         name: str | None = None,
+        code: str | PathLike[str] | None = None,
+        weights: Weights | bool | None = None,
         idempotency_key: str | None = None,
-        **options: Unpack[RequestOptions],
+        **options: Unpack[SpecSections],
     ) -> Study:
         """Ask which policy is as accurate as float32, and how much faster it is.
 
         Float32 and each policy train with the same seeds. `wait` returns the study with its answer.
 
         Args:
-            spec: A JobSpec, a mapping, or the path of a YAML or JSON file.
+            spec: A JobSpec, a mapping, or the path of a YAML or JSON file; or None, with its
+                sections as keyword arguments. `model` may be a Keras model, as in `jobs.submit`.
             seeds: The number of seeds, at least 2.
             policies: By default the mixed policies that the workers' devices can run.
             steps: The steps of each job; by default as in the spec.
@@ -52,54 +58,65 @@ class BaseLab:
                 `val_accuracy`, else `val_loss`.
             margin: A difference of at most this does not matter, in the unit of the metric.
             name: The name of the study; by default that of the spec.
+            code: The folder with the code of a `model: {kind: bundle}`.
+            weights: Those that all jobs start from, by default those of a Keras model; False:
+                random ones, other ones for each seed.
             idempotency_key: The same key and arguments return the same study.
-            **options: Of the request.
+            **options: Sections of the spec, and options of the request.
 
         Raises:
             InvalidSpec, InvalidRequest: The spec or the options are invalid.
         """
         given: dict[str, Any] = {"seeds": seeds, "policies": policies and list(policies)}
         given |= {"steps": steps, "metric": metric, "margin": margin}
-        study = _study("precision", spec, name, _known(given))
-        return await self._create(study, idempotency_key, options)
+        document, rest = await self._prepared(spec, options, code, weights)
+        study = _study("precision", document, name, _known(given))
+        return await self._create(study, idempotency_key, rest)
 
     @operation
     async def capacity(
         self,
-        spec: SpecSource,
+        spec: SpecSource | None = None,
         *,
         policies: Sequence[str] | None = None,
         steps: int = 20,
         max_batch: int | None = None,
         resolution: float | None = None,
         name: str | None = None,
+        code: str | PathLike[str] | None = None,
+        weights: Weights | bool | None = None,
         idempotency_key: str | None = None,
-        **options: Unpack[RequestOptions],
+        **options: Unpack[SpecSections],
     ) -> Study:
         """Ask how large the batch may be under each policy, and when it stops to gain speed.
 
         Args:
-            spec: A JobSpec, a mapping, or the path of a YAML or JSON file.
+            spec: A JobSpec, a mapping, or the path of a YAML or JSON file; or None, with its
+                sections as keyword arguments. `model` may be a Keras model, as in `jobs.submit`.
             policies: By default float32 and the mixed policies that the devices can run.
             steps: The steps of each job.
             max_batch: No larger batch is tried.
             resolution: The search ends when the next batch that fails is at most this share larger.
             name: The name of the study; by default that of the spec.
+            code: The folder with the code of a `model: {kind: bundle}`.
+            weights: Those that all jobs start from, by default those of a Keras model; False:
+                random ones, other ones for each seed.
             idempotency_key: The same key and arguments return the same study.
-            **options: Of the request.
+            **options: Sections of the spec, and options of the request.
 
         Raises:
             InvalidSpec, InvalidRequest: The spec or the options are invalid.
         """
         given: dict[str, Any] = {"policies": policies and list(policies), "steps": steps}
         given |= {"max_batch": max_batch, "resolution": resolution}
-        study = _study("capacity", spec, name, _known(given))
-        return await self._create(study, idempotency_key, options)
+        document, rest = await self._prepared(spec, options, code, weights)
+        study = _study("capacity", document, name, _known(given))
+        return await self._create(study, idempotency_key, rest)
 
     @operation
     async def bisect(
         self,
-        spec: SpecSource,
+        spec: SpecSource | None = None,
         *,
         policy: str = "mixed_float16",
         seeds: int = 3,
@@ -108,13 +125,16 @@ class BaseLab:
         margin: float | None = None,
         skipped_share: float | None = None,
         name: str | None = None,
+        code: str | PathLike[str] | None = None,
+        weights: Weights | bool | None = None,
         idempotency_key: str | None = None,
-        **options: Unpack[RequestOptions],
+        **options: Unpack[SpecSections],
     ) -> Study:
         """Ask which layers need float32 under a policy, and get the overrides.
 
         Args:
-            spec: A JobSpec, a mapping, or the path of a YAML or JSON file.
+            spec: A JobSpec, a mapping, or the path of a YAML or JSON file; or None, with its
+                sections as keyword arguments. `model` may be a Keras model, as in `jobs.submit`.
             policy: The policy that overflows, or is less accurate than float32.
             seeds: The seeds of float32, at least 2, for the noise band.
             steps: The steps of each job; None: as in the spec.
@@ -122,21 +142,25 @@ class BaseLab:
             margin: A difference of at most this does not matter, in the unit of the metric.
             skipped_share: A job that skips a larger share of its steps fails; by default 0.1.
             name: The name of the study; by default that of the spec.
+            code: The folder with the code of a `model: {kind: bundle}`.
+            weights: Those that all jobs start from, by default those of a Keras model; False:
+                random ones, other ones for each seed.
             idempotency_key: The same key and arguments return the same study.
-            **options: Of the request.
+            **options: Sections of the spec, and options of the request.
 
         Raises:
             InvalidSpec, InvalidRequest: The spec or the options are invalid.
         """
         given: dict[str, Any] = {"policy": policy, "seeds": seeds, "metric": metric}
         given |= {"margin": margin, "skipped_share": skipped_share}
-        study = _study("bisect", spec, name, {**_known(given), "steps": steps})
-        return await self._create(study, idempotency_key, options)
+        document, rest = await self._prepared(spec, options, code, weights)
+        study = _study("bisect", document, name, {**_known(given), "steps": steps})
+        return await self._create(study, idempotency_key, rest)
 
     @operation
     async def search(
         self,
-        spec: SpecSource,
+        spec: SpecSource | None,
         space: Mapping[str, Mapping[str, Any] | Sequence[Any]],
         *,
         method: Literal["grid", "random", "tpe"] = "tpe",
@@ -148,13 +172,16 @@ class BaseLab:
         metric: str | None = None,
         direction: Literal["min", "max"] | None = None,
         name: str | None = None,
+        code: str | PathLike[str] | None = None,
+        weights: Weights | bool | None = None,
         idempotency_key: str | None = None,
-        **options: Unpack[RequestOptions],
+        **options: Unpack[SpecSections],
     ) -> Study:
         """Ask which values of hyper-parameters give the best metric.
 
         Args:
-            spec: A JobSpec, a mapping, or the path of a YAML or JSON file.
+            spec: A JobSpec, a mapping, or the path of a YAML or JSON file; or None, with its
+                sections as keyword arguments. `model` may be a Keras model, as in `jobs.submit`.
             space: By dotted path into the spec: a list of values, or a range such as
                 `{"log_uniform": [1e-4, 0.1]}`. Other ranges: `uniform`, `int_uniform`,
                 `log_int_uniform`; with the method `grid` they need `points`.
@@ -168,8 +195,11 @@ class BaseLab:
             metric: As in `precision`.
             direction: Whether lower or higher values of the metric are better.
             name: The name of the study; by default that of the spec.
+            code: The folder with the code of a `model: {kind: bundle}`.
+            weights: Those that all jobs start from, by default those of a Keras model; False:
+                random ones, other ones for each seed.
             idempotency_key: The same key and arguments return the same study.
-            **options: Of the request.
+            **options: Sections of the spec, and options of the request.
 
         Raises:
             InvalidSpec, InvalidRequest: The spec, the space or the options are invalid.
@@ -181,35 +211,46 @@ class BaseLab:
         given: dict[str, Any] = {"space": parameters, "method": method, "runs": runs, "seed": seed}
         given |= {"asha": asha and dict(asha), "parallel": parallel, "steps": steps}
         given |= {"metric": metric, "direction": direction}
-        study = _study("search", spec, name, _known(given))
-        return await self._create(study, idempotency_key, options)
+        document, rest = await self._prepared(spec, options, code, weights)
+        study = _study("search", document, name, _known(given))
+        return await self._create(study, idempotency_key, rest)
 
     @operation
     async def run(
         self,
         kind: Kind,
-        spec: SpecSource,
+        spec: SpecSource | None = None,
         study_options: Mapping[str, Any] | None = None,
         *,
         name: str | None = None,
+        code: str | PathLike[str] | None = None,
+        weights: Weights | bool | None = None,
         idempotency_key: str | None = None,
-        **options: Unpack[RequestOptions],
+        **options: Unpack[SpecSections],
     ) -> Study:
         """Create a study of any kind; `study_options` are those of the kind in the HTTP API."""
-        study = _study(kind, spec, name, dict(study_options or {}))
-        return await self._create(study, idempotency_key, options)
+        document, rest = await self._prepared(spec, options, code, weights)
+        study = _study(kind, document, name, dict(study_options or {}))
+        return await self._create(study, idempotency_key, rest)
 
     @operation
     async def estimate(
         self,
         kind: Kind,
-        spec: SpecSource,
+        spec: SpecSource | None = None,
         study_options: Mapping[str, Any] | None = None,
-        **options: Unpack[RequestOptions],
+        *,
+        code: str | PathLike[str] | None = None,
+        weights: Weights | bool | None = None,
+        **options: Unpack[SpecSections],
     ) -> Estimate:
-        """The jobs that a study would queue, and how long they would train; creates nothing."""
-        study = _study(kind, spec, None, dict(study_options or {}))
-        return await self._transport.send(requests.estimate_study(study), **options)
+        """The jobs that a study would queue, and how long they would train.
+
+        Creates nothing; code and weights are hashed, and not uploaded.
+        """
+        document, rest = await self._prepared(spec, options, code, weights, upload=False)
+        study = _study(kind, document, None, dict(study_options or {}))
+        return await self._transport.send(requests.estimate_study(study), **rest)
 
     @operation
     async def get(self, study: str | Study, **options: Unpack[RequestOptions]) -> Study:
@@ -266,6 +307,20 @@ class BaseLab:
                 raise WaitTimeout(f"Timed out waiting: study {found.id} is {found.state}.")
             await self._transport.sleep(min(poll_s, left_s))
 
+    async def _prepared(
+        self,
+        spec: SpecSource | None,
+        options: SpecSections,
+        code: str | PathLike[str] | None,
+        weights: Weights | bool | None,
+        *,
+        upload: bool = True,
+    ) -> tuple[dict[str, Any], RequestOptions]:
+        """The spec to send, with its code and weights uploaded, and the options of the request."""
+        return await prepared_spec(
+            self._transport, spec, options, code=code, weights=weights, upload=upload
+        )
+
     async def _create(
         self, study: Mapping[str, Any], key: str | None, options: RequestOptions
     ) -> Study:
@@ -274,10 +329,10 @@ class BaseLab:
 
 
 def _study(
-    kind: str, spec: SpecSource, name: str | None, options: Mapping[str, Any]
+    kind: str, document: Mapping[str, Any], name: str | None, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     named = {} if name is None else {"name": name}
-    return {"kind": kind, "spec": spec_document(spec), "options": dict(options), **named}
+    return {"kind": kind, "spec": dict(document), "options": dict(options), **named}
 
 
 def _known(options: Mapping[str, Any]) -> dict[str, Any]:

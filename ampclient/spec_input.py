@@ -19,7 +19,7 @@ Document = dict[str, Any]
 Section = Mapping[str, Any]
 
 
-class SpecOptions(RequestOptions, total=False):
+class SpecSections(RequestOptions, total=False):
     """The sections of a spec as keyword arguments, and the options of the request."""
 
     model: Any
@@ -35,11 +35,16 @@ class SpecOptions(RequestOptions, total=False):
     guard: Section
     runtime: Section
     labels: Mapping[str, str]
+
+
+class SpecOptions(SpecSections, total=False):
+    """The same with the name of a job."""
+
     name: str
 
 
 def split_options(
-    source: SpecSource | None, options: SpecOptions
+    source: SpecSource | None, options: SpecSections
 ) -> tuple[Document, RequestOptions]:
     """The document of a spec with the sections among the options, and the other options.
 
@@ -55,8 +60,8 @@ def split_options(
 
 
 def convert_model(
-    source: SpecSource | None, options: SpecOptions
-) -> tuple[SpecSource | None, SpecOptions, bytes | None]:
+    source: SpecSource | None, options: SpecSections
+) -> tuple[SpecSource | None, SpecSections, bytes | None]:
     """The same with a Keras model replaced by its section, and its weights as safetensors.
 
     Without a Keras model the weights are None. Raises InvalidSpec.

@@ -1,9 +1,9 @@
 """How long a study of precision takes: digits CNN, 3 seeds, 3 policies; one JSON line.
 
 The study runs on `ampserver up` with a worker that trains one job at a time. `study_s` is from the
-POST until the answer is there, `trained_s` the sum of the seconds that the trainers trained, `ran_s`
-the sum of the jobs' seconds from start to end (reading, tracing and saving, too), and `cpu_share` how
-busy the machine's cores were, by all its processes.
+POST until the answer is there, `trained_s` the sum of the seconds that the trainers trained,
+`ran_s` the sum of the jobs' seconds from start to end (reading, tracing and saving, too), and
+`cpu_share` how busy the machine's cores were, by all its processes.
 """
 
 import argparse

@@ -196,7 +196,7 @@ def cancel_jobs(session: Session, study_id: str) -> list[str]:
 def similar_jobs(session: Session, project: str, model: str) -> Sequence[Row[Any]]:
     """The newest jobs of a project that succeeded with a kind of model."""
     statement = (
-        select(Job.spec, Job.policy, Job.resolved_policy, Job.totals, Job.summary)
+        select(Job.spec, Job.policy, Job.resolved_policy, Job.totals, Job.summary, Job.total_steps)
         .where(Job.project == project, Job.state == State.SUCCEEDED, Job.model == model)
         .order_by(Job.created_at.desc(), Job.id.desc())
         .limit(ESTIMATED_FROM)

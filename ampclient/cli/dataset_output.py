@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 MAX_ROWS: Final = 10
 MAX_CELL: Final = 40
+MAX_NAMES: Final = 20
 
 
 def print_datasets(datasets: Iterable["Dataset"]) -> None:
@@ -71,6 +72,21 @@ def print_dataset(versions: Iterable["ListedDatasetVersion"]) -> None:
     print_table(columns, rows)
 
 
+def describe_version(version: "DatasetVersion") -> str:
+    """What the server found in a file: `csv, 120 rows; columns age int64, city string`."""
+    if version.message:
+        return formats.printable(version.message)
+    columns = version.columns or []
+    parts = [f"{version.kind or 'a format without a reader'}, {_rows(version)} rows"]
+    if columns:
+        names = [f"{column.get('name')} {column.get('dtype', '')}".strip() for column in columns]
+        parts.append(f"columns {_listed(names)}")
+    for column in columns[:MAX_NAMES]:
+        if isinstance(classes := column.get("classes"), list):
+            parts.append(f"{column.get('name')} is {_listed(classes)}")
+    return formats.printable("; ".join(parts))
+
+
 def print_version(version: "DatasetVersion") -> None:
     """The fields of a version, its columns and its first rows."""
     print_fields(
@@ -121,6 +137,10 @@ def _print_preview(rows: Sequence[Mapping[str, Any]]) -> None:
     names = list(dict.fromkeys(name for row in rows for name in row))
     heads = [TableColumn(formats.printable(name), min_width=6) for name in names]
     print_table(heads, [tuple(_cell(row.get(name, "")) for name in names) for row in rows])
+
+
+def _listed(names: Sequence[Any]) -> str:
+    return ", ".join([*map(str, names[:MAX_NAMES]), *(["…"] if len(names) > MAX_NAMES else [])])
 
 
 def _cell(value: Any) -> str:

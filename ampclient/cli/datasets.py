@@ -6,7 +6,12 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from ampclient.cli.dataset_output import print_dataset, print_datasets, print_version
+from ampclient.cli.dataset_output import (
+    describe_version,
+    print_dataset,
+    print_datasets,
+    print_version,
+)
 from ampclient.cli.download_bar import download_bar
 from ampclient.cli.options import AsJson, client_of
 from ampclient.cli.output import print_json
@@ -67,6 +72,7 @@ def push(
         print_json(version.to_json())
     else:
         typer.echo(version.reference)
+        typer.echo(describe_version(version), err=True)
 
 
 @group.command(name="list")

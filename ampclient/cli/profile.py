@@ -7,12 +7,17 @@ import typer
 from ampclient.cli.options import AsJson, JobId, job_of
 from ampclient.cli.output import print_json
 from ampclient.cli.watch import detach_on_interrupt
+from ampclient.errors import Conflict
 from ampclient.job import Job
 from ampcore.api.events import JobEvent
 from ampcore.profile.report_text import report_lines
 
 EVENT: Final = "profile"
 FAILED: Final = "profile_failed"
+COPY: Final = (
+    "A job that has ended is profiled by a short copy: ampctl clone {id} --set "
+    "runtime.profile.start=10 --set train.steps=20 --watch; then ampctl profile NEW_ID --last."
+)
 
 
 def profile(
@@ -46,7 +51,12 @@ def _profile_now(job: Job, steps: int) -> None:
     from ampclient.wait import wait_for
 
     before, seq = len(_reports(job)), max((event.seq for event in job.events()), default=0)
-    job.profile(steps)
+    try:
+        job.profile(steps)
+    except Conflict:
+        if job.state.is_terminal:
+            typer.echo(COPY.format(id=job.id), err=True)
+        raise
     typer.echo(f"Profiling {steps} steps of job {job.id} …", err=True)
     _wait_for_event(job, seq)
     # Its file is uploaded after the event.

@@ -10,8 +10,14 @@ import typer
 from ampclient.cli.options import AsJson, client_of
 from ampclient.cli.output import print_json
 from ampclient.cli.study_output import print_estimate, print_study
-from ampclient.cli.submissions import parse_spec_file
-from ampclient.cli.submit import Assignments, IdempotencyKey, SpecFile
+from ampclient.cli.submissions import code_source, parse_spec_file
+from ampclient.cli.submit import (
+    Assignments,
+    CodeFolder,
+    IdempotencyKey,
+    SpecFile,
+    WeightsFile,
+)
 from ampclient.cli.watch import detach_on_interrupt
 
 if TYPE_CHECKING:
@@ -62,6 +68,8 @@ def _create(
     context: typer.Context,
     file: SpecFile,
     assignments: Assignments = None,
+    code: CodeFolder = None,
+    weights: WeightsFile = None,
     name: Name = None,
     key: IdempotencyKey = None,
     dry_run: DryRun = False,
@@ -71,14 +79,18 @@ def _create(
     """Create the study, or estimate it; with `wait`, print its answer and exit."""
     document = parse_spec_file(file.read(), assignments or ())
     client = client_of(context)
+    if code is not None:
+        code_source(code)  # an unsuitable folder is a usage error
     if dry_run:
-        found = client.lab.estimate(kind, document, options)
+        found = client.lab.estimate(kind, document, options, code=code, weights=weights)
         if as_json:
             print_json(found.to_json())
         else:
             print_estimate(found)
         return
-    study = client.lab.run(kind, document, options, name=name, idempotency_key=key)
+    study = client.lab.run(
+        kind, document, options, name=name, code=code, weights=weights, idempotency_key=key
+    )
     if wait:
         study = waited(client, study.id)
         print_one(study, as_json=as_json)

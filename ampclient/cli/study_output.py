@@ -65,8 +65,9 @@ def print_study(study: "Study") -> None:
 def print_estimate(estimate: "Estimate") -> None:
     """The cost of a study that does not exist yet."""
     more = _more_than(estimate.jobs, estimate.jobs_at_most, " or more, as the results decide")
-    time = formats.duration(estimate.train_s) if estimate.train_s is not None else UNKNOWN
-    steps = UNKNOWN
+    later = "known once a job with this model and data has succeeded"
+    time = formats.duration(estimate.train_s) if estimate.train_s is not None else later
+    steps = later
     if estimate.steps is not None:
         steps = f"{estimate.steps:,}" + _more_than(estimate.steps, estimate.steps_at_most, "")
     facts = [("jobs", f"{estimate.jobs}{more}"), ("steps", steps), ("training time", time)]
@@ -100,6 +101,11 @@ def _print_precision(answer: PrecisionAnswer) -> None:
         typer.echo(f"{one.policy}: {formats.printable(one.explanation)}")
         typer.echo(f"  jobs: {' '.join(one.jobs)}")
     typer.echo(f"\n{formats.printable(answer.summary)}")
+    chosen = next((one for one in answer.policies if one.policy == answer.recommended), None)
+    if chosen is not None:
+        typer.echo("\nIn the spec:")
+        for name, section in chosen.write.items():
+            typer.echo(f"  {formats.printable(name)}: {formats.printable(json.dumps(section))}")
 
 
 def _precision_row(one: "PolicyAnswer") -> "Row":
@@ -142,8 +148,8 @@ def _print_bisect(answer: BisectAnswer) -> None:
             for one in answer.layers
         ]
         print_table(columns, rows)
-        typer.echo(f"\nprecision.overrides: {json.dumps(answer.overrides)}")
-    typer.echo(f"\n{formats.printable(answer.summary)}")
+        typer.echo(f"\nprecision.overrides: {json.dumps(answer.overrides)}\n")
+    typer.echo(formats.printable(answer.summary))
 
 
 def _print_capacity(answer: CapacityAnswer) -> None:

@@ -15,6 +15,7 @@ from ampcore.spec.stored_files import DIGEST_PREFIX
 
 if TYPE_CHECKING:
     from ampclient.client import Client
+    from ampclient.upload_source import UploadSource
 
 T = TypeVar("T")
 LONGEST_NAME: Final = 200
@@ -75,14 +76,9 @@ def with_code(
 
     Raises typer.BadParameter for an unsuitable folder, and InvalidSpec for another kind of model.
     """
-    from ampclient.code_bundle import bundle_source
     from ampclient.code_upload import name_code
 
-    try:
-        source = bundle_source(folder)
-    except ValueError as error:
-        raise typer.BadParameter(f"{error}.", param_hint="--code") from None
-    reference = f"{DIGEST_PREFIX}{source.sha256()}"
+    reference = f"{DIGEST_PREFIX}{code_source(folder).sha256()}"
     named = [
         replace(submission, document=name_code(submission.document, reference))
         for submission in submissions
@@ -90,6 +86,16 @@ def with_code(
     if upload:
         client.files.upload_bundle(folder)
     return named
+
+
+def code_source(folder: Path) -> "UploadSource":
+    """The archive of the code in a folder. Raises typer.BadParameter for an unsuitable one."""
+    from ampclient.code_bundle import bundle_source
+
+    try:
+        return bundle_source(folder)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}.", param_hint="--code") from None
 
 
 def with_weights(

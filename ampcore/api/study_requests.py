@@ -10,7 +10,8 @@ MAX_SEEDS: Final = 50
 MAX_BATCH: Final = 65_536
 MetricName = Annotated[str, Field(pattern="^val_.", max_length=200)]
 Seeds = Annotated[int, Field(ge=2, le=MAX_SEEDS)]
-Policies = Annotated[list[Policy], Field(min_length=1, max_length=10)]
+Policies = Annotated[list[Policy | Literal["tf32"]], Field(min_length=1, max_length=10)]
+"""`tf32`: float32 with TF32 for matrix products; beside it, float32 is without TF32."""
 
 
 class StudyOptions(BaseModel):
@@ -26,7 +27,8 @@ class PrecisionOptions(StudyOptions):
     policies: Policies | None = Field(
         default=None,
         description="The policies to compare with float32; null: the mixed policies that the "
-        "devices of the online workers can run.",
+        "devices of the online workers can run, and `tf32` on GPUs that have it. `tf32` is float32 "
+        "with TF32 for matrix products; float32 is without TF32 then.",
     )
     steps: int | None = Field(
         default=None, ge=1, le=2**53, description="Steps of each job; null: as in the spec."

@@ -45,7 +45,7 @@ def prepared_dataset(
     """
     name, columns = training.name, training.source.columns
     roles = column_roles(spec, options.task, columns, name)
-    inputs = _prepared_inputs(training, column_plans(spec, roles, columns, name))
+    inputs = _prepared_inputs(training, column_plans(spec, roles, training))
     encodings = {
         output: find_encoding(
             kind,

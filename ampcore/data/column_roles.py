@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ampcore.data.file_rows import FileRows
 from ampcore.data.preprocessing import CONCATENATED, ColumnPlan
 from ampcore.data.targets import OUTPUT
 from ampcore.errors import InvalidData
 from ampcore.formats import Column
-from ampcore.spec.data import Columns
+from ampcore.spec.data import Columns, Csv, Parquet, Tfrecord
+from ampcore.spec.data_rules import INPUT_NAMES, TARGET_NAMES, columns_named
 from ampcore.spec.preprocessing import Preprocessing
 from ampcore.spec.task import Outputs, TargetKind, TaskSpec
 
 EVERY_COLUMN: Final = "*"
 """The key of preprocessing for all columns without an own one."""
 MAX_NAMED: Final = 10
-ARRAY_INPUTS: Final = ("x", "image", "images")
-ARRAY_TARGETS: Final = ("y", "label", "labels", "mask", "target")
-"""Columns that are inputs and targets by their names."""
+MAX_SHOWN: Final = 40
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,11 @@ def column_roles(
     if spec.inputs is not None:
         inputs = {input_name: tuple(group) for input_name, group in spec.inputs.items()}
     else:
-        named = [column for column in ARRAY_INPUTS if column in columns and column not in used]
+        named = [
+            column
+            for column in columns_named(INPUT_NAMES, columns)
+            if column not in used and not _is_cell(spec, columns[column])
+        ]
         others = [column for column in columns if column not in used]
         group = tuple(named[:1] or others)
         inputs = {group[0] if len(group) == 1 else CONCATENATED: group}
@@ -73,7 +77,7 @@ def _target_roles(
     elif task is not None and task.target == "input":
         return {}, {}
     else:
-        group = tuple(spec.target or [one for one in ARRAY_TARGETS if one in columns][:1])
+        group = tuple(spec.target or columns_named(TARGET_NAMES, columns)[:1])
         if not group:
             raise InvalidData(
                 name,
@@ -85,6 +89,13 @@ def _target_roles(
     for output, group in targets.items():
         _check_columns(group, columns, name, f"targets.{output}")
     return targets, kinds
+
+
+def _is_cell(spec: Columns, column: Column) -> bool:
+    """Whether it is one of many columns of a table, even if it is called `x`."""
+    return isinstance(spec, Csv | Parquet | Tfrecord) and not (
+        column.shape or column.dtype == "image"
+    )
 
 
 def _check_columns(
@@ -100,10 +111,13 @@ def _check_columns(
         )
 
 
-def column_plans(
-    spec: Columns, roles: Roles, columns: Mapping[str, Column], name: str
-) -> dict[str, list[ColumnPlan]]:
+def column_plans(spec: Columns, roles: Roles, rows: FileRows) -> dict[str, list[ColumnPlan]]:
     """How the columns of each input are prepared.
+
+    Args:
+        spec: The preprocessing of columns.
+        roles: Which of them are inputs.
+        rows: The training rows.
 
     Raises:
         InvalidData: The preprocessing of a column does not fit its values.
@@ -112,7 +126,7 @@ def column_plans(
     unknown = [one for one in spec.preprocessing if one != EVERY_COLUMN and one not in every]
     if unknown:
         raise InvalidData(
-            name,
+            rows.name,
             f"preprocessing.{unknown[0]}",
             expected=f"an input column: {', '.join(sorted(every)[:MAX_NAMED])}",
             received="a column that is no input",
@@ -120,33 +134,61 @@ def column_plans(
     default = spec.preprocessing.get(EVERY_COLUMN, Preprocessing())
     return {
         input_name: [
-            _plan(column, columns[column], spec.preprocessing.get(column, default), name)
-            for column in group
+            _plan(column, spec.preprocessing.get(column, default), spec, rows) for column in group
         ]
         for input_name, group in roles.inputs.items()
     }
 
 
-def _plan(column: str, found: Column, options: Preprocessing, name: str) -> ColumnPlan:
+def _plan(column: str, options: Preprocessing, spec: Columns, rows: FileRows) -> ColumnPlan:
+    found = rows.source.columns[column]
     is_text = found.dtype == "string"
     numeric = options.rescaling is not None or options.normalize or options.keys
     if is_text and numeric:
         raise InvalidData(
-            name,
+            rows.name,
             f"preprocessing.{column}",
-            expected="categories or tokens, for text",
+            expected=f"categories or tokens, for text{_where_text_is(column, spec, rows)}",
             received="rescaling, normalize or keys",
         )
     if (options.tokens is not None and not is_text) or (
         found.dtype.startswith("float") and (options.keys or options.categories is not None)
     ):
         raise InvalidData(
-            name,
+            rows.name,
             f"preprocessing.{column}",
             expected=f"rescaling, normalize or missing, for {found.dtype}",
             received="tokens, keys or categories",
         )
     return ColumnPlan(column, found, options)
+
+
+def _where_text_is(column: str, spec: Columns, rows: FileRows) -> str:
+    """The first value that is no number, if others are numbers; and what a spec can say about it.
+
+    One word among numbers, such as NA, makes a whole column of a CSV file text.
+    """
+    word, has_numbers = None, False
+    for numbers, raw in rows.chunks([column]):
+        for number, value in zip(numbers, raw[column].reshape(-1), strict=False):
+            if value is None:
+                continue
+            if _is_number(value):
+                has_numbers = True
+            elif word is None:
+                word = f" such as {value[:MAX_SHOWN]!r} in row {number + 1}"
+            if word is not None and has_numbers:
+                hint = " (or `missing_values`: the words that stand for a missing value)"
+                return word + (hint if isinstance(spec, Csv) else "")
+    return ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def check_same_columns(

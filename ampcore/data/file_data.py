@@ -6,13 +6,13 @@ import weakref
 from pathlib import Path
 
 from ampcore.data.column_data import all_rows, prepared_dataset, split_rows
-from ampcore.data.column_roles import ARRAY_TARGETS
 from ampcore.data.dataset import Dataset
 from ampcore.data.file_rows import FileRows
 from ampcore.data.files import resolve_path
 from ampcore.data.registry import LoadOptions, register
 from ampcore.formats import Source, list_splits, open_source
 from ampcore.spec.data import AnyFile
+from ampcore.spec.data_rules import TARGET_NAMES
 
 
 @register("npz", "npy", "csv", "parquet", "images", "tfrecord")
@@ -59,5 +59,5 @@ def _parts(
 
 
 def _has_target(spec: AnyFile, source: Source) -> bool:
-    named = spec.target or ARRAY_TARGETS
+    named = spec.target or TARGET_NAMES
     return spec.targets is not None or any(column in source.columns for column in named)

@@ -69,8 +69,8 @@ def load(
         raise InvalidData(
             _name(spec),
             "batch_size",
-            expected=f"at most {len(dataset.train)}, the number of training examples "
-            f"with validation_split {spec.validation_split or 0:g}",
+            expected=f"at most {len(dataset.train)}, the number of training examples"
+            f"{_besides_validation(dataset)}",
             received=str(spec.batch_size),
         )
     if spec.batch_size * accumulate > len(dataset.train):
@@ -82,6 +82,11 @@ def load(
             received=str(accumulate),
         )
     return dataset
+
+
+def _besides_validation(dataset: Dataset) -> str:
+    count = len(dataset.validation) if dataset.validation is not None else 0
+    return f" besides {count} for validation" if count else ""
 
 
 def _name(spec: DataSpec) -> str:

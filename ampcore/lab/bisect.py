@@ -21,9 +21,10 @@ from ampcore.lab.layer_parts import (
     part_overrides,
     part_text,
 )
+from ampcore.lab.metric import validation_problems
 from ampcore.lab.minimal_set import minimal_set, without_unneeded
 from ampcore.lab.plan import Limit, NoAnswer, PlannedJob, Question, Results
-from ampcore.lab.policies import FLOAT32, policies_to_study
+from ampcore.lab.policies import FLOAT32, policies_to_study, policy_sections
 from ampcore.spec import Problem
 from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.precision import ROLES
@@ -47,8 +48,8 @@ class BisectKind:
         return None
 
     def check(self, question: Question[BisectOptions]) -> Sequence[Problem]:
-        """None: the model of the request has checked the options."""
-        return ()
+        """Whether there are validation examples; the request has checked the options."""
+        return validation_problems(question.spec)
 
     def jobs(self, question: Question[BisectOptions], results: Results) -> Sequence[PlannedJob]:
         """Float32 over the seeds, the policy alone, and the runs known to be needed so far.
@@ -67,6 +68,7 @@ class _Search:
 
     def __init__(self, question: Question[BisectOptions], results: Results) -> None:
         (self._policy,) = question.policies or (FLOAT32,)
+        self._document = question.document
         known_layers = layers_in_16_bit(question, self._policy)
         self._runs = BisectRuns(question, results, self._policy, known_layers)
 
@@ -85,6 +87,7 @@ class _Search:
         layers = sorted({index for index, _ in needed})
         evidence = [self._evidence(index, needed) for index in layers]
         all_overrides = self._runs.given_overrides() + overrides
+        given = policy_sections(self._document, self._policy)["precision"]
         return BisectAnswer(
             summary=self._summary(evidence),
             policy=self._policy,
@@ -109,7 +112,7 @@ class _Search:
                 if run.result is not None
             ],
             jobs=self._runs.first_job_ids,
-            write={"precision": {"policy": self._policy, "overrides": all_overrides}},
+            write={"precision": {**given, "overrides": all_overrides}},
         )
 
     def _needed_parts(self) -> list[Part]:

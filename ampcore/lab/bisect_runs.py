@@ -187,7 +187,7 @@ class BisectRuns:
             overrides = self.given_overrides() + (
                 part_overrides(parts, self.layers) if parts else []
             )
-            changes["precision"] = {"policy": policy, "overrides": overrides}
+            changes["precision"] = {**changes["precision"], "overrides": overrides}
         if self._question.options.steps is not None:
             changes["train.steps"] = self._question.options.steps
         return changes

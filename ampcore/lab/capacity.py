@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ampcore.api.studies import BatchMeasurement, CapacityAnswer, PolicyCapacity
 from ampcore.api.study_requests import CapacityOptions
-from ampcore.lab.memory_model import BATCH_MULTIPLE, memory_model
+from ampcore.lab.memory_model import BATCH_MULTIPLE, MemoryModel, memory_model
 from ampcore.lab.plan import DIVERGED, JobResult, Limit, PlannedJob, Question, Results
 from ampcore.lab.policies import FLOAT32, policies_to_study, policy_sections
 from ampcore.lab.precision import throughput
@@ -75,7 +75,7 @@ def _key(policy: str, batch: int) -> str:
 
 def _changes(question: Question[CapacityOptions], policy: str, batch: int) -> dict[str, Any]:
     return {
-        **policy_sections(question.document, policy),
+        **policy_sections(question.document, policy, studied=question.policies),
         "data.batch_size": batch,
         "train.steps": question.options.steps,
         "train.checkpoint_every_s": None,
@@ -90,9 +90,13 @@ class _Search:
     def __init__(self, question: Question[CapacityOptions], policy: str, results: Results) -> None:
         self._question, self._policy, self._results = question, policy, results
         model = memory_model(question.document, policy)
-        memory = question.device_memory_bytes
-        self.predicted = model.largest_batch(memory) if model and memory else None
-        self.limit, self.limited_by = self._upper_limit()
+        self._first_predicted = self._largest_batch(model)
+        # The first job tells what the spec does not: the examples, and the layers' memory.
+        own = [one for key, one in results.items() if key.startswith(f"{policy}/")]
+        measured = next((one.memory for one in own if one.memory is not None), None)
+        self.predicted = self._largest_batch(model or measured)
+        examples = next((one.train_examples for one in own if one.train_examples), None)
+        self.limit, self.limited_by = self._upper_limit(examples)
         self.fits = 0
         self.fails: int | None = None
 
@@ -142,11 +146,15 @@ class _Search:
             + _divergence(list(results.values())),
         )
 
-    def _upper_limit(self) -> tuple[int, str]:
+    def _largest_batch(self, model: MemoryModel | None) -> int | None:
+        memory = self._question.device_memory_bytes
+        return model.largest_batch(memory) if model and memory else None
+
+    def _upper_limit(self, examples: int | None) -> tuple[int, str]:
         """The largest batch that may be tried, and what limits it."""
         options, spec = self._question.options, self._question.spec
         limits = [(options.max_batch, "max_batch")]
-        examples = known_train_examples(spec.data)
+        examples = known_train_examples(spec.data) or examples
         if examples is not None:
             limits.append((examples // spec.train.accumulate, "data"))
         if self._question.device == "cpu" and self.predicted is not None:
@@ -157,7 +165,8 @@ class _Search:
     def _next(self) -> int | None:
         """The next batch of the search; None when the largest one is known well enough."""
         if not self.fits and self.fails is None:
-            return min(self.predicted or self._given_batch(), self.limit) or BATCH_MULTIPLE
+            first = self._first_predicted or self._given_batch()
+            return min(first, self.limit) or BATCH_MULTIPLE
         if self.fails is None:
             return min(2 * self.fits, self.limit) if self.fits < self.limit else None
         gap = self.fails - self.fits

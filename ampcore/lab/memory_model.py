@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ampcore.lab.policies import policy_sections
+from ampcore.lab.policies import policy_sections, spec_policy
 from ampcore.preflight import preflight
 from ampcore.spec import JobSpec
 
@@ -36,7 +36,8 @@ class MemoryModel:
 def memory_model(document: Mapping[str, Any], policy: str) -> MemoryModel | None:
     """The model of memory of a spec under a policy; None while its layers are not known."""
     spec = JobSpec.parse({**document, **policy_sections(document, policy)})
-    small, large = (_total(spec, policy, batch) for batch in (BATCH_MULTIPLE, 2 * BATCH_MULTIPLE))
+    resolved = spec_policy(policy)
+    small, large = (_total(spec, resolved, batch) for batch in (BATCH_MULTIPLE, 2 * BATCH_MULTIPLE))
     if small is None or large is None:
         return None
     per_example = (large - small) // BATCH_MULTIPLE

@@ -4,10 +4,23 @@ from collections.abc import Sequence
 from typing import Final
 
 from ampcore.lab.plan import JobResult, NoAnswer
-from ampcore.spec import JobSpec
+from ampcore.spec import JobSpec, Problem
+from ampcore.spec.data import SplitData
 from ampcore.spec.metrics import better
 
 PREFERRED_METRICS: Final = ("val_accuracy", "val_loss")
+
+
+def validation_problems(spec: JobSpec) -> list[Problem]:
+    """The mistake of a spec that keeps no examples for validation; a pointer into the request.
+
+    Data from files may have a part of its own for validation: then only a job tells.
+    """
+    if not isinstance(spec.data, SplitData) or spec.data.validation_split:
+        return []
+    expected = "a share above 0, since the study compares a metric of validation examples"
+    pointer = "/spec/data/validation_split"
+    return [Problem(pointer, "no_validation_data", expected, "0")]
 
 
 def baseline_metric(
@@ -55,7 +68,12 @@ def _chosen(
     )
     metric = wanted or default or found
     if reported is not None and metric not in reported:
-        names = ", ".join(sorted(reported)) or "none"
+        if not reported:
+            raise NoAnswer(
+                f"The jobs report no finite {metric}, nor another metric of validation examples. "
+                "Without such examples set data.validation_split, for example to 0.2."
+            )
+        names = ", ".join(sorted(reported))
         raise NoAnswer(f"The jobs report no finite {metric}; they report: {names}.")
     mode = best.mode if best is not None and best.metric == metric else "auto"
     usual = mode if mode != "auto" else better(metric.removeprefix("val_"))

@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, Protocol, Self, TypeVar
 from ampcore.api.studies import Answer
 from ampcore.api.study_requests import StudyOptions
 from ampcore.lab.layer_losses import LayerLoss
+from ampcore.lab.memory_model import MemoryModel
 from ampcore.spec import JobSpec, Problem, Reason, State
 from ampcore.spec.assignments import with_values
 from ampcore.spec.devices import DeviceInfo
@@ -85,6 +86,9 @@ class JobResult:
     """Seconds between its start and its end."""
     losses: Sequence[LayerLoss] = ()
     """What its layers lose in its number format, for a job that was planned with range samples."""
+    train_examples: int | None = None
+    memory: MemoryModel | None = None
+    """Of its layers; None if the job did not build them."""
 
     @property
     def succeeded(self) -> bool:
@@ -116,12 +120,14 @@ class JobResult:
         """The result as it is stored."""
         losses = [one.to_json() for one in self.losses]
         values = {"metrics": dict(self.metrics), "summary": dict(self.summary), "losses": losses}
-        return {**vars(self), **values}
+        return {**vars(self), **values, "memory": self.memory and vars(self.memory)}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """The result of a stored document."""
-        known = {name: document.get(name) for name in ("reason", "message", "ran_s")}
+        names = ("reason", "message", "ran_s", "train_examples")
+        known = {name: document.get(name) for name in names}
+        memory = document.get("memory")
         metrics = finite_metrics(metrics_of(document.get("metrics")))
         return cls(
             job_id=document["job_id"],
@@ -129,6 +135,7 @@ class JobResult:
             metrics=metrics,
             summary=document.get("summary") or {},
             losses=[LayerLoss.from_json(one) for one in document.get("losses") or ()],
+            memory=MemoryModel(**memory) if memory else None,
             **known,
         )
 
@@ -169,7 +176,8 @@ class StudyKind(Protocol[Options]):
         """All jobs that are known to be needed, with those that have ended.
 
         A key that was planned once is planned in every later call, with the same changes. A kind
-        whose jobs depend on the order of the results keeps to `question.planned`.
+        whose jobs depend on the order of the results keeps to `question.planned`. Raises NoAnswer
+        if further jobs would change nothing.
         """
 
     def answer(self, question: Question[Options], results: Results) -> Answer:

@@ -14,10 +14,17 @@ from typing import Any, Final, cast
 from ampcore.api.studies import Noise, PolicyAnswer, PrecisionAnswer
 from ampcore.api.study_requests import PrecisionOptions
 from ampcore.lab.memory_model import memory_model
-from ampcore.lab.metric import baseline_metric
+from ampcore.lab.metric import baseline_metric, validation_problems
 from ampcore.lab.paired_test import TEST, NoiseBand, PairedComparison, compare
 from ampcore.lab.plan import DIVERGED, JobResult, Limit, NoAnswer, PlannedJob, Question, Results
-from ampcore.lab.policies import FLOAT32, policies_to_study, policy_sections
+from ampcore.lab.policies import (
+    FLOAT32,
+    TF32,
+    float32_policies,
+    policies_to_study,
+    policy_sections,
+    spec_policy,
+)
 from ampcore.spec import Problem
 from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.text import plural
@@ -34,18 +41,25 @@ class PrecisionKind:
 
     def policies(self, options: PrecisionOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
         """The policies to compare with float32."""
-        return policies_to_study(options.policies, devices)
+        others = policies_to_study(options.policies, devices)
+        return (*float32_policies(options.policies, devices), *others)
 
     def limit(self, question: Question[PrecisionOptions]) -> Limit | None:
         """None: all of its jobs are planned from the start."""
         return None
 
     def check(self, question: Question[PrecisionOptions]) -> Sequence[Problem]:
-        """None: the model of the request has checked the options."""
-        return ()
+        """Whether there are validation examples; the request has checked the options."""
+        return validation_problems(question.spec)
 
     def jobs(self, question: Question[PrecisionOptions], results: Results) -> Sequence[PlannedJob]:
-        """One job for each seed and policy; float32 and its pairs of one seed follow each other."""
+        """One job for each seed and policy; float32 and its pairs of one seed follow each other.
+
+        Raises NoAnswer once a job in float32 has not reported the metric.
+        """
+        keys = [_key(FLOAT32, seed) for seed in _seeds(question)]
+        ended = [results[key] for key in keys if key in results and results[key].succeeded]
+        baseline_metric(question.spec, question.options.metric, ended)
         return [
             PlannedJob(_key(policy, seed), _changes(question, policy, seed))
             for seed in _seeds(question)
@@ -97,8 +111,12 @@ def _seeds(question: Question[PrecisionOptions]) -> list[int]:
     return [first + number for number in range(question.options.seeds)]
 
 
+def _sections(question: Question[PrecisionOptions], policy: str) -> dict[str, Any]:
+    return policy_sections(question.document, policy, studied=question.policies)
+
+
 def _changes(question: Question[PrecisionOptions], policy: str, seed: int) -> dict[str, Any]:
-    changes = {**policy_sections(question.document, policy), "train.seed": seed}
+    changes = {**_sections(question, policy), "train.seed": seed}
     if question.options.steps is not None:
         changes["train.steps"] = question.options.steps
     return changes
@@ -138,6 +156,8 @@ class _Comparison:
             return self._answer(policy, "failed", self._failure(policy, jobs, diverged))
         found = compare(differences, self.band, higher_is_better=self.is_higher_better)
         text = _explanation(found, self.band, self.metric)
+        if policy == TF32 and not any(job.summary.get("tf32") for job in jobs.values()):
+            text += " No job ran on a device with TF32: this is float32."
         if failed:
             text += f" {plural(len(failed), 'pair')} left out: {_reasons(failed.values())}."
         return self._answer(policy, found.verdict, text, found)
@@ -150,12 +170,14 @@ class _Comparison:
     ) -> str:
         if diverged:
             skipped = [job.number("skipped_share") or 0.0 for job in diverged]
-            return (
+            text = (
                 f"{len(diverged)} of {plural(len(jobs), 'job')} did not train to the end: "
-                f"{_reasons(diverged)}; {100 * fmean(skipped):.3g} % of their steps were skipped. "
-                "To find the layers that need float32: ampctl lab bisect SPEC --policy "
-                f"{policy}."
+                f"{_reasons(diverged)}; {100 * fmean(skipped):.3g} % of their steps were skipped."
             )
+            if spec_policy(policy) == FLOAT32:
+                return text
+            bisect = f"ampctl lab bisect SPEC --policy {policy}"
+            return f"{text} To find the layers that need float32: {bisect}."
         missing = [job for job in jobs.values() if not job.succeeded]
         why = _reasons(missing) if missing else f"no finite {self.metric}"
         return f"Fewer than {MIN_PAIRS} pairs of jobs can be compared: {why}."
@@ -164,11 +186,13 @@ class _Comparison:
         self, policy: str, verdict: str, text: str, found: PairedComparison | None = None
     ) -> PolicyAnswer:
         jobs = self._jobs(policy)
-        memory = memory_model(self.question.document, policy)
+        memory = memory_model(self.question.document, policy) or next(
+            (job.memory for job in jobs.values() if job.memory is not None), None
+        )
         batch = self.question.spec.data.batch_size
         device_bytes = self.question.device_memory_bytes
         estimated = memory.largest_batch(device_bytes) if memory and device_bytes else None
-        measured = self.question.measured_batches.get(policy)
+        measured = self.question.measured_batches.get(spec_policy(policy))
         is_reference = policy == FLOAT32
         ratios = self._speed_ratios(jobs)
         enough = len(ratios) >= MIN_PAIRS and not is_reference
@@ -186,7 +210,7 @@ class _Comparison:
             largest_batch_is_measured=measured is not None,
             skipped_share=_mean([job.number("skipped_share") for job in jobs.values()]),
             jobs=[job.job_id for job in jobs.values()],
-            write=policy_sections(self.question.document, policy),
+            write=_sections(self.question, policy),
         )
 
     def _speed_ratios(self, jobs: dict[int, JobResult]) -> list[float]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ampcore.api.study_requests import MAX_RUNS, Parameter, SearchOptions
+from ampcore.lab.metric import validation_problems
 from ampcore.lab.plan import Question
 from ampcore.lab.samplers import run_count
 from ampcore.lab.search_space import examples, grid_values
@@ -21,6 +22,8 @@ def problems(question: Question[SearchOptions]) -> list[Problem]:
     """The mistakes in the options that only the spec reveals; pointers into the request."""
     options = question.options
     found = list(_grid_problems(options))
+    if "data.validation_split" not in options.space:
+        found += validation_problems(question.spec)
     for path, parameter in options.space.items():
         found += _path_problems(options, path) or _value_problems(question, path, parameter)
     if options.asha is not None and not found:

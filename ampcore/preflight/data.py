@@ -27,11 +27,14 @@ def data_shape(data: DataSpec) -> DataShape | NotYetKnown:
     return NotYetKnown(f"The shape of {data.kind} data is known only once the job has read it.")
 
 
-def total_steps(data: DataSpec, train: Train) -> int | None:
-    """The steps of a run; None when it depends on data that has to be read first."""
+def total_steps(data: DataSpec, train: Train, measured_examples: int | None = None) -> int | None:
+    """The steps of a run; None when it depends on data that has to be read first.
+
+    `measured_examples` are the training examples of another run on the same data.
+    """
     if train.steps is not None:
         return train.steps
-    examples = known_train_examples(data)
+    examples = known_train_examples(data) or measured_examples
     if examples is None:
         return None
     return train.epochs * (examples // data.batch_size // train.accumulate)

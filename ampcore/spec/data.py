@@ -30,10 +30,24 @@ def _none_if_empty(value: Any) -> Any:
 
 ColumnNames = Annotated[
     tuple[ColumnName, ...],
-    BeforeValidator(_as_list),
     Field(strict=False, min_length=1, max_length=MAX_COLUMNS),
+    BeforeValidator(_as_list),
 ]
 """One name, or several."""
+
+
+def _as_one_input(value: Any) -> Any:
+    """`inputs: image` is short for `inputs: {image: image}`."""
+    names = _as_list(value)
+    if isinstance(names, list | tuple):
+        return {names[0] if len(names) == 1 and isinstance(names[0], str) else "features": names}
+    return value
+
+
+InputColumns = Annotated[
+    dict[ColumnName, ColumnNames], Field(max_length=64), BeforeValidator(_as_one_input)
+]
+"""The columns of each input; those of one input also without its name."""
 
 
 class Data(SpecModel):
@@ -96,8 +110,9 @@ class Columns(Data):
     without them, null stands for 0.2."""
     validation_rows: Literal["last", "random"] = "random"
     """Which examples are for validation: the last ones, or some that the seed decides."""
-    inputs: dict[ColumnName, ColumnNames] | None = Field(default=None, max_length=64)
-    """The columns of each input of the model; null: all columns that are no targets."""
+    inputs: InputColumns | None = None
+    """The columns of each input of the model, or those of its only one; null: `x` or `image`, and
+    in tables all columns that are no targets."""
     target: ColumnNames | None = None
     """The column to predict, or several numbers or labels; null: `y`, `label` or `mask`."""
     targets: dict[ColumnName, ColumnNames] | None = Field(default=None, max_length=64)

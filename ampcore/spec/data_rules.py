@@ -1,6 +1,6 @@
 """Rules about the data of a spec: where it comes from, and how many examples it has."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from ampcore.spec.data import Digits, FileData, Synthetic, SyntheticClicks
@@ -12,6 +12,18 @@ DIGITS_SHAPE: Final = (8, 8, 1)
 DIGITS_EXAMPLES: Final = 1797
 CLASSES: Final = {"digits": 10, "synthetic_clicks": 2}
 """The classes of the kinds of data whose number is fixed."""
+INPUT_NAMES: Final = ("x", "image", "images")
+TARGET_NAMES: Final = ("y", "label", "labels", "mask", "target")
+"""Columns that are inputs and targets by their names."""
+
+
+def columns_named(names: Sequence[str], columns: Iterable[str]) -> list[str]:
+    """The columns with these names, or, as `X` and `Y`, with these names in capitals."""
+    found: dict[str, str] = {}
+    for column in columns:
+        found.setdefault(column.lower(), column)
+        found[column] = column
+    return [found[name] for name in names if name in found]
 
 
 def train_examples(examples: int, validation_split: float) -> int:

@@ -38,7 +38,7 @@ def names_of_inputs_and_outputs(parts: Parts) -> Iterator[Problem]:
             "/task/outputs" if predicted else "/task",
             "unknown_output",
             f"kind: outputs, with each output of the model: {', '.join(outputs)}",
-            ", ".join(predicted) or "none",
+            ", ".join(predicted) or (task.kind if task is not None else "none"),
         )
 
 

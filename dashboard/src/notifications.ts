@@ -23,7 +23,7 @@ export function dismiss(id: number): void {
   notifications.set(notifications.get().filter((notice) => notice.id !== id));
 }
 
-/** Run an action and notify about its result; true if it succeeded. */
+/** Run an action and notify about its result, or with an empty text only of an error; true if it succeeded. */
 export async function runAndNotify(done: string, work: () => Promise<unknown>): Promise<boolean> {
   try {
     await work();
@@ -31,6 +31,6 @@ export async function runAndNotify(done: string, work: () => Promise<unknown>): 
     notify("failed", toApiError(error).message);
     return false;
   }
-  notify("done", done);
+  if (done) notify("done", done);
   return true;
 }

@@ -9,6 +9,7 @@ from ampcore.spec import JobSpec, Problem, SpecValidationError
 from ampcore.spec.dataset_reference import VersionReference
 from ampcore.spec.problems import closest_match, format_value
 from ampcore.spec.text import first_names
+from server.datasets.described_data import problems_of_data
 from store import datasets
 from store.database import Database
 
@@ -25,7 +26,8 @@ def reference_of(spec: JobSpec) -> VersionReference | None:
 def pin_dataset(database: Database, spec: JobSpec, project: str) -> JobSpec:
     """The spec with `birds` replaced by its newest version, as in `birds@3`.
 
-    A spec without a dataset costs no query. Raises SpecValidationError for an unknown one.
+    A spec without a dataset costs no query. Raises SpecValidationError for an unknown one, and for
+    one that the spec cannot be trained on.
     """
     wanted = reference_of(spec)
     if wanted is None:
@@ -34,7 +36,9 @@ def pin_dataset(database: Database, spec: JobSpec, project: str) -> JobSpec:
         version = datasets.find(session, project, wanted)
         if version is None:
             raise SpecValidationError([_unknown(session, wanted, project)])
-    pinned = str(VersionReference(wanted.name, version.number))
+        pinned = str(VersionReference(wanted.name, version.number))
+        if problems := problems_of_data(spec, version, pinned):
+            raise SpecValidationError(problems)
     return spec.model_copy(update={"data": spec.data.model_copy(update={"dataset": pinned})})
 
 

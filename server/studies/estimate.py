@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
 from ampcore.api.studies import Estimate, StudyJob
@@ -22,8 +23,9 @@ def estimate(session: Session, study: CheckedStudy, project: str) -> Estimate:
     kind, question = KINDS[study.kind], study.question
     planned = kind.jobs(question, {})
     specs = [JobSpec.parse(job.document(question, PLANNED)) for job in planned]
-    steps = [total_steps(spec.data, spec.train) for spec in specs]
-    throughputs = _throughputs(session, question, project)
+    earlier = _similar_jobs(session, question, project)
+    examples, throughputs = _train_examples(earlier), _throughputs(earlier)
+    steps = [total_steps(spec.data, spec.train, examples) for spec in specs]
     known = [count for count in steps if count is not None]
     is_known = len(known) == len(steps)
     limit = kind.limit(question)
@@ -59,14 +61,33 @@ def _train_s(
     )
 
 
-def _throughputs(session: Session, question: Question[Any], project: str) -> Mapping[str, float]:
-    """By policy: the examples per second of the newest job with the same model and data."""
+def _similar_jobs(session: Session, question: Question[Any], project: str) -> Sequence[Row[Any]]:
+    """The newest succeeded jobs with the same model and data, in any batch size."""
     spec = question.spec.to_json()
+    return [
+        row
+        for row in studies.similar_jobs(session, project, question.spec.model.kind)
+        if all(
+            _without_batch(row.spec.get(name)) == _without_batch(spec[name])
+            for name in ("model", "data")
+        )
+    ]
+
+
+def _train_examples(earlier: Sequence[Row[Any]]) -> int | None:
+    """The examples of an epoch in whole batches of the newest job that trained whole epochs."""
+    for row in earlier:
+        train, batch_size = row.spec["train"], row.spec["data"]["batch_size"]
+        if train["steps"] is None and row.total_steps:
+            steps = row.total_steps // train["epochs"]
+            return int(steps * batch_size * train["accumulate"])
+    return None
+
+
+def _throughputs(earlier: Sequence[Row[Any]]) -> Mapping[str, float]:
+    """By policy: the examples per second of the newest job."""
     found: dict[str, float] = {}
-    for row in studies.similar_jobs(session, project, question.spec.model.kind):
-        if any(_without_batch(row.spec.get(name)) != _without_batch(spec[name])
-               for name in ("model", "data")):  # fmt: skip
-            continue
+    for row in earlier:
         speed = {**(row.totals or {}), **(row.summary or {})}.get("median_examples_per_s")
         if isinstance(speed, int | float) and speed > 0:
             found.setdefault(row.resolved_policy or row.policy, float(speed))

@@ -72,10 +72,15 @@ class StudyProgress:
         if question.device is None and kind.needs_device:
             self._wait_for_worker(study)
             return
-        planned = kind.jobs(question, results)
-        if lost := _lost_extensions(planned, rows, results):
-            new, results = new | lost, results | lost
+        try:
             planned = kind.jobs(question, results)
+            if lost := _lost_extensions(planned, rows, results):
+                new, results = new | lost, results | lost
+                planned = kind.jobs(question, results)
+        except NoAnswer as error:
+            ends_as = {"ends_as": studies.FAILED, "message": str(error)}
+            self._end(study, rows, new, studies.STOPPING, **ends_as)
+            return
         if all(job.key in results for job in planned):
             self._finish(study, question, rows, new, results)
             return

@@ -12,6 +12,7 @@ from ampcore.lab.plan import JobResult
 from ampcore.spec import TERMINAL, State
 from ampcore.spec.precision import COMPUTE_DTYPE
 from ampcore.telemetry.metrics import finite_metrics, metrics_of, metrics_of_result
+from server.studies.run_facts import run_facts
 from server.telemetry.range_reader import evenly_spaced, read_samples
 from store import ranges
 
@@ -45,6 +46,7 @@ def _new_result(session: Session, row: Row[Any]) -> JobResult:
         finite_metrics(metrics),
         summary,
         row.ran_s,
+        **run_facts(session, row.job_id),
     )
     if RANGES not in row.changes:
         return found

@@ -2,11 +2,14 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from ampclient import AsyncClient, Client, InvalidRequest, InvalidSpec
 from ampclient.cli import main
 from tests.server.studies.conftest import SPEC, StudyDriver
+
+SPACE = {"optimizer.learning_rate": {"log_uniform": [1e-4, 0.1]}, "data.batch_size": [32, 64]}
 
 
 @pytest.fixture
@@ -74,6 +77,38 @@ def test_mistakes_are_raised_with_their_field(client):
         client.lab.precision({**SPEC, "model": {"kind": "mpl"}})
 
 
+BUNDLE = {"model": {"kind": "bundle", "options": {}}, "data": {"kind": "digits"}}
+
+
+@pytest.fixture
+def code(tmp_path):
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "net.py").write_text("def build(options, signature):\n    return None\n")
+    return folder
+
+
+def test_the_spec_may_be_sections_with_code_and_weights_which_are_uploaded(client, code):
+    study = client.lab.precision(
+        model=BUNDLE["model"],
+        data={"kind": "digits"},
+        code=code,
+        weights={"a": np.zeros(2, "float32")},
+        seeds=2,
+    )
+    bundle, weights = study.spec["model"]["bundle"], study.spec["init"]["weights"]
+    assert [one.name for one in client.files.get(bundle, kind="bundle").contents] == ["net.py"]
+    assert client.files.get(weights, kind="weights").size_bytes > 0
+    found = client.lab.search(None, SPACE, model={"kind": "mlp"}, data={"kind": "digits"})
+    assert found.spec["model"] == {"kind": "mlp"}
+
+
+def test_an_estimate_uploads_no_code(client, code):
+    found = client.lab.estimate("precision", BUNDLE, {"seeds": 2}, code=code)
+    assert found.jobs == 6
+    assert list(client.files.list()) == []
+
+
 async def _created(api):
     async with AsyncClient(api.url, api.token) as client:
         study = await client.lab.run("precision", SPEC)
@@ -115,6 +150,19 @@ def test_ampctl_creates_a_study_and_prints_its_id(ampctl, client):
     assert f"ampctl lab get {study.id} --wait" in err
 
 
+def test_ampctl_sends_the_code_of_a_model(ampctl, client, code, tmp_path):
+    (tmp_path / "own.yaml").write_text(json.dumps(BUNDLE))
+    options = (str(tmp_path / "own.yaml"), "--code", str(code), "--seeds", "2")
+    assert ampctl("precision", *options, "--dry-run")[0] == 0
+    assert list(client.files.list()) == []
+    _, out, _ = ampctl("precision", *options)
+    bundle = client.lab.get(out.strip()).spec["model"]["bundle"]
+    assert [one.name for one in client.files.get(bundle, kind="bundle").contents] == ["net.py"]
+    (code / "link.py").symlink_to("net.py")
+    status, _, err = ampctl("precision", *options)
+    assert (status, "--code" in err) == (2, True)
+
+
 def test_ampctl_prints_the_answer(ampctl, end_jobs):
     _, out, _ = ampctl("precision", "SPEC", "--seeds", "2", "--policies", "mixed_float16")
     study = out.strip()
@@ -126,6 +174,7 @@ def test_ampctl_prints_the_answer(ampctl, end_jobs):
     assert (code, "2.50×" in out, "equal" in out) == (0, True, True)
     assert "4 of 4 jobs, 100 %" in err
     assert "Use mixed_float16" in out
+    assert 'In the spec:\n  precision: {"policy": "mixed_float16"}' in out
     _, out, _ = ampctl("get", study, "--markdown")
     assert out.startswith("# mlp-float32\n")
     _, out, _ = ampctl("get", study, "--json")
@@ -155,9 +204,6 @@ def test_ampctl_estimates_cancels_and_deletes(ampctl, client, driver):
     code, _, err = ampctl("precision", "SPEC", "--policies", "float12")
     assert code == 1
     assert "/options/policies/0" in err
-
-
-SPACE = {"optimizer.learning_rate": {"log_uniform": [1e-4, 0.1]}, "data.batch_size": [32, 64]}
 
 
 def end_search(driver, study):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+import ampcore
 from ampclient.job import Job
 from ampclient.wait import wait_for
 from ampcore.spec import JobSpec, State
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.xdist_group("stack")
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "examples" / "own-package" / "pyproject.toml"
+LIBRARY = "docs/reference/library.md"
 PLACEHOLDER = re.compile(r"\bID\b")
 EXAMPLES = ("examples/digits-float16.yaml", "examples/digits.yaml")
 """The examples that several documents train."""
@@ -210,6 +212,14 @@ def test_the_code_blocks_of_a_page_run(doc_runner: DocRunner, document: str) -> 
     for block in blocks_of(ROOT, document):
         if block.first_line not in RUN_BY_OTHER_TESTS:
             doc_runner.run(block)
+
+
+def test_every_public_name_of_the_library_is_documented_in_a_block_that_runs() -> None:
+    blocks = [block for page in DOCUMENTS for block in blocks_of(ROOT, page)]
+    code = "\n".join(block.text for block in blocks if block.language == "python")
+    listed = (ROOT / LIBRARY).read_text(encoding="utf-8")
+    assert [name for name in ampcore.__all__ if not re.search(rf"\b{name}\b", code)] == []
+    assert [name for name in ampcore.__all__ if f"`{name}`" not in listed] == []
 
 
 def test_blocks_run_by_other_tests_exist_and_so_do_the_tests() -> None:

@@ -6089,10 +6089,10 @@ export interface components {
             seeds: number;
             /**
              * Policies
-             * @description The policies to compare with float32; null: the mixed policies that the devices of the online workers can run.
+             * @description The policies to compare with float32; null: the mixed policies that the devices of the online workers can run, and `tf32` on GPUs that have it. `tf32` is float32 with TF32 for matrix products; float32 is without TF32 then.
              * @default null
              */
-            policies: ("float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto")[] | null;
+            policies: (("float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto") | "tf32")[] | null;
             /**
              * Steps
              * @description Steps of each job; null: as in the spec.
@@ -6155,7 +6155,7 @@ export interface components {
              * @description null: float32 and the mixed policies that the devices can run.
              * @default null
              */
-            policies: ("float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto")[] | null;
+            policies: (("float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto") | "tf32")[] | null;
             /**
              * Steps
              * @description Steps of each job.

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Artifact } from "../api/types.ts";
-import { profilesOf, shortName, shortTime, sortedBy } from "./profile.ts";
+import { profiledCopy, profilesOf, shortName, shortTime, sortedBy } from "./profile.ts";
 
 const file = (path: string, kind = "profile") => ({ path, kind }) as Artifact;
 
@@ -30,4 +30,15 @@ test("rows are sorted by numbers and by texts, and empty values come last", () =
   assert.deepEqual(sortedBy(rows, "a", true).map((row) => row.a), [10, 2, 1]);
   assert.deepEqual(sortedBy(rows, "b", true).map((row) => row.b), ["y", "x", null]);
   assert.deepEqual(sortedBy(rows, "b", false).map((row) => row.b), ["x", "y", null]);
+});
+
+test("a copy for a profile is short and keeps the rest of the spec", () => {
+  const spec = { model: { kind: "mlp" }, labels: { study: "s", team: "a" }, runtime: { priority: 3 }, train: { epochs: 9 } };
+  assert.deepEqual(profiledCopy({ name: "digits", spec } as never), {
+    model: { kind: "mlp" },
+    name: "digits profile",
+    labels: { team: "a" },
+    runtime: { priority: 3, profile: { start: 10, steps: 10 } },
+    train: { epochs: 9, steps: 20 },
+  });
 });

@@ -1,5 +1,18 @@
 // The report of a profile (docs/reference/profile.md), and how its tables are sorted.
-import type { Artifact } from "../api/types.ts";
+import type { Artifact, Job } from "../api/types.ts";
+
+export const PROFILED_STEPS = 10;
+const FIRST_STEP = 10;
+/** A copy trains no longer than its profile needs. */
+export const COPY_STEPS = FIRST_STEP + PROFILED_STEPS;
+
+/** The spec of a short copy of a job whose last steps are profiled. Labels of studies stay out. */
+export function profiledCopy(job: Pick<Job, "name" | "spec">): Record<string, unknown> {
+  const spec = job.spec as { labels?: Record<string, string>; runtime?: object; train?: object };
+  const { study, study_job, ...labels } = { ...spec.labels };
+  const runtime = { ...spec.runtime, profile: { start: FIRST_STEP, steps: PROFILED_STEPS } };
+  return { ...spec, name: `${job.name.slice(0, 180)} profile`, labels, runtime, train: { ...spec.train, steps: COPY_STEPS } };
+}
 
 export interface ProfilePart {
   name: string;

@@ -5,6 +5,7 @@ import os
 import re
 
 import pytest
+from PIL import Image
 from sqlalchemy import update
 
 from ampcore.spec import State
@@ -36,7 +37,7 @@ def connection(configured, api):
 
 @pytest.fixture
 def birds(tmp_path):
-    (tmp_path / "Birds.npz").write_bytes(b"content")
+    (tmp_path / "Birds.npz").write_bytes(b"content\xff")
     return str(tmp_path / "Birds.npz")
 
 
@@ -44,7 +45,7 @@ def test_a_file_is_pushed_listed_shown_pulled_and_deleted(ampctl, birds, tmp_pat
     pushed = ampctl("dataset", "push", birds)
     assert (pushed.code, pushed.out) == (0, "birds@1\n"), pushed.err
     again = ampctl("dataset", "push", birds, "--name", "owls", "--json").json()
-    assert (again["dataset"], again["number"], again["size_bytes"]) == ("owls", 1, 7)
+    assert (again["dataset"], again["number"], again["size_bytes"]) == ("owls", 1, 8)
     head, first, second = ampctl("dataset", "list").out.splitlines()
     assert head.split() == ["DATASET", "NEWEST", "VERSIONS", "KIND", "ROWS", "SIZE", "UPLOADED"]
     assert (first.split()[0], second.split()[0]) == ("birds", "owls")
@@ -57,7 +58,7 @@ def test_a_file_is_pushed_listed_shown_pulled_and_deleted(ampctl, birds, tmp_pat
     assert version["number"] == 1
     pulled = ampctl("dataset", "pull", "birds", "-o", str(tmp_path / "new"))
     assert pulled.out == f"{tmp_path / 'new' / 'Birds.npz'}\n"
-    assert (tmp_path / "new" / "Birds.npz").read_bytes() == b"content"
+    assert (tmp_path / "new" / "Birds.npz").read_bytes() == b"content\xff"
     deleted = ampctl("dataset", "delete", "birds@1")
     assert (deleted.code, deleted.err) == (0, "Deleted birds@1.\n")
     ampctl("dataset", "delete", "owls")
@@ -79,6 +80,20 @@ def test_a_version_is_shown_with_columns_and_rows(api, ampctl, birds):
     assert [line.split()[-1] for line in shown.splitlines()[-3:]] == ["y", "1", "[3]"]
     assert "\x1b" not in shown
     assert ampctl("dataset", "show", "birds@1", "--json").json()["preview"] == {"rows": rows}
+
+
+def test_what_the_server_found_in_a_file_is_printed_after_the_name(ampctl, tmp_path):
+    for name in ("cat/1.png", "dog/1.png"):
+        (tmp_path / "pets" / name).parent.mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / "pets" / name)
+    pushed = ampctl("dataset", "push", str(tmp_path / "pets"))
+    assert pushed.out == "pets@1\n"
+    found = "images, 2 rows; columns image image, label int32; label is cat, dog\n"
+    assert pushed.err.endswith(found)
+    (tmp_path / "damaged.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    pushed = ampctl("dataset", "push", str(tmp_path / "damaged.png"))
+    assert pushed.out == "damaged@1\n"
+    assert pushed.err.startswith("damaged.png: expected an npz, npy, csv,")
 
 
 def test_a_folder_is_pushed_as_an_archive(ampctl, tmp_path):

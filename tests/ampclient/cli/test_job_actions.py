@@ -163,4 +163,5 @@ def test_a_job_that_is_not_running_cannot_be_profiled(ampctl, server):
     result = ampctl("profile", "a")
     assert result.code == 1
     assert "(conflict, HTTP 409)" in result.err
+    assert "ampctl clone a --set runtime.profile.start=10" in result.err
     assert ampctl("profile", "a", "--last").err == "The job has no profile.\n"

@@ -120,3 +120,66 @@ def test_an_example_has_its_row_in_the_file_also_if_rows_are_split_off(
 def test_the_rows_of_an_archive_are_those_of_its_training_arrays(load):
     places = [load().place_of(example) for example in range(3)]
     assert [(place.file, place.row) for place in places] == [("it.npz", row) for row in (1, 2, 3)]
+
+
+# ---- Columns
+
+
+@pytest.fixture
+def load_table(tmp_path):
+    """Loads a table with these lines."""
+
+    def write_and_load(*lines, **fields):
+        (tmp_path / "it.csv").write_text("\n".join(lines) + "\n")
+        spec = Csv(path="it.csv", batch_size=1, validation_split=0.0, **fields)
+        return data.load(spec, seed=0, data_root=tmp_path, task=Regression())
+
+    return write_and_load
+
+
+def test_a_batch_that_is_too_large_names_the_rows_that_are_left_for_validation(tmp_path):
+    (tmp_path / "it.csv").write_text("a,y\n" + "1,2\n" * 10)
+    spec = Csv(path="it.csv")  # its default is a fifth
+    message = "at most 8, the number of training examples besides 2 for validation; received 128"
+    with pytest.raises(InvalidData, match=message):
+        data.load(spec, seed=0, data_root=tmp_path, task=Regression())
+
+
+def test_a_table_with_a_column_x_is_trained_on_all_its_columns(load_table):
+    points = ("x,y,z,height", "1,2,3,0.5", "4,5,6,0.25")
+    assert load_table(*points, target="height").signature.input_shape == (3,)
+    assert load_table(*points).signature.input_shape == (3,)  # the target is y
+
+
+def test_an_array_x_is_the_input_of_an_archive(load):
+    dataset = load(index_train=np.arange(3), index_test=np.arange(2))
+    assert dataset.signature.input_shape == (2,)
+
+
+def test_arrays_may_be_named_in_capitals(tmp_path):
+    np.savez(tmp_path / "it.npz", X=np.eye(4), Y=np.array([0, 1, 0, 1]), index=np.arange(4))
+    dataset = data.load(Npz(path="it.npz", batch_size=2), seed=0, data_root=tmp_path)
+    assert dataset.signature.input_shape == (4,)
+    assert dataset.signature.classes == 2
+
+
+def test_inputs_without_a_name_are_columns_of_one_input(load_table):
+    lines = ("a,b,c,price", "1,2,3,4", "5,6,7,8")
+    assert load_table(*lines, target="price", inputs="b").signature.input_shape == (1,)
+    dataset = load_table(*lines, target="price", inputs=["c", "a"])
+    assert dataset.signature.input_shape == (2,)
+    assert dataset.train.read(np.array([0])).x.tolist() == [[3, 1]]
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (("1.5", "NA"), r"text such as 'NA' in row 2 \(or `missing_values`: the words"),
+        (("Ulm", "Bonn"), "categories or tokens, for text; received rescaling, normalize"),
+    ],
+)
+def test_a_word_that_makes_a_column_of_numbers_text_is_named(load_table, cells, message):
+    numbers = {"income": Preprocessing(normalize=True)}
+    lines = ("income,y", *(f"{cell},1" for cell in cells))
+    with pytest.raises(InvalidData, match=f"it.csv, preprocessing.income: expected .*{message}"):
+        load_table(*lines, preprocessing=numbers)

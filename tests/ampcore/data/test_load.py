@@ -72,6 +72,7 @@ def test_a_batch_larger_than_the_data_is_refused(tmp_path):
     arrays = {"x_train": np.zeros((10, 4, 4), np.uint8), "y_train": np.zeros(10, np.int64)}
     np.savez(tmp_path / "small.npz", **arrays)
     spec = Npz(path="small.npz", batch_size=9, validation_split=0.2)
-    with pytest.raises(InvalidData, match="at most 8, the number of training examples") as caught:
+    message = "at most 8, the number of training examples besides 2 for validation"
+    with pytest.raises(InvalidData, match=message) as caught:
         data.load(spec, seed=0, data_root=tmp_path)
     assert caught.value.field == "batch_size"

@@ -41,6 +41,34 @@ def test_auto_is_resolved_and_policies_are_studied_once():
     assert CapacityKind().policies(CapacityOptions(), [V100]) == ("float32", "mixed_float16")
 
 
+@pytest.mark.parametrize(
+    ("devices", "has_it"), [([H100], True), ([CPU, A100], True), ([V100], False), ([CPU], False)]
+)
+def test_tf32_is_studied_by_default_on_gpus_that_have_it(devices, has_it):
+    found = PrecisionKind().policies(PrecisionOptions(), devices)
+    assert (found[0] == "tf32") is has_it
+    assert PrecisionKind().policies(PrecisionOptions(policies=["O2"]), devices) == ("O2",)
+
+
+def test_beside_tf32_the_reference_is_without_it():
+    document = {**SPEC, "precision": {"policy": "mixed_bfloat16"}}
+    question = Question(document, PrecisionOptions(seeds=2), ("tf32", "mixed_bfloat16"))
+    jobs = PrecisionKind().jobs(question, {})[:3]
+    assert [job.key for job in jobs] == ["float32/seed-0", "tf32/seed-0", "mixed_bfloat16/seed-0"]
+    sections = [JobSpec.parse(job.document(question, "s")).precision for job in jobs]
+    assert [(one.policy, one.tf32) for one in sections] == [
+        ("float32", False),
+        ("float32", True),
+        ("mixed_bfloat16", True),
+    ]
+    assert memory_model(SPEC, "tf32") == memory_model(SPEC, "float32")
+
+
+def test_float32_forbids_tf32_where_the_spec_does():
+    document = {**SPEC, "precision": {"policy": "mixed_float16", "tf32": False}}
+    assert policy_sections(document, "float32")["precision"] == {"policy": "float32", "tf32": False}
+
+
 def test_overrides_stay_except_under_float32():
     overrides = [{"layers": "dense", "dtype": "float32"}]
     document = {**SPEC, "precision": {"policy": "mixed_float16", "overrides": overrides}}

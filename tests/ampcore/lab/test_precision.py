@@ -11,16 +11,19 @@ SPEC = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits", "bat
 ACCURACIES = [0.95, 0.954, 0.949]
 
 
-def answer(speeds):
-    question = Question(SPEC, PrecisionOptions(), ("mixed_bfloat16",))
+def answer(speeds, other="mixed_bfloat16", has_tf32=False):
+    question = Question(SPEC, PrecisionOptions(), (other,))
     results = {}
     for seed, (accuracy, speed) in enumerate(zip(ACCURACIES, speeds, strict=True)):
-        for policy, examples_per_s in (("float32", 100.0), ("mixed_bfloat16", speed)):
+        for policy, examples_per_s in (("float32", 100.0), (other, speed)):
             results[f"{policy}/seed-{seed}"] = JobResult(
                 "j",
                 State.SUCCEEDED,
                 metrics={"val_accuracy": accuracy},
-                summary={"median_examples_per_s": examples_per_s},
+                summary={
+                    "median_examples_per_s": examples_per_s,
+                    "tf32": has_tf32 and policy == "tf32",
+                },
             )
     return PrecisionKind().answer(question, results)
 
@@ -50,3 +53,16 @@ def test_the_speed_up_comes_with_its_range_over_the_seeds(speeds, summary):
     assert found.summary == summary
     assert found.policies[1].speedup_range == pytest.approx([min(speeds) / 100, max(speeds) / 100])
     assert found.policies[0].speedup_range is None
+
+
+@pytest.mark.parametrize("has_tf32", [True, False])
+def test_tf32_is_a_policy_of_its_own(has_tf32):
+    found = answer((150.0, 160.0, 140.0), "tf32", has_tf32)
+    tf32 = found.policies[1]
+    assert (tf32.verdict, tf32.write) == (
+        "equal",
+        {"precision": {"policy": "float32", "tf32": True}},
+    )
+    assert found.policies[0].write == {"precision": {"policy": "float32", "tf32": False}}
+    assert found.recommended == "tf32"
+    assert ("No job ran on a device with TF32" in tf32.explanation) is not has_tf32

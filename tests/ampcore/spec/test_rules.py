@@ -200,6 +200,12 @@ def test_a_message_about_inputs_names_those_of_the_model():
     assert problem.detail == "Expected columns for each input of the model: a, b; received a."
 
 
+def test_a_message_about_outputs_names_the_task_that_has_none():
+    data = {"kind": "csv", "path": "a.csv", "inputs": {"a": "u", "b": "v"}}
+    problem = found(NETWORK, data, task=task("regression"))["/task"]
+    assert problem.detail.endswith("each output of the model: left, right; received regression.")
+
+
 def test_a_batch_larger_than_the_training_examples_is_refused():
     data = {"kind": "synthetic_clicks", "examples": 100, "batch_size": 81}
     assert found("embedding", data)["/data/batch_size"].code == "batch_too_large"

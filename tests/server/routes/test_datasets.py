@@ -186,12 +186,12 @@ def spec_with(dataset):
 
 def test_a_submitted_job_keeps_the_newest_version(api, upload):
     upload()
-    upload(content=b"second")
+    upload(content=CONTENT[1:])
     job = api.client.post("/api/v1/jobs", json=SPEC).json()
     assert job["spec"]["data"]["dataset"] == "birds@2"
     older = api.client.post("/api/v1/jobs", json=spec_with("birds@1")).json()
     assert older["spec"]["data"]["dataset"] == "birds@1"
-    upload(content=b"third")
+    upload(content=CONTENT[2:])
     clone = api.client.post(f"/api/v1/jobs/{job['id']}/clone").json()
     assert clone["spec"]["data"]["dataset"] == "birds@2"
     changes = {"set": {"data.dataset": "birds"}}

@@ -5,8 +5,11 @@ import pytest
 from sqlalchemy import func, select
 
 from ampcore.spec import Reason, State
+from ampcore.telemetry import Event, EventType
 from ampcore.telemetry.range_samples import RangeSample
 from server.studies.progress import WAITING
+from store import datasets, projects
+from store.datasets import Description, StoredDataset
 from store.tables import Job
 from tests.range_layers import HOT
 from tests.range_layers import layer as range_layer
@@ -207,6 +210,98 @@ def test_a_study_whose_dataset_was_deleted_fails(driver):
     found = driver.get(study)
     assert found["state"] == "failed"
     assert "gone" in found["message"]
+
+
+@pytest.fixture
+def own_data(driver):
+    """A spec on uploaded data: only a job tells its shape, its size, and its parts."""
+    file = StoredDataset("default/a", "own.npz", 10, "a" * 64)
+    with driver.api.database.write() as session:
+        projects.ensure(session, "default")
+        datasets.lock_project(session, "default")
+        datasets.add_version(session, "default", "own", file, Description(), created_by=None)
+    return {**SPEC, "data": {"kind": "npz", "dataset": "own", "batch_size": 64}}
+
+
+RUN = (
+    Event(EventType.STARTED, None, {"steps_per_epoch": 4, "dropped_examples": 44}),
+    Event(
+        EventType.PREFLIGHT,
+        None,
+        {
+            "code": "figures",
+            "data": {
+                "policy": "float32",
+                "memory": {"float32": {"activations": 6400, "total": 7400}},
+            },
+        },
+    ),
+)
+
+
+def test_a_study_without_validation_examples_ends_with_its_first_job(driver, own_data):
+    study = driver.create(spec=own_data)
+    driver.progress.advance(study)
+    jobs = driver.jobs(study)
+    driver.succeed(jobs.pop("float32/seed-0"), loss=0.5)
+    driver.progress.advance(study)
+    driver.progress.advance(study)
+    found = driver.get(study)
+    assert found["state"] == "failed"
+    assert "set data.validation_split" in found["message"]
+    cancelled = {
+        driver.api.client.get(f"/api/v1/jobs/{one}").json()["state"] for one in jobs.values()
+    }
+    assert cancelled == {"cancelled"}
+
+
+def test_jobs_tell_the_memory_of_a_model_on_own_data(driver, own_data):
+    driver.report_cpu(memory_bytes=2**20)
+    study = driver.create(spec=own_data, options={"seeds": 2})
+    driver.progress.advance(study)
+    for job in driver.jobs(study).values():
+        driver.succeed(job, *RUN, val_accuracy=0.9)
+    driver.progress.advance(study)
+    float32, _ = driver.get(study)["answer"]["policies"]
+    assert float32["memory"] == 7400
+    assert float32["largest_batch"] == int((0.9 * 2**20 - 1000) / 100) // 8 * 8
+
+
+def test_the_first_job_tells_a_study_of_capacity_how_many_examples_there_are(driver, own_data):
+    driver.report_cpu(memory_bytes=2**30)
+    study = driver.create("capacity", spec=own_data, options={"policies": ["float32"]})
+    tried = {}
+    while driver.get(study)["state"] == "running":
+        driver.progress.advance(study)
+        for key, job in driver.jobs(study).items():
+            if job and key not in tried:
+                tried[key] = job
+                driver.succeed(job, *RUN, median_examples_per_s=1.0)
+    [policy] = driver.get(study)["answer"]["policies"]
+    assert (policy["largest_batch"], policy["limited_by"]) == (296, "data")
+    assert list(tried)[:4] == [f"float32/batch-{batch}" for batch in (64, 128, 256, 296)]
+
+
+def test_an_estimate_knows_own_data_from_an_earlier_job(driver, own_data):
+    body = {"kind": "precision", "spec": own_data, "options": {"policies": ["mixed_bfloat16"]}}
+    estimate = f"{STUDIES}/estimate"
+    assert driver.api.client.post(estimate, json=body).json()["steps"] is None
+    job = driver.api.client.post("/api/v1/jobs", json=own_data).json()["id"]
+    driver.succeed(job, median_examples_per_s=64.0)
+    found = driver.api.client.post(estimate, json=body).json()
+    # One step of 64 examples in an epoch takes a second; there are six jobs of ten epochs.
+    assert (found["steps"], found["train_s"]) == (60, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("precision", {}), ("bisect", {}), ("search", {"space": {"train.seed": {"choice": [1, 2]}}})],
+)
+def test_a_study_of_a_metric_needs_validation_examples(driver, kind, options):
+    spec = {**SPEC, "data": {"kind": "digits", "validation_split": 0}}
+    body = {"kind": kind, "spec": spec, "options": options}
+    [problem] = driver.api.client.post(STUDIES, json=body).json()["errors"]
+    assert problem["pointer"] == "/spec/data/validation_split"
 
 
 def test_capacity_waits_until_a_worker_has_reported_its_devices(driver):

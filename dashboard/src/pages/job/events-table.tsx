@@ -1,4 +1,5 @@
 // A table of events; each row opens to show all data of the event, and explains its step.
+import { useState } from "preact/hooks";
 import type { Event, Job } from "../../api/types.ts";
 import { Badge } from "../../components/badge.tsx";
 import { dateTime, integer } from "../../display/format.ts";
@@ -29,18 +30,20 @@ export function EventsTable({ job, events, isOpen = false }: { job: Job; events:
 }
 
 function EventRow({ job, event, isOpen }: { job: Job; event: Event; isOpen: boolean }) {
+  // The full explanation of a step says more than its event, whose facts are folded then.
+  const [isExplained, setExplained] = useState(false);
   return (
     <tr role="row">
       <td role="cell"><Badge state={event.type} /></td>
       <td role="cell" class="number" data-name="Step">{event.step === null ? "" : integer(event.step)}</td>
       <td role="cell" class="wide">
         {Object.keys(event.data).length === 0 ? eventText(event) : (
-          <details open={isOpen}>
+          <details open={isOpen && !isExplained}>
             <summary>{eventText(event)}</summary>
             <EventData event={event} />
           </details>
         )}
-        {event.step !== null && marksStep(event) && <StepExplanation job={job} step={event.step} />}
+        {event.step !== null && marksStep(event) && <StepExplanation job={job} step={event.step} onOpen={() => setExplained(true)} />}
       </td>
       <td role="cell" class="when" data-name="Time">{dateTime(event.created_at)}</td>
     </tr>

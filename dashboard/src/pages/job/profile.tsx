@@ -5,13 +5,14 @@ import { API_ROOT, sendJson } from "../../api/request.ts";
 import type { Artifact, ArtifactList, Job } from "../../api/types.ts";
 import { EmptyState, LoadState } from "../../components/load-state.tsx";
 import { percent } from "../../display/format.ts";
-import { profilesOf, shortTime, type Profile as StoredProfile, type ProfilePart, type ProfileReport } from "../../display/profile.ts";
+import { isTracked } from "../../display/jobs.ts";
+import { COPY_STEPS, profiledCopy, profilesOf, PROFILED_STEPS as STEPS, shortTime, type Profile as StoredProfile, type ProfilePart, type ProfileReport } from "../../display/profile.ts";
 import { runAndNotify } from "../../notifications.ts";
+import { go, routeHref } from "../../router.ts";
 import { useCanEditJobs } from "../../session.ts";
 import { KernelTable, LayerTable, OperationTable } from "./profile-tables.tsx";
 import type { TabProps } from "./tab-props.ts";
 
-const STEPS = 10;
 /** A report never changes. */
 const REPORT_MS = 600_000;
 const DOWNLOADS: [end: string, label: string][] = [
@@ -38,7 +39,7 @@ export function Profile({ job, intervalMs }: TabProps) {
               : (
                 <EmptyState title="No profile yet">
                   A profile shows where the time of a step goes, and how much of it is truly in 16 bit. Take one while
-                  the job runs, or set <code>runtime.profile</code> in its spec.
+                  the job runs, of a copy once it has ended, or set <code>runtime.profile</code> in its spec.
                 </EmptyState>
               )}
           </div>
@@ -50,12 +51,27 @@ export function Profile({ job, intervalMs }: TabProps) {
 
 function ProfileButton({ job }: { job: Job }) {
   const canEdit = useCanEditJobs();
-  if (!canEdit || job.state !== "running") return null;
+  if (!canEdit || isTracked(job)) return null;
+  if (job.finished_at !== null) return <ProfileCopyButton job={job} />;
+  if (job.state !== "running") return null;
   const ask = () => runAndNotify(
     `The next ${STEPS} steps of ${job.name} are being profiled.`,
     () => sendJson("POST", `/jobs/${job.id}/profile`, { steps: STEPS }),
   );
   return <button type="button" class="button" onClick={() => void ask()}>Profile the next {STEPS} steps</button>;
+}
+
+/** Profiles a job that has ended: a copy of it trains a few steps. */
+function ProfileCopyButton({ job }: { job: Job }) {
+  const ask = async () => {
+    const sent: { job: Job | null } = { job: null };
+    const work = async () => {
+      sent.job = await sendJson<Job>("POST", "/jobs", profiledCopy(job));
+    };
+    await runAndNotify(`A copy of ${job.name} trains ${COPY_STEPS} steps and is profiled.`, work);
+    if (sent.job) go(routeHref(["jobs", sent.job.id], { tab: "profile" }));
+  };
+  return <button type="button" class="button" onClick={() => void ask()}>Profile {STEPS} steps of a copy</button>;
 }
 
 function Choice({ profiles, onChange }: { profiles: StoredProfile[]; onChange: (path: string) => void }) {

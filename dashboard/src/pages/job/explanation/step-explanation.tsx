@@ -1,5 +1,5 @@
 // The explanation of a step: the button that asks for it with its cost, its progress, its answer.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { getJson, sendJson } from "../../../api/request.ts";
 import type { Explanation, ExplanationCost, ExplanationList, Job } from "../../../api/types.ts";
 import { usePoll } from "../../../api/use-poll.ts";
@@ -15,7 +15,7 @@ import { ExplanationAnswer } from "./answer.tsx";
 const POLL_MS = 1_000;
 const SLOW_POLL_MS = 60_000;
 
-export function StepExplanation({ job, step }: { job: Job; step: number }) {
+export function StepExplanation({ job, step, onOpen }: { job: Job; step: number; onOpen?: () => void }) {
   const [cost, setCost] = useState<ExplanationCost | null>(null);
   const canExplain = useCanEditJobs();
   const [isOpen, setOpen] = useState(false);
@@ -24,6 +24,7 @@ export function StepExplanation({ job, step }: { job: Job; step: number }) {
   if (job.source === "tracked" || job.explains) return null;
   const open = async () => {
     setOpen(true);
+    onOpen?.();
     await runAndNotify("", async () => setCost(await getJson<ExplanationCost>(`/jobs/${job.id}/explanations/cost?${queryString({ step })}`)));
   };
   const explain = async () => {
@@ -35,23 +36,29 @@ export function StepExplanation({ job, step }: { job: Job; step: number }) {
     <LoadState what="explanation" of={made}>
       {(list) => {
         const [newest] = list.items;
-        if (newest) return <MadeExplanation job={job} id={newest.job} />;
+        const hasFailed = newest !== undefined && ["failed", "cancelled"].includes(newest.state);
         return (
-          <div class="row">
-            <span>{cost ? costText(cost) : "The step is repeated exactly, as a job of its own."}</span>
-            {canExplain && <button type="button" class="button primary" onClick={() => void explain()}>Repeat and explain</button>}
-          </div>
+          <>
+            {newest && <MadeExplanation key={newest.job} job={job} id={newest.job} onEnd={made.refresh} />}
+            {(!newest || hasFailed) && (
+              <div class="row">
+                <span>{cost ? costText(cost) : "The step is repeated exactly, as a job of its own."}</span>
+                {canExplain && <button type="button" class="button primary" onClick={() => void explain()}>Repeat and explain</button>}
+              </div>
+            )}
+          </>
         );
       }}
     </LoadState>
   );
 }
 
-function MadeExplanation({ job, id }: { job: Job; id: string }) {
+function MadeExplanation({ job, id, onEnd }: { job: Job; id: string; onEnd: () => void }) {
   const [isDone, setDone] = useState(false);
   const found = usePoll<Explanation>(`/jobs/${job.id}/explanations/${id}`, isDone ? SLOW_POLL_MS : POLL_MS);
   const hasEnded = found.data !== null && found.data.finished_at !== null;
   if (hasEnded !== isDone) setDone(hasEnded);
+  useEffect(() => { if (hasEnded) onEnd(); }, [hasEnded]);
   return (
     <LoadState what="explanation" of={found}>
       {(explanation) =>

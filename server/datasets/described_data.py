@@ -1,0 +1,141 @@
+"""Check the data section of a spec against the description of the dataset version that it names.
+
+A job would find the same mistakes when it reads the file, after it has waited for a worker. What
+depends on how the file is read is left to the job.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ampcore.spec import JobSpec, Problem
+from ampcore.spec.data import AnyFile, Csv, Images, Npz, Tfrecord
+from ampcore.spec.data_rules import TARGET_NAMES, columns_named, train_examples
+from ampcore.spec.problems import closest_match, format_value, json_pointer
+from ampcore.spec.task import Outputs
+from ampcore.spec.text import first_names
+from store.tables import DatasetVersion
+
+DESCRIBED: Final = "described"
+ANY_COLUMN: Final = "*"
+MAX_CLOSEST: Final = 1000
+TEXT_FORMATS: Final = ("csv", "text")
+"""A description may take a file of one of them for the other."""
+CSV_MISSING: Final = Csv.model_fields["missing_values"].default
+
+
+@dataclass(frozen=True)
+class DescribedColumn:
+    """A column as far as a valid description tells; descriptions are not trusted."""
+
+    name: str
+    is_image: bool
+    has_any_size: bool
+    missing: int
+
+    @classmethod
+    def of(cls, column: Mapping[str, Any]) -> "DescribedColumn":
+        """The column of an entry of the description."""
+        shape, missing = column.get("shape"), column.get("missing")
+        return cls(
+            str(column.get("name", "")),
+            column.get("dtype") == "image",
+            isinstance(shape, list) and None in shape[:2],
+            missing if isinstance(missing, int) else 0,
+        )
+
+
+def problems_of_data(spec: JobSpec, version: DatasetVersion, reference: str) -> list[Problem]:
+    """Where the spec does not fit the version; none if the version could not be described.
+
+    Args:
+        spec: It names the dataset.
+        version: The version that the job would be trained on.
+        reference: What the version is called: `birds@3`.
+    """
+    data = spec.data
+    if version.state != DESCRIBED or not isinstance(data, AnyFile):
+        return []
+    if version.kind != data.kind:
+        if version.kind in TEXT_FORMATS and data.kind in TEXT_FORMATS:
+            return []
+        expected = f"{version.kind}, the format of {reference}"
+        return [Problem("/data/kind", "wrong_format", expected, data.kind)]
+    found = [DescribedColumn.of(column) for column in version.columns or []]
+    problems = [*_batch(data, version.rows, reference), *_image_size(data, found, reference)]
+    problems += _missing_values(data, found, reference)
+    if not _renames_columns(data):
+        problems += _names(spec, data, [column.name for column in found], reference)
+    return problems
+
+
+def _renames_columns(data: AnyFile) -> bool:
+    """Whether options of the format decide which columns there are."""
+    match data:
+        case Csv():
+            return not data.header or data.delimiter != ","
+        case Npz():
+            return data.x is not None or data.y is not None
+    return isinstance(data, Tfrecord)
+
+
+def _batch(data: AnyFile, rows: int | None, reference: str) -> Iterator[Problem]:
+    if rows is None:
+        return
+    training = train_examples(rows, data.validation_split or 0.0)
+    if data.batch_size > training:
+        expected = f"at most {training}, the number of rows of {reference}"
+        if training < rows:
+            expected += f" with validation_split {data.validation_split:g}"
+        yield Problem("/data/batch_size", "batch_too_large", expected, str(data.batch_size))
+
+
+def _image_size(
+    data: AnyFile, found: Sequence[DescribedColumn], reference: str
+) -> Iterator[Problem]:
+    differ = any(column.is_image and column.has_any_size for column in found)
+    if isinstance(data, Images) and data.size is None and differ:
+        expected = f"[height, width], since the images of {reference} have several sizes"
+        yield Problem("/data/size", "size_needed", expected, "none")
+
+
+def _missing_values(
+    data: AnyFile, found: Sequence[DescribedColumn], reference: str
+) -> Iterator[Problem]:
+    if getattr(data, "missing", "keep") == "keep":
+        return
+    if isinstance(data, Csv) and (data.missing_values != CSV_MISSING or _renames_columns(data)):
+        return
+    for column in found:
+        if column.missing:
+            expected = (
+                f"keep, since the column {column.name} of {reference} has {column.missing} rows "
+                "without a value"
+            )
+            yield Problem("/data/missing", "missing_values", expected, "error")
+            return
+
+
+def _names(
+    spec: JobSpec, data: AnyFile, columns: Sequence[str], reference: str
+) -> Iterator[Problem]:
+    """Named columns exist, and there is one to predict."""
+    named: dict[tuple[str, ...], Sequence[str]] = {("target",): data.target or ()}
+    named |= {("targets", name): group for name, group in (data.targets or {}).items()}
+    named |= {("inputs", name): group for name, group in (data.inputs or {}).items()}
+    named |= {("preprocessing", name): (name,) for name in data.preprocessing if name != ANY_COLUMN}
+    for path, group in named.items():
+        for name in group:
+            if name not in columns:
+                yield Problem(
+                    json_pointer(("data", *path)),
+                    "no_such_column",
+                    f"a column of {reference}: {first_names(columns) or 'none'}",
+                    format_value(name),
+                    closest_match(name, columns[:MAX_CLOSEST]),
+                )
+    task = spec.task
+    needs_none = isinstance(task, Outputs) or (task is not None and task.target == "input")
+    if not (needs_none or data.target or columns_named(TARGET_NAMES, columns)):
+        expected = f"the column to predict, one of {first_names(columns) or 'none'}"
+        yield Problem("/data/target", "target_needed", expected, "none")

@@ -1,0 +1,56 @@
+"""What the events of a job say about its data and memory, which its spec alone may not tell."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypedDict
+
+from sqlalchemy.orm import Session
+
+from ampcore.lab.memory_model import MemoryModel
+from ampcore.telemetry import EventType
+from store import events, jobs
+
+MAX_EVENTS: Final = 100
+"""Before the first step an attempt writes its start and the findings of its preflight."""
+FIGURES: Final = "figures"
+
+
+class RunFacts(TypedDict):
+    """None: the job did not get so far, or is of another version."""
+
+    train_examples: int | None
+    memory: MemoryModel | None
+
+
+def run_facts(session: Session, job_id: str) -> RunFacts:
+    """The training examples of a job, and its memory by batch size, from its layers."""
+    job = jobs.get(session, job_id)
+    if job is None:
+        return RunFacts(train_examples=None, memory=None)
+    found = events.read(
+        session, job_id, types=[EventType.STARTED, EventType.PREFLIGHT], limit=MAX_EVENTS
+    )
+    data: list[Mapping[str, Any]] = [row.data for row in found]
+    started = [one for one in data if "steps_per_epoch" in one]
+    figures = [one["data"] for one in data if one.get("code") == FIGURES]
+    batch = job.spec["data"]["batch_size"]
+    return RunFacts(
+        train_examples=_train_examples(started, batch * job.spec["train"]["accumulate"]),
+        memory=_memory(figures, batch),
+    )
+
+
+def _train_examples(started: Sequence[Mapping[str, Any]], step_examples: int) -> int | None:
+    try:
+        steps, rest = started[0]["steps_per_epoch"], started[0]["dropped_examples"]
+        return int(steps) * step_examples + int(rest)
+    except (IndexError, KeyError, TypeError):
+        return None
+
+
+def _memory(figures: Sequence[Mapping[str, Any]], batch_size: int) -> MemoryModel | None:
+    try:
+        parts = figures[0]["memory"][figures[0]["policy"]]
+        activations = int(parts["activations"])
+        return MemoryModel(int(parts["total"]) - activations, activations // batch_size)
+    except (IndexError, KeyError, TypeError):
+        return None

@@ -1,0 +1,165 @@
+"""A spec that does not fit its dataset is refused when it is submitted, not when it runs."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+MODEL = {"kind": "mlp"}
+
+
+def table(rows=200):
+    lines = [
+        f"{row},{'' if row % 50 == 0 else row * 2},{'Ulm' if row % 2 else 'Bonn'}"
+        for row in range(rows)
+    ]
+    return "\n".join(["age,income,city", *lines]).encode()
+
+
+def archive():
+    file = io.BytesIO()
+    np.savez(
+        file,
+        X_train=np.eye(300),
+        Y_train=np.arange(300) % 2,
+        X_test=np.eye(30, 300),
+        Y_test=np.arange(30) % 2,
+    )
+    return file.getvalue()
+
+
+def pictures(tmp_path):
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "pets.zip", "w") as folder:
+        for name, side in (("cat/1", 8), ("cat/2", 9), ("dog/1", 8), ("dog/2", 8)):
+            file = io.BytesIO()
+            Image.new("RGB", (side, side)).save(file, "PNG")
+            folder.writestr(f"{name}.png", file.getvalue())
+    return (tmp_path / "pets.zip").read_bytes()
+
+
+@pytest.fixture
+def datasets(api, tmp_path):
+    """A table, an archive, pictures and a text."""
+    files = {
+        "people": ("people.csv", table()),
+        "eyes": ("eyes.npz", archive()),
+        "pets": ("pets.zip", pictures(tmp_path)),
+        "poem": ("poem.txt", b"a poem\n" * 99),
+    }
+    for name, (file, content) in files.items():
+        answer = api.client.put(f"/api/v1/datasets/{name}", content=content, params={"file": file})
+        assert answer.json()["state"] == "described", answer.text
+
+
+def problems(api, data, path="", **parts):
+    answer = api.client.post(f"/api/v1/jobs{path}", json={"model": MODEL, "data": data, **parts})
+    if answer.status_code in (200, 201):
+        return {}
+    assert answer.status_code == 422, answer.text
+    return {one["pointer"]: one["detail"] for one in answer.json()["errors"]}
+
+
+PEOPLE = {"kind": "csv", "dataset": "people", "missing": "keep", "target": "city"}
+EYES = {"kind": "npz", "dataset": "eyes"}
+PETS = {"kind": "images", "dataset": "pets", "size": [8, 8], "batch_size": 2}
+
+
+@pytest.mark.usefixtures("datasets")
+@pytest.mark.parametrize(
+    ("data", "pointer", "detail"),
+    [
+        (
+            PEOPLE | {"kind": "parquet"},
+            "/data/kind",
+            "Expected csv, the format of people@1; received parquet.",
+        ),
+        (
+            {"kind": "npz", "dataset": "poem"},
+            "/data/kind",
+            "Expected text, the format of poem@1; received npz.",
+        ),
+        (
+            PEOPLE | {"batch_size": 201},
+            "/data/batch_size",
+            "Expected at most 200, the number of rows of people@1; received 201.",
+        ),
+        (
+            PEOPLE | {"batch_size": 101, "validation_split": 0.5},
+            "/data/batch_size",
+            "Expected at most 100, the number of rows of people@1 with validation_split 0.5; "
+            "received 101.",
+        ),
+        (
+            PEOPLE | {"missing": "error"},
+            "/data/missing",
+            "Expected keep, since the column income of people@1 has 4 rows without a value; "
+            "received error.",
+        ),
+        (
+            PEOPLE | {"target": "City"},
+            "/data/target",
+            'Expected a column of people@1: age, income, city; received "City". '
+            "Did you mean 'city'?",
+        ),
+        (
+            PEOPLE | {"target": None},
+            "/data/target",
+            "Expected the column to predict, one of age, income, city; received none.",
+        ),
+        (
+            PEOPLE | {"inputs": ["age", "size"]},
+            "/data/inputs/features",
+            'Expected a column of people@1: age, income, city; received "size".',
+        ),
+        (
+            PEOPLE | {"preprocessing": {"town": {"normalize": True}}},
+            "/data/preprocessing/town",
+            'Expected a column of people@1: age, income, city; received "town".',
+        ),
+        (
+            PETS | {"size": None},
+            "/data/size",
+            "Expected [height, width], since the images of pets@1 have several sizes; "
+            "received none.",
+        ),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_at_once(api, data, pointer, detail):
+    assert problems(api, data) == {pointer: detail}
+    assert problems(api, data, "/validate") == {pointer: detail}
+
+
+@pytest.mark.usefixtures("datasets")
+@pytest.mark.parametrize(
+    ("data", "parts"),
+    [
+        (PEOPLE, {}),
+        (PEOPLE | {"preprocessing": {"*": {"missing": "zero"}}}, {}),
+        (PEOPLE | {"missing": "error", "missing_values": ["-"]}, {}),  # the job will see
+        (PEOPLE | {"target": "column_3", "header": False}, {}),
+        (PEOPLE | {"target": None}, {"task": {"kind": "autoencoding"}}),
+        ({"kind": "csv", "dataset": "poem", "target": "a"}, {}),
+        (EYES, {}),
+        (EYES | {"x": "X", "y": "Y"}, {}),
+        (PETS, {}),
+        ({"kind": "text", "dataset": "poem"}, {"model": {"kind": "lstm_lm"}}),
+        ({"kind": "text", "dataset": "people"}, {"model": {"kind": "lstm_lm"}}),
+    ],
+)
+def test_what_may_be_trained_is_accepted(api, data, parts):
+    assert problems(api, data, **parts) == {}
+
+
+@pytest.mark.usefixtures("datasets")
+def test_a_description_with_strange_columns_does_no_harm(api):
+    from sqlalchemy import update
+
+    from store.tables import DatasetVersion
+
+    with api.database.write() as session:
+        strange = [{}, {"name": 3, "shape": 4, "missing": "many", "dtype": []}]
+        session.execute(update(DatasetVersion).values(columns=strange))
+    assert set(problems(api, PEOPLE)) == {"/data/target"}
