@@ -6,7 +6,8 @@ Each step of a compiled loop uses the operations again.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, Literal
 
 import tensorflow as tf
@@ -70,7 +71,10 @@ class Collectives:
     def all_gather(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """See `Replicas.all_gather`."""
         keys = self._keys("all_gather", tensors)
-        return [self._gather(tensor, key) for tensor, key in zip(tensors, keys, strict=True)]
+        return [
+            _with_bits_of_float16(tensor, partial(self._gather, key=key))
+            for tensor, key in zip(tensors, keys, strict=True)
+        ]
 
     def all_to_all(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """See `Replicas.all_to_all`."""
@@ -82,9 +86,9 @@ class Collectives:
         if self.size == 1:
             return list(tensors)
         keys = self._keys(f"broadcast/{root}", tensors)
-        send = self.rank == root
+        move = self._send if self.rank == root else self._receive
         return [
-            self._send(tensor, key) if send else self._receive(tensor, key)
+            _with_bits_of_float16(tensor, partial(move, key=key))
             for tensor, key in zip(tensors, keys, strict=True)
         ]
 
@@ -154,6 +158,13 @@ class Collectives:
     def _new_key(self) -> int:
         key, self._next_key = self._next_key, self._next_key + 1
         return key
+
+
+def _with_bits_of_float16(tensor: Tensor, move: Callable[[Tensor], Tensor]) -> Tensor:
+    """Move a tensor; bfloat16, which these operations do not know, as the same bits in float16."""
+    if tensor.dtype != tf.bfloat16:
+        return move(tensor)
+    return tf.bitcast(move(tf.bitcast(tensor, tf.float16)), tf.bfloat16)
 
 
 class CollectiveReplicas:

@@ -7,10 +7,12 @@ implementation is named, RING on CPUs and NCCL on GPUs: with AUTO, gradients dif
 
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import tensorflow as tf
+from absl import logging
 from tensorflow.core.protobuf import tensorflow_server_pb2
 from tensorflow.python.eager import context
 
@@ -74,12 +76,24 @@ def _start_server(cluster: Cluster) -> None:
     document.default_session_config.experimental.collective_group_leader = LEADER
     _check_port(own)
     try:
-        context.context().ensure_initialized()
-        context.context().enable_collective_ops(document)
+        with _without_warning():
+            context.context().ensure_initialized()
+            context.context().enable_collective_ops(document)
     except (tf.errors.OpError, RuntimeError) as error:
         if "start gRPC server" in str(error) or "address" in str(error).lower():
             raise AddressInUse(f"Rank {cluster.rank} cannot listen on {own}: {error}") from error
         raise
+
+
+@contextmanager
+def _without_warning() -> Iterator[None]:
+    """Without TensorFlow's warning that earlier tensors can no longer be used."""
+    before = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 def _check_port(address: str) -> None:

@@ -54,7 +54,7 @@ class ControlChannel:
         self._failure: TrainingError | None = None
         self._closed = threading.Event()
         for peer in connections:
-            threading.Thread(target=self._receive, args=[peer], daemon=True).start()
+            threading.Thread(target=self._receive_all, args=[peer], daemon=True).start()
         threading.Thread(target=self._send_heartbeats, daemon=True).start()
 
     def broadcast(self, value: Any) -> Any:
@@ -112,7 +112,9 @@ class ControlChannel:
             if inbox:
                 return inbox.popleft()
             self._check()
-        raise RankDisconnected(f"Rank {peer} has ended before the others.", (peer,))
+        error = RankDisconnected(f"Rank {peer} has ended before the others.", (peer,))
+        self._announce_lost(error)
+        raise error
 
     def _send(self, peer: int, message: dict[str, Any]) -> None:
         try:
@@ -129,6 +131,10 @@ class ControlChannel:
         pause_s = min(MAX_HEARTBEAT_S, self._timeout_s / HEARTBEATS_PER_TIMEOUT)
         while not self._closed.wait(pause_s):
             self._send_to_all({"alive": True})
+
+    def _receive_all(self, peer: int) -> None:
+        self._receive(peer)
+        self._connections[peer].release()
 
     def _receive(self, peer: int) -> None:
         """Read the messages of another rank until it ends."""
@@ -163,10 +169,10 @@ class ControlChannel:
             self._note_timeout(peer)
 
     def _lose(self, peer: int, problem: str) -> None:
-        self._announce_lost((peer,), f"Rank {peer} was lost: {problem}.")
+        self._announce_lost(RankDisconnected(f"Rank {peer} was lost: {problem}.", (peer,)))
 
-    def _announce_lost(self, ranks: tuple[int, ...], text: str) -> None:
-        self._fail(RankDisconnected(text, ranks), {"lost": list(ranks), "message": text})
+    def _announce_lost(self, error: RankDisconnected) -> None:
+        self._fail(error, {"lost": list(error.ranks), "message": str(error)})
 
     def _fail(self, failure: TrainingError, message: dict[str, Any]) -> None:
         """End the communication of this rank; rank 0 passes the message on."""
@@ -198,4 +204,4 @@ class ControlChannel:
             text = f"The communication did not end {waiting}: {names} did not take part."
         else:
             text = f"The communication did not end {waiting}, although all ranks took part."
-        self._announce_lost(missing, text)
+        self._announce_lost(RankDisconnected(text, missing))

@@ -56,6 +56,10 @@ class Connection:
         with suppress(OSError):  # the other side may have closed it already
             self._socket.shutdown(socket.SHUT_WR)
 
+    def release(self) -> None:
+        """Close the socket, once nothing more is received."""
+        self._socket.close()
+
     def _read(self, size: int) -> bytes | None:
         parts = bytearray()
         while len(parts) < size:
