@@ -20,7 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, load_only
 
 from ampcore.spec import ACTIVE, Source, State
-from store import gang_waiting, workers
+from store import gang_waiting, gangs, workers
 from store.attempts import BUNDLE, is_due
 from store.clock import after, now, seconds_since
 from store.tables import Job, Project
@@ -123,6 +123,8 @@ class _Capacity:
 
     slots: int
     busy: int
+    reserved: int
+    """Slots that are reserved for gangs, busy ones too."""
     sandboxes: int
     """How many of the workers run code of users."""
 
@@ -134,7 +136,7 @@ class _Capacity:
 def _capacities(connection: Connection, queues: Collection[str]) -> dict[str, _Capacity]:
     online = workers.online(connection) if queues else []
     ids = [worker.id for worker in online]
-    busy = workers.busy_slots(connection, ids)
+    busy, reserved = workers.busy_slots(connection, ids), gangs.reserved_slots(connection)
     capacities = {}
     for queue in queues:
         serving = [worker for worker in online if queue in worker.queues]
@@ -142,6 +144,7 @@ def _capacities(connection: Connection, queues: Collection[str]) -> dict[str, _C
         capacities[queue] = _Capacity(
             slots,
             sum(busy.get(worker.id, 0) for worker in serving),
+            sum(reserved.get(worker.id, 0) for worker in serving),
             sum(worker.sandbox is not None for worker in serving),
         )
     return capacities
@@ -192,6 +195,8 @@ def _rank_sentence(queue: str, rank: int | None, capacity: _Capacity) -> str:
     place = f"It is number {rank} in the queue {queue!r}"
     if rank is None:
         place = f"More than {MAX_RANKED:,} jobs are ahead of it in the queue {queue!r}"
+    if capacity.busy < capacity.slots <= capacity.busy + capacity.reserved:
+        return f"{place}, and the free slots are reserved for a job with several ranks."
     if capacity.busy < capacity.slots:
         return f"{place}; a worker will start it shortly." if rank else f"{place}."
     taken = (

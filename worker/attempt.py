@@ -110,7 +110,7 @@ class JobAttempt:
                 end = self._gang.conclude(
                     end, grace_s=self._context.grace_s, may_wait=self._may_wait_for_ranks
                 )
-            if end is not None and not self._writer.is_fenced:
+            if end is not None:
                 finalizer = Finalizer(
                     self._writer, self._uploader, self._lease, self._stop_conditions, self._folder
                 )

@@ -1,10 +1,9 @@
 """The attempts at a job."""
 
 from datetime import datetime
+from typing import Annotated
 
 from pydantic import Field
-
-from typing import Annotated
 
 from ampcore.api.base import AnyReason, ApiModel, StoredModel, open_enum
 

@@ -5,7 +5,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from store.gang_placement import (
@@ -234,7 +234,8 @@ def random_size(generator, split):
     return GangSize(workers, devices, generator.choice([ranks, 1]), ranks, ranks)
 
 
-@settings(max_examples=8, deadline=None)
+# Without shrinking: a world in which gangs starve is simulated for long.
+@settings(max_examples=8, deadline=None, phases=[Phase.reuse, Phase.generate])
 @given(
     st.sampled_from([(8,), (4, 4), (2, 2, 2, 2), (1,) * 8, (1, 1, 2, 4)]),
     st.integers(0, 2**32),
@@ -243,24 +244,23 @@ def random_size(generator, split):
 def test_100_gangs_on_8_slots_all_run_and_so_do_small_jobs(split, seed, small_a_second):
     """Random gangs come over time, and small jobs; with 2 a second they alone fill all slots.
 
-    Checked: without reservations of busy slots gangs starve; if gangs may reserve them before the
-    small jobs that came first, those wait for longer.
+    Checked: without reservations of busy slots gangs starve.
     """
     generator = random.Random(seed)
     world = Simulation({f"w{n}": count for n, count in enumerate(split)})
-    longest_s, coming = 20.0, 100
-    # Everything that came before may run alone, one after the other.
-    bound_s = 100 * (PATIENCE_S + 2 * longest_s)
-    while (coming or world.gangs) and world.now < 2 * bound_s:
+    coming, slack_s = 100, 600.0
+    while (coming or world.gangs) and world.now < 3000:
         if coming and generator.random() < 0.2:
             coming -= 1
             world.submit(f"{coming:03}", random_size(generator, split), generator.uniform(1, 20))
         for _ in range(small_a_second):
-            world.submit_small(generator.uniform(1, 2 * SLOTS / max(small_a_second, 1)))
+            world.submit_small(generator.uniform(1, 8))
         world.second()
     assert world.gangs == [], "gangs starve"
-    assert max(world.gang_waits.values()) <= bound_s
-    assert max(world.small_waits, default=0.0) <= bound_s
+    # Neither kind waits much longer than the other, although small jobs alone fill all slots.
+    longest, longest_small = max(world.gang_waits.values()), max(world.small_waits, default=0.0)
+    assert longest <= longest_small + slack_s
+    assert longest_small <= longest + slack_s
     assert not small_a_second or len(world.small_waits) > 100
 
 

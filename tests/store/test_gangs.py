@@ -478,6 +478,17 @@ def test_a_gang_with_reserved_slots_says_how_many_are_ready(scheduler, why, put)
     )
 
 
+def test_a_plain_job_says_that_the_free_slots_are_reserved(scheduler, why):
+    for name in ("w0", "w1"):
+        scheduler.add_worker(name)
+    scheduler.make_gang(2)
+    scheduler.place()
+    assert why(scheduler.make_job()) == (
+        "It is number 2 in the queue 'default', and the free slots are reserved for a job with "
+        "several ranks."
+    )
+
+
 def test_an_elastic_gang_says_how_few_ranks_are_enough(scheduler, why):
     scheduler.add_worker("w0", 4)
     scheduler.write(attempts.claim, scheduler.make_job().id, "w0")

@@ -159,7 +159,8 @@ def test_all_ranks_train_and_rank_0_reports(gang: Gang) -> None:
         ("w0", 0, 2), ("w1", 2, 2),
     ]  # fmt: skip
     assert gang.states() == ["succeeded"] * 4
-    assert all(context.slots.free == 2 for context in gang.contexts.values())
+    contexts = gang.contexts.values()
+    wait_until(lambda: all(one.slots.free == 2 for one in contexts), "all slots are free again")
     with gang.database.read() as session:
         [attempt] = attempts.listing(session, gang.job_id)
         assert (attempt.worker_id, attempt.ranks, attempt.outcome) == ("w0", 4, "succeeded")
