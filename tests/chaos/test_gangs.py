@@ -45,8 +45,7 @@ def gang(
 def test_each_rank_is_killed_in_each_phase(cluster: Cluster) -> None:
     """Mechanisms: the worker of rank 0 watches the others, and all resume from its checkpoint.
 
-    Checked: if worker/gang_leader.py reports no failure of other workers, the ranks wait for ever;
-    if `request_stop` is not stored, the ranks of the second worker do not end.
+    Checked: if worker/gang_leader.py reports no failure of other workers, the ranks wait for ever.
     """
     cluster.ensure_workers(2, SCRIPTED, AMPCORE_WORKER_SLOTS="2")
     job = cluster.submit_paused_at(gang(2, 2), step=0)
@@ -62,24 +61,12 @@ def test_each_rank_is_killed_in_each_phase(cluster: Cluster) -> None:
             ranks[number].kill()
             cluster.start_next_attempt(job)
             assert all(map(has_ended, ranks)), f"rank {number} was killed"
-            assert outcomes(job)[attempt - 1] == ("failed", "process_killed")
+            ended = job.attempts()[attempt - 1]
+            assert (ended.outcome, ended.reason) == ("failed", "process_killed"), ended.message
     job = cluster.finish(job)
     assert_equals_reference(job, scripted_reference())
     assert job.attempts()[-1].first_step, "it restarted at step 0"
     assert [rank.state for rank in job.attempts()[-1].ranks] == ["succeeded"] * 4
-
-
-def test_a_gang_is_cancelled(cluster: Cluster) -> None:
-    """Mechanism: `cancelled` is recorded when all ranks have ended.
-
-    Checked: if `conclude` of worker/gang_leader.py does not wait, ranks outlive the job.
-    """
-    cluster.ensure_workers(2, SCRIPTED, AMPCORE_WORKER_SLOTS="2")
-    job = cluster.submit_paused_at(gang(2, 2))
-    ranks = [cluster.rank(job, one) for one in range(4)]
-    job.cancel()
-    wait_until(lambda: job.refresh().state == State.CANCELLED, "it is cancelled")
-    assert all(map(has_ended, ranks))
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -180,6 +167,21 @@ def test_a_waiting_gang_says_what_it_waits_for(cluster: Cluster) -> None:
     )
     cluster.finish(held)
     assert job.wait(timeout=DEADLINE_S).state == State.SUCCEEDED
+
+
+def test_a_gang_with_a_suspended_rank_is_cancelled(cluster: Cluster) -> None:
+    """Mechanism: `cancelled` is recorded when all ranks have ended.
+
+    Checked: if `conclude` of worker/gang_leader.py does not wait, the suspended rank outlives the
+    job.
+    """
+    cluster.ensure_workers(2, SCRIPTED, **UNISOLATED)
+    job = cluster.submit_paused_at(gang(2))
+    ranks = [cluster.rank(job, one) for one in range(2)]
+    ranks[1].suspend()
+    job.cancel()
+    wait_until(lambda: job.refresh().state == State.CANCELLED, "it is cancelled")
+    assert all(map(has_ended, ranks))
 
 
 def test_a_suspended_rank_is_lost_and_the_others_end(cluster: Cluster) -> None:
