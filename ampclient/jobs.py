@@ -178,16 +178,33 @@ class BaseJobs(Generic[J]):
     @operation
     async def wait(
         self,
-        jobs: Sequence[J],
+        jobs: Sequence[J | str],
         timeout: float | None = None,
         *,
         progress: bool | Callable[[J], object] = False,
         raise_on_failure: bool = False,
         poll_s: float = POLL_S,
     ) -> TableList[J]:
-        """Wait until all jobs have ended and return them in the same order; see `Job.wait`."""
+        """Wait until all jobs (or their ids) have ended; see `Job.wait`.
+
+        Returns:
+            The jobs, in the same order.
+
+        Raises:
+            TypeError: `jobs` is a single id.
+        """
+        if isinstance(jobs, str):
+            raise TypeError(
+                "jobs: expected a list of jobs or of their ids; for one job call "
+                f"client.jobs.get(id).wait(). Received: {jobs!r}"
+            )
         return await wait_until(
-            jobs,
+            [
+                self._bind(await self._transport.send(requests.get_job(job)))
+                if isinstance(job, str)
+                else job
+                for job in jobs
+            ],
             timeout_s=timeout,
             progress=progress,
             raise_on_failure=raise_on_failure,

@@ -25,7 +25,7 @@ from store.clock import now
 from store.gang_placement import GangSize
 from store.rows import insert_rows
 from store.state_transitions import add_event, change_state, event_values, state_event_data
-from store.tables import EventRow, Gang, Job
+from store.tables import EventRow, Gang, Job, new_id
 
 CANCEL: Final = "cancel"
 PAUSE: Final = "pause"
@@ -69,8 +69,15 @@ def create(session: Session, spec: JobSpec, origin: Origin) -> Row[Any]:
 
 
 def create_all(session: Session, new: Sequence[tuple[JobSpec, Origin]]) -> Sequence[Row[Any]]:
-    """Insert queued jobs: one statement for the jobs, and one for their events."""
-    values = [_new_job_values(spec, origin) for spec, origin in new]
+    """Insert queued jobs: one statement for the jobs, and one for their events.
+
+    They have the same time of creation: ascending ids keep their order in the queue.
+    """
+    ids = sorted(new_id() for _ in new)
+    values = [
+        {"id": job_id, **_new_job_values(spec, origin)}
+        for job_id, (spec, origin) in zip(ids, new, strict=True)
+    ]
     made = session.connection().execute(_INSERT, values).all()
     insert_rows(
         session,

@@ -150,7 +150,7 @@ def test_a_package_imports_only_allowed_packages(package):
 
 
 @pytest.mark.parametrize(
-    "package", ["callbacks", "checkpoint", "diagnostics", "distributed", "precision"]
+    "package", ["callbacks", "checkpoint", "compat", "diagnostics", "distributed", "precision"]
 )
 def test_packages_that_training_uses_do_not_import_ampcore_train(package):
     files = list((ROOT / "ampcore" / package).rglob("*.py"))

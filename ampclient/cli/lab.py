@@ -20,8 +20,8 @@ PolicyNames = Annotated[
     str | None,
     typer.Option(
         metavar="A,B",
-        help="Policies to study, for example mixed_bfloat16,mixed_float16 (default: those that "
-        "the workers' devices can run).",
+        help="Policies to study, for example mixed_bfloat16,tf32 (default: those that the "
+        "workers' devices can run).",
         show_default=False,
     ),
 ]

@@ -9,7 +9,7 @@ import typer
 
 from ampclient.cli.options import AsJson, client_of
 from ampclient.cli.output import print_json
-from ampclient.cli.study_output import print_estimate, print_study
+from ampclient.cli.study_output import cost_line, print_estimate, print_study
 from ampclient.cli.submissions import code_source, parse_spec_file
 from ampclient.cli.submit import (
     Assignments,
@@ -76,18 +76,19 @@ def _create(
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Create the study, or estimate it; with `wait`, print its answer and exit."""
+    """State the cost, and create the study; with `wait`, print its answer and exit."""
     document = parse_spec_file(file.read(), assignments or ())
     client = client_of(context)
     if code is not None:
         code_source(code)  # an unsuitable folder is a usage error
+    found = client.lab.estimate(kind, document, options, code=code, weights=weights)
     if dry_run:
-        found = client.lab.estimate(kind, document, options, code=code, weights=weights)
         if as_json:
             print_json(found.to_json())
         else:
             print_estimate(found)
         return
+    typer.echo(cost_line(found), err=True)
     study = client.lab.run(
         kind, document, options, name=name, code=code, weights=weights, idempotency_key=key
     )

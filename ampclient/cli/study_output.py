@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -11,6 +11,7 @@ from ampclient.cli.output import ago, print_fields, print_table
 from ampclient.formats import UNKNOWN
 from ampcore.api.studies import BisectAnswer, CapacityAnswer, PrecisionAnswer, SearchAnswer
 from ampcore.spec.precision import ROLES
+from ampcore.spec.text import plural
 
 if TYPE_CHECKING:
     from ampclient.terminal_table import Row
@@ -62,12 +63,24 @@ def print_study(study: "Study") -> None:
             _print_jobs(study)
 
 
+LATER: Final = "known once a job with this model and data has succeeded"
+
+
+def cost_line(estimate: "Estimate") -> str:
+    """The cost of a study in a line."""
+    at_least = "At least " if estimate.more_jobs_possible else ""
+    steps = "" if estimate.steps is None else f", {estimate.steps:,} steps"
+    time = f"how long they train is {LATER}"
+    if estimate.train_s is not None:
+        time = f"they train for about {formats.duration(estimate.train_s)}"
+    return f"{at_least}{plural(estimate.jobs, 'job')}{steps}; {time}."
+
+
 def print_estimate(estimate: "Estimate") -> None:
     """The cost of a study that does not exist yet."""
     more = _more_than(estimate.jobs, estimate.jobs_at_most, " or more, as the results decide")
-    later = "known once a job with this model and data has succeeded"
-    time = formats.duration(estimate.train_s) if estimate.train_s is not None else later
-    steps = later
+    time = formats.duration(estimate.train_s) if estimate.train_s is not None else LATER
+    steps = LATER
     if estimate.steps is not None:
         steps = f"{estimate.steps:,}" + _more_than(estimate.steps, estimate.steps_at_most, "")
     facts = [("jobs", f"{estimate.jobs}{more}"), ("steps", steps), ("training time", time)]

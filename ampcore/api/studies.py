@@ -34,8 +34,8 @@ class PolicyAnswer(ApiModel):
         description="The estimated peak memory of a step, in bytes; null: not known."
     )
     largest_batch: int | None = Field(
-        description="The largest batch, a multiple of 8, that a device of the workers probably "
-        "has memory for; null: not known."
+        description="The largest batch, a multiple of 8, that the data has examples for, and a "
+        "device of the workers probably memory; null: not known."
     )
     largest_batch_is_measured: bool = Field(
         default=False, description="Whether a study of capacity has tried it."

@@ -10,7 +10,7 @@ MAX_SEEDS: Final = 50
 MAX_BATCH: Final = 65_536
 MetricName = Annotated[str, Field(pattern="^val_.", max_length=200)]
 Seeds = Annotated[int, Field(ge=2, le=MAX_SEEDS)]
-Policies = Annotated[list[Policy | Literal["tf32"]], Field(min_length=1, max_length=10)]
+Policies = Annotated[list[Literal[Policy, "tf32"]], Field(min_length=1, max_length=10)]
 """`tf32`: float32 with TF32 for matrix products; beside it, float32 is without TF32."""
 
 

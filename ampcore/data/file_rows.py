@@ -76,6 +76,8 @@ class FileRows:
                     finite = np.isfinite(values.astype(np.float32, copy=False))
                 bad = ~finite if options.missing == "error" else ~(finite | np.isnan(values))
                 expected = "a number that is finite in float32"
+                if options.missing == "error" and np.isnan(values[bad]).any():
+                    expected += f", or `preprocessing: {{{column}: {{missing: mean}}}}`"
             elif options.keys:
                 limit = key_limits.get(column, MAX_KEYS)
                 bad = (values < 0) | (values >= limit)

@@ -232,6 +232,8 @@ class PreparedInputs:
         model: From the raw columns by name to the inputs, one or a dictionary.
         vocabulary: For each input of integers, the number of different ones; else None.
         key_limits: By column of keys, the number of keys in the vocabulary of its input.
+        categories: By column of categories, its different values and its values in the training
+            rows.
     """
 
     def __init__(
@@ -248,6 +250,11 @@ class PreparedInputs:
         for chunk in read(counted) if counted else ():
             for name in counted:
                 self.plans[name].count(chunk[name], statistics[name])
+        self.categories = {
+            name: (len(statistics[name].values), statistics[name].values.total())
+            for name, plan in self.plans.items()
+            if plan.categories is not None
+        }
         raw = {name: plan.raw_input() for name, plan in self.plans.items()}
         prepared = {
             name: plan.prepare(raw[name], statistics[name]) for name, plan in self.plans.items()

@@ -29,7 +29,7 @@ def connect(cluster: Cluster, bucket_bytes: int | None = None) -> Replicas:
 
     Args:
         cluster: The ranks, and which of them this process is.
-        bucket_bytes: Up to which size tensors are reduced together; None: 2 MiB.
+        bucket_bytes: Up to which size tensors are reduced together; None: 4 MiB.
 
     Raises:
         RankDisconnected: Another rank did not connect within `cluster.timeout_s`.

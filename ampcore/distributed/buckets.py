@@ -11,7 +11,7 @@ import tensorflow as tf
 Tensor = Any
 OnParts = Callable[[Sequence[Tensor]], list[Tensor]]
 
-DEFAULT_BUCKET_BYTES: Final = 2 * 2**20
+DEFAULT_BUCKET_BYTES: Final = 4 * 2**20
 """Large enough that the latency of an operation is small against its transfer; small enough that
 the first buckets are exchanged while the gradients of the last ones are computed."""
 

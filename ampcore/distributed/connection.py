@@ -21,13 +21,14 @@ from ampcore.distributed.cluster import Cluster
 from ampcore.distributed.collectives import CollectiveReplicas, Collectives, Hint
 from ampcore.distributed.control import ControlChannel
 from ampcore.distributed.messages import Connection
-from ampcore.errors import AddressInUse, RankDisconnected
+from ampcore.errors import AddressInUse, RankDisconnected, UnsupportedDevice
 from ampcore.spec.text import join_names
 
 LEADER: Final = "/job:worker/replica:0/task:0"
 """The rank that hands out the parameters of groups."""
 
 TOKEN_BYTES: Final = 16
+LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 PROBE_S: Final = 1.0
 """How long a rank that did not connect is looked for, to name it."""
 
@@ -54,7 +55,7 @@ def _use_own_accelerator(local_rank: int) -> bool:
     if not visible:
         return False
     if local_rank >= len(visible):
-        raise RankDisconnected(
+        raise UnsupportedDevice(
             f"local_rank: expected the number of one of {len(visible)} GPUs, from 0; received "
             f"{local_rank}."
         )
@@ -74,7 +75,7 @@ def _start_server(cluster: Cluster) -> None:
     )
     # Not `configure_collective_ops`, which a process that was warmed up can no longer call.
     document.default_session_config.experimental.collective_group_leader = LEADER
-    _check_port(own)
+    check_port(own)
     try:
         with _without_warning():
             context.context().ensure_initialized()
@@ -96,7 +97,7 @@ def _without_warning() -> Iterator[None]:
         logging.set_verbosity(before)
 
 
-def _check_port(address: str) -> None:
+def check_port(address: str) -> None:
     """Raise AddressInUse where another process listens: TensorFlow would share the port."""
     port = int(address.rpartition(":")[2])
     with socket.socket() as probe:
@@ -125,12 +126,20 @@ def _control_connections(cluster: Cluster, collectives: Collectives) -> dict[int
 
 def _listen(cluster: Cluster) -> socket.socket:
     try:
-        return socket.create_server(("", cluster.control_port), family=_family(cluster))
+        return socket.create_server(
+            (_interface(cluster), cluster.control_port), family=_family(cluster)
+        )
     except OSError as error:
         if cluster.control_port == 0:
             raise
         text = f"Cannot listen on the control port {cluster.control_port}: {error.strerror}."
         raise AddressInUse(text) from error
+
+
+def _interface(cluster: Cluster) -> str:
+    """The address to listen on: all interfaces, unless all ranks are on this machine."""
+    host = _host(cluster.addresses[0])
+    return host if host in LOOPBACK_HOSTS else ""
 
 
 def _family(cluster: Cluster) -> int:

@@ -23,6 +23,8 @@ from ampcore.spec.text import plural
 MAX_JOBS_PER_POLICY: Final = 24
 THROUGHPUT_SIZES: Final = 6
 """Batch sizes whose throughput is measured: the largest, a half of it, a quarter, …"""
+CLOSE_SHARE: Final = 0.2
+"""A half of the largest batch is not tried if the search has tried one as close to it."""
 SATURATED_SHARE: Final = 0.9
 """Of the highest throughput; a larger batch gains at most another ninth."""
 
@@ -114,7 +116,9 @@ class _Search:
                 self.fits = batch
             else:
                 self.fails = batch
-        return list(dict.fromkeys([*tried, *self._throughput_batches()]))
+        known = [batch for batch in tried if batch <= self.fits]
+        halves = [half for half in self._throughput_batches() if not _is_close(half, known)]
+        return [*tried, *halves]
 
     def answer(self) -> PolicyCapacity:
         """What the results say."""
@@ -190,6 +194,11 @@ class _Search:
                 return found
             found.append(rounded)
         return found
+
+
+def _is_close(batch: int, known: Sequence[int]) -> bool:
+    """Whether the throughput of one of the known batches tells that of this one."""
+    return any(abs(one - batch) <= CLOSE_SHARE * batch for one in known)
 
 
 def _measurement(batch: int, result: JobResult) -> BatchMeasurement:

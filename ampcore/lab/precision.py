@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from ampcore.api.studies import Noise, PolicyAnswer, PrecisionAnswer
 from ampcore.api.study_requests import PrecisionOptions
-from ampcore.lab.memory_model import memory_model
+from ampcore.lab.memory_model import BATCH_MULTIPLE, memory_model
 from ampcore.lab.metric import baseline_metric, validation_problems
 from ampcore.lab.paired_test import TEST, NoiseBand, PairedComparison, compare
 from ampcore.lab.plan import DIVERGED, JobResult, Limit, NoAnswer, PlannedJob, Question, Results
@@ -26,6 +26,7 @@ from ampcore.lab.policies import (
     spec_policy,
 )
 from ampcore.spec import Problem
+from ampcore.spec.data_rules import known_train_examples
 from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.text import plural
 
@@ -59,7 +60,8 @@ class PrecisionKind:
         """
         keys = [_key(FLOAT32, seed) for seed in _seeds(question)]
         ended = [results[key] for key in keys if key in results and results[key].succeeded]
-        baseline_metric(question.spec, question.options.metric, ended)
+        if ended:
+            baseline_metric(question.spec, question.options.metric, ended)
         return [
             PlannedJob(_key(policy, seed), _changes(question, policy, seed))
             for seed in _seeds(question)
@@ -156,7 +158,7 @@ class _Comparison:
             return self._answer(policy, "failed", self._failure(policy, jobs, diverged))
         found = compare(differences, self.band, higher_is_better=self.is_higher_better)
         text = _explanation(found, self.band, self.metric)
-        if policy == TF32 and not any(job.summary.get("tf32") for job in jobs.values()):
+        if not self._is_own_computation(policy, jobs):
             text += " No job ran on a device with TF32: this is float32."
         if failed:
             text += f" {plural(len(failed), 'pair')} left out: {_reasons(failed.values())}."
@@ -192,9 +194,15 @@ class _Comparison:
         batch = self.question.spec.data.batch_size
         device_bytes = self.question.device_memory_bytes
         estimated = memory.largest_batch(device_bytes) if memory and device_bytes else None
+        examples = known_train_examples(self.question.spec.data) or next(
+            (job.train_examples for job in self.results.values() if job.train_examples), None
+        )
+        if estimated is not None and examples is not None:
+            most = examples // self.question.spec.train.accumulate
+            estimated = min(estimated, most // BATCH_MULTIPLE * BATCH_MULTIPLE)
         measured = self.question.measured_batches.get(spec_policy(policy))
         is_reference = policy == FLOAT32
-        ratios = self._speed_ratios(jobs)
+        ratios = self._speed_ratios(jobs) if self._is_own_computation(policy, jobs) else []
         enough = len(ratios) >= MIN_PAIRS and not is_reference
         return PolicyAnswer(
             policy=policy,
@@ -212,6 +220,11 @@ class _Comparison:
             jobs=[job.job_id for job in jobs.values()],
             write=_sections(self.question, policy),
         )
+
+    @staticmethod
+    def _is_own_computation(policy: str, jobs: Mapping[int, JobResult]) -> bool:
+        """Whether it differs from float32: TF32 does only on a device that has it."""
+        return policy != TF32 or any(job.summary.get("tf32") for job in jobs.values())
 
     def _speed_ratios(self, jobs: dict[int, JobResult]) -> list[float]:
         """The throughput relative to float32 of each seed that has both."""

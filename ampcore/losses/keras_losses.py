@@ -28,8 +28,17 @@ class FunctionLoss(keras.losses.Loss):  # type: ignore[misc]
         self._function = function
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """What the function returns."""
-        return self._function(y_true, y_pred)
+        """What the function returns for arguments of one rank, as in `fit`."""
+        return self._function(*_with_equal_rank(y_true, y_pred))
+
+
+def _with_equal_rank(targets: Tensor, predictions: Tensor) -> tuple[Tensor, Tensor]:
+    """Targets (n,) of an output (n, 1) get its axis: both would be combined to (n, n)."""
+    if predictions.shape.rank == targets.shape.rank + 1 and predictions.shape[-1] == 1:
+        return tf.expand_dims(targets, -1), predictions
+    if targets.shape.rank == predictions.shape.rank + 1 and targets.shape[-1] == 1:
+        return targets, tf.expand_dims(predictions, -1)
+    return targets, predictions
 
 
 def as_loss(given: object, field: str = "loss") -> Loss:

@@ -23,7 +23,7 @@ class Exchange(SpecModel):
     gradient_dtype: Literal["float32", "float16", "bfloat16"] = "float32"
     """The dtype in which gradients travel; they are added up in float32. With float16 they keep
     their loss scale on the way, which must be one with a finite check."""
-    bucket_bytes: int = Field(default=2 * 2**20, ge=1024, le=2**30)
+    bucket_bytes: int = Field(default=4 * 2**20, ge=1024, le=2**30)
     """Gradients are exchanged together up to this size."""
     batch_norm: Literal["local", "mean", "sync"] = "mean"
     """The statistics of BatchNormalization. local: each rank has its own, and those of rank 0 are

@@ -1,5 +1,6 @@
 """Builds a KerasJob from the arguments of `Trainer.from_keras`."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -238,7 +239,8 @@ def check_batch_size(data: LocalDataset, accumulate: int) -> None:
         raise InvalidData(
             "data",
             "batch_size",
-            expected=f"at most {len(data.train)} examples in a step of {accumulate} batches",
+            expected=f"at most {len(data.train)} examples in a step"
+            + (f" of {accumulate} batches" if accumulate > 1 else ""),
             received=str(step_examples),
         )
 
@@ -307,6 +309,10 @@ def _describe(optimizer: Any) -> KerasOptimizer:
     before = len(copy.variables)
     copy.build([probe])
     constant = float(rate) if isinstance(rate, int | float) else 1.0
+    if not 0 < constant < math.inf:
+        raise InvalidModel(
+            "optimizer", expected="a learning_rate above 0", received=f"{constant:g}"
+        )
     return KerasOptimizer(
         class_name=type(optimizer).__name__,
         config={name: value for name, value in config.items() if _is_plain(value)},

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 from ampcore.checkpoint import Checkpoint
 from ampcore.checkpoint.saver import CheckpointSaver
+from ampcore.diagnostics.category_columns import category_findings
 from ampcore.diagnostics.input_range import input_range_finding
 from ampcore.diagnostics.model_preflight import preflight_events
 from ampcore.profile.recorder import ProfileRecorder
@@ -28,6 +29,9 @@ SEVERAL_RANKS: Final = (
     "only if runtime.engine names it"
 )
 """Why no engine is measured."""
+
+MAX_CLASS_NAMES: Final = 100
+"""In an event; signature.json has all of them."""
 
 NO_CHECKPOINT: Final[tuple[None, list[Any], list[Any]]] = (None, [], [])
 """The values without a checkpoint to resume from."""
@@ -108,14 +112,17 @@ def _preflight(context: RunContext, run: Run) -> Iterator[Event]:
     session, steps = run.session, context.plan.total_steps
     spec, policies = context.job.spec, session.policies
     yield from preflight_events(session.task, spec, context.device, policies, steps)
+    findings = [*category_findings(context.dataset)]
     if (finding := input_range_finding(context.dataset.train, policies)) is not None:
+        findings.append(finding)
+    for finding in findings:
         yield Event(EventType.PREFLIGHT, None, finding.to_json())
 
 
 def _started_event(context: RunContext, run: Run) -> Event:
     session = run.session
     examples = session.step.share.total * context.job.spec.data.batch_size
-    facts = {
+    facts: dict[str, Any] = {
         "total_steps": context.plan.total_steps,
         "steps_per_epoch": context.plan.steps_per_epoch,
         "first_step": run.totals.steps,
@@ -127,4 +134,17 @@ def _started_event(context: RunContext, run: Run) -> Event:
         "global_batch_size": examples,
         "ranks": context.replicas.size,
     }
+    if classes := _class_names(context):
+        facts["classes"] = classes
     return Event(EventType.STARTED, None, facts)
+
+
+def _class_names(context: RunContext) -> dict[str, list[str]]:
+    """The names of the classes by output, where the data has any."""
+    signature = context.dataset.signature
+    targets = signature.targets if signature is not None else {}
+    return {
+        output: list(target.names[:MAX_CLASS_NAMES])
+        for output, target in targets.items()
+        if target.names is not None
+    }

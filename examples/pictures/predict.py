@@ -1,6 +1,8 @@
-"""Name the shapes of the validation pictures with the trained model.
+"""Name what is in pictures with the trained model; Keras and Pillow are all that it needs.
 
-python predict.py FOLDER prints the share of right names, which is the job's val_accuracy.
+python predict.py FOLDER PICTURE …  prints the class of each picture, which may have any size.
+python predict.py FOLDER            prints the share of right names among the validation pictures of
+the example, which is the job's val_accuracy.
 """
 
 import json
@@ -11,20 +13,27 @@ import keras
 import numpy as np
 from PIL import Image
 
-SIZE = (32, 32)
-
 
 def main() -> None:
-    """Read the pictures as they are; the model rescales them itself."""
+    """Read the pictures as they are, and resize them as the job did; the model does the rest."""
     folder = Path(sys.argv[1])
     model = keras.saving.load_model(folder / "model.keras")
-    targets = json.loads((folder / "signature.json").read_text())["targets"]
-    classes = targets["output"]["classes"]
-    right = []
-    for file in sorted(Path("shapes/validation").glob("*/*.png")):
-        image = Image.open(file).resize(SIZE, Image.Resampling.BILINEAR)
-        logits = np.asarray(model(np.asarray(image)[np.newaxis]))
-        right.append(classes[int(logits.argmax())] == file.parent.name)
+    signature = json.loads((folder / "signature.json").read_text())
+    height, width, channels = signature["models"]["model"]["inputs"]["image"]["shape"]
+    classes = signature["targets"]["output"]["classes"]
+
+    def name(file: Path) -> str:
+        image = Image.open(file).convert("RGB" if channels == 3 else "L")
+        pixels = np.asarray(image.resize((width, height), Image.Resampling.BILINEAR))
+        logits = np.asarray(model(pixels.reshape(1, height, width, channels)))
+        return str(classes[int(logits.argmax())])
+
+    if pictures := sys.argv[2:]:
+        for picture in pictures:
+            print(picture, name(Path(picture)))
+        return
+    files = sorted(Path("shapes/validation").glob("*/*.png"))
+    right = [name(file) == file.parent.name for file in files]
     print(f"right: {np.mean(right):.4f}")
 
 

@@ -147,6 +147,7 @@ def test_ampctl_creates_a_study_and_prints_its_id(ampctl, client):
     assert code == 0
     study = client.lab.get(out.strip())
     assert study.policies == ["mixed_float16"]
+    assert err.startswith("4 jobs, 88 steps; how long they train is known once a job")
     assert f"ampctl lab get {study.id} --wait" in err
 
 

@@ -63,6 +63,18 @@ def test_several_jobs_are_waited_for_together(client, server):
     assert states == ["succeeded", "failed"]
 
 
+def test_several_jobs_may_be_given_by_their_ids(client, server):
+    server.add_job("a", state="succeeded")
+    server.add_job("b", state="cancelled")
+    ended = client.jobs.wait(["a", client.jobs.get("b")])
+    assert [(job.id, job.state) for job in ended] == [("a", "succeeded"), ("b", "cancelled")]
+
+
+def test_waiting_for_a_single_id_says_which_call_does_that(client):
+    with pytest.raises(TypeError, match=r"client\.jobs\.get\(id\)\.wait\(\).* Received: 'abc'"):
+        client.jobs.wait("abc")
+
+
 def test_wait_continues_after_a_server_restart(job, server, respond):
     server.change("a", state="succeeded")
     server.next_responses = [respond(httpx.ConnectError("refused"))] * 12

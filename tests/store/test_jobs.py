@@ -39,6 +39,14 @@ def test_the_queue_defaults_to_that_of_the_device(make_spec, runtime, queue):
     assert jobs.queue_of(make_spec(runtime=runtime)) == queue
 
 
+def test_jobs_that_are_created_together_are_claimed_in_their_order(in_transaction, make_spec):
+    names = [f"job {number}" for number in range(6)]
+    new = [(make_spec(name=name), Origin("default")) for name in names]
+    assert [row.name for row in in_transaction(jobs.create_all, new)] == names
+    claimed = [in_transaction(attempts.claim_next, "w", ["default"]) for _ in names]
+    assert [job.name for job in claimed] == names
+
+
 def test_a_failed_transaction_creates_no_job(database, make_spec):
     made = []
 

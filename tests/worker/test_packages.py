@@ -2,24 +2,23 @@
 
 import logging
 import os
+import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ampcore.spec import State
-from store import workers
+from store import jobs, workers
 from store.database import Database
-from tests.installed_packages import install_example, write_broken
+from tests.installed_packages import EXAMPLE, install_example, write_broken
+from tests.waiting import DEADLINE_S
 from tests.worker.test_app import Process, send_job_message
 from worker import packages
-
-TOWERS = {"kind": "package", "package": "own-package", "name": "two_towers"}
-DISCS = {"kind": "package", "package": "own-package", "name": "discs"}
-QUANTILE = {"kind": "package", "package": "own-package", "name": "quantile"}
-TASK = {"kind": "regression", "loss": QUANTILE}
 
 
 @pytest.fixture
@@ -95,11 +94,16 @@ def worker(
 
 
 def test_a_worker_announces_its_packages_and_trains_with_them(
-    worker: Process, redis_url: str, make_job: Callable[..., Any], wait_until: Callable[..., Any]
+    *,
+    worker: Process,
+    redis_url: str,
+    make_job: Callable[..., Any],
+    wait_until: Callable[..., Any],
+    python_commands: Path,
+    tmp_path: Path,
 ) -> None:
-    job = make_job(
-        model=TOWERS, data=DISCS, task=TASK, train={"steps": 3}, runtime={"engine": "graph"}
-    )
+    spec = yaml.safe_load((EXAMPLE / "job.yaml").read_text(encoding="utf-8"))
+    job = make_job(**spec | {"runtime": {"engine": "graph"}})
     assert job.queue == "default/own-package"
     send_job_message(redis_url, job.queue)
     wait_until(lambda: worker.state_of(job.id) == State.SUCCEEDED)
@@ -115,3 +119,20 @@ def test_a_worker_announces_its_packages_and_trains_with_them(
     assert [one["name"] for one in entries] == ["two_towers", "quantile", "discs"]
     assert entries[0]["schema"]["properties"]["units"]["maximum"] == 4096
     assert "any of broken-one is not usable" in worker.log_file.read_text()
+
+    # The stored model is used with Keras alone.
+    with worker.database.read() as session:
+        metrics = jobs.get(session, job.id).metrics
+    [model] = (tmp_path / "data").rglob("attempt-1/model.keras")
+    done = subprocess.run(
+        [python_commands / "python", EXAMPLE / "predict.py", model.parent],
+        env=os.environ | {"KERAS_BACKEND": "tensorflow"},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    [error] = map(float, re.findall(r"\d\.\d+", done.stdout))
+    assert error == pytest.approx(metrics["val_mae"], rel=0.02)
+    assert error < 0.05

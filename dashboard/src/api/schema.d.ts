@@ -1735,7 +1735,7 @@ export interface components {
             memory: number | null;
             /**
              * Largest Batch
-             * @description The largest batch, a multiple of 8, that a device of the workers probably has memory for; null: not known.
+             * @description The largest batch, a multiple of 8, that the data has examples for, and a device of the workers probably memory; null: not known.
              */
             largest_batch: number | null;
             /**
@@ -3865,7 +3865,7 @@ export interface components {
             gradient_dtype: "float32" | "float16" | "bfloat16";
             /**
              * Bucket Bytes
-             * @default 2097152
+             * @default 4194304
              */
             bucket_bytes: number;
             /**
@@ -5402,7 +5402,7 @@ export interface components {
             /**
              * @default {
              *       "gradient_dtype": "float32",
-             *       "bucket_bytes": 2097152,
+             *       "bucket_bytes": 4194304,
              *       "batch_norm": "mean",
              *       "check_every_steps": 1000,
              *       "timeout_s": 60
@@ -6092,7 +6092,7 @@ export interface components {
              * @description The policies to compare with float32; null: the mixed policies that the devices of the online workers can run, and `tf32` on GPUs that have it. `tf32` is float32 with TF32 for matrix products; float32 is without TF32 then.
              * @default null
              */
-            policies: (("float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto") | "tf32")[] | null;
+            policies: ("float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto" | "tf32")[] | null;
             /**
              * Steps
              * @description Steps of each job; null: as in the spec.
@@ -6155,7 +6155,7 @@ export interface components {
              * @description null: float32 and the mixed policies that the devices can run.
              * @default null
              */
-            policies: (("float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto") | "tf32")[] | null;
+            policies: ("float32" | "mixed_float16" | "mixed_bfloat16" | "mixed_float8" | "float16" | "bfloat16" | "O0" | "O1" | "O2" | "O3" | "auto" | "tf32")[] | null;
             /**
              * Steps
              * @description Steps of each job.

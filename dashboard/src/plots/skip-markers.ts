@@ -9,7 +9,8 @@ export interface SkipMarker {
 
 export type StepRange = readonly [start: number, end: number];
 
-const MAX_MARKERS = 240;
+/** So few that each, 11 px wide, can be clicked on plots of 1,100 px. */
+const MAX_MARKERS = 96;
 
 /** The markers of a range of steps; skipped steps that lie close together share one. */
 export function skipMarkers(steps: Steps, range: StepRange, slots = MAX_MARKERS): SkipMarker[] {

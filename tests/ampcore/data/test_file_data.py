@@ -171,6 +171,12 @@ def test_inputs_without_a_name_are_columns_of_one_input(load_table):
     assert dataset.train.read(np.array([0])).x.tolist() == [[3, 1]]
 
 
+def test_a_missing_number_is_an_error_that_names_the_option(load_table):
+    message = r"row 2, column age: .* or `preprocessing: {age: {missing: mean}}`; received nan"
+    with pytest.raises(InvalidData, match=message):
+        load_table("age,y", "3,1", ",0", missing="keep")
+
+
 @pytest.mark.parametrize(
     ("cells", "message"),
     [

@@ -26,7 +26,14 @@ from tests.ampcore.distributed.rank_jobs import (
 ROOT = Path(__file__).parents[3]
 JOBS_WITH_WEIGHTS = (
     *(name for name in JOBS if name not in {"differs", "early_stopping"}),
-    *("resumed", "batch_norm_local", "batch_norm_mean", "batch_norm_sync", "own_model"),
+    *(
+        "resumed",
+        "bad_example",
+        "batch_norm_local",
+        "batch_norm_mean",
+        "batch_norm_sync",
+        "own_model",
+    ),
 )
 FOLLOWS = 1e-6
 """How closely the weights follow those of one process: other sums of the same numbers."""
@@ -166,10 +173,10 @@ def test_a_run_resumes_on_another_number_of_ranks_with_the_same_global_batch(ran
 def test_gradients_that_travel_in_16_bits_train_nearly_as_well(ranks, alone, name):
     expected = alone(JOBS[name])
     found = ranks.found[0][name]["rows"]
-    # A scaled gradient in float32 may be too large for float16: then the step is skipped too.
-    own = 1 if name == "float16_exchange" else 0
-    assert 0 <= sum(found["skipped"]) - expected.rows["skipped"].sum() <= own
-    np.testing.assert_allclose(found["loss"][-1], expected.rows["loss"][-1], rtol=0.05)
+    # Rounded gradients train other weights, which may overflow one step earlier or later.
+    more = sum(found["skipped"]) - expected.rows["skipped"].sum()
+    assert abs(more) <= (2 if name == "float16_exchange" else 0)
+    np.testing.assert_allclose(found["loss"][-1], expected.rows["loss"][-1], rtol=0.1)
     assert found["loss"] != expected.rows["loss"].tolist()
 
 
@@ -202,6 +209,14 @@ def test_an_overflow_names_the_rank_and_its_example(ranks):
     assert overflow["verdict"] == "data"
     assert overflow["batch"]["bad_examples"] == [BAD_EXAMPLE]
     assert overflow["sentence"].startswith("Rank 1: ")
+
+
+def test_an_overflow_on_rank_1_alone_skips_the_step_on_all_ranks(ranks):
+    """Where Keras's LossScaleOptimizer applies it: see `test_keras_replicas.py`."""
+    skipped = ranks.found[0]["bad_example"]["rows"]["skipped"]
+    assert skipped == [step % 4 == 3 for step in range(8)]
+    for own in ranks.arrays:
+        assert all(np.isfinite(array).all() for array in own["bad_example"].values())
 
 
 def test_the_ranks_stop_early_after_the_same_evaluation(ranks):

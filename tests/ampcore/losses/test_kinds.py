@@ -145,3 +145,19 @@ def test_names_functions_and_objects_are_losses_of_keras():
     assert as_loss(own).name == "own"
     given = keras.losses.MeanSquaredError()
     assert as_loss(given) is given
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *("mse", "poisson", "binary_crossentropy", "sparse_categorical_crossentropy"),
+        lambda targets, predictions: (targets - predictions) ** 2,
+    ],
+)
+def test_targets_without_the_last_axis_of_the_output_are_not_combined_with_all_others(given):
+    """As in `fit`: (n,) and (n, 1) would be combined to (n, n)."""
+    outputs = sigmoid(LOGITS[:, :1])
+    targets = LABELS[:, 0] if given != "sparse_categorical_crossentropy" else np.zeros(8)
+    found = example_losses(as_loss(given), targets, outputs)
+    expected = example_losses(as_loss(given), targets[:, np.newaxis], outputs)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

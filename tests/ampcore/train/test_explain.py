@@ -109,6 +109,28 @@ def test_an_outlier_in_the_data_without_a_skip_is_attributed_to_the_data(explain
     assert found["examples"]["shown"][0]["example"] == BAD_ROW
 
 
+def test_a_jump_of_the_gradient_norm_alone_is_attributed_to_the_data(explained):
+    """With weights of 0 the loss of every example is the same; the gradient is not."""
+    found = explained(
+        damage=damage_row(1e4),
+        model=lambda: keras.Sequential(
+            [keras.Input((WIDTH,)), keras.layers.Dense(2, kernel_initializer="zeros")]
+        ),
+        optimizer={"kind": "sgd", "learning_rate": 1e-12},
+    )
+    assert (found["kind"], found["attribution"]) == ("grad_norm_jump", "data")
+    assert found["step"] == BAD_ROW // BATCH
+    assert "gradient norm" in found["sentence"]
+
+
+def test_a_loss_that_is_not_finite_without_a_loss_scale_is_attributed_to_the_data(explained):
+    """Nothing is skipped there: the step itself damages the weights."""
+    found = explained(step=BAD_ROW // BATCH, damage=damage_row(np.inf), train={"steps": 41})
+    assert (found["kind"], found["attribution"]) == ("nonfinite_loss", "data")
+    assert [one["example"] for one in found["examples"]["shown"]] == [BAD_ROW]
+    assert found["advice"].startswith("Repair or remove")
+
+
 def test_a_loss_scale_that_is_too_high_is_attributed_to_it_with_the_scale_that_fits(explained):
     scale = {"mode": "dynamic", "initial": 2.0**24}
     found = explained(precision={"policy": "mixed_float16"}, loss_scale=scale)

@@ -345,6 +345,21 @@ def test_accuracy_of_logits_counts_those_above_zero(table):
     assert result.val_accuracy == pytest.approx(((logits > 0) == y).mean())
 
 
+def test_labels_without_an_axis_fit_an_output_of_one_number(table):
+    model = dense_model(1, "sigmoid")
+    result, _, _ = train(
+        model,
+        table,
+        loss="binary_crossentropy",
+        metrics=["accuracy"],
+        validation_data=table,
+        epochs=1,
+    )
+    model.compile(loss="binary_crossentropy", metrics=["accuracy"])
+    loss, accuracy = model.evaluate(*table, batch_size=ROWS, verbose=0)
+    assert result.metrics == pytest.approx({"val_loss": loss, "val_accuracy": accuracy}, rel=1e-5)
+
+
 def test_metrics_take_float32_from_outputs_in_16_bits(table):
     dtypes = []
 
@@ -637,6 +652,7 @@ class OwnOptimizer(keras.optimizers.SGD):
             "a metric with a get_config.*MeanMetricWrapper",
         ),
         (dense_model, {"optimizer": OwnOptimizer(2)}, "an optimizer with a get_config"),
+        (dense_model, {"optimizer": keras.optimizers.SGD(0.0)}, "a learning_rate above 0"),
         (dense_model, {"optimizer": "adamm"}, "the name of an optimizer in keras.optimizers"),
         (dense_model, {"loss": {"price": "mse"}}, r"outputs of the model: scores"),
         (

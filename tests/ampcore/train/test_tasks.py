@@ -19,14 +19,18 @@ from ampcore import JobSpec
 from ampcore.errors import InvalidData, InvalidModel
 
 BASE = {"runtime": {"device": "cpu", "engine": "graph"}, "precision": {"policy": "mixed_bfloat16"}}
-FLOAT32 = {"runtime": {"device": "cpu", "engine": "graph"}}
+FLOAT32 = {
+    "runtime": {"device": "cpu", "engine": "graph"},
+    "telemetry": {"ranges": {"enabled": False}},
+}
 CITIES = {"Bonn": 0.0, "Köln": 100.0, "Ulm": -50.0}
 
 
-def train(folder, **sections):
+def train(folder, events=None, **sections):
     """Train a job on files of the folder; the result and the saved model."""
     spec = JobSpec.parse(FLOAT32 | sections)
-    result = ampcore.Trainer(spec, folder, folder / "out").run()
+    on_event = events.append if events is not None else None
+    result = ampcore.Trainer(spec, folder, folder / "out").run(on_event=on_event)
     return result, keras.saving.load_model(result.model_file)
 
 
@@ -136,8 +140,10 @@ SMALL_CNN = {"kind": "cnn", "filters": [4], "dense": [], "dropout": 0.0}
 
 
 def test_a_folder_of_images_is_classified_with_the_names_of_its_folders(birds):
+    events = []
     result, model = train(
         birds,
+        events,
         model=SMALL_CNN,
         data=BIRDS,
         task={"kind": "classification", "metrics": ["accuracy", "auc"]},
@@ -145,6 +151,8 @@ def test_a_folder_of_images_is_classified_with_the_names_of_its_folders(birds):
         train={"epochs": 12},
     )
     assert signature(birds)["targets"]["output"]["classes"] == ["crow", "tit"]
+    [started] = [event for event in events if event.type == "started"]
+    assert started.data["classes"] == {"output": ["crow", "tit"]}
     right = []
     for label, name in enumerate(("crow", "tit")):
         for file in sorted((birds / "birds" / name).iterdir()):
@@ -297,6 +305,25 @@ def test_a_metric_that_is_named_twice_is_refused(birds):
     task = {"kind": "classification", "metrics": ["accuracy", "accuracy"]}
     with pytest.raises(InvalidModel, match=r"metrics: .*received 'accuracy' twice"):
         train(birds, model=SMALL_CNN, data=BIRDS, task=task)
+
+
+def test_sentences_that_become_a_category_each_are_a_warning(tmp_path):
+    lines = [f"sentence {row},{'Ulm' if row % 2 else 'Bonn'},{row % 2}" for row in range(60)]
+    (tmp_path / "it.csv").write_text("\n".join(["text,city,label", *lines]))
+    events = []
+    data = {"kind": "csv", "path": "it.csv", "batch_size": 16}
+    train(tmp_path, events, model={"kind": "mlp", "hidden": []}, data=data, train={"steps": 1})
+    codes = {
+        event.data["code"]: event.data
+        for event in events
+        if event.type == "preflight" and "code" in event.data
+    }
+    assert codes["categories_almost_unique"]["data"] == {
+        "column": "text",
+        "different": 48,
+        "rows": 48,
+    }
+    assert "tokens" in codes["categories_almost_unique"]["message"]
 
 
 def test_text_is_classified_from_its_words(tmp_path):

@@ -5,11 +5,11 @@ A job trains on them with `data: {kind: package, package: own-package, name: dis
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from ampcore.packages import PackageDataset
+from own_package.drawing import draw_discs
 
 
 class Options(BaseModel):
@@ -24,14 +24,8 @@ class Options(BaseModel):
 
 
 def build(options: Options, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The images (n, size, size, 1), float32, and the radius of each as a share of the size."""
-    random = np.random.default_rng(seed)
-    radius = random.uniform(0.1, 0.5, options.examples).astype(np.float32)
-    across = np.linspace(-0.5, 0.5, options.size, dtype=np.float32)
-    distance = np.hypot(across[:, np.newaxis], across)
-    images = (distance <= radius[:, np.newaxis, np.newaxis]).astype(np.float32)
-    images += options.noise * random.standard_normal(images.shape, dtype=np.float32)
-    return images[..., np.newaxis], radius
+    """The images and the radius of each disc; the same ones for the same seed."""
+    return draw_discs(options.examples, options.size, options.noise, seed)
 
 
 discs = PackageDataset(build, Options)
