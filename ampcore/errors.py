@@ -141,6 +141,8 @@ class RankDisconnected(TrainingError):
 class AddressInUse(RankDisconnected):
     """Another process uses the port that this rank should listen on."""
 
+    reason = Reason.PORT_TAKEN
+
 
 class RanksDiffer(TrainingError):
     """The ranks of a job no longer have the same weights, or started with other settings."""

@@ -36,8 +36,14 @@ from ampcore.telemetry.codec import encode
 from ampcore.telemetry.frames import Frame, FrameType, write_frame
 
 STDIN: Final = 0
-PRELOADED_MODULES: Final = ("ampcore.train.warmup", "encodings.ascii", "encodings.cp437")
-"""Everything that a job imports; the encodings are used to read the digits' zip file."""
+PRELOADED_MODULES: Final = (
+    "ampcore.train.warmup",
+    "encodings.ascii",
+    "encodings.cp437",
+    "encodings.idna",
+)
+"""Everything that a job imports; the encodings are used to read the digits' zip file, and to
+connect to other ranks."""
 
 
 def main(arguments: list[str] | None = None, *, extra_writable: Sequence[Path] = ()) -> int:

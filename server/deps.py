@@ -19,7 +19,6 @@ from server.files.uploads import FileUploads
 from server.http.json_body import read_body
 from server.metrics.registry import Metrics
 from server.packages.options import check_packages
-from server.ranks import check_ranks
 from server.streaming.streams import Streams
 from service.notify import Notifier
 from service.storage import Storage
@@ -154,7 +153,6 @@ def _spec(document: Annotated[Any, Depends(_document)], request: Request) -> Job
     spec = JobSpec.parse(document)
     services = services_of(request)
     services.dataset_folder.check(spec)
-    check_ranks(spec)
     check_packages(services.database, spec)
     project = principal_of(request).project
     check_initial_weights(services.database, spec, project)

@@ -18,7 +18,7 @@ DEFAULT_TIMEOUT_S: Final = 60.0
 MAX_TIMEOUT_S: Final = 86_400.0
 
 _LARGEST_PORT: Final = 65_535
-_FIELDS: Final = ("addresses", "rank", "local_rank", "timeout_s")
+_FIELDS: Final = ("addresses", "rank", "local_rank", "timeout_s", "control_port")
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Cluster:
         rank: The number of this rank, from 0.
         local_rank: The number of this rank's device on its machine, from 0.
         timeout_s: How long this rank waits for the others before it ends with an error.
+        control_port: Where rank 0 listens for the control channel; 0: on any free port, of which it
+            informs the others.
 
     Raises:
         ValueError: A value is not possible; the message names the field.
@@ -39,6 +41,7 @@ class Cluster:
     rank: int
     local_rank: int = 0
     timeout_s: float = DEFAULT_TIMEOUT_S
+    control_port: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.addresses) <= MAX_RANKS:
@@ -55,6 +58,8 @@ class Cluster:
         if not _is_number(self.timeout_s) or not 0 < self.timeout_s <= MAX_TIMEOUT_S:
             expected = f"a number of seconds above 0, at most {MAX_TIMEOUT_S:.0f}"
             _refuse("timeout_s", expected, repr(self.timeout_s))
+        if not _is_count(self.control_port) or self.control_port > _LARGEST_PORT:
+            _refuse("control_port", f"a port from 0 to {_LARGEST_PORT}", repr(self.control_port))
 
     @property
     def size(self) -> int:
@@ -68,6 +73,7 @@ class Cluster:
             "rank": self.rank,
             "local_rank": self.local_rank,
             "timeout_s": self.timeout_s,
+            "control_port": self.control_port,
         }
 
     @classmethod
@@ -97,6 +103,7 @@ class Cluster:
             rank=document["rank"],
             local_rank=document.get("local_rank", 0),
             timeout_s=document.get("timeout_s", DEFAULT_TIMEOUT_S),
+            control_port=document.get("control_port", 0),
         )
 
 

@@ -111,7 +111,7 @@ def check_port(address: str) -> None:
 def _control_connections(cluster: Cluster, collectives: Collectives) -> dict[int, Connection]:
     """The connections of the control channel; the first communication between the ranks."""
     if cluster.rank == 0:
-        with socket.create_server((_interface(cluster), 0), family=_family(cluster)) as listener:
+        with _listen(cluster) as listener:
             token = secrets.token_bytes(TOKEN_BYTES)
             _announce(collectives, listener.getsockname()[1], token)
             return _accept(cluster, listener, token)
@@ -122,6 +122,18 @@ def _control_connections(cluster: Cluster, collectives: Collectives) -> dict[int
     )
     connection.send({"rank": cluster.rank, "token": token.hex()})
     return {0: connection}
+
+
+def _listen(cluster: Cluster) -> socket.socket:
+    try:
+        return socket.create_server(
+            (_interface(cluster), cluster.control_port), family=_family(cluster)
+        )
+    except OSError as error:
+        if cluster.control_port == 0:
+            raise
+        text = f"Cannot listen on the control port {cluster.control_port}: {error.strerror}."
+        raise AddressInUse(text) from error
 
 
 def _interface(cluster: Cluster) -> str:

@@ -32,6 +32,7 @@ from ampcore.spec.training_rules import (
     float16_exchange_needs_a_loss_scale,
     loss_scale_bounds,
     nesterov_needs_momentum,
+    one_rank_for_own_code,
     one_weights_source,
     optimizers_name_networks,
     ranks_are_possible,
@@ -62,5 +63,6 @@ RULES: Final[tuple[Rule, ...]] = (
     one_package,
     package_fits_queue,
     ranks_are_possible,
+    one_rank_for_own_code,
     float16_exchange_needs_a_loss_scale,
 )

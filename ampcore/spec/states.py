@@ -84,6 +84,8 @@ class Reason(StrEnum):
     RANK_LOST = "rank_lost"
     RANKS_DIFFER = "ranks_differ"
     WORKER_LOST = "worker_lost"
+    PORT_TAKEN = "port_taken"
+    RESIZED = "resized"
     WORKER_SHUTDOWN = "worker_shutdown"
     TIMEOUT = "timeout"
     RUN_FAILED = "run_failed"

@@ -104,3 +104,17 @@ def float16_exchange_needs_a_loss_scale(parts: Parts) -> Iterator[Problem]:
             "bfloat16 or float32 without a loss scale, or loss_scale.mode: dynamic",
             "float16",
         )
+
+
+def one_rank_for_own_code(parts: Parts) -> Iterator[Problem]:
+    """Own code runs in a sandbox without a network, where ranks cannot reach each other."""
+    runtime, model = parts.get("runtime"), parts.get("model")
+    if runtime is None or model is None or model.kind != "bundle":
+        return
+    if runtime.ranks > 1 or runtime.elastic is not None:
+        name = "workers" if runtime.workers > 1 else "devices"
+        expected = (
+            "1: a model with code of its own runs in a sandbox without a network, where its ranks "
+            "could not reach each other"
+        )
+        yield Problem(f"/runtime/{name}", "not_available", expected, str(getattr(runtime, name)))

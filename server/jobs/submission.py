@@ -35,7 +35,6 @@ from server.jobs.cloned_spec import clone_document
 from server.jobs.explanations import explanation_document
 from server.jobs.extended_spec import extended_document
 from server.packages.options import check_packages
-from server.ranks import check_ranks
 from server.request_batcher import RequestBatcher
 from server.row_models import job_from_row
 from store import audit, idempotency, jobs, projects, tables
@@ -241,7 +240,6 @@ class JobSubmitter:
             if runs_own_code(spec) and not submission.may_run_code:
                 raise missing_right(Right.CODE, "A job with a bundle")
             self._datasets.check(spec)
-            check_ranks(spec)
             check_packages(self._database, spec)
             spec = pin_dataset(self._database, spec, draft.project)
             if draft.extends is None:  # an extension starts from a checkpoint

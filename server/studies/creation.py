@@ -29,7 +29,6 @@ from server.files.initial_weights import check_initial_weights
 from server.files.references import runs_own_code
 from server.http.responses import to_response
 from server.idempotency import IdempotentRequestDep, respond_once
-from server.ranks import check_ranks
 from server.studies.estimate import estimate
 from server.studies.questions import (
     CheckedStudy,
@@ -61,7 +60,6 @@ def check_study(
         spec = JobSpec.parse(request.spec)
         if runs_own_code(spec):
             check_right(principal, Right.CODE, "A study of a spec with a bundle")
-        check_ranks(spec)
         folder.check(spec)
         check_initial_weights(database, spec, principal.project)
         spec = pin_dataset(database, spec, principal.project)

@@ -238,6 +238,13 @@ def test_an_optimizer_for_an_unknown_network_is_refused():
     assert not found("mlp", "digits", optimizers={})
 
 
+@pytest.mark.parametrize("name", ["workers", "devices"])
+def test_several_ranks_with_own_code_are_refused(name):
+    problem = found("bundle", runtime=Runtime(**{name: 2}))[f"/runtime/{name}"]
+    assert problem.code == "not_available"
+    assert "without a network" in problem.detail
+
+
 @pytest.mark.parametrize(
     ("runtime", "pointer"),
     [
