@@ -95,11 +95,13 @@ def test_a_rank_that_is_silent_is_lost():
 def test_a_failure_of_one_rank_ends_the_others_with_its_reason(ranks):
     failure = CheckpointFailed(Path("/data"), 10, 0, OSError(28, "No space left on device"))
     ranks.channels[1].close(failure)
-    errors = ranks.call("broadcast", [None, None], ranks=(0, 2))
-    for error in [errors[1], ranks.channels[0].failure(DEADLINE_S)]:
+    for rank in (0, 2):
+        error = ranks.channels[rank].failure(DEADLINE_S)
         assert isinstance(error, RankFailed)
         assert (error.rank, error.reason) == (1, Reason.CHECKPOINT_FAILED)
         assert str(error).startswith("Rank 1 failed: Cannot save a checkpoint in /data")
+        with pytest.raises(RankFailed):
+            ranks.channels[rank].broadcast(None)
 
 
 def test_the_rank_without_a_timeout_of_its_own_hangs(ranks, monkeypatch):
