@@ -19,6 +19,7 @@ from ampcore.spec.text import join_names, plural
 CHANGEABLE_FIELDS: Final = (
     "name",
     "labels",
+    "model.placement",
     "runtime",
     "telemetry",
     "guard",

@@ -15,6 +15,7 @@ import tensorflow as tf
 from ampcore.distributed.buckets import DEFAULT_BUCKET_BYTES, in_buckets
 from ampcore.distributed.control import NAMING_S, ControlChannel
 from ampcore.distributed.replicas import ReduceOp
+from ampcore.distributed.size_classes import SIZES
 from ampcore.errors import RankDisconnected, TrainingError
 
 Tensor = Any
@@ -72,17 +73,21 @@ class Collectives:
         found = [self._reduce(tensor, key, op) for tensor, key in zip(tensors, keys, strict=True)]
         return [one / self.size for one in found] if op == "mean" else found
 
-    def all_gather(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def all_gather(
+        self, tensors: Sequence[Tensor], size_class: Tensor | None = None
+    ) -> list[Tensor]:
         """See `Replicas.all_gather`."""
-        keys = self._keys("all_gather", tensors)
+        keys = self._keys("all_gather", tensors, size_class)
         return [
             _with_bits_of_float16(tensor, partial(self._gather, key=key))
             for tensor, key in zip(tensors, keys, strict=True)
         ]
 
-    def all_to_all(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def all_to_all(
+        self, tensors: Sequence[Tensor], size_class: Tensor | None = None
+    ) -> list[Tensor]:
         """See `Replicas.all_to_all`."""
-        keys = self._keys("all_to_all", tensors)
+        keys = self._keys("all_to_all", tensors, size_class)
         return [self._exchange(tensor, key) for tensor, key in zip(tensors, keys, strict=True)]
 
     def broadcast(self, tensors: Sequence[Tensor], root: int) -> list[Tensor]:
@@ -120,7 +125,7 @@ class Collectives:
         reduce = tf.reduce_max if op == "max" else tf.reduce_sum
         return reduce(received, axis=0)
 
-    def _gather(self, tensor: Tensor, key: int) -> Tensor:
+    def _gather(self, tensor: Tensor, key: Tensor) -> Tensor:
         found = tf.raw_ops.CollectiveGatherV2(
             input=tensor, ordering_token=self._token, **self._arguments(key)
         )
@@ -129,7 +134,7 @@ class Collectives:
             found, [None if rows is None else self.size * rows, *tensor.shape[1:]]
         )
 
-    def _exchange(self, tensor: Tensor, key: int) -> Tensor:
+    def _exchange(self, tensor: Tensor, key: Tensor) -> Tensor:
         if self.size == 1:
             return tensor
         shape = tf.shape(tensor)
@@ -150,19 +155,26 @@ class Collectives:
             tensor.shape,
         )
 
-    def _arguments(self, key: int) -> dict[str, Any]:
+    def _arguments(self, key: Tensor) -> dict[str, Any]:
         return {
             "group_size": tf.constant(self.size),
             "group_key": tf.constant(GROUP_KEY),
-            "instance_key": tf.constant(key),
+            "instance_key": tf.convert_to_tensor(key),
             "communication_hint": self._hint,
             "timeout_seconds": self._timeout_s,
         }
 
-    def _keys(self, kind: str, tensors: Sequence[Tensor]) -> list[int]:
-        """A key for each tensor: a new one in a graph; outside, that of the same call before."""
+    def _keys(
+        self, kind: str, tensors: Sequence[Tensor], size_class: Tensor | None = None
+    ) -> list[Tensor]:
+        """A key for each tensor: a new one in a graph; outside, that of the same call before.
+
+        With a size class it is one of as many keys as there are sizes.
+        """
         if not tf.executing_eagerly():
-            return [self._new_key() for _ in tensors]
+            if size_class is None:
+                return [self._new_key() for _ in tensors]
+            return [self._new_key(len(SIZES)) + size_class for _ in tensors]
         found = []
         seen: Counter[tuple[Any, ...]] = Counter()
         for tensor in tensors:
@@ -174,8 +186,9 @@ class Collectives:
             found.append(self._eager_keys[number])
         return found
 
-    def _new_key(self) -> int:
-        key, self._next_key = self._next_key, self._next_key + 1
+    def _new_key(self, count: int = 1) -> int:
+        """The first of so many unused keys."""
+        key, self._next_key = self._next_key, self._next_key + count
         return key
 
 
@@ -224,13 +237,19 @@ class CollectiveReplicas:
             reduce, [tf.convert_to_tensor(each) for each in tensors], self.bucket_bytes
         )
 
-    def all_gather(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def all_gather(
+        self, tensors: Sequence[Tensor], size_class: Tensor | None = None
+    ) -> list[Tensor]:
         """Concatenate each tensor with those of the others along the first axis, by rank."""
-        return self._collectives.all_gather([tf.convert_to_tensor(each) for each in tensors])
+        own = [tf.convert_to_tensor(each) for each in tensors]
+        return self._collectives.all_gather(own, size_class)
 
-    def all_to_all(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def all_to_all(
+        self, tensors: Sequence[Tensor], size_class: Tensor | None = None
+    ) -> list[Tensor]:
         """Send part r of each tensor to rank r; returns the parts received, in order of rank."""
-        return self._collectives.all_to_all([tf.convert_to_tensor(each) for each in tensors])
+        own = [tf.convert_to_tensor(each) for each in tensors]
+        return self._collectives.all_to_all(own, size_class)
 
     def broadcast(self, tensors: Sequence[Tensor], root: int = 0) -> list[Tensor]:
         """The tensors of the replica with rank `root`."""

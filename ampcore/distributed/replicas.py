@@ -32,13 +32,22 @@ class Replicas(Protocol):
         All receive the same values, bit for bit. NaN and infinities stay non-finite.
         """
 
-    def all_gather(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Concatenate each tensor with those of the others along the first axis, by rank."""
+    def all_gather(
+        self, tensors: Sequence[Tensor], size_class: Tensor | None = None
+    ) -> list[Tensor]:
+        """Concatenate each tensor with those of the others along the first axis, by rank.
 
-    def all_to_all(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        Within a compiled function a call has tensors of the same shapes at every execution, unless
+        the first axis has a size of `size_classes`, whose number is `size_class`.
+        """
+
+    def all_to_all(
+        self, tensors: Sequence[Tensor], size_class: Tensor | None = None
+    ) -> list[Tensor]:
         """Send part r of each tensor to rank r; returns the parts received, in order of rank.
 
-        A tensor has `size` equal parts along its first axis, and so has the result.
+        A tensor has `size` equal parts along its first axis, and so has the result. The length of
+        the parts may be different at every execution as in `all_gather`.
         """
 
     def broadcast(self, tensors: Sequence[Tensor], root: int = 0) -> list[Tensor]:
@@ -77,11 +86,15 @@ class SingleReplica:
         """The same tensors, whatever `op` is."""
         return list(tensors)
 
-    def all_gather(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def all_gather(
+        self, tensors: Sequence[Tensor], size_class: Tensor | None = None
+    ) -> list[Tensor]:
         """The same tensors."""
         return list(tensors)
 
-    def all_to_all(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def all_to_all(
+        self, tensors: Sequence[Tensor], size_class: Tensor | None = None
+    ) -> list[Tensor]:
         """The same tensors."""
         return list(tensors)
 

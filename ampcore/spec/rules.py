@@ -20,6 +20,7 @@ from ampcore.spec.model_rules import (
     keys_fit_table,
     model_takes_data,
     resnet_depth,
+    tables_fit_ranks,
 )
 from ampcore.spec.package_rules import one_package, package_fits_queue
 from ampcore.spec.problems import Parts, Problem
@@ -52,6 +53,7 @@ RULES: Final[tuple[Rule, ...]] = (
     losses_and_metrics_fit_task,
     image_shape,
     keys_fit_table,
+    tables_fit_ranks,
     resnet_depth,
     heads_divide_dim,
     layers_are_connected,

@@ -7,12 +7,16 @@ import hashlib
 import json
 from collections.abc import Sequence
 
+import numpy as np
+import tensorflow as tf
+
 from ampcore.checkpoint import Checkpoint, Manifest
 from ampcore.checkpoint.saver import versions
 from ampcore.checkpoint.state import Arrays
 from ampcore.distributed import Replicas
 from ampcore.distributed.arrays import broadcast_arrays
-from ampcore.errors import InvalidModel, RanksDiffer
+from ampcore.distributed.whole_tables import receive_own_rows
+from ampcore.errors import IncompatibleCheckpoint, InvalidModel, RanksDiffer
 from ampcore.spec.run import RunSpec, micro_batches
 from ampcore.spec.text import join_names
 from ampcore.train.run_context import RunContext
@@ -55,41 +59,65 @@ def check_equal_settings(replicas: Replicas, context: RunContext) -> None:
 
 
 def share_checkpoint(replicas: Replicas, saved: Checkpoint | None) -> Checkpoint | None:
-    """The checkpoint that rank 0 has read, on every rank."""
+    """The checkpoint that rank 0 has read, on every rank; of others than rank 0 without arrays."""
     if replicas.size == 1:
         return saved
+    text = replicas.broadcast_object(saved and saved.manifest.model_dump_json())
+    if text is None or saved is not None:
+        return saved
+    return Checkpoint(Manifest.model_validate_json(text), {})
+
+
+def share_arrays(session: Session, saved: Checkpoint) -> Checkpoint:
+    """The checkpoint with the arrays of rank 0, on every rank those of its own session."""
+    replicas = session.replicas
+    if replicas.size == 1:
+        return saved
+    is_leader = replicas.rank == 0
+    found: list[Arrays | None] = []
+    for arrays in (saved.arrays, saved.good_arrays, saved.best_arrays):
+        if replicas.broadcast_object(arrays is not None):
+            found.append(_share(session, arrays or {} if is_leader else None))
+        else:
+            found.append(None)
+    arrays, good, best = found
+    return Checkpoint(saved.manifest, arrays or {}, good, best)
+
+
+def _share(session: Session, arrays: Arrays | None) -> Arrays:
+    """The arrays of rank 0; of tables whose rows are on several ranks those of this one."""
+    replicas, shards = session.replicas, session.shards
+    whole = None if arrays is None else {n: a for n, a in arrays.items() if n not in shards}
+    found = broadcast_arrays(replicas, whole)
+    tables = {name: array for name, array in (arrays or {}).items() if name in shards}
     header = replicas.broadcast_object(
-        {
-            "manifest": saved.manifest.model_dump_json(),
-            "good": saved.good_arrays is not None,
-            "best": saved.best_arrays is not None,
-        }
-        if saved is not None
-        else None
+        [[name, array.dtype.name, list(array.shape)] for name, array in tables.items()]
     )
-    if header is None:
-        return None
-    arrays = broadcast_arrays(replicas, saved.arrays if saved else None)
-    good = best = None
-    if header["good"]:
-        good = broadcast_arrays(replicas, saved.good_arrays if saved else None)
-    if header["best"]:
-        best = broadcast_arrays(replicas, saved.best_arrays if saved else None)
-    return Checkpoint(Manifest.model_validate_json(header["manifest"]), arrays, good, best)
+    for name, dtype, (rows, *rest) in header:
+        shard = shards[name]
+        if rows != shard.rows:
+            raise IncompatibleCheckpoint(
+                f"The checkpoint does not match this job: {name} has {rows} rows instead of "
+                f"{shard.rows}."
+            )
+        like = np.empty((0, *rest), tf.as_dtype(dtype).as_numpy_dtype)
+        found[name] = receive_own_rows(replicas, shard, tables.get(name), like)
+    return found
 
 
 def share_state(session: Session) -> None:
-    """Give every rank the variables and loss scales of rank 0."""
+    """Give every rank the variables and loss scales of rank 0; rows of tables are its own."""
     replicas = session.replicas
     if replicas.size > 1:
-        own = session.capture() if replicas.rank == 0 else None
-        session.restore(broadcast_arrays(replicas, own))
+        own = session.capture_common() if replicas.rank == 0 else None
+        session.restore_common(broadcast_arrays(replicas, own))
 
 
 def check_equal_state(session: Session, step: int) -> None:
     """Raise RanksDiffer if weights, optimizer or loss scales differ before `step`.
 
-    Statistics that each rank keeps for itself are left out.
+    Statistics that each rank keeps for itself are left out, and so are the rows of tables that it
+    owns.
     """
     replicas = session.replicas
     if replicas.size == 1:
@@ -113,7 +141,7 @@ def _digest(session: Session) -> str:
 
 
 def _compared(session: Session) -> Arrays:
-    arrays = session.capture()
+    arrays = session.capture_common()
     if session.step.exchange.batch_norm != "local":
         return arrays
     own = set(session.statistic_names())

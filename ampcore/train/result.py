@@ -1,12 +1,9 @@
 """The result of a run."""
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from ampcore.models.task import Network
 
 
 @dataclass(frozen=True)
@@ -84,12 +81,3 @@ class TrainResult:
             "global_batch_size": self.global_batch_size,
             **({} if self.ranks is None else {"ranks": dict(self.ranks)}),
         }
-
-
-def weights_digest(networks: Sequence[Network]) -> str:
-    """The SHA-256 over the bytes of the networks' weights, in order, in hexadecimal."""
-    digest = hashlib.sha256()
-    for network in networks:
-        for weight in network.model.weights:
-            digest.update(weight.numpy().tobytes())
-    return digest.hexdigest()

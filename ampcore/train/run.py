@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ampcore.checkpoint import Checkpoint, nonfinite_names
-from ampcore.checkpoint.saver import CheckpointSaver
 from ampcore.checkpoint.state import Arrays
 from ampcore.data import Dataset
 from ampcore.errors import NonFiniteResult
@@ -26,6 +25,7 @@ from ampcore.train.guard import (
     damage_warning,
     nonfinite_advice,
 )
+from ampcore.train.joint_saver import Saver
 from ampcore.train.loop import HALT_ON_SKIP
 from ampcore.train.rank_agreement import check_equal_state, share_state
 from ampcore.train.rank_overflow import overflow_causes_of_ranks
@@ -50,7 +50,7 @@ class Run:
     def __init__(
         self,
         context: RunContext,
-        saver: CheckpointSaver,
+        saver: Saver,
         callback_buffer: CallbackBuffer,
         *,
         float32: bool,
@@ -203,7 +203,9 @@ class Run:
         elif self.guard.damage is not None:
             found = self.guard.damage
         elif self.evaluations.best_arrays is not None and (
-            names := nonfinite_names(self.evaluations.best_arrays)
+            names := self.session.nonfinite_on_any_rank(
+                nonfinite_names(self.evaluations.best_arrays)
+            )
         ):
             found = f"{join_names(names)} of the best evaluation hold non-finite values"
         else:
@@ -347,7 +349,7 @@ class Run:
 
     def _damage(self, arrays: Arrays) -> str | None:
         """The damage of the current state, as a clause without a full stop; else None."""
-        if names := nonfinite_names(arrays):
+        if names := self.session.nonfinite_on_any_rank(nonfinite_names(arrays)):
             return f"{join_names(names)} hold non-finite values"
         return self.guard.damage
 

@@ -20,6 +20,8 @@ from ampcore.train.totals import Totals
 class RunEvaluations:
     """Evaluates a run between its blocks; of several replicas the first one, for all.
 
+    Where replicas have different rows of a table, all of them evaluate the same examples together.
+
     Args:
         context: The examples, and after which steps the run evaluates; a replay never does.
         task: What the run trains.
@@ -44,7 +46,7 @@ class RunEvaluations:
         validation = self._validation
         self._evaluator = (
             None
-            if validation is None or self._replicas.rank > 0
+            if validation is None or not (self._replicas.rank == 0 or task.shards())
             else Evaluator(task, validation, _batch_size(validation, self._spec))
         )
 

@@ -47,7 +47,7 @@ def run_context(
         budget_bytes=RESIDENT_SHARE * memory_bytes if memory_bytes else float("inf"),
         part=(replicas.rank, replicas.size),
     )
-    return RunContext(job, dataset, plan, feed, device, is_replay, replicas)
+    return RunContext(job.for_replicas(replicas), dataset, plan, feed, device, is_replay, replicas)
 
 
 def training_job(

@@ -14,8 +14,9 @@ from ampcore.telemetry import Event, EventType
 from ampcore.train.callback_buffer import CallbackBuffer
 from ampcore.train.counters import RunCounters
 from ampcore.train.engine_autotune import EngineDecision, choose_engine
+from ampcore.train.joint_saver import JointSaver, Saver
 from ampcore.train.loop import EngineName, engine_name
-from ampcore.train.rank_agreement import check_equal_settings, share_checkpoint
+from ampcore.train.rank_agreement import check_equal_settings, share_arrays, share_checkpoint
 from ampcore.train.resume import newest, resumed_event
 from ampcore.train.run import Run
 from ampcore.train.run_context import RunContext
@@ -58,9 +59,13 @@ def start_or_resume(
         TrainingError: The checkpoints cannot be read, or are those of another job.
     """
     spec = context.job.spec
-    found, differences, warnings = newest(folder, spec) if folder and resume else NO_CHECKPOINT
+    found, differences, warnings = NO_CHECKPOINT
+    if folder and resume:
+        found, differences, warnings = newest(folder, spec, mapped=context.job.shards_tables)
     saved = share_checkpoint(context.replicas, found.checkpoint if found else None)
-    saver = CheckpointSaver(folder, spec.train.checkpoint_every_s)
+    saver: Saver = CheckpointSaver(folder, spec.train.checkpoint_every_s)
+    if context.job.shards_tables:
+        saver = JointSaver(saver, context.replicas)
     # A new precision replaces the fallback from the previous one.
     precision_changed = any(
         difference.field.startswith(PRECISION_FIELDS) for difference in differences
@@ -72,6 +77,7 @@ def start_or_resume(
     run = Run(context, saver, callback_buffer, float32=float32, recorder=recorder)
     loaded: Sequence[Event] = ()
     if saved:
+        saved = share_arrays(run.session, saved)
         run.restore(saved)
     else:
         loaded = run.start()

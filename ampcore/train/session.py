@@ -1,7 +1,11 @@
 """A job on its device, in one precision: its networks, optimizers, loss scales and loop."""
 
+import hashlib
+import math
 import time
 from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,6 +16,8 @@ from ampcore import optimizers, precision
 from ampcore.checkpoint import array_is_finite, match_arrays, state
 from ampcore.data import Batch, Dataset
 from ampcore.distributed import Replicas, SingleReplica
+from ampcore.distributed.row_shards import RowShard
+from ampcore.distributed.whole_tables import WholeTable
 from ampcore.errors import InvalidModel
 from ampcore.models.seeds import step_seed
 from ampcore.models.synchronized_batch_norm import check_synchronizable
@@ -55,6 +61,8 @@ class Session:
         self._loop: Loop | None = None
         self.policies = policies
         self.task: Task = job.build_task(dataset, policies)
+        """With the variables that are trained; the replicas call it together if rows of its tables
+        are on others."""
         policies.check_all_matched()
         own = [job.build_optimizer(network, plan.total_steps) for network in self.task.networks]
         self.optimizers = [optimizer for optimizer, _ in own]
@@ -160,9 +168,15 @@ class Session:
             seed=self._seed,
         )
 
+    @cached_property
+    def local_task(self) -> Task:
+        """The task as this replica repeats a step alone: see `Task.without_communication`."""
+        return self.task.without_communication()
+
     def float32_task(self) -> Task:
-        """The same task in float32, with its own weights."""
-        return self._job.build_task(self._dataset, precision.layer_policies(Precision()))
+        """The same as `local_task` in float32, with its own weights."""
+        task = self._job.build_task(self._dataset, precision.layer_policies(Precision()))
+        return task.without_communication(self.local_task)
 
     def position(self, step: int) -> tuple[int, int]:
         """The epoch of a step, and its batch in that epoch."""
@@ -250,7 +264,80 @@ class Session:
             for variable, value in pairs:
                 name = f"{network.name}/{state.stable_path(variable)}"
                 found[name] = found.get(name, True) and array_is_finite(np.asarray(value.numpy()))
-        return [name for name, is_finite in found.items() if not is_finite]
+        return self.nonfinite_on_any_rank(
+            [name for name, is_finite in found.items() if not is_finite]
+        )
+
+    @cached_property
+    def shards(self) -> Mapping[str, RowShard]:
+        """The arrays in `capture` and `capture_model` that have only the rows of this replica."""
+        tables = self.task.shards()
+        shards: dict[int, RowShard] = dict(tables)
+        for optimizer, network in zip(self.optimizers, self.networks, strict=True):
+            for variable in network.model.trainable_variables:
+                if (shard := tables.get(id(variable))) is not None:
+                    own = optimizer.variables_by_row(variable)
+                    shards |= {id(each): shard for each in own}
+        pairs = state.named_variables(self.networks, self.optimizers)
+        return {name: shards[id(each)] for name, each in pairs if id(each) in shards}
+
+    def whole_tables(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+        """What `capture` or `capture_model` copied, with whole tables that arrive in pieces."""
+        shards = self.shards
+        return {
+            name: WholeTable(array, shards[name], self.replicas) if name in shards else array
+            for name, array in arrays.items()
+        }
+
+    def whole_networks(self) -> Sequence[Network] | None:
+        """The networks with their whole tables; all replicas call it together.
+
+        None on other replicas than the first one, if rows of tables are on several replicas.
+        """
+        if not self.shards:
+            return self.networks
+        is_leader = self.replicas.rank == 0
+        networks: Sequence[Network] | None = None
+        if is_leader:
+            alone = self._job.for_replicas(SingleReplica())
+            networks = alone.build_task(self._dataset, self.policies).networks
+        targets = dict(state.model_variables(networks)) if networks else {}
+        for name, array in self.whole_tables(
+            state.capture_model(self.networks, self.task.weights())
+        ).items():
+            if not isinstance(array, WholeTable):
+                if is_leader:
+                    targets[name].assign(array)
+                continue
+            start = 0
+            for piece in array.pieces():
+                if is_leader:
+                    rows = tf.range(start, start + len(piece))
+                    targets[name].value.scatter_update(tf.IndexedSlices(piece, rows))
+                start += len(piece)
+        return networks
+
+    def weights_digest(self) -> str:
+        """The SHA-256 of all weights with their whole tables; all replicas call it together."""
+        tables = self.task.shards()
+        digest = hashlib.sha256()
+        for network in self.networks:
+            for weight in network.model.weights:
+                own = weight.value.numpy()
+                if (shard := tables.get(id(weight))) is None:
+                    digest.update(own.tobytes())
+                    continue
+                for piece in WholeTable(own, shard, self.replicas).pieces():
+                    digest.update(piece.tobytes())
+        return digest.hexdigest()
+
+    def nonfinite_on_any_rank(self, names: Sequence[str]) -> list[str]:
+        """The names that this replica, or another one with other rows, has found not finite."""
+        if not self.shards:
+            return list(names)
+        return list(
+            dict.fromkeys(chain.from_iterable(self.replicas.all_gather_object(list(names))))
+        )
 
     def statistic_names(self) -> list[str]:
         """The names in `capture` of the floats that a forward pass changes."""
@@ -266,6 +353,15 @@ class Session:
     def capture(self) -> state.Arrays:
         """Copy everything that the next step depends on to the host."""
         return state.capture(self.networks, self.optimizers, self.states)
+
+    def capture_common(self) -> state.Arrays:
+        """As `capture`, without the rows of tables that only this replica has."""
+        return state.capture(self.networks, self.optimizers, self.states, self.shards)
+
+    def restore_common(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what `capture_common` copied."""
+        state.restore(self.networks, self.optimizers, arrays, self.shards)
+        self.restore_scales(arrays)
 
     def capture_model(self) -> state.Arrays:
         """Copy the models to the host as they are evaluated: with averages as their weights."""
@@ -325,5 +421,13 @@ class Session:
 
 
 def parameters(task: Task) -> int:
-    """Trainable and other weights of all networks."""
-    return sum(network.model.count_params() for network in task.networks)
+    """Trainable and other weights of all networks, with the rows of all replicas."""
+    shards = task.shards()
+    elsewhere: int = sum(
+        (shards[id(variable)].rows - variable.shape[0]) * math.prod(variable.shape[1:])
+        for network in task.networks
+        for variable in network.model.trainable_variables
+        if id(variable) in shards
+    )
+    own: int = sum(network.model.count_params() for network in task.networks)
+    return own + elsewhere

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from ampcore.data import Batch
+from ampcore.errors import InvalidModel
 from ampcore.models.gradients import Gradients
 from ampcore.models.task import NonTrainable
 from ampcore.precision import LossScaleStates
@@ -43,6 +44,7 @@ class SplitStep:
     ) -> tuple[Gradients, list[Tensor], Tensor]:
         before = self._step.task.non_trainable()
         found, bad = self._step.compute(states, before, batch, seed)
+        _check_dense(found)
         pairs = [zip(*own, strict=True) for own in zip(before, found.state_updates, strict=True)]
         self._changed = [[new is not old for old, new in own] for own in pairs]
         updates = self._changes(found.state_updates)
@@ -74,3 +76,13 @@ class SplitStep:
             ]
             for own, changed in zip(before, self._changed, strict=True)
         ]
+
+
+def _check_dense(found: Gradients) -> None:
+    """Raise InvalidModel for sparse gradients: XLA would compile for each number of rows."""
+    if any(isinstance(grad, tf.IndexedSlices) for own in found.gradients for grad in own):
+        raise InvalidModel(
+            "runtime.engine",
+            expected="auto or graph for a model with sparse gradients on several ranks",
+            received="xla_step",
+        )

@@ -158,6 +158,7 @@ class TrainStep:
             self.exchange.gradient_dtype,
             [state.scale for state in states],
             average_statistics=self.exchange.batch_norm != "local",
+            sharded=self._sharded(),
         )
         with tf.control_dependencies([start, *_results(combined, bad)]):
             return combined, bad, tf.cast(tf.timestamp() - start, tf.float32)
@@ -176,10 +177,11 @@ class TrainStep:
         Returns:
             The states of the next step, and the row with a value for each of `columns`.
         """
+        measured = _measured(found, self._sharded())
         with phase_scope(Phase.CHECK):
             norms = [
                 clip.reported_norm(grads, self._lowering.global_norm(grads))
-                for clip, grads in zip(self.clips, found.gradients, strict=True)
+                for clip, grads in zip(self.clips, measured, strict=True)
             ]
         # Read before the update: afterwards a schedule returns the rate of the next step.
         rates = [tf.cast(optimizer.learning_rate, tf.float32) for optimizer in self.optimizers]
@@ -187,13 +189,14 @@ class TrainStep:
             groups = [
                 (
                     optimizer,
-                    _with_overwrites(clip(grads, norm), values),
+                    _with_overwrites(clip(grads, norm, own), values),
                     network.model.trainable_variables,
                 )
-                for optimizer, clip, grads, norm, values, network in zip(
+                for optimizer, clip, grads, own, norm, values, network in zip(
                     self.optimizers,
                     self.clips,
                     found.gradients,
+                    measured,
                     norms,
                     found.overwrites,
                     self.task.networks,
@@ -210,17 +213,49 @@ class TrainStep:
             ),
             lowering=self._lowering,
             norms=norms,
-            recompute_gradients=found.recompute_gradients,
+            recompute_gradients=(
+                tuple(partial(list, own) for own in measured)
+                if any(norm is not None for norm in found.shard_norms)
+                else found.recompute_gradients
+            ),
         )
         scales = [state.scale for state in states]
         row = _telemetry_row(outcome.applied, found.losses, scales, norms, rates)
         return outcome.states, tf.stack(row + ([bad] if self.accumulate > 1 else []))
+
+    def _sharded(self) -> list[list[bool]] | None:
+        """Whether each trainable variable holds the rows of this replica only; None: none does."""
+        shards = self.task.shards() if self.replicas.size > 1 else {}
+        if not shards:
+            return None
+        return [
+            [id(variable) in shards for variable in network.model.trainable_variables]
+            for network in self.task.networks
+        ]
 
     def _moments(self) -> AbstractContextManager[None]:
         """How BatchNormalization computes its moments while the gradients are traced."""
         if self.replicas.size == 1 or self.exchange.batch_norm != "sync":
             return nullcontext()
         return synchronized_moments(self.replicas, self.task.networks)
+
+
+def _measured(found: Gradients, sharded: Sequence[Sequence[bool]] | None) -> list[list[Any]]:
+    """The gradients whose norm and finiteness are those of the step on all replicas.
+
+    The norms of all replicas are in the place of the gradients of their rows.
+    """
+    if sharded is None or not found.shard_norms:
+        return found.gradients
+    return [
+        [
+            *(grad for grad, is_shard in zip(*own, strict=True) if not is_shard),
+            *([] if norms is None else [norms]),
+        ]
+        for own, norms in zip(
+            zip(found.gradients, sharded, strict=True), found.shard_norms, strict=True
+        )
+    ]
 
 
 def _results(found: Gradients, bad: Tensor) -> list[Tensor]:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import keras
 import tensorflow as tf
@@ -12,7 +12,15 @@ import tensorflow as tf
 from ampcore.checkpoint.saver import FOLDER
 from ampcore.diagnostics import hardware
 from ampcore.distributed import Cluster, Replicas, cluster_from_environment
-from ampcore.errors import RankDisconnected, RankFailed, RanksDiffer, TrainingError
+from ampcore.errors import (
+    NonFiniteLoss,
+    NonFiniteResult,
+    RankDisconnected,
+    RankFailed,
+    RanksDiffer,
+    SkipBudgetExceeded,
+    TrainingError,
+)
 from ampcore.precision.float16_on_cpu import without_op_fusion
 from ampcore.precision.tensor_float32 import tensor_float32
 from ampcore.profile.recorder import ProfileRecorder, ProfileRequest
@@ -26,7 +34,7 @@ from ampcore.train.job import TrainingJob
 from ampcore.train.model_selection import ModelSelection
 from ampcore.train.rank_agreement import check_rank_count
 from ampcore.train.ranks import connected, only_own_events, with_ranks_of
-from ampcore.train.result import TrainResult, weights_digest
+from ampcore.train.result import TrainResult
 from ampcore.train.run import Run
 from ampcore.train.run_context import RunContext
 from ampcore.train.run_setup import memory_errors, run_context, training_job
@@ -34,6 +42,9 @@ from ampcore.train.run_start import start_or_resume
 from ampcore.train.session import parameters
 
 ShouldStop = Callable[[], bool]
+
+SAME_ON_ALL_RANKS: Final = (NonFiniteLoss, NonFiniteResult, SkipBudgetExceeded)
+"""The errors that all ranks find at the same step: then they can still save together."""
 
 
 class Trainer:
@@ -331,9 +342,10 @@ class Trainer:
         except (RankDisconnected, RankFailed, RanksDiffer):
             # The state may be that of the middle of a block, or not the one of all ranks.
             raise
-        except TrainingError:
+        except TrainingError as error:
             # After the cause is fixed, the job can resume from there.
-            run.save()
+            if not context.job.shards_tables or isinstance(error, SAME_ON_ALL_RANKS):
+                run.save()
             raise
         finally:
             # A failed run needs it most.
@@ -345,6 +357,12 @@ class Trainer:
             run.save()
         peak_memory = hardware.peak_memory(context.device.kind)
         return self._result(run, train_s, peak_memory.bytes, callback_buffer)
+
+    def _saves_model(self, run: Run) -> bool:
+        """Whether the trained model is saved: by this rank, or by rank 0 with rows of this one."""
+        saves = self._output_dir is not None
+        session = run.session
+        return bool(session.replicas.broadcast_object(saves)) if session.shards else saves
 
     def _profile_recorder(self, device: DeviceInfo) -> ProfileRecorder:
         profile = self.spec.runtime.profile
@@ -361,7 +379,7 @@ class Trainer:
             self._job.on_success(session.task)
         files: tuple[Path, ...] = ()
         best_files: tuple[Path, ...] = ()
-        if run.is_done and self._output_dir is not None:
+        if run.is_done and self._saves_model(run):
             files = tuple(selection.save(self._output_dir))
             best_files = tuple(selection.save_best(self._output_dir))
         metrics = selection.metrics() if run.is_done else totals.evaluation
@@ -380,7 +398,7 @@ class Trainer:
             tf32=self.spec.precision.tf32 and run.device.has_tf32,
             engine=session.engine,
             scale_health=run.diagnostics.scale_health,
-            weights_digest=weights_digest(session.networks),
+            weights_digest=session.weights_digest(),
             model_files=files,
             stopped=not run.is_done,
             metrics=metrics,

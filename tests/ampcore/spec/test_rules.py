@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from ampcore.spec.data import DataSpec
+from ampcore.spec.initial_weights import Init
 from ampcore.spec.metrics import MetricSpec, better, metric_name
 from ampcore.spec.model import ModelSpec
 from ampcore.spec.model_rules import DATA_OF_MODEL
@@ -267,6 +268,38 @@ def test_several_ranks_with_own_code_are_refused(name):
 def test_the_ranks_of_a_job_must_be_possible(runtime, pointer):
     problems = found(runtime=Runtime(**runtime), loss_scale=NoScale())
     assert list(problems) == ([] if pointer is None else [pointer])
+
+
+SHARDED = {"kind": "embedding", "placement": "sharded"}
+
+
+@pytest.mark.parametrize(
+    ("model", "parts", "pointers"),
+    [
+        (SHARDED, {}, []),
+        (SHARDED, {"runtime": Runtime(devices=2)}, []),
+        ("embedding", {"runtime": Runtime(devices=2, engine="xla_step")}, ["/runtime/engine"]),
+        ("embedding", {"runtime": Runtime(engine="xla_step")}, []),
+        (SHARDED | {"vocabulary": 1024}, {"runtime": Runtime(devices=1024)}, []),
+        (
+            SHARDED | {"vocabulary": 1023},
+            {"runtime": Runtime(devices=1024)},
+            ["/model/vocabulary", "/model/vocabulary"],
+        ),
+        (SHARDED, {"init": Init(weights="sha256:" + "0" * 64)}, ["/model/placement"]),
+    ],
+)
+def test_a_sharded_table_has_rows_for_all_ranks(model, parts, pointers):
+    parts = {"runtime": Runtime()} | parts
+    parts |= {"model": part(ModelSpec, model), "data": part(DataSpec, "synthetic_clicks")}
+    problems = [problem.pointer for rule in RULES for problem in rule(parts)]
+    assert problems == pointers
+
+
+def test_a_replicated_table_is_stored_as_before():
+    stored = part(ModelSpec, {"kind": "embedding", "placement": "replicated"}).model_dump()
+    assert "placement" not in stored
+    assert part(ModelSpec, SHARDED).model_dump()["placement"] == "sharded"
 
 
 def test_gradients_with_a_loss_scale_may_travel_in_float16():
