@@ -47,6 +47,12 @@ RUN_BY_OTHER_TESTS = {
         "tests/worker/test_packages.py"
     ),
     "python examples/sok/amp_tf2.py": "tests/ampcore/compat/test_ranks.py",
+    "AMPCORE_WORKER_SLOTS=2 AMPCORE_WORKER_ADDRESS=10.0.0.7 ampserver worker": (
+        "tests/chaos/test_gangs.py"
+    ),
+    "replicas = distributed.connect_from_environment()  # before the first tensor": (
+        "tests/ampcore/test_several_ranks_example.py"
+    ),
     "cd examples/table": "tests/ampcore/test_example_folders.py",
     "cd examples/bundle": "tests/e2e/test_own_code.py",
     "cd examples/transfer": "tests/ampcore/test_example_folders.py",

@@ -19,7 +19,8 @@ from ampcore.errors import TrainingError
 from ampcore.spec import JobSpec
 from tests.ampcore.distributed.rank_jobs import JOBS, bad_example_job, batch_norm_job, own_model
 
-FOLDER = Path(sys.argv[1])
+# The tests import this module, too, from processes with other arguments.
+FOLDER = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
 
 
 class Shared:

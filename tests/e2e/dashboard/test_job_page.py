@@ -197,13 +197,16 @@ def test_a_profile_has_bars_sortable_tables_and_downloads(
 
 
 def test_a_job_that_has_ended_is_profiled_by_a_short_copy(
-    open_signed_in: Any, finished_jobs: Any
+    open_signed_in: Any, finished_jobs: Any, stack: Any
 ) -> None:
     _, skipping = finished_jobs
     page = open_signed_in(f"#/jobs/{skipping.id}?tab=profile")
     page.get_by_role("button", name="Profile 10 steps of a copy").click()
     expect(page.get_by_role("heading", name=f"{skipping.name} profile")).to_be_visible()
     expect(page.get_by_role("rowheader", name="backward")).to_be_visible()
+    # Other tests count the jobs of this name.
+    [copy] = stack.client.jobs.list(q=f"{skipping.name} profile")
+    copy.wait(DEADLINE_S).delete()
 
 
 def test_the_log_hides_what_tensorflow_prints_when_it_starts(
