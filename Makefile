@@ -24,7 +24,9 @@ $(INSTALLED): requirements/dev.lock pyproject.toml
 		|| { echo "ampcore needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make PYTHON=python3.12"; exit 1; }
 	@echo "Installing about 2 GB into $(VENV)/; this takes a minute or two."
 	@$(PYTHON) -m venv $(VENV)
-	@$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@# no-deps: the file has every package but tensorflow, which tf-keras wants beside tensorflow-cpu.
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
+		-r requirements/dev.lock
 	@# compat: a plain path, so that a folder named ampcore next to a script cannot stand in for it.
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 		--config-settings editable_mode=compat --editable .
@@ -63,7 +65,8 @@ screenshots: install ## Update the dashboard screenshots and the README pictures
 	@$(RUN) -m dashboard.screenshots
 
 lock: ## Pin the newest versions that pyproject.toml allows, with hashes
-	$(LOCK) --extra server --extra worker-cpu --extra s3 --extra dev --extra bench -o requirements/dev.lock
+	$(LOCK) --extra server --extra worker-cpu --extra s3 --extra dev --extra bench \
+		--no-emit-package tensorflow -o requirements/dev.lock
 	$(LOCK) --extra server --extra s3 -o requirements/server.lock
 	$(LOCK) --extra worker-cpu --extra s3 -o requirements/worker-cpu.lock
 	$(LOCK) --extra worker-gpu --extra s3 -o requirements/worker-gpu.lock

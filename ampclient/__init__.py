@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     )
     from ampcore.api.attempts import (
         Attempt,
+        Rank,
     )
     from ampcore.api.audit import (
         AuditEntry,
@@ -194,6 +195,7 @@ _HOMES = {
     "Project": "ampcore.api.projects",
     "QuotaExceeded": "ampclient.errors",
     "RequestInFlight": "ampclient.errors",
+    "Rank": "ampcore.api.attempts",
     "Ranges": "ampcore.api.ranges",
     "RawResponse": "ampclient._raw_response",
     "Result": "ampcore.api.comparison",
@@ -270,6 +272,7 @@ __all__ = [
     "Project",
     "QuotaExceeded",
     "Ranges",
+    "Rank",
     "RawResponse",
     "RequestInFlight",
     "Result",

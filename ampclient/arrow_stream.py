@@ -106,13 +106,11 @@ def _split_at_gaps(batch: Any) -> Iterator["StepBlock"]:
     import numpy as np
 
     from ampcore.telemetry import StepBlock
+    from ampcore.telemetry.arrow_arrays import to_numpy
 
     if not len(batch):
         return
-    columns = {
-        name: np.array(batch.column(name).to_numpy(zero_copy_only=False))
-        for name in batch.schema.names
-    }
+    columns = {name: np.array(to_numpy(batch.column(name))) for name in batch.schema.names}
     steps = columns.pop("step")
     cuts = np.flatnonzero(np.diff(steps) != 1) + 1
     for start, end in pairwise([0, *cuts.tolist(), len(steps)]):

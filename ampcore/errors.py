@@ -123,3 +123,37 @@ class CheckpointFailed(TrainingError):
             f"Cannot save a checkpoint in {folder}: {error.strerror or error}; it needs "
             f"{size_bytes:,} bytes, and {free} are free."
         )
+
+
+class RankDisconnected(TrainingError):
+    """Another rank of the job has ended without a word, hangs, or cannot be reached.
+
+    `ranks` are those that are known to be lost.
+    """
+
+    reason = Reason.RANK_LOST
+
+    def __init__(self, message: str, ranks: tuple[int, ...] = ()) -> None:
+        self.ranks = ranks
+        super().__init__(message)
+
+
+class AddressInUse(RankDisconnected):
+    """Another process uses the port that this rank should listen on."""
+
+    reason = Reason.PORT_TAKEN
+
+
+class RanksDiffer(TrainingError):
+    """The ranks of a job no longer have the same weights, or started with other settings."""
+
+    reason = Reason.RANKS_DIFFER
+
+
+class RankFailed(TrainingError):
+    """Another rank of the job failed, for the reason in `reason`."""
+
+    def __init__(self, rank: int, reason: Reason, message: str) -> None:
+        self.rank = rank
+        self.reason = reason  # type: ignore[misc]  # that of the other rank
+        super().__init__(f"Rank {rank} failed: {message}")

@@ -8,7 +8,8 @@ a device (docs/adr/0029). With `--frames-fd N` it is one trainer, in a sandbox
 A trainer writes frames (`ampcore.telemetry.frames`) to its descriptor: READY; then, after it has
 read a line of JSON with the job from standard input, RUNNING, STEPS and EVENT, and finally
 SUCCEEDED, FAILED or STOPPED. With `resume` the job resumes from the newest checkpoint in its output
-folder. Later lines are requests: `{"profile": {"steps": 10}}` profiles the next steps. On SIGTERM
+folder. With `cluster` it is one rank of a job: ranks other than 0 write no blocks and no events.
+Later lines are requests: `{"profile": {"steps": 10}}` profiles the next steps. On SIGTERM
 it saves a checkpoint and writes STOPPED. Standard output and error are a log for people. The
 process never outlives its supervisor: it exits when standard input ends.
 """
@@ -28,14 +29,21 @@ from queue import SimpleQueue
 from typing import Any, BinaryIO, Final
 
 from ampcore import __version__, environment, fork_server, packages
+from ampcore.distributed import Cluster
 from ampcore.spec import JobSpec, Reason, SpecValidationError
 from ampcore.telemetry import Event, EventType, StepBlock, array_codec
 from ampcore.telemetry.codec import encode
 from ampcore.telemetry.frames import Frame, FrameType, write_frame
 
 STDIN: Final = 0
-PRELOADED_MODULES: Final = ("ampcore.train.warmup", "encodings.ascii", "encodings.cp437")
-"""Everything that a job imports; the encodings are used to read the digits' zip file."""
+PRELOADED_MODULES: Final = (
+    "ampcore.train.warmup",
+    "encodings.ascii",
+    "encodings.cp437",
+    "encodings.idna",
+)
+"""Everything that a job imports; the encodings are used to read the digits' zip file, and to
+connect to other ranks."""
 
 
 def main(arguments: list[str] | None = None, *, extra_writable: Sequence[Path] = ()) -> int:
@@ -122,7 +130,10 @@ def _train(
 
     try:
         job = json.loads(line)
-        frame_writer = _FrameWriter(frames, sandboxed=job.get("sandboxed", False))
+        cluster = Cluster.from_json(job["cluster"]) if job.get("cluster") else None
+        frame_writer = _FrameWriter(
+            frames, sandboxed=job.get("sandboxed", False), rank=cluster.rank if cluster else 0
+        )
         if job.get("explain") is not None:
             return explain(job, frame_writer, stop)
         trainer = Trainer(
@@ -133,6 +144,7 @@ def _train(
             datasets=job.get("datasets"),
             bundle=job.get("bundle"),
             init=job.get("init"),
+            cluster=cluster,
         )
         frame_writer.scale_health = lambda: trainer.scale_health
 
@@ -170,8 +182,8 @@ class _FrameWriter:
     process that runs code of a user.
     """
 
-    def __init__(self, frames: BinaryIO, *, sandboxed: bool) -> None:
-        self._frames = frames
+    def __init__(self, frames: BinaryIO, *, sandboxed: bool, rank: int = 0) -> None:
+        self._frames, self._rank = frames, rank
         self._encode = _encode_plainly if sandboxed else encode
         self.scale_health: Callable[[], str | None] = lambda: None
 
@@ -192,6 +204,8 @@ class _FrameWriter:
         """Write an event."""
         if event.type is EventType.STARTED:
             write_frame(self._frames, Frame(FrameType.RUNNING, event.data))
+        if self._rank > 0:  # rank 0 reports what happens in the job
+            return
         header = {"event": event.type, "step": event.step, "data": event.data}
         write_frame(self._frames, Frame(FrameType.EVENT, header))
 

@@ -5,7 +5,7 @@ listed in `unreadable`, and logged.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from types import NoneType
@@ -14,11 +14,13 @@ from typing import Any, Final, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Row
 
+from ampcore.api.attempts import Attempt, Rank
 from ampcore.api.base import StoredModel
 from ampcore.api.datasets import Dataset, ListedDatasetVersion, Upload
 from ampcore.api.jobs import Job, ListedJob
 from ampcore.api.projects import Project
 from ampcore.api.workers import Worker
+from ampcore.spec import Reason
 from ampcore.telemetry.metrics import metrics_of
 from store import tables
 from store.projects import ProjectLoad
@@ -59,6 +61,31 @@ def listed_job_from_row(row: Row[Any], spec: dict[str, Any] | None) -> ListedJob
     else:
         values |= _scale_and_batch(row.loss_scale_mode, row.batch_size, row.accumulate)
     return from_row(ListedJob, row, values)
+
+
+def attempt_from_row(row: tables.Attempt, members: Sequence[tables.GangMember]) -> Attempt:
+    """The attempt of a row, with its ranks; `members` are the workers of all attempts' ranks."""
+    ranks = [rank for member in members if member.attempt == row.attempt for rank in _ranks(member)]
+    return from_row(Attempt, row, {"ranks": ranks})
+
+
+def _ranks(member: tables.GangMember) -> list[Rank]:
+    """The ranks of a worker, also those that it has not described yet."""
+    described = {one.get("rank"): one for one in member.devices or () if isinstance(one, dict)}
+    is_lost = member.reason == Reason.WORKER_LOST
+    found = []
+    for number in range(member.first_rank, member.first_rank + member.ranks):
+        one = described.get(number, {})
+        device, state = one.get("device"), "lost" if is_lost else str(one.get("state", "starting"))
+        found.append(
+            Rank(
+                rank=number,
+                worker_id=member.worker_id,
+                device=device if isinstance(device, str) else None,
+                state=state,
+            )
+        )
+    return found
 
 
 def worker_from_row(row: tables.Worker, state: str, jobs: list[str]) -> Worker:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, and_, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from ampcore.spec import ACTIVE, Reason, Source, State
@@ -13,11 +13,14 @@ from store import job_metrics, retries
 from store.clock import after, now, seconds_since
 from store.leases import LEASE_S
 from store.state_transitions import change_state, end_attempt
-from store.tables import Attempt, Job, Project
+from store.tables import Attempt, GangMember, Job, Project
 
 BUNDLE: Final = "bundle"
 """The kind of a model that is a job's own code, for which a worker needs a sandbox."""
 HANDED_BACK: Final = "handed_back"
+UNCLAIMED: Final = ("reserved", "ready")
+"""The states of a gang's reservation."""
+SHUT_DOWN: Final = "Its worker was shut down; another worker will continue from the checkpoint."
 MAX_POLICY_LENGTH: Final = 32
 
 
@@ -28,22 +31,26 @@ def claim_next(
     *,
     lease_s: float = LEASE_S,
     with_bundles: bool = True,
+    spare_slots: int | None = None,
 ) -> Job | None:
     """Claim the next job of these queues; None if there is none.
 
     The order is by priority, then by age. Jobs of projects whose quota of running jobs is used up
-    are skipped, and without `with_bundles` jobs with their own code.
+    are skipped, and without `with_bundles` jobs with their own code. Gangs are claimed by
+    `store.gangs`; `spare_slots` are the worker's slots besides the one for this job, and None is
+    claimed if more are reserved for gangs.
     """
     next_one = (
         select(Job.id)
-        .where(Job.state == State.QUEUED, Job.queue.in_(queues), is_due())
-        .where(Job.project.not_in(_projects_at_quota(session)))
+        .where(Job.state == State.QUEUED, Job.queue.in_(queues), is_due(), Job.ranks == 1)
+        .where(Job.project.not_in(projects_at_quota(session)))
         .order_by(Job.priority.desc(), Job.created_at, Job.id)
         .limit(1)
     )
     if not with_bundles:
-        kind = Job.spec["model"]["kind"].as_string()
-        next_one = next_one.where(kind.is_distinct_from(BUNDLE))
+        next_one = next_one.where(has_no_bundle())
+    if spare_slots is not None:
+        next_one = next_one.where(_reserved_slots(worker_id) <= spare_slots)
     # First skip the jobs that other transactions have locked. If that finds nothing, wait for the
     # locks: the other transaction may only have edited the job.
     for past_others in (True, False):
@@ -53,12 +60,25 @@ def claim_next(
     return None
 
 
-def claim(session: Session, job_id: str, worker_id: str, *, lease_s: float = LEASE_S) -> Job | None:
-    """Claim a queued job; None if another worker has claimed it or it is deleted."""
+def claim(
+    session: Session,
+    job_id: str,
+    worker_id: str,
+    *,
+    lease_s: float = LEASE_S,
+    attempt: int | None = None,
+    ranks: int = 1,
+) -> Job | None:
+    """Claim a queued job; None if another worker has claimed it or it is deleted.
+
+    With `attempt`, only as its attempt of that number.
+    """
+    numbers = (Job.attempt == attempt - 1,) if attempt is not None else ()
     job = change_state(
         session,
         job_id,
         State.STARTING,
+        *numbers,
         attempt=Job.attempt + 1,
         worker_id=worker_id,
         lease_expires_at=after(lease_s),
@@ -74,10 +94,32 @@ def claim(session: Session, job_id: str, worker_id: str, *, lease_s: float = LEA
                 attempt=job.attempt,
                 worker_id=worker_id,
                 waited_s=seconds_since(job.queued_at),
+                ranks=ranks,
             )
         )
         session.flush()
     return job
+
+
+def has_no_bundle() -> ColumnElement[bool]:
+    """SQL condition: the job has no code of its own."""
+    kind: ColumnElement[str] = Job.spec["model"]["kind"].as_string()
+    return kind.is_distinct_from(BUNDLE)
+
+
+def _reserved_slots(worker_id: str) -> Any:
+    """SQL expression: how many slots of a worker are reserved for gangs that wait."""
+    return (
+        select(func.coalesce(func.sum(GangMember.ranks), 0))
+        .where(GangMember.worker_id == worker_id, GangMember.finished_at.is_(None))
+        .where(GangMember.state.in_(UNCLAIMED), GangMember.lease_expires_at > now())
+        .scalar_subquery()
+    )
+
+
+def is_current_attempt() -> ColumnElement[bool]:
+    """SQL condition: the row of an attempt is that of its job's current attempt."""
+    return and_(Attempt.job_id == Job.id, Attempt.attempt == Job.attempt)
 
 
 def is_due() -> ColumnElement[bool]:
@@ -202,13 +244,16 @@ def mark_paused(session: Session, job_id: str, attempt: int) -> Job | None:
     return paused or mark_cancelled(session, job_id, attempt)
 
 
-def hand_back(session: Session, job_id: str, attempt: int) -> Job | None:
-    """Queue the job again because its worker shuts down; this does not count as a failure."""
-    fields = {
-        "reason": Reason.WORKER_SHUTDOWN,
-        "message": "Its worker was shut down; another worker will continue from the checkpoint.",
-        "dispatched_at": None,
-    }
+def hand_back(
+    session: Session,
+    job_id: str,
+    attempt: int,
+    *,
+    reason: Reason = Reason.WORKER_SHUTDOWN,
+    message: str = SHUT_DOWN,
+) -> Job | None:
+    """Queue the job again, by default because its worker shuts down; this counts as no failure."""
+    fields = {"reason": reason, "message": message, "dispatched_at": None}
     queued = end_attempt(session, job_id, attempt, State.QUEUED, outcome=HANDED_BACK, **fields)
     return queued or mark_paused(session, job_id, attempt)
 
@@ -236,7 +281,7 @@ def used_s(session: Session, job_id: str) -> float:
     return float(session.scalar(statement) or 0.0)
 
 
-def _projects_at_quota(session: Session) -> list[str]:
+def projects_at_quota(session: Session) -> list[str]:
     """The projects that run as many jobs as their quota allows; tracked runs do not count."""
     # Locked, so that of two concurrent claims the second one counts the job of the first. In a #
     # fixed order to avoid deadlocks, and FOR NO KEY UPDATE so that submissions do not wait.

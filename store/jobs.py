@@ -22,9 +22,10 @@ from sqlalchemy.orm import Session, aliased
 from ampcore.spec import TERMINAL, JobSpec, Reason, State
 from ampcore.telemetry import EventType
 from store.clock import now
+from store.gang_placement import GangSize
 from store.rows import insert_rows
 from store.state_transitions import add_event, change_state, event_values, state_event_data
-from store.tables import EventRow, Job, new_id
+from store.tables import EventRow, Gang, Job, new_id
 
 CANCEL: Final = "cancel"
 PAUSE: Final = "pause"
@@ -83,6 +84,12 @@ def create_all(session: Session, new: Sequence[tuple[JobSpec, Origin]]) -> Seque
         EventRow,
         *(event_values(job, EventType.STATE, state_event_data(job)) for job in made),
     )
+    sizes = [(job, GangSize.of_spec(spec)) for job, (spec, _) in zip(made, new, strict=True)]
+    gangs = [
+        {"job_id": job.id, "holds": 0, **vars(size)} for job, size in sizes if size is not None
+    ]
+    if gangs:
+        insert_rows(session, Gang, *gangs)
     return made
 
 
@@ -97,6 +104,7 @@ def _new_job_values(spec: JobSpec, origin: Origin) -> dict[str, Any]:
         "priority": spec.runtime.priority,
         "queue": queue_of(spec),
         "max_attempts": spec.runtime.max_attempts,
+        "ranks": size.max_ranks if (size := GangSize.of_spec(spec)) is not None else 1,
         "seq": 1,
     }
 

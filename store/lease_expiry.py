@@ -10,10 +10,12 @@ from store.attempts import fail
 from store.clock import after, now
 from store.leases import RUN_LEASE_S, SELF_FENCE_S
 from store.state_transitions import end_attempt
-from store.tables import Job
+from store.tables import GangMember, Job
 
 LOST: Final = "lost"
 """The outcome of an attempt whose lease expired."""
+MAX_NAMED: Final = 3
+"""How many workers a message names."""
 RUN_LOST: Final = (
     Reason.RUN_LOST,
     f"The program that trains it sent nothing for {RUN_LEASE_S:g} s. "
@@ -25,9 +27,20 @@ RUN_LOST: Final = (
 def expire(session: Session) -> list[Job]:
     """End every attempt whose lease has expired; returns the updated jobs."""
     # A stopping process may still run until its disconnected worker ends it (SELF_FENCE_S).
-    gone = Job.lease_expires_at < after(-SELF_FENCE_S)
-    message = "Its worker stopped sending heartbeats."
-    return _end_attempts(session, message, Job.lease_expires_at < now(), stopping=gone)
+    gone = or_(Job.lease_expires_at < after(-SELF_FENCE_S), has_expired_ranks(after(-SELF_FENCE_S)))
+    lost = or_(Job.lease_expires_at < now(), has_expired_ranks(now()))
+    return _end_attempts(session, "Its worker stopped sending heartbeats.", lost, stopping=gone)
+
+
+def has_expired_ranks(moment: Any) -> ColumnElement[bool]:
+    """SQL condition: at this moment, the lease of a worker of the job's ranks had expired."""
+    return (
+        select(GangMember.job_id)
+        .where(GangMember.job_id == Job.id, GangMember.attempt == Job.attempt)
+        .where(GangMember.finished_at.is_(None), GangMember.state == "running")
+        .where(GangMember.lease_expires_at < moment)
+        .exists()
+    )
 
 
 def expire_all(session: Session) -> list[Job]:
@@ -54,7 +67,28 @@ def _end_attempts(
 
 def _end_attempt(session: Session, row: Any, message: str) -> Job | None:
     reason, message = RUN_LOST if row.source == Source.TRACKED else (Reason.WORKER_LOST, message)
+    if row.source == Source.SUBMITTED and (lost := _expired_ranks(session, row)):
+        message = f"The worker of {lost} stopped sending heartbeats."
     if row.state != State.STOPPING:
         return fail(session, row.id, row.attempt, reason, message, outcome=LOST)
     fields = {"reason": reason, "message": f"Cancelled on request. {message}"}
     return end_attempt(session, row.id, row.attempt, State.CANCELLED, outcome=LOST, **fields)
+
+
+def _expired_ranks(session: Session, row: Any) -> str:
+    """The ranks whose worker is lost, as text; empty for a job with one rank."""
+    lost = session.execute(
+        select(GangMember.first_rank, GangMember.ranks, GangMember.worker_id)
+        .where(GangMember.job_id == row.id, GangMember.attempt == row.attempt)
+        .where(GangMember.finished_at.is_(None), GangMember.lease_expires_at < now())
+        .order_by(GangMember.first_rank)
+        .limit(MAX_NAMED)
+    ).all()
+    return " and of ".join(
+        f"{rank_names(first, count)} ({worker})" for first, count, worker in lost
+    )
+
+
+def rank_names(first: int, count: int) -> str:
+    """These ranks as text, for example `ranks 2 to 3`."""
+    return f"rank {first}" if count == 1 else f"ranks {first} to {first + count - 1}"

@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from ampcore.spec import ACTIVE, Source, State
+from ampcore.spec import Source, State
 from store.attempts import is_due
 from store.clock import seconds_since
 from store.tables import Artifact, Attempt, Job
@@ -26,6 +26,12 @@ def oldest_wait_s_by_queue(session: Session) -> Mapping[str, float]:
     longest = func.max(seconds_since(func.coalesce(Job.not_before, Job.queued_at)))
     waiting = select(Job.queue, longest).where(Job.state == State.QUEUED, is_due())
     return {queue: float(wait_s) for queue, wait_s in session.execute(waiting.group_by(Job.queue))}
+
+
+def waiting_gangs(session: Session) -> int:
+    """The number of due jobs with several ranks that wait for slots."""
+    waiting = select(func.count()).where(Job.state == State.QUEUED, Job.ranks > 1, is_due())
+    return session.scalar(waiting) or 0
 
 
 def wait_histogram(session: Session) -> tuple[Sequence[int], float]:
@@ -55,11 +61,3 @@ def artifact_bytes_by_kind(session: Session) -> Mapping[str, int]:
     """The size of all recorded artifacts, by kind."""
     sizes = select(Artifact.kind, func.sum(Artifact.size_bytes)).group_by(Artifact.kind)
     return {kind: int(size) for kind, size in session.execute(sizes)}
-
-
-def busy_slots_by_worker(session: Session) -> Mapping[str, int]:
-    """The number of active jobs by worker."""
-    counts = select(Job.worker_id, func.count()).where(
-        Job.state.in_(ACTIVE), Job.worker_id.is_not(None)
-    )
-    return {str(worker): count for worker, count in session.execute(counts.group_by(Job.worker_id))}

@@ -20,7 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, load_only
 
 from ampcore.spec import ACTIVE, Source, State
-from store import workers
+from store import gang_waiting, gangs, workers
 from store.attempts import BUNDLE, is_due
 from store.clock import after, now, seconds_since
 from store.tables import Job, Project
@@ -52,7 +52,8 @@ def undispatched_jobs(
 def _is_undispatched(silent_for_s: float) -> tuple[ColumnElement[bool], ...]:
     # A job that is retried has no `dispatched_at`; it is dispatched when it is due.
     undispatched_jobs = or_(Job.dispatched_at.is_(None), Job.dispatched_at < after(-silent_for_s))
-    return Job.state == State.QUEUED, is_due(), undispatched_jobs
+    # Gangs are started by reservations (store.gangs).
+    return Job.state == State.QUEUED, is_due(), undispatched_jobs, Job.ranks == 1
 
 
 def mark_dispatched(session: Session, job_ids: Collection[str]) -> None:
@@ -95,6 +96,7 @@ def why_waiting(connection: Connection, jobs: Collection[Row[Any]]) -> dict[str,
         for queue, capacity in capacities.items()
         if capacity.slots
     }
+    of_gangs = gang_waiting.sentences(connection, [job.id for job in due if job.ranks > 1])
     sentences = {job.id: _not_due_sentence(job.due_in_s) for job in waiting if job not in due}
     for job in due:
         if job.most is not None and running.get(job.project, 0) >= job.most:
@@ -102,6 +104,10 @@ def why_waiting(connection: Connection, jobs: Collection[Row[Any]]) -> dict[str,
             continue
         if capacities[job.queue].has_no_sandbox_for(job.model_kind):
             sentences[job.id] = _sandbox_sentence(job.queue)
+            continue
+        if job.ranks > 1 and capacities[job.queue].slots:
+            if job.id in of_gangs:
+                sentences[job.id] = of_gangs[job.id]
             continue
         ranked = ranks.get(job.queue, {})
         if not capacities[job.queue].slots or job.id in ranked or MAX_RANKED in ranked.values():
@@ -117,6 +123,8 @@ class _Capacity:
 
     slots: int
     busy: int
+    reserved: int
+    """Slots that are reserved for gangs, busy ones too."""
     sandboxes: int
     """How many of the workers run code of users."""
 
@@ -128,8 +136,7 @@ class _Capacity:
 def _capacities(connection: Connection, queues: Collection[str]) -> dict[str, _Capacity]:
     online = workers.online(connection) if queues else []
     ids = [worker.id for worker in online]
-    rows = connection.execute(_BUSY, {"worker_ids": ids}) if ids else ()
-    busy = {row.worker_id: row.jobs for row in rows}
+    busy, reserved = workers.busy_slots(connection, ids), gangs.reserved_slots(connection)
     capacities = {}
     for queue in queues:
         serving = [worker for worker in online if queue in worker.queues]
@@ -137,6 +144,7 @@ def _capacities(connection: Connection, queues: Collection[str]) -> dict[str, _C
         capacities[queue] = _Capacity(
             slots,
             sum(busy.get(worker.id, 0) for worker in serving),
+            sum(reserved.get(worker.id, 0) for worker in serving),
             sum(worker.sandbox is not None for worker in serving),
         )
     return capacities
@@ -187,6 +195,8 @@ def _rank_sentence(queue: str, rank: int | None, capacity: _Capacity) -> str:
     place = f"It is number {rank} in the queue {queue!r}"
     if rank is None:
         place = f"More than {MAX_RANKED:,} jobs are ahead of it in the queue {queue!r}"
+    if capacity.busy < capacity.slots <= capacity.busy + capacity.reserved:
+        return f"{place}, and the free slots are reserved for a job with several ranks."
     if capacity.busy < capacity.slots:
         return f"{place}; a worker will start it shortly." if rank else f"{place}."
     taken = (
@@ -203,17 +213,13 @@ _WAITING: Final = (
         Job.id,
         Job.project,
         Job.queue,
+        Job.ranks,
         Job.spec["model"]["kind"].as_string().label("model_kind"),
         (-seconds_since(Job.not_before)).label("due_in_s"),
         Project.max_running.label("most"),
     )
     .join(Project, Project.name == Job.project)
     .where(Job.id.in_(bindparam("job_ids", expanding=True)), Job.state == State.QUEUED)
-)
-_BUSY: Final = (
-    select(Job.worker_id, func.count().label("jobs"))
-    .where(Job.worker_id.in_(bindparam("worker_ids", expanding=True)), Job.state.in_(ACTIVE))
-    .group_by(Job.worker_id)
 )
 _RUNNING: Final = (
     select(Job.project, func.count().label("jobs"))

@@ -22,6 +22,7 @@ class Backoff:
 BACKOFF_BY_REASON: Final[dict[str, Backoff]] = {
     # The job itself is fine: another worker may continue it at once, but not in a tight loop.
     Reason.WORKER_LOST: Backoff(first_s=1.0, longest_s=60.0),
+    Reason.RANK_LOST: Backoff(first_s=1.0, longest_s=60.0),
     Reason.PROCESS_KILLED: Backoff(first_s=5.0, longest_s=300.0),
     Reason.INTERNAL_ERROR: Backoff(first_s=5.0, longest_s=300.0),
 }

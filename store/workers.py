@@ -1,17 +1,17 @@
 """The worker registry: registration, heartbeats, draining, and the state of each worker."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, case, delete, func, select, update
+from sqlalchemy import Connection, and_, bindparam, case, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from ampcore.spec import ACTIVE
 from ampcore.spec.devices import DeviceInfo
 from ampcore.telemetry.json_values import json_safe
-from store.clock import after, now
-from store.tables import Job, Worker
+from store.clock import after, now, seconds_since
+from store.tables import GangMember, Job, Worker
 
 HEARTBEAT_TIMEOUT_S: Final = 30.0
 """A worker without a heartbeat for this long counts as lost."""
@@ -25,8 +25,28 @@ _STATE: Final = case(
 
 
 # Built once: every read of a queued job executes it.
-_ONLINE: Final = select(Worker.id, Worker.slots, Worker.queues, Worker.hardware).where(
-    _STATE == ONLINE, Worker.drain_requested_at.is_(None)
+_ONLINE: Final = select(
+    Worker.id,
+    Worker.slots,
+    Worker.queues,
+    Worker.hardware,
+    Worker.hostname,
+    seconds_since(Worker.last_seen_at).label("silent_s"),
+).where(_STATE == ONLINE, Worker.drain_requested_at.is_(None))
+
+
+_BUSY_JOBS: Final = (
+    select(Job.worker_id, func.count().label("slots"))
+    .where(Job.worker_id.in_(bindparam("worker_ids", expanding=True)))
+    .where(Job.state.in_(ACTIVE), Job.ranks == 1)
+    .group_by(Job.worker_id)
+)
+_BUSY_RANKS: Final = (
+    select(GangMember.worker_id, func.sum(GangMember.ranks).label("slots"))
+    .where(GangMember.worker_id.in_(bindparam("worker_ids", expanding=True)))
+    .where(GangMember.finished_at.is_(None), GangMember.state == "running")
+    .where(GangMember.lease_expires_at > now())
+    .group_by(GangMember.worker_id)
 )
 
 
@@ -38,6 +58,11 @@ class OnlineWorker(NamedTuple):
     queues: list[str]
     sandbox: str | None
     """The kind of its sandbox; None without one, and until it has reported its hardware."""
+    hostname: str = ""
+    gang_host: str | None = None
+    """The host of the addresses of its ranks; None while it is not known, or if it runs none."""
+    silent_s: float = 0.0
+    """Seconds since its last heartbeat."""
 
 
 def register(
@@ -98,7 +123,15 @@ def get(session: Session, worker_id: str) -> tuple[Worker, str] | None:
 def online(connection: Connection, queue: str | None = None) -> list[OnlineWorker]:
     """The workers that are online and not draining; only those that serve `queue`, if given."""
     return [
-        OnlineWorker(row.id, row.slots, row.queues, _sandbox_in(row.hardware))
+        OnlineWorker(
+            row.id,
+            row.slots,
+            row.queues,
+            _sandbox_in(row.hardware),
+            row.hostname,
+            _gang_host_in(row.hardware),
+            float(row.silent_s),
+        )
         for row in connection.execute(_ONLINE)
         if isinstance(row.queues, list) and (queue is None or queue in row.queues)
     ]
@@ -110,12 +143,29 @@ def _sandbox_in(hardware: Any) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
+def _gang_host_in(hardware: Any) -> str | None:
+    host = hardware.get("gang_host") if isinstance(hardware, Mapping) else None
+    return host if isinstance(host, str) else None
+
+
+def busy_slots(connection: Connection, worker_ids: Collection[str]) -> dict[str, int]:
+    """The slots of these workers that run a job or ranks of a gang."""
+    busy: Counter[str] = Counter()
+    if worker_ids:
+        for statement in (_BUSY_JOBS, _BUSY_RANKS):
+            for row in connection.execute(statement, {"worker_ids": list(worker_ids)}):
+                busy[row.worker_id] += row.slots
+    return dict(busy)
+
+
 def delete_gone(session: Session, *, gone_s: float) -> None:
     """Delete the workers without a heartbeat for `gone_s` seconds and without an active job."""
     busy = select(Job.worker_id).where(Job.state.in_(ACTIVE), Job.worker_id.is_not(None))
+    ranks = select(GangMember.worker_id).where(GangMember.finished_at.is_(None))
     session.execute(
         delete(Worker)
         .where(Worker.last_seen_at < after(-gone_s), Worker.id.not_in(busy))
+        .where(Worker.id.not_in(ranks))
         .execution_options(synchronize_session=False)
     )
 
@@ -134,10 +184,17 @@ def listing(session: Session) -> Sequence[tuple[Worker, str]]:
 def jobs_by_worker(session: Session, *, project: str | None = None) -> Mapping[str, list[str]]:
     """The ids of the active jobs of each worker: all of them, or those of one project."""
     running = select(Job.worker_id, Job.id).where(Job.state.in_(ACTIVE), Job.worker_id.is_not(None))
-    rows = session.execute(running.where(Job.project == project) if project else running)
+    ranks = (
+        select(GangMember.worker_id, Job.id)
+        .join(Job, and_(Job.id == GangMember.job_id, Job.attempt == GangMember.attempt))
+        .where(Job.state.in_(ACTIVE), GangMember.finished_at.is_(None))
+    )
     jobs: defaultdict[str, list[str]] = defaultdict(list)
-    for worker_id, job_id in rows:
-        jobs[str(worker_id)].append(job_id)
+    for statement in (running, ranks):
+        rows = session.execute(statement.where(Job.project == project) if project else statement)
+        for worker_id, job_id in rows:
+            if job_id not in jobs[str(worker_id)]:  # the worker of rank 0 is in both
+                jobs[str(worker_id)].append(job_id)
     return jobs
 
 

@@ -153,6 +153,7 @@ OPTIONS = {"--help", *(name for program in PROGRAMS.values() for name in every_o
 FOREIGN_OPTIONS = {
     *("--require-hashes", "--no-deps", "--durations"),
     *("--data-root", "--dataset", "--resume", "--code", "--init", "--spec"),
+    *("--threads", "--timeout"),
     *("--options", "--name", "--cache", "--memory", "--cpu", "--disk"),
 }
 """Options of pip, pytest and `python -m ampcore` (`ampcore.formats`) that a document names without

@@ -15,10 +15,13 @@ from store.tables import new_id
 from worker import broker, capabilities, packages, usage
 from worker.context import WorkerContext
 from worker.dataset_cache import FOLDER, DatasetCache
+from worker.gang_runner import GangRunner
 from worker.isolation_plan import log_isolation, plan_isolation
+from worker.rank_ports import own_host
 from worker.registration import WorkerRegistration
 from worker.sandbox_plan import plan_sandbox
 from worker.settings import Settings
+from worker.slots import Slots
 from worker.standby import Standby
 from worker.tasks import run_queued_jobs
 from worker.trainer_status import adopt_orphans
@@ -105,6 +108,8 @@ def create_context(settings: Settings) -> WorkerContext:
         notifier=Notifier(settings.redis_url),
         isolation=isolation,
         sandbox_plan=sandbox_plan,
+        slots=Slots(settings.worker_slots),
+        rank_host=settings.worker_address or own_host(settings.database_url),
         lease_s=settings.lease_s,
     )
 
@@ -124,6 +129,8 @@ def _run_slots(app: Celery, context: WorkerContext, slots: int) -> None:
         ),
     )
 
+    gang_runner = GangRunner(context)
+
     @app.task(name=TASK_NAME)  # type: ignore[untyped-decorator]
     def train(_job_id: str) -> None:
         run_queued_jobs(context)
@@ -140,6 +147,7 @@ def _run_slots(app: Celery, context: WorkerContext, slots: int) -> None:
         context.sandbox_plan.log()
         context.standby.prepare()
         registration.start()
+        gang_runner.start()
 
     @signals.worker_shutting_down.connect(weak=False)  # type: ignore[untyped-decorator]
     def on_stop_request(**_: Any) -> None:
@@ -148,6 +156,7 @@ def _run_slots(app: Celery, context: WorkerContext, slots: int) -> None:
     @signals.worker_shutdown.connect(weak=False)  # type: ignore[untyped-decorator]
     def on_stop(**_: Any) -> None:
         log.info("the worker stops")
+        gang_runner.stop()
         context.standby.close()
         registration.stop()
         context.work_dirs.close()
@@ -165,4 +174,5 @@ def _hardware_with_isolation(context: WorkerContext) -> dict[str, Any] | None:
         "isolation": isolation.describe() if isolation is not None else None,
         "sandbox": context.sandbox_plan.describe(),
         "packages": list(context.packages),
+        "gang_host": context.rank_host,
     }

@@ -25,9 +25,11 @@ from worker.context import WorkerContext
 from worker.database_retry import Lease, RetryingDatabase
 from worker.dataset_download import DatasetMissing
 from worker.finalize import Finalizer, attempt_report
+from worker.gang_leader import GangLeader
 from worker.isolation import TrainerFolder
 from worker.outcome import AttemptOutcome, AttemptResult, TrainerExit, failed_in_worker, result_of
 from worker.profile_request import ProfileForwarder
+from worker.rank_ports import ports_of
 from worker.sandbox import needs_sandbox
 from worker.sandbox_monitor import SandboxMonitor, Violation
 from worker.sandbox_plan import SandboxMissing
@@ -51,10 +53,20 @@ class JobAttempt:
         job: The job as it was claimed.
         used_s: How long earlier attempts have run; counts towards `runtime.timeout_s`.
         folder: The attempt's folder; created here, removed by the caller.
+        gang: The other ranks of the job; this attempt runs rank 0. None: it has one rank.
     """
 
-    def __init__(self, context: WorkerContext, job: Job, used_s: float, folder: Path) -> None:
+    def __init__(
+        self,
+        context: WorkerContext,
+        job: Job,
+        used_s: float,
+        folder: Path,
+        *,
+        gang: GangLeader | None = None,
+    ) -> None:
         self._context, self._job, self._folder = context, job, folder
+        self._gang = gang
         self._attempt_ended = threading.Event()
         wait_s = max_reconnect_wait_s(context.lease_s)
         notify = partial(context.notifier.notify, job.id)
@@ -82,9 +94,11 @@ class JobAttempt:
             context.shutting_down,
             context.self_fence_s,
             time.monotonic() + remaining_s,
+            *([gang.stop_reason] if gang is not None else []),
         )
         self._profile_forwarder = ProfileForwarder()
         self._ready: dict[str, Any] = {}
+        self._ranks_end_by: float | None = None
 
     def run(self) -> None:
         """Train, then record the outcome once the trainer process has ended."""
@@ -92,6 +106,10 @@ class JobAttempt:
         self._uploader.start()
         try:
             end = self._train()
+            if self._gang is not None:
+                end = self._gang.conclude(
+                    end, grace_s=self._context.grace_s, may_wait=self._may_wait_for_ranks
+                )
             if end is not None:
                 finalizer = Finalizer(
                     self._writer, self._uploader, self._lease, self._stop_conditions, self._folder
@@ -106,6 +124,15 @@ class JobAttempt:
             if self._downloads is not None:
                 # Also a download that still runs, because the attempt did not wait for it.
                 self._downloads.add_done_callback(_release_files)
+
+    def _may_wait_for_ranks(self) -> bool:
+        """Whether the other ranks may still end; if their worker is lost, the attempt is fenced."""
+        reason = self._stop_conditions.stop_reason()
+        if reason is not None and reason.is_final:
+            return False
+        if self._context.shutting_down.is_set() and self._ranks_end_by is None:
+            self._ranks_end_by = time.monotonic() + 2 * self._context.grace_s
+        return self._ranks_end_by is None or time.monotonic() < self._ranks_end_by
 
     def _on_event_committed(self, event: Event) -> None:
         self._uploader.on_event(event)
@@ -161,6 +188,11 @@ class JobAttempt:
 
     def _take_process(self) -> TrainerProcess:
         """The process for the job; in a sandbox if the job has its own code."""
+        if self._gang is not None:
+            ports = ports_of(self._gang.cluster, self._context.standby.hardware())
+            process = self._context.standby.request_rank(ports)
+            self._gang.show(process)
+            return process
         if self._sandbox is None:
             return self._context.standby.take()
         return self._context.standby.request_sandboxed(self._sandbox.new_folder())
@@ -194,6 +226,7 @@ class JobAttempt:
             "init": downloaded.init and str(self._files.output / downloaded.init),
             "sandboxed": self._monitor is not None,
             "explain": downloaded.explain,
+            **({"cluster": self._gang.cluster} if self._gang is not None else {}),
             **files,
         }
 
@@ -263,6 +296,8 @@ class JobAttempt:
         )
         if updated.stop_reason is not None and updated.stop_reason is not pending_stop.stop_reason:
             log.info("stopping the trainer: %s", updated.stop_reason.value)
+            if self._gang is not None:
+                self._gang.request_stop()
             process.terminate()
         return updated
 

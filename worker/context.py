@@ -14,7 +14,9 @@ from worker.dataset_cache import DatasetCache
 from worker.isolation import Isolation
 from worker.oom_kills import OomKillCounter, memory_events_file
 from worker.packages import PackageEntry
+from worker.rank_ports import LOOPBACK
 from worker.sandbox_plan import SandboxPlan
+from worker.slots import MAX_SLOTS, Devices, Slots
 from worker.standby import READY_TIMEOUT_S, Standby
 from worker.stop_reason import GRACE_S
 from worker.usage import WorkerMetrics
@@ -43,6 +45,12 @@ class WorkerContext:
     """How its trainers are isolated; None: not at all."""
     sandbox_plan: SandboxPlan = field(default_factory=SandboxPlan)
     """The sandbox of jobs with their own code; such jobs go to workers that have one."""
+    slots: Slots = field(default_factory=lambda: Slots(MAX_SLOTS))
+    """How many jobs and ranks it runs at a time."""
+    devices: Devices = field(default_factory=Devices)
+    """Which of its GPUs have ranks."""
+    rank_host: str = LOOPBACK
+    """The host of its ranks' addresses."""
     lease_s: float = LEASE_S
     grace_s: float = GRACE_S
     self_fence_s: float = SELF_FENCE_S

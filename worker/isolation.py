@@ -60,8 +60,11 @@ class Isolation:
     missing: tuple[str, ...] = field(default=(), compare=False)
     """Sentences about the measures that this machine does not support."""
 
-    def new_folder(self) -> TrainerFolder:
-        """Create a folder for the next trainer and claim a user for it. Raises OSError."""
+    def new_folder(self, *, tcp_ports: tuple[int, ...] | None = ()) -> TrainerFolder:
+        """Create a folder for the next trainer and claim a user for it. Raises OSError.
+
+        `tcp_ports` are the ports that it may use; None: all.
+        """
         user = claim_user(self.users) if self.users is not None else None
         if user is not None:
             for above in (self.parent.parent, self.parent):
@@ -76,6 +79,7 @@ class Isolation:
             restrict_files=self.landlock_abi > 0,
             processes=self.processes,
             memory_bytes=self.memory_bytes,
+            tcp_ports=tcp_ports,
         )
         _chown_tree(user, path)
         return TrainerFolder(path, confinement, user)

@@ -15,6 +15,8 @@ from worker.stop_reason import StopReason
 
 MAX_MESSAGE: Final = 8192
 REASONS: Final = frozenset(Reason)
+RESIZED: Final = "Slots for more of its ranks are free; it continues with them from its checkpoint."
+RANK_FAILED: Final = "Another rank of the job has failed."
 
 
 class AttemptOutcome(StrEnum):
@@ -46,6 +48,9 @@ class AttemptResult:
                 attempts.mark_failed(session, job_id, attempt, reason, message)
             case AttemptOutcome.PAUSED:
                 attempts.mark_paused(session, job_id, attempt)
+            case AttemptOutcome.HANDED_BACK if self.reason is not None:
+                message = self.message or ""
+                attempts.hand_back(session, job_id, attempt, reason=self.reason, message=message)
             case AttemptOutcome.HANDED_BACK:
                 attempts.hand_back(session, job_id, attempt)
             case AttemptOutcome.CANCELLED:
@@ -94,19 +99,29 @@ def result_of(trainer_exit: TrainerExit, timeout_s: float | None) -> AttemptResu
         case TrainerExit(frame=Frame(type=FrameType.FAILED | FrameType.SUCCEEDED)):
             message = "The trainer process reported a result that is not valid."
             return AttemptResult(AttemptOutcome.FAILED, Reason.INTERNAL_ERROR, message)
-        case TrainerExit(stop_reason=StopReason.TIMEOUT):
-            return AttemptResult(
-                AttemptOutcome.FAILED, Reason.TIMEOUT, _timeout_message(timeout_s or 0)
-            )
-        case TrainerExit(stop_reason=StopReason.PAUSE):
-            return AttemptResult(AttemptOutcome.PAUSED)
-        case TrainerExit(stop_reason=StopReason.SHUTDOWN):
-            return AttemptResult(AttemptOutcome.HANDED_BACK)
+        case TrainerExit(stop_reason=StopReason() as reason):
+            return _result_of_stop(reason, timeout_s)
         case TrainerExit(frame=Frame(type=FrameType.STOPPED)):
             message = "Something other than its worker stopped the trainer process with SIGTERM."
             return AttemptResult(AttemptOutcome.FAILED, Reason.PROCESS_KILLED, message)
         case _:
-            return AttemptResult(AttemptOutcome.FAILED, *_crash_reason(trainer_exit))
+            return AttemptResult(AttemptOutcome.FAILED, *crash_reason(trainer_exit))
+
+
+def _result_of_stop(reason: StopReason, timeout_s: float | None) -> AttemptResult:
+    """The result of a trainer that was stopped for this reason."""
+    match reason:
+        case StopReason.TIMEOUT:
+            message = _timeout_message(timeout_s or 0)
+            return AttemptResult(AttemptOutcome.FAILED, Reason.TIMEOUT, message)
+        case StopReason.PAUSE:
+            return AttemptResult(AttemptOutcome.PAUSED)
+        case StopReason.RESIZE:
+            return AttemptResult(AttemptOutcome.HANDED_BACK, Reason.RESIZED, RESIZED)
+        case StopReason.RANK_FAILED:
+            return AttemptResult(AttemptOutcome.FAILED, Reason.RANK_LOST, RANK_FAILED)
+        case _:
+            return AttemptResult(AttemptOutcome.HANDED_BACK)
 
 
 def _success(trainer_exit: TrainerExit, summary: dict[str, Any]) -> AttemptResult:
@@ -131,7 +146,7 @@ def _timeout_message(timeout_s: float) -> str:
     )
 
 
-def _crash_reason(trainer_exit: TrainerExit) -> tuple[Reason, str]:
+def crash_reason(trainer_exit: TrainerExit) -> tuple[Reason, str]:
     """The reason and the message for a process that ended without a final frame."""
     last_line = f" Its last log line: “{trainer_exit.last_line}”." if trainer_exit.last_line else ""
     if trainer_exit.exit_code >= 0:

@@ -1,6 +1,8 @@
 """The worker's settings, read once from environment variables."""
 
+import re
 from importlib.util import find_spec
+from ipaddress import IPv6Address
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, field_validator
@@ -14,6 +16,7 @@ from worker.dataset_cache import DEFAULT_MAX_BYTES
 from worker.isolation_plan import DEFAULT_PROCESSES, DEFAULT_USERS, IsolationMode, IsolationSettings
 from worker.sandbox_plan import DEFAULT_DISK_BYTES, SandboxMode, SandboxSettings
 from worker.sandbox_plan import DEFAULT_PROCESSES as DEFAULT_BUNDLE_PROCESSES
+from worker.slots import MAX_SLOTS
 
 
 def _users(given: Any) -> range:
@@ -37,10 +40,30 @@ def _queues(given: Any) -> Any:
     return tuple(dict.fromkeys(name.strip() for name in given.split(",")))
 
 
+def _host(given: str | None) -> str | None:
+    """A host name or an IP address, without a port."""
+    if given is None:
+        return None
+    host = given.strip().removeprefix("[").removesuffix("]")
+    if not re.fullmatch(r"[0-9A-Za-z._-]+", host) and not _is_ipv6(host):
+        raise ValueError(
+            "expected a host name or an IP address of this machine that other workers reach, "
+            f"without a port, received {given[:80]!r}."
+        )
+    return host
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        return bool(IPv6Address(host))
+    except ValueError:
+        return False
+
+
 class Settings(SharedSettings):
     """The worker's settings."""
 
-    worker_slots: int = Field(1, ge=1, le=1024, description="a number from 1 to 1024")
+    worker_slots: int = Field(1, ge=1, le=MAX_SLOTS, description="a number from 1 to 1024")
     worker_queues: Annotated[tuple[QueueName, ...] | None, NoDecode, BeforeValidator(_queues)] = (
         Field(
             None,
@@ -48,6 +71,8 @@ class Settings(SharedSettings):
         )
     )
     """The queues to serve; None: those whose jobs its machine can run."""
+    worker_address: Annotated[str | None, AfterValidator(_host)] = None
+    """The host of the addresses of its ranks; None: its address on the database's network."""
     scratch_dir: AbsolutePath = Field(default_factory=lambda data: data["data_dir"] / "scratch")
     """Where attempts write before uploads; default: `scratch` in the data folder."""
     dataset_cache_bytes: int = Field(

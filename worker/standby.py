@@ -71,6 +71,21 @@ class Standby:
         with self._lock:
             return self._request_in(folder, is_standby=False)
 
+    def request_rank(self, tcp_ports: tuple[int, ...] | None) -> TrainerProcess:
+        """A new process for a rank; never the standby, which may not use TCP.
+
+        Args:
+            tcp_ports: The ports on which it may listen and to which it may connect; None: all.
+
+        Raises:
+            OSError: The fork server cannot be started.
+        """
+        with self._lock:
+            folder = None
+            if self._isolation is not None:
+                folder = self._isolation.new_folder(tcp_ports=tcp_ports)
+            return self._request_in(folder, is_standby=False)
+
     def hardware(self) -> dict[str, Any] | None:
         """The hardware that a standby process has reported; None until one has.
 

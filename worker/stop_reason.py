@@ -3,11 +3,12 @@
 import math
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from store import jobs
+from store import gangs, jobs
 from worker.telemetry_writer import TelemetryWriter
 
 GRACE_S: Final = 10.0
@@ -20,6 +21,8 @@ class StopReason(Enum):
     TIMEOUT = "runtime.timeout_s is reached"
     PAUSE = "a pause was requested"
     SHUTDOWN = "the worker is shutting down"
+    RESIZE = "more ranks can start"
+    RANK_FAILED = "another rank has failed"
     CANCEL = "a cancel was requested"
     SELF_FENCE = "the database was unreachable for too long"
     FENCED = "another attempt owns the job"
@@ -34,7 +37,12 @@ class StopReason(Enum):
         return _RANK.get(self, 0) > _RANK.get(other, 0)
 
 
-_RANK: Final = {StopReason.CANCEL: 1, StopReason.SELF_FENCE: 2, StopReason.FENCED: 3}
+_RANK: Final = {
+    StopReason.RANK_FAILED: 1,
+    StopReason.CANCEL: 2,
+    StopReason.SELF_FENCE: 3,
+    StopReason.FENCED: 4,
+}
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,8 @@ class StopConditions:
     shutting_down: threading.Event
     self_fence_s: float
     timeout_at: float = math.inf
+    of_other_ranks: Callable[[], StopReason | None] = lambda: None
+    """Why rank 0 of a gang must stop because of the other ranks."""
 
     def stop_reason(self) -> StopReason | None:
         """The highest-ranking reason to stop now; None when there is none."""
@@ -87,5 +97,9 @@ class StopConditions:
             StopReason.TIMEOUT: time.monotonic() >= self.timeout_at,
             StopReason.PAUSE: writer.requested == jobs.PAUSE,
             StopReason.SHUTDOWN: self.shutting_down.is_set(),
+            StopReason.RESIZE: writer.requested == gangs.RESIZE,
         }
-        return next((stop_reason for stop_reason, holds in conditions.items() if holds), None)
+        found = next((stop_reason for stop_reason, holds in conditions.items() if holds), None)
+        other = self.of_other_ranks()
+        is_first = found is None or (other is not None and other.outranks(found))
+        return other if is_first else found

@@ -16,15 +16,20 @@ log = logging.getLogger(__name__)
 def run_queued_jobs(context: WorkerContext) -> None:
     """Claim and run jobs until none is left for this worker's queues, or it shuts down."""
     while not context.shutting_down.is_set():
-        claimed = _claim(context)
-        if claimed is None:
-            return
-        job, used_s = claimed
-        with (
-            log_context(request_id=job.request_id, job_id=job.id, attempt=job.attempt),
-            context.metrics.busy_slot(),
-        ):
-            _run(context, job, used_s)
+        if not context.slots.take():
+            return  # ranks of gangs have all slots; the server sends messages again
+        try:
+            claimed = _claim(context)
+            if claimed is None:
+                return
+            job, used_s = claimed
+            with (
+                log_context(request_id=job.request_id, job_id=job.id, attempt=job.attempt),
+                context.metrics.busy_slot(),
+            ):
+                _run(context, job, used_s)
+        finally:
+            context.slots.give_back()
 
 
 def _claim(context: WorkerContext) -> tuple[Job, float] | None:
@@ -37,6 +42,7 @@ def _claim(context: WorkerContext) -> tuple[Job, float] | None:
                 context.queues,
                 lease_s=context.lease_s,
                 with_bundles=context.sandbox_plan.sandbox is not None,
+                spare_slots=context.slots.free,
             )
             return (job, attempts.used_s(session, job.id)) if job is not None else None
     except SQLAlchemyError as error:

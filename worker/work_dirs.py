@@ -43,9 +43,9 @@ class WorkDirs:
             self._lock = None
 
     @contextmanager
-    def attempt_dir(self, job_id: str, attempt: int) -> Iterator[Path]:
+    def attempt_dir(self, job_id: str, attempt: int, suffix: str = "") -> Iterator[Path]:
         """The path for one attempt's folder, which the attempt creates; removed at the exit."""
-        folder = self.worker_dir / f"{job_id}-attempt-{attempt}"
+        folder = self.worker_dir / f"{job_id}-attempt-{attempt}{suffix}"
         try:
             yield folder
         finally:

@@ -14,6 +14,7 @@ VALIDATION_LOSS: Final = "val_loss"
 
 if TYPE_CHECKING:
     from ampclient.job_view import JobView
+    from ampcore.api.attempts import Rank
     from ampcore.api.initial_weights import LoadedWeights
     from ampcore.api.jobs import Summary
     from ampcore.api.validation import Validation
@@ -67,14 +68,19 @@ def print_jobs(
     print_table(columns, rows)
 
 
-def print_job(job: "JobView", loaded: "LoadedWeights | None" = None) -> None:
-    """Print one job, a line per field, and which weights it has `loaded`."""
+def print_job(
+    job: "JobView",
+    loaded: "LoadedWeights | None" = None,
+    ranks: "Sequence[Rank] | None" = None,
+) -> None:
+    """Print one job, a line per field, which weights it has `loaded`, and its ranks."""
     facts = [("id", job.id), ("name", job.name), ("state", _state(job))]
     if job.waiting:
         facts.append(("waiting", job.waiting))
     if job.unreadable:
         facts.append(("unreadable", f"{', '.join(job.unreadable)}; see the server's log"))
-    facts += [*_origin(job), *_weights(job, loaded), *_progress(job), *_outcome(job), *_times(job)]
+    facts += [*_origin(job), *_weights(job, loaded), *_progress(job)]
+    facts += [*_ranks(job, ranks or ()), *_outcome(job), *_times(job)]
     print_fields(facts)
 
 
@@ -131,6 +137,18 @@ def _progress(job: "JobView") -> list[tuple[str, str]]:
         ("step", formats.steps(job.step, job.total_steps)),
         *_skipped_and_repeated(job),
     ]
+
+
+def _ranks(job: "JobView", ranks: "Sequence[Rank]") -> list[tuple[str, str]]:
+    """The number of ranks, and a line for each of them."""
+    if job.ranks == 1:
+        return []
+    count = f"{len(ranks)} of at most {job.ranks}" if ranks else f"at most {job.ranks}"
+    lines = [
+        (f"rank {rank.rank}", f"{rank.state} on {rank.worker_id}, {rank.device or UNKNOWN}")
+        for rank in ranks
+    ]
+    return [("ranks", count), *((name, formats.printable(text)) for name, text in lines)]
 
 
 def _skipped_and_repeated(job: "JobView") -> list[tuple[str, str]]:

@@ -156,4 +156,6 @@ def get(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     if as_json:
         print_json(job.to_json())
     else:
-        print_job(job, job.loaded_weights() if (job.spec or {}).get("init") else None)
+        loaded = job.loaded_weights() if (job.spec or {}).get("init") else None
+        attempts = job.attempts() if job.ranks > 1 else []
+        print_job(job, loaded, attempts[-1].ranks if attempts else None)

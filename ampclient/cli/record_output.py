@@ -1,6 +1,7 @@
 """Prints the events, attempts and files of a job as tables, and its log as text."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -53,6 +54,8 @@ def print_attempts(attempts: Iterable["Attempt"]) -> None:
     """One row per attempt."""
     from ampclient.terminal_table import TableColumn
 
+    attempts = list(attempts)
+    has_ranks = any(attempt.ranks for attempt in attempts)
     columns = (
         TableColumn("ATTEMPT", align_right=True),
         TableColumn("STARTED", drop_order=2),
@@ -60,6 +63,7 @@ def print_attempts(attempts: Iterable["Attempt"]) -> None:
         TableColumn("WAITED", align_right=True, drop_order=3),
         TableColumn("FIRST STEP", align_right=True),
         TableColumn("WORKER", drop_order=1),
+        *([TableColumn("RANKS", drop_order=4)] if has_ranks else []),
         TableColumn("OUTCOME"),
         TableColumn("MESSAGE", min_width=24, wraps=True),
     )
@@ -71,12 +75,19 @@ def print_attempts(attempts: Iterable["Attempt"]) -> None:
             formats.duration(attempt.waited_s),
             UNKNOWN if attempt.first_step is None else str(attempt.first_step),
             attempt.worker_id or UNKNOWN,
+            *([_ranks(attempt)] if has_ranks else []),
             attempt.outcome or "running",
             formats.printable(attempt.message or attempt.reason or UNKNOWN),
         )
         for attempt in attempts
     ]
     print_table(columns, rows)
+
+
+def _ranks(attempt: "Attempt") -> str:
+    """The number of ranks by state, for example `3 running, 1 failed`."""
+    counts = Counter(rank.state for rank in attempt.ranks)
+    return ", ".join(f"{count} {formats.printable(state)}" for state, count in counts.items())
 
 
 def print_artifacts(artifacts: Iterable["Artifact"]) -> None:

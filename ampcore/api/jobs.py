@@ -131,6 +131,9 @@ class JobFields(StoredModel):
         description="The number of the current or last attempt; 0 before the first."
     )
     max_attempts: int
+    ranks: int = Field(
+        default=1, description="The most processes that train it together, one on each device."
+    )
     failures: int = Field(description="Failed attempts since the job was submitted or retried.")
     step: int = Field(description="The number of completed steps.")
     total_steps: int | None = Field(description="Known once the job runs; null before.")

@@ -1,7 +1,7 @@
 """Checks whether a job can resume from a checkpoint."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -19,6 +19,7 @@ from ampcore.spec.text import join_names, plural
 CHANGEABLE_FIELDS: Final = (
     "name",
     "labels",
+    "model.placement",
     "runtime",
     "telemetry",
     "guard",
@@ -34,6 +35,9 @@ CHANGEABLE_FIELDS: Final = (
     "train.keep",
 )
 """The fields that a job may change between two runs, including everything in them."""
+
+STEP_FIELDS: Final = ("train.accumulate", "runtime.workers", "runtime.devices")
+"""The fields whose product is the number of micro-batches in a step, which must stay."""
 
 MAX_NAMED: Final = 8
 """The maximum number of differences in a message; the others are only counted."""
@@ -68,8 +72,18 @@ def check_compatible(manifest: Manifest, spec: RunSpec) -> list[Difference]:
         IncompatibleCheckpoint: The job changes what the state depends on: the model, the data,
             the optimizer, the seed, the size of a step.
     """
-    differences = list(_differences("", _normalised(manifest.spec, type(spec)), spec.to_json()))
-    refused = [difference for difference in differences if not _is_changeable(difference.field)]
+    before, now = _normalised(manifest.spec, type(spec)), spec.to_json()
+    differences = list(_differences("", before, now))
+    keeps_batch = _micro_batches(before) == _micro_batches(now)
+    refused = [
+        difference
+        for difference in differences
+        if not (
+            keeps_batch
+            if _is_in(difference.field, STEP_FIELDS)
+            else _is_in(difference.field, CHANGEABLE_FIELDS)
+        )
+    ]
     if refused:
         raise IncompatibleCheckpoint(
             f"The job cannot resume from its checkpoint after {plural(manifest.step, 'step')}, "
@@ -164,5 +178,12 @@ def _differences(field: str, before: JsonValue, now: JsonValue) -> Iterator[Diff
         yield from _differences(path, before.get(name), now.get(name))
 
 
-def _is_changeable(field: str) -> bool:
-    return any(field == free or field.startswith(f"{free}.") for free in CHANGEABLE_FIELDS)
+def _micro_batches(spec: Mapping[str, Any]) -> int:
+    """Those of a step on all ranks."""
+    train, runtime = spec.get("train", {}), spec.get("runtime", {})
+    ranks = runtime.get("workers", 1) * runtime.get("devices", 1)
+    return int(ranks * train.get("accumulate", 1))
+
+
+def _is_in(field: str, fields: Sequence[str]) -> bool:
+    return any(field == one or field.startswith(f"{one}.") for one in fields)

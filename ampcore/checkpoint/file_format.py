@@ -7,9 +7,9 @@ Source: https://github.com/huggingface/safetensors#format
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 import ml_dtypes
 import numpy as np
@@ -19,6 +19,30 @@ from ampcore.checkpoint.manifest import Manifest
 
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
+
+
+@runtime_checkable
+class ArrayInPieces(Protocol):
+    """An array of which only a piece is in memory at once."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole array."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of its elements."""
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the whole array."""
+
+    def pieces(self) -> Iterator[Array]:
+        """Its rows in order, once."""
+
+    def finish(self) -> None:
+        """Pass over the pieces that nobody has taken."""
+
 
 FORMAT_PREFIX: Final = "ampcore-checkpoint-"
 FORMAT: Final = f"{FORMAT_PREFIX}1"
@@ -58,7 +82,7 @@ class Checkpoint:
 
     `good_arrays` are the arrays of an earlier state for a rollback; None when that is this state,
     or no rollback state is kept. `best_arrays` are the weights of the best evaluation; None unless
-    the run keeps them.
+    the run keeps them. To be written, an array may also be an `ArrayInPieces`.
     """
 
     manifest: Manifest

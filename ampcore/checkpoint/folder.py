@@ -54,6 +54,8 @@ def newest(
     folder: Path,
     on_unreadable: Callable[[UnreadableCheckpoint], object] | None = None,
     max_step: int | None = None,
+    *,
+    mapped: bool = False,
 ) -> StoredCheckpoint | None:
     """The last saved checkpoint; None if there is none.
 
@@ -62,6 +64,7 @@ def newest(
         on_unreadable: Called for each newer one that cannot be read, or that holds non-finite
             values, as earlier versions saved them.
         max_step: Only those with at most so many completed steps; None: all.
+        mapped: Map large arrays into memory: see `load`.
 
     Raises:
         UnreadableCheckpoint: The folder itself cannot be read.
@@ -76,15 +79,15 @@ def newest(
         if max_step is not None and _order(file)[1] > max_step:
             continue
         try:
-            return StoredCheckpoint(file, _load_finite(file))
+            return StoredCheckpoint(file, _load_finite(file, mapped=mapped))
         except UnreadableCheckpoint as error:
             if on_unreadable is not None:
                 on_unreadable(error)
     return None
 
 
-def _load_finite(file: Path) -> Checkpoint:
-    found = load(file)
+def _load_finite(file: Path, *, mapped: bool) -> Checkpoint:
+    found = load(file, mapped=mapped)
     if names := nonfinite_names(found.arrays):
         received = f"non-finite values in {len(names)} arrays, first in {names[0]}"
         raise UnreadableCheckpoint(file, expected="arrays of finite numbers", received=received)

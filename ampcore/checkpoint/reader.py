@@ -9,8 +9,9 @@ import os
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
+import numpy as np
 from pydantic import ValidationError
 
 from ampcore import __version__
@@ -49,15 +50,25 @@ class _Header:
     entries: dict[str, TensorEntry]
 
 
-def load(file: Path) -> Checkpoint:
-    """Read a checkpoint. Raises UnreadableCheckpoint if any byte of it has changed."""
+MAPPED_BYTES: Final = 2**20
+"""Arrays from this size on are mapped into memory on request."""
+
+
+def load(file: Path, *, mapped: bool = False) -> Checkpoint:
+    """Read a checkpoint. Raises UnreadableCheckpoint if any byte of it has changed.
+
+    Args:
+        file: The checkpoint.
+        mapped: Map large arrays into memory, read-only, for a reader that needs only parts of them:
+            the system keeps as much of them in memory as there is room for.
+    """
     try:
         if not file.is_file():  # opening a named pipe would block forever
             raise TensorFormatError(
                 "a regular file", "something else" if file.exists() else "no such file"
             )
         with file.open("rb") as stream:
-            return _read(stream)
+            return _read(stream, MAPPED_BYTES if mapped else None)
     except TensorFormatError as broken:
         _refuse(file, broken.expected, broken.received)
     except OSError as error:
@@ -78,9 +89,14 @@ def _refuse(file: Path, expected: str, received: str) -> NoReturn:
     raise UnreadableCheckpoint(file, expected=expected, received=received) from None
 
 
-def _read(stream: BufferedReader) -> Checkpoint:
+def _read(stream: BufferedReader, mapped_bytes: int | None) -> Checkpoint:
     header = _read_header(stream)
-    buffers = {name: read_bytes(stream, entry.size_bytes) for name, entry in header.entries.items()}
+    buffers = {
+        name: read_bytes(stream, entry.size_bytes)
+        if mapped_bytes is None or entry.size_bytes < mapped_bytes
+        else _map_bytes(stream, entry.size_bytes)
+        for name, entry in header.entries.items()
+    }
     written = buffers.pop(DIGEST).tobytes()
     digest = hashlib.sha256(header.data)
     for buffer in buffers.values():
@@ -94,6 +110,14 @@ def _read(stream: BufferedReader) -> Checkpoint:
     if header.format == FORMAT_WITH_BEST_MODEL:
         best = _with_prefix(BEST_MODEL, arrays)
     return Checkpoint(_manifest(header.manifest), arrays, good, best)
+
+
+def _map_bytes(stream: BufferedReader, size: int) -> Array:
+    """The next bytes of a file, mapped into memory."""
+    start = stream.tell()
+    mapped = np.memmap(stream, np.uint8, "r", start, (size,))
+    stream.seek(start + size)  # NumPy has moved to the end
+    return mapped
 
 
 def _with_prefix(prefix: str, arrays: dict[str, Array]) -> dict[str, Array] | None:

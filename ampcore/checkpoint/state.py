@@ -5,7 +5,7 @@ only on the job's seed and the number of the step.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -47,13 +47,17 @@ def stable_path(variable: Any) -> str:
 
 
 def capture(
-    networks: Sequence[Network], optimizers: Sequence[Any], states: LossScaleStates
+    networks: Sequence[Network],
+    optimizers: Sequence[Any],
+    states: LossScaleStates,
+    leave_out: Container[str] = (),
 ) -> Arrays:
-    """Copy everything that the next step depends on to the host."""
+    """Copy everything that the next step depends on to the host, but for the variables left out."""
     arrays = {
         # The TensorFlow variable's own `numpy` is the only copy; Keras's makes one more.
         name: np.asarray(variable.value.numpy())
         for name, variable in named_variables(networks, optimizers)
+        if name not in leave_out
     }
     return arrays | capture_scales(networks, states)
 
@@ -94,11 +98,15 @@ def capture_scales(networks: Sequence[Network], states: LossScaleStates) -> Arra
 
 
 def restore(
-    networks: Sequence[Network], optimizers: Sequence[Any], arrays: Mapping[str, NDArray[Any]]
+    networks: Sequence[Network],
+    optimizers: Sequence[Any],
+    arrays: Mapping[str, NDArray[Any]],
+    leave_out: Container[str] = (),
 ) -> None:
     """Assign what `capture` copied, except for the loss scales; see `scale_states`."""
     for name, variable in named_variables(networks, optimizers):
-        variable.assign(arrays[name])
+        if name not in leave_out:
+            variable.assign(arrays[name])
 
 
 def scale_states(

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -20,6 +20,7 @@ from ampcore.checkpoint.file_format import (
     FORMAT_WITH_GOOD_STATE,
     GOOD_STATE,
     Array,
+    ArrayInPieces,
     Checkpoint,
 )
 from ampcore.checkpoint.manifest import Manifest
@@ -33,7 +34,10 @@ _DIGEST_PLACEHOLDER: Final = np.empty(DIGEST_SIZE, np.uint8)
 class CheckpointWriter:
     """Writes all bytes of the file, followed by their digest."""
 
-    pieces: tuple[memoryview, ...]
+    header: bytes
+    """With its length."""
+    arrays: tuple[Array | ArrayInPieces, ...]
+    """In the order of the file."""
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
@@ -42,21 +46,37 @@ class CheckpointWriter:
         arrays = sorted(_all_arrays(checkpoint), key=lambda item: -item[1].dtype.itemsize)
         header = _header(_format(checkpoint), checkpoint.manifest, arrays)
         length = len(header).to_bytes(LENGTH_SIZE, "little")
-        return cls((memoryview(length), memoryview(header), *(_bytes(a) for _, a in arrays)))
+        return cls(length + header, tuple(array for _, array in arrays))
 
     @property
     def size_bytes(self) -> int:
         """The length of the whole file."""
-        return sum(map(len, self.pieces)) + DIGEST_SIZE
+        return len(self.header) + sum(array.nbytes for array in self.arrays) + DIGEST_SIZE
+
+    @property
+    def tables(self) -> list[ArrayInPieces]:
+        """The arrays that are written in pieces, in the order of the file."""
+        return [array for array in self.arrays if isinstance(array, ArrayInPieces)]
 
     def write(self, descriptor: int) -> None:
         """Write the file and hash it in a second thread at the same time. Raises OSError."""
         digest = hashlib.sha256()
         with ThreadPoolExecutor(max_workers=1) as hashing:
-            for piece in self.pieces:
-                hashing.submit(digest.update, piece)
+            before = hashing.submit(digest.update, b"")
+            for piece in self._pieces():
+                hashed = hashing.submit(digest.update, piece)
                 _write_all(descriptor, piece)
+                before.result()  # so that at most two pieces are in memory
+                before = hashed
         _write_all(descriptor, memoryview(digest.digest()))
+
+    def _pieces(self) -> Iterator[memoryview]:
+        yield memoryview(self.header)
+        for array in self.arrays:
+            if isinstance(array, ArrayInPieces):
+                yield from map(_bytes, array.pieces())
+            else:
+                yield _bytes(array)
 
 
 def _format(checkpoint: Checkpoint) -> str:

@@ -5,6 +5,7 @@ import typer
 from ampcore.commands.check import check
 from ampcore.commands.explain import explain
 from ampcore.commands.first_step import perturb, ranges
+from ampcore.commands.launch import CONTEXT, launch
 from ampcore.commands.profile import profile
 from ampcore.commands.run import run
 
@@ -18,3 +19,4 @@ def ampcore() -> None:
 
 for command in (run, check, explain, profile, ranges, perturb):
     app.command()(command)
+app.command(context_settings=CONTEXT)(launch)

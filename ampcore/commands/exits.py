@@ -7,7 +7,8 @@ from typing import Final, NoReturn, TextIO
 
 import typer
 
-from ampcore.errors import TrainingError
+from ampcore.distributed.environment import ADDRESS_IN_USE
+from ampcore.errors import AddressInUse, TrainingError
 
 FAILED: Final = 1
 BAD_SPEC: Final = 2
@@ -26,4 +27,6 @@ def exits_if_training_fails(stderr: TextIO) -> Iterator[None]:
     try:
         yield
     except TrainingError as error:
-        exit_with(f"{error.reason}: {error}", FAILED, stderr)
+        # Another process took the port of this rank: the launcher tries other ports.
+        code = ADDRESS_IN_USE if isinstance(error, AddressInUse) else FAILED
+        exit_with(f"{error.reason}: {error}", code, stderr)

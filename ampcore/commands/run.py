@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -24,7 +25,9 @@ from ampcore.commands.options import (
     Settings,
     SpecFile,
 )
+from ampcore.distributed import Cluster, cluster_from_environment
 from ampcore.spec import JobSpec
+from ampcore.spec.assignments import with_values
 from ampcore.spec.text import plural
 from ampcore.telemetry.json_values import json_safe
 
@@ -53,8 +56,14 @@ def run(
         exit_with("--resume needs --output DIR, the output folder of the run to resume.", BAD_SPEC)
     spec = load_spec(file, settings, code)
     files = local_files(data_root, dataset_files, code=code, init=init)
+    cluster = cluster_from_environment()
+    spec = _with_ranks_of(cluster, spec)
     with interruptible() as stop, capture_native_log() as stderr:
-        summary, model_file = _train(spec, files, output, resume=resume, stop=stop, stderr=stderr)
+        summary, model_file = _train(
+            spec, files, output, cluster, resume=resume, stop=stop, stderr=stderr
+        )
+    if cluster is not None and cluster.rank > 0:
+        return  # rank 0 prints the summary
     if as_json:
         typer.echo(json.dumps(json_safe(summary)))
     else:
@@ -65,10 +74,18 @@ def run(
         typer.echo("The model was not saved; use --output DIR to save it.", err=True)
 
 
+def _with_ranks_of(cluster: Cluster | None, spec: JobSpec) -> JobSpec:
+    """The spec for as many ranks as were launched, if it names no number itself."""
+    if cluster is None or spec.runtime.ranks > 1 or spec.runtime.elastic is not None:
+        return spec
+    return JobSpec.parse(with_values(spec.to_json(), {"runtime.devices": cluster.size}))
+
+
 def _train(
     spec: JobSpec,
     files: LocalFiles,
     output: Path | None,
+    cluster: Cluster | None,
     *,
     resume: bool,
     stop: threading.Event,
@@ -88,6 +105,7 @@ def _train(
                 datasets=files.datasets,
                 bundle=files.code,
                 init=files.init,
+                cluster=cluster and replace(cluster, timeout_s=spec.runtime.exchange.timeout_s),
             )
             result = trainer.run(progress.block, progress.event, stop.is_set)
     except OSError as error:

@@ -150,8 +150,8 @@ def summary_lines(summary: dict[str, Any], model_file: str | None) -> list[str]:
 
 
 def _value(value: object) -> str:
-    """A value in one line: an object, such as `best`, without the objects in it."""
+    """A value in one line: an object, such as `best`, without the objects and lists in it."""
     if isinstance(value, Mapping):
-        plain = {name: each for name, each in value.items() if not isinstance(each, Mapping)}
+        plain = {name: each for name, each in value.items() if not isinstance(each, Mapping | list)}
         return ", ".join(f"{name} {_value(each)}" for name, each in plain.items())
     return f"{value:.6g}" if isinstance(value, float) else str(value)

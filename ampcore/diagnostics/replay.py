@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from ampcore.data import Batch
 from ampcore.diagnostics.layer_outputs import LayerRef, layer_outputs
-from ampcore.models.seeds import micro_batch_seed
+from ampcore.models.dropout_seeds import DropoutSeeds
+from ampcore.models.seeds import StepShare
 from ampcore.models.task import NonTrainable, Task
 from ampcore.precision import LossScale, without_overwrites
 
@@ -65,17 +66,25 @@ class Replay:
 
     One compiled function, traced when it is first called. `loss_scales` are those that the
     task is trained with, one for each network; `accumulate` is the number of micro-batches in a
-    step.
+    step, and `share` which of all replicas' they are.
     """
 
-    def __init__(self, task: Task, loss_scales: Sequence[LossScale], accumulate: int = 1) -> None:
+    def __init__(
+        self,
+        task: Task,
+        loss_scales: Sequence[LossScale],
+        accumulate: int = 1,
+        share: StepShare | None = None,
+    ) -> None:
         self.task, self.accumulate = task, accumulate
+        self._share = share or StepShare(accumulate)
         self.loss_scales = tuple(loss_scales)
         self.calls: tuple[LayerRef, ...] = ()
         """The calls of layers, in order; known after the first replay."""
         self.dtypes: tuple[str, ...] = ()
         """The dtypes of their outputs."""
         self.function = tf.function(self._function, autograph=False)
+        self._first_values = tf.function(DropoutSeeds(task, self._share).before, autograph=False)
 
     def __call__(self, scales: Sequence[float], micro: MicroBatch) -> ReplayResult:
         """Replay a micro-batch at these loss scales, one for each network."""
@@ -102,9 +111,9 @@ class Replay:
                 lambda rows, start=first: tf.convert_to_tensor(rows[start : start + size])
             )
             values = tf.nest.map_structure(tf.convert_to_tensor, non_trainable)
-            micro = MicroBatch(
-                index, first, part, values, micro_batch_seed(seed, index, self.accumulate)
-            )
+            if index == 0 and self._share.first:
+                values = self._first_values(values, part, seed)
+            micro = MicroBatch(index, first, part, values, self._share.seed(seed, index))
             replayed = self(scales, micro)
             yield micro, replayed
             non_trainable = replayed.non_trainable

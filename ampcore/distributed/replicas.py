@@ -3,12 +3,20 @@
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
+from ampcore.errors import TrainingError
+
 Tensor = Any
 ReduceOp = Literal["mean", "sum", "max"]
 
 
 class Replicas(Protocol):
-    """The number of replicas, the rank of this one, and the all-reduce between them."""
+    """The number of replicas, the rank of this one, and the communication between them.
+
+    Every method except `explain` and `close` is called by all replicas, in the same order, with
+    tensors of the same shapes and dtypes. The first five may be part of a compiled function, but
+    not of a branch that one replica may take and another may not; the others are called between
+    compiled functions.
+    """
 
     @property
     def size(self) -> int:
@@ -21,10 +29,44 @@ class Replicas(Protocol):
     def all_reduce(self, tensors: Sequence[Tensor], op: ReduceOp = "mean") -> list[Tensor]:
         """Combine each tensor with those at the same position on all other replicas.
 
-        All replicas call it with tensors of the same shapes and dtypes, and all receive the same
-        values. NaN and infinities stay non-finite. It must not be called inside a branch that
-        one replica may take and another may not.
+        All receive the same values, bit for bit. NaN and infinities stay non-finite.
         """
+
+    def all_gather(
+        self, tensors: Sequence[Tensor], size_class: Tensor | None = None
+    ) -> list[Tensor]:
+        """Concatenate each tensor with those of the others along the first axis, by rank.
+
+        Within a compiled function a call has tensors of the same shapes at every execution, unless
+        the first axis has a size of `size_classes`, whose number is `size_class`.
+        """
+
+    def all_to_all(
+        self, tensors: Sequence[Tensor], size_class: Tensor | None = None
+    ) -> list[Tensor]:
+        """Send part r of each tensor to rank r; returns the parts received, in order of rank.
+
+        A tensor has `size` equal parts along its first axis, and so has the result. The length of
+        the parts may be different at every execution as in `all_gather`.
+        """
+
+    def broadcast(self, tensors: Sequence[Tensor], root: int = 0) -> list[Tensor]:
+        """The tensors of the replica with rank `root`."""
+
+    def barrier(self) -> None:
+        """Wait until all replicas are here."""
+
+    def broadcast_object(self, value: Any) -> Any:
+        """What rank 0 passes, on every rank: JSON values. The others wait for rank 0."""
+
+    def all_gather_object(self, value: Any) -> list[Any]:
+        """What each rank passes, in order of rank: JSON values."""
+
+    def explain(self, error: Exception) -> TrainingError | None:
+        """Why a call failed, if the cause is another replica or the connection to it."""
+
+    def close(self, failure: TrainingError | None = None) -> None:
+        """Take leave of the others; a failure ends them too."""
 
 
 class SingleReplica:
@@ -43,3 +85,37 @@ class SingleReplica:
     def all_reduce(self, tensors: Sequence[Tensor], op: ReduceOp = "mean") -> list[Tensor]:
         """The same tensors, whatever `op` is."""
         return list(tensors)
+
+    def all_gather(
+        self, tensors: Sequence[Tensor], size_class: Tensor | None = None
+    ) -> list[Tensor]:
+        """The same tensors."""
+        return list(tensors)
+
+    def all_to_all(
+        self, tensors: Sequence[Tensor], size_class: Tensor | None = None
+    ) -> list[Tensor]:
+        """The same tensors."""
+        return list(tensors)
+
+    def broadcast(self, tensors: Sequence[Tensor], root: int = 0) -> list[Tensor]:
+        """The same tensors."""
+        return list(tensors)
+
+    def barrier(self) -> None:
+        """Returns at once."""
+
+    def broadcast_object(self, value: Any) -> Any:
+        """The same value."""
+        return value
+
+    def all_gather_object(self, value: Any) -> list[Any]:
+        """A list of the one value."""
+        return [value]
+
+    def explain(self, error: Exception) -> TrainingError | None:
+        """None: there is no other replica."""
+        return None
+
+    def close(self, failure: TrainingError | None = None) -> None:
+        """Nothing to do."""

@@ -41,6 +41,8 @@ class Confinement:
     """How large a file that it writes may become."""
     open_files: int | None = None
     """How many files each of its processes may have open."""
+    tcp_ports: tuple[int, ...] | None = ()
+    """The TCP ports that it may listen on and connect to, with `restrict_files`; None: all."""
     is_sandbox: bool = False
     """Run code of users: filter system calls, and hide other processes and CUDA MPS."""
     bubblewrap: Path | None = None
@@ -58,7 +60,8 @@ class Confinement:
         paths: dict[str, Any] = {name: Path(values[name]) for name in ("folder", "datasets")}
         if (program := values["bubblewrap"]) is not None:
             paths["bubblewrap"] = Path(program)
-        return cls(**values | paths)
+        ports = values["tcp_ports"]
+        return cls(**values | paths | {"tcp_ports": None if ports is None else tuple(ports)})
 
 
 def confine(
@@ -112,6 +115,7 @@ def _restrict_files(
         readable=[*system, *imported, confinement.datasets],
         usable=[*files.devices(), *shared, Path(f"/proc/{os.getpid()}")],
         writable=[confinement.folder, *extra_writable],
+        tcp_ports=confinement.tcp_ports,
     )
 
 

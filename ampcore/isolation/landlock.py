@@ -22,6 +22,7 @@ RESTRICT_SELF: Final = 446
 """System call numbers, equal on every architecture but Alpha."""
 CREATE_RULESET_VERSION: Final = 1
 RULE_PATH_BENEATH: Final = 1
+RULE_NET_PORT: Final = 2
 
 EXECUTE: Final = 1 << 0
 WRITE_FILE: Final = 1 << 1
@@ -70,6 +71,10 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
 
 
+class _NetPort(ctypes.Structure):
+    _fields_ = (("allowed_access", ctypes.c_uint64), ("port", ctypes.c_uint64))
+
+
 def abi() -> int:
     """The ABI version of this kernel; 0 without Landlock."""
     if sys.platform != "linux" or platform.machine() == "alpha":
@@ -80,17 +85,24 @@ def abi() -> int:
         return 0
 
 
-def restrict(readable: Iterable[Path], usable: Iterable[Path], writable: Iterable[Path]) -> None:
+def restrict(
+    readable: Iterable[Path],
+    usable: Iterable[Path],
+    writable: Iterable[Path],
+    *,
+    tcp_ports: Iterable[int] | None = (),
+) -> None:
     """Restrict this thread, and all that it starts, to these files and folders.
 
-    Where the kernel supports it, TCP is forbidden, and so are signals and connections to abstract
-    sockets outside of the restriction. Paths that do not exist are left out. Raises OSError.
+    Where the kernel supports it, TCP is forbidden but for listening on `tcp_ports` and connecting
+    to them (None: all), and so are signals and connections to abstract sockets outside of the
+    restriction. Paths that do not exist are left out. Raises OSError.
     """
     version = abi()
     files = max(rights for since, rights in FILE_RIGHTS_BY_ABI.items() if since <= version)
     wanted = _Ruleset(
         handled_access_fs=files,
-        handled_access_net=ALL_TCP if version >= TCP_ABI else 0,
+        handled_access_net=ALL_TCP if version >= TCP_ABI and tcp_ports is not None else 0,
         scoped=ALL_SCOPES if version >= SCOPES_ABI else 0,
     )
     known = 24 if version >= SCOPES_ABI else 16 if version >= TCP_ABI else 8
@@ -99,6 +111,9 @@ def restrict(readable: Iterable[Path], usable: Iterable[Path], writable: Iterabl
         for paths, rights in ((readable, READ), (usable, USE), (writable, WRITE)):
             for path in paths:
                 _allow(ruleset, path, rights & files)
+        for port in (tcp_ports or ()) if version >= TCP_ABI else ():
+            rule = _NetPort(allowed_access=ALL_TCP, port=port)
+            _call(ADD_RULE, ruleset, RULE_NET_PORT, ctypes.byref(rule), 0)
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0):
             raise _error()

@@ -43,6 +43,9 @@ class Gradients(NamedTuple):
             the scaled ones; None where that takes more than a division. A branch that is rarely
             taken calls it instead of keeping `gradients` in memory.
         amaxes: For each network, those of its `float8_scalings` in this batch, float32 (3,) each.
+        shard_norms: For each network with rows of tables that other replicas own, the norm of each
+            replica's sparse gradients by its rows, float32 (replicas,); else None. Empty before
+            the replicas have exchanged them.
     """
 
     losses: list[Tensor]
@@ -51,6 +54,7 @@ class Gradients(NamedTuple):
     overwrites: list[list[Any]]
     recompute_gradients: tuple[Callable[[], list[Any]], ...] | None = None
     amaxes: Sequence[Sequence[Tensor]] = ()
+    shard_norms: Sequence[Tensor | None] = ()
 
 
 def gradients(  # noqa: PLR0917 - a function of all of these; a step fixes the first three

@@ -1,10 +1,13 @@
-"""The random seeds of a step: one for each step, replica and micro-batch."""
+"""The random seeds of a step: one for each step and micro-batch.
 
+The micro-batches of all replicas are numbered together. So a step draws the same noise on two
+replicas as in one process that accumulates twice as many micro-batches.
+"""
+
+from dataclasses import dataclass
 from typing import Any, Final
 
 import tensorflow as tf
-
-from ampcore.distributed import Replicas, SingleReplica
 
 Tensor = Any
 
@@ -12,17 +15,37 @@ Tensor = Any
 _ALGORITHM: Final = "philox"
 
 
-def step_seed(seed: int, step: Tensor, replicas: Replicas | None = None) -> Tensor:
+@dataclass(frozen=True)
+class StepShare:
+    """The micro-batches of a step that one replica trains on: `count` of `count` × `replicas`."""
+
+    count: int = 1
+    rank: int = 0
+    replicas: int = 1
+
+    @property
+    def first(self) -> int:
+        """The number of its first micro-batch in the step."""
+        return self.rank * self.count
+
+    @property
+    def total(self) -> int:
+        """The micro-batches of the step on all replicas."""
+        return self.replicas * self.count
+
+    def seed(self, step_seed: Tensor, index: Tensor | int) -> Tensor:
+        """The seed of the noise in micro-batch `index` of this replica, int64 (2,)."""
+        return micro_batch_seed(step_seed, self.first + index, self.total)
+
+
+def step_seed(seed: int, step: Tensor) -> Tensor:
     """The seed of the noise in one step, int64 (2,).
 
     Args:
         seed: That of the job.
         step: The number of the step, an int64 scalar.
-        replicas: With several replicas, each draws its own noise.
     """
-    replicas = replicas or SingleReplica()
-    own = tf.stack([tf.constant(seed, tf.int64), step])
-    return own if replicas.size == 1 else _fold_in(own, replicas.rank)
+    return tf.stack([tf.constant(seed, tf.int64), step])
 
 
 def micro_batch_seed(seed: Tensor, index: Tensor | int, count: int) -> Tensor:

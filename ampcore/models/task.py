@@ -1,13 +1,14 @@
 """Task: the networks to train, and their losses as pure functions of weights and a batch."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import tensorflow as tf
 
 from ampcore.data.examples import Batch
+from ampcore.distributed.row_shards import RowShard
 from ampcore.precision.float8_products import Float8Scaling
 from ampcore.precision.in_place import InPlaceDtypes
 from ampcore.precision.layer_products import installed_products
@@ -134,6 +135,23 @@ class Task(ABC):
             [variable.value for variable in network.model.trainable_variables]
             for network in self.networks
         ]
+
+    def shards(self) -> Mapping[int, RowShard]:
+        """The trainable variables that hold only this replica's rows of a table, by `id`."""
+        return {}
+
+    def without_communication(self, rows_of: "Task | None" = None) -> "Task":
+        """The task of a replica that computes alone, with the rows that `fetch_rows` has fetched.
+
+        The networks and their variables are the same.
+
+        Args:
+            rows_of: Another such task, whose fetched rows it has too; None: it has its own.
+        """
+        return self
+
+    def fetch_rows(self, batch: Batch) -> None:  # noqa: B027 - most tasks have all rows
+        """Fetch the rows of tables that a batch names; all replicas call it together."""
 
     def non_trainable(self) -> NonTrainable:
         """The non-trainable variables themselves, not copies."""

@@ -75,6 +75,12 @@ class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
         """The moving average of a variable; None without `ema`, and where it is overwritten."""
         return self._averages[self._get_variable_index(variable)] if self._averages else None
 
+    def variables_by_row(self, variable: Any) -> list[Any]:
+        """The variables that have a row for each row of a variable: its slots and its average."""
+        average = self.average_of(variable)
+        slots = self._slots[self._get_variable_index(variable)]
+        return [*slots, *([] if average is None else average)]
+
     def apply_where(
         self, applied: Tensor, grads: Sequence[Any], trainable_variables: Sequence[Any]
     ) -> None:

@@ -73,7 +73,11 @@ def exact_norm(grads: Sequence[Any], norm: Tensor) -> Tensor:
 
 
 def clip_by_global_norm(
-    grads: Sequence[Any], limit: float, norm: Tensor | None = None
+    grads: Sequence[Any],
+    limit: float,
+    norm: Tensor | None = None,
+    *,
+    measured: Sequence[Any] | None = None,
 ) -> tuple[list[Any], Tensor]:
     """Scale all gradients down together, so that their global norm is at most `limit`.
 
@@ -85,6 +89,8 @@ def clip_by_global_norm(
             and None.
         limit: The largest global norm.
         norm: `global_norm(grads)`, if known.
+        measured: What has the norm, if that is not of `grads` alone: where replicas own different
+            rows of a table, the norms of their gradients are in its place.
 
     Returns:
         The clipped gradients, and the global norm before clipping, a float32 scalar; NaN if a
@@ -92,7 +98,8 @@ def clip_by_global_norm(
 
     Source: Pascanu et al. 2013, arXiv:1211.5063, section 3.2.
     """
-    exact = exact_norm(grads, global_norm(grads) if norm is None else norm)
+    measured = grads if measured is None else measured
+    exact = exact_norm(measured, global_norm(measured) if norm is None else norm)
     # Non-finite gradients stay non-finite: their norm is NaN, or infinity times zero is NaN.
     factor = tf.minimum(1.0, limit / exact)
     return map_values(lambda value: value * factor, grads), exact

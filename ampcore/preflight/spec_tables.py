@@ -9,7 +9,7 @@ from ampcore.preflight.data import NotYetKnown, data_shape
 from ampcore.preflight.layer_rows import table_from_network
 from ampcore.preflight.layer_table import LayerTable
 from ampcore.spec import JobSpec
-from ampcore.spec.model import ModelSpec
+from ampcore.spec.model import Embedding, ModelSpec
 
 
 def tables_from_spec(
@@ -27,7 +27,15 @@ def tables_from_spec(
     if isinstance(shape, NotYetKnown):
         return shape
     freeze = spec.init.freeze if spec.init is not None else ()
-    return tuple(_frozen(table, freeze) for table in tables_from_model_spec(spec.model, shape))
+    model = _model_of_rank(spec.model, spec.runtime.ranks)
+    return tuple(_frozen(table, freeze) for table in tables_from_model_spec(model, shape))
+
+
+def _model_of_rank(model: ModelSpec, ranks: int) -> ModelSpec:
+    """The model as one rank has it: of a sharded table with its share of the rows."""
+    if isinstance(model, Embedding) and model.placement == "sharded" and ranks > 1:
+        return model.model_copy(update={"vocabulary": -(-model.vocabulary // ranks)})
+    return model
 
 
 def _frozen(table: LayerTable, patterns: Sequence[str]) -> LayerTable:

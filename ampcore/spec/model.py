@@ -87,6 +87,12 @@ class Embedding(Model):
     vocabulary: int = Field(default=1024, ge=1, le=2**31 - 1)
     dim: Units = 8
     hidden: LayerSizes = ()
+    placement: Literal["replicated", "sharded"] = Field(
+        default="replicated", exclude_if=lambda placement: placement == "replicated"
+    )
+    """Where the table is when several ranks train. replicated: every rank has all rows. sharded:
+    every rank has its share of the rows, and of their optimizer state; see
+    [several devices](../guides/several-devices.md)."""
 
 
 class LstmLm(Model):

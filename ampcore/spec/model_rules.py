@@ -114,6 +114,30 @@ def keys_fit_table(parts: Parts) -> Iterator[Problem]:
         )
 
 
+def tables_fit_ranks(parts: Parts) -> Iterator[Problem]:
+    """A sharded table has a row for each rank, and several ranks train an embedding with graph."""
+    model, runtime = parts.get("model"), parts.get("runtime")
+    if not isinstance(model, Embedding) or runtime is None:
+        return
+    if runtime.ranks > 1 and runtime.engine == "xla_step":
+        yield Problem(
+            "/runtime/engine",
+            "not_available",
+            "auto or graph for an embedding on several ranks: the number of rows that they "
+            "exchange changes, and XLA would compile each step again",
+            "xla_step",
+        )
+    if model.placement == "replicated":
+        return
+    if runtime.ranks > model.vocabulary:
+        expected = f"at least {runtime.ranks}, one row for each rank of a sharded table"
+        yield Problem("/model/vocabulary", "out_of_bounds", expected, str(model.vocabulary))
+    for section in ("init", "task"):
+        if parts.get(section) is not None:
+            expected = f"replicated with a section {section}"
+            yield Problem("/model/placement", "not_available", expected, "sharded")
+
+
 def resnet_depth(parts: Parts) -> Iterator[Problem]:
     """Three stages of n blocks of two layers, one layer before and one after."""
     model = parts.get("model")

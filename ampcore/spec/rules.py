@@ -20,6 +20,7 @@ from ampcore.spec.model_rules import (
     keys_fit_table,
     model_takes_data,
     resnet_depth,
+    tables_fit_ranks,
 )
 from ampcore.spec.package_rules import one_package, package_fits_queue
 from ampcore.spec.problems import Parts, Problem
@@ -31,11 +32,13 @@ from ampcore.spec.task_rules import (
 )
 from ampcore.spec.training_rules import (
     averages_need_own_optimizers,
+    float16_exchange_needs_a_loss_scale,
     loss_scale_bounds,
     nesterov_needs_momentum,
-    one_device,
+    one_rank_for_own_code,
     one_weights_source,
     optimizers_name_networks,
+    ranks_are_possible,
 )
 
 Rule = Callable[[Parts], Iterator[Problem]]
@@ -54,6 +57,7 @@ RULES: Final[tuple[Rule, ...]] = (
     metrics_have_names,
     image_shape,
     keys_fit_table,
+    tables_fit_ranks,
     resnet_depth,
     heads_divide_dim,
     layers_are_connected,
@@ -64,5 +68,7 @@ RULES: Final[tuple[Rule, ...]] = (
     best_evaluation_exists,
     one_package,
     package_fits_queue,
-    one_device,
+    ranks_are_possible,
+    one_rank_for_own_code,
+    float16_exchange_needs_a_loss_scale,
 )

@@ -9,6 +9,11 @@ from ampcore.spec.telemetry import Telemetry
 from ampcore.spec.training import Diagnostics, Guard, Runtime, Train
 
 
+def micro_batches(spec: "RunSpec") -> int:
+    """The micro-batches of a step on all ranks together."""
+    return spec.runtime.ranks * spec.train.accumulate
+
+
 class DataSettings(Protocol):
     """How examples are made into steps."""
 
@@ -58,7 +63,7 @@ class RunSpec(Protocol):
 
     @property
     def runtime(self) -> Runtime:
-        """The device and the engine."""
+        """The device, the engine and the ranks."""
 
     @property
     def telemetry(self) -> Telemetry:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ampcore.spec.base import SpecModel
+from ampcore.spec.ranks import MAX_RANKS, Elastic, Exchange
 
 
 class Best(SpecModel):
@@ -98,9 +99,35 @@ class Runtime(SpecModel):
     """Total seconds that the job may run, over all attempts; null: no limit."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     engine: Literal["auto", "graph", "xla_step", "xla_loop"] = "auto"
-    devices: int = Field(default=1, ge=1, le=1024)
+    workers: int = Field(default=1, ge=1, le=MAX_RANKS, exclude_if=lambda workers: workers == 1)
+    """How many machines train the job together, each with `devices` ranks."""
+    devices: int = Field(default=1, ge=1, le=MAX_RANKS)
+    """How many ranks train the job on each machine: processes with one device each. In a step each
+    of them trains on `data.batch_size` examples, `train.accumulate` times."""
+    elastic: Elastic | None = Field(default=None, exclude_if=lambda elastic: elastic is None)
+    """Null: an attempt always has `workers` × `devices` ranks. With fewer or more of them each
+    accumulates over more or fewer micro-batches, so that the global batch stays the same."""
+    exchange: Exchange = Field(
+        default=Exchange(), exclude_if=lambda exchange: exchange == Exchange()
+    )
     profile: Profile | None = Field(default=None, exclude_if=lambda profile: profile is None)
     """Null: only on demand."""
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks: `workers` × `devices`."""
+        return self.workers * self.devices
+
+    def possible_ranks(self, accumulate: int) -> tuple[int, ...]:
+        """With how many ranks an attempt may run, ascending.
+
+        Each must have the same number of micro-batches in a step, `ranks` × `accumulate` in all.
+        """
+        if self.elastic is None:
+            return (self.ranks,)
+        micro_batches = self.ranks * accumulate
+        wanted = range(self.elastic.min, self.elastic.max + 1)
+        return tuple(number for number in wanted if micro_batches % number == 0)
 
 
 LabelKey = Annotated[str, Field(min_length=1, max_length=64)]

@@ -1,11 +1,12 @@
-"""Rules about the loss scale, the optimizers, the initial weights and the workers of a spec."""
+"""Rules about the loss scale, the optimizers, the initial weights and the ranks of a spec."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from ampcore.spec.optimizer import Momentum, PackageOptimizer, Sgd
-from ampcore.spec.precision import AdaptiveScale
+from ampcore.spec.precision import AdaptiveScale, NoScale
 from ampcore.spec.problems import Parts, Problem, closest_match, json_pointer
+from ampcore.spec.ranks import MAX_RANKS
 
 
 def loss_scale_bounds(parts: Parts) -> Iterator[Problem]:
@@ -76,13 +77,62 @@ def one_weights_source(parts: Parts) -> Iterator[Problem]:
         yield Problem("/init/weights", "two_sources", "either job or weights", "both")
 
 
-def one_device(parts: Parts) -> Iterator[Problem]:
-    """A job trains on one device: more are refused instead of ignored."""
+def ranks_are_possible(parts: Parts) -> Iterator[Problem]:
+    """The number of ranks is within bounds, also within those of `elastic`; no compiled loop."""
     runtime = parts.get("runtime")
-    if runtime is not None and runtime.devices != 1:
+    if runtime is None:
+        return
+    if runtime.ranks > MAX_RANKS:
+        expected = f"workers × devices of at most {MAX_RANKS}"
+        yield Problem("/runtime/workers", "out_of_bounds", expected, str(runtime.ranks))
+    elastic = runtime.elastic
+    if elastic is not None and not elastic.min <= runtime.ranks <= elastic.max:
         yield Problem(
-            "/runtime/devices",
-            "not_available",
-            "1: this version of ampcore trains on one device",
-            str(runtime.devices),
+            "/runtime/elastic",
+            "out_of_bounds",
+            f"bounds around workers × devices, which is {runtime.ranks}",
+            f"{elastic.min} to {elastic.max}",
         )
+    if runtime.engine == "xla_loop" and (runtime.ranks > 1 or elastic is not None):
+        yield Problem(
+            "/runtime/engine",
+            "not_available",
+            "auto, graph or xla_step with several ranks: inside an XLA program they cannot "
+            "communicate between processes",
+            "xla_loop",
+        )
+    if runtime.engine == "xla_step" and runtime.exchange.batch_norm == "sync":
+        yield Problem(
+            "/runtime/exchange/batch_norm",
+            "not_available",
+            "local or mean with the engine xla_step: sync communicates inside the gradients",
+            "sync",
+        )
+
+
+def float16_exchange_needs_a_loss_scale(parts: Parts) -> Iterator[Problem]:
+    """Gradients that travel in float16 without a loss scale would lose their small values."""
+    runtime, scale = parts.get("runtime"), parts.get("loss_scale")
+    if runtime is None or runtime.exchange.gradient_dtype != "float16":
+        return
+    if isinstance(scale, NoScale):
+        yield Problem(
+            "/runtime/exchange/gradient_dtype",
+            "needs_loss_scale",
+            "bfloat16 or float32 without a loss scale, or loss_scale.mode: dynamic",
+            "float16",
+        )
+
+
+def one_rank_for_own_code(parts: Parts) -> Iterator[Problem]:
+    """Own code runs in a sandbox without a network, where ranks cannot reach each other."""
+    runtime, model = parts.get("runtime"), parts.get("model")
+    if runtime is None or model is None or model.kind != "bundle":
+        return
+    if runtime.ranks > 1 or runtime.elastic is not None:
+        name = "workers" if runtime.workers > 1 else "devices"
+        expected = (
+            "1: a model with code of its own runs in a sandbox without a network, where its ranks "
+            "could not reach each other"
+        )
+        yield Problem(f"/runtime/{name}", "not_available", expected, str(getattr(runtime, name)))

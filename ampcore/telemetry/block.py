@@ -165,7 +165,9 @@ class StepBlock:
         """A pyarrow.Table, `step` first."""
         import pyarrow
 
-        return pyarrow.table({name: self[name] for name in ("step", *self.names)})
+        from ampcore.telemetry.arrow_arrays import to_arrow
+
+        return pyarrow.table({name: to_arrow(self[name]) for name in ("step", *self.names)})
 
     @classmethod
     def concat(cls, blocks: Sequence["StepBlock"]) -> "StepBlock":

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ampcore.telemetry.arrow_arrays import to_arrow, to_numpy
 from ampcore.telemetry.block import StepBlock
 from ampcore.telemetry.buckets import SKIPPED, Aggregate, Buckets, Extent
 
@@ -103,7 +104,7 @@ def decode_buckets(payload: bytes, keep: ColumnFilter = keep_all) -> Buckets:
 
 
 def _encoded(columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, int]) -> bytes:
-    arrays = [pa.array(values, from_pandas=False) for values in columns.values()]
+    arrays = [to_arrow(values) for values in columns.values()]
     schema = pa.schema(
         [pa.field(name, array.type) for name, array in zip(columns, arrays, strict=True)],
         metadata={name: str(value) for name, value in metadata.items()},
@@ -131,4 +132,4 @@ def _decoded(
     except (pa.ArrowInvalid, KeyError, TypeError) as error:
         raise ValueError(f"expected an encoded {kind}, received other bytes: {error}") from None
     columns = zip(batch.schema.names, batch.columns, strict=True)
-    return {name: column.to_numpy(zero_copy_only=False) for name, column in columns}, known
+    return {name: to_numpy(column) for name, column in columns}, known

@@ -32,6 +32,7 @@ class EventType(StrEnum):
     MODEL_SAVED = "model_saved"
     EXPLANATION = "explanation"
     PROFILE = "profile"
+    RANKS = "ranks"
     WARNING = "warning"
 
 

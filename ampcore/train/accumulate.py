@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from ampcore.data import Batch
 from ampcore.models.gradients import Gradients
-from ampcore.models.seeds import micro_batch_seed
+from ampcore.models.seeds import StepShare
 from ampcore.models.task import NonTrainable
 from ampcore.precision import each_finite, global_norm, sum_duplicate_rows
 from ampcore.profile.phases import Phase
@@ -21,12 +21,12 @@ ComputeGradients = Callable[[NonTrainable, Batch, Tensor], Gradients]
 
 def accumulate_gradients(
     compute: ComputeGradients,
-    count: int,
+    share: StepShare,
     non_trainable: NonTrainable,
     batch: Batch,
     seed: Tensor,
 ) -> tuple[Gradients, Tensor]:
-    """The mean losses and gradients of `count` equal parts of `batch`, one after the other.
+    """The mean losses and gradients of `share.count` equal parts of `batch`, one after the other.
 
     Sparse gradients stay sparse, with the duplicate rows of all parts summed. For values that
     overwrite variables, and amaxes of float8 tensors, the largest is used, as in Keras.
@@ -34,19 +34,19 @@ def accumulate_gradients(
     Args:
         compute: Computes the gradients of one part from the non-trainable values after the previous
             part.
-        count: The number of parts.
+        share: The number of parts, and which of the step's micro-batches they are.
         non_trainable: The values before the first part.
-        batch: The examples of the step; `count` divides their number.
+        batch: The examples of all parts; `share.count` divides their number.
         seed: Int64 (2,), that of the step.
 
     Returns:
         The gradients, which can be recomputed if there is one part and all are dense; and the
         number of parts with a non-finite gradient, float32, which is not counted for a single part.
     """
-    if count == 1:
-        found, bad = compute(non_trainable, batch, seed), tf.constant(0.0)
+    if share.count == 1:
+        found, bad = compute(non_trainable, batch, share.seed(seed, 0)), tf.constant(0.0)
     else:
-        found, bad = _accumulate(compute, count, non_trainable, batch, seed)
+        found, bad = _accumulate(compute, share, non_trainable, batch, seed)
     if any(isinstance(grad, tf.IndexedSlices) for own in found.gradients for grad in own):
         # Once, after the last part: collecting the rows of a part requires a static shape.
         summed = [sum_duplicate_rows(own) for own in found.gradients]
@@ -56,17 +56,18 @@ def accumulate_gradients(
 
 def _accumulate(
     compute: ComputeGradients,
-    count: int,
+    share: StepShare,
     non_trainable: NonTrainable,
     batch: Batch,
     seed: Tensor,
 ) -> tuple[Gradients, Tensor]:
+    count = share.count
     size = batch.parts[0].shape[0] // count
 
     def part(index: Tensor, non_trainable: NonTrainable) -> Gradients:
         with phase_scope(Phase.INPUT):
             own = slice_batch(batch, index, size)
-        return compute(non_trainable, own, micro_batch_seed(seed, index, count))
+        return compute(non_trainable, own, share.seed(seed, index))
 
     first = part(tf.constant(0), non_trainable)
     sums = _Accumulator(first, count)

@@ -35,15 +35,18 @@ class Clip:
         exact = exact_norm(grads, norm)
         return tf.where(tf.math.is_finite(exact), exact, norm)
 
-    def __call__(self, grads: list[Any], norm: Tensor) -> list[Any]:
+    def __call__(
+        self, grads: list[Any], norm: Tensor, measured: list[Any] | None = None
+    ) -> list[Any]:
         """Clip the gradients to the limits; non-finite ones stay non-finite.
 
         Args:
             grads: Unscaled.
             norm: Their global norm.
+            measured: What has this norm, if that is not of `grads` alone.
         """
         if self.norm is not None:
-            grads, _ = clip_by_global_norm(grads, self.norm, norm)
+            grads, _ = clip_by_global_norm(grads, self.norm, norm, measured=measured)
         if self.value is not None:
             limit = self.value
             grads = map_values(lambda value: _clip_by_value(value, limit), grads)

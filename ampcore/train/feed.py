@@ -62,15 +62,21 @@ def feed_for(
     shuffle: bool,
     seed: int,
     budget_bytes: float,
+    part: tuple[int, int] = (0, 1),
 ) -> Feed:
     """A resident feed for arrays of at most `budget_bytes` on the device, else a streamed one.
 
-    `step_examples` is the number of examples per step; the remainder of an epoch is left out.
+    `step_examples` is the number of examples per step; the remainder of an epoch is left out. With
+    several replicas `part` is the number of this one and how many they are: each gets its part of
+    every step.
     """
     if isinstance(examples, BatchSource):
-        return BatchFeed(examples, step_examples)
+        return BatchFeed(examples, step_examples, part)
+    order: ExampleOrder | PartOrder
     order = ExampleOrder(len(examples), step_examples, shuffle=shuffle, seed=seed)
-    copies = 2 if shuffle else 1
+    if part[1] > 1:
+        order = PartOrder(order, *part)
+    copies = 1 if order.is_sequential else 2
     if isinstance(examples, ArrayExamples) and (
         example_bytes(examples) * len(examples) * copies <= budget_bytes
     ):
@@ -86,6 +92,7 @@ class ExampleOrder:
 
     def __init__(self, count: int, step_examples: int, *, shuffle: bool, seed: int) -> None:
         self.shuffle, self.step_examples = shuffle, step_examples
+        self.is_sequential = not shuffle
         self.steps = count // step_examples
         self._count, self._seed = count, seed
 
@@ -103,31 +110,59 @@ class ExampleOrder:
         return self.of_epoch(epoch)[start : start + self.step_examples]
 
 
+class PartOrder:
+    """The part of one replica in the order of an epoch.
+
+    The examples of a step are divided into consecutive parts of equal size, by rank: the replicas
+    together train on the same examples as one process does.
+    """
+
+    is_sequential = False
+
+    def __init__(self, order: ExampleOrder, rank: int, replicas: int) -> None:
+        self._order, self._rank, self._replicas = order, rank, replicas
+        self.shuffle, self.steps = order.shuffle, order.steps
+        self.step_examples = order.step_examples // replicas
+
+    def of_epoch(self, epoch: int) -> NDArray[np.int64]:
+        """The indices of this replica's examples of an epoch, in order."""
+        order = self._order.of_epoch(epoch)
+        parts = order.reshape(self.steps, self._replicas, self.step_examples)
+        return parts[:, self._rank].reshape(-1)
+
+    def of_step(self, epoch: int, batch: int) -> NDArray[np.int64]:
+        """The indices of this replica's examples of one step."""
+        start = self._rank * self.step_examples
+        return self._order.of_step(epoch, batch)[start : start + self.step_examples]
+
+
 class BatchOrder:
     """The order in which batches arrive: their examples are numbered in that order."""
 
     shuffle = False
 
-    def __init__(self, steps: int, step_examples: int) -> None:
-        self.steps, self.step_examples = steps, step_examples
+    def __init__(self, steps: int, step_examples: int, part: tuple[int, int] = (0, 1)) -> None:
+        rank, replicas = part
+        self.steps, self.step_examples = steps, step_examples // replicas
+        self._all_examples, self._start = step_examples, rank * self.step_examples
 
     def of_step(self, epoch: int, batch: int) -> NDArray[np.int64]:
-        """The numbers of the examples of one step, counted from the start of its epoch."""
-        start = batch * self.step_examples
+        """The numbers of this replica's examples of one step, from the start of its epoch."""
+        start = batch * self._all_examples + self._start
         return np.arange(start, start + self.step_examples)
 
 
 class ResidentFeed:
     """All examples on the device.
 
-    With shuffling there is a second copy in the epoch's order, so that batches are slices of it
-    without copying.
+    With shuffling, or for one of several replicas, there is a second copy in the epoch's order, so
+    that batches are slices of it without copying.
     """
 
-    def __init__(self, examples: ArrayExamples, order: ExampleOrder) -> None:
+    def __init__(self, examples: ArrayExamples, order: ExampleOrder | PartOrder) -> None:
         self.order = order
         # Keep all of them: with shuffling each epoch leaves out different ones.
-        count = None if order.shuffle else order.steps * order.step_examples
+        count = order.steps * order.step_examples if order.is_sequential else None
         self._examples = examples.first(count).map(tf.constant)
         self._ordered: tuple[int, Batch] | None = None
 
@@ -136,8 +171,9 @@ class ResidentFeed:
         return Window(self._of(epoch), 0, self.order.steps)
 
     def _of(self, epoch: int) -> Batch:
-        if not self.order.shuffle:
+        if self.order.is_sequential:
             return self._examples
+        epoch = epoch if self.order.shuffle else 0
         if self._ordered is None or self._ordered[0] != epoch:
             # Release the last epoch first: the budget is two copies, not three.
             self._ordered = None
@@ -150,7 +186,10 @@ class StreamedFeed:
     """The examples on the host; tf.data copies the next windows while the device computes."""
 
     def __init__(
-        self, examples: Examples, order: ExampleOrder, window_bytes: int = WINDOW_BYTES
+        self,
+        examples: Examples,
+        order: ExampleOrder | PartOrder,
+        window_bytes: int = WINDOW_BYTES,
     ) -> None:
         self._examples = examples
         self.order = order
@@ -224,12 +263,18 @@ class StreamedFeed:
 
 
 class BatchFeed:
-    """The batches of a source; the next windows are read in a thread of tf.data."""
+    """The batches of a source; the next windows are read in a thread of tf.data.
 
-    def __init__(self, source: BatchSource, step_examples: int) -> None:
+    One of several replicas reads all batches, and uses its part of each step.
+    """
+
+    def __init__(
+        self, source: BatchSource, step_examples: int, part: tuple[int, int] = (0, 1)
+    ) -> None:
         self._source = source
+        self._rank, self._replicas = part
         self._step_batches = step_examples // source.batch_size
-        self.order = BatchOrder(source.batches // self._step_batches, step_examples)
+        self.order = BatchOrder(source.batches // self._step_batches, step_examples, part)
         fitting = WINDOW_BYTES // max(1, step_examples * example_bytes(source))
         self._window_steps = max(1, min(fitting, WINDOW_BATCHES, self.order.steps))
         self._windows = -(-self.order.steps // self._window_steps)
@@ -295,7 +340,8 @@ class BatchFeed:
             batches = self._source.epoch(epoch, first * self._step_batches)
             for start, steps in self._steps_of_windows(first):
                 index = start * self._step_batches
-                yield self._joined(self._whole(batches, index, steps * self._step_batches))
+                found = self._whole(batches, index, steps * self._step_batches)
+                yield self._joined(self._own(found))
             # The rest of the epoch is read, since a source may act at its end.
             deque(batches, maxlen=0)
             epoch, window = epoch + 1, 0
@@ -331,6 +377,16 @@ class BatchFeed:
                 received="the end of the data",
             )
         return found
+
+    def _own(self, batches: list[Batch]) -> list[Batch]:
+        """The batches of this replica, among those of whole steps."""
+        count = self._step_batches // self._replicas
+        first = self._rank * count
+        return [
+            batch
+            for start in range(first, len(batches), self._step_batches)
+            for batch in batches[start : start + count]
+        ]
 
     def _joined(self, batches: list[Batch]) -> tuple[NDArray[Any], ...]:
         size = self._window_steps * self.order.step_examples

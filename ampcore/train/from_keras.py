@@ -14,6 +14,7 @@ from ampcore.losses import as_loss
 from ampcore.metrics import as_metric
 from ampcore.models.supervised import Objective, by_output, flat_outputs, trackers
 from ampcore.spec.optimizer import Optimizer
+from ampcore.spec.run import micro_batches
 from ampcore.train.keras_job import KerasJob
 from ampcore.train.local_spec import KerasOptimizer, LocalSpec
 
@@ -65,7 +66,7 @@ def keras_job(
             "name": model.name,
         }
     )
-    check_batch_size(examples, spec.train.accumulate)
+    check_batch_size(examples, micro_batches(spec))
     return KerasJob(model, examples, spec, made, own)
 
 

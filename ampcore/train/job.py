@@ -8,15 +8,18 @@ from typing import Any
 
 from ampcore import data, models, optimizers
 from ampcore.data import Dataset
+from ampcore.distributed import Replicas, SingleReplica
 from ampcore.errors import TrainingError, UnusableWeights
+from ampcore.models.embedding import sharded
 from ampcore.models.frozen_layers import freeze_layers
 from ampcore.models.initial_weights import take_weights
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
 from ampcore.spec import JobSpec
 from ampcore.spec.initial_weights import Init
+from ampcore.spec.model import Embedding
 from ampcore.spec.precision import NoScale, Precision
-from ampcore.spec.run import RunSpec
+from ampcore.spec.run import RunSpec, micro_batches
 from ampcore.spec.text import join_names
 from ampcore.telemetry import Event, EventType
 from ampcore.train.clip import Clip
@@ -61,6 +64,15 @@ class TrainingJob(ABC):
         changed.spec = self.spec.model_copy(update=plain)
         return changed
 
+    def for_replicas(self, replicas: Replicas) -> "TrainingJob":
+        """The same job as one of these replicas trains it."""
+        return self
+
+    @property
+    def shards_tables(self) -> bool:
+        """Whether each replica has other rows of its tables."""
+        return False
+
     def explain(self, error: Exception) -> TrainingError | None:
         """An unexpected error in the words of what the run trains; None if it has none."""
         return None
@@ -90,6 +102,20 @@ class SpecJob(TrainingJob):
     ) -> None:
         self.spec: JobSpec = spec
         self._data_root, self._datasets, self._init = data_root, datasets, init
+        self._replicas: Replicas = SingleReplica()
+
+    def for_replicas(self, replicas: Replicas) -> TrainingJob:
+        """The same job, with tables whose rows the replicas share if the spec says so."""
+        changed = copy(self)
+        changed._replicas = replicas
+        return changed
+
+    @property
+    def shards_tables(self) -> bool:
+        """Whether several replicas train, and the spec divides the table between them."""
+        model = self.spec.model
+        is_sharded = isinstance(model, Embedding) and model.placement == "sharded"
+        return is_sharded and self._replicas.size > 1
 
     def load_data(self) -> Dataset:
         """The data that the spec names."""
@@ -98,7 +124,7 @@ class SpecJob(TrainingJob):
             spec.data,
             seed=spec.train.seed,
             data_root=self._data_root,
-            accumulate=spec.train.accumulate,
+            accumulate=micro_batches(spec),
             task=spec.task,
             dataset_files=self._datasets,
         )
@@ -106,6 +132,8 @@ class SpecJob(TrainingJob):
     def build_task(self, dataset: Dataset, policies: LayerPolicies) -> Task:
         """The model that the spec names, for this data."""
         spec, signature = self.spec, dataset.require_signature()
+        if isinstance(spec.model, Embedding) and self.shards_tables:
+            return self.freeze(sharded(spec.model, signature, policies, self._replicas))
         augmentation = getattr(spec.data, "augmentation", ())
         return self.freeze(models.build(spec.model, signature, policies, spec.task, augmentation))
 

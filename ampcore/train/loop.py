@@ -20,6 +20,7 @@ from ampcore.precision import LossScaleStates
 from ampcore.profile.phases import Phase
 from ampcore.profile.scopes import phase_scope
 from ampcore.train.batch_slicing import gather_batch, slice_batch
+from ampcore.train.split_step import SplitStep
 from ampcore.train.step import STEP_COLUMNS, TrainStep
 
 Tensor = Any
@@ -83,12 +84,12 @@ class Loop:
     ) -> None:
         self.states = states
         self.engine = engine
-        width = len(step.columns)
+        width = step.row_width
         size = batch_size * step.accumulate
         step = step if engine == "graph" else step.for_xla()
         checked = any(loss_scale.checks_finite for loss_scale in step.loss_scales)
         bad = _was_skipped if checked else _is_not_finite
-        draw_seed = partial(step_seed, seed, replicas=step.replicas)
+        draw_seed = partial(step_seed, seed)
         block = _make_block(_compiled(step, engine), bad, width, size, engine, draw_seed)
         self.function = tf.function(block, autograph=False, jit_compile=engine == "xla_loop")
         scalar = tf.TensorSpec([], tf.int32)
@@ -134,7 +135,7 @@ class Loop:
                 scale has changed since before that step.
 
         Returns:
-            One row per completed step, float32 (steps, columns), at least one.
+            One row per completed step, float32 (steps, `TrainStep.row_width`), at least one.
         """
         count = min(count, MAX_STEPS) if self.engine == "xla_loop" else count
         self.states, records, done = self._call(
@@ -156,6 +157,8 @@ def _never_halt() -> Halt:
 def _compiled(step: TrainStep, engine: EngineName) -> Step:
     if engine != "xla_step":
         return step
+    if step.replicas.size > 1:
+        return SplitStep(step)
     compiled: Step = tf.function(step.__call__, autograph=False, jit_compile=True)
     return compiled
 

@@ -42,11 +42,15 @@ class ModelSelection:
         if self.is_best and best is not None:
             session.restore_model(best)
 
-    def save(self, folder: Path) -> Iterator[Path]:
-        """Save the models with the chosen weights."""
+    def save(self, folder: Path | None) -> Iterator[Path]:
+        """Save the models with the chosen weights.
+
+        Args:
+            folder: Where; None on a rank that only sends its rows of the models' tables.
+        """
         yield from self._save(folder, "", is_best=self.is_best)
 
-    def save_best(self, folder: Path) -> Iterator[Path]:
+    def save_best(self, folder: Path | None) -> Iterator[Path]:
         """With `keep: both`, save them with the best weights too; the chosen ones stay assigned."""
         best, session = self._run.evaluations.best_arrays, self._run.session
         if self._keep != "both" or best is None:
@@ -83,14 +87,17 @@ class ModelSelection:
             return None
         return best.stopped_json(self._run.evaluations.last_epoch(self._run.totals.steps))
 
-    def _save(self, folder: Path, suffix: str, *, is_best: bool) -> Iterator[Path]:
+    def _save(self, folder: Path | None, suffix: str, *, is_best: bool) -> Iterator[Path]:
         run = self._run
+        networks = run.session.whole_networks()
+        if networks is None or folder is None:
+            return
         prepared = run.dataset.prepared
         layers = prepared.model if prepared is not None else None
-        signature = save_signature(signature_document(run.dataset, run.session.networks), folder)
+        signature = save_signature(signature_document(run.dataset, networks), folder)
         best = self.best_json() if is_best else None
-        weights = None if suffix else save_weights(run.session.networks, folder)
-        for file in save_models(run.session.networks, folder, layers, suffix=suffix):
+        weights = None if suffix else save_weights(networks, folder)
+        for file in save_models(networks, folder, layers, suffix=suffix):
             facts = {
                 "file": file.name,
                 "size_bytes": file.stat().st_size,

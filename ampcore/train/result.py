@@ -1,12 +1,9 @@
 """The result of a run."""
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from ampcore.models.task import Network
 
 
 @dataclass(frozen=True)
@@ -48,6 +45,10 @@ class TrainResult:
     it."""
     best_model_files: tuple[Path, ...] = ()
     """With `train.keep: both`, the models with the best weights."""
+    global_batch_size: int = 0
+    """The examples of a step on all ranks: `batch_size` × `accumulate` × ranks."""
+    ranks: Mapping[str, Any] | None = None
+    """With several ranks, the time of each for a step, and which of them is slow."""
 
     @property
     def model_file(self) -> Path | None:
@@ -77,13 +78,6 @@ class TrainResult:
             "best": None if self.best is None else dict(self.best),
             "stopped_early": None if self.stopped_early is None else dict(self.stopped_early),
             "best_model_file": self.best_model_files[0].name if self.best_model_files else None,
+            "global_batch_size": self.global_batch_size,
+            **({} if self.ranks is None else {"ranks": dict(self.ranks)}),
         }
-
-
-def weights_digest(networks: Sequence[Network]) -> str:
-    """The SHA-256 over the bytes of the networks' weights, in order, in hexadecimal."""
-    digest = hashlib.sha256()
-    for network in networks:
-        for weight in network.model.weights:
-            digest.update(weight.numpy().tobytes())
-    return digest.hexdigest()

@@ -39,9 +39,14 @@ def manifest(
 
 
 def newest(
-    folder: Path, spec: RunSpec
+    folder: Path, spec: RunSpec, *, mapped: bool = False
 ) -> tuple[StoredCheckpoint | None, list[Difference], list[Event]]:
     """The newest checkpoint that can be read.
+
+    Args:
+        folder: The checkpoints.
+        spec: The job that resumes.
+        mapped: Whether each rank needs only some rows of large arrays.
 
     Returns:
         The checkpoint, or None; the job's changes since it was saved; and a warning for each newer
@@ -52,7 +57,7 @@ def newest(
         IncompatibleCheckpoint: The newest one belongs to another job.
     """
     unreadable: list[UnreadableCheckpoint] = []
-    found = checkpoint.newest(folder, unreadable.append)
+    found = checkpoint.newest(folder, unreadable.append, mapped=mapped)
     if found is None and unreadable:
         raise unreadable[0]
     warnings = [

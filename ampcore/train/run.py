@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ampcore.checkpoint import Checkpoint, nonfinite_names
-from ampcore.checkpoint.saver import CheckpointSaver
 from ampcore.checkpoint.state import Arrays
 from ampcore.data import Dataset
 from ampcore.errors import NonFiniteResult
@@ -26,7 +25,11 @@ from ampcore.train.guard import (
     damage_warning,
     nonfinite_advice,
 )
+from ampcore.train.joint_saver import Saver
 from ampcore.train.loop import HALT_ON_SKIP
+from ampcore.train.rank_agreement import check_equal_state, share_state
+from ampcore.train.rank_overflow import overflow_causes_of_ranks
+from ampcore.train.rank_times import RankTimes
 from ampcore.train.recovery import GoodState, Recovery
 from ampcore.train.repeat import repeat_step
 from ampcore.train.resume import good_arrays, restore
@@ -47,7 +50,7 @@ class Run:
     def __init__(
         self,
         context: RunContext,
-        saver: CheckpointSaver,
+        saver: Saver,
         callback_buffer: CallbackBuffer,
         *,
         float32: bool,
@@ -60,6 +63,8 @@ class Run:
         self.totals = Totals()
         self.recovery = Recovery(self._spec, in_float32=float32)
         self._warned_of_damage = False
+        self._replicas = context.replicas
+        self.rank_times = RankTimes(self._replicas.size)
         self._use_session(context.build_session(float32=float32))
         self.evaluations = RunEvaluations(context, self.session.task)
 
@@ -70,6 +75,7 @@ class Run:
             self._spec.telemetry.ranges,
             self._plan.total_steps,
             is_replay=self._context.is_replay,
+            is_leader=self._replicas.rank == 0,
         )
         self._compiled = False
         limit = self._spec.guard.max_consecutive_skips
@@ -105,7 +111,10 @@ class Run:
 
     def start(self) -> Sequence[Event]:
         """Begin at the first step, with the job's initial weights; returns what they are."""
-        events = self._context.job.set_initial_weights(self.session.task)
+        events: Sequence[Event] = ()
+        if self._replicas.rank == 0:
+            events = self._context.job.set_initial_weights(self.session.task)
+        share_state(self.session)
         if self._needs_snapshots:
             self._keep_snapshot(self.session.capture())
         return events
@@ -118,15 +127,19 @@ class Run:
         self._emit(self.recorder.before_block(self.totals.steps))
         self._emit(self.diagnostics.before_block(self.totals.steps))
         self._check_hardware()
-        stop_at_skip = self.diagnostics.explains_next_skip
+        # Which skip is explained depends on the time; all ranks stop at the same one.
+        stop_at_skip = self._replicas.broadcast_object(self.diagnostics.explains_next_skip)
         halt = HALT_ON_SKIP if stop_at_skip else self.guard.halt
         block = self.session.run_block(self.totals.steps, max_steps=self._limit(until), halt=halt)
         self.recorder.after_block(len(block), block.stats.duration_s)
         self.totals.add(block, is_warm=self._compiled)
+        self._observe_ranks(block)
         self._compiled = True
         self._callback_buffer.block(block)
         # Now, while the state is still that of the skipped last step.
         overflow_causes = self.diagnostics.after_block(block, stopped_at_skip=stop_at_skip)
+        if stop_at_skip and block["skipped"][-1]:
+            overflow_causes = overflow_causes_of_ranks(self._replicas, overflow_causes)
         for event in scale_events(block, self.session.scale_by_network, overflow_causes):
             self._callback_buffer.event(event)
         for event in self.diagnostics.spikes(block):
@@ -140,6 +153,27 @@ class Run:
         if self._checkpoints.is_due:
             self.save()
         self._emit(self.recorder.finish_if_done(self.session))
+
+    def _observe_ranks(self, block: StepBlock) -> None:
+        """Compare the times of the ranks, and after some steps their weights."""
+        if self._replicas.size == 1:
+            return
+        own = [block.stats.duration_s, self.session.communication_s]
+        reports = self._replicas.all_gather_object(own)
+        done = self.totals.steps
+        is_first = not self._compiled
+        if not is_first:
+            self.rank_times.observe(len(block), reports)
+            if (changed := self.rank_times.changed_event(done - 1)) is not None:
+                self._callback_buffer.event(changed)
+        if is_first or done % self._spec.runtime.exchange.check_every_steps == 0:
+            check_equal_state(self.session, done)
+
+    def emit_rank_times(self) -> None:
+        """Emit the times of the ranks, if there are several."""
+        last = self.totals.steps - 1
+        if self._replicas.size > 1 and (event := self.rank_times.event(last)) is not None:
+            self._callback_buffer.event(event)
 
     def finish_profiles(self) -> None:
         """Stop a profile in progress, and emit the reports that are still missing."""
@@ -169,7 +203,9 @@ class Run:
         elif self.guard.damage is not None:
             found = self.guard.damage
         elif self.evaluations.best_arrays is not None and (
-            names := nonfinite_names(self.evaluations.best_arrays)
+            names := self.session.nonfinite_on_any_rank(
+                nonfinite_names(self.evaluations.best_arrays)
+            )
         ):
             found = f"{join_names(names)} of the best evaluation hold non-finite values"
         else:
@@ -248,6 +284,9 @@ class Run:
         ]
         if (every := self._repeat_step_every) is not None:
             limits.append(every - done % every)
+        if self._replicas.size > 1:
+            every = self._spec.runtime.exchange.check_every_steps
+            limits.append(every - done % every)
         return min((limit for limit in limits if limit is not None), default=None)
 
     def _keep_snapshot(self, arrays: Arrays) -> None:
@@ -310,7 +349,7 @@ class Run:
 
     def _damage(self, arrays: Arrays) -> str | None:
         """The damage of the current state, as a clause without a full stop; else None."""
-        if names := nonfinite_names(arrays):
+        if names := self.session.nonfinite_on_any_rank(nonfinite_names(arrays)):
             return f"{join_names(names)} hold non-finite values"
         return self.guard.damage
 

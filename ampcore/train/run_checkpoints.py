@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ampcore.checkpoint import Checkpoint, Manifest
-from ampcore.checkpoint.saver import CheckpointSaver
 from ampcore.checkpoint.state import Arrays
 from ampcore.profile.phases import Phase
 from ampcore.profile.scopes import phase_span
 from ampcore.spec.run import RunSpec
 from ampcore.telemetry import Event
 from ampcore.train.callback_buffer import CallbackBuffer
+from ampcore.train.joint_saver import Saver
 from ampcore.train.recovery import GoodState
 from ampcore.train.resume import manifest
 from ampcore.train.session import Session
@@ -40,7 +40,7 @@ class RunCheckpoints:
     """
 
     def __init__(
-        self, saver: CheckpointSaver, callback_buffer: CallbackBuffer, spec: RunSpec, device: str
+        self, saver: Saver, callback_buffer: CallbackBuffer, spec: RunSpec, device: str
     ) -> None:
         self._saver, self._callback_buffer = saver, callback_buffer
         self._spec, self._device = spec, device
@@ -99,6 +99,10 @@ class RunCheckpoints:
         made = manifest(
             self._spec, session, self._device, state.steps, state.counters, engine=engine
         )
+        arrays, good, best = (
+            None if own is None else session.whole_tables(own)
+            for own in (state.arrays, state.good, state.best)
+        )
         with phase_span(Phase.CHECKPOINT):
-            saved = self._saver.save(Checkpoint(made, state.arrays, state.good, state.best))
+            saved = self._saver.save(Checkpoint(made, arrays or {}, good, best))
         self._callback_buffer.event(saved)

@@ -27,6 +27,7 @@ class RunDiagnostics:
         total_steps: The length of the run.
         is_replay: Whether steps are repeated. Then nothing that repeats steps itself is done:
             explanations and samples.
+        is_leader: False for all ranks of a job except the first: only that one takes samples.
     """
 
     def __init__(
@@ -36,15 +37,19 @@ class RunDiagnostics:
         total_steps: int,
         *,
         is_replay: bool = False,
+        is_leader: bool = True,
     ) -> None:
         self._session, self._is_replay = session, is_replay
-        replay = Replay(session.task, session.loss_scales, session.step.accumulate)
+        replay = Replay(
+            session.local_task, session.loss_scales, session.step.accumulate, session.step.share
+        )
         self._overflow_causes = OverflowDiagnostics(replay, session.float32_task)
         has_float16 = "float16" in session.policies.compute_dtypes
-        self._scale_table = ScaleTable(replay) if has_float16 and not is_replay else None
+        samples = is_leader and not is_replay
+        self._scale_table = ScaleTable(replay) if has_float16 and samples else None
         self._spikes = SpikeDetector()
-        probe = RangeProbe(session.task, session.step.accumulate)
-        wanted = RangeSampling(enabled=False) if is_replay else ranges
+        probe = RangeProbe(session.local_task, session.step.accumulate)
+        wanted = ranges if samples else RangeSampling(enabled=False)
         self._ranges = RangeSampler(probe, wanted, total_steps)
         is_multi_network = len(session.networks) > 1
         self._scale_health = {
@@ -70,9 +75,13 @@ class RunDiagnostics:
         Returns:
             The sample as an event, or a warning that nothing more is sampled.
         """
-        if self._scale_table is not None and self._scale_table.is_due(step):
+        table = self._scale_table if self._samples_table(step) else None
+        if self._fetches_rows(is_due=table is not None or self._ranges.is_due(step)):
+            batch, _ = self._session.step_inputs(step)
+            self._session.local_task.fetch_rows(batch)
+        if table is not None:
             scales = list(self._session.scale_by_network.values())
-            self._scale_table.sample(step, scales, *self._session.step_inputs(step))
+            table.sample(step, scales, *self._session.step_inputs(step))
         if self._ranges.is_due(step):
             yield self._sample_ranges(step)
 
@@ -85,7 +94,9 @@ class RunDiagnostics:
             scales = [
                 float(column[-1]) for column in scale_columns(block, self._scale_health).values()
             ]
-            found[last] = self._explain_skip(last, scales, *self._session.step_inputs(last))
+            batch, seed = self._session.step_inputs(last)
+            self._session.local_task.fetch_rows(batch)
+            found[last] = self._explain_skip(last, scales, batch, seed)
         self._overflow_causes.observe(int(block["skipped"].sum()))
         for health in self._scale_health.values():
             health.observe(block)
@@ -132,6 +143,14 @@ class RunDiagnostics:
         found = document.get("health") or {}
         for name, health in self._scale_health.items():
             health.restore(found.get(name) or {})
+
+    def _samples_table(self, step: int) -> bool:
+        return self._scale_table is not None and self._scale_table.is_due(step)
+
+    def _fetches_rows(self, *, is_due: bool) -> bool:
+        """Whether a sample of the first replica needs rows of the others: the same on all."""
+        session = self._session
+        return bool(session.shards) and bool(session.replicas.broadcast_object(is_due))
 
     def _sample_ranges(self, step: int) -> Event:
         scales = list(self._session.scale_by_network.values())

@@ -18,7 +18,9 @@ from ampcore.train.totals import Totals
 
 
 class RunEvaluations:
-    """Evaluates a run between its blocks.
+    """Evaluates a run between its blocks; of several replicas the first one, for all.
+
+    Where replicas have different rows of a table, all of them evaluate the same examples together.
 
     Args:
         context: The examples, and after which steps the run evaluates; a replay never does.
@@ -27,6 +29,7 @@ class RunEvaluations:
 
     def __init__(self, context: RunContext, task: Task) -> None:
         self._spec, self._plan = context.job.spec, context.plan
+        self._replicas = context.replicas
         self._validation = validation = None if context.is_replay else context.dataset.validation
         self.use_task(task)
         self.best = (
@@ -43,7 +46,7 @@ class RunEvaluations:
         validation = self._validation
         self._evaluator = (
             None
-            if validation is None
+            if validation is None or not (self._replicas.rank == 0 or task.shards())
             else Evaluator(task, validation, _batch_size(validation, self._spec))
         )
 
@@ -59,10 +62,12 @@ class RunEvaluations:
 
     def after_block(self, session: Session, totals: Totals) -> Iterator[Event]:
         """Evaluate if the plan says so; the result becomes part of the totals."""
-        if self._evaluator is None or not self._plan.evaluates_after(totals.steps):
+        if self._validation is None or not self._plan.evaluates_after(totals.steps):
             return
         with phase_span(Phase.EVALUATION):
-            evaluation = self._evaluator(session.evaluation_weights())
+            own = self._evaluator and self._evaluator(session.evaluation_weights())
+        # The same numbers decide on all replicas whether the run ends early.
+        evaluation: Evaluation = self._replicas.broadcast_object(own)
         yield totals.keep(evaluation, is_best=self._is_best(evaluation, session, totals.steps))
         if self.best is not None and self.best.has_stopped:
             yield self.best.stopped_event(

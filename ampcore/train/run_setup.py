@@ -9,10 +9,12 @@ import keras
 import tensorflow as tf
 
 from ampcore.data import Dataset
+from ampcore.distributed import Replicas, SingleReplica
 from ampcore.errors import OutOfMemory
 from ampcore.spec import JobSpec
 from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.model import Bundle
+from ampcore.spec.run import micro_batches
 from ampcore.train.bundle_job import BundleJob
 from ampcore.train.feed import feed_for
 from ampcore.train.job import SpecJob, TrainingJob
@@ -24,11 +26,17 @@ RESIDENT_SHARE: Final = 0.25
 
 
 def run_context(
-    job: TrainingJob, dataset: Dataset, device: DeviceInfo, *, is_replay: bool = False
+    job: TrainingJob,
+    dataset: Dataset,
+    device: DeviceInfo,
+    *,
+    is_replay: bool = False,
+    replicas: Replicas | None = None,
 ) -> RunContext:
-    """The context of a run on a device."""
+    """The context of a run on a device. Without replicas one process trains on all of a step."""
     spec = job.spec
-    examples = spec.data.batch_size * spec.train.accumulate
+    replicas = replicas or SingleReplica()
+    examples = spec.data.batch_size * micro_batches(spec)
     plan = Plan.from_spec(spec.train, dataset.steps_per_epoch(examples))
     memory_bytes = device.memory_bytes
     feed = feed_for(
@@ -37,8 +45,9 @@ def run_context(
         shuffle=spec.data.shuffle,
         seed=spec.train.seed,
         budget_bytes=RESIDENT_SHARE * memory_bytes if memory_bytes else float("inf"),
+        part=(replicas.rank, replicas.size),
     )
-    return RunContext(job, dataset, plan, feed, device, is_replay)
+    return RunContext(job.for_replicas(replicas), dataset, plan, feed, device, is_replay, replicas)
 
 
 def training_job(

@@ -14,7 +14,9 @@ from ampcore.telemetry import Event, EventType
 from ampcore.train.callback_buffer import CallbackBuffer
 from ampcore.train.counters import RunCounters
 from ampcore.train.engine_autotune import EngineDecision, choose_engine
+from ampcore.train.joint_saver import JointSaver, Saver
 from ampcore.train.loop import EngineName, engine_name
+from ampcore.train.rank_agreement import check_equal_settings, share_arrays, share_checkpoint
 from ampcore.train.resume import newest, resumed_event
 from ampcore.train.run import Run
 from ampcore.train.run_context import RunContext
@@ -22,6 +24,12 @@ from ampcore.train.session import parameters
 
 PRECISION_FIELDS: Final = ("precision", "loss_scale")
 """The sections of a spec that determine the precision of a job."""
+
+SEVERAL_RANKS: Final = (
+    "several ranks: inside the program of xla_loop they cannot communicate, and xla_step is used "
+    "only if runtime.engine names it"
+)
+"""Why no engine is measured."""
 
 MAX_CLASS_NAMES: Final = 100
 """In an event; signature.json has all of them."""
@@ -51,9 +59,13 @@ def start_or_resume(
         TrainingError: The checkpoints cannot be read, or are those of another job.
     """
     spec = context.job.spec
-    found, differences, warnings = newest(folder, spec) if folder and resume else NO_CHECKPOINT
-    saved = found.checkpoint if found else None
-    saver = CheckpointSaver(folder, spec.train.checkpoint_every_s)
+    found, differences, warnings = NO_CHECKPOINT
+    if folder and resume:
+        found, differences, warnings = newest(folder, spec, mapped=context.job.shards_tables)
+    saved = share_checkpoint(context.replicas, found.checkpoint if found else None)
+    saver: Saver = CheckpointSaver(folder, spec.train.checkpoint_every_s)
+    if context.job.shards_tables:
+        saver = JointSaver(saver, context.replicas)
     # A new precision replaces the fallback from the previous one.
     precision_changed = any(
         difference.field.startswith(PRECISION_FIELDS) for difference in differences
@@ -65,28 +77,34 @@ def start_or_resume(
     run = Run(context, saver, callback_buffer, float32=float32, recorder=recorder)
     loaded: Sequence[Event] = ()
     if saved:
+        saved = share_arrays(run.session, saved)
         run.restore(saved)
     else:
         loaded = run.start()
+    check_equal_settings(context.replicas, context)
     callback_buffer.event(_started_event(context, run))
     for event in (*_preflight(context, run), *warnings, *loaded):
         callback_buffer.event(event)
     if found:
         callback_buffer.event(resumed_event(found, differences))
     if not run.is_done:
-        decision = _use_engine(run, spec.runtime.engine, saved, context.device.kind)
+        decision = _use_engine(run, spec.runtime.engine, saved, context)
         callback_buffer.event(decision.event(run.totals.steps))
     return run
 
 
 def _use_engine(
-    run: Run, engine: EngineName | Literal["auto"], saved: Checkpoint | None, device: str
+    run: Run, engine: EngineName | Literal["auto"], saved: Checkpoint | None, context: RunContext
 ) -> EngineDecision:
     """Use the engine that the spec names, else that of the checkpoint, else the fastest."""
     session, step = run.session, run.totals.steps
     if engine != "auto":
         session.use_engine(engine, step)
         return EngineDecision(engine, "set by runtime.engine")
+    if context.replicas.size > 1:
+        session.use_engine("graph", step)
+        return EngineDecision("graph", SEVERAL_RANKS)
+    device = context.device.kind
     made = saved.manifest if saved else None
     # On another device or in another precision the measurements are not valid.
     if made and (made.device, made.policy) == (device, session.policies.name):
@@ -109,7 +127,7 @@ def _preflight(context: RunContext, run: Run) -> Iterator[Event]:
 
 def _started_event(context: RunContext, run: Run) -> Event:
     session = run.session
-    examples = session.step.accumulate * context.job.spec.data.batch_size
+    examples = session.step.share.total * context.job.spec.data.batch_size
     facts: dict[str, Any] = {
         "total_steps": context.plan.total_steps,
         "steps_per_epoch": context.plan.steps_per_epoch,
@@ -119,6 +137,8 @@ def _started_event(context: RunContext, run: Run) -> Event:
         "policy": session.policies.name,
         "tf32": context.job.spec.precision.tf32 and context.device.has_tf32,
         "dropped_examples": context.dataset.dropped_examples(examples),
+        "global_batch_size": examples,
+        "ranks": context.replicas.size,
     }
     if classes := _class_names(context):
         facts["classes"] = classes

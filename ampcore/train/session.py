@@ -1,7 +1,11 @@
 """A job on its device, in one precision: its networks, optimizers, loss scales and loop."""
 
+import hashlib
+import math
 import time
 from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,7 +15,12 @@ from numpy.typing import NDArray
 from ampcore import optimizers, precision
 from ampcore.checkpoint import array_is_finite, match_arrays, state
 from ampcore.data import Batch, Dataset
+from ampcore.distributed import Replicas, SingleReplica
+from ampcore.distributed.row_shards import RowShard
+from ampcore.distributed.whole_tables import WholeTable
+from ampcore.errors import InvalidModel
 from ampcore.models.seeds import step_seed
+from ampcore.models.synchronized_batch_norm import check_synchronizable
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
 from ampcore.profile.phases import Phase
@@ -34,7 +43,15 @@ class Session:
     """
 
     def __init__(
-        self, job: TrainingJob, dataset: Dataset, plan: Plan, feed: Feed, policies: LayerPolicies
+        self,
+        job: TrainingJob,
+        dataset: Dataset,
+        plan: Plan,
+        feed: Feed,
+        policies: LayerPolicies,
+        *,
+        replicas: Replicas | None = None,
+        accumulate: int = 1,
     ) -> None:
         spec = job.spec
         self._plan, self._feed, self._seed = plan, feed, spec.train.seed
@@ -44,6 +61,8 @@ class Session:
         self._loop: Loop | None = None
         self.policies = policies
         self.task: Task = job.build_task(dataset, policies)
+        """With the variables that are trained; the replicas call it together if rows of its tables
+        are on others."""
         policies.check_all_matched()
         own = [job.build_optimizer(network, plan.total_steps) for network in self.task.networks]
         self.optimizers = [optimizer for optimizer, _ in own]
@@ -58,8 +77,14 @@ class Session:
             optimizers=self.optimizers,
             loss_scales=self.loss_scales,
             clips=[clip for _, clip in own],
-            accumulate=spec.train.accumulate,
+            accumulate=accumulate,
+            replicas=replicas or SingleReplica(),
+            exchange=spec.runtime.exchange,
         )
+        if self.replicas.size > 1:
+            self._check_exchange()
+        self.communication_s = 0.0
+        """The time that the last block waited for other replicas and for transfers."""
         self._states = tuple(loss_scale.init() for loss_scale in self.loss_scales)
         self.first_scales = state.capture_scales(self.networks, self._states)
         """The states of the loss scales before the first step."""
@@ -68,6 +93,23 @@ class Session:
     def networks(self) -> Sequence[Network]:
         """The networks of the task."""
         return self.task.networks
+
+    @property
+    def replicas(self) -> Replicas:
+        """The processes that make each step together."""
+        return self.step.replicas
+
+    def _check_exchange(self) -> None:
+        """Raise InvalidModel if this job cannot be exchanged as the spec says."""
+        exchange = self.step.exchange
+        if exchange.batch_norm == "sync":
+            check_synchronizable(self.networks)
+        if exchange.gradient_dtype == "float16" and not self.checks_finite:
+            raise InvalidModel(
+                "runtime.exchange.gradient_dtype",
+                expected="bfloat16 or float32 for a job without a loss scale",
+                received="float16",
+            )
 
     @property
     def states(self) -> tuple[precision.LossScaleState, ...]:
@@ -98,8 +140,8 @@ class Session:
 
     @property
     def step_examples(self) -> int:
-        """The examples that throughput counts in one step."""
-        return self.step.accumulate * self.task.examples_per_step(self._batch_size)
+        """The examples that throughput counts in one step, of all replicas."""
+        return self.step.share.total * self.task.examples_per_step(self._batch_size)
 
     @property
     def engine(self) -> EngineName | None:
@@ -126,9 +168,15 @@ class Session:
             seed=self._seed,
         )
 
+    @cached_property
+    def local_task(self) -> Task:
+        """The task as this replica repeats a step alone: see `Task.without_communication`."""
+        return self.task.without_communication()
+
     def float32_task(self) -> Task:
-        """The same task in float32, with its own weights."""
-        return self._job.build_task(self._dataset, precision.layer_policies(Precision()))
+        """The same as `local_task` in float32, with its own weights."""
+        task = self._job.build_task(self._dataset, precision.layer_policies(Precision()))
+        return task.without_communication(self.local_task)
 
     def position(self, step: int) -> tuple[int, int]:
         """The epoch of a step, and its batch in that epoch."""
@@ -139,12 +187,12 @@ class Session:
         return self._feed.order.of_step(*self._plan.position(step))
 
     def step_inputs(self, step: int) -> tuple[Batch, Any]:
-        """The batch of a step, all its micro-batches, and its seed."""
+        """The batch of a step, all micro-batches of this replica, and the step's seed."""
         _, batch = self._plan.position(step)
         window = self.window(step)
         size = self._batch_size * self.step.accumulate
         examples = slice_batch(window.examples, tf.constant(batch - window.first_batch), size)
-        seed = step_seed(self._seed, tf.constant(step, tf.int64), self.step.replicas)
+        seed = step_seed(self._seed, tf.constant(step, tf.int64))
         return examples, seed
 
     def window(self, step: int) -> Window:
@@ -155,6 +203,8 @@ class Session:
         self, first_step: int, *, max_steps: int | None = None, halt: Halt = NEVER_HALT
     ) -> StepBlock:
         """Train the next steps: as many as take about half a second.
+
+        All replicas train as many as the one that wants the fewest.
 
         Args:
             first_step: The number of the first one.
@@ -170,7 +220,7 @@ class Session:
             window = self.window(first_step)
         left = min(self._plan.left_in_epoch(first_step), window.end_batch - batch)
         left = left if max_steps is None else min(left, max_steps)
-        count = self._block_size.next_size(left)
+        count = min(self.replicas.all_gather_object(self._block_size.next_size(left)))
         start = time.perf_counter()
         rows = self._loop.run(
             window.examples,
@@ -181,6 +231,8 @@ class Session:
         )
         ended = time.perf_counter()
         self._block_size.observe(len(rows), ended - start)
+        if self.replicas.size > 1:
+            self.communication_s = float(rows[:, -1].sum(dtype=np.float64))
         return step_block(
             first_step, self.step.columns, rows, ended - started_at, self.step_examples
         )
@@ -212,11 +264,104 @@ class Session:
             for variable, value in pairs:
                 name = f"{network.name}/{state.stable_path(variable)}"
                 found[name] = found.get(name, True) and array_is_finite(np.asarray(value.numpy()))
-        return [name for name, is_finite in found.items() if not is_finite]
+        return self.nonfinite_on_any_rank(
+            [name for name, is_finite in found.items() if not is_finite]
+        )
+
+    @cached_property
+    def shards(self) -> Mapping[str, RowShard]:
+        """The arrays in `capture` and `capture_model` that have only the rows of this replica."""
+        tables = self.task.shards()
+        shards: dict[int, RowShard] = dict(tables)
+        for optimizer, network in zip(self.optimizers, self.networks, strict=True):
+            for variable in network.model.trainable_variables:
+                if (shard := tables.get(id(variable))) is not None:
+                    own = optimizer.variables_by_row(variable)
+                    shards |= {id(each): shard for each in own}
+        pairs = state.named_variables(self.networks, self.optimizers)
+        return {name: shards[id(each)] for name, each in pairs if id(each) in shards}
+
+    def whole_tables(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+        """What `capture` or `capture_model` copied, with whole tables that arrive in pieces."""
+        shards = self.shards
+        return {
+            name: WholeTable(array, shards[name], self.replicas) if name in shards else array
+            for name, array in arrays.items()
+        }
+
+    def whole_networks(self) -> Sequence[Network] | None:
+        """The networks with their whole tables; all replicas call it together.
+
+        None on other replicas than the first one, if rows of tables are on several replicas.
+        """
+        if not self.shards:
+            return self.networks
+        is_leader = self.replicas.rank == 0
+        networks: Sequence[Network] | None = None
+        if is_leader:
+            alone = self._job.for_replicas(SingleReplica())
+            networks = alone.build_task(self._dataset, self.policies).networks
+        targets = dict(state.model_variables(networks)) if networks else {}
+        for name, array in self.whole_tables(
+            state.capture_model(self.networks, self.task.weights())
+        ).items():
+            if not isinstance(array, WholeTable):
+                if is_leader:
+                    targets[name].assign(array)
+                continue
+            start = 0
+            for piece in array.pieces():
+                if is_leader:
+                    rows = tf.range(start, start + len(piece))
+                    targets[name].value.scatter_update(tf.IndexedSlices(piece, rows))
+                start += len(piece)
+        return networks
+
+    def weights_digest(self) -> str:
+        """The SHA-256 of all weights with their whole tables; all replicas call it together."""
+        tables = self.task.shards()
+        digest = hashlib.sha256()
+        for network in self.networks:
+            for weight in network.model.weights:
+                own = weight.value.numpy()
+                if (shard := tables.get(id(weight))) is None:
+                    digest.update(own.tobytes())
+                    continue
+                for piece in WholeTable(own, shard, self.replicas).pieces():
+                    digest.update(piece.tobytes())
+        return digest.hexdigest()
+
+    def nonfinite_on_any_rank(self, names: Sequence[str]) -> list[str]:
+        """The names that this replica, or another one with other rows, has found not finite."""
+        if not self.shards:
+            return list(names)
+        return list(
+            dict.fromkeys(chain.from_iterable(self.replicas.all_gather_object(list(names))))
+        )
+
+    def statistic_names(self) -> list[str]:
+        """The names in `capture` of the floats that a forward pass changes."""
+        found = {
+            id(variable)
+            for network in self.networks
+            for variable in network.model.non_trainable_variables
+            if "float" in variable.dtype
+        }
+        pairs = state.named_variables(self.networks, self.optimizers)
+        return [name for name, variable in pairs if id(variable) in found]
 
     def capture(self) -> state.Arrays:
         """Copy everything that the next step depends on to the host."""
         return state.capture(self.networks, self.optimizers, self.states)
+
+    def capture_common(self) -> state.Arrays:
+        """As `capture`, without the rows of tables that only this replica has."""
+        return state.capture(self.networks, self.optimizers, self.states, self.shards)
+
+    def restore_common(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what `capture_common` copied."""
+        state.restore(self.networks, self.optimizers, arrays, self.shards)
+        self.restore_scales(arrays)
 
     def capture_model(self) -> state.Arrays:
         """Copy the models to the host as they are evaluated: with averages as their weights."""
@@ -276,5 +421,13 @@ class Session:
 
 
 def parameters(task: Task) -> int:
-    """Trainable and other weights of all networks."""
-    return sum(network.model.count_params() for network in task.networks)
+    """Trainable and other weights of all networks, with the rows of all replicas."""
+    shards = task.shards()
+    elsewhere: int = sum(
+        (shards[id(variable)].rows - variable.shape[0]) * math.prod(variable.shape[1:])
+        for network in task.networks
+        for variable in network.model.trainable_variables
+        if id(variable) in shards
+    )
+    own: int = sum(network.model.count_params() for network in task.networks)
+    return own + elsewhere

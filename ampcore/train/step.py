@@ -6,6 +6,7 @@ Gradients are unscaled, float32, and their duplicate rows are summed before any 
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -16,14 +17,19 @@ import tensorflow as tf
 from ampcore.data import Batch
 from ampcore.distributed import Replicas, SingleReplica
 from ampcore.distributed.gradients import all_reduce_gradients
-from ampcore.models.gradients import gradients
+from ampcore.models.dropout_seeds import DropoutSeeds
+from ampcore.models.gradients import Gradients, gradients
+from ampcore.models.seeds import StepShare
+from ampcore.models.synchronized_batch_norm import synchronized_moments
 from ampcore.models.task import Network, NonTrainable, Task
 from ampcore.precision import LossScale, LossScaleStates
 from ampcore.precision.lowering import GRAPH, XLA, Lowering
 from ampcore.precision.transaction import commit_or_skip
 from ampcore.profile.phases import Phase
 from ampcore.profile.scopes import phase_scope
+from ampcore.spec.ranks import Exchange
 from ampcore.train.accumulate import accumulate_gradients
+from ampcore.train.batch_slicing import slice_batch
 from ampcore.train.clip import Clip
 
 Tensor = Any
@@ -31,6 +37,9 @@ Tensor = Any
 STEP_COLUMNS: Final = ("loss", "loss_scale", "skipped", "grad_norm", "learning_rate")
 NETWORK_COLUMNS: Final = ("loss", "loss_scale", "grad_norm", "learning_rate")
 BAD_MICRO_BATCHES: Final = "bad_micro_batches"
+COMMUNICATION_S: Final = "communication_s"
+"""With several replicas the last value of a row: how long this one waited for the others and the
+transfer, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +51,9 @@ class TrainStep:
         optimizers: One for each network.
         loss_scales: One for each network.
         clips: The limits of each network's gradients.
-        accumulate: The micro-batches of a step.
+        accumulate: The micro-batches of a step, on each replica.
         replicas: The processes that make each step together.
+        exchange: How they exchange gradients and statistics.
     """
 
     task: Task
@@ -52,12 +62,23 @@ class TrainStep:
     clips: Sequence[Clip]
     accumulate: int = 1
     replicas: Replicas = field(default_factory=SingleReplica)
+    exchange: Exchange = field(default_factory=Exchange)
     _: KW_ONLY
     _lowering: Lowering = field(default=GRAPH, repr=False)
 
     def for_xla(self) -> Self:
         """The same step in the form for XLA."""
         return replace(self, _lowering=XLA)
+
+    @property
+    def share(self) -> StepShare:
+        """The micro-batches of this replica among those of the step."""
+        return StepShare(self.accumulate, self.replicas.rank, self.replicas.size)
+
+    @property
+    def row_width(self) -> int:
+        """The number of values in a row: `columns`, and the time of the communication if any."""
+        return len(self.columns) + (self.replicas.size > 1)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -81,22 +102,86 @@ class TrainStep:
 
         Args:
             states: The states of the loss scales.
-            batch: The examples of all micro-batches.
+            batch: The examples of all micro-batches of this replica.
             seed: Int64 (2,), different in every step: for the noise of the task.
 
         Returns:
             The states of the next step, and the row: a float32 vector with a value for each of
-            `columns`. Its losses and norms are unscaled, and the norms are those before clipping.
+            `columns`, and the time of the communication if there are several replicas. Its losses
+            and norms are unscaled, and the norms are those before clipping.
         """
         before = self.task.non_trainable()
+        found, bad = self.compute(states, before, batch, seed)
+        if self.replicas.size == 1:
+            return self.update(states, before, found, bad)
+        found, bad, seconds = self.communicate(states, before, found, bad)
+        next_states, row = self.update(states, before, found, bad)
+        return next_states, tf.concat([row, [seconds]], axis=0)
+
+    def compute(
+        self, states: LossScaleStates, before: NonTrainable, batch: Batch, seed: Tensor
+    ) -> tuple[Gradients, Tensor]:
+        """The gradients of this replica, and how many of its micro-batches had non-finite ones.
+
+        Args:
+            states: The states of the loss scales.
+            before: The non-trainable values before the step.
+            batch: The examples of all micro-batches of this replica.
+            seed: That of the step.
+        """
         compute = partial(gradients, self.task, self.loss_scales, states)
-        found, bad = accumulate_gradients(compute, self.accumulate, before, batch, seed)
-        # No communication between replicas below: norms, checks and commit contain branches.
-        found, bad = all_reduce_gradients(self.replicas, before, found, bad)
+        seeds = DropoutSeeds(self.task, self.share)
+        began = before
+        if seeds.shifts:
+            size = batch.parts[0].shape[0] // self.accumulate
+            began = seeds.before(before, slice_batch(batch, tf.constant(0), size), seed)
+        with self._moments():
+            found, bad = accumulate_gradients(compute, self.share, began, batch, seed)
+        ended = seeds.after(before, began, found.state_updates)
+        return found._replace(state_updates=ended), bad
+
+    def communicate(
+        self, states: LossScaleStates, before: NonTrainable, found: Gradients, bad: Tensor
+    ) -> tuple[Gradients, Tensor, Tensor]:
+        """The results of all replicas together, and how long the communication took.
+
+        The time is that after this replica has all its gradients: it includes waiting for slower
+        replicas, but not what was sent while gradients were still computed.
+        """
+        with tf.control_dependencies(_results(found, bad)):
+            start = tf.timestamp()
+        combined, bad = all_reduce_gradients(
+            self.replicas,
+            before,
+            found,
+            bad,
+            self.exchange.gradient_dtype,
+            [state.scale for state in states],
+            average_statistics=self.exchange.batch_norm != "local",
+            sharded=self._sharded(),
+        )
+        with tf.control_dependencies([start, *_results(combined, bad)]):
+            return combined, bad, tf.cast(tf.timestamp() - start, tf.float32)
+
+    def update(
+        self, states: LossScaleStates, before: NonTrainable, found: Gradients, bad: Tensor
+    ) -> tuple[LossScaleStates, Tensor]:
+        """Check, clip, and commit or skip; no communication, because it contains branches.
+
+        Args:
+            states: The states of the loss scales.
+            before: The non-trainable values before the step.
+            found: The gradients of all replicas.
+            bad: How many micro-batches had non-finite gradients.
+
+        Returns:
+            The states of the next step, and the row with a value for each of `columns`.
+        """
+        measured = _measured(found, self._sharded())
         with phase_scope(Phase.CHECK):
             norms = [
                 clip.reported_norm(grads, self._lowering.global_norm(grads))
-                for clip, grads in zip(self.clips, found.gradients, strict=True)
+                for clip, grads in zip(self.clips, measured, strict=True)
             ]
         # Read before the update: afterwards a schedule returns the rate of the next step.
         rates = [tf.cast(optimizer.learning_rate, tf.float32) for optimizer in self.optimizers]
@@ -104,13 +189,14 @@ class TrainStep:
             groups = [
                 (
                     optimizer,
-                    _with_overwrites(clip(grads, norm), values),
+                    _with_overwrites(clip(grads, norm, own), values),
                     network.model.trainable_variables,
                 )
-                for optimizer, clip, grads, norm, values, network in zip(
+                for optimizer, clip, grads, own, norm, values, network in zip(
                     self.optimizers,
                     self.clips,
                     found.gradients,
+                    measured,
                     norms,
                     found.overwrites,
                     self.task.networks,
@@ -127,11 +213,55 @@ class TrainStep:
             ),
             lowering=self._lowering,
             norms=norms,
-            recompute_gradients=found.recompute_gradients,
+            recompute_gradients=(
+                tuple(partial(list, own) for own in measured)
+                if any(norm is not None for norm in found.shard_norms)
+                else found.recompute_gradients
+            ),
         )
         scales = [state.scale for state in states]
         row = _telemetry_row(outcome.applied, found.losses, scales, norms, rates)
         return outcome.states, tf.stack(row + ([bad] if self.accumulate > 1 else []))
+
+    def _sharded(self) -> list[list[bool]] | None:
+        """Whether each trainable variable holds the rows of this replica only; None: none does."""
+        shards = self.task.shards() if self.replicas.size > 1 else {}
+        if not shards:
+            return None
+        return [
+            [id(variable) in shards for variable in network.model.trainable_variables]
+            for network in self.task.networks
+        ]
+
+    def _moments(self) -> AbstractContextManager[None]:
+        """How BatchNormalization computes its moments while the gradients are traced."""
+        if self.replicas.size == 1 or self.exchange.batch_norm != "sync":
+            return nullcontext()
+        return synchronized_moments(self.replicas, self.task.networks)
+
+
+def _measured(found: Gradients, sharded: Sequence[Sequence[bool]] | None) -> list[list[Any]]:
+    """The gradients whose norm and finiteness are those of the step on all replicas.
+
+    The norms of all replicas are in the place of the gradients of their rows.
+    """
+    if sharded is None or not found.shard_norms:
+        return found.gradients
+    return [
+        [
+            *(grad for grad, is_shard in zip(*own, strict=True) if not is_shard),
+            *([] if norms is None else [norms]),
+        ]
+        for own, norms in zip(
+            zip(found.gradients, sharded, strict=True), found.shard_norms, strict=True
+        )
+    ]
+
+
+def _results(found: Gradients, bad: Tensor) -> list[Tensor]:
+    """Everything that is ready once a replica has all gradients."""
+    gradients = chain.from_iterable(found.gradients)
+    return [bad, *found.losses, *(grad for grad in gradients if grad is not None)]
 
 
 def _telemetry_row(

@@ -13,7 +13,7 @@ from ampcore.checkpoint.saver import CheckpointSaver
 from ampcore.data import Dataset
 from ampcore.diagnostics import hardware
 from ampcore.errors import InvalidData
-from ampcore.spec.run import RunSpec
+from ampcore.spec.run import RunSpec, micro_batches
 from ampcore.train.callback_buffer import CallbackBuffer, OnBlock
 from ampcore.train.counters import RunCounters
 from ampcore.train.job import TrainingJob
@@ -78,7 +78,7 @@ class ReplayStart:
         first = self.saved.manifest.step if self.saved is not None else 0
         if examples_per_s is None and self.saved is not None:
             examples_per_s = RunCounters.from_manifest(self.saved.manifest).totals.examples_per_s
-        examples = (step - first) * spec.data.batch_size * spec.train.accumulate
+        examples = (step - first) * spec.data.batch_size * micro_batches(spec)
         return ReplayCost(step, first, examples / examples_per_s if examples_per_s else None)
 
 

@@ -4,26 +4,37 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import keras
 import tensorflow as tf
 
 from ampcore.checkpoint.saver import FOLDER
 from ampcore.diagnostics import hardware
-from ampcore.errors import TrainingError
+from ampcore.distributed import Cluster, Replicas, cluster_from_environment
+from ampcore.errors import (
+    NonFiniteLoss,
+    NonFiniteResult,
+    RankDisconnected,
+    RankFailed,
+    RanksDiffer,
+    SkipBudgetExceeded,
+    TrainingError,
+)
 from ampcore.precision.float16_on_cpu import without_op_fusion
 from ampcore.precision.tensor_float32 import tensor_float32
 from ampcore.profile.recorder import ProfileRecorder, ProfileRequest
 from ampcore.spec import JobSpec
-from ampcore.spec.devices import DeviceInfo
+from ampcore.spec.devices import DeviceInfo, DeviceKind
 from ampcore.spec.precision import Policy
 from ampcore.train.callback_buffer import CallbackBuffer, OnBlock, OnEvent
 from ampcore.train.first_step import FirstStep
 from ampcore.train.from_keras import LossScaleArgument, keras_job, loss_scale_section
 from ampcore.train.job import TrainingJob
 from ampcore.train.model_selection import ModelSelection
-from ampcore.train.result import TrainResult, weights_digest
+from ampcore.train.rank_agreement import check_rank_count
+from ampcore.train.ranks import connected, only_own_events, with_ranks_of
+from ampcore.train.result import TrainResult
 from ampcore.train.run import Run
 from ampcore.train.run_context import RunContext
 from ampcore.train.run_setup import memory_errors, run_context, training_job
@@ -31,6 +42,9 @@ from ampcore.train.run_start import start_or_resume
 from ampcore.train.session import parameters
 
 ShouldStop = Callable[[], bool]
+
+SAME_ON_ALL_RANKS: Final = (NonFiniteLoss, NonFiniteResult, SkipBudgetExceeded)
+"""The errors that all ranks find at the same step: then they can still save together."""
 
 
 class Trainer:
@@ -47,6 +61,9 @@ class Trainer:
             only a worker confines it.
         init: A local safetensors file with the weights to start from, such as the
             `weights.safetensors` of another run; `init` in the spec says which layers take them.
+        cluster: The ranks that train the job together, and which of them this process is; None: it
+            trains alone. Rank 0 calls back, evaluates and saves; another rank passes on only the
+            event that it has started.
 
     Raises:
         TypeError: `job` is neither a spec nor another kind of job.
@@ -62,6 +79,7 @@ class Trainer:
         datasets: Mapping[str, str | Path] | None = None,
         bundle: str | Path | None = None,
         init: str | Path | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
         files = {name: Path(file) for name, file in (datasets or {}).items()}
         self._job = training_job(
@@ -73,7 +91,8 @@ class Trainer:
         )
         self.spec = self._job.spec
         self._resume = resume
-        self._output_dir = None if output_dir is None else Path(output_dir)
+        self._cluster = cluster
+        self._output_dir = None if output_dir is None or not self._is_leader else Path(output_dir)
         self._current_run: Run | None = None
         self._profile_requests: SimpleQueue[ProfileRequest] = SimpleQueue()
 
@@ -108,6 +127,7 @@ class Trainer:
         telemetry: Mapping[str, Any] | None = None,
         output_dir: str | Path | None = None,
         resume: bool = False,
+        cluster: Cluster | None = None,
     ) -> Self:
         """A trainer of a Keras model with own data, losses and metrics.
 
@@ -164,12 +184,16 @@ class Trainer:
             telemetry: The section `telemetry` of a spec.
             output_dir: The folder for the trained model and the checkpoints; None: not saved.
             resume: Resume from the newest checkpoint in `output_dir`.
+            cluster: The ranks that train together, as of the class; with a default `runtime` as
+                many as it has. None: those that `python -m ampcore launch` has started, if any.
 
         Raises:
             InvalidModel: The model, a loss, a metric or the optimizer cannot be used.
             InvalidData: The data has another form.
             SpecValidationError: A setting is not valid.
         """
+        cluster = cluster or cluster_from_environment()
+        runtime = with_ranks_of(cluster, dict(runtime or {}))
         job = keras_job(
             model,
             data=data,
@@ -199,11 +223,16 @@ class Trainer:
                 },
                 "guard": dict(guard or {}),
                 "diagnostics": dict(diagnostics or {}),
-                "runtime": dict(runtime or {}),
+                "runtime": runtime,
                 "telemetry": dict(telemetry or {}),
             },
         )
-        return cls(job, output_dir=output_dir, resume=resume)
+        return cls(job, output_dir=output_dir, resume=resume, cluster=cluster)
+
+    @property
+    def _is_leader(self) -> bool:
+        """Whether this process is rank 0, or trains alone."""
+        return self._cluster is None or self._cluster.rank == 0
 
     @property
     def scale_health(self) -> str | None:
@@ -254,25 +283,38 @@ class Trainer:
         Raises:
             TrainingError: The run failed, for the reason in its `reason`.
         """
-        callback_buffer = CallbackBuffer(on_block, on_event)
-        with memory_errors():
+        if self._is_leader:
+            callback_buffer = CallbackBuffer(on_block, on_event)
+        else:
+            callback_buffer = CallbackBuffer(None, only_own_events(on_event))
+        check_rank_count(self.spec, 1 if self._cluster is None else self._cluster.size)
+        device = hardware.select(self.spec.runtime.device)
+        with connected(self._cluster, self.spec.runtime.exchange) as replicas, memory_errors():
             try:
-                return self._run(callback_buffer, should_stop or (lambda: False))
+                return self._run(callback_buffer, should_stop or (lambda: False), device, replicas)
             except (TrainingError, tf.errors.ResourceExhaustedError, MemoryError):
                 raise
             except Exception as error:
-                if (explained := self._job.explain(error)) is None:
+                # An error of the communication may have been raised in code of the job.
+                explained = replicas.explain(error) or self._job.explain(error)
+                if explained is None:
                     raise
                 raise explained from error
             finally:
                 callback_buffer.flush()
 
-    def _run(self, callback_buffer: CallbackBuffer, should_stop: ShouldStop) -> TrainResult:
+    def _run(
+        self,
+        callback_buffer: CallbackBuffer,
+        should_stop: ShouldStop,
+        device: DeviceKind,
+        replicas: Replicas,
+    ) -> TrainResult:
         spec = self.spec
-        device = hardware.select(spec.runtime.device)
         keras.utils.set_random_seed(spec.train.seed)
         dataset = self._job.load_data()
-        context = run_context(self._job, dataset, hardware.device_info(device))
+        info = hardware.device_info(device)
+        context = run_context(self._job, dataset, info, replicas=replicas)
         with (
             without_op_fusion(spec.precision, context.device),
             tensor_float32(allowed=spec.precision.tf32),
@@ -292,24 +334,35 @@ class Trainer:
         )
         started_at = time.perf_counter()
         try:
-            while not run.is_done and not should_stop():
+            while not run.is_done and not any(context.replicas.all_gather_object(should_stop())):
                 run.advance()
             if run.is_done:
                 run.finish_profiles()
                 run.check_result()
-        except TrainingError:
+        except (RankDisconnected, RankFailed, RanksDiffer):
+            # The state may be that of the middle of a block, or not the one of all ranks.
+            raise
+        except TrainingError as error:
             # After the cause is fixed, the job can resume from there.
-            run.save()
+            if not context.job.shards_tables or isinstance(error, SAME_ON_ALL_RANKS):
+                run.save()
             raise
         finally:
             # A failed run needs it most.
             run.emit_scale_table()
+            run.emit_rank_times()
             run.recorder.abandon()
         train_s = time.perf_counter() - started_at
         if not run.is_done or context.job.spec.train.checkpoint_every_s is not None:
             run.save()
         peak_memory = hardware.peak_memory(context.device.kind)
         return self._result(run, train_s, peak_memory.bytes, callback_buffer)
+
+    def _saves_model(self, run: Run) -> bool:
+        """Whether the trained model is saved: by this rank, or by rank 0 with rows of this one."""
+        saves = self._output_dir is not None
+        session = run.session
+        return bool(session.replicas.broadcast_object(saves)) if session.shards else saves
 
     def _profile_recorder(self, device: DeviceInfo) -> ProfileRecorder:
         profile = self.spec.runtime.profile
@@ -326,7 +379,7 @@ class Trainer:
             self._job.on_success(session.task)
         files: tuple[Path, ...] = ()
         best_files: tuple[Path, ...] = ()
-        if run.is_done and self._output_dir is not None:
+        if run.is_done and self._saves_model(run):
             files = tuple(selection.save(self._output_dir))
             best_files = tuple(selection.save_best(self._output_dir))
         metrics = selection.metrics() if run.is_done else totals.evaluation
@@ -345,11 +398,13 @@ class Trainer:
             tf32=self.spec.precision.tf32 and run.device.has_tf32,
             engine=session.engine,
             scale_health=run.diagnostics.scale_health,
-            weights_digest=weights_digest(session.networks),
+            weights_digest=session.weights_digest(),
             model_files=files,
             stopped=not run.is_done,
             metrics=metrics,
             best=selection.best_json(),
             stopped_early=selection.stopped_json(),
             best_model_files=best_files,
+            ranks=run.rank_times.to_json() if run.session.replicas.size > 1 else None,
+            global_batch_size=session.step.share.total * self.spec.data.batch_size,
         )

@@ -1,7 +1,7 @@
 """The reconciler: a background thread that finds lost workers and lost messages.
 
-Each round expires leases, dispatches queued jobs again, and deletes expired rows and files. Several
-servers may run one.
+Each round expires leases, reserves slots for jobs with several ranks, dispatches queued jobs again,
+and deletes expired rows and files. Several servers may run one.
 """
 
 import logging
@@ -19,7 +19,7 @@ from server.background.redispatch import redispatch
 from server.dispatch import Dispatcher
 from server.file_removal import remove_due_files
 from service.storage import Storage
-from store import lease_expiry
+from store import gangs, lease_expiry
 from store.clock import now
 from store.database import Database
 from store.leases import LEASE_S, outage_grace_s
@@ -85,6 +85,22 @@ class Reconciler:
             self.leases_expired += 1
             log.warning("job %s is %s: %s", job.id, job.state, job.message)
 
+    def place_gangs(self) -> None:
+        """Reserve slots for the gangs that wait, and end what is left of those that have ended."""
+        with self._database.read() as session:
+            if not gangs.are_unfinished(session):
+                return
+        with self._database.write() as session:
+            gangs.end_expired_members(session)
+            made = gangs.place(session)
+            growing = gangs.request_growth(session)
+        for reservation in made:
+            ranks = sum(share.ranks for share in reservation.shares)
+            kind = "busy slots" if reservation.is_hold else "slots"
+            log.info("reserved %s for the %d ranks of job %s", kind, ranks, reservation.job_id)
+        for job_id in growing:
+            log.info("job %s ends at a checkpoint, to start with more ranks", job_id)
+
     def clean_up(self) -> None:
         """Delete expired rows and uploads, unused files, and files whose removal is due."""
         if self._clock() - self._cleaned_at >= CLEANUP_INTERVAL_S:
@@ -98,6 +114,7 @@ class Reconciler:
     def _round(self) -> None:
         # First the leases: a lost job can be dispatched again in the same round.
         self._failures.attempt(EXPIRE_LEASES, self._expire_after_outage_grace)
+        self._failures.attempt("reserving slots for gangs", self.place_gangs)
         self._failures.attempt("sending messages again", self.redispatch)
         self._failures.attempt("deleting expired rows", self.clean_up)
         if not self._failures:

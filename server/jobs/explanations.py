@@ -16,14 +16,19 @@ MAX_NAME = 200
 def explanation_document(job: tables.Job, step: int) -> Any:
     """The spec of a job that explains a step: that of the job itself, under another name.
 
-    Raises Conflict if the step is not stored, or if the job explains a step itself.
+    Raises Conflict as `check_explainable`.
     """
     check_explainable(job, step)
     return clone_document(job, {"name": f"step {step} of {job.name}"[:MAX_NAME]})
 
 
 def check_explainable(job: tables.Job, step: int) -> None:
-    """Raise Conflict if the step is not stored, or if the job explains a step itself."""
+    """Raise Conflict if the step cannot be repeated by a job of its own."""
+    if job.ranks > 1:
+        raise Conflict(
+            "Cannot explain a step of a job with several ranks: its steps cannot be repeated by "
+            "one process. The events of the job name the rank and the examples of an overflow."
+        )
     if job.explains is not None:
         raise Conflict(
             f"Cannot explain a step of the job: it explains step {job.explain_step} of job "

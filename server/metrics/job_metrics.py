@@ -44,6 +44,11 @@ class JobMetrics:
         for queue, wait_s in metrics_queries.oldest_wait_s_by_queue(session).items():
             oldest.add_metric([queue], wait_s)
         yield oldest
+        yield GaugeMetricFamily(
+            "ampcore_gangs_waiting",
+            "Due jobs with several ranks that wait for slots.",
+            value=metrics_queries.waiting_gangs(session),
+        )
         yield self._histogram_of_waits(session)
         attempts_by_outcome = CounterMetricFamily(
             "ampcore_attempts", "Attempts that have ended, by outcome.", labels=["outcome"]

@@ -1,7 +1,7 @@
 """Prometheus metrics of workers and GPUs."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from sqlalchemy.orm import Session
 
 from server.metrics.monotonic_counter import MonotonicCounter
-from store import metrics_queries, workers
+from store import gangs, workers
 from store.tables import Worker
 
 STATES: Final = ("online", "lost", "stopped")
@@ -31,7 +31,10 @@ class WorkerMetrics:
         listing = workers.listing(session)
         online = [worker for worker, state in listing if state == workers.ONLINE]
         yield _by_state(Counter(state for _, state in listing))
-        yield from _slots(online, metrics_queries.busy_slots_by_worker(session))
+        ids = [worker.id for worker in online]
+        connection = session.connection()
+        reserved = gangs.reserved_slots(connection)
+        yield from _slots(online, workers.busy_slots(connection, ids), reserved)
         for worker, _ in listing:
             self._steps.total(worker.id, _measured(worker, "steps_total"))
         yield CounterMetricFamily(
@@ -52,18 +55,29 @@ def _by_state(counts: Counter[str]) -> Metric:
     return family
 
 
-def _slots(online: Sequence[Worker], busy: Any) -> Iterator[Metric]:
+def _slots(
+    online: Sequence[Worker], busy: Mapping[str, int], reserved: Mapping[str, int]
+) -> Iterator[Metric]:
     slots = GaugeMetricFamily(
         "ampcore_worker_slots", "Slots of an online worker.", labels=["worker"]
     )
     taken = GaugeMetricFamily(
-        "ampcore_worker_slots_busy", "Slots of an online worker that run a job.", labels=["worker"]
+        "ampcore_worker_slots_busy",
+        "Slots of an online worker that run a job or a rank.",
+        labels=["worker"],
+    )
+    kept = GaugeMetricFamily(
+        "ampcore_worker_slots_reserved",
+        "Slots of an online worker that are reserved for jobs with several ranks.",
+        labels=["worker"],
     )
     for worker in online:
         slots.add_metric([worker.id], worker.slots)
         taken.add_metric([worker.id], busy.get(worker.id, 0))
+        kept.add_metric([worker.id], reserved.get(worker.id, 0))
     yield slots
     yield taken
+    yield kept
 
 
 def _gpus(online: Sequence[Worker]) -> Iterator[Metric]:

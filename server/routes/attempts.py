@@ -2,13 +2,13 @@
 
 from fastapi import APIRouter, Request, Response
 
-from ampcore.api.attempts import Attempt, AttemptList
+from ampcore.api.attempts import AttemptList
 from server.deps import DatabaseDep, VisibleJobId
 from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse
 from server.openapi import ETAG_RESPONSES, problems
-from server.row_models import from_row
-from store import attempts
+from server.row_models import attempt_from_row
+from store import attempts, gangs
 
 router = APIRouter(prefix="/jobs/{job_id}/attempts", tags=["jobs"])
 
@@ -22,5 +22,6 @@ router = APIRouter(prefix="/jobs/{job_id}/attempts", tags=["jobs"])
 def listing(job_id: VisibleJobId, database: DatabaseDep, request: Request) -> Response:
     """List the attempts at a job with their workers and outcomes."""
     with database.read() as session:
-        items = [from_row(Attempt, row) for row in attempts.listing(session, job_id)]
+        members = gangs.listing(session, job_id)
+        items = [attempt_from_row(row, members) for row in attempts.listing(session, job_id)]
     return respond_unless_body_cached(request, ModelResponse(AttemptList(items=items)))

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import parquet as pq
 
+from ampcore.telemetry.arrow_arrays import to_arrow
 from server.telemetry.step_table import StepTable
 
 
@@ -36,7 +36,7 @@ class ChunkBuffer:
 
 def to_record_batch(table: StepTable) -> pa.RecordBatch:
     """The table as an Arrow record batch; NaN stays NaN, and no value is null."""
-    arrays = [pa.array(column, from_pandas=False) for column in table.values()]
+    arrays = [to_arrow(column) for column in table.values()]
     return pa.record_batch(arrays, names=list(table))
 
 
@@ -56,6 +56,8 @@ def arrow_stream(tables: Iterable[StepTable]) -> Iterator[bytes]:
 
 def parquet(tables: Iterable[StepTable]) -> Iterator[bytes]:
     """A Parquet file, a row group for each table."""
+    from pyarrow import parquet as pq  # 4 MB that the other formats do without
+
     sink = ChunkBuffer()
     writer = None
     for table in tables:

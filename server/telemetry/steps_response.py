@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import chain, islice
+from typing import Final, TypeVar
 
 from anyio.to_thread import run_sync
 from fastapi import Request, Response
@@ -25,6 +26,7 @@ from store import evaluations, jobs
 from store.database import Database
 from store.evaluations import Evaluation, EvaluationsIn, no_evaluations
 
+T = TypeVar("T")
 VARY: Final = f"{CACHE_HEADERS['Vary']}, Accept"
 
 
@@ -99,7 +101,10 @@ def _document(
 def _file(
     database: Database, job_id: str, wanted: StepsQuery, visible_project: str | None
 ) -> tuple[str, Iterator[bytes]]:
-    """A file's name and bytes; the first piece is encoded before the status is sent."""
+    """A file's name and bytes.
+
+    The first table is read and the first piece is encoded before the status is sent.
+    """
     with database.read() as session:
         job = jobs.get(session, job_id, project=visible_project)
     if job is None:
@@ -114,8 +119,9 @@ def _file(
         if wanted.columns is None
         else no_evaluations,
     )
-    pieces = encode(all_tables(database, job_id, wanted))
-    return name, _with_first_made(pieces)
+    # An encoder may write its first piece before it asks for a table.
+    tables = _with_first_made(all_tables(database, job_id, wanted))
+    return name, _with_first_made(encode(tables))
 
 
 def _evaluations_of(database: Database, job_id: str, wanted: StepsQuery) -> EvaluationsIn:
@@ -131,12 +137,7 @@ def _evaluations_of(database: Database, job_id: str, wanted: StepsQuery) -> Eval
     return evaluations_in
 
 
-def _with_first_made(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The same iterator, with its first piece already computed."""
-    first = next(pieces, b"")
-
-    def rest() -> Iterator[bytes]:
-        yield first
-        yield from pieces
-
-    return rest()
+def _with_first_made(items: Iterator[T]) -> Iterator[T]:
+    """The same iterator, with its first item already computed."""
+    first = list(islice(items, 1))
+    return chain(first, items)

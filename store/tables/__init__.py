@@ -4,6 +4,7 @@ from store.tables.access import AuditEntry, BrowserSession, IdempotencyKey, Proj
 from store.tables.base import Base, new_id
 from store.tables.datasets import Dataset, DatasetUpload, DatasetVersion
 from store.tables.files import Artifact, FileRemoval, JobFile, ProjectFile
+from store.tables.gangs import Gang, GangMember
 from store.tables.jobs import Attempt, Job, JobMetric
 from store.tables.studies import Study, StudyJob
 from store.tables.telemetry import (
@@ -30,6 +31,8 @@ __all__ = [
     "DatasetVersion",
     "EventRow",
     "FileRemoval",
+    "Gang",
+    "GangMember",
     "IdempotencyKey",
     "Job",
     "JobFile",

@@ -36,6 +36,8 @@ class Job(Base):
     queue: Mapped[str] = mapped_column(String(64))
     """Only workers that serve this queue may claim the job."""
     max_attempts: Mapped[int] = mapped_column(default=3)
+    ranks: Mapped[int] = mapped_column(default=1, server_default="1")
+    """The most ranks that it may have; with more than one it is a gang (store.gangs)."""
     created_by: Mapped[str | None] = mapped_column(String(200))
     """The name of the token that submitted it."""
     request_id: Mapped[str | None] = mapped_column(String(128))
@@ -113,6 +115,8 @@ class Attempt(Base):
     """None: a tracked run."""
     waited_s: Mapped[float] = mapped_column(default=0.0)
     """How long the job was queued before this attempt."""
+    ranks: Mapped[int] = mapped_column(default=1, server_default="1")
+    """The number of its ranks."""
     first_step: Mapped[int | None] = mapped_column(BigInteger)
     """0, or the step after the checkpoint it resumed from. None until training starts."""
     outcome: Mapped[str | None] = mapped_column(String(16))

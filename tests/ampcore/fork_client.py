@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ampcore.distributed import Cluster
 from ampcore.fork_server import JOB, REAP, STANDBY
 from ampcore.isolation import Confinement
 from ampcore.telemetry.frames import Frame, FrameReader, FrameType
@@ -58,7 +59,13 @@ class Child:
         self._stdin.write(json.dumps({"profile": {"steps": steps}}).encode() + b"\n")
 
     def send(
-        self, spec: Any, output_dir: Path, data_root: str | None = None, *, resume: bool = False
+        self,
+        spec: Any,
+        output_dir: Path,
+        data_root: str | None = None,
+        *,
+        resume: bool = False,
+        cluster: Cluster | None = None,
     ) -> None:
         job = {
             "job_id": "j",
@@ -67,6 +74,7 @@ class Child:
             "data_root": data_root,
             "output_dir": str(output_dir),
             "resume": resume,
+            "cluster": cluster and cluster.to_json(),
         }
         self._stdin.write(json.dumps(job).encode() + b"\n")
 

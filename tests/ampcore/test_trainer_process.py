@@ -9,6 +9,8 @@ from queue import SimpleQueue
 import pytest
 
 from ampcore import trainer_process
+from ampcore.distributed import Cluster
+from ampcore.distributed.launcher import free_addresses
 from ampcore.spec import Reason
 from ampcore.telemetry import StepBlock
 from ampcore.telemetry.codec import decode
@@ -40,6 +42,37 @@ def start(server):
     for one in server.children[before:]:
         one.close()  # the server then kills the trainer
     del server.children[before:]
+
+
+def test_ranks_train_together_and_rank_0_alone_reports_the_job(start, job, tmp_path):
+    spec = job(runtime={"devices": 2, "engine": "graph"}, train={"steps": 6})
+    addresses = free_addresses(2)
+    # A standby has used TensorFlow before it learns that it is a rank.
+    ranks = [start(), start(is_standby=True)]
+    for rank, process in enumerate(ranks):
+        cluster = Cluster(addresses, rank, timeout_s=DEADLINE_S)
+        process.send(spec, tmp_path / str(rank), cluster=cluster)
+    frames = [list(process.frames()) for process in ranks]
+    assert [process.exit_code() for process in ranks] == [0, 0]
+    assert {frame.type for frame in frames[0]} == {
+        *(FrameType.READY, FrameType.RUNNING, FrameType.STEPS, FrameType.EVENT),
+        FrameType.SUCCEEDED,
+    }
+    own = [frame.type for frame in frames[1]]
+    assert own == [FrameType.READY, FrameType.RUNNING, FrameType.SUCCEEDED]
+    summaries = [found[-1].header["summary"] for found in frames]
+    assert summaries[0]["weights_digest"] == summaries[1]["weights_digest"]
+    assert (tmp_path / "0" / "model.keras").exists()
+    assert not (tmp_path / "1").exists()
+
+
+def test_a_cluster_that_cannot_be_read_fails_the_job(start, job, tmp_path):
+    process = start()
+    document = {"spec": job().to_json(), "data_root": None, "output_dir": str(tmp_path)}
+    process._stdin.write(json.dumps({**document, "cluster": {"rank": 0}}).encode() + b"\n")
+    *_, last = process.frames()
+    assert last.type is FrameType.FAILED
+    assert "addresses: expected a value; received none" in last.header["message"]
 
 
 def test_a_job_writes_frames_from_ready_to_its_summary_with_every_step_once(start, job, tmp_path):

@@ -17,10 +17,15 @@ import psutil
 from sqlalchemy import update
 
 from ampclient import Client, Job
+from ampcore.spec import State
+from store import gangs
 from store.clock import after
 from store.database import Database
 from store.leases import SELF_FENCE_S
+from store.tables import GangMember
 from store.tables import Job as JobRow
+from store.tables import Worker as WorkerRow
+from store.workers import HEARTBEAT_TIMEOUT_S
 from tests.chaos.postgres import Postgres
 from tests.chaos.process import processes_of, resume
 from tests.chaos.programs.control import Control
@@ -92,22 +97,30 @@ class Cluster:
         scratch = self._folder / f"scratch-of-{name}"
         own = {**self._environment.environment(self.proxies), "AMPCORE_SCRATCH_DIR": str(scratch)}
         worker = Worker(name, log_file, program, {**own, **environment})
-        worker.scratch_dir, worker.kind = scratch, (trainer, grace_s)
+        worker.scratch_dir = scratch
+        worker.kind = (trainer, grace_s, *sorted(environment.items()))
         self.workers.append(worker)
         worker.start()
         return worker
 
     def ensure_workers(
-        self, count: int, trainer: str = PACED, *, grace_s: float | None = None
+        self,
+        count: int,
+        trainer: str = PACED,
+        *,
+        grace_s: float | None = None,
+        **environment: str,
     ) -> list[Worker]:
         """Have exactly this many workers of this kind, ready; stop all others."""
         running = [worker for worker in self.workers if worker.running]
-        matching = [worker for worker in running if worker.kind == (trainer, grace_s)][:count]
+        kind = (trainer, grace_s, *sorted(environment.items()))
+        matching = [worker for worker in running if worker.kind == kind][:count]
         leaving = [worker for worker in running if worker not in matching]
         for worker in leaving:
             worker.ask_to_stop()
         workers = matching + [
-            self.worker(trainer, grace_s=grace_s) for _ in range(len(matching), count)
+            self.worker(trainer, grace_s=grace_s, **environment)
+            for _ in range(len(matching), count)
         ]
         for worker in leaving:
             assert worker.wait() == 0, worker.log
@@ -123,10 +136,7 @@ class Cluster:
 
     def owner(self, job: Job) -> Worker:
         """The worker that runs it."""
-        owner_id = job.refresh().worker_id
-        [pid] = [known.pid for known in self.client.workers.list() if known.id == owner_id]
-        [worker] = [worker for worker in self.workers if worker.started and worker.pid == pid]
-        return worker
+        return self.worker_with_id(str(job.refresh().worker_id))
 
     def trainer(self, job: Job) -> psutil.Process:
         """Wait for the process that trains the job's current attempt."""
@@ -172,6 +182,53 @@ class Cluster:
                 )
             )
 
+    def members(self, job: Job) -> list[GangMember]:
+        """The workers of the job's current attempt, or of its reservation; that of rank 0 first."""
+        with self.database.read() as session:
+            rows = gangs.listing(session, job.id)
+            newest = max((row.attempt for row in rows), default=0)
+            return [row for row in rows if row.attempt == newest]
+
+    def rank(self, job: Job, number: int) -> psutil.Process:
+        """Wait for the process of a rank of the job's current attempt."""
+        name = job.id if number == 0 else f"{job.id}-rank-{number}"
+        pid = wait_until(
+            lambda: self.control.pid(name, job.refresh().attempt), f"rank {number} trains"
+        )
+        return psutil.Process(pid)
+
+    def worker_of_rank(self, job: Job, number: int) -> Worker:
+        """The worker that runs a rank of the job's current attempt."""
+        [worker_id] = [
+            one.worker_id
+            for one in self.members(job)
+            if one.first_rank <= number < one.first_rank + one.ranks
+        ]
+        return self.worker_with_id(worker_id)
+
+    def worker_with_id(self, worker_id: str) -> Worker:
+        """The process of a registered worker."""
+        [pid] = [known.pid for known in self.client.workers.list() if known.id == worker_id]
+        [worker] = [worker for worker in self.workers if worker.started and worker.pid == pid]
+        return worker
+
+    def expire_member(self, job: Job, worker: Worker) -> None:
+        """Change the lease of a worker's ranks, and its heartbeat, so that they have expired."""
+        worker_id = self.registered(worker).id
+        with self.database.write() as session:
+            statement = update(GangMember).where(
+                GangMember.job_id == job.id, GangMember.worker_id == worker_id
+            )
+            session.execute(statement.values(lease_expires_at=after(-1)))
+            seen = update(WorkerRow).where(WorkerRow.id == worker_id)
+            session.execute(seen.values(last_seen_at=after(-2 * HEARTBEAT_TIMEOUT_S)))
+
+    def start_next_attempt(self, job: Job) -> None:
+        """Wait until the job is queued again, and end the delay of its retry."""
+        wait_until(lambda: job.refresh().state == State.QUEUED, "the job is queued again")
+        with self.database.write() as session:
+            session.execute(update(JobRow).where(JobRow.id == job.id).values(not_before=None))
+
     # ---- Cleaning up
 
     def reset(self) -> None:
@@ -181,6 +238,7 @@ class Cluster:
         """
         self.control.release()
         self.control.set_memory_limit(None)
+        self.control.use_rank_proxy(None)
         self.postgres.start()
         self.proxies.restore()
         self.api_proxies.restore()

@@ -52,5 +52,5 @@ class Worker(Process):
 
     clean_exit_codes = (0,)
     scratch_dir: Path
-    kind: tuple[str, float | None]
-    """Its trainer program, and its grace period or None for the default."""
+    kind: tuple[object, ...]
+    """Its trainer program, its grace period or None for the default, and further settings."""

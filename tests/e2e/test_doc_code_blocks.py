@@ -46,6 +46,7 @@ RUN_BY_OTHER_TESTS = {
     ".venv/bin/pip install ./examples/own-package    # on each worker that may run such jobs": (
         "tests/worker/test_packages.py"
     ),
+    "python examples/sok/amp_tf2.py": "tests/ampcore/compat/test_ranks.py",
     "cd examples/table": "tests/ampcore/test_example_folders.py",
     "cd examples/bundle": "tests/e2e/test_own_code.py",
     "cd examples/transfer": "tests/ampcore/test_example_folders.py",

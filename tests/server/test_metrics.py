@@ -7,7 +7,7 @@ from sqlalchemy import text, update
 from ampcore.spec import State
 from server import schema
 from server.metrics.monotonic_counter import MonotonicCounter
-from store import artifacts, jobs, workers
+from store import artifacts, gangs, jobs, workers
 from store.clock import after
 from store.tables import Attempt, Job
 from tests.waiting import DEADLINE_S
@@ -118,6 +118,19 @@ def test_attempt_counters_do_not_decrease_when_a_job_is_deleted(database, scrape
     check()
 
 
+def test_gangs_have_metrics_of_waiting_jobs_and_reserved_slots(api, scrape, register, make_job):
+    for name in ("w0", "w1"):
+        register(name)
+        with api.database.write() as session:
+            workers.heartbeat(session, name, hardware={"gang_host": "10.0.0.1"})
+    make_job(runtime={"workers": 2, "devices": 2})
+    with api.database.write() as session:
+        gangs.place(session)
+    samples = scrape()
+    assert samples["ampcore_gangs_waiting",] == 1
+    assert samples["ampcore_worker_slots_reserved", ("worker", "w1")] == 2
+
+
 def test_workers_have_metrics_of_slots_steps_lag_and_gpus(api, scrape, register, make_job):
     gpu = {"index": 0, "utilization": 0.75, "memory_used_bytes": 2, "memory_total_bytes": 8}
     register("some-worker", steps_total=100, lag_s=0.25, gpus=[gpu])
@@ -134,6 +147,7 @@ def test_workers_have_metrics_of_slots_steps_lag_and_gpus(api, scrape, register,
     assert samples["ampcore_worker_slots", ("worker", "some-worker")] == 2
     assert samples["ampcore_worker_slots_busy", ("worker", "some-worker")] == 1
     assert samples["ampcore_worker_slots_busy", ("worker", "slow")] == 0
+    assert samples["ampcore_worker_slots_reserved", ("worker", "some-worker")] == 0
     assert samples["ampcore_steps_ingested_total",] == 108
     assert samples["ampcore_ingest_lag_seconds",] == 1.5
     which = (("gpu", "0"), ("worker", "some-worker"))

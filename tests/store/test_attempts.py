@@ -7,8 +7,8 @@ from store.clock import after
 from store.tables import Attempt
 
 
-def claim_next(session, *queues):
-    job = attempts.claim_next(session, "w", queues or ["default"])
+def claim_next(session, *queues, **options):
+    job = attempts.claim_next(session, "w", queues or ["default"], **options)
     return job and job.id
 
 
@@ -52,8 +52,9 @@ def test_claiming_skips_a_project_at_its_running_quota(in_transaction, make_job,
     assert in_transaction(claim_next) == first.id
 
 
+@pytest.mark.parametrize("options", [{}, {"spare_slots": 0}], ids=["any", "unreserved"])
 def test_claiming_reads_the_next_job_from_the_index_in_claim_order(
-    database, in_transaction, make_job
+    database, in_transaction, make_job, options
 ):
     for _ in range(30):
         make_job()
@@ -66,7 +67,7 @@ def test_claiming_reads_the_next_job_from_the_index_in_claim_order(
 
     with database.write() as session:
         event.listen(session.connection(), "before_cursor_execute", record)
-        claim_next(session)
+        claim_next(session, **options)
         if plan == "EXPLAIN":
             session.execute(text("SET LOCAL enable_seqscan = off"))
             session.execute(text("SET LOCAL enable_bitmapscan = off"))

@@ -1,5 +1,6 @@
 """Invariants of a job under any order of actions by users, workers and the reconciler."""
 
+from contextlib import contextmanager
 from itertools import pairwise
 
 import numpy as np
@@ -33,6 +34,7 @@ class JobLifecycle(RuleBasedStateMachine):
         self.entries_written, self.next_step = 0, 0
         self.newest = {}
         """For each step the newest attempt that reached it."""
+        self._reading = None
 
     def in_transaction(self, function, *arguments, **named):
         with self.database.write() as session:
@@ -44,8 +46,21 @@ class JobLifecycle(RuleBasedStateMachine):
         )
 
     def read(self, work):
+        """Read in a transaction: in that of `in_one_transaction`, or in a new one."""
+        if self._reading is not None:
+            return work(self._reading)
         with self.database.read() as session:
             return work(session)
+
+    @contextmanager
+    def in_one_transaction(self):
+        """Beginning a transaction takes as long as reading in it."""
+        with self.database.read() as session:
+            self._reading = session
+            try:
+                yield
+            finally:
+                self._reading = None
 
     @property
     def job(self):
@@ -56,7 +71,7 @@ class JobLifecycle(RuleBasedStateMachine):
         job = self.job
         attempt = job.attempt - back
         owns = back == 0 and job.state in ACTIVE
-        before = self.stored_rows()
+        before = None if owns else self.stored_rows()
         result = self.in_transaction(function, self.job_id, attempt, *arguments, **named)
         if not owns:
             assert result is None
@@ -174,6 +189,14 @@ class JobLifecycle(RuleBasedStateMachine):
     # ---- Invariants
 
     @invariant()
+    def all_invariants_hold(self):
+        with self.in_one_transaction():
+            self.the_event_log_has_only_allowed_transitions()
+            self.the_entries_are_numbered_consecutively()
+            self.the_columns_match_the_state()
+            self.the_attempts_are_numbered_and_only_the_active_one_is_open()
+            self.every_step_is_read_once_from_the_newest_attempt()
+
     def the_event_log_has_only_allowed_transitions(self):
         rows = self.read(
             lambda session: session.execute(
@@ -189,7 +212,6 @@ class JobLifecycle(RuleBasedStateMachine):
         assert states[-1] == self.job.state
         assert [row.attempt for row in rows] == sorted(row.attempt for row in rows)
 
-    @invariant()
     def the_entries_are_numbered_consecutively(self):
         seqs = []
         for table in (EventRow, StepBlockRow, LogRow):
@@ -197,7 +219,6 @@ class JobLifecycle(RuleBasedStateMachine):
             seqs += self.read(lambda session, asked=statement: session.scalars(asked).all())
         assert sorted(seqs) == list(range(1, self.job.seq + 1))
 
-    @invariant()
     def the_columns_match_the_state(self):
         job = self.job
         assert (job.lease_expires_at is None) == (job.state not in ACTIVE)
@@ -212,7 +233,6 @@ class JobLifecycle(RuleBasedStateMachine):
             assert job.message
             assert job.message.endswith(".")
 
-    @invariant()
     def the_attempts_are_numbered_and_only_the_active_one_is_open(self):
         job = self.job
         rows = self.read(lambda session: attempts.listing(session, self.job_id))
@@ -221,7 +241,6 @@ class JobLifecycle(RuleBasedStateMachine):
             present = row.attempt == job.attempt and job.state in ACTIVE
             assert (row.outcome is None) == (row.finished_at is None) == present
 
-    @invariant()
     def every_step_is_read_once_from_the_newest_attempt(self):
         reading = self.read(
             lambda session: steps.read(session, self.job_id, start=0, end=None, limit=10**6)

@@ -326,6 +326,65 @@ def writes_steps_twice(trainer: Trainer) -> None:
     time.sleep(LONG_S)
 
 
+def rank_of(trainer: Trainer) -> int:
+    """The number of this rank, which it prints together with its process id."""
+    rank = int(trainer.job["cluster"]["rank"])
+    print(f"rank {rank} is {os.getpid()}", flush=True)
+    return rank
+
+
+def ranks_succeed(trainer: Trainer) -> None:
+    if rank_of(trainer) == 0:
+        trainer.begin()
+        trainer.write(steps(0, 30))
+    trainer.succeed()
+
+
+def prints_cluster(trainer: Trainer) -> None:
+    print(json.dumps(trainer.job["cluster"]), flush=True)
+    ranks_succeed(trainer)
+
+
+def ranks_wait(trainer: Trainer) -> None:
+    trainer.handle_sigterm()
+    if rank_of(trainer) == 0:
+        begin_and_write_steps(trainer)
+    trainer.wait_until_stopped()
+    trainer.stop()
+
+
+def rank_1_fails(trainer: Trainer) -> None:
+    if trainer.job["cluster"]["rank"] == 1:
+        trainer.write(Frame(FrameType.FAILED, {"reason": "invalid_data", "message": "It is NaN."}))
+        return
+    ranks_wait(trainer)
+
+
+def port_of_rank_1_taken(trainer: Trainer) -> None:
+    """Rank 1 finds its port taken in the first attempt, and rank 0 loses it."""
+    rank = trainer.job["cluster"]["rank"]
+    if trainer.job["attempt"] > 1:
+        return ranks_succeed(trainer)
+    reason = "port_taken" if rank == 1 else "rank_lost"
+    return trainer.write(Frame(FrameType.FAILED, {"reason": reason, "message": "It is."}))
+
+
+def ranks_save(trainer: Trainer) -> None:
+    """Rank 0 saves after ten steps; the second attempt of each rank starts there."""
+    trainer.handle_sigterm()
+    rank, first_step = rank_of(trainer), trainer.saved_step()
+    print(f"resumes at {first_step}", flush=True)
+    if rank == 0:
+        trainer.begin(first_step)
+        trainer.write(steps(first_step, 10))
+        trainer.save(first_step + 10)
+    if trainer.job["attempt"] > 1:
+        trainer.succeed()
+        return
+    trainer.wait_until_stopped()
+    trainer.stop()
+
+
 def begin_and_write_steps(trainer: Trainer) -> None:
     trainer.begin()
     trainer.write(steps(0, 10))

@@ -58,3 +58,20 @@ def test_a_store_whose_package_is_missing_is_named(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("worker.settings.find_spec", lambda name: None)
     with pytest.raises(SettingsInvalid, match="DATA_PREFIXES: az:// needs the package adlfs"):
         settings_from(Settings, {**GIVEN, "AMPCORE_DATA_PREFIXES": "az://container"})
+
+
+@pytest.mark.parametrize(
+    ("given", "host"),
+    [("10.0.0.7", "10.0.0.7"), ("gpu-3.example", "gpu-3.example"), ("[fd00::2]", "fd00::2")],
+)
+def test_the_address_of_a_worker_is_a_host(given: str, host: str) -> None:
+    assert (
+        settings_from(Settings, {**GIVEN, "AMPCORE_WORKER_ADDRESS": given}).worker_address == host
+    )
+    assert settings_from(Settings, GIVEN).worker_address is None
+
+
+@pytest.mark.parametrize("given", ["10.0.0.7:8080", "http://a", "a b", "a/b"])
+def test_another_address_is_quoted(given: str) -> None:
+    with pytest.raises(SettingsInvalid, match=f"AMPCORE_WORKER_ADDRESS.*{given}"):
+        settings_from(Settings, {**GIVEN, "AMPCORE_WORKER_ADDRESS": given})

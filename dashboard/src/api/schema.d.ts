@@ -81,6 +81,12 @@ export interface components {
              */
             waited_s: number;
             /**
+             * Ranks
+             * @description Its ranks; none are listed for a job with one rank.
+             * @default []
+             */
+            ranks: components["schemas"]["Rank"][];
+            /**
              * First Step
              * @description The first step: 0, or the step after the checkpoint.
              */
@@ -653,7 +659,7 @@ export interface components {
          * @description The types of events.
          * @enum {string}
          */
-        EventType: "state" | "edited" | "preflight" | "started" | "data_fetched" | "resumed" | "weights_loaded" | "engine" | "overflow" | "scale_growth" | "loss_spike" | "grad_norm_jump" | "not_reproducible" | "rollback" | "float32_fallback" | "epoch" | "evaluation" | "stopped_early" | "checkpoint_saved" | "scale_table" | "ranges" | "model_saved" | "explanation" | "profile" | "warning";
+        EventType: "state" | "edited" | "preflight" | "started" | "data_fetched" | "resumed" | "weights_loaded" | "engine" | "overflow" | "scale_growth" | "loss_spike" | "grad_norm_jump" | "not_reproducible" | "rollback" | "float32_fallback" | "epoch" | "evaluation" | "stopped_early" | "checkpoint_saved" | "scale_table" | "ranges" | "model_saved" | "explanation" | "profile" | "ranks" | "warning";
         /**
          * Explanation
          * @description An explanation with its answer.
@@ -961,6 +967,12 @@ export interface components {
             attempt: number;
             /** Max Attempts */
             max_attempts: number;
+            /**
+             * Ranks
+             * @description The most processes that train it together, one on each device.
+             * @default 1
+             */
+            ranks: number;
             /**
              * Failures
              * @description Failed attempts since the job was submitted or retried.
@@ -1387,6 +1399,12 @@ export interface components {
             attempt: number;
             /** Max Attempts */
             max_attempts: number;
+            /**
+             * Ranks
+             * @description The most processes that train it together, one on each device.
+             * @default 1
+             */
+            ranks: number;
             /**
              * Failures
              * @description Failed attempts since the job was submitted or retried.
@@ -1900,11 +1918,38 @@ export interface components {
             report: components["schemas"]["FormatReport"] | null;
         };
         /**
+         * Rank
+         * @description A process that trains a job together with others, on one device.
+         */
+        Rank: {
+            /**
+             * Rank
+             * @description Its number, from 0.
+             */
+            rank: number;
+            /**
+             * Worker Id
+             * @description The worker that runs it.
+             */
+            worker_id: string;
+            /**
+             * Device
+             * @description Null until its process has started.
+             */
+            device: string | null;
+            /**
+             * State
+             * @description `lost`: its worker no longer responds.
+             * @enum {string}
+             */
+            state: "starting" | "running" | "succeeded" | "failed" | "stopped" | "lost";
+        };
+        /**
          * Reason
          * @description Why a job ended, as a stable code that is stored with its state.
          * @enum {string}
          */
-        Reason: "user_request" | "invalid_data" | "invalid_spec" | "code_failed" | "unsupported_device" | "non_finite_loss" | "non_finite_result" | "skip_budget_exceeded" | "out_of_memory" | "resource_limit" | "no_sandbox" | "invalid_checkpoint" | "invalid_weights" | "checkpoint_failed" | "process_killed" | "worker_lost" | "worker_shutdown" | "timeout" | "run_failed" | "run_lost" | "internal_error";
+        Reason: "user_request" | "invalid_data" | "invalid_spec" | "code_failed" | "unsupported_device" | "non_finite_loss" | "non_finite_result" | "skip_budget_exceeded" | "out_of_memory" | "resource_limit" | "no_sandbox" | "invalid_checkpoint" | "invalid_weights" | "checkpoint_failed" | "process_killed" | "rank_lost" | "ranks_differ" | "worker_lost" | "port_taken" | "resized" | "worker_shutdown" | "timeout" | "run_failed" | "run_lost" | "internal_error";
         /**
          * Result
          * @description One result of the jobs, from their states and summaries.
@@ -3759,6 +3804,19 @@ export interface components {
             start_epoch: number;
         };
         /**
+         * Elastic
+         * @description With how many ranks an attempt may run when not all of them can be had.
+         */
+        Elastic: {
+            /**
+             * Min
+             * @default 1
+             */
+            min: number;
+            /** Max */
+            max: number;
+        };
+        /**
          * Embedding
          * @description Sparse embeddings of `slots` × `nnz` keys, then dense layers to one logit.
          */
@@ -3793,6 +3851,39 @@ export interface components {
              * @default []
              */
             hidden: number[];
+        };
+        /**
+         * Exchange
+         * @description How the ranks of a job exchange gradients and statistics.
+         */
+        Exchange: {
+            /**
+             * Gradient Dtype
+             * @default float32
+             * @enum {string}
+             */
+            gradient_dtype: "float32" | "float16" | "bfloat16";
+            /**
+             * Bucket Bytes
+             * @default 4194304
+             */
+            bucket_bytes: number;
+            /**
+             * Batch Norm
+             * @default mean
+             * @enum {string}
+             */
+            batch_norm: "local" | "mean" | "sync";
+            /**
+             * Check Every Steps
+             * @default 1000
+             */
+            check_every_steps: number;
+            /**
+             * Timeout S
+             * @default 60
+             */
+            timeout_s: number;
         };
         /**
          * Exponential
@@ -5367,10 +5458,27 @@ export interface components {
              */
             engine: "auto" | "graph" | "xla_step" | "xla_loop";
             /**
+             * Workers
+             * @default 1
+             */
+            workers: number;
+            /**
              * Devices
              * @default 1
              */
             devices: number;
+            /** @default null */
+            elastic: components["schemas"]["Elastic"] | null;
+            /**
+             * @default {
+             *       "gradient_dtype": "float32",
+             *       "bucket_bytes": 4194304,
+             *       "batch_norm": "mean",
+             *       "check_every_steps": 1000,
+             *       "timeout_s": 60
+             *     }
+             */
+            exchange: components["schemas"]["Exchange"];
             /** @default null */
             profile: components["schemas"]["Profile"] | null;
         };

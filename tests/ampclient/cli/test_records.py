@@ -177,6 +177,29 @@ def test_each_attempt_is_a_row(ampctl, server):
     assert [found["attempt"] for found in ampctl("attempts", "a", "--json").json()] == [1, 2]
 
 
+RANKS = [
+    {"rank": 0, "worker_id": "w1", "device": "a CPU", "state": "running"},
+    {"rank": 1, "worker_id": "w2", "device": None, "state": "failed"},
+]
+
+
+def test_attempts_show_how_many_ranks_are_in_which_state(ampctl, server):
+    server.add_job("a")
+    server.add_attempt("a", ranks=RANKS)
+    head, row = ampctl("attempts", "a").out.splitlines()
+    assert "RANKS" in head
+    assert "1 running, 1 failed" in row
+
+
+def test_get_shows_each_rank_of_a_job_with_several(ampctl, server):
+    server.add_job("a", ranks=2, state="running", attempt=1)
+    server.add_attempt("a", ranks=RANKS)
+    lines = [line.split(maxsplit=2) for line in ampctl("get", "a").out.splitlines()]
+    assert ["rank", "0", "running on w1, a CPU"] in lines
+    assert ["rank", "1", "failed on w2, –"] in lines
+    assert "ranks" not in ampctl("get", server.add_job("b")["id"]).out
+
+
 def test_logs_are_printed_as_they_are(ampctl, server):
     server.add_job("a", state="running")
     server.add_logs("a", "Epoch 1\n", "los", "s 0.5\n")

@@ -106,6 +106,18 @@ def test_the_number_of_accumulated_batches_may_not_change(saved, job):
         check_compatible(manifest, job())
 
 
+def test_the_ranks_may_change_if_the_micro_batches_of_a_step_stay(saved, job):
+    manifest = saved()
+    manifest.spec["train"]["accumulate"] = 2
+    two_ranks = job(runtime={"devices": 2})
+    changed = check_compatible(manifest, two_ranks)
+    assert [one.field for one in changed] == ["train.accumulate", "runtime.devices"]
+    with pytest.raises(IncompatibleCheckpoint, match=r"runtime\.devices was 1 and is 4"):
+        check_compatible(manifest, job(runtime={"devices": 4}))
+    with pytest.raises(IncompatibleCheckpoint, match=r"runtime\.workers was null and is 3"):
+        check_compatible(manifest, job(runtime={"workers": 3}))
+
+
 def test_the_message_names_every_refused_field_and_no_other(saved, job):
     with pytest.raises(IncompatibleCheckpoint) as caught:
         check_compatible(

@@ -81,7 +81,7 @@ TOO_LARGE = np.full((6, 2, 2), 1e300)
         ({"x_train": None}, "inputs.features", "expected columns of the data: y"),
         ({"y_train": None}, "column y", "received no column of this name"),
         ({"x_train": np.full((6, 2), "a")}, "preprocessing.x", "categories or tokens, for text"),
-        ({"x_train": WITH_NAN}, "row 5, column x", "finite in float32; received nan"),
+        ({"x_train": WITH_NAN}, "row 5, column x", "finite in float32, or .*; received nan"),
         ({"x_train": TOO_LARGE}, "row 1, column x", "finite in float32; received 1e\\+300"),
         ({"y_train": np.zeros(5, int)}, "y", "expected 6 rows, as many as x; received 5"),
         ({"y_train": np.full(6, 0.5)}, "y", "expected classes: .* received dtype float64"),

@@ -1,12 +1,10 @@
 """Replicas with different examples combine losses, gradients and statistics once a step."""
 
-import pytest
 import tensorflow as tf
 
 from ampcore.distributed import SingleReplica
 from ampcore.distributed.gradients import all_reduce_gradients
 from ampcore.models.gradients import Gradients
-from ampcore.models.seeds import step_seed
 
 ONES = tf.ones([2])
 SEED = tf.constant([1, 2])
@@ -69,21 +67,3 @@ def test_unchanged_state_is_not_reduced(two_replicas):
         new is old
         for new, old in zip(combined.state_updates[0], given.state_updates[0], strict=True)
     )
-
-
-def test_sparse_gradients_of_several_replicas_are_refused(two_replicas):
-    sparse = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([0]), tf.constant([4, 2]))
-    with pytest.raises(ValueError, match=r"Expected dense gradients .* Received: 1 sparse"):
-        all_reduce_gradients(
-            two_replicas(),
-            [[ONES, SEED]],
-            make_gradients(gradients=[[sparse, None]]),
-            tf.constant(0.0),
-        )
-
-
-def test_each_replica_has_its_own_step_seed(two_replicas):
-    step = tf.constant(7, tf.int64)
-    alone = step_seed(3, step)
-    assert step_seed(3, step, SingleReplica()).numpy().tolist() == alone.numpy().tolist()
-    assert step_seed(3, step, two_replicas()).numpy().tolist() != alone.numpy().tolist()

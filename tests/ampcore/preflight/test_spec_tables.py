@@ -36,6 +36,15 @@ def test_parameter_counts_are_the_published_ones(spec_tables, model, shape, para
     assert [table.parameters for table in spec_tables(shape=shape, **model)] == parameters
 
 
+@pytest.mark.parametrize(("placement", "rows"), [("replicated", 1023), ("sharded", 256)])
+def test_a_rank_has_its_share_of_a_sharded_table(placement, rows):
+    model = {"kind": "embedding", "vocabulary": 1023, "placement": placement}
+    clicks = {"kind": "synthetic_clicks", "batch_size": 8, "vocabulary": 1000}
+    spec = JobSpec.parse({"model": model, "data": clicks, "runtime": {"devices": 4}})
+    [table] = tables_from_spec(spec)
+    assert table.layers[0].parameters == rows * 8
+
+
 def test_the_generator_has_the_published_number_of_trainable_parameters(spec_tables):
     generator, _ = spec_tables("gan")
     assert generator.trainable == 477_377

@@ -5,10 +5,13 @@ from pydantic import TypeAdapter
 
 from ampcore.spec import JobSpec, SpecValidationError
 from ampcore.spec.data import DataSpec
+from ampcore.spec.initial_weights import Init
 from ampcore.spec.metrics import MetricSpec, better, metric_name
 from ampcore.spec.model import ModelSpec
 from ampcore.spec.model_rules import DATA_OF_MODEL
 from ampcore.spec.optimizer import Adam
+from ampcore.spec.precision import DynamicScale, NoScale
+from ampcore.spec.ranks import Elastic, Exchange
 from ampcore.spec.rules import RULES
 from ampcore.spec.task import METRICS, TaskSpec
 from ampcore.spec.task_rules import CLASS_DATA, TASKS_OF_MODEL
@@ -237,11 +240,86 @@ def test_an_optimizer_for_an_unknown_network_is_refused():
     assert not found("mlp", "digits", optimizers={})
 
 
-def test_more_than_one_device_is_refused():
-    problem = found(runtime=Runtime(devices=2))["/runtime/devices"]
+@pytest.mark.parametrize("name", ["workers", "devices"])
+def test_several_ranks_with_own_code_are_refused(name):
+    problem = found("bundle", runtime=Runtime(**{name: 2}))[f"/runtime/{name}"]
     assert problem.code == "not_available"
-    assert problem.detail.startswith("Expected 1:")
-    assert found(runtime=Runtime()) == {}
+    assert "without a network" in problem.detail
+
+
+@pytest.mark.parametrize(
+    ("runtime", "pointer"),
+    [
+        ({"devices": 4}, None),
+        ({"workers": 1024, "devices": 2}, "/runtime/workers"),
+        ({"devices": 2, "engine": "xla_step"}, None),
+        ({"devices": 2, "engine": "xla_loop"}, "/runtime/engine"),
+        ({"elastic": {"max": 4}, "engine": "xla_loop"}, "/runtime/engine"),
+        ({"devices": 2, "elastic": {"max": 4}}, None),
+        ({"devices": 2, "elastic": {"min": 3, "max": 4}}, "/runtime/elastic"),
+        ({"devices": 2, "elastic": {"min": 2, "max": 1}}, "/runtime/elastic"),
+        (
+            {"exchange": {"batch_norm": "sync"}, "engine": "xla_step"},
+            "/runtime/exchange/batch_norm",
+        ),
+        ({"exchange": {"gradient_dtype": "bfloat16"}}, None),
+        ({"exchange": {"gradient_dtype": "float16"}}, "/runtime/exchange/gradient_dtype"),
+    ],
+)
+def test_the_ranks_of_a_job_must_be_possible(runtime, pointer):
+    problems = found(runtime=Runtime(**runtime), loss_scale=NoScale())
+    assert list(problems) == ([] if pointer is None else [pointer])
+
+
+SHARDED = {"kind": "embedding", "placement": "sharded"}
+
+
+@pytest.mark.parametrize(
+    ("model", "parts", "pointers"),
+    [
+        (SHARDED, {}, []),
+        (SHARDED, {"runtime": Runtime(devices=2)}, []),
+        ("embedding", {"runtime": Runtime(devices=2, engine="xla_step")}, ["/runtime/engine"]),
+        ("embedding", {"runtime": Runtime(engine="xla_step")}, []),
+        (SHARDED | {"vocabulary": 1024}, {"runtime": Runtime(devices=1024)}, []),
+        (
+            SHARDED | {"vocabulary": 1023},
+            {"runtime": Runtime(devices=1024)},
+            ["/model/vocabulary", "/model/vocabulary"],
+        ),
+        (SHARDED, {"init": Init(weights="sha256:" + "0" * 64)}, ["/model/placement"]),
+    ],
+)
+def test_a_sharded_table_has_rows_for_all_ranks(model, parts, pointers):
+    parts = {"runtime": Runtime()} | parts
+    parts |= {"model": part(ModelSpec, model), "data": part(DataSpec, "synthetic_clicks")}
+    problems = [problem.pointer for rule in RULES for problem in rule(parts)]
+    assert problems == pointers
+
+
+def test_a_replicated_table_is_stored_as_before():
+    stored = part(ModelSpec, {"kind": "embedding", "placement": "replicated"}).model_dump()
+    assert "placement" not in stored
+    assert part(ModelSpec, SHARDED).model_dump()["placement"] == "sharded"
+
+
+def test_gradients_with_a_loss_scale_may_travel_in_float16():
+    runtime = Runtime(devices=2, exchange=Exchange(gradient_dtype="float16"))
+    assert found(runtime=runtime, loss_scale=DynamicScale()) == {}
+
+
+def test_elastic_jobs_run_with_the_ranks_that_divide_their_micro_batches():
+    fixed = Runtime(workers=2, devices=2)
+    assert fixed.possible_ranks(accumulate=3) == (4,)
+    elastic = Runtime(devices=4, elastic=Elastic(min=1, max=8))
+    assert elastic.possible_ranks(accumulate=1) == (1, 2, 4)
+    assert elastic.possible_ranks(accumulate=3) == (1, 2, 3, 4, 6)
+
+
+def test_a_spec_with_one_rank_is_stored_as_before():
+    assert set(Runtime().model_dump(mode="json")) == {
+        *("queue", "priority", "max_attempts", "timeout_s", "device", "engine", "devices")
+    }
 
 
 def test_rules_ignore_missing_parts():

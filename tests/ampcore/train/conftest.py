@@ -27,7 +27,7 @@ from ampcore.train.job import SpecJob
 from ampcore.train.loop import Loop
 from ampcore.train.plan import Plan
 from ampcore.train.run_context import RunContext
-from ampcore.train.step import TrainStep
+from ampcore.train.step import COMMUNICATION_S, TrainStep
 
 BATCH = 64
 MLP = Mlp(hidden=(16,), dropout=0.2)
@@ -122,7 +122,8 @@ def train_on():
         for number, batch in enumerate(batches):
             seed = step_seed(0, tf.constant(number, tf.int64))
             states, row = function(states, batch, seed)
-            rows.append(dict(zip(step.columns, row.numpy(), strict=True)))
+            names = (*step.columns, COMMUNICATION_S)[: step.row_width]
+            rows.append(dict(zip(names, row.numpy(), strict=True)))
         return SimpleNamespace(states=states, rows=rows, row=rows[-1])
 
     return run

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ampcore.data import ArrayExamples, Batch
 from ampcore.errors import InvalidData
 from ampcore.train import Trainer, feed, run_setup, session
-from ampcore.train.feed import ExampleOrder, ResidentFeed, StreamedFeed, feed_for
+from ampcore.train.feed import ExampleOrder, PartOrder, ResidentFeed, StreamedFeed, feed_for
 
 EPOCHS = 3
 
@@ -60,6 +60,25 @@ def test_every_step_trains_on_its_part_of_the_order_resident_or_streamed(
         expected = own.of_step(epoch, batch).tolist()
         for made in feeds:
             assert labels_of_step(made, epoch, batch) == expected
+
+
+@given(st.integers(1, 4), st.integers(1, 3), st.booleans())
+@settings(max_examples=15, deadline=None)
+def test_replicas_train_on_consecutive_parts_of_each_step(replicas, size, shuffle):
+    own, data = order(20, replicas * size, shuffle=shuffle), examples(20)
+    parts = [PartOrder(own, rank, replicas) for rank in range(replicas)]
+    feeds = [
+        made
+        for part in parts
+        for made in (ResidentFeed(data, part), StreamedFeed(data, part, window_bytes=50))
+    ]
+    for step in range(2 * own.steps):
+        epoch, batch = divmod(step, own.steps)
+        expected = np.split(own.of_step(epoch, batch), replicas)
+        for number, made in enumerate(feeds):
+            found = labels_of_step(made, epoch, batch)
+            assert found == expected[number // 2].tolist()
+            assert found == made.order.of_step(epoch, batch).tolist()
 
 
 def test_a_streamed_window_holds_as_many_steps_as_fit():

@@ -116,6 +116,8 @@ JOBS[EARLY] = {
 }
 SLOW = ("dropout", "batch norm, 16 bit", "two optimizers, two scales", "compiled by XLA")
 """Slow to trace: these are killed once, the others twice, and explain no skipped steps."""
+SAMPLED = "streamed data"
+"""The ranges of this job's layers are sampled in each attempt, which takes as long as it trains."""
 WINDOW_BYTES = {"streamed data": 128 * 9 * 4 * 3}
 """Three steps: the last window of an epoch overlaps the one before it."""
 
@@ -141,6 +143,7 @@ class Job:
         self._trainer_process, self._log = trainer_process, folder / "log"
         spec = {"runtime": {"engine": "graph"}} | JOBS[name]
         spec["train"] = JOBS[name].get("train", {}) | {"steps": STEPS, "checkpoint_every_s": 1e-9}
+        spec["telemetry"] = {"ranges": {"enabled": name == SAMPLED}}
         self._request = {
             "spec": spec,
             "output": str(folder / "output"),

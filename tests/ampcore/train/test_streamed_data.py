@@ -25,7 +25,10 @@ NUMBERS = RANDOM.normal(50.0, 20.0, (ROWS, 2))
 SUMS = (NUMBERS.sum(axis=1), NUMBERS[:, 0] - NUMBERS[:, 1])
 WORDS = ["green owl", "red finch", "white swan"]
 
-FLOAT32 = {"runtime": {"device": "cpu", "engine": "graph"}}
+FLOAT32 = {
+    "runtime": {"device": "cpu", "engine": "graph"},
+    "telemetry": {"ranges": {"enabled": False}},
+}
 SMALL_CNN = {"kind": "cnn", "filters": [4], "dense": [], "dropout": 0.0}
 MLP = {"kind": "mlp", "hidden": [8]}
 AS_PIXELS = {"*": {"rescaling": "pixels", "normalize": True}}

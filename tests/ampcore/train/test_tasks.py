@@ -19,7 +19,10 @@ from ampcore import JobSpec
 from ampcore.errors import InvalidData, InvalidModel
 
 BASE = {"runtime": {"device": "cpu", "engine": "graph"}, "precision": {"policy": "mixed_bfloat16"}}
-FLOAT32 = {"runtime": {"device": "cpu", "engine": "graph"}}
+FLOAT32 = {
+    "runtime": {"device": "cpu", "engine": "graph"},
+    "telemetry": {"ranges": {"enabled": False}},
+}
 CITIES = {"Bonn": 0.0, "Köln": 100.0, "Ulm": -50.0}
 
 

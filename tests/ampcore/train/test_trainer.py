@@ -69,6 +69,8 @@ def test_the_first_event_describes_the_run(float16_run):
         "policy": "mixed_float16",
         "tf32": False,
         "dropped_examples": 1437 - 5 * 256,
+        "global_batch_size": 256,
+        "ranks": 1,
     }
 
 

@@ -54,6 +54,13 @@ class Control:
         else:
             self._memory_file.write_text(str(size_bytes))
 
+    def use_rank_proxy(self, port: int | None) -> None:
+        """Make the other ranks of later attempts reach rank 0 through this port; None: directly."""
+        if port is None:
+            self._proxy_file.unlink(missing_ok=True)
+        else:
+            self._proxy_file.write_text(str(port))
+
     def pid(self, job_id: str, attempt: int) -> int | None:
         """The process id that trains this attempt; None before it starts."""
         try:
@@ -77,6 +84,10 @@ class Control:
         unfinished = file.with_suffix(".new")
         unfinished.write_text(str(os.getpid()))
         unfinished.rename(file)
+
+    def rank_proxy(self) -> int | None:
+        """The port of the proxy to rank 0; None without one."""
+        return int(self._proxy_file.read_text()) if self._proxy_file.exists() else None
 
     def after(self, steps: int, took_s: float | None = None) -> None:
         """Wait after this many steps: for the pace, and while the test holds the trainers.
@@ -113,6 +124,10 @@ class Control:
     @property
     def _memory_file(self) -> Path:
         return self.folder / "memory"
+
+    @property
+    def _proxy_file(self) -> Path:
+        return self.folder / "rank-proxy"
 
     def _pid_file(self, job_id: str, attempt: int) -> Path:
         return self.folder / f"{job_id}-{attempt}"

@@ -26,7 +26,9 @@ def wrap(control: Control) -> None:
     ) -> Frame:
         job = json.loads(line)
         _use_blocks_of(control.block_steps)
-        control.begin(job["job_id"], job["attempt"], stop.is_set)
+        rank = (job.get("cluster") or {}).get("rank", 0)
+        name = f"{job['job_id']}-rank-{rank}" if rank else job["job_id"]
+        control.begin(name, job["attempt"], stop.is_set)
         return train(line, frames, stop, messages)
 
     def block_controlled(frame_writer: Any, block: StepBlock) -> None:

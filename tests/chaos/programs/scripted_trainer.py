@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from control import Control
+from scripted_ranks import END, STOP, TRAIN, RankLost, Ranks
 from scripted_values import INITIAL_DIGEST, steps, weights_digest_after
 
 from ampcore import fork_server
@@ -53,12 +54,16 @@ class Trainer:
     def event(self, event: str, step: int | None, **data: Any) -> None:
         self.write(FrameType.EVENT, event=event, step=step, data=data)
 
-    def begin(self) -> None:
+    def load(self) -> None:
+        """Continue from the checkpoint, if there is one."""
         if self.job["resume"]:
             [file] = self._folder.iterdir()
             saved = json.loads(file.read_text())
             self.done, self.weights = saved["done"], saved["weights"]
             self.skipped = saved["skipped"]
+
+    def begin(self) -> None:
+        self.load()
         self.control.begin(self.job["job_id"], self.job["attempt"], lambda: self.stopped)
         self.control.after(0)
         stats = {"total_steps": self.total, "first_step": self.done}
@@ -108,6 +113,37 @@ def train_to_end(trainer: Trainer, **metrics: float) -> None:
             return trainer.write(FrameType.STOPPED)
         trainer.train()
     return trainer.succeed(**metrics)
+
+
+def train_with_ranks(trainer: Trainer) -> None:
+    """Train to the end together with the other ranks, of which rank 0 reports the steps."""
+    try:
+        ranks = Ranks(trainer.job["cluster"], trainer.control.rank_proxy())
+        if ranks.rank == 0:
+            return train_as_rank_0(trainer, ranks)
+        return follow_rank_0(trainer, ranks)
+    except RankLost as error:
+        return trainer.write(FrameType.FAILED, reason="rank_lost", message=str(error))
+
+
+def train_as_rank_0(trainer: Trainer, ranks: Ranks) -> None:
+    trainer.begin()
+    while trainer.done < trainer.total:
+        if ranks.agree(STOP if trainer.stopped else TRAIN) == STOP:
+            return trainer.write(FrameType.STOPPED)
+        trainer.train()
+    ranks.agree(END)
+    return trainer.succeed()
+
+
+def follow_rank_0(trainer: Trainer, ranks: Ranks) -> None:
+    """Load the checkpoint, as every rank does, and do what rank 0 decides."""
+    trainer.load()
+    name = f"{trainer.job['job_id']}-rank-{ranks.rank}"
+    trainer.control.begin(name, trainer.job["attempt"], lambda: trainer.stopped)
+    while (decision := ranks.follow(trainer.stopped)) == TRAIN:
+        pass
+    trainer.write(FrameType.SUCCEEDED if decision == END else FrameType.STOPPED, summary={})
 
 
 def train_with_nan_loss(trainer: Trainer) -> None:
@@ -161,6 +197,8 @@ def run(control: Control, frames_fd: int) -> int:
         threading.Thread(target=end_with_input, daemon=True).start()
         job = json.loads(line)
         named = SCRIPTS[job["spec"]["labels"].get("script", "train_to_end")]
+        if job.get("cluster") is not None:
+            named = train_with_ranks
         script = explain_step if job["explain"] else named
         script(Trainer(control, frames, job))
     return 0

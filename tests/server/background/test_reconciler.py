@@ -11,7 +11,7 @@ from server.background.cleanup import WORKER_RETENTION_S
 from server.background.reconciler import Reconciler
 from server.dispatch import CeleryDispatcher
 from server.settings import Settings
-from store import attempts, jobs, workers
+from store import attempts, gangs, jobs, workers
 from store.clock import after
 from store.retries import BACKOFF_BY_REASON, Backoff
 from store.tables import Job, Worker
@@ -243,6 +243,24 @@ def test_two_reconcilers_do_the_work_once(database, dispatcher, make_job, undisp
     assert sum(reconciler.leases_expired for reconciler in both) == 10
     with database.read() as session:
         assert {jobs.get(session, job_id).failures for job_id in expired_jobs} == {1}
+
+
+def test_slots_are_reserved_for_a_gang(database, reconciler, make_job):
+    job_id = make_job(runtime={"workers": 2}).id
+    for name in ("w0", "w1"):
+        register(database, name)
+        with database.write() as session:
+            workers.heartbeat(session, name, hardware={"gang_host": "127.0.0.1"})
+    reconciler.place_gangs()
+    with database.read() as session:
+        assert [one.worker_id for one in gangs.listing(session, job_id)] == ["w0", "w1"]
+
+
+def test_no_message_is_sent_for_a_gang(database, reconciler, make_job, dispatcher):
+    job_id = make_job(runtime={"workers": 2}).id
+    put(database, job_id, dispatched_at=None)
+    reconciler.redispatch()
+    assert dispatcher.sent == []
 
 
 def test_workers_not_seen_for_long_are_deleted_once_a_minute(database, dispatcher):

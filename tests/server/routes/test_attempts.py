@@ -1,5 +1,7 @@
 from ampcore.spec import Reason, State
-from store import attempts
+from store import attempts, gangs
+from store.clock import after
+from store.tables import GangMember
 
 
 def test_every_attempt_is_listed_with_its_outcome(api, make_job):
@@ -19,3 +21,24 @@ def test_every_attempt_is_listed_with_its_outcome(api, make_job):
 
 def test_a_job_that_no_worker_has_taken_has_no_attempts(api, make_job):
     assert api.client.get(f"/api/v1/jobs/{make_job().id}/attempts").json() == {"items": []}
+
+
+def test_the_ranks_of_an_attempt_are_listed_with_worker_device_and_state(api, make_job):
+    job = make_job(runtime={"workers": 2, "devices": 2})
+    with api.database.write() as session:
+        attempts.claim(session, job.id, "w0", ranks=4)
+        for number, name in enumerate(("w0", "w1")):
+            member = {"worker_id": name, "first_rank": 2 * number, "ranks": 2, "state": "running"}
+            session.add(GangMember(job_id=job.id, attempt=1, lease_expires_at=after(30), **member))
+        session.flush()
+        devices = [{"rank": 0, "device": "a CPU", "state": "running"}, {"rank": "damaged"}]
+        gangs.renew(session, job.id, 1, "w0", lease_s=30, devices=devices)
+        gangs.end(session, job.id, 1, "w1", reason=Reason.WORKER_LOST)
+    [attempt] = api.client.get(f"/api/v1/jobs/{job.id}/attempts").json()["items"]
+    assert attempt["ranks"] == [
+        {"rank": 0, "worker_id": "w0", "device": "a CPU", "state": "running"},
+        {"rank": 1, "worker_id": "w0", "device": None, "state": "starting"},
+        {"rank": 2, "worker_id": "w1", "device": None, "state": "lost"},
+        {"rank": 3, "worker_id": "w1", "device": None, "state": "lost"},
+    ]
+    assert api.client.get(f"/api/v1/jobs/{job.id}").json()["ranks"] == 4

@@ -17,6 +17,9 @@ DATASETS = "/api/v1/datasets"
 CONTENT = bytes(range(256)) * 100
 
 
+pytestmark = pytest.mark.usefixtures("_describe_in_this_process")
+
+
 @pytest.fixture
 def upload(api):
     def upload(name="birds", content=CONTENT, client=None, **parameters):

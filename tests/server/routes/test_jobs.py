@@ -102,6 +102,22 @@ def test_a_full_queue_refuses_submit_clone_retry_and_resume(api, make_job):
     assert len(api.dispatcher.sent) == 1
 
 
+@pytest.mark.parametrize("field", ["devices", "workers"])
+def test_a_job_with_several_ranks_is_refused(api, field):
+    spec = SPEC | {"runtime": {field: 2}}
+    for path, body in (
+        ("/api/v1/jobs", spec),
+        ("/api/v1/jobs/validate", spec),
+        ("/api/v1/studies", {"kind": "precision", "spec": spec}),
+    ):
+        answer = api.client.post(path, json=body)
+        assert answer.status_code == 422
+        [error] = answer.json()["errors"]
+        assert error["pointer"].endswith(f"/runtime/{field}")
+        assert error["code"] == "not_available"
+        assert error["detail"].startswith("Expected 1: this version of ampcore trains on one")
+
+
 def test_every_mistake_in_a_spec_is_reported_at_once(api):
     spec = {"modle": {}, "model": {"kind": "cnm"}, "data": {"kind": "digits", "batch_size": "9"}}
     for path in ("/api/v1/jobs", "/api/v1/jobs/validate"):

@@ -138,8 +138,9 @@ def test_a_job_without_steps_is_an_empty_file(api, make_job, form):
     assert rows_of(form, get(api, job.id, format=form).content) == []
 
 
-def test_an_export_that_fails_returns_an_error_status(api, job_id):
-    answer = api.client.get(f"/api/v1/jobs/{job_id}/steps?format=csv&columns=los")
+@pytest.mark.parametrize("form", ["csv", "tensorboard"])
+def test_an_export_that_fails_returns_an_error_status(api, job_id, form):
+    answer = api.client.get(f"/api/v1/jobs/{job_id}/steps?format={form}&columns=los")
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["suggestion"] == "loss"
 

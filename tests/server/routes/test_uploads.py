@@ -21,6 +21,9 @@ CONTENT = bytes(range(256)) * 10_000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
+pytestmark = pytest.mark.usefixtures("_describe_in_this_process")
+
+
 @pytest.fixture
 def start(api):
     def start(size=SIZE, file="birds.npz", **values):

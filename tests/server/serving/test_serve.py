@@ -1,18 +1,18 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
 from ampcore.spec import State
-from server.migrate import migrate
 from server.serving.serve import exposure_warning, listen, url_of
 from store import projects, tokens
 from store.database import Database
@@ -84,18 +84,59 @@ class RunningApi:
         assert self.process.returncode == 0
 
 
-@pytest.fixture
-def start(tmp_path, redis_url):
-    """Start the API alone; it is killed after the test."""
+@contextmanager
+def starting(redis_url, folder):
+    """Returns a function that starts the API alone; it is killed at the end."""
     with ExitStack() as stack:
 
         def start(database_url, **environment):
-            api = RunningApi(database_url, redis_url, tmp_path, **environment)
+            api = RunningApi(database_url, redis_url, folder, **environment)
             stack.callback(api.process.communicate)
             stack.callback(api.process.kill)
             return api
 
         yield start
+
+
+@pytest.fixture
+def start(tmp_path, redis_url):
+    """Start the API alone; it is killed after the test."""
+    with starting(redis_url, tmp_path) as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def start_with_token(private_redis, migrated_sqlite, tmp_path_factory):
+    """Starts an API whose database has a token, for several tests: that takes two seconds."""
+    with ExitStack() as stack:
+
+        def start(**environment):
+            folder = tmp_path_factory.mktemp("api")
+            url = f"sqlite:///{shutil.copy(migrated_sqlite, folder / 'ampcore.sqlite')}"
+            database = Database(url)
+            with database.write() as session:
+                projects.ensure(session, "default")
+                token = tokens.create(session, "ada", role="admin")
+            database.close()
+            api = stack.enter_context(starting(private_redis.url, folder))(url, **environment)
+            api.token = token
+            return api
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def api(start_with_token):
+    """A running API with a variable of uvicorn that it must ignore."""
+    return start_with_token(FORWARDED_ALLOW_IPS="*")
+
+
+@pytest.fixture(scope="module")
+def log_of_stopped_api(start_with_token):
+    """All that an API has logged as text."""
+    api = start_with_token(AMPCORE_LOG_FORMAT="text")
+    api.stop()
+    return api.log.read_text()
 
 
 def test_many_open_streams_delay_neither_requests_nor_the_shutdown(
@@ -134,33 +175,20 @@ def test_a_server_without_a_token_logs_how_to_create_one(sqlite_url, start, wait
     api = start(sqlite_url)
     wait_until(lambda: any("ampserver token create" in line for line in api.messages()))
     assert httpx.get(f"{api.url}/api/v1/jobs", timeout=DEADLINE_S).status_code == 401
-
-
-def test_a_server_with_a_token_does_not_log_how_to_create_one(sqlite_url, start):
-    database = Database(sqlite_url)
-    with database.write() as session:
-        projects.ensure(session, "default")
-        tokens.create(session, "ada", role="admin")
-    database.close()
-    api = start(sqlite_url)
     api.stop()
-    assert not any("ampserver token create" in line for line in api.messages())
+    assert "Shutting down" in api.messages()  # its log is JSON
 
 
-def test_the_log_is_json_unless_text_is_configured(tmp_path, start):
-    url = f"sqlite:///{tmp_path / 'new.sqlite'}"
-    migrate(url)
-    api = start(url)
-    api.stop()
-    assert "Shutting down" in api.messages()
-    api = start(url, AMPCORE_LOG_FORMAT="text")
-    api.stop()
-    assert "{" not in api.log.read_text()
-    assert "INFO uvicorn.error: Shutting down" in api.log.read_text()
+def test_the_log_is_text_if_that_is_configured(log_of_stopped_api):
+    assert "{" not in log_of_stopped_api
+    assert "INFO uvicorn.error: Shutting down" in log_of_stopped_api
 
 
-def test_malformed_http_gets_problem_json(sqlite_url, start):
-    api = start(sqlite_url)
+def test_a_server_with_a_token_does_not_log_how_to_create_one(log_of_stopped_api):
+    assert "ampserver token create" not in log_of_stopped_api
+
+
+def test_malformed_http_gets_problem_json(api):
     with socket.create_connection(("127.0.0.1", api.port), timeout=DEADLINE_S) as client:
         client.sendall(b"nonsense\r\n\r\n")
         answer = b"".join(iter(lambda: client.recv(65_536), b""))
@@ -168,17 +196,14 @@ def test_malformed_http_gets_problem_json(sqlite_url, start):
     assert b"application/problem+json" in answer
 
 
-def test_the_forwarded_allow_ips_variable_of_uvicorn_is_ignored(sqlite_url, start):
+def test_the_forwarded_allow_ips_variable_of_uvicorn_is_ignored(api):
     """Fails if uvicorn reads it: with `*` it trusts the entry that the client sent."""
-    database = Database(sqlite_url)
-    with database.write() as session:
-        projects.ensure(session, "default")
-        token = tokens.create(session, "ada", role="admin")
-    database.close()
-    api = start(sqlite_url, FORWARDED_ALLOW_IPS="*")
-    headers = {"X-Forwarded-For": "203.0.113.9, 198.51.100.7", "Authorization": f"Bearer {token}"}
+    headers = {
+        "X-Forwarded-For": "203.0.113.9, 198.51.100.7",
+        "Authorization": f"Bearer {api.token}",
+    }
     with httpx.Client(base_url=api.url, headers=headers, timeout=DEADLINE_S) as client:
-        assert client.post("/api/v1/session", json={"token": token}).status_code == 201
+        assert client.post("/api/v1/session", json={"token": api.token}).status_code == 201
         entry = client.get("/api/v1/audit").json()["items"][0]
     assert entry["address"] == "198.51.100.7"
     assert any("AMPCORE_TRUSTED_PROXIES" in message for message in api.messages())

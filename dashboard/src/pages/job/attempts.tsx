@@ -1,6 +1,7 @@
 // The tab with the attempts of a job.
+import { Fragment } from "preact";
 import { usePoll } from "../../api/use-poll.ts";
-import type { AttemptList } from "../../api/types.ts";
+import type { Attempt, AttemptList } from "../../api/types.ts";
 import { EmptyState, LoadState } from "../../components/load-state.tsx";
 import { duration, dateTime, integer } from "../../display/format.ts";
 import type { TabProps } from "./tab-props.ts";
@@ -20,7 +21,8 @@ export function Attempts({ job, intervalMs }: TabProps) {
               <thead><tr>{HEADINGS.map((heading) => <th key={heading} scope="col">{heading}</th>)}</tr></thead>
               <tbody>
                 {items.map((attempt) => (
-                  <tr key={attempt.attempt}>
+                  <Fragment key={attempt.attempt}>
+                  <tr>
                     <td>{attempt.attempt}</td>
                     <td>{attempt.outcome ?? "running"}{attempt.message && <div class="muted break">{attempt.message}</div>}</td>
                     <td>{attempt.worker_id ?? "–"}</td>
@@ -29,6 +31,10 @@ export function Attempts({ job, intervalMs }: TabProps) {
                     <td>{dateTime(attempt.started_at)}</td>
                     <td>{duration(tookS(attempt.started_at, attempt.finished_at))}</td>
                   </tr>
+                  {attempt.ranks.length > 0 && (
+                    <tr><td /><td colSpan={HEADINGS.length - 1}><Ranks attempt={attempt} /></td></tr>
+                  )}
+                  </Fragment>
                 ))}
               </tbody>
             </table>
@@ -36,6 +42,24 @@ export function Attempts({ job, intervalMs }: TabProps) {
         )
       }
     </LoadState>
+  );
+}
+
+function Ranks({ attempt }: { attempt: Attempt }) {
+  return (
+    <table class="table" aria-label={`Ranks of attempt ${attempt.attempt}`}>
+      <thead><tr>{["Rank", "State", "Worker", "Device"].map((heading) => <th key={heading} scope="col">{heading}</th>)}</tr></thead>
+      <tbody>
+        {attempt.ranks.map((rank) => (
+          <tr key={rank.rank}>
+            <td>{rank.rank}</td>
+            <td>{rank.state}</td>
+            <td>{rank.worker_id}</td>
+            <td class="break">{rank.device ?? "–"}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
   );
 }
 

@@ -1,0 +1,62 @@
+"""`python -m ampcore launch`: train a job on several ranks of this machine."""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from ampcore.distributed.cluster import DEFAULT_TIMEOUT_S, MAX_RANKS
+from ampcore.distributed.launcher import Launch, launch_ranks
+
+PROGRAM_SUFFIX: Final = ".py"
+CONTEXT: Final = {
+    "allow_extra_args": True,
+    "ignore_unknown_options": True,
+    "allow_interspersed_args": False,
+}
+"""What follows FILE belongs to the job or the program."""
+
+
+def launch(
+    context: typer.Context,
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE [ARGUMENTS]...",
+            help="Job spec in YAML or JSON (- reads standard input), followed by options of `run`; "
+            "or a Python program (.py), followed by its own arguments.",
+        ),
+    ],
+    *,
+    processes: Annotated[
+        int,
+        typer.Option("--processes", "-n", min=1, max=MAX_RANKS, help="The number of ranks."),
+    ],
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="CPU threads of each rank; default: its share of the cores."),
+    ] = None,
+    timeout_s: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            min=1,
+            help="Seconds after which a rank of a program that is not heard of is lost; of a job: "
+            "runtime.exchange.timeout_s.",
+        ),
+    ] = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Train the job in FILE on several ranks of this machine, or run a program on each of them."""
+    if file.endswith(PROGRAM_SUFFIX):
+        command = [sys.executable, file, *context.args]
+        raise typer.Exit(launch_ranks(Launch(command, processes, timeout_s, threads)))
+    with tempfile.TemporaryDirectory(prefix="ampcore-launch-") as folder:
+        if file == "-":  # each rank reads it
+            copy = Path(folder) / "job.yaml"
+            copy.write_bytes(sys.stdin.buffer.read())
+            file = str(copy)
+        command = [sys.executable, "-m", "ampcore", "run", file, *context.args]
+        code = launch_ranks(Launch(command, processes, timeout_s, threads))
+    raise typer.Exit(code)

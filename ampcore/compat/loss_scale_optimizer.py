@@ -1,0 +1,450 @@
+"""A loss-scale optimizer with the methods that Keras 2 had, for custom training loops."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import tensorflow as tf
+
+from ampcore.compat.collectives import Ranks, current_ranks, reduced_gradients
+from ampcore.compat.graph_context import is_session_graph, session_graph
+from ampcore.compat.inner_optimizers import adapt, deserialize
+from ampcore.compat.step_transaction import GroupDecision, StepTransaction
+from ampcore.precision import DynamicLossScale, FixedLossScale, LossScaleState
+
+Tensor = Any
+
+_as_written = tf.autograph.experimental.do_not_convert
+"""The code needs no conversion where a tf.function calls it; and some of it cannot be converted."""
+
+
+class LossScaleOptimizer(tf.Module):  # type: ignore[misc]
+    """Keras 2's LossScaleOptimizer, with one decision for all groups of gradients of a step.
+
+        optimizer = ampcore.compat.LossScaleOptimizer(keras.optimizers.Adam(0.1))
+        with tf.GradientTape() as tape:
+            scaled_loss = optimizer.get_scaled_loss(loss)
+        grads, table_grads = tape.gradient(scaled_loss, [weights, tables])
+        table_grads = optimizer.get_unscaled_gradients(table_grads)
+        grads = optimizer.get_unscaled_gradients(grads)
+        optimizer.apply_gradients(zip(table_grads, tables))
+        optimizer.apply_gradients(zip(grads, weights))
+
+    A step begins with `get_scaled_loss`. Its first `apply_gradients` decides from all gradients
+    that were unscaled since, on all ranks; all further calls follow. So the step changes every
+    group or none, the loss scale moves once, and the optimizer counts one iteration for an applied
+    step and none for a skipped one.
+
+    It works in eager code, in tf.function, with jit_compile (on one rank), and in a graph that a
+    session runs; for `model.fit` use `ampcore.LossScaleOptimizer`. Create it where the loop is: in
+    TF 2 in eager code, in TF 1 while its graph is the default one.
+
+    Differences from Keras 2: the scale has a maximum; a fixed scale skips non-finite steps, too;
+    gradients are float32 after unscaling; a skipped step counts no iteration.
+
+    Args:
+        inner_optimizer: Of Keras 3, tf_keras or tf.compat.v1.train; in a session's graph of
+            tf.compat.v1.train or tf_keras.optimizers.legacy.
+        dynamic: Whether the scale changes; if not, `initial_scale` is the scale.
+        initial_scale: The first loss scale; None: 2^15 for a dynamic one.
+        dynamic_growth_steps: After how many finite steps in a row the scale doubles; None: 2000.
+        minimum: The smallest dynamic scale; None: 1, or `initial_scale` if that is smaller.
+        maximum: The largest dynamic scale; None: 2^24, or `initial_scale` if that is larger.
+        ranks: The ranks that train together; None: those of this process (`compat.init`).
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: An argument has an impossible value.
+
+    Source: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2.
+    """
+
+    def __init__(
+        self,
+        inner_optimizer: Any,
+        dynamic: bool = True,
+        initial_scale: float | None = None,
+        dynamic_growth_steps: int | None = None,
+        *,
+        minimum: float | None = None,
+        maximum: float | None = None,
+        ranks: Ranks | None = None,
+    ) -> None:
+        super().__init__(name="loss_scale_optimizer")
+        self._constants = _loss_scale(
+            dynamic, initial_scale, dynamic_growth_steps, minimum, maximum
+        )
+        self._inner = adapt(inner_optimizer)
+        self._inner_optimizer = inner_optimizer  # tracked, so that checkpoints contain it
+        self._given_ranks = ranks
+        self._created_in = session_graph()
+        with tf.init_scope():
+            first = self._constants.init()
+            self._scale = _scalar("loss_scale", first.scale)
+            self._good_steps = _scalar("good_steps", first.good_steps)
+            self._bad_steps = _scalar("bad_steps", first.bad_steps)
+            self._round_steps = _scalar("round_steps", first.round_steps)
+            self._skipped_steps = _scalar("skipped_steps", tf.constant(0))
+        self._step = StepTransaction(self._constants, self._ranks)
+        self._shared_before: list[Tensor] = []
+        self._last_operation: Any = None
+
+    @property
+    def inner_optimizer(self) -> Any:
+        """The optimizer that applies the unscaled gradients."""
+        return self._inner_optimizer
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether the loss scale changes."""
+        return isinstance(self._constants, DynamicLossScale)
+
+    @property
+    def initial_scale(self) -> float:
+        """The first loss scale; of a fixed one the only."""
+        if isinstance(self._constants, DynamicLossScale):
+            return self._constants.initial
+        return self._constants.value
+
+    @property
+    def dynamic_growth_steps(self) -> int | None:
+        """After how many finite steps in a row the scale doubles; None if it is fixed."""
+        return getattr(self._constants, "growth_interval", None)
+
+    @property
+    def loss_scale(self) -> Tensor:
+        """The loss scale of the next step, a float32 scalar."""
+        return self._scale.read_value()
+
+    @property
+    def dynamic_counter(self) -> Tensor | None:
+        """The finite steps in a row since the scale last changed; None if it is fixed."""
+        return self._good_steps.read_value() if self.dynamic else None
+
+    @property
+    def skipped_steps(self) -> Tensor:
+        """The number of steps skipped so far, an int32 scalar."""
+        return self._skipped_steps.read_value()
+
+    @property
+    def state(self) -> LossScaleState:
+        """The state of the loss scale in the next step."""
+        return LossScaleState(*(variable.read_value() for variable in self._state_variables))
+
+    @property
+    def learning_rate(self) -> Any:
+        """The learning rate of the inner optimizer; can be set if its library allows that."""
+        for name in ("learning_rate", "_learning_rate", "_lr"):  # the last two: of TF 1
+            if hasattr(self._inner_optimizer, name):
+                return getattr(self._inner_optimizer, name)
+        raise AttributeError(f"{type(self._inner_optimizer).__name__} has no learning rate")
+
+    @learning_rate.setter
+    def learning_rate(self, value: Any) -> None:
+        if isinstance(self._inner_optimizer, tf.compat.v1.train.Optimizer):
+            raise AttributeError(
+                "learning_rate: expected an optimizer of Keras, whose learning rate can be set. "
+                f"Received: {type(self._inner_optimizer).__name__} of tf.compat.v1.train; give it "
+                "a tensor or a function as learning rate."
+            )
+        self._inner_optimizer.learning_rate = value
+
+    @property
+    def lr(self) -> Any:
+        """The learning rate, under its older name."""
+        return self.learning_rate
+
+    @lr.setter
+    def lr(self, value: Any) -> None:
+        self.learning_rate = value
+
+    @property
+    def variables(self) -> list[Any]:
+        """The variables of the loss scale, then those of the inner optimizer."""
+        own = [*self._state_variables, self._skipped_steps]
+        return [*own, *self._inner.all_variables()]
+
+    def build(self, var_list: Iterable[Any]) -> None:
+        """Create the variables of the inner optimizer before the first step."""
+        self._inner.prepare(list(var_list))
+
+    @_as_written  # type: ignore[untyped-decorator]
+    def get_scaled_loss(self, loss: Any) -> Any:
+        """Begin a step: the loss times the loss scale, in float32.
+
+        Args:
+            loss: A tensor, or a function that returns one: then the result is a function, too.
+
+        Raises:
+            RuntimeError: The optimizer was created in another graph.
+        """
+        if callable(loss):
+            return lambda: self.get_scaled_loss(loss())
+        if session_graph() is not self._created_in:
+            raise RuntimeError(
+                "get_scaled_loss: expected it where the optimizer was created: in TF 2, or in the "
+                "same graph of a session. Received: a call elsewhere."
+            )
+        return self._constants.scale(self._step.begin(lambda: self.state), loss)
+
+    @_as_written  # type: ignore[untyped-decorator]
+    def get_unscaled_gradients(self, grads: Sequence[Any]) -> list[Any]:
+        """The gradients divided by the loss scale, in float32.
+
+        Args:
+            grads: Of the scaled loss: tensors, tf.IndexedSlices, which stay sparse, and None.
+
+        Raises:
+            RuntimeError: Not between get_scaled_loss and the first apply_gradients of a step.
+        """
+        state = self._step.state_to_unscale()
+        unscaled: list[Any] = list(self._constants.unscale(state, list(grads)))
+        self._step.add_unscaled(unscaled)
+        return unscaled
+
+    @_as_written  # type: ignore[untyped-decorator]
+    def apply_gradients(
+        self,
+        grads_and_vars: Iterable[tuple[Any, Any]],
+        name: str | None = None,
+        experimental_aggregate_gradients: bool | None = None,
+        *,
+        skip_gradients_aggregation: bool = False,
+        global_step: Any = None,
+    ) -> Any:
+        """Apply one group of gradients if all gradients of the step are finite, on all ranks.
+
+        Args:
+            grads_and_vars: Unscaled gradients with their variables; None is allowed for some.
+            name: Of the operation, in a session's graph.
+            experimental_aggregate_gradients: Whether to average the gradients over the ranks,
+                unless `all_reduce` did. None: in TF 2 yes; in a session's graph no, as in a loop
+                that calls Horovod itself. Gradients of rows that only this rank has: False.
+            skip_gradients_aggregation: The opposite, as newer optimizers of tf_keras name it.
+            global_step: A variable to add 1 to, for optimizers of tf.compat.v1.train.
+
+        Returns:
+            Whether the group was applied, a boolean scalar; in a session's graph the operation.
+
+        Raises:
+            RuntimeError: Not after get_unscaled_gradients, or a variable for the second time; or
+                inside a tf.distribute strategy, which would add up gradients after the check.
+            ValueError: There is no gradient; or, with several ranks, sparse gradients without a
+                word whether to average them.
+        """
+        if tf.distribute.has_strategy():
+            raise RuntimeError(
+                "apply_gradients: expected no tf.distribute strategy around it, but one process "
+                "for each device, started by `python -m ampcore launch`. Received: "
+                f"{type(tf.distribute.get_strategy()).__name__}."
+            )
+        pairs = list(grads_and_vars)
+        variables = [variable for _, variable in pairs]
+        if all(grad is None for grad, _ in pairs):
+            raise ValueError(
+                "grads_and_vars: expected at least one gradient. Received: "
+                f"{len(pairs)} pairs, all without a gradient."
+            )
+        average = False if skip_gradients_aggregation else experimental_aggregate_gradients
+        grads = reduced_gradients(self._ranks(), [grad for grad, _ in pairs], average)
+        decision = self._step.decide(grads, variables)
+        self._inner.prepare(variables)
+        if is_session_graph():
+            return self._session_update(decision, grads, variables, global_step, name)
+        return self._update(decision, grads, variables, global_step)
+
+    @_as_written  # type: ignore[untyped-decorator]
+    def minimize(
+        self,
+        loss: Any,
+        var_list: Sequence[Any],
+        tape: Any = None,
+        *,
+        global_step: Any = None,
+        name: str | None = None,
+    ) -> Any:
+        """A step with one group: scale the loss, take the gradients, unscale and apply them.
+
+        Args:
+            loss: A function that returns the loss; or a tensor: in TF 2 with its tape.
+            var_list: The variables.
+            tape: The tf.GradientTape in which the loss was computed.
+            global_step: As of `apply_gradients`.
+            name: As of `apply_gradients`.
+
+        Raises:
+            ValueError: In TF 2 the loss is a tensor, and there is no tape.
+        """
+        if is_session_graph():
+            scaled = self.get_scaled_loss(loss() if callable(loss) else loss)
+            grads = tf.gradients(scaled, list(var_list))
+        else:
+            if not callable(loss) and tape is None:
+                raise ValueError("tape: expected the tf.GradientTape of the loss. Received: None.")
+            with tape or tf.GradientTape() as recorded:
+                scaled = self.get_scaled_loss(loss() if callable(loss) else loss)
+            grads = recorded.gradient(scaled, list(var_list))
+        pairs = zip(self.get_unscaled_gradients(grads), var_list, strict=True)
+        return self.apply_gradients(pairs, name, global_step=global_step)
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments, as Keras 2 names them, and the limits of the scale."""
+        config = {
+            "inner_optimizer": self._inner.serialized(),
+            "dynamic": self.dynamic,
+            "initial_scale": self.initial_scale,
+            "dynamic_growth_steps": self.dynamic_growth_steps,
+        }
+        if isinstance(self._constants, DynamicLossScale):
+            config |= {"minimum": self._constants.minimum, "maximum": self._constants.maximum}
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+        """An optimizer with the arguments that `get_config` returned, here or in Keras 2."""
+        arguments = dict(config)
+        inner = deserialize(arguments.pop("inner_optimizer"), custom_objects)
+        return cls(inner, **arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else the inner optimizer has, such as `iterations` and `beta_1`."""
+        inner = vars(self).get("_inner_optimizer")
+        if inner is None or name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(inner, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Hyper-parameters are set on the inner optimizer, as in Keras 2."""
+        inner = vars(self).get("_inner_optimizer")
+        if name.startswith("_") or hasattr(type(self), name) or not hasattr(inner, name):
+            super().__setattr__(name, value)
+        else:
+            setattr(inner, name, value)
+
+    @property
+    def _state_variables(self) -> tuple[Any, Any, Any, Any]:
+        return self._scale, self._good_steps, self._bad_steps, self._round_steps
+
+    def _ranks(self) -> Ranks:
+        return current_ranks() if self._given_ranks is None else self._given_ranks
+
+    def _update(
+        self, decision: GroupDecision, grads: Sequence[Any], variables: Sequence[Any], step: Any
+    ) -> Tensor:
+        """The update in TF 2, where a variable is read and written in the order of the code."""
+        shared = self._inner.shared_variables()
+        if decision.state is not None:
+            self._shared_before = [tf.identity(variable) for variable in shared]
+            self._assign(decision.state, decision.applied)
+            restored: list[tuple[Any, Tensor]] = []
+        else:
+            restored = list(zip(shared, self._shared_before, strict=True))
+
+        def commit() -> Tensor:
+            for variable, value in restored:
+                variable.assign(value)
+            self._inner.apply(grads, variables, step)
+            return tf.constant(True)
+
+        applied = tf.cond(decision.applied, commit, lambda: tf.constant(False))
+        if decision.broken is not None:
+            tf.debugging.Assert(tf.logical_not(decision.broken), [_BROKEN])
+        return applied
+
+    def _session_update(
+        self,
+        decision: GroupDecision,
+        grads: Sequence[Any],
+        variables: Sequence[Any],
+        step: Any,
+        name: str | None,
+    ) -> Any:
+        """The update in a session's graph, where only dependencies make an order."""
+        shared = self._inner.shared_variables()
+        restored: list[tuple[Any, Tensor]] = []
+        if decision.state is not None:
+            # Copies: the value that was read of a reference variable changes with the variable.
+            self._shared_before = [tf.raw_ops.DeepCopy(x=variable) for variable in shared]
+            before = list(self._shared_before)
+            others = self._assign(decision.state, decision.applied)
+        else:
+            restored = list(zip(shared, self._shared_before, strict=True))
+            before, others = [self._last_operation], []
+
+        def commit() -> Tensor:
+            assigned = [tf.compat.v1.assign(variable, value) for variable, value in restored]
+            with tf.control_dependencies(assigned):
+                operation = self._inner.apply(grads, variables, step)
+            with tf.control_dependencies([operation]):
+                return tf.constant(True)
+
+        with tf.control_dependencies(before):
+            done = tf.cond(decision.applied, commit, lambda: tf.constant(False))
+        if decision.broken is not None:
+            others = [*others, tf.debugging.Assert(tf.logical_not(decision.broken), [_BROKEN])]
+        self._last_operation = tf.group(done, *others, name=name)
+        return self._last_operation
+
+    def _assign(self, state: LossScaleState, applied: Tensor) -> list[Any]:
+        """Write the next state of the loss scale, once in a step."""
+        pairs = zip(self._state_variables, state, strict=True)
+        assigned = [variable.assign(value) for variable, value in pairs]
+        return [*assigned, self._skipped_steps.assign_add(tf.where(applied, 0, 1))]
+
+
+_BROKEN = (
+    "A group of gradients became inf or NaN after get_unscaled_gradients, when another group of "
+    "the same step had been applied: apply the group first whose gradients are changed, or change "
+    "them so that they stay finite (ampcore.clip_by_global_norm does)."
+)
+
+
+def _loss_scale(
+    dynamic: bool,
+    initial_scale: float | None,
+    growth_steps: int | None,
+    minimum: float | None,
+    maximum: float | None,
+) -> DynamicLossScale | FixedLossScale:
+    """The loss scale of Keras 2's arguments.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: A fixed scale has no value, or has arguments of a dynamic one.
+    """
+    if not isinstance(dynamic, bool):
+        raise TypeError(
+            f"dynamic: expected True or False. Received: {dynamic!r}. For a fixed loss scale write "
+            "dynamic=False, initial_scale=1024."
+        )
+    if dynamic:
+        initial = 2.0**15 if initial_scale is None else _number("initial_scale", initial_scale)
+        return DynamicLossScale(
+            initial=initial,
+            growth_interval=2000 if growth_steps is None else _count(growth_steps),
+            minimum=min(1.0, initial) if minimum is None else _number("minimum", minimum),
+            maximum=max(2.0**24, initial) if maximum is None else _number("maximum", maximum),
+        )
+    limits = {"dynamic_growth_steps": growth_steps, "minimum": minimum, "maximum": maximum}
+    for name, value in limits.items():
+        if value is not None:
+            raise ValueError(f"{name}: expected None with dynamic=False. Received: {value!r}.")
+    if initial_scale is None:
+        raise ValueError("initial_scale: expected a number with dynamic=False. Received: None.")
+    return FixedLossScale(_number("initial_scale", initial_scale))
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name}: expected a number. Received: {value!r}.")
+    return float(value)
+
+
+def _count(value: Any) -> int:
+    # Keras 2 allowed 2000.0, too.
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        raise TypeError(f"dynamic_growth_steps: expected an integer. Received: {value!r}.")
+    return int(value)
+
+
+def _scalar(name: str, value: Tensor) -> Any:
+    return tf.compat.v1.Variable(value, trainable=False, use_resource=True, name=name)

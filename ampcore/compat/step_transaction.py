@@ -1,0 +1,163 @@
+"""One step with several `apply_gradients` calls: all of them are applied, or none is."""
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from ampcore.compat.collectives import Ranks
+from ampcore.compat.graph_context import can_read_from, current_graph, describe
+from ampcore.precision import LossScale, LossScaleState, all_finite
+
+Tensor = Any
+
+
+class GroupDecision(NamedTuple):
+    """What is decided about one call of `apply_gradients`.
+
+    Attributes:
+        applied: A boolean scalar: whether this group is applied.
+        state: The next state of the loss scale, for the first group of a step; else None.
+        broken: For a later group: whether its gradients are not finite although earlier groups of
+            the step were applied. None where that is impossible.
+    """
+
+    applied: Tensor
+    state: LossScaleState | None
+    broken: Tensor | None
+
+
+class StepTransaction:
+    """The calls of one step in order, and the one decision about all of them.
+
+    `begin` (of `get_scaled_loss`), then `add_unscaled` for every group of gradients, then `decide`
+    for every group. The first `decide` decides the whole step: from all gradients that were
+    unscaled since `begin`, on all ranks. So no group can be unscaled after it.
+
+    The order is checked when the Python code runs: in a tf.function while it is traced, in TF 1
+    while the graph is built. The values are tensors of the code that called `begin`.
+
+    Args:
+        loss_scale: The loss scale of all gradients.
+        ranks: Returns the ranks that decide together; called in the first `decide`.
+    """
+
+    def __init__(self, loss_scale: LossScale, ranks: Callable[[], Ranks]) -> None:
+        self._loss_scale = loss_scale
+        self._ranks = ranks
+        self._graph: Any = None
+        self._state: LossScaleState | None = None
+        self._finite: Tensor | None = None
+        self._decision: Tensor | None = None
+        self._decision_graph: Any = None
+        self._checked: list[weakref.ref[Any]] = []
+        self._updated: dict[int, str] = {}
+
+    def begin(self, read_state: Callable[[], LossScaleState]) -> LossScaleState:
+        """Begin a step, unless one has begun that nothing was applied in yet.
+
+        The second case is a step with several losses, or several micro-batches: gradients of all
+        of them decide.
+
+        Returns:
+            The state of the loss scale in this step.
+        """
+        if self._state is None or self._decision is not None or not can_read_from(self._graph):
+            self._graph = current_graph()
+            self._state = read_state()
+            self._finite = self._decision = None
+            self._checked, self._updated = [], {}
+        return self._state
+
+    def state_to_unscale(self) -> LossScaleState:
+        """The state that the losses of this step were scaled with.
+
+        Raises:
+            RuntimeError: No step has begun here, or a group was applied already.
+        """
+        if self._state is None or not can_read_from(self._graph):
+            received = "no step" if self._state is None else describe(self._graph)
+            raise RuntimeError(
+                "get_unscaled_gradients: expected a call of get_scaled_loss before it, in the same "
+                f"{_here()}. Received: {received}."
+            )
+        if self._decision is not None:
+            raise RuntimeError(
+                "get_unscaled_gradients: expected it for all groups of gradients before the first "
+                "apply_gradients of the step, which decides for all groups whether they are "
+                "applied. Received: a call after apply_gradients. Unscale all groups first; for "
+                "another step call get_scaled_loss first."
+            )
+        return self._state
+
+    def add_unscaled(self, grads: Sequence[Any]) -> None:
+        """Let these unscaled gradients decide, too, whether the step is applied."""
+        finite = all_finite(grads)
+        self._finite = finite if self._finite is None else tf.logical_and(self._finite, finite)
+        self._checked += [weakref.ref(grad) for grad in grads if grad is not None]
+
+    def decide(self, grads: Sequence[Any], variables: Sequence[Any]) -> GroupDecision:
+        """Whether the gradients of one group are applied to their variables.
+
+        Raises:
+            RuntimeError: There are no unscaled gradients, or a variable was updated already.
+        """
+        state, finite = self._state, self._finite
+        if state is None or finite is None or not can_read_from(self._graph):
+            received = "none" if finite is None else f"those of {describe(self._graph)}"
+            raise RuntimeError(
+                "apply_gradients: expected gradients of get_unscaled_gradients, called in the same "
+                f"{_here()} after get_scaled_loss. Received: {received}."
+            )
+        self._add_updated(variables)
+        # Gradients that were changed after unscaling: reduced over ranks, clipped, added up.
+        known = {id(grad) for ref in self._checked if (grad := ref()) is not None}
+        others = [grad for grad in grads if grad is not None and id(grad) not in known]
+        others_finite = all_finite(others) if others else None
+        if self._decision is None:
+            if others_finite is not None:
+                finite = tf.logical_and(finite, others_finite)
+            self._decision, self._decision_graph = self._agreed(finite), current_graph()
+            return GroupDecision(
+                self._decision, self._loss_scale.adjust(state, self._decision), None
+            )
+        if not can_read_from(self._decision_graph):
+            raise RuntimeError(
+                "apply_gradients: expected all calls of a step in the same function, branch or "
+                "loop body. Received: a call outside of that of the first one."
+            )
+        if others_finite is None:
+            return GroupDecision(self._decision, None, None)
+        broken = tf.logical_and(self._decision, tf.logical_not(others_finite))
+        return GroupDecision(tf.logical_and(self._decision, others_finite), None, broken)
+
+    def _agreed(self, finite: Tensor) -> Tensor:
+        """Whether the gradients of every rank are finite: the same on all ranks."""
+        ranks = self._ranks()
+        if ranks.size == 1:
+            return finite
+        # A gradient that stays on its rank, as that of a sharded embedding, tells the others
+        # nothing.
+        [non_finite] = ranks.all_reduce([tf.where(finite, 0.0, 1.0)], "max")
+        return non_finite < 0.5
+
+    def _add_updated(self, variables: Sequence[Any]) -> None:
+        for variable in variables:
+            if id(variable) in self._updated:
+                raise RuntimeError(
+                    "apply_gradients: expected each variable once in a step. Received: "
+                    f"{_name(variable)} a second time since get_scaled_loss. Call get_scaled_loss "
+                    "in every step."
+                )
+        self._updated |= {id(variable): _name(variable) for variable in variables}
+
+
+def _here() -> str:
+    """The present code, for an error message."""
+    graph = current_graph()
+    return "eager code" if graph is None else "tf.function or graph"
+
+
+def _name(variable: Any) -> str:
+    return str(getattr(variable, "path", None) or getattr(variable, "name", variable))

@@ -1,0 +1,89 @@
+"""BatchNormalization over the examples of all replicas.
+
+Each replica computes the moments of its own examples; all of them combine these, so that a batch is
+normalised as one process would normalise the batches of all replicas together. Gradients flow back
+through the combination: an output of one replica depends on the inputs of all.
+
+Source: Chan et al. 1979, Updating Formulae and a Pairwise Algorithm for Computing Sample Variances.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+
+import keras
+import tensorflow as tf
+
+from ampcore.distributed.replicas import Replicas
+from ampcore.errors import InvalidModel
+from ampcore.models.task import Network
+
+Tensor = Any
+Layer = Any
+
+_METHOD: Final = "_moments"
+"""What Keras's layer calls in training for the mean and the variance of its inputs."""
+_FIELD: Final = "runtime.exchange.batch_norm"
+
+
+@contextmanager
+def synchronized_moments(replicas: Replicas, networks: Sequence[Network]) -> Iterator[None]:
+    """While it is open, these networks are traced with the moments of all replicas."""
+    layers = [layer for network in networks for layer in batch_norm_layers(network.model)]
+    for layer in layers:
+        layer.__dict__[_METHOD] = partial(_moments, replicas, layer)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.__dict__[_METHOD]
+
+
+def batch_norm_layers(model: Any) -> list[Layer]:
+    """All layers of a model that normalise by the moments of a batch."""
+    kind = keras.layers.BatchNormalization
+    return [layer for layer in model._flatten_layers() if isinstance(layer, kind)]
+
+
+def check_synchronizable(networks: Sequence[Network]) -> None:
+    """Raise InvalidModel for a layer that computes its moments in another way."""
+    for network in networks:
+        for layer in batch_norm_layers(network.model):
+            own = type(layer)._moments is not keras.layers.BatchNormalization._moments
+            if own or layer.synchronized:
+                raise InvalidModel(
+                    _FIELD,
+                    expected="local or mean for a layer that computes its own moments",
+                    received=f"sync and the layer {layer.path or layer.name}",
+                )
+
+
+def _moments(replicas: Replicas, layer: Layer, inputs: Tensor, mask: Tensor | None) -> Any:
+    if mask is not None:
+        raise InvalidModel(
+            _FIELD,
+            expected="local or mean for inputs with a mask",
+            received=f"sync and the layer {layer.path or layer.name}",
+        )
+    mean, variance = tf.nn.moments(inputs, layer._reduction_axes)
+    means, variances = tf.unstack(_gathered(replicas, tf.stack([mean, variance])), axis=1)
+    mean = tf.reduce_mean(means, axis=0)
+    return mean, tf.reduce_mean(variances + tf.square(means - mean), axis=0)
+
+
+def _gathered(replicas: Replicas, value: Tensor) -> Tensor:
+    """The values of all replicas, (replicas, …), differentiable by those of all of them."""
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def gather(own: Tensor) -> Any:
+        [found] = replicas.all_gather([own[tf.newaxis]])
+
+        def gradient(upstream: Tensor) -> Tensor:
+            # Each replica has only the part of its own loss, and needs those of all losses.
+            [summed] = replicas.all_reduce([upstream], "sum")
+            return summed[replicas.rank]
+
+        return found, gradient
+
+    return gather(value)

@@ -1,0 +1,66 @@
+"""Checkpoints of a run whose ranks have different rows of its tables: all of them save together."""
+
+from typing import Protocol
+
+from ampcore.checkpoint import Checkpoint
+from ampcore.checkpoint.writer import CheckpointWriter
+from ampcore.distributed import Replicas
+from ampcore.telemetry import Event, EventType
+
+
+class Saver(Protocol):
+    """Saves checkpoints; see `CheckpointSaver`."""
+
+    saved_steps: int | None
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether there is a folder to save to."""
+
+    def is_due(self) -> bool:
+        """Whether the interval has passed."""
+
+    def save(self, made: Checkpoint) -> Event:
+        """Save a checkpoint."""
+
+
+class JointSaver:
+    """Rank 0 saves what all ranks send; when it is due, and what is saved, are the same for all.
+
+    Args:
+        saver: That of this rank; only rank 0's has a folder.
+        replicas: The ranks.
+    """
+
+    def __init__(self, saver: Saver, replicas: Replicas) -> None:
+        self._saver, self._replicas = saver, replicas
+        self._is_enabled: bool = replicas.broadcast_object(saver.is_enabled)
+        self.saved_steps: int | None = None
+        """The number of steps in the newest checkpoint; None without one."""
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether rank 0 has a folder to save to."""
+        return self._is_enabled
+
+    def is_due(self) -> bool:
+        """Whether the interval of rank 0 has passed."""
+        return bool(self._replicas.broadcast_object(self._saver.is_due()))
+
+    def save(self, made: Checkpoint) -> Event:
+        """Save a checkpoint whose tables are `WholeTable`; all ranks call it together."""
+        tables = CheckpointWriter.from_checkpoint(made).tables
+        own = None
+        try:
+            if self._replicas.rank == 0:
+                own = self._saver.save(made)
+        finally:
+            # The ranks send all pieces, even if rank 0 can no longer write them.
+            for table in tables:
+                table.finish()
+        facts = None if own is None else [own.type.value, own.step, own.data]
+        kind, step, data = self._replicas.broadcast_object(facts)
+        event = own or Event(EventType(kind), step, data)
+        if event.type == EventType.CHECKPOINT_SAVED:
+            self.saved_steps = made.manifest.step
+        return event

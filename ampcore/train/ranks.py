@@ -1,0 +1,67 @@
+"""A run as one of several ranks: its connection to the others, and what it reports of itself."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from ampcore import distributed
+from ampcore.distributed import Cluster, Replicas, SingleReplica
+from ampcore.errors import TrainingError
+from ampcore.spec.ranks import Exchange
+from ampcore.telemetry import Event, EventType
+from ampcore.train.callback_buffer import OnEvent
+
+OWN_EVENTS: Final = (EventType.STARTED,)
+"""What a rank other than 0 reports: the rest is about the job, and rank 0 reports it."""
+RANK_SETTINGS: Final = ("workers", "devices", "elastic")
+
+
+@contextmanager
+def connected(cluster: Cluster | None, exchange: Exchange) -> Iterator[Replicas]:
+    """The replicas of a job while it trains. An error in one rank ends all of them.
+
+    Raises:
+        RankDisconnected: Another rank does not connect in time, or was lost.
+        RankFailed: Another rank has failed.
+    """
+    if cluster is None:
+        yield SingleReplica()
+        return
+    replicas = distributed.connect(cluster, exchange.bucket_bytes)
+    try:
+        yield replicas
+        replicas.barrier()  # rank 0 may still have been saving
+    except Exception as error:
+        cause = replicas.explain(error) or error
+        replicas.close(_as_training_error(cause))
+        if cause is error:
+            raise
+        raise cause from error
+    except BaseException:
+        replicas.close(TrainingError("It was interrupted."))
+        raise
+    replicas.close()
+
+
+def only_own_events(on_event: OnEvent | None) -> OnEvent:
+    """Passes on only what a rank other than 0 reports."""
+
+    def report(event: Event) -> None:
+        if on_event is not None and event.type in OWN_EVENTS:
+            on_event(event)
+
+    return report
+
+
+def with_ranks_of(cluster: Cluster | None, runtime: Mapping[str, Any]) -> dict[str, Any]:
+    """The section `runtime`, with as many ranks as the cluster unless it names a number."""
+    if cluster is None or any(name in runtime for name in RANK_SETTINGS):
+        return dict(runtime)
+    return {**runtime, "devices": cluster.size}
+
+
+def _as_training_error(error: Exception) -> TrainingError:
+    if isinstance(error, TrainingError):
+        return error
+    first = (str(error).strip().splitlines() or ["no details"])[0]
+    return TrainingError(f"{type(error).__name__}: {first}")

@@ -1,0 +1,126 @@
+# A sparse embedding model in mixed_float16, in a custom loop of TF 2, on one rank or on several.
+#
+#     python examples/sok/amp_tf2.py
+#     python -m ampcore launch --processes 2 examples/sok/amp_tf2.py
+#
+# The loop has the order of calls of the mixed-precision tutorial of NVIDIA's SparseOperationKit:
+# the embedding table is split over the ranks by rows, and there are two groups of gradients. The
+# batch is split over the ranks, so that any number of ranks computes the same losses.
+"""Train 10 slots of 5 keys with an embedding table that is split over the ranks."""
+
+import argparse
+import json
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ampcore import compat
+
+SLOTS, KEYS = 10, 5
+VOCABULARY, KEYS_OF_SLOT = 1024, 102
+DIMENSION = 8
+GLOBAL_BATCH = 1024
+
+
+@tf.custom_gradient
+def exchange(found):
+    """Add up what each rank has found for the keys of all; keep the examples of this rank."""
+    own = found.shape[0] // compat.size()
+    summed = compat.all_reduce(found, op="sum")
+
+    def gradient(upstream):
+        # The loss is a mean over the examples of one rank: divide, for the mean over all.
+        return compat.all_gather(upstream) / compat.size()
+
+    return summed[compat.rank() * own : (compat.rank() + 1) * own], gradient
+
+
+class SplitEmbedding(keras.layers.Layer):
+    """A table whose rows belong to the ranks in turn: row r to rank r % size."""
+
+    def __init__(self, table):
+        super().__init__(dtype="float32")
+        rows = table[compat.rank() :: compat.size()]
+        self.table = self.add_weight(
+            shape=rows.shape, initializer=lambda shape, dtype: rows, name="embeddings"
+        )
+
+    def call(self, keys):
+        """The embeddings of the keys of this rank's examples, in float32."""
+        keys = compat.all_gather(keys)
+        is_own = keys % compat.size() == compat.rank()
+        rows = tf.gather(self.table.value, tf.where(is_own, keys // compat.size(), 0))
+        return exchange(tf.where(is_own[..., None], rows, 0.0))
+
+
+class Network(keras.Model):
+    """The table, and one dense layer that computes in float16."""
+
+    def __init__(self, table):
+        super().__init__()
+        self.embedding = SplitEmbedding(table)
+        self.flatten = keras.layers.Flatten()
+        self.dense = keras.layers.Dense(1, dtype="mixed_float16")
+
+    def call(self, keys):
+        """The logits, in float16."""
+        return self.dense(self.flatten(self.embedding(keys)))
+
+
+def batches(steps, seed=7):
+    """The examples of this rank: keys (examples, slots, keys) and labels (examples, 1)."""
+    rng = np.random.default_rng(seed)
+    own = GLOBAL_BATCH // compat.size()
+    mine = slice(compat.rank() * own, (compat.rank() + 1) * own)
+    first_key = KEYS_OF_SLOT * np.arange(SLOTS)[:, None]
+    for _ in range(steps):
+        keys = first_key + rng.integers(0, KEYS_OF_SLOT, (GLOBAL_BATCH, SLOTS, KEYS))
+        labels = rng.integers(0, 2, (GLOBAL_BATCH, 1))
+        yield tf.constant(keys[mine], tf.int32), tf.constant(labels[mine], tf.float32)
+
+
+def train(steps):
+    """Train; returns what rank 0 prints."""
+    compat.init()
+    keras.utils.set_random_seed(1)
+    table = np.random.default_rng(2).normal(0, 0.05, (VOCABULARY, DIMENSION)).astype("float32")
+    model = Network(table)
+    optimizer = compat.LossScaleOptimizer(keras.optimizers.Adam(0.1))
+
+    @tf.function
+    def step(keys, labels):
+        with tf.GradientTape() as tape:
+            logits = tf.cast(model(keys), tf.float32)
+            losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
+            loss = tf.reduce_mean(losses)
+            scaled_loss = optimizer.get_scaled_loss(loss)
+        tables, others = compat.split_embedding_variables(model.trainable_variables)
+        table_grads, other_grads = tape.gradient(
+            scaled_loss, [[each.value for each in tables], [each.value for each in others]]
+        )
+        table_grads = optimizer.get_unscaled_gradients(table_grads)
+        other_grads = optimizer.get_unscaled_gradients(other_grads)
+        # Every rank owns its rows; the other variables are the same on all ranks.
+        optimizer.apply_gradients(
+            zip(table_grads, tables, strict=True), experimental_aggregate_gradients=False
+        )
+        optimizer.apply_gradients(zip(other_grads, others, strict=True))
+        return compat.all_reduce(loss)
+
+    losses = [float(step(keys, labels)) for keys, labels in batches(steps)]
+    return {
+        "ranks": compat.size(),
+        "losses": losses,
+        "iterations": int(optimizer.iterations),
+        "skipped": int(optimizer.skipped_steps),
+        "loss_scale": float(optimizer.loss_scale),
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=30)
+    result = train(parser.parse_args().steps)
+    if compat.rank() == 0:
+        print(json.dumps(result))

@@ -1,0 +1,68 @@
+"""The tables of gangs: jobs with several ranks, and the workers that run them."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from store.clock import now
+from store.tables.base import Base
+
+
+class Gang(Base):
+    """The numbers of ranks that a job may have, and its reservations of busy slots."""
+
+    __tablename__ = "gangs"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    workers: Mapped[int]
+    devices: Mapped[int]
+    min_ranks: Mapped[int]
+    max_ranks: Mapped[int]
+    batches: Mapped[int]
+    """The batches of one optimizer step, over all ranks."""
+    holds: Mapped[int] = mapped_column(default=0)
+    """How often slots were reserved that were still busy."""
+    no_hold_before: Mapped[datetime | None]
+    """Busy slots are not reserved before: other jobs get them."""
+
+
+class GangMember(Base):
+    """The ranks of one attempt on one worker: reserved slots, then processes, then their end."""
+
+    __tablename__ = "gang_members"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    """The number of the attempt, also before the job is claimed; every write checks it."""
+    worker_id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    first_rank: Mapped[int]
+    ranks: Mapped[int]
+    state: Mapped[str] = mapped_column(String(16))
+    is_hold: Mapped[bool] = mapped_column(default=False)
+    """Whether slots of the reservation were busy when it was made."""
+    addresses: Mapped[list[str] | None]
+    """"host:port" of each of its ranks, once the worker is ready; with rank 0, one more, for the
+    control channel."""
+    lease_expires_at: Mapped[datetime]
+    """The end of the reservation; later that of the worker's lease."""
+    requested: Mapped[str | None] = mapped_column(String(16))
+    """What the worker of rank 0 requests of this one."""
+    wish: Mapped[str | None] = mapped_column(String(16))
+    """Why this worker wants the attempt to stop."""
+    devices: Mapped[list[Any] | None]
+    """The device and the state of each of its ranks."""
+    reason: Mapped[str | None] = mapped_column(String(40))
+    message: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(insert_default=now())
+    finished_at: Mapped[datetime | None]
+
+
+# A partial index: each claim counts the reserved slots of its worker, and few rows are unfinished.
+Index(
+    "ix_gang_members_unfinished",
+    GangMember.worker_id,
+    sqlite_where=GangMember.finished_at.is_(None),
+    postgresql_where=GangMember.finished_at.is_(None),
+)

@@ -1,0 +1,161 @@
+"""The program of each rank in `test_ranks.py`: connects once, and trains several small jobs.
+
+It writes what this rank has seen into the folder that is its argument.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ampcore import Trainer, distributed
+from ampcore.distributed.arrays import broadcast_arrays
+from ampcore.errors import TrainingError
+from ampcore.spec import JobSpec
+from tests.ampcore.distributed.rank_jobs import JOBS, bad_example_job, batch_norm_job, own_model
+
+FOLDER = Path(sys.argv[1])
+
+
+class Shared:
+    """The replicas of this process, which several trainers use one after the other."""
+
+    def __init__(self, replicas):
+        self._replicas = replicas
+
+    def __getattr__(self, name):
+        return getattr(self._replicas, name)
+
+    def close(self, failure=None):
+        pass
+
+
+def observed(trainer, should_stop=None):
+    """What a trainer reports, and its result or its error."""
+    blocks, events = [], []
+    outcome = {}
+    try:
+        result = trainer.run(blocks.append, events.append, should_stop)
+        outcome["result"] = result.to_json()
+    except TrainingError as error:
+        outcome["error"] = {"reason": error.reason.value, "message": str(error)}
+    names = ("loss", "skipped", "loss_scale") if blocks else ()
+    return outcome | {
+        "rows": {name: np.concatenate([each[name] for each in blocks]).tolist() for name in names},
+        "columns": list(blocks[0].names) if blocks else [],
+        "events": [[event.type.value, event.step, event.data] for event in events],
+    }
+
+
+def weights_of(trainer):
+    """Every variable of the run, by name."""
+    return trainer._current_run.session.capture()
+
+
+def collectives(replicas):
+    """Each operation once in a compiled loop, with an infinity on rank 1 in the third step."""
+
+    def body(step, total, skipped):
+        is_bad = tf.logical_and(step == 2, replicas.rank == 1)
+        own = tf.fill([3], float(replicas.rank + 1)) + tf.where(is_bad, np.inf, 0.0)
+        [mean] = replicas.all_reduce([own])
+        finite = tf.reduce_all(tf.math.is_finite(mean))
+        total = tf.cond(finite, lambda: total + mean, lambda: total)
+        return step + 1, total, skipped + tf.cast(tf.logical_not(finite), tf.int32)
+
+    @tf.function(autograph=False)
+    def loop():
+        return tf.while_loop(lambda step, *_: step < 5, body, (0, tf.zeros(3), 0))
+
+    @tf.function(autograph=False)
+    def others():
+        own = float(replicas.rank)
+        return (
+            *replicas.all_reduce([tf.constant([1, 7 * replicas.rank])], "max"),
+            *replicas.all_gather([tf.fill([2, 1], own)]),
+            *replicas.all_to_all([tf.range(4.0) + 10 * own]),
+            *replicas.broadcast([tf.constant([own + 5])], root=1),
+        )
+
+    arrays = {"a": np.float16([1.5]), "b": np.array(3, np.uint8), "c": np.ones((2, 3), bool)}
+    received = broadcast_arrays(replicas, arrays if replicas.rank == 0 else None)
+    _, total, skipped = loop()
+    return {
+        "total": total.numpy().tolist(),
+        "skipped": int(skipped),
+        "others": [each.numpy().tolist() for each in others()],
+        "again": [each.numpy().tolist() for each in others()],
+        "arrays": [[name, array.dtype.name, array.tolist()] for name, array in received.items()],
+        "objects": [
+            replicas.broadcast_object({"rank": replicas.rank}),
+            replicas.all_gather_object(replicas.rank),
+        ],
+    }
+
+
+def write(rank, found, arrays):
+    """Write what a rank has seen, and the variables of its jobs."""
+    for name, own in arrays.items():
+        np.savez(FOLDER / f"{name}-{rank}.npz", **own)
+    (FOLDER / f"rank-{rank}.json").write_text(json.dumps(found))
+
+
+def main():
+    cluster = distributed.cluster_from_environment()
+    replicas = Shared(distributed.connect(cluster))
+    distributed.connect = lambda cluster, bucket_bytes=None: replicas
+    found = {"collectives": collectives(replicas)}
+    arrays = {}
+
+    def run(name, trainer, should_stop=None):
+        found[name] = observed(trainer, should_stop)
+        if trainer._current_run is not None:
+            arrays[name] = weights_of(trainer)
+
+    for name, document in JOBS.items():
+        run(name, Trainer(JobSpec.parse(document), cluster=cluster, output_dir=FOLDER / name))
+
+    # Stopped by the other rank in the middle, then resumed.
+    job, folder = JobSpec.parse(JOBS["dropout"]), FOLDER / "stopped"
+    calls = []
+
+    def stop_on_rank_1():
+        calls.append(None)
+        return replicas.rank == 1 and len(calls) > 2
+
+    run("stopped", Trainer(job, cluster=cluster, output_dir=folder), stop_on_rank_1)
+    run("resumed", Trainer(job, cluster=cluster, output_dir=folder, resume=True))
+
+    run("bad_example", bad_example_job(cluster))
+    for kind in ("local", "mean", "sync"):
+        run(f"batch_norm_{kind}", batch_norm_job(cluster, kind))
+    run("own_model", own_model(cluster))
+
+    # One weight of rank 1 changes without the others.
+    differing = Trainer(JobSpec.parse(JOBS["differs"]), cluster=cluster)
+
+    def flip_a_weight():
+        run = differing._current_run
+        if replicas.rank == 1 and run is not None and run.totals.steps == 1:
+            variable = run.session.networks[0].model.trainable_variables[0]
+            variable.assign(variable.value * 1.5)
+        return False
+
+    found["differs"] = observed(differing, flip_a_weight)
+
+    # Rank 1 is killed while rank 0 waits for it.
+    if replicas.rank == 1:
+        write(1, found, arrays)
+        os.kill(os.getpid(), signal.SIGKILL)
+    found["killed"] = observed(Trainer(job, cluster=cluster))
+    write(0, found, arrays)
+
+
+if __name__ == "__main__":
+    keras.utils.set_random_seed(0)
+    main()

@@ -1,0 +1,73 @@
+"""The program of each rank in `test_sharded_ranks.py`: trains jobs with a sharded table.
+
+It writes what this rank has seen into the folder that is its argument.
+"""
+
+import json
+import math
+import shutil
+from dataclasses import replace
+
+import keras
+import numpy as np
+
+from ampcore import Trainer, distributed
+from ampcore.distributed import whole_tables
+from ampcore.spec import JobSpec
+from tests.ampcore.distributed.rank_program import FOLDER, Shared, observed, weights_of
+from tests.ampcore.distributed.sharded_jobs import JOBS, overflow_job, plant_overflow_once
+
+
+def variable_bytes(session):
+    """The bytes of all variables of this rank."""
+    variables = session.expected_arrays().values()
+    return sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in variables)
+
+
+def main():
+    whole_tables.PIECE_BYTES = 64  # several pieces for each table
+    cluster = replace(distributed.cluster_from_environment(), timeout_s=20.0)
+    replicas = Shared(distributed.connect(cluster))
+    distributed.connect = lambda cluster, bucket_bytes=None: replicas
+    found, arrays = {}, {}
+
+    def run(name, job, folder=None, *, resume=False, should_stop=None):
+        output_dir = FOLDER / (folder or name)
+        trainer = Trainer(job, cluster=cluster, output_dir=output_dir, resume=resume)
+        stop = None if should_stop is None else lambda: should_stop(trainer)
+        found[name] = observed(trainer, stop)
+        if trainer._current_run is not None:
+            arrays[name] = weights_of(trainer)
+            session = trainer._current_run.session
+            shards = {key: [shard.rows] for key, shard in session.shards.items()}
+            found[name] |= {"bytes": variable_bytes(session), "shards": shards}
+
+    for name, document in JOBS.items():
+        run(name, JobSpec.parse(document))
+    run("again", JobSpec.parse(JOBS["float16"]))
+
+    # Stopped by the other rank in the middle, and resumed.
+    job = JobSpec.parse(JOBS["float16"])
+
+    def stop_on_rank_1(trainer):
+        return replicas.rank == 1 and trainer._current_run.totals.steps > 0
+
+    run("stopped", job, should_stop=stop_on_rank_1)
+    replicas.barrier()
+    if replicas.rank == 0:
+        shutil.copytree(FOLDER / "stopped", FOLDER / "stopped_copy")
+    run("resumed", job, "stopped", resume=True)
+    run("resumed_from_one", job, "alone", resume=True)
+    as_replicated = JOBS["float16_replicated"]
+    replicas.barrier()
+    run("resumed_replicated", JobSpec.parse(as_replicated), "stopped_copy", resume=True)
+
+    run("overflow", overflow_job(), should_stop=plant_overflow_once())
+    for name, own in arrays.items():
+        np.savez(FOLDER / f"{name}-{replicas.rank}.npz", **own)
+    (FOLDER / f"rank-{replicas.rank}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    keras.utils.set_random_seed(0)
+    main()

@@ -1,0 +1,134 @@
+"""The control channel between ranks: agreement, and who is lost. Over real sockets, one process."""
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from ampcore.distributed import control
+from ampcore.distributed.control import ControlChannel
+from ampcore.distributed.messages import Connection
+from ampcore.errors import CheckpointFailed, RankDisconnected, RankFailed, TrainingError
+from ampcore.spec import Reason
+from tests.waiting import DEADLINE_S, join, wait_until
+
+
+def connected_sockets():
+    """Two ends of a TCP connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        one = socket.create_connection(listener.getsockname(), DEADLINE_S)
+        other, _ = listener.accept()
+    return one, other
+
+
+class Ranks:
+    """The channels of three ranks, and what each has been told about failures."""
+
+    def __init__(self, timeout_s=DEADLINE_S, size=3):
+        pairs = [connected_sockets() for _ in range(size - 1)]
+        self.failures = [[] for _ in range(size)]
+        own = {rank: Connection(pair[0], timeout_s) for rank, pair in enumerate(pairs, start=1)}
+        others = [{0: Connection(pair[1], timeout_s)} for pair in pairs]
+        self.channels = [
+            ControlChannel(rank, size, connections, timeout_s, self.failures[rank].append)
+            for rank, connections in enumerate([own, *others])
+        ]
+
+    def call(self, method, values, ranks=(0, 1, 2)):
+        """Call a method on several ranks at the same time; the results or errors by rank."""
+        found = {}
+
+        def run(rank, value):
+            try:
+                found[rank] = getattr(self.channels[rank], method)(value)
+            except TrainingError as error:
+                found[rank] = error
+
+        threads = [
+            threading.Thread(target=run, args=pair) for pair in zip(ranks, values, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            join(thread)
+        return [found[rank] for rank in ranks]
+
+
+@pytest.fixture
+def ranks():
+    made = Ranks()
+    yield made
+    for channel in made.channels:
+        channel.close()
+
+
+def test_all_ranks_get_what_rank_0_passes(ranks):
+    value = {"steps": 5, "stop": False, "loss": 0.1}
+    assert ranks.call("broadcast", [value, None, None]) == [value] * 3
+
+
+def test_all_ranks_get_what_each_passes(ranks):
+    for _ in range(3):
+        assert ranks.call("all_gather", ["a", None, [2.5]]) == [["a", None, [2.5]]] * 3
+
+
+def test_a_rank_that_closes_its_connection_is_lost_for_all(ranks):
+    ranks.channels[2]._connections[0].close()
+    errors = ranks.call("all_gather", [1, 2], ranks=(0, 1))
+    for error in errors:
+        assert isinstance(error, RankDisconnected)
+        assert error.ranks == (2,)
+        assert str(error).startswith("Rank 2 was lost: ")
+    wait_until(lambda: ranks.failures[0] and ranks.failures[1], "both ranks to be told")
+
+
+def test_a_rank_that_is_silent_is_lost():
+    own, silent = connected_sockets()
+    with silent:
+        channel = ControlChannel(0, 2, {1: Connection(own, 0.2)}, 0.2, lambda message: None)
+        with pytest.raises(RankDisconnected, match=r"Rank 1 was lost: it has sent nothing"):
+            channel.all_gather(None)
+        channel.close()
+
+
+def test_a_failure_of_one_rank_ends_the_others_with_its_reason(ranks):
+    failure = CheckpointFailed(Path("/data"), 10, 0, OSError(28, "No space left on device"))
+    ranks.channels[1].close(failure)
+    for rank in (0, 2):
+        error = ranks.channels[rank].failure(DEADLINE_S)
+        assert isinstance(error, RankFailed)
+        assert (error.rank, error.reason) == (1, Reason.CHECKPOINT_FAILED)
+        assert str(error).startswith("Rank 1 failed: Cannot save a checkpoint in /data")
+        with pytest.raises(RankFailed):
+            ranks.channels[rank].broadcast(None)
+
+
+def test_the_rank_without_a_timeout_of_its_own_hangs(ranks, monkeypatch):
+    monkeypatch.setattr(control, "NAMING_S", 0.05)
+    for rank in (0, 2):
+        ranks.channels[rank].report_timeout()
+    for rank in range(3):
+        failure = ranks.channels[rank].failure(DEADLINE_S)
+        assert failure.ranks == (1,)
+        assert "rank 1 did not take part" in str(failure)
+
+
+def test_a_rank_that_took_leave_is_not_lost(ranks):
+    ranks.channels[2].close()
+    wait_until(lambda: 2 in ranks.channels[0]._left, "the leave of rank 2")
+    assert ranks.call("broadcast", [7, None], ranks=(0, 1)) == [7, 7]
+    for error in ranks.call("all_gather", [1, 2], ranks=(0, 1)):
+        assert "Rank 2 has ended before the others" in str(error)
+
+
+def test_a_message_that_is_no_object_is_refused():
+    one, other = connected_sockets()
+    with one, other:
+        connection = Connection(one, DEADLINE_S)
+        other.sendall(b"\0\0\0\2[]")
+        with pytest.raises(ValueError, match="message: expected an object; received list"):
+            connection.receive()
+        other.sendall(b"\xff\xff\xff\xff")
+        with pytest.raises(ValueError, match="message: expected at most"):
+            connection.receive()

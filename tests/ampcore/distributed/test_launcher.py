@@ -1,0 +1,129 @@
+"""The launcher ends all ranks together; here the ranks are small programs without TensorFlow."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+from ampcore.commands.app import app
+from ampcore.distributed.launcher import Launch, cores_of_rank, free_addresses, launch_ranks
+from tests.processes import has_ended
+from tests.waiting import wait_until
+
+PREAMBLE = """
+import json, os, sys, time
+from pathlib import Path
+cluster = json.loads(os.environ["AMPCORE_CLUSTER"])
+rank, folder = cluster["rank"], Path(sys.argv[1])
+"""
+
+
+@pytest.fixture
+def launch(tmp_path):
+    """Runs a program on ranks; returns the exit code and what it has printed."""
+
+    def run(code, processes=2, **options):
+        program = tmp_path / "program.py"
+        program.write_text(PREAMBLE + textwrap.dedent(code))
+        command = [sys.executable, "-S", str(program), str(tmp_path)]
+        stderr = io.StringIO()
+        return launch_ranks(Launch(command, processes, 5.0, **options), stderr), stderr.getvalue()
+
+    return run
+
+
+def test_each_rank_knows_its_place_and_its_threads(launch, tmp_path):
+    code, _ = launch(
+        """
+        threads = [os.environ["TF_NUM_INTRAOP_THREADS"], os.environ["OMP_NUM_THREADS"]]
+        (folder / f"{rank}.json").write_text(json.dumps([cluster, threads, os.environ["MORE"]]))
+        """,
+        processes=3,
+        threads=2,
+        environ={"MORE": "yes"},
+    )
+    assert code == 0
+    found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)]
+    clusters = [cluster for cluster, *_ in found]
+    assert [cluster["local_rank"] for cluster in clusters] == [0, 1, 2]
+    assert len({tuple(cluster["addresses"]) for cluster in clusters}) == 1
+    assert all(others == [["2", "2"], "yes"] for _, *others in found)
+
+
+def test_all_ranks_end_when_one_fails(launch, tmp_path):
+    code, printed = launch(
+        """
+        (folder / f"{rank}.pid").write_text(str(os.getpid()))
+        if rank == 1:
+            print("the last words")
+            sys.exit(7)
+        time.sleep(600)
+        """
+    )
+    assert code == 7
+    assert printed == "rank 1: the last words\n"
+    assert not psutil.pid_exists(int((tmp_path / "0.pid").read_text()))
+
+
+def test_a_signal_is_reported_as_a_shell_does(launch):
+    code, _ = launch("if rank == 1: os.kill(os.getpid(), 9)")
+    assert code == 128 + signal.SIGKILL
+
+
+def test_a_port_that_is_taken_starts_all_ranks_again_with_others(launch, tmp_path):
+    code, printed = launch(
+        """
+        with (folder / f"{rank}.addresses").open("a") as file:
+            file.write(cluster["addresses"][rank] + "\\n")
+        if rank == 1 and len((folder / "1.addresses").read_text().splitlines()) == 1:
+            sys.exit(75)
+        """
+    )
+    assert (code, printed) == (0, "")
+    assert len((tmp_path / "1.addresses").read_text().splitlines()) == 2
+
+
+def test_no_rank_outlives_a_killed_launcher(tmp_path):
+    program = tmp_path / "program.py"
+    sleeping = "(folder / f'{rank}.pid').write_text(str(os.getpid())); time.sleep(600)"
+    program.write_text(f"{PREAMBLE}\n{sleeping}\n")
+    command = [sys.executable, "-m", "ampcore", "launch", "-n", "2", str(program), str(tmp_path)]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[3]) as launcher:
+        files = [tmp_path / f"{rank}.pid" for rank in range(2)]
+        wait_until(lambda: all(file.exists() and file.read_text() for file in files), "both ranks")
+        ranks = [psutil.Process(int(file.read_text())) for file in files]
+        launcher.kill()
+    wait_until(lambda: all(map(has_ended, ranks)), "the end of both ranks")
+
+
+def test_a_job_and_options_of_run_reach_every_rank(tmp_path):
+    command = ["launch", "--processes", "2", str(tmp_path / "job.yaml"), "--json"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 2  # both ranks refuse the file, which does not exist
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("ranks", "cores", "expected"),
+    [
+        (2, [0, 1, 2, 3], [[0, 1], [2, 3]]),
+        (2, [4, 5, 6], [[4], [5]]),
+        (3, [0, 1], [[0], [1], [0]]),
+    ],
+)
+def test_the_cores_are_shared_out(ranks, cores, expected):
+    assert [cores_of_rank(rank, ranks, cores) for rank in range(ranks)] == expected
+
+
+def test_the_addresses_are_different_ports_of_this_machine():
+    addresses = free_addresses(8)
+    assert len(set(addresses)) == 8
+    assert all(address.startswith("127.0.0.1:") for address in addresses)

@@ -1,0 +1,69 @@
+"""Sparse gradients of several replicas, which stay sparse."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ampcore.distributed.gradients import all_reduce_gradients
+from ampcore.distributed.sparse_gradients import mean_of_rows, shard_norms
+from ampcore.models.gradients import Gradients
+from ampcore.precision import global_norm, sum_duplicate_rows
+from tests.ampcore.distributed.thread_replicas import on_ranks
+
+BIG = float(np.finfo(np.float32).max)
+
+
+def sparse(rows, values):
+    grad = tf.IndexedSlices(
+        tf.constant(values, tf.float32)[:, tf.newaxis], tf.constant(rows), tf.constant([6, 1])
+    )
+    return sum_duplicate_rows([grad])[0]
+
+
+GIVEN = [([1, 4, 4], [1.0, 2.0, 3.0]), ([0, 4], [7.0, 9.0]), ([2], [5.0])]
+
+
+def test_gradients_of_a_replicated_table_become_the_mean_on_all_ranks():
+    found = on_ranks(3, lambda own: mean_of_rows(own, [sparse(*GIVEN[own.rank])]))
+    for [grad] in found:
+        assert isinstance(grad, tf.IndexedSlices)
+        rows = dict(zip(grad.indices.numpy().tolist(), grad.values[:, 0].numpy(), strict=True))
+        assert rows == pytest.approx({0: 7 / 3, 1: 1 / 3, 2: 5 / 3, 4: 14 / 3})
+        assert grad.values.numpy().tobytes() == found[0][0].values.numpy().tobytes()
+
+
+@pytest.mark.parametrize(
+    ("values", "finite"), [([3.0, 4.0], True), ([1e30, 0.0], True), ([np.inf, 1.0], False)]
+)
+def test_the_norms_of_shards_are_finite_exactly_if_their_gradients_are(values, finite):
+    def run(own):
+        mine = values if own.rank == 1 else [12.0]
+        return own.all_reduce([shard_norms(own, [sparse(range(len(mine)), mine)])], "sum")[0]
+
+    for norms in on_ranks(2, run):
+        assert norms[0] == 12.0
+        assert np.isfinite(norms[1]) == finite
+        if values == [3.0, 4.0]:
+            assert global_norm([norms]) == 13.0
+
+
+def test_a_norm_beyond_float32_of_finite_gradients_is_finite():
+    [norms, _] = on_ranks(2, lambda own: shard_norms(own, [sparse([0, 1], [BIG, BIG])]))
+    assert norms.numpy().tolist() == [BIG, 0.0]
+
+
+def test_the_gradient_of_a_shard_stays_on_its_rank_and_becomes_the_mean():
+    def run(own):
+        grads = [sparse([own.rank], [6.0]), tf.constant([float(own.rank)]), None]
+        found = Gradients([tf.constant(1.0)], [grads], [[]], [[None] * 3])
+        combined, _ = all_reduce_gradients(
+            own, [[]], found, tf.constant(0.0), sharded=[[True, False, False]]
+        )
+        return combined
+
+    for rank, combined in enumerate(on_ranks(2, run)):
+        [[table, dense, none]] = combined.gradients
+        assert table.indices.numpy().tolist() == [rank]
+        assert table.values.numpy().tolist() == [[3.0]]
+        assert (dense.numpy().tolist(), none) == ([0.5], None)
+        assert combined.shard_norms[0].numpy().tolist() == [3.0, 3.0]

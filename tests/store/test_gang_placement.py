@@ -1,0 +1,295 @@
+"""The plan of reservations, and a simulation of gangs and small jobs with a clock of its own."""
+
+import random
+from collections import Counter, deque
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from store.gang_placement import (
+    HOLD_S,
+    PATIENCE_S,
+    RESERVE_S,
+    GangSize,
+    Node,
+    Reservation,
+    Share,
+    WaitingGang,
+    hold_s,
+    plan,
+)
+
+SLOTS = 8
+
+
+def gang(workers=1, devices=1, *, waited_s=0.0, least=None, batches=None, **parts):
+    ranks = workers * devices
+    size = GangSize(workers, devices, least or ranks, ranks, batches or ranks)
+    return WaitingGang(parts.pop("job_id", "a"), size, waited_s, **parts)
+
+
+def nodes(*slots, **parts):
+    return [Node(f"w{number}", count, **parts) for number, count in enumerate(slots)]
+
+
+def shares(found):
+    return [{share.worker_id: share.ranks for share in one.shares} for one in found]
+
+
+def test_a_gang_gets_workers_with_enough_free_slots():
+    found = plan([gang(2, 2)], nodes(1, 2, 4, 2))
+    assert shares(found) == [{"w1": 2, "w3": 2}]
+    assert (found[0].lasts_s, found[0].is_hold) == (RESERVE_S, False)
+
+
+def test_a_gang_is_reserved_all_its_slots_or_none():
+    assert plan([gang(2, 2)], [Node("w0", 2), Node("w1", 2, busy=1)]) == []
+
+
+def test_slots_that_are_reserved_for_one_gang_are_not_given_to_another():
+    found = plan([gang(2, 1, job_id="a"), gang(2, 1, job_id="b")], nodes(1, 1, 1))
+    assert [one.job_id for one in found] == ["a"]
+
+
+def test_two_gangs_never_each_reserve_half_of_what_they_need():
+    late = [gang(4, 1, job_id=name, waited_s=PATIENCE_S) for name in "ab"]
+    found = plan(late, nodes(1, 1, 1, 1, busy=1))
+    assert [(one.job_id, one.is_hold) for one in found] == [("a", True)]
+
+
+def test_a_gang_that_has_waited_reserves_busy_slots():
+    busy = [Node("w0", 2, busy=2), Node("w1", 2, busy=1)]
+    assert plan([gang(1, 2, waited_s=PATIENCE_S - 1)], busy) == []
+    [found] = plan([gang(1, 2, waited_s=PATIENCE_S)], busy)
+    assert (found.shares, found.lasts_s, found.is_hold) == ((Share("w1", 2),), HOLD_S, True)
+
+
+def test_after_a_reservation_of_busy_slots_other_jobs_get_them_for_a_time():
+    assert plan([gang(1, 2, waited_s=900, may_hold=False)], nodes(2, busy=1)) == []
+
+
+def test_a_gang_that_no_workers_could_hold_reserves_nothing():
+    assert plan([gang(1, 4, waited_s=900)], nodes(2, 2, 2, busy=1)) == []
+    assert plan([gang(4, 1, waited_s=900, queue="gpu")], nodes(1, 1, 1, 1)) == []
+
+
+def test_slots_that_become_free_elsewhere_replace_busy_ones():
+    held = gang(1, 2, waited_s=60, reserved=(Share("w0", 2),), is_hold=True)
+    both = [Node("w0", 2, busy=1, reserved=2), Node("w1", 2)]
+    assert shares(plan([held], both)) == [{"w1": 2}]
+    # The same slots are free now: its worker gets ready, and the reservation stays.
+    assert plan([held], [Node("w0", 2, reserved=2), Node("w1", 2, busy=2)]) == []
+
+
+def test_workers_on_different_machines_with_loopback_addresses_are_not_combined():
+    apart = [Node("w0", 1, only_on="one"), Node("w1", 1, only_on="two")]
+    assert plan([gang(2, 1)], apart) == []
+    together = [replace(node, only_on="one") for node in apart]
+    assert shares(plan([gang(2, 1)], together)) == [{"w0": 1, "w1": 1}]
+    assert plan([gang(2, 1)], [Node("w0", 1), together[1]]) == []
+
+
+def test_an_elastic_gang_starts_smaller_when_workers_are_gone():
+    elastic = gang(4, 1, least=1, batches=4)
+    assert shares(plan([elastic], nodes(1, 1, 1, 1))) == [{f"w{n}": 1 for n in range(4)}]
+    # Three ranks cannot share four batches.
+    assert shares(plan([elastic], nodes(1, 1, 1))) == [{"w0": 1, "w1": 1}]
+    assert shares(plan([gang(1, 4, least=1, batches=4)], nodes(2))) == [{"w0": 2}]
+
+
+def test_an_elastic_gang_waits_for_its_full_size_before_it_starts_with_fewer_ranks():
+    half = [Node("w0", 1), Node("w1", 1, busy=1)]
+    assert plan([gang(2, 1, least=1)], half) == []
+    assert shares(plan([gang(2, 1, least=1, waited_s=PATIENCE_S)], half)) == [{"w0": 1}]
+
+
+def test_reservations_of_busy_slots_last_longer_each_time():
+    assert [hold_s(holds) / HOLD_S for holds in range(4)] == [1, 2, 4, 8]
+    assert hold_s(10**6) == hold_s(10**3)
+
+
+@dataclass
+class Running:
+    shares: tuple[Share, ...]
+    ends_at: float
+
+
+@dataclass
+class Simulation:
+    """Workers, small jobs and gangs, with a clock of its own.
+
+    As with real workers, the oldest small jobs take the slots that are neither busy nor reserved
+    before reservations are planned, and a gang starts once all its reserved slots are free.
+    """
+
+    slots: dict[str, int]
+    now: float = 0.0
+    gangs: list[WaitingGang] = field(default_factory=list)
+    small: deque[tuple[float, float]] = field(default_factory=deque)
+    """When each small job was submitted, and how long it runs."""
+    submitted_at: dict[str, float] = field(default_factory=dict)
+    length_s: dict[str, float] = field(default_factory=dict)
+    reserved: dict[str, tuple[Reservation, float]] = field(default_factory=dict)
+    no_hold_before: dict[str, float] = field(default_factory=dict)
+    holds: Counter[str] = field(default_factory=Counter)
+    running: list[Running] = field(default_factory=list)
+    gang_waits: dict[str, float] = field(default_factory=dict)
+    small_waits: list[float] = field(default_factory=list)
+    small_starts: list[float] = field(default_factory=list)
+
+    def submit(self, job_id, size, length_s):
+        self.gangs.append(WaitingGang(job_id, size, 0.0))
+        self.submitted_at[job_id], self.length_s[job_id] = self.now, length_s
+
+    def submit_small(self, length_s):
+        self.small.append((self.now, length_s))
+
+    def second(self):
+        self.now += 1.0
+        self.running = [one for one in self.running if one.ends_at > self.now]
+        self._expire()
+        self._start_small_jobs()
+        self._plan()
+        self._start_gangs()
+        busy, reserved = self._busy(), self._reserved()
+        assert all(busy[name] <= count for name, count in self.slots.items())
+        assert all(reserved[name] <= count for name, count in self.slots.items())
+
+    def _busy(self):
+        return count_slots(one.shares for one in self.running)
+
+    def _reserved(self):
+        return count_slots(one.shares for one, _ in self.reserved.values())
+
+    def _expire(self):
+        for job_id, (reservation, ends_at) in list(self.reserved.items()):
+            if ends_at <= self.now:
+                del self.reserved[job_id]
+                if reservation.is_hold:
+                    self.no_hold_before[job_id] = self.now + hold_s(self.holds[job_id] - 1)
+
+    def _start_small_jobs(self):
+        busy, reserved = self._busy(), self._reserved()
+        for name, count in self.slots.items():
+            for _ in range(count - busy[name] - reserved[name]):
+                if self.small:
+                    submitted_at, length_s = self.small.popleft()
+                    self.small_waits.append(self.now - submitted_at)
+                    self.small_starts.append(self.now)
+                    self.running.append(Running((Share(name, 1),), self.now + length_s))
+
+    def _plan(self):
+        busy, reserved = self._busy(), self._reserved()
+        present = [Node(name, n, busy[name], reserved[name]) for name, n in self.slots.items()]
+        for made in plan([self._waiting(one) for one in self.gangs], present):
+            self.reserved[made.job_id] = (made, self.now + made.lasts_s)
+            self.holds[made.job_id] += made.is_hold
+
+    def _waiting(self, one):
+        kept, submitted_at = self.reserved.get(one.job_id), self.submitted_at[one.job_id]
+        is_first = not self.small or submitted_at < self.small[0][0]
+        return replace(
+            one,
+            waited_s=self.now - submitted_at,
+            holds=self.holds[one.job_id],
+            may_hold=is_first and self.no_hold_before.get(one.job_id, 0) <= self.now,
+            reserved=kept[0].shares if kept else (),
+            is_hold=bool(kept and kept[0].is_hold),
+        )
+
+    def _start_gangs(self):
+        for one in list(self.gangs):
+            if one.job_id not in self.reserved:
+                continue
+            reservation, _ = self.reserved[one.job_id]
+            busy = self._busy()
+            if all(
+                busy[share.worker_id] + share.ranks <= self.slots[share.worker_id]
+                for share in reservation.shares
+            ):
+                ranks = sum(share.ranks for share in reservation.shares)
+                assert ranks in one.size.counts(), "a partial start"
+                self.running.append(
+                    Running(reservation.shares, self.now + self.length_s[one.job_id])
+                )
+                self.gang_waits[one.job_id] = self.now - self.submitted_at[one.job_id]
+                del self.reserved[one.job_id]
+                self.gangs.remove(one)
+
+
+def count_slots(every):
+    found = Counter()
+    for shares in every:
+        for share in shares:
+            found[share.worker_id] += share.ranks
+    return found
+
+
+def random_size(generator, split):
+    devices = generator.choice([count for count in (1, 2, 4, 8) if count <= max(split)])
+    workers = generator.randint(1, sum(count >= devices for count in split))
+    ranks = workers * devices
+    return GangSize(workers, devices, generator.choice([ranks, 1]), ranks, ranks)
+
+
+# Without shrinking: a world in which gangs starve is simulated for long.
+@settings(max_examples=8, deadline=None, phases=[Phase.reuse, Phase.generate])
+@given(
+    st.sampled_from([(8,), (4, 4), (2, 2, 2, 2), (1,) * 8, (1, 1, 2, 4)]),
+    st.integers(0, 2**32),
+    st.sampled_from([0, 2]),
+)
+def test_100_gangs_on_8_slots_all_run_and_so_do_small_jobs(split, seed, small_a_second):
+    """Random gangs come over time, and small jobs; with 2 a second they alone fill all slots.
+
+    Checked: without reservations of busy slots gangs starve.
+    """
+    generator = random.Random(seed)
+    world = Simulation({f"w{n}": count for n, count in enumerate(split)})
+    coming, slack_s = 100, 600.0
+    while (coming or world.gangs) and world.now < 3000:
+        if coming and generator.random() < 0.2:
+            coming -= 1
+            world.submit(f"{coming:03}", random_size(generator, split), generator.uniform(1, 20))
+        for _ in range(small_a_second):
+            world.submit_small(generator.uniform(1, 8))
+        world.second()
+    assert world.gangs == [], "gangs starve"
+    # Neither kind waits much longer than the other, although small jobs alone fill all slots.
+    longest, longest_small = max(world.gang_waits.values()), max(world.small_waits, default=0.0)
+    assert longest <= longest_small + slack_s
+    assert longest_small <= longest + slack_s
+    assert not small_a_second or len(world.small_waits) > 100
+
+
+def test_small_jobs_run_between_the_reservations_of_a_gang_that_cannot_start():
+    """A job that never ends occupies a slot that the gang needs.
+
+    Checked: if reservations of busy slots never end, no small job starts again.
+    """
+    world = Simulation({"w0": 2})
+    world.running.append(Running((Share("w0", 1),), 10.0**9))
+    world.submit("a", GangSize(1, 2, 2, 2, 2), 5.0)
+    for _ in range(12_000):
+        if len(world.small) < 5:
+            world.submit_small(10.0)
+        world.second()
+    assert world.gang_waits == {}
+    assert world.holds["a"] >= 4
+    pauses = [later - earlier for earlier, later in pairwise(world.small_starts)]
+    assert max(pauses) <= hold_s(world.holds["a"] - 1) + 11
+    assert len(world.small_starts) > 300
+
+
+def test_a_gang_runs_although_jobs_last_longer_than_its_first_reservations():
+    """Checked: if each reservation is as short as the first one, the gang waits for ever."""
+    world = Simulation({"w0": 2})
+    world.running.append(Running((Share("w0", 1),), 3 * HOLD_S))
+    world.submit("a", GangSize(1, 2, 2, 2, 2), 5.0)
+    while not world.gang_waits and world.now < 100 * HOLD_S:
+        if len(world.small) < 5:
+            world.submit_small(4 * HOLD_S)
+        world.second()
+    assert HOLD_S < world.gang_waits["a"] < 20 * HOLD_S

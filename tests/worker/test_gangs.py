@@ -1,0 +1,397 @@
+"""Gangs on two workers: they start together, and end together whatever happens to one rank."""
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from sqlalchemy import update
+
+from ampcore.distributed.cluster import Cluster
+from ampcore.spec import Reason, State
+from store import attempts, gangs, jobs, lease_expiry, logs, workers
+from store.clock import after
+from store.database import Database
+from store.ingest import LogChunk
+from store.tables import Attempt, GangMember, Job
+from tests.processes import has_ended
+from tests.waiting import wait_until
+from tests.worker.conftest import program
+from worker.context import WorkerContext
+from worker.gang_runner import GangRunner
+from worker.rank_log import RankLog
+from worker.rank_ports import RankPorts, own_host, port_of, ports_of
+from worker.slots import Devices, Slots
+from worker.standby import Standby
+from worker.tasks import run_queued_jobs
+from worker.work_dirs import WorkDirs
+
+LEASE_S = 30.0
+"""Longer than any stall; a test that needs its end changes the row."""
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """SQLite is enough: tests/store has the transactions of gangs on both databases."""
+    return sqlite_url
+
+
+@dataclass
+class Gang:
+    """Workers in threads, and the gang that they run."""
+
+    database: Database
+    make_job: Callable[..., Any]
+    make_context: Callable[..., WorkerContext]
+    folder: Path
+    contexts: dict[str, WorkerContext] = field(default_factory=dict)
+    runners: list[GangRunner] = field(default_factory=list)
+    job_id: str = ""
+
+    def add_worker(self, name: str, script: str, slots: int = 1, **parts: Any) -> WorkerContext:
+        context = self.make_context(
+            script,
+            worker_id=name,
+            slots=Slots(slots),
+            work_dirs=WorkDirs(self.folder / name, name),
+            standby=Standby(program(script)),
+            lease_s=LEASE_S,
+            **parts,
+        )
+        known = {"hostname": "h", "pid": 1, "version": "1", "slots": slots, "queues": ["default"]}
+        with self.database.write() as session:
+            workers.register(session, name, **known)
+            workers.heartbeat(session, name, hardware={"gang_host": "127.0.0.1"})
+        self.contexts[name] = context
+        runner = GangRunner(context, every_s=0.05)
+        runner.start()
+        self.runners.append(runner)
+        return context
+
+    def submit(self, workers: int = 2, devices: int = 1, **runtime: Any) -> None:
+        parts = {"workers": workers, "devices": devices, "max_attempts": 1, **runtime}
+        self.job_id = self.make_job(runtime=parts).id
+
+    def place(self) -> bool:
+        with self.database.write() as session:
+            return bool(gangs.place(session))
+
+    def start(self, **runtime: Any) -> None:
+        self.submit(**runtime)
+        assert self.place()
+        wait_until(lambda: self.job().attempt == 1, "the gang is claimed")
+
+    def job(self) -> Job:
+        with self.database.read() as session:
+            job = jobs.get(session, self.job_id)
+            assert job is not None
+            return job
+
+    def members(self) -> list[GangMember]:
+        with self.database.read() as session:
+            return list(gangs.listing(session, self.job_id))
+
+    def until_ended(self) -> Job:
+        """Wait until the attempt has ended and every worker has recorded the end of its ranks."""
+        wait_until(
+            lambda: (
+                not State(self.job().state).is_active
+                and all(member.state == gangs.ENDED for member in self.members())
+            ),
+            "the attempt and all its ranks have ended",
+            show=lambda: str([(m.worker_id, m.state, m.devices) for m in self.members()]),
+        )
+        return self.job()
+
+    def ask(self, request: Callable[..., Any]) -> None:
+        with self.database.write() as session:
+            assert request(session, self.job_id) is not None
+
+    def log(self) -> str:
+        with self.database.read() as session:
+            rows = logs.read(session, self.job_id, limit=1000)
+        return "".join(row.text for row in rows)
+
+    def pid(self, rank: int) -> int:
+        """The process of a rank, which prints its number when it trains."""
+
+        pattern = re.compile(rf"rank {rank} is (\d+)\n")
+        found = wait_until(lambda: pattern.findall(self.log()), f"rank {rank} trains")
+        return int(found[-1])
+
+    def processes(self, ranks: int) -> list[psutil.Process]:
+        return [psutil.Process(self.pid(rank)) for rank in range(ranks)]
+
+    def states(self) -> list[str]:
+        return [one["state"] for member in self.members() for one in member.devices or ()]
+
+    def close(self) -> None:
+        for context in self.contexts.values():
+            context.shutting_down.set()
+        for runner in self.runners:
+            runner.stop()
+
+
+@pytest.fixture
+def gang(
+    database: Database,
+    make_job: Callable[..., Any],
+    make_context: Callable[..., WorkerContext],
+    tmp_path: Path,
+) -> Iterator[Gang]:
+    gang = Gang(database, make_job, make_context, tmp_path / "workers")
+    yield gang
+    gang.close()
+
+
+def test_all_ranks_train_and_rank_0_reports(gang: Gang) -> None:
+    for name in ("w0", "w1"):
+        gang.add_worker(name, "ranks_succeed", slots=2)
+    gang.start(devices=2)
+    job = gang.until_ended()
+    assert (job.state, job.summary, job.step) == (State.SUCCEEDED, {"steps": 30}, 30)
+    assert [(m.worker_id, m.first_rank, m.ranks) for m in gang.members()] == [
+        ("w0", 0, 2), ("w1", 2, 2),
+    ]  # fmt: skip
+    assert gang.states() == ["succeeded"] * 4
+    contexts = gang.contexts.values()
+    wait_until(lambda: all(one.slots.free == 2 for one in contexts), "all slots are free again")
+    with gang.database.read() as session:
+        [attempt] = attempts.listing(session, gang.job_id)
+        assert (attempt.worker_id, attempt.ranks, attempt.outcome) == ("w0", 4, "succeeded")
+
+
+def test_each_rank_gets_its_cluster(gang: Gang) -> None:
+    for name in ("w0", "w1"):
+        gang.add_worker(name, "prints_cluster", slots=2)
+    gang.start(devices=2, exchange={"timeout_s": 7})
+    gang.until_ended()
+    found = {}
+    for line in gang.log().splitlines():
+        text = line.partition("{")[2]
+        if text:
+            cluster = Cluster.from_json("{" + text)
+            found[cluster.rank] = cluster
+    assert sorted(found) == [0, 1, 2, 3]
+    assert [found[rank].local_rank for rank in range(4)] == [0, 1, 0, 1]
+    assert len({found[rank].addresses for rank in range(4)}) == 1
+    ports = {port_of(address) for address in found[0].addresses} | {found[0].control_port}
+    assert len(ports) == 5
+    assert found[3].timeout_s == 7
+
+
+def test_nothing_starts_before_all_workers_are_ready(gang: Gang) -> None:
+    gang.add_worker("w0", "ranks_succeed")
+    busy = gang.add_worker("w1", "ranks_succeed")
+    assert busy.slots.take()  # a job that the database does not know of yet
+    gang.submit()
+    assert gang.place()
+    wait_until(lambda: gang.members()[0].state == gangs.READY, "the first worker is ready")
+    assert (gang.job().state, gang.members()[1].state) == (State.QUEUED, gangs.RESERVED)
+    assert gang.contexts["w0"].slots.free == 0
+    busy.slots.give_back()
+    assert gang.until_ended().state == State.SUCCEEDED
+
+
+def test_a_worker_that_waits_in_vain_frees_its_slots(gang: Gang) -> None:
+    context = gang.add_worker("w0", "ranks_succeed")
+    assert gang.add_worker("w1", "ranks_succeed").slots.take()
+    gang.submit()
+    assert gang.place()
+    wait_until(lambda: context.slots.free == 0, "the first worker is ready")
+    gang.ask(jobs.request_cancel)
+    gang.place()
+    wait_until(lambda: context.slots.free == 1, "its slot is free again")
+
+
+def test_a_worker_gets_ready_again_for_a_new_reservation(gang: Gang) -> None:
+    """Checked: if `started` does not notice the new reservation, the gang never starts."""
+    for name in ("w0", "w1"):
+        gang.add_worker(name, "ranks_succeed")
+    assert gang.contexts["w1"].slots.take()
+    gang.submit()
+    assert gang.place()
+    wait_until(lambda: gang.members()[0].state == gangs.READY, "the first worker is ready")
+    with gang.database.write() as session:
+        session.execute(update(GangMember).values(lease_expires_at=after(-1)))
+    assert gang.place()
+    gang.contexts["w1"].slots.give_back()
+    assert gang.until_ended().state == State.SUCCEEDED
+
+
+def test_a_slot_with_a_rank_takes_no_job(gang: Gang) -> None:
+    context = gang.add_worker("w0", "ranks_wait", slots=2)
+    gang.start(workers=1, devices=2)
+    plain = gang.make_job()
+    run_queued_jobs(context)
+    with gang.database.read() as session:
+        assert jobs.get(session, plain.id).state == State.QUEUED  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("rank", [0, 1, 3])
+def test_a_killed_rank_ends_all_others(gang: Gang, rank: int) -> None:
+    """Checked: without `gang.stop_reason` in worker/stop_reason.py rank 0 goes on for ever."""
+    for name in ("w0", "w1"):
+        gang.add_worker(name, "ranks_wait", slots=2)
+    gang.start(devices=2)
+    processes = gang.processes(4)
+    os.kill(processes[rank].pid, signal.SIGKILL)
+    job = gang.until_ended()
+    assert (job.state, job.reason) == (State.FAILED, Reason.PROCESS_KILLED)
+    assert "was killed by SIGKILL" in str(job.message)
+    assert (f"Rank {rank}:" in str(job.message)) == (rank > 0)
+    assert all(map(has_ended, processes))
+    assert gang.states()[rank] == "failed"
+
+
+def test_the_reason_of_a_failed_rank_is_that_of_the_job(gang: Gang) -> None:
+    for name in ("w0", "w1"):
+        gang.add_worker(name, "rank_1_fails")
+    gang.start()
+    job = gang.until_ended()
+    assert (job.state, job.reason) == (State.FAILED, Reason.INVALID_DATA)
+    assert job.message == "Rank 1: It is NaN."
+
+
+@pytest.mark.parametrize(
+    ("action", "state"),
+    [(jobs.request_pause, State.PAUSED), (jobs.request_cancel, State.CANCELLED)],
+)
+def test_a_request_stops_every_rank(gang: Gang, action: Any, state: State) -> None:
+    for name in ("w0", "w1"):
+        gang.add_worker(name, "ranks_wait")
+    gang.start()
+    processes = gang.processes(2)
+    gang.ask(action)
+    assert gang.until_ended().state == state
+    assert all(map(has_ended, processes))
+
+
+@pytest.mark.parametrize("name", ["w0", "w1"])
+def test_a_worker_that_shuts_down_hands_the_gang_back(gang: Gang, name: str) -> None:
+    for worker in ("w0", "w1"):
+        gang.add_worker(worker, "ranks_wait")
+    gang.start()
+    processes = gang.processes(2)
+    gang.contexts[name].shutting_down.set()
+    job = gang.until_ended()
+    assert (job.state, job.reason, job.failures) == (State.QUEUED, Reason.WORKER_SHUTDOWN, 0)
+    assert all(map(has_ended, processes))
+
+
+def test_a_timeout_stops_every_rank(gang: Gang) -> None:
+    for name in ("w0", "w1"):
+        gang.add_worker(name, "ranks_wait")
+    gang.start(timeout_s=0.5)
+    job = gang.until_ended()
+    assert (job.state, job.reason) == (State.FAILED, Reason.TIMEOUT)
+
+
+def test_a_resize_hands_the_gang_back(gang: Gang) -> None:
+    for name in ("w0", "w1"):
+        gang.add_worker(name, "ranks_wait")
+    gang.start()
+    gang.processes(2)
+    with gang.database.write() as session:
+        session.execute(update(Job).values(requested=gangs.RESIZE))
+    job = gang.until_ended()
+    assert (job.state, job.reason, job.failures) == (State.QUEUED, Reason.RESIZED, 0)
+
+
+def test_a_port_that_was_taken_does_not_count_as_a_failure(gang: Gang) -> None:
+    for name in ("w0", "w1"):
+        gang.add_worker(name, "port_of_rank_1_taken")
+    gang.start()
+    job = gang.until_ended()
+    assert (job.state, job.reason, job.failures) == (State.QUEUED, Reason.PORT_TAKEN, 0)
+    assert gang.place()
+    wait_until(lambda: gang.job().attempt == 2, "it starts again with other ports")
+    assert gang.until_ended().state == State.SUCCEEDED
+
+
+def test_all_ranks_end_when_the_lease_of_one_worker_expires(gang: Gang) -> None:
+    """Checked: without `_attempt_is_active` in store/gangs.py the ranks of w1 go on."""
+    for name in ("w0", "w1"):
+        gang.add_worker(name, "ranks_wait")
+    gang.start()
+    processes = gang.processes(2)
+    with gang.database.write() as session:
+        session.execute(
+            update(GangMember).where(GangMember.worker_id == "w1").values(
+                lease_expires_at=after(-1)
+            )
+        )  # fmt: skip
+        [ended] = lease_expiry.expire(session)
+    assert (ended.state, ended.reason) == (State.FAILED, Reason.WORKER_LOST)
+    wait_until(lambda: all(map(has_ended, processes)), "all ranks have ended")
+    gang.until_ended()
+
+
+def test_the_ranks_resume_from_the_checkpoint_of_rank_0(gang: Gang) -> None:
+    for name in ("w0", "w1"):
+        gang.add_worker(name, "ranks_save")
+    gang.start(max_attempts=2)
+    gang.processes(2)
+    wait_until(lambda: gang.job().step == 10, "the first steps are stored")
+    gang.ask(jobs.request_pause)
+    assert gang.until_ended().state == State.PAUSED
+    gang.ask(jobs.resume)
+    assert gang.place()
+    wait_until(lambda: gang.job().state == State.SUCCEEDED, "the second attempt ends")
+    with gang.database.read() as session:
+        assert session.get(Attempt, (gang.job_id, 2)).first_step == 10  # type: ignore[union-attr]
+    assert "[rank 1] resumes at 10" in gang.log()
+
+
+def test_ports_are_free_and_differ() -> None:
+    ports = RankPorts("10.0.0.9", 3)
+    assert len({port_of(address) for address in ports.addresses}) == 3
+    assert all(address.startswith("10.0.0.9:") for address in ports.addresses)
+    ports.close()
+    ports = RankPorts("fd00::2", 1)
+    assert ports.addresses[0].startswith("[fd00::2]:")
+    ports.close()
+
+
+def test_ranks_with_gpus_may_use_all_ports() -> None:
+    cluster = {"addresses": ["a:1", "b:2"], "control_port": 3}
+    assert ports_of(cluster, {"devices": [{"kind": "cpu"}]}) == (1, 2, 3)
+    assert ports_of(cluster, {"devices": [{"kind": "cpu"}, {"kind": "gpu"}]}) is None
+
+
+def test_the_host_is_that_of_the_network_of_the_database() -> None:
+    assert own_host("sqlite:////data/a.sqlite") == "127.0.0.1"
+    assert own_host("postgresql://a:b@127.0.0.1:5432/name") == "127.0.0.1"
+    assert own_host("postgresql:///name") == "127.0.0.1"
+    assert own_host("postgresql://database.invalid/name") == "127.0.0.1"
+
+
+def test_slots_are_taken_together_or_not_at_all() -> None:
+    slots = Slots(3)
+    assert slots.take(2)
+    assert not slots.take(2)
+    assert slots.free == 1
+    slots.give_back(2)
+    assert slots.take(3)
+
+
+def test_ranks_of_several_gangs_use_different_devices() -> None:
+    devices = Devices()
+    first = devices.take(2, devices=4)
+    assert (first, devices.take(2, devices=4)) == ([0, 1], [2, 3])
+    devices.give_back(first, devices=4)
+    assert devices.take(3, devices=4) == [0, 1, 2]
+    assert Devices().take(2, devices=0) == [0, 1]
+
+
+def test_the_log_of_a_rank_has_whole_lines() -> None:
+    log = RankLog(2)
+    assert log.lines([LogChunk("stdout", "one\ntw")]) == [LogChunk("stdout", "[rank 2] one\n")]
+    assert log.lines([LogChunk("stderr", "an error")]) == []
+    assert log.lines([LogChunk("stdout", "o\n")]) == [LogChunk("stdout", "[rank 2] two\n")]
+    assert log.lines([], at_end=True) == [LogChunk("stderr", "[rank 2] an error\n")]

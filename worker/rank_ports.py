@@ -1,0 +1,74 @@
+"""The addresses of a worker's ranks: its host as the other workers reach it, and free ports."""
+
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+LOOPBACK: Final = "127.0.0.1"
+Ports = tuple[int, ...] | None
+ANY_PORT: Final = 9
+"""A port for a datagram socket that never sends anything."""
+
+
+class RankPorts:
+    """Free TCP ports, which stay bound until the ranks start.
+
+    Args:
+        host: The host of the addresses.
+        count: How many.
+
+    Raises:
+        OSError: No port is free.
+    """
+
+    def __init__(self, host: str, count: int) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with ExitStack() as sockets:
+            bound = [sockets.enter_context(socket.socket(family)) for _ in range(count)]
+            for one in bound:
+                one.bind(("", 0))
+            ports = [one.getsockname()[1] for one in bound]
+            self._sockets = sockets.pop_all()
+        shown = f"[{host}]" if ":" in host else host
+        self.addresses = [f"{shown}:{port}" for port in ports]
+
+    def close(self) -> None:
+        """Free the ports: a rank listens on each now. Another process may take one before."""
+        self._sockets.close()
+
+
+def port_of(address: str) -> int:
+    """The port of "host:port"."""
+    return int(address.rpartition(":")[2])
+
+
+def accelerators_in(hardware: Mapping[str, Any] | None) -> int:
+    """The number of GPUs of a machine, as its trainer has described it."""
+    devices = (hardware or {}).get("devices") or ()
+    return sum(isinstance(one, dict) and one.get("kind") != "cpu" for one in devices)
+
+
+def ports_of(cluster: Mapping[str, Any], hardware: Mapping[str, Any] | None) -> Ports:
+    """The ports that the ranks of a cluster use; None: all, with GPUs, where NCCL chooses some."""
+    if accelerators_in(hardware):
+        return None
+    ports = {port_of(address) for address in cluster["addresses"]} | {cluster["control_port"]}
+    return tuple(sorted(ports - {0}))
+
+
+def own_host(database_url: str) -> str:
+    """The address of this machine on the network of its database; the loopback address if local."""
+    host = urlsplit(database_url).hostname
+    if host is None or database_url.startswith("sqlite"):
+        return LOOPBACK
+    try:
+        [(family, kind, _, _, address), *_] = socket.getaddrinfo(
+            host, ANY_PORT, type=socket.SOCK_DGRAM
+        )
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)  # sends nothing: it selects the network interface
+            return str(probe.getsockname()[0])
+    except OSError:
+        return LOOPBACK
