@@ -3851,6 +3851,12 @@ export interface components {
              * @default []
              */
             hidden: number[];
+            /**
+             * Placement
+             * @default replicated
+             * @enum {string}
+             */
+            placement: "replicated" | "sharded";
         };
         /**
          * Exchange
