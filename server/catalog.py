@@ -49,7 +49,7 @@ CLASSES: Final[Mapping[str, Callable[[], Sequence[type[SpecModel]]]]] = {
 
 EXTENSIBLE: Final[Mapping[str, EntryPointGroup]] = {
     name: part.group
-    for name in ("models", "losses", "data-kinds")
+    for name in ("models", "losses", "metrics", "optimizers", "data-kinds")
     for part in CLASSES[name]()
     if issubclass(part, PackageReference)
 }

@@ -86,13 +86,13 @@ def explained_errors(folder: Path) -> Iterator[None]:
     except TrainingError:
         raise
     except (Exception, SystemExit) as error:
-        raise explain(error, folder) or CodeFailed(_last_line(error)) from error
+        raise explain(error, folder) or CodeFailed(last_line(error)) from error
 
 
 def explain(error: BaseException, folder: Path) -> CodeFailed | None:
     """The error as one of the bundle's code: its file, line and message; None if it is not."""
     where = _place(error, folder.resolve())
-    return CodeFailed(f"{where}: {_last_line(error)}") if where is not None else None
+    return CodeFailed(f"{where}: {last_line(error)}") if where is not None else None
 
 
 def _place(error: BaseException, folder: Path) -> str | None:
@@ -116,7 +116,7 @@ def _relative(file: str, folder: Path) -> str | None:
     return path.resolve().relative_to(folder).as_posix()
 
 
-def _last_line(error: BaseException) -> str:
+def last_line(error: BaseException) -> str:
     """The type and the first line of the message, as the last line of a traceback has them."""
     text = TERMINAL_STYLE.sub("", str(error))
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -43,11 +44,13 @@ class Signature:
         inputs: By name; the only input of most data is called `input`.
         targets: By the output that they belong to; the only one is called `output`.
         vocabulary: int32 inputs hold keys from 0 to `vocabulary` - 1; None for others.
+        path: The file or folder of the data, to read; None for data that is not a file.
     """
 
     inputs: Mapping[str, Input]
     targets: Mapping[str, Target]
     vocabulary: int | None = None
+    path: Path | None = None
 
     @property
     def input(self) -> Input:

@@ -3,7 +3,7 @@
 from ampcore.data import digits, file_data, package_data, synthetic, synthetic_clicks, text
 from ampcore.data.dataset import Dataset, Signature
 from ampcore.data.examples import ArrayExamples, Batch, Examples
-from ampcore.data.registry import LOADERS, load
+from ampcore.data.registry import LOADERS, load, local_path
 
 __all__ = [
     "LOADERS",
@@ -15,6 +15,7 @@ __all__ = [
     "digits",
     "file_data",
     "load",
+    "local_path",
     "package_data",
     "synthetic",
     "synthetic_clicks",

@@ -27,6 +27,8 @@ class BatchSource(ABC):
         steps: The whole batches in an epoch.
     """
 
+    name: str = SOURCE
+    """What errors call it."""
     can_rewind: bool
     """Whether `epoch` can begin anywhere, so that a run can resume."""
 
@@ -186,6 +188,13 @@ def batch_source(
     if isinstance(data, Callable) and not isinstance(data, type):  # type: ignore[arg-type]
         data = data()
     return GeneratorSource(data, steps_per_epoch) if isinstance(data, Iterator) else None
+
+
+def arrives_in_batches(data: Any) -> bool:
+    """Whether `batch_source` has a source for this data."""
+    if isinstance(data, tf.data.Dataset | keras.utils.PyDataset | Iterator):
+        return True
+    return callable(data) and not isinstance(data, type)
 
 
 def _to_numpy(item: Any) -> Any:

@@ -13,6 +13,7 @@ from ampcore.data.registry import LoadOptions, register
 from ampcore.formats import Source, list_splits, open_source
 from ampcore.spec.data import AnyFile
 from ampcore.spec.data_rules import TARGET_NAMES
+from ampcore.spec.task import OneOutput, TaskSpec
 
 
 @register("npz", "npy", "csv", "parquet", "images", "tfrecord")
@@ -30,7 +31,7 @@ def load_file(spec: AnyFile, options: LoadOptions) -> Dataset:
     path = resolve_path(name, options.data_root)
     # Its sources stay open during the run; the folder is removed with the dataset.
     cache = _CacheFolder()
-    training, held_out = _parts(spec, path, cache.path, name, options.seed)
+    training, held_out = _parts(spec, path, cache.path, name, options)
     return prepared_dataset(spec, options, training, held_out, resources=cache)
 
 
@@ -43,21 +44,26 @@ class _CacheFolder:
 
 
 def _parts(
-    spec: AnyFile, path: Path, cache: Path, name: str, seed: int
+    spec: AnyFile, path: Path, cache: Path, name: str, options: LoadOptions
 ) -> tuple[FileRows, FileRows | None]:
     """The training rows, and those for validation."""
     splits = list_splits(path, spec, cache=cache, name=name)
     source = open_source(path, spec, cache=cache, name=name)
-    if spec.kind == "npz" and "x" in source.columns and not _has_target(spec, source):
+    is_target_missing = not _has_target(spec, source) and not _predicts_input(options.task)
+    if spec.kind == "npz" and "x" in source.columns and is_target_missing:
         # It leaves out arrays with another number of rows; asked for them, it says so.
         open_source(path, spec, cache=cache, name=name, columns=["x", "y"])
     own = next((split for split in ("validation", "test") if split in splits), None)
     if not spec.validation_split and own is not None and "train" in splits:
         other = open_source(path, spec, cache=cache, name=name, split=own)
         return all_rows(source, name), all_rows(other, name)
-    return split_rows(spec, source, seed, name)
+    return split_rows(spec, source, options.seed, name)
 
 
 def _has_target(spec: AnyFile, source: Source) -> bool:
     named = spec.target or TARGET_NAMES
     return spec.targets is not None or any(column in source.columns for column in named)
+
+
+def _predicts_input(task: TaskSpec | None) -> bool:
+    return isinstance(task, OneOutput) and task.target == "input"

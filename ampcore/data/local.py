@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
+import keras
 import numpy as np
+import tensorflow as tf
 
 from ampcore.data.arrays import as_batch
-from ampcore.data.batches import BatchSource, batch_source
+from ampcore.data.batches import BatchSource, arrives_in_batches, batch_source
 from ampcore.data.dataset import Dataset
 from ampcore.data.examples import ArrayExamples, Batch, Examples, HasSpec, Structure
 from ampcore.errors import InvalidData
@@ -88,17 +90,20 @@ def local_dataset(
 def _validation(data: Any) -> Examples | BatchSource | None:
     if data is None:
         return None
-    source = batch_source(data, steps_per_epoch=None, shuffle=False, seed=0)
-    if source is None:
+    if not arrives_in_batches(data):
         return ArrayExamples(as_batch(data, "validation_data"))
-    if not source.can_rewind:
-        raise InvalidData(
-            "validation_data",
-            None,
-            expected="arrays, or batches that can be read again for each evaluation",
-            received="a generator",
-        )
-    return source
+    if isinstance(data, tf.data.Dataset) and data.cardinality() == tf.data.INFINITE_CARDINALITY:
+        received = "a tf.data.Dataset without an end"
+    elif not isinstance(data, tf.data.Dataset | keras.utils.PyDataset):
+        received = "a generator"
+    else:
+        return batch_source(data, steps_per_epoch=None, shuffle=False, seed=0)
+    raise InvalidData(
+        "validation_data",
+        None,
+        expected="arrays, or batches that can be read again for each evaluation",
+        received=received,
+    )
 
 
 def _check_stream(source: BatchSource, batch_size: int | None, validation_split: float) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ampcore.data.dataset import Dataset
+from ampcore.data.files import resolve_path
 from ampcore.errors import InvalidData
 from ampcore.spec.data import DataSpec, FileData, PackageData
 from ampcore.spec.dataset_reference import VersionReference
@@ -82,6 +83,18 @@ def load(
             received=str(accumulate),
         )
     return dataset
+
+
+def local_path(
+    spec: DataSpec, data_root: Path | None, dataset_files: Mapping[str, Path]
+) -> Path | None:
+    """The file or folder that a spec names, as `load` finds it; None for data without one.
+
+    Raises InvalidData.
+    """
+    spec, data_root = _with_local_file(spec, data_root, dataset_files)
+    path = getattr(spec, "path", None)
+    return None if path is None else resolve_path(path, data_root)
 
 
 def _besides_validation(dataset: Dataset) -> str:

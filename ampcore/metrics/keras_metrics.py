@@ -33,7 +33,7 @@ def as_metric(
     """
     metric = _metric(given, targets, predictions, loss, field)
     if not metric.variables:
-        _create_variables(metric, targets, predictions)
+        create_variables(metric, targets, predictions)
     return metric
 
 
@@ -89,8 +89,8 @@ def _accuracy(
     return keras.metrics.CategoricalAccuracy(name=name)
 
 
-def _create_variables(metric: Metric, targets: tf.TensorSpec, predictions: tf.TensorSpec) -> None:
-    """Some metrics create their variables in the first update, which must not be traced."""
+def create_variables(metric: Metric, targets: tf.TensorSpec, predictions: tf.TensorSpec) -> None:
+    """Update a metric once: some create their variables then, which must not be traced."""
     zeros = [
         tf.zeros((1, *(size or 1 for size in spec.shape)), spec.dtype)
         for spec in (targets, predictions)

@@ -5,6 +5,7 @@ from typing import Any, Literal
 import keras
 import tensorflow as tf
 
+from ampcore.metrics.package_metric import package_metric
 from ampcore.spec import metrics as specs
 
 Tensor = Any
@@ -143,3 +144,5 @@ def build_metric(spec: specs.MetricSpec, classes: int, *, has_classes: bool) -> 
             return keras.metrics.MeanSquaredError(name=name)
         case specs.RootMeanSquaredError():
             return keras.metrics.RootMeanSquaredError(name=name)
+        case specs.PackageMetric():
+            return package_metric(spec)

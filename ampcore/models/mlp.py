@@ -16,7 +16,8 @@ def mlp(spec: Mlp, signature: Signature) -> Any:
     if signature.input_dtype != "float32":
         raise InvalidModel(
             "model.kind",
-            expected="float32 examples for a multilayer perceptron",
+            expected="float32 examples for a multilayer perceptron; tokens and other keys need an "
+            "Embedding, as in own layers (model.kind: layers) that begin with {layer: Embedding}",
             received=f"{signature.input_dtype} examples of shape {list(signature.input_shape)}",
         )
     return build_networks(spec, signature)

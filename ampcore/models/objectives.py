@@ -8,9 +8,10 @@ from ampcore.data.dataset import Signature
 from ampcore.data.targets import OUTPUT, Encoding
 from ampcore.errors import InvalidModel
 from ampcore.losses import build_loss, check_package_loss
-from ampcore.metrics import build_metric
+from ampcore.metrics import build_metric, check_package_metric
 from ampcore.models.supervised import Objective
 from ampcore.spec.losses import CrossEntropy, Focal, LossSpec, PackageLoss
+from ampcore.spec.metrics import MetricSpec, PackageMetric
 from ampcore.spec.task import (
     Autoencoding,
     Classification,
@@ -24,6 +25,9 @@ from ampcore.spec.task import (
     loss_of,
     metrics_of,
 )
+
+Traced = tuple[tf.TensorSpec, tf.TensorSpec]
+"""The targets and the output of one example."""
 
 DEFAULT_TASKS: Final[dict[TargetKind, TaskSpec]] = {
     "class": Classification(),
@@ -84,27 +88,33 @@ def _objective(
     spec, has_classes = loss_of(task), task.target == "class"
     _check_class_weights(spec, encoding.size)
     loss = build_loss(spec, has_classes=has_classes)
-    if isinstance(spec, PackageLoss):
-        _check_package_loss(spec, loss, encoding, output)
+    traced = _traced_with(encoding, output)
+    if isinstance(spec, PackageLoss) and traced is not None:
+        check_package_loss(spec, loss, *traced)
     return Objective(
         loss,
         weight,
-        metrics=tuple(
-            build_metric(metric, encoding.size, has_classes=has_classes)
-            for metric in metrics_of(task)
-        ),
+        metrics=tuple(_metric(metric, encoding, traced) for metric in metrics_of(task)),
         reshape_targets=task.target == "input",
     )
 
 
-def _check_package_loss(spec: PackageLoss, loss: Any, encoding: Encoding, output: Any) -> None:
+def _metric(spec: MetricSpec, encoding: Encoding, traced: Traced | None) -> Any:
+    metric = build_metric(spec, encoding.size, has_classes=encoding.kind == "class")
+    if isinstance(spec, PackageMetric) and traced is not None:
+        check_package_metric(spec, metric, *traced)
+    return metric
+
+
+def _traced_with(encoding: Encoding, output: Any | None) -> Traced | None:
+    """What losses and metrics of packages are traced with; None if only the run will tell."""
     if encoding.kind != "input":
-        predictions = tf.TensorSpec(encoding.output_shape, tf.float32)
-        check_package_loss(spec, loss, encoding.spec, predictions)
-    elif output is not None:
-        # An autoencoder may return its input in another shape, which the targets get, too.
-        predictions = tf.TensorSpec(output.shape[1:], tf.float32)
-        check_package_loss(spec, loss, predictions, predictions)
+        return encoding.spec, tf.TensorSpec(encoding.output_shape, tf.float32)
+    if output is None:
+        return None
+    # An autoencoder may return its input in another shape, which the targets get, too.
+    predictions = tf.TensorSpec(output.shape[1:], tf.float32)
+    return predictions, predictions
 
 
 def _check_class_weights(loss: LossSpec, classes: int) -> None:

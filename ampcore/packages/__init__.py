@@ -1,4 +1,4 @@
-"""Finds and loads what installed packages offer: models, losses and datasets, by entry points."""
+"""Finds and loads what installed packages offer as entry points, such as models."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -53,6 +53,24 @@ class PackageLoss(PackageEntry):
     """
 
 
+class PackageMetric(PackageEntry):
+    """A metric of a package; its entry point is in the group `ampcore.metrics`.
+
+    `build` is a function of (options) that returns a new keras.metrics.Metric, or a function of
+    (y_true, y_pred) that returns a value for each example, of which the mean is shown. Both
+    arguments are as those of a loss. Its name is that of the entry point.
+    """
+
+
+class PackageOptimizer(PackageEntry):
+    """An optimizer of a package; its entry point is in the group `ampcore.optimizers`.
+
+    `build` is a function of (options, learning_rate) that returns a new keras.optimizers.Optimizer
+    with that learning rate: a number, or a schedule of Keras. Its gradients are unscaled, finite
+    and clipped. Everything that it remembers is in its variables, so that a job resumes exactly.
+    """
+
+
 class PackageDataset(PackageEntry):
     """A dataset of a package; its entry point is in the group `ampcore.datasets`.
 
@@ -66,6 +84,8 @@ class PackageDataset(PackageEntry):
 TYPES: Final[dict[EntryPointGroup, type[PackageEntry]]] = {
     "ampcore.models": PackageModel,
     "ampcore.losses": PackageLoss,
+    "ampcore.metrics": PackageMetric,
+    "ampcore.optimizers": PackageOptimizer,
     "ampcore.datasets": PackageDataset,
 }
 """What the entry points of each group are."""

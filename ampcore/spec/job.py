@@ -109,7 +109,7 @@ class JobSpec(SpecModel):
 
     def package_references(self) -> dict[str, PackageReference]:
         """By its JSON pointer, everything that the spec names of installed packages."""
-        return package_references({"model": self.model, "data": self.data, "task": self.task})
+        return package_references({name: getattr(self, name) for name in type(self).model_fields})
 
     def to_json(self) -> dict[str, Any]:
         """The normalised document, with all defaults filled in."""

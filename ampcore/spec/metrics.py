@@ -1,11 +1,12 @@
 """The metrics that a spec can name, one class per kind; all accumulate in float32."""
 
 import re
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
 from ampcore.spec.base import SpecModel, from_name
+from ampcore.spec.package import EntryPointGroup, PackageReference
 
 Average = Literal["macro", "micro"]
 """macro: the mean over the classes that occur; micro: over all examples together, and
@@ -83,6 +84,17 @@ class Perplexity(SpecModel):
     kind: Literal["perplexity"] = "perplexity"
 
 
+class PackageMetric(PackageReference):
+    """A metric of a Python package that the operator has installed on workers.
+
+    Its name in evaluations is that of the entry point.
+    """
+
+    group: ClassVar[EntryPointGroup] = "ampcore.metrics"
+    section: ClassVar[str] = "task.metrics"
+    kind: Literal["package"] = "package"
+
+
 MetricSpec = Annotated[
     Annotated[
         Accuracy
@@ -95,7 +107,8 @@ MetricSpec = Annotated[
         | MeanAbsoluteErrorMetric
         | MeanSquaredErrorMetric
         | RootMeanSquaredError
-        | Perplexity,
+        | Perplexity
+        | PackageMetric,
         Field(discriminator="kind"),
     ],
     BeforeValidator(from_name),
@@ -113,6 +126,8 @@ def metric_name(metric: MetricSpec) -> str:
     """The name of a metric in evaluations, without `val_`."""
     if isinstance(metric, TopK):
         return f"top_{metric.k}"
+    if isinstance(metric, PackageMetric):
+        return metric.name
     is_micro = getattr(metric, "average", "macro") == "micro"
     return f"{metric.kind}{MICRO}" if is_micro else metric.kind
 

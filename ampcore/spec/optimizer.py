@@ -1,11 +1,12 @@
 """The optimizers and the learning-rate schedules, one class per kind."""
 
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from ampcore.spec.base import Probability, SpecModel, with_default_kind
+from ampcore.spec.package import EntryPointGroup, PackageReference
 
 Steps = Annotated[int, Field(ge=0, le=2**53)]
 Rate = Annotated[float, Field(gt=0, le=1e6)]
@@ -164,4 +165,22 @@ class RmsProp(Optimizer):
         return 1 + int(self.momentum > 0)
 
 
-OptimizerSpec = Annotated[Sgd | Momentum | Adam | AdamW | RmsProp, Field(discriminator="kind")]
+class PackageOptimizer(Optimizer, PackageReference):
+    """An optimizer of a Python package that the operator has installed on workers.
+
+    `ema` is null: the average of the weights is ampcore's own, and needs its optimizers.
+    """
+
+    group: ClassVar[EntryPointGroup] = "ampcore.optimizers"
+    section: ClassVar[str] = "optimizer"
+    kind: Literal["package"] = "package"
+
+    @property
+    def slots(self) -> int:
+        """0, although it may have some: only its code knows. The preflight says so."""
+        return 0
+
+
+OptimizerSpec = Annotated[
+    Sgd | Momentum | Adam | AdamW | RmsProp | PackageOptimizer, Field(discriminator="kind")
+]

@@ -6,7 +6,9 @@ from pydantic import Field
 
 from ampcore.spec.base import SpecModel
 
-EntryPointGroup = Literal["ampcore.models", "ampcore.losses", "ampcore.datasets"]
+EntryPointGroup = Literal[
+    "ampcore.models", "ampcore.losses", "ampcore.metrics", "ampcore.optimizers", "ampcore.datasets"
+]
 """A group of entry points; see `ampcore.packages`."""
 ENTRY_POINT_GROUPS: Final[tuple[EntryPointGroup, ...]] = get_args(EntryPointGroup)
 
@@ -23,7 +25,7 @@ class PackageReference(SpecModel):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
     """The name of the entry point in the package."""
     options: dict[str, Any] = Field(default_factory=dict, max_length=256)
-    """Its options; `GET /models`, `/losses` and `/data-kinds` have their schemas."""
+    """Its options; the list of what it is, such as `GET /models`, has their schemas."""
 
     @property
     def label(self) -> str:

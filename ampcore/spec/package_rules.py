@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ampcore.spec.package import PackageReference
-from ampcore.spec.problems import Parts, Problem
+from ampcore.spec.problems import Parts, Problem, json_pointer
 from ampcore.spec.task import tasks_by_pointer
 
 MAX_QUEUE_LENGTH: Final = 64
@@ -14,9 +14,13 @@ MAX_QUEUE_LENGTH: Final = 64
 def package_references(parts: Parts) -> dict[str, PackageReference]:
     """By its JSON pointer, everything that the parts of a spec name of packages."""
     every = {"/model": parts.get("model"), "/data": parts.get("data")}
+    for pointer, task in tasks_by_pointer(parts.get("task")).items():
+        every[f"{pointer}/loss"] = task.loss
+        every |= {f"{pointer}/metrics/{n}": one for n, one in enumerate(task.metrics or ())}
+    every["/optimizer"] = parts.get("optimizer")
     every |= {
-        f"{pointer}/loss": task.loss
-        for pointer, task in tasks_by_pointer(parts.get("task")).items()
+        json_pointer(("optimizers", name)): one
+        for name, one in (parts.get("optimizers") or {}).items()
     }
     return {pointer: part for pointer, part in every.items() if isinstance(part, PackageReference)}
 

@@ -26,10 +26,12 @@ from ampcore.spec.package_rules import one_package, package_fits_queue
 from ampcore.spec.problems import Parts, Problem
 from ampcore.spec.task_rules import (
     losses_and_metrics_fit_task,
+    metrics_have_names,
     task_fits_data,
     task_fits_model,
 )
 from ampcore.spec.training_rules import (
+    averages_need_own_optimizers,
     float16_exchange_needs_a_loss_scale,
     loss_scale_bounds,
     nesterov_needs_momentum,
@@ -44,6 +46,7 @@ Rule = Callable[[Parts], Iterator[Problem]]
 RULES: Final[tuple[Rule, ...]] = (
     loss_scale_bounds,
     nesterov_needs_momentum,
+    averages_need_own_optimizers,
     batch_fits_data,
     one_data_source,
     path_is_a_valid_url,
@@ -51,6 +54,7 @@ RULES: Final[tuple[Rule, ...]] = (
     task_fits_model,
     task_fits_data,
     losses_and_metrics_fit_task,
+    metrics_have_names,
     image_shape,
     keys_fit_table,
     tables_fit_ranks,

@@ -21,10 +21,13 @@ LOSSES: Final[dict[TargetKind, tuple[str, ...]]] = {
 """The losses of each kind of target; the first is the default."""
 
 METRICS: Final[dict[TargetKind, tuple[str, ...]]] = {
-    "class": ("accuracy", "top_k", "precision", "recall", "f1", "iou", "auc", "perplexity"),
-    "labels": ("accuracy", "precision", "recall", "f1", "iou", "auc"),
-    "numbers": ("mae", "mse", "rmse"),
-    "input": ("mae", "mse", "rmse"),
+    "class": (
+        *("accuracy", "top_k", "precision", "recall", "f1", "iou", "auc", "perplexity"),
+        "package",
+    ),
+    "labels": ("accuracy", "precision", "recall", "f1", "iou", "auc", "package"),
+    "numbers": ("mae", "mse", "rmse", "package"),
+    "input": ("mae", "mse", "rmse", "package"),
 }
 
 

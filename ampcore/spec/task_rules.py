@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from ampcore.spec.metrics import metric_name
 from ampcore.spec.problems import Parts, Problem
 from ampcore.spec.task import LOSSES, METRICS, tasks_by_pointer
 
@@ -77,3 +78,19 @@ def losses_and_metrics_fit_task(parts: Parts) -> Iterator[Problem]:
                     f"{' or '.join(metrics)} for the task {own.kind}",
                     metric.kind,
                 )
+
+
+def metrics_have_names(parts: Parts) -> Iterator[Problem]:
+    """Evaluations name the metrics of an output: each has another name, and none that of a loss."""
+    for pointer, own in tasks_by_pointer(parts.get("task")).items():
+        names = ["loss"]
+        for index, metric in enumerate(own.metrics or ()):
+            name = metric_name(metric)
+            if name in names:
+                yield Problem(
+                    f"{pointer}/metrics/{index}",
+                    "metric_name_taken",
+                    f"a metric with a name of its own, none of {', '.join(names)}",
+                    name,
+                )
+            names.append(name)

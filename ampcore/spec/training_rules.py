@@ -1,8 +1,9 @@
 """Rules about the loss scale, the optimizers, the initial weights and the ranks of a spec."""
 
 from collections.abc import Iterator
+from typing import Any
 
-from ampcore.spec.optimizer import Momentum, Sgd
+from ampcore.spec.optimizer import Momentum, PackageOptimizer, Sgd
 from ampcore.spec.precision import AdaptiveScale, NoScale
 from ampcore.spec.problems import Parts, Problem, closest_match, json_pointer
 from ampcore.spec.ranks import MAX_RANKS
@@ -22,12 +23,29 @@ def loss_scale_bounds(parts: Parts) -> Iterator[Problem]:
 
 def nesterov_needs_momentum(parts: Parts) -> Iterator[Problem]:
     """Nesterov momentum needs a momentum above 0."""
-    own = (parts.get("optimizers") or {}).items()
-    every = {("optimizer",): parts.get("optimizer")} | {("optimizers", name): o for name, o in own}
-    for location, optimizer in every.items():
+    for location, optimizer in _optimizers(parts):
         if isinstance(optimizer, Sgd | Momentum) and optimizer.nesterov and not optimizer.momentum:
             expected = "a momentum above 0 with nesterov: true"
             yield Problem(json_pointer((*location, "momentum")), "out_of_bounds", expected, "0")
+
+
+def averages_need_own_optimizers(parts: Parts) -> Iterator[Problem]:
+    """An optimizer of a package does not keep ampcore's average of the weights."""
+    for location, optimizer in _optimizers(parts):
+        if isinstance(optimizer, PackageOptimizer) and optimizer.ema is not None:
+            yield Problem(
+                json_pointer((*location, "ema")),
+                "not_available",
+                "null, since an optimizer of a package keeps no average of the weights",
+                f"{optimizer.ema:g}",
+            )
+
+
+def _optimizers(parts: Parts) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every optimizer of a spec and its place; None where that part is invalid."""
+    yield ("optimizer",), parts.get("optimizer")
+    for name, optimizer in (parts.get("optimizers") or {}).items():
+        yield ("optimizers", name), optimizer
 
 
 def optimizers_name_networks(parts: Parts) -> Iterator[Problem]:

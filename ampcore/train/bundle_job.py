@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -10,8 +11,8 @@ import keras
 
 from ampcore.bundles.module import explain, explained_errors, load_function
 from ampcore.bundles.signature import Input, Signature, Target
-from ampcore.data import Dataset
-from ampcore.data.local import zero_example
+from ampcore.data import Dataset, local_path
+from ampcore.data.local import LocalDataset, zero_example
 from ampcore.errors import CodeFailed, InvalidModel, TrainingError
 from ampcore.models.augmentation import with_augmentation
 from ampcore.models.objectives import default_task
@@ -23,11 +24,12 @@ from ampcore.precision.layer_paths import is_network
 from ampcore.spec import JobSpec
 from ampcore.spec.model import Bundle
 from ampcore.spec.task import Outputs
+from ampcore.train.bundle_data import DATA_FIELDS, bundle_data, check_like, errors_named
 from ampcore.train.from_keras import check_model, objectives, output_names
 from ampcore.train.job import SpecJob
 from ampcore.train.keras_job import copied_network
 
-FIELDS: Final = ("model", "loss", "loss_weights", "metrics")
+FIELDS: Final = ("model", "loss", "loss_weights", "metrics", *DATA_FIELDS)
 """What the function may return, as the arguments of `Trainer.from_keras`."""
 INPUT: Final = "input"
 """The name of the only input of most data."""
@@ -35,11 +37,14 @@ INPUT: Final = "input"
 
 @dataclass(frozen=True)
 class _Built:
-    """A model in float32, the inputs of an example, and the objectives of its outputs."""
+    """A model in float32, the inputs of an example, the objectives of its outputs, and data."""
 
     model: Any
     example: Any
     objectives: Mapping[str, Objective]
+    data: LocalDataset | None
+    """The examples of the bundle; None: those of the spec."""
+    has_loss: bool
 
 
 class BundleJob(SpecJob):
@@ -76,11 +81,24 @@ class BundleJob(SpecJob):
         self._folder = bundle
         self._built: _Built | None = None
 
+    def load_data(self) -> Dataset:
+        """The data that the function of the bundle returns, or else that of the spec."""
+        loaded = super().load_data()
+        if self._built is None:
+            self._built = self._build(loaded)
+        given = self._built.data
+        if given is None:
+            return loaded
+        # The layers that prepare the spec's data do not fit it; with a loss of the bundle, nor do
+        # the targets.
+        signature = None if self._built.has_loss else loaded.signature
+        return Dataset(given.train, given.validation, signature)
+
     def build_task(self, dataset: Dataset, policies: LayerPolicies) -> Task:
         """A copy of the model with the policy's dtypes, and its losses and metrics."""
-        if self._built is None:
-            self._built = self._build(dataset)
         built = self._built
+        if built is None:
+            raise TypeError("A bundle is built by load_data, which comes first.")
         network = copied_network(built.model, built.example, policies)
         return self.freeze(SupervisedTask(network, built.objectives))
 
@@ -95,10 +113,16 @@ class BundleJob(SpecJob):
         keras.backend.clear_session(free_memory=False)
         keras.utils.set_random_seed(self.spec.train.seed)
         function = load_function(self._folder, section.build)
+        path = local_path(self.spec.data, self._data_root, self._datasets or {})
         with explained_errors(self._folder):
-            made = function(dict(section.options), public_signature(dataset))
+            made = function(dict(section.options), public_signature(dataset, path))
         given = _fields(made, section.build)
-        example = zero_example(dataset.train)
+        data = bundle_data(given, self.spec, section.build, self._folder)
+        has_loss = given.get("loss") is not None
+        if data is not None and not has_loss:
+            check_like(data, dataset, section.build)
+        train = dataset.train if data is None else data.train
+        example = zero_example(train)
         model = given["model"]
         with explained_errors(self._folder):
             _create_variables(model, example)
@@ -106,7 +130,9 @@ class BundleJob(SpecJob):
         _check_registered(model, self._folder)
         with explained_errors(self._folder):
             model = self._augmented(model)
-            return _Built(model, example, self._objectives(model, example, dataset, given))
+            with errors_named(f"data of {section.build}") if data is not None else nullcontext():
+                made = self._objectives(model, example, dataset, train.spec.y, given)
+            return _Built(model, example, made, data, has_loss)
 
     def _augmented(self, model: Any) -> Any:
         augmentation = getattr(self.spec.data, "augmentation", ())
@@ -119,7 +145,7 @@ class BundleJob(SpecJob):
         return with_augmentation(model, augmentation)
 
     def _objectives(
-        self, model: Any, example: Any, dataset: Dataset, given: Mapping[str, Any]
+        self, model: Any, example: Any, dataset: Dataset, y: Any, given: Mapping[str, Any]
     ) -> dict[str, Objective]:
         """Those of the bundle if it returns a loss, else those of the spec's task."""
         loss, task = given.get("loss"), self.spec.task
@@ -128,7 +154,7 @@ class BundleJob(SpecJob):
             return objectives(
                 model,
                 example,
-                dataset.train.spec.y,
+                y,
                 loss=loss,
                 loss_weights=given.get("loss_weights"),
                 metrics=given.get("metrics") or (),
@@ -145,7 +171,7 @@ class BundleJob(SpecJob):
         return task_objectives(task or default_task(signature), model, signature)
 
 
-def public_signature(dataset: Dataset) -> Signature:
+def public_signature(dataset: Dataset, path: Path | None = None) -> Signature:
     """What the function of a bundle learns about the data."""
     own = dataset.require_signature()
     inputs = {
@@ -155,7 +181,7 @@ def public_signature(dataset: Dataset) -> Signature:
         name: Target(one.kind, one.size, tuple(one.shape), one.names)
         for name, one in own.targets.items()
     }
-    return Signature(inputs, targets, own.vocabulary)
+    return Signature(inputs, targets, own.vocabulary, path)
 
 
 def _fields(made: Any, entry: str) -> dict[str, Any]:
@@ -166,7 +192,7 @@ def _fields(made: Any, entry: str) -> dict[str, Any]:
         raise InvalidModel(
             "model.build",
             expected=f"that {entry} returns a keras.Model, or a dictionary with model, and perhaps "
-            "loss, loss_weights and metrics",
+            "loss, loss_weights, metrics, data, validation_data and steps_per_epoch",
             received=type(made).__name__,
         )
     if unknown := [str(name) for name in made if name not in FIELDS]:

@@ -14,7 +14,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from ampcore.data import ArrayExamples, Batch, Examples
-from ampcore.data.batches import SOURCE, BatchSource
+from ampcore.data.batches import BatchSource
 from ampcore.data.examples import example_bytes
 from ampcore.errors import IncompatibleCheckpoint, InvalidData
 
@@ -362,7 +362,7 @@ class BatchFeed:
         for index, batch in enumerate(found, start=first):
             if (rows := len(batch.parts[0])) != size:
                 raise InvalidData(
-                    SOURCE,
+                    self._source.name,
                     f"batch {index}",
                     expected=f"{size} examples, as in the first batch (one smaller batch after the "
                     "last step of an epoch is left out: lower steps_per_epoch, or make batches "
@@ -371,7 +371,7 @@ class BatchFeed:
                 )
         if len(found) < count:
             raise InvalidData(
-                SOURCE,
+                self._source.name,
                 f"batch {first + len(found)}",
                 expected=f"{self._source.batches} batches in an epoch, as steps_per_epoch says",
                 received="the end of the data",

@@ -11,6 +11,7 @@ from ampcore.spec.optimizer import (
     Momentum,
     Optimizer,
     OptimizerSpec,
+    PackageOptimizer,
     RmsProp,
     Sgd,
 )
@@ -18,7 +19,11 @@ from ampcore.spec.precision import LossScaleSpec, Precision, default_loss_scale
 from ampcore.spec.problems import SpecValidationError, from_pydantic
 from ampcore.spec.telemetry import Telemetry
 from ampcore.spec.training import Diagnostics, Guard, Runtime, Train
-from ampcore.spec.training_rules import loss_scale_bounds, nesterov_needs_momentum
+from ampcore.spec.training_rules import (
+    averages_need_own_optimizers,
+    loss_scale_bounds,
+    nesterov_needs_momentum,
+)
 
 
 class KerasModel(SpecModel):
@@ -56,7 +61,8 @@ class KerasOptimizer(Optimizer):
 
 
 AnyOptimizer = Annotated[
-    Sgd | Momentum | Adam | AdamW | RmsProp | KerasOptimizer, Field(discriminator="kind")
+    Sgd | Momentum | Adam | AdamW | RmsProp | PackageOptimizer | KerasOptimizer,
+    Field(discriminator="kind"),
 ]
 
 
@@ -92,7 +98,7 @@ class LocalSpec(SpecModel):
         except ValidationError as error:
             raise SpecValidationError(from_pydantic(error, cls)) from None
         sections = {name: getattr(spec, name) for name in cls.model_fields}
-        rules = (loss_scale_bounds, nesterov_needs_momentum)
+        rules = (loss_scale_bounds, nesterov_needs_momentum, averages_need_own_optimizers)
         if problems := [problem for rule in rules for problem in rule(sections)]:
             raise SpecValidationError(problems)
         return spec

@@ -49,6 +49,8 @@ def test_a_broken_package_is_logged_and_not_announced(caplog: pytest.LogCaptureF
     assert [(one["package"], one["name"]) for one in found] == [
         ("own-package", "two_towers"),
         ("own-package", "quantile"),
+        ("own-package", "within"),
+        ("own-package", "signum"),
         ("own-package", "discs"),
     ]
     assert "ampcore.models: any of broken-one is not usable: " in caplog.text
@@ -116,13 +118,15 @@ def test_a_worker_announces_its_packages_and_trains_with_them(
             return [one for of in workers.online_packages(session).values() for one in of]
 
     entries = wait_until(announced)
-    assert [one["name"] for one in entries] == ["two_towers", "quantile", "discs"]
+    names = ["two_towers", "quantile", "within", "signum", "discs"]
+    assert [one["name"] for one in entries] == names
     assert entries[0]["schema"]["properties"]["units"]["maximum"] == 4096
     assert "any of broken-one is not usable" in worker.log_file.read_text()
 
     # The stored model is used with Keras alone.
     with worker.database.read() as session:
         metrics = jobs.get(session, job.id).metrics
+    assert 0.5 < metrics["val_within"] <= 1
     [model] = (tmp_path / "data").rglob("attempt-1/model.keras")
     done = subprocess.run(
         [python_commands / "python", EXAMPLE / "predict.py", model.parent],

@@ -26,6 +26,7 @@ from ampcore.preflight.checks.loss_scale import (
     unscaled_float16,
 )
 from ampcore.preflight.checks.optimizer import (
+    unknown_slots,
     vanishing_epsilon,
     warmup_longer_than_run,
     weights_in_16_bits,
@@ -43,6 +44,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     overflowing_scale,
     vanishing_epsilon,
     weights_in_16_bits,
+    unknown_slots,
     slow_policy,
     emulated_float8,
     too_little_memory,

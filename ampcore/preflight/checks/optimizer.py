@@ -7,6 +7,7 @@ from typing import Final
 from ampcore.preflight.case import Case, Finding
 from ampcore.preflight.layer_table import LayerTable, all_layers
 from ampcore.spec.layer_dtypes import PURE_16_BIT_POLICIES
+from ampcore.spec.optimizer import PackageOptimizer
 from ampcore.spec.precision import COMPUTE_DTYPE
 from ampcore.spec.text import plural
 
@@ -66,6 +67,22 @@ def warmup_longer_than_run(case: Case) -> Iterator[Finding]:
                 f"The warm-up takes {plural(warm_up, 'step')} and the run ends after {steps:,}: "
                 f"the learning rate never reaches {optimizer.learning_rate:g}.",
                 {"total_steps": steps},
+            )
+
+
+def unknown_slots(case: Case) -> Iterator[Finding]:
+    """The memory of an optimizer of a package, which only its code knows."""
+    for pointer, optimizer, tables in case.optimizers:
+        if isinstance(optimizer, PackageOptimizer):
+            weights = sum(table.trainable for table in tables or ())
+            example = f": {4 * weights:,} bytes for each number that it keeps" if weights else ""
+            yield Finding(
+                "optimizer_slots_unknown",
+                "info",
+                pointer,
+                f"How much {optimizer.label} remembers of each weight is known only once the job "
+                f"starts; the estimate of the memory leaves it out{example}.",
+                {"trainable_parameters": weights or None},
             )
 
 

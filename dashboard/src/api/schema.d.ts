@@ -3309,7 +3309,7 @@ export interface components {
              * Metrics
              * @default null
              */
-            metrics: (components["schemas"]["Accuracy"] | components["schemas"]["TopK"] | components["schemas"]["PrecisionMetric"] | components["schemas"]["RecallMetric"] | components["schemas"]["F1"] | components["schemas"]["Iou"] | components["schemas"]["Auc"] | components["schemas"]["MeanAbsoluteErrorMetric"] | components["schemas"]["MeanSquaredErrorMetric"] | components["schemas"]["RootMeanSquaredError"] | components["schemas"]["Perplexity"])[] | null;
+            metrics: (components["schemas"]["Accuracy"] | components["schemas"]["TopK"] | components["schemas"]["PrecisionMetric"] | components["schemas"]["RecallMetric"] | components["schemas"]["F1"] | components["schemas"]["Iou"] | components["schemas"]["Auc"] | components["schemas"]["MeanAbsoluteErrorMetric"] | components["schemas"]["MeanSquaredErrorMetric"] | components["schemas"]["RootMeanSquaredError"] | components["schemas"]["Perplexity"] | components["schemas"]["PackageMetric"])[] | null;
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -3453,7 +3453,7 @@ export interface components {
              * Metrics
              * @default null
              */
-            metrics: (components["schemas"]["Accuracy"] | components["schemas"]["TopK"] | components["schemas"]["PrecisionMetric"] | components["schemas"]["RecallMetric"] | components["schemas"]["F1"] | components["schemas"]["Iou"] | components["schemas"]["Auc"] | components["schemas"]["MeanAbsoluteErrorMetric"] | components["schemas"]["MeanSquaredErrorMetric"] | components["schemas"]["RootMeanSquaredError"] | components["schemas"]["Perplexity"])[] | null;
+            metrics: (components["schemas"]["Accuracy"] | components["schemas"]["TopK"] | components["schemas"]["PrecisionMetric"] | components["schemas"]["RecallMetric"] | components["schemas"]["F1"] | components["schemas"]["Iou"] | components["schemas"]["Auc"] | components["schemas"]["MeanAbsoluteErrorMetric"] | components["schemas"]["MeanSquaredErrorMetric"] | components["schemas"]["RootMeanSquaredError"] | components["schemas"]["Perplexity"] | components["schemas"]["PackageMetric"])[] | null;
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -4282,7 +4282,7 @@ export interface components {
              * Metrics
              * @default null
              */
-            metrics: (components["schemas"]["Accuracy"] | components["schemas"]["TopK"] | components["schemas"]["PrecisionMetric"] | components["schemas"]["RecallMetric"] | components["schemas"]["F1"] | components["schemas"]["Iou"] | components["schemas"]["Auc"] | components["schemas"]["MeanAbsoluteErrorMetric"] | components["schemas"]["MeanSquaredErrorMetric"] | components["schemas"]["RootMeanSquaredError"] | components["schemas"]["Perplexity"])[] | null;
+            metrics: (components["schemas"]["Accuracy"] | components["schemas"]["TopK"] | components["schemas"]["PrecisionMetric"] | components["schemas"]["RecallMetric"] | components["schemas"]["F1"] | components["schemas"]["Iou"] | components["schemas"]["Auc"] | components["schemas"]["MeanAbsoluteErrorMetric"] | components["schemas"]["MeanSquaredErrorMetric"] | components["schemas"]["RootMeanSquaredError"] | components["schemas"]["Perplexity"] | components["schemas"]["PackageMetric"])[] | null;
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -4485,7 +4485,7 @@ export interface components {
              * Metrics
              * @default null
              */
-            metrics: (components["schemas"]["Accuracy"] | components["schemas"]["TopK"] | components["schemas"]["PrecisionMetric"] | components["schemas"]["RecallMetric"] | components["schemas"]["F1"] | components["schemas"]["Iou"] | components["schemas"]["Auc"] | components["schemas"]["MeanAbsoluteErrorMetric"] | components["schemas"]["MeanSquaredErrorMetric"] | components["schemas"]["RootMeanSquaredError"] | components["schemas"]["Perplexity"])[] | null;
+            metrics: (components["schemas"]["Accuracy"] | components["schemas"]["TopK"] | components["schemas"]["PrecisionMetric"] | components["schemas"]["RecallMetric"] | components["schemas"]["F1"] | components["schemas"]["Iou"] | components["schemas"]["Auc"] | components["schemas"]["MeanAbsoluteErrorMetric"] | components["schemas"]["MeanSquaredErrorMetric"] | components["schemas"]["RootMeanSquaredError"] | components["schemas"]["Perplexity"] | components["schemas"]["PackageMetric"])[] | null;
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -4822,6 +4822,76 @@ export interface components {
             options?: {
                 [key: string]: unknown;
             };
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "package";
+        };
+        /**
+         * PackageMetric
+         * @description A metric of a Python package that the operator has installed on workers.
+         *
+         *     Its name in evaluations is that of the entry point.
+         */
+        PackageMetric: {
+            /** Package */
+            package: string;
+            /** Name */
+            name: string;
+            /** Options */
+            options?: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "package";
+        };
+        /**
+         * PackageOptimizer
+         * @description An optimizer of a Python package that the operator has installed on workers.
+         *
+         *     `ema` is null: the average of the weights is ampcore's own, and needs its optimizers.
+         */
+        PackageOptimizer: {
+            /** Package */
+            package: string;
+            /** Name */
+            name: string;
+            /** Options */
+            options?: {
+                [key: string]: unknown;
+            };
+            /**
+             * Learning Rate
+             * @default 0.001
+             */
+            learning_rate: number;
+            /**
+             * Schedule
+             * @default {
+             *       "warmup_steps": 0,
+             *       "kind": "constant"
+             *     }
+             */
+            schedule: components["schemas"]["Constant"] | components["schemas"]["Cosine"] | components["schemas"]["Exponential"] | components["schemas"]["Step"];
+            /**
+             * Clip Norm
+             * @default null
+             */
+            clip_norm: number | null;
+            /**
+             * Clip Value
+             * @default null
+             */
+            clip_value: number | null;
+            /**
+             * Ema
+             * @default null
+             */
+            ema: number | null;
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -5247,7 +5317,7 @@ export interface components {
              * Metrics
              * @default null
              */
-            metrics: (components["schemas"]["Accuracy"] | components["schemas"]["TopK"] | components["schemas"]["PrecisionMetric"] | components["schemas"]["RecallMetric"] | components["schemas"]["F1"] | components["schemas"]["Iou"] | components["schemas"]["Auc"] | components["schemas"]["MeanAbsoluteErrorMetric"] | components["schemas"]["MeanSquaredErrorMetric"] | components["schemas"]["RootMeanSquaredError"] | components["schemas"]["Perplexity"])[] | null;
+            metrics: (components["schemas"]["Accuracy"] | components["schemas"]["TopK"] | components["schemas"]["PrecisionMetric"] | components["schemas"]["RecallMetric"] | components["schemas"]["F1"] | components["schemas"]["Iou"] | components["schemas"]["Auc"] | components["schemas"]["MeanAbsoluteErrorMetric"] | components["schemas"]["MeanSquaredErrorMetric"] | components["schemas"]["RootMeanSquaredError"] | components["schemas"]["Perplexity"] | components["schemas"]["PackageMetric"])[] | null;
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -5432,7 +5502,7 @@ export interface components {
              * Metrics
              * @default null
              */
-            metrics: (components["schemas"]["Accuracy"] | components["schemas"]["TopK"] | components["schemas"]["PrecisionMetric"] | components["schemas"]["RecallMetric"] | components["schemas"]["F1"] | components["schemas"]["Iou"] | components["schemas"]["Auc"] | components["schemas"]["MeanAbsoluteErrorMetric"] | components["schemas"]["MeanSquaredErrorMetric"] | components["schemas"]["RootMeanSquaredError"] | components["schemas"]["Perplexity"])[] | null;
+            metrics: (components["schemas"]["Accuracy"] | components["schemas"]["TopK"] | components["schemas"]["PrecisionMetric"] | components["schemas"]["RecallMetric"] | components["schemas"]["F1"] | components["schemas"]["Iou"] | components["schemas"]["Auc"] | components["schemas"]["MeanAbsoluteErrorMetric"] | components["schemas"]["MeanSquaredErrorMetric"] | components["schemas"]["RootMeanSquaredError"] | components["schemas"]["Perplexity"] | components["schemas"]["PackageMetric"])[] | null;
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -5904,10 +5974,10 @@ export interface components {
              *       "epsilon": 1e-7
              *     }
              */
-            optimizer: components["schemas"]["Sgd"] | components["schemas"]["Momentum"] | components["schemas"]["Adam"] | components["schemas"]["AdamW"] | components["schemas"]["RmsProp"];
+            optimizer: components["schemas"]["Sgd"] | components["schemas"]["Momentum"] | components["schemas"]["Adam"] | components["schemas"]["AdamW"] | components["schemas"]["RmsProp"] | components["schemas"]["PackageOptimizer"];
             /** Optimizers */
             optimizers?: {
-                [key: string]: components["schemas"]["Sgd"] | components["schemas"]["Momentum"] | components["schemas"]["Adam"] | components["schemas"]["AdamW"] | components["schemas"]["RmsProp"];
+                [key: string]: components["schemas"]["Sgd"] | components["schemas"]["Momentum"] | components["schemas"]["Adam"] | components["schemas"]["AdamW"] | components["schemas"]["RmsProp"] | components["schemas"]["PackageOptimizer"];
             };
             /**
              * @default {

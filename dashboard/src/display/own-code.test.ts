@@ -9,6 +9,8 @@ test("a job names what it takes of a package", () => {
   assert.deepEqual(packageOf({ spec } as never), { name: "own-package", parts: ["model towers", "loss quantile"] });
   const outputs = { kind: "outputs", outputs: { a: { task: { kind: "regression", loss: part("quantile") } } } };
   assert.deepEqual(packageOf({ spec: { data: part("discs"), task: outputs } } as never)?.parts, ["dataset discs", "loss of a quantile"]);
+  const two = { task: { kind: "regression", metrics: ["mae", part("within")] }, optimizer: part("signum"), optimizers: { a: part("signum") } };
+  assert.deepEqual(packageOf({ spec: two } as never)?.parts, ["metric within", "optimizer signum", "optimizer of a signum"]);
   for (const other of [null, {}, { model: { kind: "mlp" } }]) assert.equal(packageOf({ spec: other } as never), null);
 });
 

@@ -8,19 +8,24 @@ export function packageOf(job: Pick<Job, "spec">): { name: string; parts: string
   const found = [
     ["model", spec["model"]] as const,
     ["dataset", spec["data"]] as const,
-    ...losses(spec["task"]),
+    ...ofTask(spec["task"]),
+    ["optimizer", spec["optimizer"]] as const,
+    ...Object.entries(objectOf(spec["optimizers"])).map(([name, one]) => [`optimizer of ${name}`, one] as const),
   ].filter(([, part]) => objectOf(part)["kind"] === "package");
   if (found.length === 0) return null;
   return { name: String(objectOf(found[0]![1])["package"]), parts: found.map(([kind, part]) => `${kind} ${String(objectOf(part)["name"])}`) };
 }
 
-/** The loss of a task, or of each of its outputs. */
-function losses(task: unknown): (readonly [string, unknown])[] {
+/** The loss and the metrics of a task, or of each of its outputs. */
+function ofTask(task: unknown): (readonly [string, unknown])[] {
   const given = objectOf(task);
-  const outputs = Object.entries(objectOf(given["outputs"])).map(
-    ([name, output]) => [`loss of ${name}`, objectOf(objectOf(output)["task"])["loss"]] as const,
-  );
-  return [["loss", given["loss"]], ...outputs];
+  const outputs = Object.entries(objectOf(given["outputs"])).flatMap(([name, output]) => ofOutput(objectOf(output)["task"], ` of ${name}`));
+  return [...ofOutput(given, ""), ...outputs];
+}
+
+function ofOutput(task: unknown, suffix: string): (readonly [string, unknown])[] {
+  const { loss, metrics } = objectOf(task);
+  return [[`loss${suffix}`, loss], ...(Array.isArray(metrics) ? metrics : []).map((one) => [`metric${suffix}`, one] as const)];
 }
 
 /** True for a job that runs code of its user, which needs a sandbox. */

@@ -6,6 +6,7 @@ from ampcore.errors import InvalidData
 from ampcore.spec import Reason
 from ampcore.spec.data import Npz
 from ampcore.spec.preprocessing import Preprocessing
+from ampcore.spec.task import Autoencoding
 
 
 def arrays(**changed):
@@ -80,7 +81,7 @@ TOO_LARGE = np.full((6, 2, 2), 1e300)
         ({"x_train": None}, "inputs.features", "expected columns of the data: y"),
         ({"y_train": None}, "column y", "received no column of this name"),
         ({"x_train": np.full((6, 2), "a")}, "preprocessing.x", "categories or tokens, for text"),
-        ({"x_train": WITH_NAN}, "row 5, column x", "finite in float32; received nan"),
+        ({"x_train": WITH_NAN}, "row 5, column x", "finite in float32, or .*; received nan"),
         ({"x_train": TOO_LARGE}, "row 1, column x", "finite in float32; received 1e\\+300"),
         ({"y_train": np.zeros(5, int)}, "y", "expected 6 rows, as many as x; received 5"),
         ({"y_train": np.full(6, 0.5)}, "y", "expected classes: .* received dtype float64"),
@@ -176,3 +177,10 @@ def test_a_link_to_itself_is_refused(root_with_links):
 def test_without_a_data_root_any_path_is_allowed(root_with_links):
     path = str(root_with_links / "link.npz")
     assert len(data.load(Npz(path=path, batch_size=2), seed=0).train) == 6
+
+
+def test_an_autoencoder_needs_no_labels(tmp_path):
+    np.savez(tmp_path / "x.npz", x=np.ones((8, 3), np.float32))
+    spec = Npz(path="x.npz", batch_size=4)
+    dataset = data.load(spec, seed=0, data_root=tmp_path, task=Autoencoding())
+    assert dataset.signature.targets["output"].kind == "input"

@@ -227,6 +227,11 @@ def test_models_of_float_examples_refuse_integer_examples(build, spec):
         build(spec, Signature((8, 8), "int32", 2, 5))
 
 
+def test_a_multilayer_perceptron_says_that_tokens_need_an_embedding(build):
+    with pytest.raises(InvalidModel, match=r"layers\) that begin with \{layer: Embedding\}"):
+        build(Mlp(), Signature((8,), "int32", 2, 5))
+
+
 @pytest.mark.parametrize(
     "spec", [Embedding(), LstmLm(), TransformerLm()], ids=lambda spec: spec.kind
 )

@@ -360,3 +360,12 @@ def test_the_policy_that_auto_resolves_to_is_a_finding(found, gpu):
     }
     assert found(precision=auto)["auto_policy"].data["policies"] == {}
     assert "auto_policy" not in found(on=gpu(), precision=MIXED)
+
+
+def test_the_memory_of_an_optimizer_of_a_package_is_unknown(found):
+    optimizer = {"kind": "package", "package": "own", "name": "a"}
+    finding = found(optimizer=optimizer)["optimizer_slots_unknown"]
+    assert (finding.severity, finding.pointer) == ("info", "/optimizer")
+    assert finding.data["trainable_parameters"] == 64 * 16 + 16 + 16 * 10 + 10
+    assert "4,840 bytes for each number" in finding.message
+    assert "optimizer_slots_unknown" not in found(optimizer={"kind": "adam"})

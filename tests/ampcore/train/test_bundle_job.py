@@ -9,10 +9,17 @@ import numpy as np
 import pytest
 
 from ampcore.diagnostics.model_preflight import preflight_on_device
-from ampcore.errors import CodeFailed, InvalidModel
+from ampcore.errors import (
+    CodeFailed,
+    IncompatibleCheckpoint,
+    InvalidData,
+    InvalidModel,
+    TrainingError,
+)
 from ampcore.spec import JobSpec, Reason
 from ampcore.telemetry import EventType
 from ampcore.train import Trainer
+from ampcore.train.feed import feed_for
 
 BUNDLE = "sha256:" + "0" * 64
 HEAD = "import keras\nfrom keras import ops\n"
@@ -325,3 +332,198 @@ def test_a_bundle_starts_from_the_weights_of_another_run(trainer, tmp_path):
     [loaded] = [event for event in events if event.type is EventType.WEIGHTS_LOADED]
     assert (loaded.data["matched"], loaded.data["of"]) == (4, 4)
     assert trainer(OWN, **frozen).run().steps == 12
+
+
+DATA_HEAD = HEAD + "import numpy as np\nimport tensorflow as tf\n"
+WITH_DATA = """
+def model():
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="logits")])
+
+def examples(path):
+    with np.load(path) as file:
+        rows = file["x"]
+    x = np.stack([rows[:, 0], rows[:, 1], rows[:, 0] * rows[:, 1], rows[:, 0] ** 2], axis=1)
+    return x, (x[:, 2] > 0).astype(int)
+
+class Batches(keras.utils.PyDataset):
+    def __init__(self, x, y):
+        super().__init__()
+        self.x, self.y = x, y
+
+    def __len__(self):
+        return len(self.x) // 8
+
+    def __getitem__(self, index):
+        return self.x[8 * index : 8 * index + 8], self.y[8 * index : 8 * index + 8]
+
+def endless(x, y):
+    while True:
+        yield x[:8], y[:8]
+
+def broken(x, y):
+    yield x[:8], y[:8]
+    raise ValueError("no more")
+
+def build(options, signature):
+    x, y = examples(signature.path)
+    made = {"model": model(), "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
+    return made | RETURNED
+"""
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """A file with 64 rows of two numbers, as the data of a spec."""
+    x = np.random.default_rng(0).standard_normal((64, 2)).astype(np.float32)
+    np.savez(tmp_path / "rows.npz", x=x, y=np.arange(64) % 3)
+    return {"kind": "npz", "path": str(tmp_path / "rows.npz"), "batch_size": 8}
+
+
+@pytest.fixture
+def with_data(trainer, rows):
+    """A trainer of a bundle whose function returns this; `data` changes the spec's section."""
+
+    def make(returned, *, data=None, code=WITH_DATA, **parts):
+        return trainer(
+            code.replace("RETURNED", returned), head=DATA_HEAD, data=rows | (data or {}), **parts
+        )
+
+    return make
+
+
+def test_a_run_on_the_data_of_a_bundle_resumes_exactly(with_data, tmp_path):
+    returned = (
+        "{'data': Batches(x, y), 'validation_data': (x[:16], y[:16]), 'metrics': ['accuracy']}"
+    )
+    parts = {"train": {"steps": 20}, "precision": {"policy": "mixed_float16"}}
+    whole = with_data(returned, **parts).run()
+    assert set(whole.metrics) == {"val_loss", "val_accuracy"}
+    output, blocks = tmp_path / "out", []
+    first = with_data(returned, output=output, **parts).run(
+        on_block=blocks.append, should_stop=lambda: bool(blocks)
+    )
+    assert first.stopped
+    assert first.steps < 20
+    rest = with_data(returned, output=output, resume=True, **parts).run()
+    assert rest.weights_digest == whole.weights_digest
+    model = keras.saving.load_model(output / "model.keras")
+    assert model.input_shape == (None, 4)  # of the bundle's data, not of the file
+
+
+@pytest.mark.parametrize(
+    ("returned", "data", "train", "validation"),
+    [
+        ("{'data': (x, y)}", {}, 64, 0),
+        ("{'data': (x, y)}", {"validation_split": 0.25}, 48, 16),
+        ("{'data': (x, y, y + 1.0), 'validation_data': (x[:5], y[:5])}", {}, 64, 5),
+        ("{'data': tf.data.Dataset.from_tensor_slices((x, y)).batch(8)}", {}, 64, 0),
+        (
+            "{'data': Batches(x, y), 'validation_data': Batches(x[:16], y[:16])}",
+            {"validation_split": 0.5},
+            64,
+            16,
+        ),
+        ("{'data': endless(x, y), 'steps_per_epoch': 3}", {}, 24, 0),
+        ("{'data': lambda: endless(x, y), 'steps_per_epoch': 3}", {}, 24, 0),
+    ],
+)
+def test_a_bundle_returns_data_in_every_form_of_from_keras(
+    with_data, returned, data, train, validation
+):
+    dataset = with_data(returned, data=data)._job.load_data()
+    assert len(dataset.train) == train
+    assert (0 if dataset.validation is None else len(dataset.validation)) == validation
+
+
+def test_without_a_loss_the_data_of_a_bundle_has_the_form_of_that_of_the_spec(with_data):
+    code = WITH_DATA.replace("keras.Input((4,))", "keras.Input((2,))").replace("Dense(2", "Dense(3")
+    returned = "{'loss': None, 'data': (x[:, :2], y)}"
+    dataset = with_data(returned, code=code)._job.load_data()
+    assert dataset.signature.classes == 3
+    message = (
+        "data of net:build: expected examples as those of the spec's data, x: float32 of shape "
+        "[2], y: integers of shape [], since net:build returns no loss; received x: float32 of "
+        "shape [4], y: integers of shape []."
+    )
+    with pytest.raises(InvalidData) as raised:
+        with_data("{'loss': None, 'data': (x, y)}")._job.load_data()
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("{'data': 3}", "data of net:build, x: expected an array of examples; received one number"),
+        ("{'data': (x, y[:5])}", "data of net:build, y: expected 64 rows"),
+        (
+            "{'data': (x, y), 'validation_data': (x[:, :1], y)}",
+            "validation_data of net:build: expected examples as in data",
+        ),
+        (
+            "{'data': Batches(x, y), 'validation_data': endless(x, y)}",
+            "validation_data of net:build: expected arrays, or batches that can be read again",
+        ),
+        ("{'data': endless(x, y)}", "data of net:build, steps_per_epoch: expected a number"),
+        ("{'data': (x[:4], y[:4])}", "data of net:build, batch_size: expected at most 4"),
+        (
+            "{'data': tf.data.Dataset.from_tensor_slices((x, y)).batch(4)}",
+            "data.batch_size: expected 4, the size of the batches that net:build returns",
+        ),
+        (
+            "{'validation_data': (x, y)}",
+            "that net:build returns data with its validation_data, or neither",
+        ),
+        ("{'data': (x[:, :3], y)}", "data of net:build, x: expected inputs that the model"),
+    ],
+)
+def test_unsuitable_data_of_a_bundle_names_the_function(with_data, returned, message):
+    with pytest.raises(TrainingError) as raised:
+        with_data(returned)._job.load_data()
+    assert message in str(raised.value)
+    assert raised.value.reason in {Reason.INVALID_DATA, Reason.INVALID_SPEC}
+
+
+def test_the_file_of_a_bundle_needs_no_column_to_predict(with_data, rows):
+    np.savez(rows["path"], x=np.ones((64, 2), np.float32))
+    dataset = with_data("{'data': (x, y)}", task={"kind": "autoencoding"})._job.load_data()
+    assert dataset.train.spec.y.dtype.name == "int64"
+
+
+def test_preprocessing_of_the_spec_and_data_of_a_bundle_are_refused(with_data):
+    made = with_data("{'data': (x, y)}", data={"preprocessing": {"x": {"normalize": True}}})
+    with pytest.raises(InvalidModel, match=r"data\.preprocessing: expected none, since net:build"):
+        made._job.load_data()
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (
+            "{'data': broken(x, y), 'steps_per_epoch': 4}",
+            "net.py:32 in broken: ValueError: no more",
+        ),
+        (
+            "{'data': tf.data.Dataset.from_generator(lambda: broken(x, y), output_signature=("
+            "tf.TensorSpec((None, 4)), tf.TensorSpec((None,), tf.int64))), 'steps_per_epoch': 4}",
+            "data of net:build: ",
+        ),
+    ],
+)
+def test_an_error_while_batches_are_read_names_the_function(with_data, returned, message):
+    source = with_data(returned)._job.load_data().train
+    with pytest.raises(CodeFailed) as raised:
+        list(source.epoch(0, 0))
+    assert str(raised.value).startswith("data of net:build: ")
+    assert message in str(raised.value)
+
+
+def test_a_generator_of_a_bundle_cannot_resume(with_data):
+    source = with_data("{'data': endless(x, y), 'steps_per_epoch': 8}")._job.load_data().train
+    feed = feed_for(source, 8, shuffle=True, seed=0, budget_bytes=0)
+    with pytest.raises(IncompatibleCheckpoint, match="this run cannot resume"):
+        feed.window(3, 0)
+
+
+def test_a_bundle_reads_only_what_the_spec_names(trainer):
+    code = DENSE.replace("    inputs", "    assert signature.path is None\n    inputs", 1)
+    assert trainer(code)._job.load_data().train is not None

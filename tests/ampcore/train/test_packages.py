@@ -4,12 +4,17 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from ampcore import packages
+from ampcore import optimizers, packages
 from ampcore.data import load
 from ampcore.errors import InvalidData, InvalidModel
 from ampcore.isolation import imported_files
+from ampcore.metrics import build_metric, check_package_metric
 from ampcore.spec.data import PackageData
+from ampcore.spec.metrics import PackageMetric
+from ampcore.spec.optimizer import PackageOptimizer
+from ampcore.train import Trainer
 from tests.installed_packages import install_example, write_broken
 
 TOWERS = {"kind": "package", "package": "own-package", "name": "two_towers"}
@@ -186,6 +191,163 @@ def test_a_mistake_in_a_loss_is_an_error_that_names_the_field(run_job, numbers, 
         raise run_job(task=package_loss(**fields), fails=InvalidModel, **numbers).error
 
 
+def package_metric(**fields):
+    """A task with a metric of the example, or of the package with these fields."""
+    metric = {"kind": "package", "package": "own-package", "name": "within"} | fields
+    return {"kind": "regression", "metrics": ["mae", metric]}
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_metric_of_a_package_is_reported_under_its_name_with_its_options(run_job, numbers):
+    wide = run_job(task=package_metric(options={"tolerance": 1e6}), **numbers).result
+    assert set(wide.metrics) == {"val_loss", "val_mae", "val_within"}
+    assert wide.metrics["val_within"] == 1
+    narrow = run_job(task=package_metric(options={"tolerance": 1e-9}), **numbers).result
+    assert narrow.metrics["val_within"] == 0
+    assert narrow.metrics["val_mae"] == wide.metrics["val_mae"]
+
+
+METRIC = "import keras\nfrom ampcore.packages import PackageMetric\nentry = PackageMetric({})"
+OF_CLASSES = (tf.TensorSpec((), tf.int32), tf.TensorSpec((3,), tf.float32))
+OF_NUMBERS = (tf.TensorSpec((2,), tf.float32), tf.TensorSpec((2,), tf.float32))
+
+
+def built_metric(install_broken, function, specs=OF_NUMBERS):
+    """The metric that this function of a package builds, checked with these shapes."""
+    install_broken(METRIC.format(function), "ampcore.metrics")
+    spec = PackageMetric(package="broken-one", name="any")
+    metric = build_metric(spec, 2, has_classes=specs is OF_CLASSES)
+    check_package_metric(spec, metric, *specs)
+    return metric
+
+
+@pytest.mark.parametrize(
+    ("function", "specs"),
+    [
+        ("lambda options: keras.metrics.MeanSquaredError(name='other')", OF_NUMBERS),
+        ("lambda options: lambda y, p: keras.ops.mean(keras.ops.abs(y - p), axis=-1)", OF_NUMBERS),
+        ("lambda options: keras.metrics.SparseCategoricalAccuracy()", OF_CLASSES),
+        ("lambda options: keras.metrics.F1Score()", OF_NUMBERS),  # a number for each output
+    ],
+)
+def test_a_metric_may_be_an_object_or_a_function(install_broken, function, specs):
+    metric = built_metric(install_broken, function, specs)
+    assert metric.name == "any"
+    assert metric.variables
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (
+            "lambda options: 1 / 0",
+            "any of broken-one to build a metric; received ZeroDivisionError",
+        ),
+        ("lambda options: 3", "to return a keras.metrics.Metric, or a function .* received int"),
+        ("lambda options: lambda y, p: 1 / 0", "for these targets; received ZeroDivisionError"),
+        ("lambda options: lambda y, p: keras.ops.mean(y - p)", "for each example; received shape"),
+        ("lambda options: keras.metrics.Mean(dtype='float16')", "in float32; received float16"),
+    ],
+)
+def test_a_broken_metric_is_an_error_with_its_cause(install_broken, function, message):
+    with pytest.raises(InvalidModel, match=rf"^task\.metrics\.package: expected.*{message}"):
+        built_metric(install_broken, function)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_mistake_in_the_options_of_a_metric_names_the_field():
+    spec = PackageMetric(package="own-package", name="within", options={"tolerance": 0})
+    with pytest.raises(InvalidModel, match=r"task\.metrics\.options\.tolerance: expected .*than 0"):
+        build_metric(spec, 2, has_classes=False)
+
+
+def package_optimizer(**fields):
+    """The optimizer of the example, or of the package with these fields."""
+    optimizer = {"kind": "package", "package": "own-package", "name": "signum"}
+    return optimizer | {"learning_rate": 0.01} | fields
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_job_with_an_optimizer_of_a_package_resumes_exactly(run_job, numbers, tmp_path):
+    parts = {
+        **{name: part for name, part in numbers.items() if name != "train"},
+        "task": {"kind": "regression"},
+        "optimizer": package_optimizer(schedule={"kind": "cosine", "end_step": 12}),
+        "precision": {"policy": "mixed_float16"},
+        "loss_scale": {"mode": "dynamic", "initial": 2.0**18},
+    }
+    whole = run_job(output_dir=tmp_path / "whole", train={"steps": 12}, **parts)
+    run_job(output_dir=tmp_path / "parts", train={"steps": 6}, **parts)
+    rest = run_job(output_dir=tmp_path / "parts", resume=True, train={"steps": 12}, **parts)
+    assert rest.steps.first_step == 6
+    assert rest.result.weights_digest == whole.result.weights_digest
+    assert whole.result.skipped > 0
+
+
+@pytest.mark.usefixtures("installed")
+def test_from_keras_takes_an_optimizer_of_a_package_as_in_a_spec():
+    import keras
+
+    def weight(optimizer):
+        model = keras.Sequential(
+            [keras.Input((3,)), keras.layers.Dense(1, kernel_initializer="ones", use_bias=False)]
+        )
+        data = (np.ones((8, 3), np.float32), np.zeros(8, np.float32))
+        settings = {"loss": "mse", "batch_size": 8, "runtime": {"engine": "graph"}}
+        Trainer.from_keras(model, data=data, optimizer=optimizer, **settings).run()
+        return model.get_weights()[0]
+
+    np.testing.assert_allclose(weight(package_optimizer(learning_rate=0.25)), 0.75)
+
+
+OPTIMIZER = (
+    "import keras\nfrom ampcore.packages import PackageOptimizer\n"
+    "class Failing(keras.optimizers.SGD):\n"
+    "    def update_step(self, gradient, variable, learning_rate):\n        1 / 0\n"
+    "shared = keras.optimizers.SGD(0.5)\nshared.build([])\n"
+    "entry = PackageOptimizer(lambda options, rate: RETURNED)"
+)
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("1 / 0", "to build an optimizer; received ZeroDivisionError"),
+        ("3", "to return a keras.optimizers.Optimizer; received int"),
+        ("keras.optimizers.SGD(0.1)", "the learning rate that it is given, 0.5; received 0.1"),
+        ("shared", "a new optimizer; received one that was built"),
+        (
+            "keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(rate))",
+            "without a loss scale; received LossScaleOptimizer",
+        ),
+        (
+            "keras.optimizers.SGD(rate, loss_scale_factor=2)",
+            "without a loss scale; received loss_scale_factor=2",
+        ),
+        ("Failing(rate)", "to update a weight; received ZeroDivisionError"),
+    ],
+)
+def test_a_broken_optimizer_is_an_error_with_its_cause(install_broken, returned, message):
+    install_broken(OPTIMIZER.replace("RETURNED", returned), "ampcore.optimizers")
+    spec = PackageOptimizer(package="broken-one", name="any", learning_rate=0.5)
+    with pytest.raises(InvalidModel, match=rf"^optimizer\.package: expected any of .*{message}"):
+        optimizers.build(spec, 10)
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"options": {"momentum": 1.0}}, r"optimizer\.options\.momentum: expected .*less than 1"),
+        ({"name": "other"}, r"optimizer\.name: .*: signum of own-package; received other of"),
+    ],
+)
+def test_a_mistake_in_an_optimizer_is_an_error_that_names_the_field(fields, message):
+    spec = PackageOptimizer.model_validate(package_optimizer(**fields))
+    with pytest.raises(InvalidModel, match=message):
+        optimizers.build(spec, 10)
+
+
 def package_data(**fields):
     """The dataset of the example, or of the package with these fields."""
     data = {"kind": "package", "package": "own-package", "name": "discs", "batch_size": 8}
@@ -293,6 +455,8 @@ def test_each_entry_point_is_described_with_its_schema_or_its_error(install_brok
     assert (towers["package"], towers["version"]) == ("own-package", "1.0")
     assert [one["group"] for one in (towers, loss)] == ["ampcore.models", "ampcore.losses"]
     assert found["discs"]["group"] == "ampcore.datasets"
+    assert found["within"]["schema"]["properties"]["tolerance"]["exclusiveMinimum"] == 0
+    assert found["signum"]["group"] == "ampcore.optimizers"
     assert loss["schema"]["properties"]["quantile"]["exclusiveMaximum"] == 1
     assert set(towers["schema"]["properties"]) == {"units", "filters"}
     assert towers["description"].startswith("Two towers over an image")

@@ -1,10 +1,16 @@
 """A spec that does not fit its dataset is refused when it is submitted, not when it runs."""
 
 import io
+import zipfile
 
 import numpy as np
 import pytest
 from PIL import Image
+
+from ampcore.errors import InvalidData
+from ampcore.spec import JobSpec
+from server.datasets.described_data import problems_of_data
+from store.tables import DatasetVersion
 
 MODEL = {"kind": "mlp"}
 
@@ -30,8 +36,6 @@ def archive():
 
 
 def pictures(tmp_path):
-    import zipfile
-
     with zipfile.ZipFile(tmp_path / "pets.zip", "w") as folder:
         for name, side in (("cat/1", 8), ("cat/2", 9), ("dog/1", 8), ("dog/2", 8)):
             file = io.BytesIO()
@@ -163,3 +167,72 @@ def test_a_description_with_strange_columns_does_no_harm(api):
         strange = [{}, {"name": 3, "shape": 4, "missing": "many", "dtype": []}]
         session.execute(update(DatasetVersion).values(columns=strange))
     assert set(problems(api, PEOPLE)) == {"/data/target"}
+
+
+def files(tmp_path):
+    """The files of `datasets`, without a server."""
+    paths = {"people": "people.csv", "eyes": "eyes.npz", "pets": "pets.zip", "poem": "poem.txt"}
+    contents = (table(), archive(), pictures(tmp_path), b"a poem\n" * 99)
+    for name, content in zip(paths.values(), contents, strict=True):
+        (tmp_path / name).write_bytes(content)
+    # Not the archive: only a trainer's end closes that.
+    with zipfile.ZipFile(tmp_path / "pets.zip") as folder:
+        folder.extractall(tmp_path / "pets")
+    return {name: tmp_path / file for name, file in paths.items()} | {"pets": tmp_path / "pets"}
+
+
+FILLED = PEOPLE | {"preprocessing": {"income": {"missing": "mean"}}}
+"""What a trainer can read, too: it needs a number in every row."""
+
+
+@pytest.mark.parametrize(
+    ("data", "pointer", "message"),
+    [
+        (PEOPLE | {"kind": "parquet"}, "/data/kind", "people.csv: expected .*Parquet"),
+        ({"kind": "npz", "dataset": "poem"}, "/data/kind", "poem.txt: expected a zip archive"),
+        (FILLED | {"batch_size": 201}, "/data/batch_size", "batch_size: expected at most"),
+        (
+            FILLED | {"batch_size": 101, "validation_split": 0.5},
+            "/data/batch_size",
+            "batch_size: expected at most 100, .* received 101",
+        ),
+        (PEOPLE | {"missing": "error"}, "/data/missing", "column income: expected"),
+        (PEOPLE | {"target": "City"}, "/data/target", "expected .*age, income, city.*City"),
+        (PEOPLE | {"target": None}, "/data/target", "target: expected .*age, income, city"),
+        (PEOPLE | {"inputs": ["age", "size"]}, "/data/inputs/features", "inputs.* size"),
+        (
+            PEOPLE | {"preprocessing": {"town": {"normalize": True}}},
+            "/data/preprocessing/town",
+            "preprocessing\\.town: expected an input column",
+        ),
+        (PETS | {"size": None}, "/data/size", "the option `size`; received 9 × 9"),
+        (PETS | {"batch_size": 5}, "/data/batch_size", "batch_size: expected at most"),
+        (FILLED, None, None),
+        (FILLED | {"batch_size": 160, "validation_split": 0.2}, None, None),
+        (FILLED | {"inputs": ["age"], "preprocessing": {"age": {"normalize": True}}}, None, None),
+        (PEOPLE | {"inputs": ["age"]}, None, None),
+        (EYES, None, None),
+        (PETS, None, None),
+    ],
+    ids=str,
+)
+def test_the_trainer_agrees_with_what_is_refused_or_accepted(tmp_path, data, pointer, message):
+    """The rules are written twice, since a server reads no file: this compares them."""
+    from ampcore.data import load
+    from ampcore.describe_untrusted_file import describe_file
+    from ampcore.formats.description import describe
+
+    spec = JobSpec.parse({"model": MODEL, "data": {"batch_size": 8} | data})
+    paths = files(tmp_path)
+    found = describe_file(paths[spec.data.dataset], describe)
+    described = {name: found[name] for name in ("state", "kind", "rows", "columns")}
+    version = DatasetVersion(**described)
+    reference = f"{spec.data.dataset}@1"
+    named = spec.data.model_copy(update={"dataset": reference})
+    refused = [one.pointer for one in problems_of_data(spec, version, reference)]
+    assert refused == ([pointer] if pointer else [])
+    if pointer is None:
+        load(named, seed=0, task=spec.task, dataset_files=paths)
+        return
+    with pytest.raises(InvalidData, match=message):
+        load(named, seed=0, task=spec.task, dataset_files=paths)

@@ -118,3 +118,16 @@ def test_options_whose_schema_cannot_be_used_are_left_to_the_trainer(api, add_wo
     add_worker("a", [TOWERS | {"schema": {"$ref": "#/missing"}}])
     assert submit(api, model=with_options(units=0)).status_code == 201
     assert "towers of own-package 1.0 are left to the trainer" in caplog.text
+
+
+def test_options_of_a_metric_and_an_optimizer_are_checked(api, add_worker):
+    number = {"type": "number", "exclusiveMinimum": 0}
+    add_worker("a", [entry("metrics", "within", tolerance=number), entry("optimizers", "signum")])
+    part = {"kind": "package", "package": "own-package"}
+    within = part | {"name": "within", "options": {"tolerance": 0}}
+    task = {"kind": "classification", "metrics": ["accuracy", within]}
+    optimizer = part | {"name": "sign", "options": {}}
+    answer = submit(api, model={"kind": "mlp"}, task=task, optimizer=optimizer)
+    problems = {one["pointer"]: one for one in answer.json()["errors"]}
+    assert set(problems) == {"/task/metrics/1/options/tolerance", "/optimizer/name"}
+    assert problems["/optimizer/name"]["suggestion"] == "signum"

@@ -43,5 +43,7 @@ export function PackageEntries({ path, value, onValue }: Props) {
 
 function listPath(path: Path): string {
   if (path[0] === "model") return "/models";
-  return path[0] === "data" ? "/data-kinds" : "/losses";
+  if (path[0] === "data") return "/data-kinds";
+  if (path[0] === "optimizer" || path[0] === "optimizers") return "/optimizers";
+  return path.includes("metrics") ? "/metrics" : "/losses";
 }
