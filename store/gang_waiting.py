@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, select
 
-from store import gangs
+from store import gang_members, gangs
 from store.gang_placement import GangSize, Node, could_fit
 from store.tables import Gang, GangMember, Job
 
@@ -55,7 +55,7 @@ def _needed(size: GangSize) -> str:
 
 def _reserved_sentence(members: Sequence[Any]) -> str:
     ranks = sum(member.ranks for member in members)
-    ready = sum(member.ranks for member in members if member.state == gangs.READY)
+    ready = sum(member.ranks for member in members if member.state == gang_members.READY)
     reserved = f"{ranks} slots are reserved for it, and {ready} are ready"
     if any(member.is_hold for member in members):
         return f"{reserved}; it starts when the jobs in the others have ended."
@@ -72,5 +72,5 @@ _MEMBERS: Final = select(
     GangMember.job_id, GangMember.ranks, GangMember.state, GangMember.is_hold
 ).where(
     GangMember.job_id.in_(bindparam("job_ids", expanding=True)),
-    GangMember.state.in_(gangs.UNCLAIMED),
+    GangMember.state.in_(gang_members.UNCLAIMED),
 )

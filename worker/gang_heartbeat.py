@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from store import gangs
+from store import gang_members
 from store.database import Database
-from store.gangs import Assignment
+from store.gang_members import Assignment
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class GangHeartbeat:
     def _renew(self) -> None:
         began = time.monotonic()  # the lease counts from before the statement
         with self._database.write() as session:
-            is_active, requested = gangs.renew(
+            is_active, requested = gang_members.renew(
                 session,
                 self._assignment.job_id,
                 self._assignment.attempt,
@@ -95,4 +95,4 @@ class GangHeartbeat:
             self._is_refused = True
             return
         self._renewed_at = began
-        self.stop_requested = self.stop_requested or requested == gangs.STOP
+        self.stop_requested = self.stop_requested or requested == gang_members.STOP

@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from ampcore.spec import Reason
-from store import gangs
+from store import gang_members
 from store.database import Database
 from store.tables import GangMember
 from worker.outcome import AttemptOutcome, AttemptResult
@@ -143,10 +143,10 @@ class GangLeader:
     def _look(self) -> None:
         if self._stop_requested and not self._stop_stored:
             with self._database.write() as session:
-                gangs.request_stop(session, self._job_id, self._attempt)
+                gang_members.request_stop(session, self._job_id, self._attempt)
             self._stop_stored = True
         with self._database.read() as session:
-            self._known = summary_of(gangs.listing(session, self._job_id, self._attempt))
+            self._known = summary_of(gang_members.listing(session, self._job_id, self._attempt))
 
 
 def summary_of(members: Sequence[GangMember]) -> Ended:
@@ -159,7 +159,7 @@ def summary_of(members: Sequence[GangMember]) -> Ended:
     failures.sort(key=lambda failure: failure[0] == Reason.RANK_LOST)
     wishes = [member.wish for member in members if member.wish is not None]
     return Ended(
-        all_have_ended=all(member.state == gangs.ENDED for member in members[1:]),
+        all_have_ended=all(member.state == gang_members.ENDED for member in members[1:]),
         failure=failures[0] if failures else None,
         wish=wishes[0] if wishes else None,
     )

@@ -9,8 +9,8 @@ from typing import Any, Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.log_config import log_context
-from store import attempts, gangs
-from store.gangs import Assignment, Started
+from store import attempts, gang_members
+from store.gang_members import Assignment, Started
 from worker.attempt import JobAttempt
 from worker.context import WorkerContext
 from worker.gang_leader import GangLeader
@@ -56,7 +56,7 @@ class GangRunner:
         if self._context.shutting_down.is_set():
             return
         with self._context.database.read() as session:
-            found = gangs.assigned(session, self._context.worker_id)
+            found = gang_members.assigned(session, self._context.worker_id)
         for assignment in found:
             with self._lock:
                 is_new = assignment not in self._assigned
@@ -115,7 +115,7 @@ class _Member:
 
     def _mark_ready(self, addresses: list[str]) -> bool:
         with self._context.database.write() as session:
-            return gangs.mark_ready(
+            return gang_members.mark_ready(
                 session,
                 self._assignment.job_id,
                 self._assignment.attempt,
@@ -130,14 +130,14 @@ class _Member:
         while True:
             with suppress(SQLAlchemyError):  # the reservation ends by itself meanwhile
                 with self._context.database.read() as session:
-                    found = gangs.started(session, *key)
+                    found = gang_members.started(session, *key)
                 if isinstance(found, Started):
                     return found
                 if not found:
                     return None
                 if self._context.shutting_down.is_set():
                     with self._context.database.write() as session:
-                        gangs.withdraw(session, *key)
+                        gang_members.withdraw(session, *key)
                     return None
             if self._context.shutting_down.wait(WAIT_POLL_S):
                 time.sleep(WAIT_POLL_S)

@@ -16,8 +16,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ampcore.spec import Reason
 from ampcore.telemetry.frames import Frame, FrameType
-from store import gangs, logs
-from store.gangs import Assignment
+from store import gang_members, logs
+from store.gang_members import Assignment
 from store.leases import max_reconnect_wait_s
 from store.tables import Job
 from worker.attempt_files import AttemptFiles, Downloads
@@ -184,7 +184,7 @@ class RankGroup:
         try:
             self._database.write(
                 partial(
-                    gangs.end,
+                    gang_members.end,
                     job_id=self._assignment.job_id,
                     attempt=self._assignment.attempt,
                     worker_id=self._context.worker_id,

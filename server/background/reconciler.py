@@ -19,7 +19,7 @@ from server.background.redispatch import redispatch
 from server.dispatch import Dispatcher
 from server.file_removal import remove_due_files
 from service.storage import Storage
-from store import gangs, lease_expiry
+from store import gang_members, gangs, lease_expiry
 from store.clock import now
 from store.database import Database
 from store.leases import LEASE_S, outage_grace_s
@@ -91,7 +91,7 @@ class Reconciler:
             if not gangs.are_unfinished(session):
                 return
         with self._database.write() as session:
-            gangs.end_expired_members(session)
+            gang_members.end_expired_members(session)
             made = gangs.place(session)
             growing = gangs.request_growth(session)
         for reservation in made:

@@ -8,7 +8,7 @@ from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse
 from server.openapi import ETAG_RESPONSES, problems
 from server.row_models import attempt_from_row
-from store import attempts, gangs
+from store import attempts, gang_members
 
 router = APIRouter(prefix="/jobs/{job_id}/attempts", tags=["jobs"])
 
@@ -22,6 +22,6 @@ router = APIRouter(prefix="/jobs/{job_id}/attempts", tags=["jobs"])
 def listing(job_id: VisibleJobId, database: DatabaseDep, request: Request) -> Response:
     """List the attempts at a job with their workers and outcomes."""
     with database.read() as session:
-        members = gangs.listing(session, job_id)
+        members = gang_members.listing(session, job_id)
         items = [attempt_from_row(row, members) for row in attempts.listing(session, job_id)]
     return respond_unless_body_cached(request, ModelResponse(AttemptList(items=items)))

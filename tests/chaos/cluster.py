@@ -18,7 +18,7 @@ from sqlalchemy import update
 
 from ampclient import Client, Job
 from ampcore.spec import State
-from store import gangs
+from store import gang_members
 from store.clock import after
 from store.database import Database
 from store.leases import SELF_FENCE_S
@@ -185,7 +185,7 @@ class Cluster:
     def members(self, job: Job) -> list[GangMember]:
         """The workers of the job's current attempt, or of its reservation; that of rank 0 first."""
         with self.database.read() as session:
-            rows = gangs.listing(session, job.id)
+            rows = gang_members.listing(session, job.id)
             newest = max((row.attempt for row in rows), default=0)
             return [row for row in rows if row.attempt == newest]
 

@@ -98,7 +98,7 @@ def test_the_worker_of_a_rank_is_killed(cluster: Cluster, number: int) -> None:
 def test_a_suspended_worker_loses_its_ranks_to_the_next_attempt(cluster: Cluster) -> None:
     """Mechanism: a worker whose lease has expired ends its ranks as soon as it renews it.
 
-    Checked: without `_attempt_is_active` in store/gangs.py its rank goes on.
+    Checked: without `_attempt_is_active` in store/gang_members.py its rank goes on.
     """
     cluster.ensure_workers(3, SCRIPTED)
     job = cluster.submit_paused_at(gang(2))

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import event, func, select, update
 
 from ampcore.spec import Reason, State
-from store import attempts, gangs, jobs, lease_expiry, projects, queue, workers
+from store import attempts, gang_members, gangs, jobs, lease_expiry, projects, queue, workers
 from store.clock import after
 from store.gang_placement import HOLD_S, PATIENCE_S
 from store.tables import Attempt, Gang, GangMember, Job
@@ -46,7 +46,7 @@ class Scheduler:
         """Let the workers of a reservation get ready; returns whether each was accepted."""
         return [
             self.write(
-                gangs.mark_ready,
+                gang_members.mark_ready,
                 job.id,
                 member.attempt,
                 member.worker_id,
@@ -54,7 +54,7 @@ class Scheduler:
                 lease_s=LEASE_S,
             )
             for member in self.members(job)
-            if member.state == gangs.RESERVED and (not names or member.worker_id in names)
+            if member.state == gang_members.RESERVED and (not names or member.worker_id in names)
         ]
 
     def run(self, job):
@@ -63,7 +63,7 @@ class Scheduler:
         assert all(self.be_ready(job))
 
     def renew(self, job, attempt, name, **values):
-        return self.write(gangs.renew, job.id, attempt, name, lease_s=LEASE_S, **values)
+        return self.write(gang_members.renew, job.id, attempt, name, lease_s=LEASE_S, **values)
 
     def refreshed(self, job):
         with self.database.read() as session:
@@ -71,7 +71,7 @@ class Scheduler:
 
     def members(self, job):
         with self.database.read() as session:
-            return gangs.listing(session, job.id)
+            return gang_members.listing(session, job.id)
 
     def expire(self, *conditions, seconds=1.0):
         """Let the leases of members end."""
@@ -101,7 +101,7 @@ def test_a_gang_is_claimed_when_its_last_worker_is_ready(scheduler):
     assert (claimed.state, claimed.attempt, claimed.worker_id) == (State.STARTING, 1, "w0")
     with scheduler.database.read() as session:
         assert session.get(Attempt, (job.id, 1)).ranks == 4
-        begun = gangs.started(session, job.id, 1, "w1")
+        begun = gang_members.started(session, job.id, 1, "w1")
     assert begun.addresses == tuple(f"10.0.0.1:{4000 + rank}" for rank in range(4))
     assert [(one.first_rank, one.state) for one in scheduler.members(job)] == [
         (0, "running"), (2, "running"),
@@ -154,7 +154,7 @@ def test_the_last_two_workers_may_be_ready_at_the_same_time(scheduler):
     def ready(number):
         start.wait()
         with scheduler.database.write() as session:
-            return gangs.mark_ready(
+            return gang_members.mark_ready(
                 session, job.id, 1, f"w{number}", [f"10.0.0.1:{number + 1}"], lease_s=LEASE_S
             )
 
@@ -205,7 +205,7 @@ def test_a_worker_that_withdraws_gives_the_whole_reservation_back(scheduler):
         scheduler.add_worker(name)
     job = scheduler.make_gang(2)
     scheduler.place()
-    scheduler.write(gangs.withdraw, job.id, 1, "w1")
+    scheduler.write(gang_members.withdraw, job.id, 1, "w1")
     assert scheduler.members(job) == []
 
 
@@ -353,7 +353,9 @@ def test_the_next_attempt_of_a_gang_is_reserved_again(scheduler, put):
     put(job.id, not_before=None)
     assert scheduler.place() == {}
     for name in ("w0", "w1"):
-        scheduler.write(gangs.end, job.id, 1, name, reason=Reason.RANK_LOST, message="A rank.")
+        scheduler.write(
+            gang_members.end, job.id, 1, name, reason=Reason.RANK_LOST, message="A rank."
+        )
     assert scheduler.place() == {job.id: {"w0": 1, "w1": 1}}
     assert scheduler.be_ready(job) == [True, True]
     assert scheduler.refreshed(job).attempt == 2
@@ -368,10 +370,10 @@ def test_ranks_of_a_lost_worker_are_recorded_as_lost(scheduler):
     job = scheduler.make_gang(2)
     scheduler.run(job)
     scheduler.expire(GangMember.worker_id == "w1")
-    scheduler.write(gangs.end_expired_members)
+    scheduler.write(gang_members.end_expired_members)
     assert scheduler.members(job)[1].state == "running", "its attempt is still active"
     scheduler.write(lease_expiry.expire)
-    scheduler.write(gangs.end_expired_members)
+    scheduler.write(gang_members.end_expired_members)
     assert [one.state for one in scheduler.members(job)] == ["running", "ended"]
     assert scheduler.members(job)[1].reason == Reason.WORKER_LOST
 
@@ -386,8 +388,8 @@ def test_requests_reach_the_other_workers_and_wishes_the_first(scheduler):
     assert renew == (True, None)
     assert [one.wish for one in scheduler.members(job)] == [None, "shutdown"]
     assert scheduler.members(job)[1].devices == devices
-    scheduler.write(gangs.request_stop, job.id, 1)
-    assert scheduler.renew(job, 1, "w1") == (True, gangs.STOP)
+    scheduler.write(gang_members.request_stop, job.id, 1)
+    assert scheduler.renew(job, 1, "w1") == (True, gang_members.STOP)
 
 
 def test_a_gang_counts_on_each_of_its_workers(scheduler):
@@ -467,7 +469,7 @@ def test_a_gang_with_reserved_slots_says_how_many_are_ready(scheduler, why, put)
     job = scheduler.make_gang(2)
     scheduler.place()
     assert why(job) == "2 slots are reserved for it, and 0 are ready; it starts shortly."
-    scheduler.write(gangs.delete_reservation, job.id)
+    scheduler.write(gang_members.delete_reservation, job.id)
     scheduler.make_job(State.RUNNING)
     wait_for_long(put, job)
     scheduler.place()

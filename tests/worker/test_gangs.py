@@ -14,7 +14,7 @@ from sqlalchemy import update
 
 from ampcore.distributed.cluster import Cluster
 from ampcore.spec import Reason, State
-from store import attempts, gangs, jobs, lease_expiry, logs, workers
+from store import attempts, gang_members, gangs, jobs, lease_expiry, logs, workers
 from store.clock import after
 from store.database import Database
 from store.ingest import LogChunk
@@ -94,14 +94,14 @@ class Gang:
 
     def members(self) -> list[GangMember]:
         with self.database.read() as session:
-            return list(gangs.listing(session, self.job_id))
+            return list(gang_members.listing(session, self.job_id))
 
     def until_ended(self) -> Job:
         """Wait until the attempt has ended and every worker has recorded the end of its ranks."""
         wait_until(
             lambda: (
                 not State(self.job().state).is_active
-                and all(member.state == gangs.ENDED for member in self.members())
+                and all(member.state == gang_members.ENDED for member in self.members())
             ),
             "the attempt and all its ranks have ended",
             show=lambda: str([(m.worker_id, m.state, m.devices) for m in self.members()]),
@@ -191,8 +191,8 @@ def test_nothing_starts_before_all_workers_are_ready(gang: Gang) -> None:
     assert busy.slots.take()  # a job that the database does not know of yet
     gang.submit()
     assert gang.place()
-    wait_until(lambda: gang.members()[0].state == gangs.READY, "the first worker is ready")
-    assert (gang.job().state, gang.members()[1].state) == (State.QUEUED, gangs.RESERVED)
+    wait_until(lambda: gang.members()[0].state == gang_members.READY, "the first worker is ready")
+    assert (gang.job().state, gang.members()[1].state) == (State.QUEUED, gang_members.RESERVED)
     assert gang.contexts["w0"].slots.free == 0
     busy.slots.give_back()
     assert gang.until_ended().state == State.SUCCEEDED
@@ -216,7 +216,7 @@ def test_a_worker_gets_ready_again_for_a_new_reservation(gang: Gang) -> None:
     assert gang.contexts["w1"].slots.take()
     gang.submit()
     assert gang.place()
-    wait_until(lambda: gang.members()[0].state == gangs.READY, "the first worker is ready")
+    wait_until(lambda: gang.members()[0].state == gang_members.READY, "the first worker is ready")
     with gang.database.write() as session:
         session.execute(update(GangMember).values(lease_expires_at=after(-1)))
     assert gang.place()
@@ -315,7 +315,7 @@ def test_a_port_that_was_taken_does_not_count_as_a_failure(gang: Gang) -> None:
 
 
 def test_all_ranks_end_when_the_lease_of_one_worker_expires(gang: Gang) -> None:
-    """Checked: without `_attempt_is_active` in store/gangs.py the ranks of w1 go on."""
+    """Checked: without `_attempt_is_active` in store/gang_members.py the ranks of w1 go on."""
     for name in ("w0", "w1"):
         gang.add_worker(name, "ranks_wait")
     gang.start()

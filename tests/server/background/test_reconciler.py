@@ -11,7 +11,7 @@ from server.background.cleanup import WORKER_RETENTION_S
 from server.background.reconciler import Reconciler
 from server.dispatch import CeleryDispatcher
 from server.settings import Settings
-from store import attempts, gangs, jobs, workers
+from store import attempts, gang_members, jobs, workers
 from store.clock import after
 from store.retries import BACKOFF_BY_REASON, Backoff
 from store.tables import Job, Worker
@@ -253,7 +253,7 @@ def test_slots_are_reserved_for_a_gang(database, reconciler, make_job):
             workers.heartbeat(session, name, hardware={"gang_host": "127.0.0.1"})
     reconciler.place_gangs()
     with database.read() as session:
-        assert [one.worker_id for one in gangs.listing(session, job_id)] == ["w0", "w1"]
+        assert [one.worker_id for one in gang_members.listing(session, job_id)] == ["w0", "w1"]
 
 
 def test_no_message_is_sent_for_a_gang(database, reconciler, make_job, dispatcher):

@@ -1,5 +1,5 @@
 from ampcore.spec import Reason, State
-from store import attempts, gangs
+from store import attempts, gang_members
 from store.clock import after
 from store.tables import GangMember
 
@@ -32,8 +32,8 @@ def test_the_ranks_of_an_attempt_are_listed_with_worker_device_and_state(api, ma
             session.add(GangMember(job_id=job.id, attempt=1, lease_expires_at=after(30), **member))
         session.flush()
         devices = [{"rank": 0, "device": "a CPU", "state": "running"}, {"rank": "damaged"}]
-        gangs.renew(session, job.id, 1, "w0", lease_s=30, devices=devices)
-        gangs.end(session, job.id, 1, "w1", reason=Reason.WORKER_LOST)
+        gang_members.renew(session, job.id, 1, "w0", lease_s=30, devices=devices)
+        gang_members.end(session, job.id, 1, "w1", reason=Reason.WORKER_LOST)
     [attempt] = api.client.get(f"/api/v1/jobs/{job.id}/attempts").json()["items"]
     assert attempt["ranks"] == [
         {"rank": 0, "worker_id": "w0", "device": "a CPU", "state": "running"},
