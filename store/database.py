@@ -169,8 +169,11 @@ def _make_private(database: Path, *_: Any) -> None:
 
     SQLite gives those the permissions of the database file. Older versions used the umask.
     """
-    with suppress(OSError):  # the folder is missing or not writable: SQLite reports it
-        os.close(os.open(database, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, OWNER_ONLY))
+    # Only a new file may be opened: closing any descriptor of a file ends all locks that this
+    # process has on it; another process would then delete the write-ahead log of a database in use.
+    new = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
+    with suppress(OSError):  # it exists; or its folder cannot be written to, as SQLite reports
+        os.close(os.open(database, new, OWNER_ONLY))
     for suffix in ("", "-wal", "-shm", "-journal"):
         file = database.with_name(database.name + suffix)
         with suppress(OSError):  # it does not exist, or another user owns it

@@ -1,13 +1,17 @@
 import os
 import sqlite3
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
+from store import projects
 from store.database import Database
 
 
@@ -114,3 +118,28 @@ def test_text_is_text_in_a_postgresql_database_without_a_locale(postgres_server)
         finally:
             connection.exec_driver_sql(f"DROP DATABASE {name}")
     admin.dispose()
+
+
+OPEN_AND_CLOSE = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("SELECT count(*) FROM jobs").fetchone()
+connection.close()
+"""
+
+
+def test_a_new_connection_keeps_the_locks_of_the_others(sqlite_url):
+    """Closing any descriptor of a file ends all locks that its process has on it (fcntl(2)).
+
+    Another process would then delete the write-ahead log when it closes its connection, since it
+    finds no lock of this one, and the database would be damaged.
+    """
+    file = Path(sqlite_url.removeprefix("sqlite:///"))
+    with closing(Database(sqlite_url)) as database:
+        with database.write() as session:
+            projects.ensure(session, "before")
+        with database.engine.connect() as first, database.engine.connect() as second:
+            first.exec_driver_sql("SELECT 1")
+            second.exec_driver_sql("SELECT 1")
+            subprocess.run([sys.executable, "-c", OPEN_AND_CLOSE, str(file)], check=True)
+            assert file.with_name(f"{file.name}-wal").exists()
