@@ -18,6 +18,7 @@ FORBIDDEN = {
 }
 ALLOWED = {
     "waiting.py": "defines how tests wait",
+    "chaos/programs/scripted_ranks.py": "a rank that waits until another one listens",
     "chaos/programs/control.py": "a trainer that waits for the test",
     "worker/hostile_code.py": "a trainer that waits for its worker",
     "worker/scripted_trainer.py": "a trainer that waits for the test",

@@ -27,6 +27,8 @@ from tests.waiting import DEADLINE_S, wait_until
 
 pytestmark = xdist_groups.SCRIPTED
 
+SHORT_S = 5
+"""A rank that is suspended for so long is lost."""
 LONG_S = 3600
 """Longer than a test: ranks that wait for the test are not lost."""
 
@@ -190,7 +192,7 @@ def test_a_suspended_rank_is_lost_and_the_others_end(cluster: Cluster) -> None:
     Checked: if worker/rank_group.py does not kill after the grace period, the rank stays.
     """
     cluster.ensure_workers(2, SCRIPTED, **UNISOLATED)
-    job = cluster.submit_paused_at(gang(2, timeout_s=5))
+    job = cluster.submit_paused_at(gang(2, timeout_s=SHORT_S))
     wait_until(lambda: reached(job, HOLD_STEP), "the job runs")
     first = job.refresh().attempt
     ranks = [cluster.rank(job, one) for one in range(2)]
@@ -221,7 +223,7 @@ def test_a_rank_without_network_ends_the_attempt_and_the_next_one_resumes(
     proxy = Proxy(connect_to_rank_0)
     cluster.control.use_rank_proxy(proxy.port)
     try:
-        job = cluster.submit_paused_at(gang(2, timeout_s=5))
+        job = cluster.submit_paused_at(gang(2, timeout_s=SHORT_S))
         wait_until(lambda: reached(job, HOLD_STEP), "the job runs")
         first = job.refresh().attempt
         ranks = [cluster.rank(job, one) for one in range(2)]

@@ -6,7 +6,6 @@ It writes what this rank has seen into the folder that is its argument.
 import json
 import math
 import shutil
-from dataclasses import replace
 
 import keras
 import numpy as np
@@ -26,7 +25,7 @@ def variable_bytes(session):
 
 def main():
     whole_tables.PIECE_BYTES = 64  # several pieces for each table
-    cluster = replace(distributed.cluster_from_environment(), timeout_s=20.0)
+    cluster = distributed.cluster_from_environment()
     replicas = Shared(distributed.connect(cluster))
     distributed.connect = lambda cluster, bucket_bytes=None: replicas
     found, arrays = {}, {}

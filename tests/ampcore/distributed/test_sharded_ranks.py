@@ -25,6 +25,7 @@ from tests.ampcore.distributed.sharded_jobs import (
     overflow_job,
     plant_overflow_once,
 )
+from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[3]
 FOLLOWS = 1e-5
@@ -54,7 +55,7 @@ def ranks(python_commands, tmp_path_factory):
     command = [str(python_commands / "python"), sharded_program.__file__, str(folder)]
     environ = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     with (folder / "stderr").open("w+") as stderr:
-        code = launch_ranks(Launch(command, 2, timeout_s=60.0, environ=environ), stderr)
+        code = launch_ranks(Launch(command, 2, timeout_s=DEADLINE_S, environ=environ), stderr)
         stderr.seek(0)
         assert (folder / "rank-0.json").exists(), (code, stderr.read())
     found = [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(2)]

@@ -34,6 +34,7 @@ JOB_FIELDS = {
         "request_id",
         "loss_scale_mode",
         "examples_per_step",
+        "ranks",
     ),
     *("created_at", "not_before", "started_at", "finished_at", "updated_at"),
 }
@@ -103,19 +104,11 @@ def test_a_full_queue_refuses_submit_clone_retry_and_resume(api, make_job):
 
 
 @pytest.mark.parametrize("field", ["devices", "workers"])
-def test_a_job_with_several_ranks_is_refused(api, field):
+def test_a_job_with_several_ranks_is_accepted(api, field):
     spec = SPEC | {"runtime": {field: 2}}
-    for path, body in (
-        ("/api/v1/jobs", spec),
-        ("/api/v1/jobs/validate", spec),
-        ("/api/v1/studies", {"kind": "precision", "spec": spec}),
-    ):
-        answer = api.client.post(path, json=body)
-        assert answer.status_code == 422
-        [error] = answer.json()["errors"]
-        assert error["pointer"].endswith(f"/runtime/{field}")
-        assert error["code"] == "not_available"
-        assert error["detail"].startswith("Expected 1: this version of ampcore trains on one")
+    assert api.client.post("/api/v1/jobs/validate", json=spec).status_code == 200
+    answer = api.client.post("/api/v1/jobs", json=spec)
+    assert (answer.status_code, answer.json()["ranks"]) == (201, 2)
 
 
 def test_every_mistake_in_a_spec_is_reported_at_once(api):
