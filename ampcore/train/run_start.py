@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from ampcore.checkpoint import Checkpoint
+from ampcore.checkpoint import Checkpoint, Difference
 from ampcore.checkpoint.saver import CheckpointSaver
 from ampcore.diagnostics.category_columns import category_findings
 from ampcore.diagnostics.input_range import input_range_finding
 from ampcore.diagnostics.model_preflight import preflight_events
+from ampcore.distributed import Replicas
 from ampcore.profile.recorder import ProfileRecorder
 from ampcore.telemetry import Event, EventType
 from ampcore.train.callback_buffer import CallbackBuffer
@@ -66,14 +67,7 @@ def start_or_resume(
     saver: Saver = CheckpointSaver(folder, spec.train.checkpoint_every_s)
     if context.job.shards_tables:
         saver = JointSaver(saver, context.replicas)
-    # A new precision replaces the fallback from the previous one.
-    precision_changed = any(
-        difference.field.startswith(PRECISION_FIELDS) for difference in differences
-    )
-    float32 = (
-        bool(saved and RunCounters.from_manifest(saved.manifest).in_float32)
-        and not precision_changed
-    )
+    float32 = resumes_in_float32(context.replicas, saved, differences)
     run = Run(context, saver, callback_buffer, float32=float32, recorder=recorder)
     loaded: Sequence[Event] = ()
     if saved:
@@ -91,6 +85,21 @@ def start_or_resume(
         decision = _use_engine(run, spec.runtime.engine, saved, context)
         callback_buffer.event(decision.event(run.totals.steps))
     return run
+
+
+def resumes_in_float32(
+    replicas: Replicas, saved: Checkpoint | None, differences: Sequence[Difference]
+) -> bool:
+    """Whether a run continues in float32, to which the guard had changed it.
+
+    A new precision in the spec replaces that. Rank 0 decides for all ranks: it alone has compared
+    its spec with that of the checkpoint.
+    """
+    precision_changed = any(
+        difference.field.startswith(PRECISION_FIELDS) for difference in differences
+    )
+    in_float32 = saved is not None and bool(RunCounters.from_manifest(saved.manifest).in_float32)
+    return bool(replicas.broadcast_object(in_float32 and not precision_changed))
 
 
 def _use_engine(
