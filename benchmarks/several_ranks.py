@@ -23,15 +23,24 @@ TIMEOUT_S = 600
 RANKS = ("-m", "ampcore", "launch", "--threads", "1")
 
 
+def on_cores(count: int) -> Sequence[str]:
+    """The prefix of a command that may use so many cores.
+
+    With one thread TensorFlow still runs independent operations on every core that it may use.
+    """
+    return ["taskset", "-c", f"0-{count - 1}"]
+
+
 def launched(ranks: int, module: str, *arguments: str) -> Sequence[str]:
-    """The command of a program on so many ranks."""
+    """The command of a program on so many ranks, each on a core of its own."""
     program = str(BENCHMARKS / f"{module.replace('.', '/')}.py")
-    return [sys.executable, *RANKS, "--processes", str(ranks), program, *arguments]
+    command = [sys.executable, *RANKS, "--processes", str(ranks), program, *arguments]
+    return [*on_cores(ranks), *command]
 
 
 def alone(module: str, *arguments: str) -> Sequence[str]:
     """The command of a program in one process, on one core."""
-    return ["taskset", "-c", "0", sys.executable, "-m", module, *arguments]
+    return [*on_cores(1), sys.executable, "-m", module, *arguments]
 
 
 def measured(command: Sequence[str], environ: Mapping[str, str] = ONE_THREAD) -> Any:

@@ -18,7 +18,7 @@ WARMUP_STEPS = 8
 """Steps that are left out: the first blocks contain tracing."""
 JOBS: dict[str, tuple[dict[str, Any], list[int], int]] = {
     "cnn": ({"kind": "cnn", "dropout": 0.25, "dense_dropout": 0.5}, list(Cnn.INPUT), 60),
-    "resnet20": ({"kind": "resnet", "depth": 20}, [32, 32, 3], 40),
+    "resnet20": ({"kind": "resnet", "depth": 20}, [32, 32, 3], 24),
 }
 """The model, the shape of its inputs, and the number of steps."""
 
