@@ -1,6 +1,6 @@
 """A job of ampcore as one of several ranks, or alone: `ranks.py MODEL [GRADIENT_DTYPE]`.
 
-Rank 0 prints the examples of all ranks per second, the median over its steps without the first.
+Rank 0 prints how many examples all ranks train on per second: the median without the first steps.
 """
 
 import json
@@ -14,11 +14,11 @@ from ampcore import JobSpec, Trainer
 from ampcore.distributed import cluster_from_environment
 from ampcore.telemetry import StepBlock
 
-WARMUP_STEPS = 8
-"""Steps that are left out: the first blocks contain tracing."""
+WARMUP_STEPS = 4
+"""Steps that are left out: the first block, of one step, contains tracing and compilation."""
 JOBS: dict[str, tuple[dict[str, Any], list[int], int]] = {
     "cnn": ({"kind": "cnn", "dropout": 0.25, "dense_dropout": 0.5}, list(Cnn.INPUT), 60),
-    "resnet20": ({"kind": "resnet", "depth": 20}, [32, 32, 3], 24),
+    "resnet20": ({"kind": "resnet", "depth": 20}, [32, 32, 3], 20),
 }
 """The model, the shape of its inputs, and the number of steps."""
 
