@@ -13,9 +13,9 @@ from typing import Any
 
 import psutil
 
+from ampcore.isolation.process_group_tracker import ProcessGroupTracker
 from ampcore.telemetry.frames import FrameType
 from worker.fork_server import ForkServer
-from worker.process_group_tracker import ProcessGroupTracker
 from worker.trainer_process import PROGRAM, TrainerProcess
 
 FORKS = 500

@@ -35,9 +35,9 @@ SPEC = {
 NAMES = (f"worker-{number}" for number in count(1))
 
 
-def start_worker(stack: ExitStack, service: ServiceEnvironment) -> "Popen[bytes]":
-    """Start another worker with one slot; returns once it has registered."""
-    environment = service.environment(AMPCORE_LEASE_S=str(LEASE_S))
+def start_worker(stack: ExitStack, service: ServiceEnvironment, **settings: str) -> "Popen[bytes]":
+    """Start another worker, by default with one slot; returns once it has registered."""
+    environment = service.environment(AMPCORE_LEASE_S=str(LEASE_S), **settings)
     log = service.folder / f"{next(NAMES)}.log"
     started = stack.enter_context(process(["-m", "server", "worker"], environment, log))
     hello = select(exists().where(Worker.pid == started.pid))

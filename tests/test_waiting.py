@@ -24,7 +24,7 @@ ALLOWED = {
     "worker/scripted_trainer.py": "a trainer that waits for the test",
     "chaos/test_cancel_races.py": "shifts the start of a thread; nothing waits for it",
     "worker/test_trainer_process.py": "a timeout of one read in a loop; processes that hang",
-    "worker/test_process_group_tracker.py": "processes that hang",
+    "ampcore/isolation/test_process_group_tracker.py": "processes that hang",
     "ampclient/test_wait.py": "the test replaces the clock",
     "ampclient/test_jobs.py": "a timeout of 0",
     "ampcore/distributed/test_launcher.py": "programs that hang until they are ended",

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Final
 
-from worker.process_group_tracker import ProcessGroupTracker
+from ampcore.isolation.process_group_tracker import ProcessGroupTracker
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
+from ampcore.isolation.process_group_tracker import ProcessGroupTracker
 from worker.fork_server import ForkServer
 from worker.isolation import Isolation, TrainerFolder
-from worker.process_group_tracker import ProcessGroupTracker
 from worker.trainer_process import PROGRAM, TrainerProcess
 
 log = logging.getLogger(__name__)

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from typing import Any, Final
 
+from ampcore.isolation.process_group_tracker import ProcessGroupTracker
 from ampcore.telemetry.frames import Frame, FrameReader, FrameType
 from worker.fork_server import JOB, STANDBY, ForkServer
 from worker.isolation import TrainerFolder
 from worker.log_capture import STDERR, STDOUT, LogCapture
-from worker.process_group_tracker import ProcessGroupTracker
 from worker.trainer_status import TrainerStatus
 
 PROGRAM: Final = (sys.executable, "-u", "-m", "ampcore.trainer_process")

@@ -1,7 +1,6 @@
-"""Copies named arrays of any dtype from rank 0 to all other ranks."""
+"""Copies named arrays of any dtype from rank 0 to all other ranks, in pieces."""
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -10,18 +9,27 @@ from numpy.typing import NDArray
 
 from ampcore.distributed.replicas import Replicas
 
-Arrays = dict[str, NDArray[Any]]
+Array = NDArray[Any]
+Arrays = dict[str, Array]
+Bytes = NDArray[np.uint8]
 
 PIECE_BYTES: Final = 16 * 2**20
-"""The size of the pieces that are sent: one operation for each, of a size that all ranks know."""
+"""How many bytes are sent at once."""
+WORD: Final = np.dtype(np.int32)
+"""Bytes travel as integers, which all collectives can transfer."""
 
 
-def broadcast_arrays(replicas: Replicas, arrays: Mapping[str, NDArray[Any]] | None) -> Arrays:
+def broadcast_arrays(replicas: Replicas, arrays: Mapping[str, Array] | None) -> Arrays:
     """The arrays of rank 0 on every rank, bit for bit.
+
+    No rank needs memory for more than the arrays and one piece.
 
     Args:
         replicas: The replicas of the job.
         arrays: On rank 0, the arrays; the other ranks pass None.
+
+    Returns:
+        On rank 0 the given arrays; on the other ranks new ones.
     """
     if replicas.size == 1:
         return dict(arrays or {})
@@ -29,29 +37,51 @@ def broadcast_arrays(replicas: Replicas, arrays: Mapping[str, NDArray[Any]] | No
     header = replicas.broadcast_object(
         [[name, array.dtype.name, list(array.shape)] for name, array in mine.items()]
     )
-    data = b"".join(array.tobytes() for array in mine.values())
-    sizes = [_dtype(name).itemsize * math.prod(shape) for _, name, shape in header]
-    received = _broadcast_bytes(replicas, data, sum(sizes))
-    found, start = {}, 0
-    for (name, dtype, shape), size in zip(header, sizes, strict=True):
-        part = received[start : start + size]
-        found[name] = np.frombuffer(part, _dtype(dtype)).reshape(shape).copy()
-        start += size
-    return found
+    if replicas.rank > 0:
+        mine = {name: np.empty(shape, _dtype(dtype)) for name, dtype, shape in header}
+    for piece in _pieces([array.reshape(-1).view(np.uint8) for array in mine.values()]):
+        size = sum(map(len, piece))
+        if replicas.rank == 0:
+            broadcast_bytes(replicas, np.concatenate(piece), size)
+            continue
+        received = broadcast_bytes(replicas, None, size)
+        for part in piece:
+            part[:], received = received[: len(part)], received[len(part) :]
+    return mine
+
+
+def broadcast_bytes(replicas: Replicas, data: Bytes | None, size: int) -> Bytes:
+    """The `size` bytes of rank 0 on every rank; the other ranks' `data` is not used."""
+    words = in_words(np.empty(0, np.uint8) if data is None else data, size)
+    [sent] = replicas.broadcast([tf.constant(words)])
+    received: Bytes = sent.numpy().view(np.uint8)[:size]
+    return received
+
+
+def in_words(data: Bytes, size: int) -> NDArray[np.int32]:
+    """Bytes as integers, with zeros after them up to `size` bytes or a little more."""
+    words = np.zeros(-(-size // WORD.itemsize), WORD)
+    words.view(np.uint8)[: len(data)] = data
+    return words
+
+
+def _pieces(parts: Sequence[Bytes]) -> Iterator[list[Bytes]]:
+    """The parts one after the other, as lists of views with `PIECE_BYTES` together."""
+    piece: list[Bytes] = []
+    room = PIECE_BYTES
+    for part in parts:
+        rest = part
+        while len(rest):
+            piece.append(rest[:room])
+            rest, room = rest[room:], room - len(piece[-1])
+            if room == 0:
+                yield piece
+                piece, room = [], PIECE_BYTES
+    if piece:
+        yield piece
 
 
 def _dtype(name: str) -> np.dtype[Any]:
     """The dtype of a name; bfloat16 and float8 are those of TensorFlow."""
     found: np.dtype[Any] = np.dtype(tf.as_dtype(name).as_numpy_dtype)
     return found
-
-
-def _broadcast_bytes(replicas: Replicas, data: bytes, size: int) -> bytes:
-    parts = []
-    piece_bytes = min(PIECE_BYTES, size + -size % np.dtype(np.int32).itemsize)
-    for start in range(0, size, PIECE_BYTES):
-        piece = data[start : start + PIECE_BYTES].ljust(piece_bytes, b"\0")
-        numbers = np.frombuffer(piece, np.int32)
-        [sent] = replicas.broadcast([tf.constant(numbers)])
-        parts.append(sent.numpy().tobytes())
-    return b"".join(parts)[:size]

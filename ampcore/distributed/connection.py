@@ -20,6 +20,7 @@ from ampcore.distributed.buckets import DEFAULT_BUCKET_BYTES
 from ampcore.distributed.cluster import Cluster
 from ampcore.distributed.collectives import CollectiveReplicas, Collectives, Hint
 from ampcore.distributed.control import ControlChannel
+from ampcore.distributed.malloc import keep_freed_memory
 from ampcore.distributed.messages import Connection
 from ampcore.errors import AddressInUse, RankDisconnected, UnsupportedDevice
 from ampcore.spec.text import join_names
@@ -35,6 +36,7 @@ PROBE_S: Final = 1.0
 
 def connect(cluster: Cluster, bucket_bytes: int | None = None) -> CollectiveReplicas:
     """See `ampcore.distributed.connect`."""
+    keep_freed_memory()
     accelerators = _use_own_accelerator(cluster.local_rank)
     _start_server(cluster)
     hint: Hint = "NCCL" if accelerators else "RING"

@@ -1,6 +1,7 @@
 """Starts the ranks of a job on this machine, and ends all of them when one fails.
 
-It needs no TensorFlow. A rank dies with the launcher, on Linux even if that is killed.
+It needs no TensorFlow. A rank dies with the launcher, on Linux even if that is killed, and the
+processes that a rank has started die with the rank.
 """
 
 import os
@@ -20,6 +21,7 @@ from ampcore.distributed import environment
 from ampcore.distributed.cluster import Cluster
 from ampcore.distributed.environment import ADDRESS_IN_USE
 from ampcore.fork_server import die_with_parent
+from ampcore.isolation.process_group_tracker import ProcessGroupTracker
 
 MAX_STARTS: Final = 3
 """How often the ranks are started: another process may take a port before its rank does."""
@@ -84,20 +86,34 @@ def cores_of_rank(rank: int, ranks: int, cores: Sequence[int]) -> list[int]:
 
 
 class _Rank:
-    """A started rank, and the file with its output unless it is rank 0."""
+    """A started rank with its process group, and the file with its output unless it is rank 0."""
 
-    def __init__(self, number: int, process: "subprocess.Popen[bytes]", output: Any) -> None:
+    def __init__(
+        self,
+        number: int,
+        process: "subprocess.Popen[bytes]",
+        output: Any,
+        tracker: ProcessGroupTracker,
+    ) -> None:
         self.number, self._process, self._output = number, process, output
+        self._tracker = tracker
         self.code: int | None = None
+        tracker.register(process.pid)
 
     def poll(self) -> int | None:
-        """Its exit code, as of a shell; None while it runs."""
+        """Its exit code, as of a shell; None while it runs. What it leaves behind is killed."""
         if self.code is None and (found := self._process.poll()) is not None:
+            self._signal_group(signal.SIGKILL)
+            self._tracker.unregister(self._process.pid)
             self.code = found if found >= 0 else 128 - found
         return self.code
 
     def signal(self, number: int) -> None:
-        """Signal the rank and the processes that it has started."""
+        """Signal the rank and the processes that it has started, unless it has ended."""
+        if self.code is None:
+            self._signal_group(number)
+
+    def _signal_group(self, number: int) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
 
@@ -116,6 +132,8 @@ class _Ranks:
         self._interrupts = 0
         cores = sorted(os.sched_getaffinity(0))
         addresses = free_addresses(job.processes)
+        tracker = ProcessGroupTracker()
+        stack.callback(tracker.close)
         stack.callback(self._kill)
         self._ranks: list[_Rank] = []
         for number in range(job.processes):
@@ -124,7 +142,8 @@ class _Ranks:
             output = None
             if number > 0:
                 output = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - it is one
-            self._ranks.append(_Rank(number, self._start(cluster, own, output), output))
+            process = self._start(cluster, own, output)
+            self._ranks.append(_Rank(number, process, output, tracker))
 
     def run(self) -> int:
         """Wait for all ranks; ends them when one fails or this process is asked to end."""

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from ampcore.distributed.arrays import broadcast_bytes, in_words
 from ampcore.distributed.replicas import Replicas
 from ampcore.distributed.row_shards import RowShard
 
@@ -18,8 +19,6 @@ Array = NDArray[Any]
 
 PIECE_BYTES: Final = 16 * 2**20
 """How many bytes of a table are passed on at once."""
-_WORD: Final = np.dtype(np.int32)
-"""Bytes travel as integers, which all collectives can transfer."""
 
 
 class WholeTable:
@@ -64,19 +63,17 @@ class WholeTable:
     def _receive(self) -> Iterator[Array]:
         shard, row_bytes = self.shard, _row_bytes(self.own)
         local = _local_rows(row_bytes, shard)
-        words = -(-local * row_bytes // _WORD.itemsize)
         for first in range(0, shard.rows_of(0), local):
-            own = np.ascontiguousarray(self.own[first : first + local])
-            padded = own.tobytes().ljust(words * _WORD.itemsize, b"\0")
-            [found] = self.replicas.all_gather([tf.constant(np.frombuffer(padded, _WORD))])
-            parts = found.numpy().reshape(shard.size, words)
+            own = self.own[first : first + local]
+            words = in_words(_bytes(own), local * row_bytes)
+            [found] = self.replicas.all_gather([tf.constant(words)])
+            parts = found.numpy().view(np.uint8).reshape(shard.size, words.nbytes)
             start = first * shard.size
             count = min(local * shard.size, shard.rows - start)
             piece = np.empty((count, *own.shape[1:]), own.dtype)
             for rank, part in enumerate(parts):
                 rows = piece[rank :: shard.size]
-                sent = part.tobytes()[: rows.nbytes]
-                rows[...] = np.frombuffer(sent, own.dtype).reshape(rows.shape)
+                rows[...] = part[: rows.nbytes].view(own.dtype).reshape(rows.shape)
             yield piece
 
 
@@ -93,19 +90,20 @@ def receive_own_rows(
     """
     row_bytes = _row_bytes(like)
     rows = _local_rows(row_bytes, shard) * shard.size
-    words = -(-rows * row_bytes // _WORD.itemsize)
     found = np.empty((shard.local_rows, *like.shape[1:]), like.dtype)
     for start in range(0, shard.rows, rows):
-        piece = b"" if whole is None else whole[start : start + rows].tobytes()
-        padded = piece.ljust(words * _WORD.itemsize, b"\0")
-        [sent] = replicas.broadcast([tf.constant(np.frombuffer(padded, _WORD))])
+        piece = None if whole is None else _bytes(whole[start : start + rows])
+        data = broadcast_bytes(replicas, piece, rows * row_bytes)
         count = min(rows, shard.rows - start)
-        data = sent.numpy().tobytes()[: count * row_bytes]
-        part = np.frombuffer(data, like.dtype).reshape(count, *like.shape[1:])
+        part = data[: count * row_bytes].view(like.dtype).reshape(count, *like.shape[1:])
         own = shard.own_rows(part)
         first = start // shard.size
         found[first : first + len(own)] = own
     return found
+
+
+def _bytes(array: Array) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def _row_bytes(array: Array) -> int:

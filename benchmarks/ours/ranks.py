@@ -1,6 +1,8 @@
-"""A job of ampcore as one of several ranks, or alone: `ranks.py MODEL [GRADIENT_DTYPE]`.
+"""A job of ampcore as one of several ranks, or alone: `ranks.py MODEL [EXCHANGE]`.
 
-Rank 0 prints the examples of all ranks per second, the median over its steps without the first.
+EXCHANGE is the dtype in which gradients travel, or `apart`: then each rank trains alone. Rank 0
+prints the median time of a step without the first ones, and how many examples all ranks that train
+together take in a second.
 """
 
 import json
@@ -14,18 +16,21 @@ from ampcore import JobSpec, Trainer
 from ampcore.distributed import cluster_from_environment
 from ampcore.telemetry import StepBlock
 
-WARMUP_STEPS = 8
-"""Steps that are left out: the first blocks contain tracing."""
+WARMUP_STEPS = 4
+"""Steps that are left out: the first block, of one step, contains tracing and compilation."""
+APART = "apart"
 JOBS: dict[str, tuple[dict[str, Any], list[int], int]] = {
     "cnn": ({"kind": "cnn", "dropout": 0.25, "dense_dropout": 0.5}, list(Cnn.INPUT), 60),
-    "resnet20": ({"kind": "resnet", "depth": 20}, [32, 32, 3], 40),
+    "mlp": ({"kind": "mlp", "hidden": [1024, 1024]}, [784], 100),
+    "resnet20": ({"kind": "resnet", "depth": 20}, [32, 32, 3], 20),
 }
 """The model, the shape of its inputs, and the number of steps."""
 
 
-def main(model: str, gradient_dtype: str = "float32") -> None:
+def main(model: str, exchange: str = "float32") -> None:
     """Train, and print."""
-    cluster = cluster_from_environment()
+    cluster = None if exchange == APART else cluster_from_environment()
+    gradient_dtype = "float32" if exchange == APART else exchange
     network, shape, steps = JOBS[model]
     ranks = 1 if cluster is None else cluster.size
     examples = {"shape": shape, "classes": CLASSES, "examples": 8 * Cnn.BATCH * ranks}
@@ -54,8 +59,11 @@ def main(model: str, gradient_dtype: str = "float32") -> None:
 
     result = Trainer(spec, cluster=cluster).run(observe)
     if cluster is None or cluster.rank == 0:
-        per_s = ranks * Cnn.BATCH / statistics.median(found)
-        print(json.dumps({"examples_per_s": per_s, "ranks": result.to_json().get("ranks")}))
+        step_s = statistics.median(found)
+        answer = {"examples_per_s": ranks * Cnn.BATCH / step_s, "step_ms": 1e3 * step_s}
+        summary = result.to_json()
+        more = {"parameters": summary["parameters"], "ranks": summary.get("ranks")}
+        print(json.dumps({**answer, **more}))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def test_children_of_a_killed_worker_die_and_another_worker_resumes(
     """Mechanisms: trainers die with their worker; the reconciler requeues jobs of lost workers.
 
     Checked: without PR_SET_PDEATHSIG, the watch on standard input and
-    worker/process_group_tracker.py the children stay; without `expire` in
+    ampcore/isolation/process_group_tracker.py the children stay; without `expire` in
     server/background/reconciler.py no worker takes the job.
     """
     workers = cluster.ensure_workers(2)

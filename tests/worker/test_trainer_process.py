@@ -11,13 +11,13 @@ from typing import Any
 import psutil
 import pytest
 
+from ampcore.isolation.process_group_tracker import ProcessGroupTracker
 from ampcore.telemetry.frames import Frame, FrameType
 from store.ingest import LogChunk
 from tests.processes import has_ended
 from tests.waiting import DEADLINE_S
 from tests.worker.conftest import fork_servers, program, scripted_trainers
 from worker.fork_server import ForkServer, trainer_environment
-from worker.process_group_tracker import ProcessGroupTracker
 from worker.standby import Standby
 from worker.trainer_process import TrainerProcess
 

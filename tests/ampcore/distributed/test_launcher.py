@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 from ampcore.commands.app import app
 from ampcore.distributed.launcher import Launch, cores_of_rank, free_addresses, launch_ranks
-from tests.processes import has_ended
+from tests.processes import is_gone
 from tests.waiting import wait_until
 
 PREAMBLE = """
@@ -91,17 +92,64 @@ def test_a_port_that_is_taken_starts_all_ranks_again_with_others(launch, tmp_pat
     assert len((tmp_path / "1.addresses").read_text().splitlines()) == 2
 
 
-def test_no_rank_outlives_a_killed_launcher(tmp_path):
-    program = tmp_path / "program.py"
-    sleeping = "(folder / f'{rank}.pid').write_text(str(os.getpid())); time.sleep(600)"
-    program.write_text(f"{PREAMBLE}\n{sleeping}\n")
-    command = [sys.executable, "-m", "ampcore", "launch", "-n", "2", str(program), str(tmp_path)]
-    with subprocess.Popen(command, cwd=Path(__file__).parents[3]) as launcher:
-        files = [tmp_path / f"{rank}.pid" for rank in range(2)]
-        wait_until(lambda: all(file.exists() and file.read_text() for file in files), "both ranks")
-        ranks = [psutil.Process(int(file.read_text())) for file in files]
-        launcher.kill()
-    wait_until(lambda: all(map(has_ended, ranks)), "the end of both ranks")
+CHILD = """
+import subprocess
+child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
+(folder / f"{rank}.written").write_text(f"{os.getpid()} {child.pid}")
+(folder / f"{rank}.written").rename(folder / f"{rank}.pids")
+"""
+"""A rank starts a process, and writes the ids of both."""
+
+
+def pids_of(folder, rank):
+    """The id of a rank's process, and that of the one that it has started."""
+    file = folder / f"{rank}.pids"
+    wait_until(file.exists, f"rank {rank} runs")
+    return [int(pid) for pid in file.read_text().split()]
+
+
+@pytest.fixture
+def launcher(tmp_path):
+    """A launcher whose ranks start a process each and run the code; it is killed at the end."""
+    with ExitStack() as stack:
+
+        def run(code):
+            program = tmp_path / "program.py"
+            program.write_text(f"{PREAMBLE}{CHILD}{code}\n")
+            command = ["launch", "-n", "2", str(program), str(tmp_path)]
+            process = subprocess.Popen(
+                [sys.executable, "-m", "ampcore", *command], cwd=Path(__file__).parents[3]
+            )
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            return process
+
+        yield run
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_outlives_the_launcher(launcher, tmp_path, number):
+    """Checked: without the tracker the started processes outlive a launcher that is killed."""
+    process = launcher("time.sleep(600)")
+    pids = [pid for rank in range(2) for pid in pids_of(tmp_path, rank)]
+    process.send_signal(number)
+    process.wait()
+    wait_until(lambda: all(map(is_gone, pids)), "the end of all processes")
+
+
+def test_what_a_rank_has_started_ends_with_it_while_others_run(launcher, tmp_path):
+    """Checked: without the signal in `poll` the process that rank 1 has started goes on."""
+    process = launcher("time.sleep(600 * (1 - rank))")
+    first, second = (pids_of(tmp_path, rank) for rank in range(2))
+    wait_until(lambda: all(map(is_gone, second)), "the end of what rank 1 has started")
+    assert not any(map(is_gone, [process.pid, *first]))
+
+
+def test_what_a_failed_rank_has_started_ends_too(launch, tmp_path):
+    code, _ = launch(f"{CHILD}sys.exit(7 * rank)")
+    assert code == 7
+    pids = [int(pid) for file in tmp_path.glob("*.pids") for pid in file.read_text().split()]
+    wait_until(lambda: all(map(is_gone, pids)), "the end of all processes")
 
 
 def test_a_job_and_options_of_run_reach_every_rank(tmp_path):

@@ -3,16 +3,12 @@
 All of them run in one launch, because each process connects for seconds.
 """
 
-import json
-import os
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from ampcore import Trainer
-from ampcore.distributed.launcher import Launch, launch_ranks
 from ampcore.spec import JobSpec
 from tests.ampcore.distributed import rank_program
 from tests.ampcore.distributed.rank_jobs import (
@@ -22,9 +18,8 @@ from tests.ampcore.distributed.rank_jobs import (
     batch_norm_job,
     own_model,
 )
-from tests.waiting import DEADLINE_S
+from tests.ampcore.distributed.two_processes import arrays_of, run_program
 
-ROOT = Path(__file__).parents[3]
 JOBS_WITH_WEIGHTS = (
     *(name for name in JOBS if name not in {"differs", "early_stopping"}),
     *(
@@ -44,17 +39,9 @@ FOLLOWS = 1e-6
 def ranks(python_commands, tmp_path_factory):
     """What both ranks have seen, and the folders of their jobs."""
     folder = tmp_path_factory.mktemp("ranks")
-    command = [str(python_commands / "python"), rank_program.__file__, str(folder)]
-    environ = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    with (folder / "stderr").open("w+") as stderr:
-        code = launch_ranks(Launch(command, 2, timeout_s=DEADLINE_S, environ=environ), stderr)
-        stderr.seek(0)
-        assert (folder / "rank-0.json").exists(), (code, stderr.read())
-    found = [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(2)]
-    arrays = [
-        {name: dict(np.load(folder / f"{name}-{rank}.npz")) for name in JOBS_WITH_WEIGHTS}
-        for rank in range(2)
-    ]
+    found = run_program(python_commands / "python", rank_program, folder)
+    by_name = {name: arrays_of(folder, name) for name in JOBS_WITH_WEIGHTS}
+    arrays = [{name: both[rank] for name, both in by_name.items()} for rank in range(2)]
     return SimpleNamespace(found=found, arrays=arrays, folder=folder)
 
 

@@ -3,9 +3,6 @@
 All of them run in one launch, because each process connects for seconds.
 """
 
-import json
-import os
-from pathlib import Path
 from types import SimpleNamespace
 
 import keras
@@ -14,7 +11,6 @@ import pytest
 
 from ampcore import Trainer, checkpoint
 from ampcore.checkpoint.tensors import open_tensors
-from ampcore.distributed.launcher import Launch, launch_ranks
 from ampcore.spec import JobSpec
 from tests.ampcore.distributed import sharded_program
 from tests.ampcore.distributed.sharded_jobs import (
@@ -25,9 +21,8 @@ from tests.ampcore.distributed.sharded_jobs import (
     overflow_job,
     plant_overflow_once,
 )
-from tests.waiting import DEADLINE_S
+from tests.ampcore.distributed.two_processes import arrays_of, run_program
 
-ROOT = Path(__file__).parents[3]
 FOLLOWS = 1e-5
 TABLE = "model/model/0/embedding/embeddings"
 WITH_WEIGHTS = (*JOBS, "again", "resumed", "resumed_from_one", "resumed_replicated", "overflow")
@@ -52,17 +47,8 @@ def ranks(python_commands, tmp_path_factory):
     train_alone(
         job, folder / "alone", should_stop=lambda trainer: trainer._current_run.totals.steps > 0
     )
-    command = [str(python_commands / "python"), sharded_program.__file__, str(folder)]
-    environ = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    with (folder / "stderr").open("w+") as stderr:
-        code = launch_ranks(Launch(command, 2, timeout_s=DEADLINE_S, environ=environ), stderr)
-        stderr.seek(0)
-        assert (folder / "rank-0.json").exists(), (code, stderr.read())
-    found = [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(2)]
-    own = {
-        name: [dict(np.load(folder / f"{name}-{rank}.npz")) for rank in range(2)]
-        for name in WITH_WEIGHTS
-    }
+    found = run_program(python_commands / "python", sharded_program, folder)
+    own = {name: arrays_of(folder, name) for name in WITH_WEIGHTS}
     arrays = {
         name: {key: _whole(*(each[key] for each in parts)) for key in parts[0]}
         if found[0][name]["shards"]

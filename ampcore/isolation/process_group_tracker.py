@@ -1,8 +1,9 @@
-"""A child process that kills the process groups of trainers once the worker has died.
+"""A child process that kills the process groups of trainers once their supervisor has died.
 
-A trainer dies with its worker, however that ends; processes that the trainer started do not. The
-worker registers every trainer's process group with this child, which kills the registered groups
-when its standard input ends. This file runs as a script and imports the standard library only.
+A trainer dies with its supervisor (a worker, or the launcher of ranks), however that ends;
+processes that the trainer started do not. The supervisor registers every trainer's process group
+with this child, which kills the registered groups when its standard input ends. This file runs as
+a script and imports the standard library only.
 Same pattern: multiprocessing.resource_tracker.
 """
 

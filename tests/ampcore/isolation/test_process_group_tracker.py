@@ -9,12 +9,12 @@ from typing import Any
 import psutil
 import pytest
 
+from ampcore.isolation.process_group_tracker import ProcessGroupTracker, kill_groups_at_eof
 from tests.processes import command_of, has_ended, is_gone
-from worker.process_group_tracker import ProcessGroupTracker, kill_groups_at_eof
 
 PARENT = """
 import subprocess, sys, time
-from worker.process_group_tracker import ProcessGroupTracker
+from ampcore.isolation.process_group_tracker import ProcessGroupTracker
 tracker = ProcessGroupTracker()
 def start():
     sleep = [sys.executable, "-c", "import time; time.sleep(120)"]
@@ -70,7 +70,7 @@ def test_a_killed_tracker_is_no_error(wait_until: Callable[..., Any]) -> None:
 
 
 def test_the_script_needs_the_standard_library_only(tmp_path: Path) -> None:
-    from worker import process_group_tracker
+    from ampcore.isolation import process_group_tracker
 
     program = [*process_group_tracker.PROGRAM[:-1], str(process_group_tracker.PROGRAM[-1])]
     done = subprocess.run(program, input=b"", cwd=tmp_path, check=False, capture_output=True)

@@ -1,0 +1,29 @@
+"""Runs a program on two ranks; each writes what it has seen as JSON, and its arrays."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+
+from ampcore.distributed.launcher import Launch, launch_ranks
+from tests.waiting import DEADLINE_S
+
+ROOT = Path(__file__).parents[3]
+RANKS = 2
+
+
+def run_program(python, program, folder):
+    """Run a module as a program whose argument is the folder; returns what each rank has seen."""
+    command = [str(python), program.__file__, str(folder)]
+    environ = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    with (folder / "stderr").open("w+") as stderr:
+        code = launch_ranks(Launch(command, RANKS, timeout_s=DEADLINE_S, environ=environ), stderr)
+        stderr.seek(0)
+        assert (folder / "rank-0.json").exists(), (code, stderr.read())
+    return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(RANKS)]
+
+
+def arrays_of(folder, name):
+    """The arrays that each rank has written under a name."""
+    return [dict(np.load(folder / f"{name}-{rank}.npz")) for rank in range(RANKS)]
