@@ -47,6 +47,7 @@ class Postgres:
         self.stop()
         options = f"-h {address} -p {port} -k {Path(self._socket).parent}"
         self._control("-l", str(self._server.log), "-o", options, "start")
+        self.start()  # it runs already: `close` must know its new process
 
     def url(self, database: str) -> str:
         """The URL that connects directly, without a proxy."""

@@ -158,9 +158,15 @@ def start_postgres(stack: ExitStack, machine: Machine, address: str, port: int) 
     stack.callback(shutil.rmtree, folder)
     with machine.here():
         server = Postgres(folder)
-        stack.callback(server.close)
+        stack.callback(stop_postgres, server, folder / "data" / "postmaster.pid")
         server.create_user("ampcore", PASSWORD)
         server.listen(address, port)
+
+
+def stop_postgres(server: Postgres, pid_file: Path) -> None:
+    """End the server, which removes this file."""
+    server.close()
+    assert not pid_file.exists(), "PostgreSQL still runs"
 
 
 def start_redis(machine: Machine, address: str, port: int) -> None:
