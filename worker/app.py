@@ -110,6 +110,7 @@ def create_context(settings: Settings) -> WorkerContext:
         sandbox_plan=sandbox_plan,
         slots=Slots(settings.worker_slots),
         rank_host=settings.worker_address or own_host(settings.database_url),
+        rank_ports=settings.worker_ports,
         lease_s=settings.lease_s,
     )
 

@@ -51,6 +51,8 @@ class WorkerContext:
     """Which of its GPUs have ranks."""
     rank_host: str = LOOPBACK
     """The host of its ranks' addresses."""
+    rank_ports: range | None = None
+    """The ports on which its ranks listen; None: any."""
     lease_s: float = LEASE_S
     grace_s: float = GRACE_S
     self_fence_s: float = SELF_FENCE_S

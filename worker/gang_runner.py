@@ -100,7 +100,12 @@ class _Member:
         has_first = self._assignment.first_rank == 0
         with ExitStack() as stack:
             # One more for the control channel, on which rank 0 listens.
-            ports = RankPorts(self._context.rank_host, self._assignment.ranks + has_first)
+            context, count = self._context, self._assignment.ranks + has_first
+            try:
+                ports = RankPorts(context.rank_host, count, context.rank_ports)
+            except OSError as error:
+                log.warning("cannot reserve ports for the ranks: %s", error)
+                return  # the reservation ends by itself
             stack.callback(ports.close)
             try:
                 if not self._mark_ready(ports.addresses):

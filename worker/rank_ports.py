@@ -1,12 +1,16 @@
 """The addresses of a worker's ranks: its host as the other workers reach it, and free ports."""
 
+import errno
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 LOOPBACK: Final = "127.0.0.1"
+PORTS_OF_SLOT: Final = 2
+"""A rank listens on a port, and rank 0 on one more, for the control channel."""
 Ports = tuple[int, ...] | None
 ANY_PORT: Final = 9
 """A port for a datagram socket that never sends anything."""
@@ -18,18 +22,21 @@ class RankPorts:
     Args:
         host: The host of the addresses.
         count: How many.
+        allowed: The ports to choose from; None: any.
 
     Raises:
-        OSError: No port is free.
+        OSError: Not enough ports are free.
     """
 
-    def __init__(self, host: str, count: int) -> None:
+    def __init__(self, host: str, count: int, allowed: range | None = None) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with ExitStack() as sockets:
-            bound = [sockets.enter_context(socket.socket(family)) for _ in range(count)]
-            for one in bound:
-                one.bind(("", 0))
-            ports = [one.getsockname()[1] for one in bound]
+            ports = []
+            for bound in islice(_bound_sockets(family, count, allowed), count):
+                sockets.enter_context(bound)
+                ports.append(bound.getsockname()[1])
+            if len(ports) < count:
+                raise OSError(f"{count} ports are needed, but {len(ports)} of {allowed} are free")
             self._sockets = sockets.pop_all()
         shown = f"[{host}]" if ":" in host else host
         self.addresses = [f"{shown}:{port}" for port in ports]
@@ -37,6 +44,35 @@ class RankPorts:
     def close(self) -> None:
         """Free the ports: a rank listens on each now. Another process may take one before."""
         self._sockets.close()
+
+
+def _bound_sockets(family: int, count: int, allowed: range | None) -> Iterator[socket.socket]:
+    """Sockets that are bound to ports of their own."""
+    if allowed is None:
+        yield from (_bound(family, 0) for _ in range(count))
+        return
+    # Ports with connections of an earlier attempt that wait for late packets come last: another
+    # worker could choose them, too, which the ranks would notice.
+    for reuse in (False, True):
+        for port in allowed:
+            try:
+                bound = _bound(family, port, reuse=reuse)
+            except OSError as error:
+                if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                    raise
+            else:
+                yield bound
+
+
+def _bound(family: int, port: int, *, reuse: bool = False) -> socket.socket:
+    bound = socket.socket(family)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
+        bound.bind(("", port))
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 def port_of(address: str) -> int:

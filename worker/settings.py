@@ -5,7 +5,14 @@ from importlib.util import find_spec
 from ipaddress import IPv6Address
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import NoDecode
 
 from ampcore.spec.object_url import ObjectUrl
@@ -14,23 +21,35 @@ from service.settings import AbsolutePath, SharedSettings
 from worker.data_object import PACKAGES
 from worker.dataset_cache import DEFAULT_MAX_BYTES
 from worker.isolation_plan import DEFAULT_PROCESSES, DEFAULT_USERS, IsolationMode, IsolationSettings
+from worker.rank_ports import PORTS_OF_SLOT
 from worker.sandbox_plan import DEFAULT_DISK_BYTES, SandboxMode, SandboxSettings
 from worker.sandbox_plan import DEFAULT_PROCESSES as DEFAULT_BUNDLE_PROCESSES
 from worker.slots import MAX_SLOTS
 
 
-def _users(given: Any) -> range:
-    """Parse `FIRST-LAST` as a range of user ids; 0 (root) is not allowed."""
+def _range(given: Any, highest: int, what: str) -> range:
+    """Parse `FIRST-LAST` as a range of numbers from 1."""
     if isinstance(given, range):
         return given
     first, _, last = str(given).partition("-")
-    ids = [int(one[:12]) for one in (first, last) if one.isascii() and one.isdecimal()]
-    if len(ids) != 2 or not 1 <= ids[0] <= ids[1] < 2**32 - 1:
-        raise ValueError(
-            "expected the first and last id of a range of users, "
-            f"such as {DEFAULT_USERS[0]}-{DEFAULT_USERS[-1]}, received {str(given)[:40]!r}."
-        )
-    return range(ids[0], ids[1] + 1)
+    found = [int(one[:12]) for one in (first, last) if one.isascii() and one.isdecimal()]
+    if len(found) != 2 or not 1 <= found[0] <= found[1] <= highest:
+        raise ValueError(f"expected {what}, received {str(given)[:40]!r}.")
+    return range(found[0], found[1] + 1)
+
+
+def _users(given: Any) -> range:
+    """Parse a range of user ids; 0 (root) is not allowed."""
+    example = f"{DEFAULT_USERS[0]}-{DEFAULT_USERS[-1]}"
+    what = f"the first and last id of a range of users, such as {example}"
+    return _range(given, 2**32 - 2, what)
+
+
+def _ports(given: Any) -> range | None:
+    """Parse a range of ports."""
+    if given is None:
+        return None
+    return _range(given, 2**16 - 1, "the first and last port of a range, such as 42000-42015")
 
 
 def _queues(given: Any) -> Any:
@@ -73,6 +92,8 @@ class Settings(SharedSettings):
     """The queues to serve; None: those whose jobs its machine can run."""
     worker_address: Annotated[str | None, AfterValidator(_host)] = None
     """The host of the addresses of its ranks; None: its address on the database's network."""
+    worker_ports: Annotated[range | None, NoDecode, PlainValidator(_ports)] = None
+    """The ports on which its ranks listen; None: any free ones."""
     scratch_dir: AbsolutePath = Field(default_factory=lambda data: data["data_dir"] / "scratch")
     """Where attempts write before uploads; default: `scratch` in the data folder."""
     dataset_cache_bytes: int = Field(
@@ -90,6 +111,18 @@ class Settings(SharedSettings):
         None, ge=0, le=2**62, description=f"a number from 0 to {2**62}"
     )
     """None: the machine's memory plus what a trainer only reserves."""
+
+    @field_validator("worker_ports")
+    @classmethod
+    def _check_count_of_ports(cls, ports: range | None, info: ValidationInfo) -> range | None:
+        """Raise ValueError if each slot may have a rank 0, and there are too few ports for that."""
+        slots = info.data.get("worker_slots", 1)
+        if ports is not None and len(ports) < PORTS_OF_SLOT * slots:
+            raise ValueError(
+                f"expected at least {PORTS_OF_SLOT * slots} ports, {PORTS_OF_SLOT} for each slot, "
+                f"received {len(ports)}."
+            )
+        return ports
 
     @field_validator("data_prefixes")
     @classmethod

@@ -74,7 +74,7 @@ def print_attempts(attempts: Iterable["Attempt"]) -> None:
             duration_between(attempt.started_at, attempt.finished_at),
             formats.duration(attempt.waited_s),
             UNKNOWN if attempt.first_step is None else str(attempt.first_step),
-            attempt.worker_id or UNKNOWN,
+            _workers(attempt),
             *([_ranks(attempt)] if has_ranks else []),
             attempt.outcome or "running",
             formats.printable(attempt.message or attempt.reason or UNKNOWN),
@@ -82,6 +82,12 @@ def print_attempts(attempts: Iterable["Attempt"]) -> None:
         for attempt in attempts
     ]
     print_table(columns, rows)
+
+
+def _workers(attempt: "Attempt") -> str:
+    """The worker, or those of all ranks, that of rank 0 first."""
+    workers = dict.fromkeys(rank.worker_id for rank in attempt.ranks)
+    return formats.printable(", ".join(workers) or attempt.worker_id or UNKNOWN)
 
 
 def _ranks(attempt: "Attempt") -> str:

@@ -8,12 +8,12 @@ import atexit
 import sys
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, get_args
 
 import tensorflow as tf
 
 from ampcore.compat.graph_context import is_session_graph
-from ampcore.compat.session_replicas import SessionReplicas, session_config, start_server
+from ampcore.compat.session_server import session_config, start_server
 from ampcore.distributed import (
     Cluster,
     ReduceOp,
@@ -22,15 +22,19 @@ from ampcore.distributed import (
     connect_from_environment,
     environment,
 )
+from ampcore.distributed.collectives import Collectives
 from ampcore.errors import AddressInUse
 
 Tensor = Any
 
-_OPERATIONS: Final = ("mean", "sum", "max")
+_OPERATIONS: Final = get_args(ReduceOp)
 
 
 class Ranks(Protocol):
-    """The communication that a loop needs: a part of `ampcore.distributed.Replicas`."""
+    """The communication that a loop needs: a part of `ampcore.distributed.Replicas`.
+
+    Tensors are tf.Tensor, not values that can be converted to one.
+    """
 
     @property
     def size(self) -> int:
@@ -40,13 +44,13 @@ class Ranks(Protocol):
     def rank(self) -> int:
         """The number of this rank."""
 
-    def all_reduce(self, tensors: Sequence[Tensor], op: ReduceOp = "mean") -> list[Tensor]:
+    def all_reduce(self, tensors: Sequence[Tensor], op: ReduceOp) -> list[Tensor]:
         """Combine each tensor with those of the other ranks."""
 
     def all_gather(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Concatenate each tensor with those of the other ranks along the first axis."""
 
-    def broadcast(self, tensors: Sequence[Tensor], root: int = 0) -> list[Tensor]:
+    def broadcast(self, tensors: Sequence[Tensor], root: int) -> list[Tensor]:
         """The tensors of the rank `root`."""
 
 
@@ -55,6 +59,7 @@ class _Process:
 
     def __init__(self) -> None:
         self.ranks: Ranks | None = None
+        self.session_ranks: Ranks | None = None
         self.server: Any = None
         self.reduced: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
@@ -99,6 +104,12 @@ def init(ranks: Ranks | None = None, *, config: Any = None) -> None:
             # As connect_from_environment: the launcher then starts all ranks with other ports.
             sys.stderr.write(f"{error}\n")
             raise SystemExit(environment.ADDRESS_IN_USE) from error
+        # RING on GPUs, too: NCCL needs a token that orders the operations, a variable of TF 2.
+        # No exchange in place of small reductions: a session cannot run one without another
+        # collective operation beside it.
+        _process.session_ranks = Collectives(
+            cluster.rank, cluster.size, "RING", cluster.timeout_s, small_bytes=-1
+        )
 
 
 def rank() -> int:
@@ -124,18 +135,16 @@ def current_ranks() -> Ranks:
     Raises:
         RuntimeError: There are several, and `init` was not called.
     """
-    if _process.ranks is not None and not is_session_graph():
-        return _process.ranks
-    if size() == 1:
-        return SingleReplica()
-    cluster = cluster_from_environment()
-    if cluster is None or not is_session_graph() or _process.server is None:
+    ranks = _process.session_ranks if is_session_graph() else _process.ranks
+    if ranks is not None:
+        return ranks
+    if size() > 1:
         raise RuntimeError(
             f"Expected a call of ampcore.compat.init() before this one: the process is rank "
             f"{rank()} of {size()}. Received: none, or one in the other form (TF 2, or graph and "
             "session)."
         )
-    return SessionReplicas(cluster)
+    return SingleReplica()
 
 
 def all_reduce(
@@ -177,7 +186,7 @@ def all_gather(tensor: Tensor) -> Tensor:
     All ranks pass the same shape.
     """
     ranks = current_ranks()
-    return tensor if ranks.size == 1 else ranks.all_gather([tensor])[0]
+    return tensor if ranks.size == 1 else ranks.all_gather([tf.convert_to_tensor(tensor)])[0]
 
 
 def broadcast_variables(variables: Iterable[Any], root_rank: int = 0) -> Any:
@@ -276,7 +285,9 @@ def _all_reduce(ranks: Ranks, tensors: Sequence[Any], op: ReduceOp) -> list[Any]
     """Dense tensors in one call; of sparse ones the rows of all ranks. None stays None."""
     if ranks.size == 1:
         return list(tensors)
-    dense = [each for each in tensors if each is not None and not _is_sparse(each)]
+    dense = [
+        tf.convert_to_tensor(each) for each in tensors if each is not None and not _is_sparse(each)
+    ]
     reduced = iter(ranks.all_reduce(dense, op) if dense else [])
     return [
         None if each is None else _gathered(ranks, each, op) if _is_sparse(each) else next(reduced)

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from ampcore.compat.graph_context import is_session_graph
 from ampcore.compat.later_variables import build_for_later_variables
+from ampcore.precision import sum_duplicate_rows
 
 Tensor = Any
 Variable = Any
@@ -138,7 +139,8 @@ class KerasOptimizer:
     def apply(self, grads: Sequence[Any], variables: Sequence[Variable], step: Any) -> Any:
         """Update the variables."""
         _no_global_step(self.optimizer, step)
-        return self.optimizer.apply(list(grads), list(variables))
+        # Keras 2 adds duplicate rows up itself; Keras 3 would square each of them alone.
+        return self.optimizer.apply(sum_duplicate_rows(grads), list(variables))
 
     def all_variables(self) -> list[Variable]:
         """All variables."""

@@ -56,11 +56,14 @@ class Collectives:
         size: The number of ranks.
         hint: The implementation: RING between CPUs, NCCL between GPUs.
         timeout_s: An operation that waits for longer fails.
+        small_bytes: Up to this size a reduction is one exchange, if the ranks are few.
     """
 
-    def __init__(self, rank: int, size: int, hint: Hint, timeout_s: float) -> None:
+    def __init__(
+        self, rank: int, size: int, hint: Hint, timeout_s: float, small_bytes: int = SMALL_BYTES
+    ) -> None:
         self.rank, self.size = rank, size
-        self._hint, self._timeout_s = hint, timeout_s
+        self._hint, self._timeout_s, self._small_bytes = hint, timeout_s, small_bytes
         self._next_key = 1
         self._eager_keys: dict[tuple[Any, ...], int] = {}
         # NCCL must start the operations of all ranks in the same order; a resource that each one
@@ -115,7 +118,7 @@ class Collectives:
     def _is_small(self, tensor: Tensor) -> bool:
         """Whether one transfer of everything takes less time than the two phases of a ring."""
         size = tensor.shape.num_elements()
-        few_bytes = size is not None and size * tensor.dtype.size <= SMALL_BYTES
+        few_bytes = size is not None and size * tensor.dtype.size <= self._small_bytes
         return few_bytes and self._hint == "RING" and 1 < self.size <= FEW_RANKS
 
     def _reduce_at_once(self, tensor: Tensor, key: int, op: ReduceOp) -> Tensor:

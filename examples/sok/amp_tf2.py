@@ -15,7 +15,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ampcore import compat
+from ampcore import compat, distributed
+from ampcore.distributed.lookup import sharded_lookup
+from ampcore.distributed.row_shards import RowShard
 
 SLOTS, KEYS = 10, 5
 VOCABULARY, KEYS_OF_SLOT = 1024, 102
@@ -24,42 +26,35 @@ GLOBAL_BATCH = 1024
 
 
 @tf.custom_gradient
-def exchange(found):
-    """Add up what each rank has found for the keys of all; keep the examples of this rank."""
-    own = found.shape[0] // compat.size()
-    summed = compat.all_reduce(found, op="sum")
-
-    def gradient(upstream):
-        # The loss is a mean over the examples of one rank: divide, for the mean over all.
-        return compat.all_gather(upstream) / compat.size()
-
-    return summed[compat.rank() * own : (compat.rank() + 1) * own], gradient
+def mean_over_ranks(vectors):
+    """The same vectors; the gradient of the mean of all ranks' losses instead of their sum."""
+    return tf.identity(vectors), lambda upstream: upstream / compat.size()
 
 
-class SplitEmbedding(keras.layers.Layer):
-    """A table whose rows belong to the ranks in turn: row r to rank r % size."""
+class ShardedEmbedding(keras.layers.Layer):
+    """A table whose rows are spread over the ranks; all ranks look keys up together."""
 
-    def __init__(self, table):
+    def __init__(self, replicas, table):
         super().__init__(dtype="float32")
-        rows = table[compat.rank() :: compat.size()]
+        self.replicas = replicas
+        self.shard = RowShard(len(table), replicas.rank, replicas.size)
+        rows = self.shard.own_rows(table)
         self.table = self.add_weight(
             shape=rows.shape, initializer=lambda shape, dtype: rows, name="embeddings"
         )
 
     def call(self, keys):
         """The embeddings of the keys of this rank's examples, in float32."""
-        keys = compat.all_gather(keys)
-        is_own = keys % compat.size() == compat.rank()
-        rows = tf.gather(self.table.value, tf.where(is_own, keys // compat.size(), 0))
-        return exchange(tf.where(is_own[..., None], rows, 0.0))
+        vectors = sharded_lookup(self.replicas, self.shard, self.table.value, keys)
+        return mean_over_ranks(vectors)
 
 
 class Network(keras.Model):
     """The table, and one dense layer that computes in float16."""
 
-    def __init__(self, table):
+    def __init__(self, replicas, table):
         super().__init__()
-        self.embedding = SplitEmbedding(table)
+        self.embedding = ShardedEmbedding(replicas, table)
         self.flatten = keras.layers.Flatten()
         self.dense = keras.layers.Dense(1, dtype="mixed_float16")
 
@@ -82,10 +77,11 @@ def batches(steps, seed=7):
 
 def train(steps):
     """Train; returns what rank 0 prints."""
-    compat.init()
+    replicas = distributed.connect_from_environment()  # with several ranks, before any tensor
+    compat.init(replicas)
     keras.utils.set_random_seed(1)
     table = np.random.default_rng(2).normal(0, 0.05, (VOCABULARY, DIMENSION)).astype("float32")
-    model = Network(table)
+    model = Network(replicas, table)
     optimizer = compat.LossScaleOptimizer(keras.optimizers.Adam(0.1))
 
     @tf.function
@@ -109,6 +105,7 @@ def train(steps):
         return compat.all_reduce(loss)
 
     losses = [float(step(keys, labels)) for keys, labels in batches(steps)]
+    replicas.close()  # only if all went well: the others end when this rank is lost
     return {
         "ranks": compat.size(),
         "losses": losses,

@@ -34,6 +34,21 @@ class Postgres:
         self._execute(f"CREATE DATABASE {name}")
         return name
 
+    def create_user(self, name: str, password: str) -> None:
+        """Create a user with a database of the same name, which connects by TCP."""
+        self._execute(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'")
+        self._execute(f"CREATE DATABASE {name} OWNER {name}")
+        rules = Path(self._server.pgdata) / "pg_hba.conf"
+        rule = f"host {name} {name} 0.0.0.0/0 scram-sha-256\n"
+        rules.write_text(rule + rules.read_text(encoding="utf-8"), encoding="utf-8")
+
+    def listen(self, address: str, port: int) -> None:
+        """Restart the server so that it listens on a TCP port, too."""
+        self.stop()
+        options = f"-h {address} -p {port} -k {Path(self._socket).parent}"
+        self._control("-l", str(self._server.log), "-o", options, "start")
+        self.start()  # it runs already: `close` must know its new process
+
     def url(self, database: str) -> str:
         """The URL that connects directly, without a proxy."""
         return str(self._server.get_uri(database)).replace("postgresql:", "postgresql+psycopg:", 1)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.containers.machines import THIS_MACHINE
 from tests.containers.podman import BUILD_TIMEOUT_S, Podman
+from tests.machines import THIS_MACHINE
 from tests.processes import is_gone
 from tests.waiting import wait_until
 

@@ -20,8 +20,8 @@ import pytest
 from ampclient import Client
 from tests.containers.compose import Container, Project, copy_of_the_working_tree
 from tests.containers.images import build_base_images
-from tests.containers.machines import Machine, connect, created_machine, working_on
 from tests.containers.podman import Podman, missing_packages, opened_podman
+from tests.machines import Machine, connect, created_machine, working_on
 from tests.waiting import DEADLINE_S, wait_until
 
 KEEP = "AMPCORE_TEST_CONTAINERS_FOLDER"

@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from tests.containers.machines import THIS_MACHINE
 from tests.containers.podman import BUILD_TIMEOUT_S, Podman
+from tests.machines import THIS_MACHINE
 
 BASE_IMAGES: Final = Path(__file__).parent / "base_images"
 DEBIAN: Final = "localhost/debian:bookworm"

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.containers.machines import THIS_MACHINE, Machine
+from tests.machines import THIS_MACHINE, Machine
 from tests.waiting import DEADLINE_S
 
 PROGRAMS: Final = {

@@ -8,7 +8,7 @@ from ampclient import Client
 from tests.containers.compose import ROOT, Project
 from tests.containers.conftest import create_token
 from tests.containers.jobs import DIGITS, ENDLESS, has_step
-from tests.containers.machines import working_on
+from tests.machines import working_on
 from tests.waiting import wait_until
 
 GUIDE = ROOT / "docs/guides/operating.md"

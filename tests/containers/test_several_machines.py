@@ -25,7 +25,7 @@ from tests.containers.jobs import (
     has_step,
     running_worker,
 )
-from tests.containers.machines import working_on
+from tests.machines import working_on
 from tests.waiting import DEADLINE_S, wait_until
 
 S3 = {

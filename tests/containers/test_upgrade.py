@@ -10,7 +10,7 @@ from ampclient import Client
 from tests.containers.compose import Project, copy_of_the_working_tree, export_commit
 from tests.containers.conftest import LEASE_S, PASSWORDS, create_token
 from tests.containers.jobs import DIGITS, ENDLESS
-from tests.containers.machines import working_on
+from tests.machines import working_on
 from tests.waiting import DEADLINE_S, wait_until
 
 VERSION_0_5 = "ea4cf732c596f418afef77916ce427746e7b380f"

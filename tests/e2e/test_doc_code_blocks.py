@@ -47,8 +47,17 @@ RUN_BY_OTHER_TESTS = {
         "tests/worker/test_packages.py"
     ),
     "python examples/sok/amp_tf2.py": "tests/ampcore/compat/test_ranks.py",
-    "AMPCORE_WORKER_SLOTS=2 AMPCORE_WORKER_ADDRESS=10.0.0.7 ampserver worker": (
-        "tests/chaos/test_gangs.py"
+    **dict.fromkeys(
+        (
+            "# On both machines",
+            "# On machine A, once",
+            "# On machine A, the server",
+            "# On machine A, a worker",
+            "# On machine B, a worker",
+            "# On machine A, as a user",
+            "# On machine A, the attempts of the job",
+        ),
+        "tests/e2e/test_two_machines.py",
     ),
     "replicas = distributed.connect_from_environment()  # before the first tensor": (
         "tests/ampcore/test_several_ranks_example.py"

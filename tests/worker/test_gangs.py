@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -357,6 +358,29 @@ def test_ports_are_free_and_differ() -> None:
     ports.close()
     ports = RankPorts("fd00::2", 1)
     assert ports.addresses[0].startswith("[fd00::2]:")
+    ports.close()
+
+
+def test_ports_are_those_of_the_setting_that_are_free() -> None:
+    with socket.create_server(("", 0)) as used:
+        taken = used.getsockname()[1]
+        with pytest.raises(OSError, match=rf"1 ports are needed, but 0 of .*{taken}"):
+            RankPorts("10.0.0.9", 1, range(taken, taken + 1))
+    ports = RankPorts("10.0.0.9", 1, range(taken, taken + 1))
+    assert ports.addresses == [f"10.0.0.9:{taken}"]
+    ports.close()
+
+
+def test_ports_with_connections_of_an_earlier_attempt_are_used_last() -> None:
+    """They stay in the state TIME_WAIT for a minute."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            accepted, _ = server.accept()
+            accepted.close()
+            assert client.recv(1) == b""
+    ports = RankPorts("10.0.0.9", 1, range(port, port + 1))
+    assert ports.addresses == [f"10.0.0.9:{port}"]
     ports.close()
 
 

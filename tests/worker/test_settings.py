@@ -75,3 +75,21 @@ def test_the_address_of_a_worker_is_a_host(given: str, host: str) -> None:
 def test_another_address_is_quoted(given: str) -> None:
     with pytest.raises(SettingsInvalid, match=f"AMPCORE_WORKER_ADDRESS.*{given}"):
         settings_from(Settings, {**GIVEN, "AMPCORE_WORKER_ADDRESS": given})
+
+
+def test_the_ports_of_ranks_are_a_range() -> None:
+    given = {**GIVEN, "AMPCORE_WORKER_PORTS": "42000-42003", "AMPCORE_WORKER_SLOTS": "2"}
+    assert settings_from(Settings, given).worker_ports == range(42000, 42004)
+    assert settings_from(Settings, GIVEN).worker_ports is None
+
+
+@pytest.mark.parametrize("given", ["42000", "42003-42000", "0-9", "42000-70000", "a-b"])
+def test_another_range_of_ports_is_quoted(given: str) -> None:
+    with pytest.raises(SettingsInvalid, match=f"AMPCORE_WORKER_PORTS.*42000-42015.*{given}"):
+        settings_from(Settings, {**GIVEN, "AMPCORE_WORKER_PORTS": given})
+
+
+def test_too_few_ports_for_the_slots_are_refused() -> None:
+    given = {**GIVEN, "AMPCORE_WORKER_PORTS": "42000-42002", "AMPCORE_WORKER_SLOTS": "2"}
+    with pytest.raises(SettingsInvalid, match="at least 4 ports, 2 for each slot, received 3"):
+        settings_from(Settings, given)

@@ -6,6 +6,7 @@ is touched, and everything disappears with the namespace.
 
 import ctypes
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -66,6 +67,18 @@ class Machine:
 
 
 THIS_MACHINE: Final = Machine()
+
+
+def are_possible() -> bool:
+    """Whether this process may make machines, and connect them."""
+    if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "nsenter"))):
+        return False
+    try:
+        with created_machine(f"p{os.getpid()}-a") as first:
+            ip("-n", first.name, "link", "add", "probe", "type", "veth", "peer", "other")
+    except (AssertionError, OSError):
+        return False
+    return True
 
 
 @contextmanager
