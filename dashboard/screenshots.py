@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from playwright.sync_api import Browser, Page
 
-from ampclient import Client, Job
+from ampclient import Client, Job, Study
 from dashboard.browser import BrowserNotFound, chromium
 from examples.demo import POLICIES, running_stack, spec
 
@@ -37,6 +37,7 @@ SKIPPING_JOB: Final[dict[str, Any]] = {
     "optimizer": {"kind": "adam", "learning_rate": 0.001},
     "train": {"steps": 4000, "seed": 1},
     "telemetry": {"ranges": {"growth": 1.5, "max_time_share": None}},
+    "runtime": {"profile": {"start": 100, "steps": 10}},
 }
 FAILING_JOB: Final[dict[str, Any]] = {
     "name": "fixed scale, too high",
@@ -49,6 +50,7 @@ RUNNING_JOB: Final[dict[str, Any]] = {
     "name": "digits, long run",
     "train": {"steps": 200_000, "seed": 2},
 }
+STUDIED: Final[dict[str, Any]] = {"name": "digits, which policy", **DIGITS, "train": {"steps": 300}}
 
 
 def main() -> None:
@@ -60,11 +62,14 @@ def main() -> None:
         log("Training the jobs for the screenshots…")
         client.datasets.upload(DIGITS_FILE)
         jobs = train_jobs(client)
+        study = client.lab.wait(client.lab.precision(STUDIED), TRAIN_TIMEOUT_S)
+        # The last one, so that it still runs while the pictures are taken.
+        jobs["running"] = start_running_job(client)
         token = (connection.parent / "token").read_text().strip()
         with chromium() as browser:
             for theme, width_px in WIDTHS_PX.items():
                 page = signed_in_page(browser, client.url, token, theme, width_px)
-                for name, fragment in page_urls(client, jobs).items():
+                for name, fragment in page_urls(client, jobs, study).items():
                     open_page(page, client.url, fragment)
                     page.screenshot(path=SCREENSHOTS_DIR / f"{name}-{theme}.png", full_page=True)
                     if name == "job" and theme != "phone":
@@ -74,20 +79,25 @@ def main() -> None:
 
 
 def train_jobs(client: Client) -> dict[str, Job]:
-    """Submit the jobs and wait until all but the running one have ended."""
+    """Submit the jobs and wait until they have ended."""
     policies = [client.jobs.submit(spec(policy)) for policy in POLICIES]
     others = [client.jobs.submit(one) for one in (SKIPPING_JOB, FAILING_JOB)]
     client.jobs.wait([*policies, *others], TRAIN_TIMEOUT_S)
-    running = client.jobs.submit(RUNNING_JOB)
-    next(iter(running.stream()))  # waits until it runs
-    return {"skipping": others[0], "failed": others[1], "running": running}
+    return {"skipping": others[0], "failed": others[1]}
 
 
-def page_urls(client: Client, jobs: dict[str, Job]) -> dict[str, str]:
+def start_running_job(client: Client) -> Job:
+    """A job that runs, and goes on for long."""
+    job = client.jobs.submit(RUNNING_JOB)
+    next(iter(job.stream()))  # waits until it runs
+    return job
+
+
+def page_urls(client: Client, jobs: dict[str, Job], study: Study) -> dict[str, str]:
     """The address fragment of every page, by the name of its screenshot."""
     shown, failed = jobs["skipping"].id, jobs["failed"].id
     compared = ",".join(job.id for job in client.jobs.list(q="float", sort="created_at"))
-    tabs = ("ranges", "events", "log", "preflight", "attempts", "files", "spec")
+    tabs = ("ranges", "events", "log", "preflight", "profile", "attempts", "files", "spec")
     return {
         "jobs": "#/jobs",
         "job": f"#/jobs/{shown}",
@@ -96,6 +106,8 @@ def page_urls(client: Client, jobs: dict[str, Job]) -> dict[str, str]:
         "job-failed": f"#/jobs/{failed}",
         **{f"job-{tab}": f"#/jobs/{shown}?tab={tab}" for tab in tabs},
         "compare": f"#/compare?jobs={compared}",
+        "studies": "#/studies",
+        "study": f"#/studies/{study.id}",
         "workers": "#/workers",
         "datasets": "#/datasets",
         "dataset": "#/datasets/digits",
