@@ -194,7 +194,8 @@ class _Comparison:
         batch = self.question.spec.data.batch_size
         device_bytes = self.question.device_memory_bytes
         estimated = memory.largest_batch(device_bytes) if memory and device_bytes else None
-        examples = known_train_examples(self.question.spec.data) or next(
+        spec = self.question.spec
+        examples = known_train_examples(spec.data, spec.model) or next(
             (job.train_examples for job in self.results.values() if job.train_examples), None
         )
         if estimated is not None and examples is not None:
