@@ -20,6 +20,8 @@ SCREENSHOTS_DIR: Final = ROOT / "screenshots"
 README_PICTURES_DIR: Final = ROOT / "docs" / "pictures"
 WIDTHS_PX: Final = {"light": 1280, "dark": 1280, "phone": 375}
 HEIGHT_PX: Final = 860
+README_HEIGHT_PX: Final = 1055
+"""Down to the plot of examples per second."""
 DIGITS_FILE: Final = ROOT / "ampcore" / "data" / "digits.npz"
 TRAIN_TIMEOUT_S: Final = 600.0
 SETTLE_MS: Final = 1500
@@ -48,7 +50,7 @@ FAILING_JOB: Final[dict[str, Any]] = {
 RUNNING_JOB: Final[dict[str, Any]] = {
     **SKIPPING_JOB,
     "name": "digits, long run",
-    "train": {"steps": 200_000, "seed": 2},
+    "train": {"steps": 10_000_000, "seed": 2},
 }
 STUDIED: Final[dict[str, Any]] = {"name": "digits, which policy", **DIGITS, "train": {"steps": 300}}
 
@@ -61,6 +63,7 @@ def main() -> None:
     with running_stack() as connection, Client.from_file(connection) as client:
         log("Training the jobs for the screenshots…")
         client.datasets.upload(DIGITS_FILE)
+        compared = train_compared_jobs(client)
         jobs = train_jobs(client)
         study = client.lab.wait(client.lab.precision(STUDIED), TRAIN_TIMEOUT_S)
         # The last one, so that it still runs while the pictures are taken.
@@ -69,21 +72,30 @@ def main() -> None:
         with chromium() as browser:
             for theme, width_px in WIDTHS_PX.items():
                 page = signed_in_page(browser, client.url, token, theme, width_px)
-                for name, fragment in page_urls(client, jobs, study).items():
+                for name, fragment in page_urls(jobs, compared, study).items():
                     open_page(page, client.url, fragment)
                     page.screenshot(path=SCREENSHOTS_DIR / f"{name}-{theme}.png", full_page=True)
                     if name == "job" and theme != "phone":
-                        page.screenshot(path=README_PICTURES_DIR / f"job-{theme}.png")
+                        page.screenshot(
+                            path=README_PICTURES_DIR / f"job-{theme}.png",
+                            full_page=True,
+                            clip={"x": 0, "y": 0, "width": width_px, "height": README_HEIGHT_PX},
+                        )
                 page.context.close()
     log(f"Wrote {SCREENSHOTS_DIR.relative_to(ROOT)}/ and {README_PICTURES_DIR.relative_to(ROOT)}/.")
 
 
+def train_compared_jobs(client: Client) -> list[Job]:
+    """The jobs of the demo, one for each policy, when they have ended."""
+    jobs = [client.jobs.submit(spec(policy)) for policy in POLICIES]
+    return client.jobs.wait(jobs, TRAIN_TIMEOUT_S)
+
+
 def train_jobs(client: Client) -> dict[str, Job]:
-    """Submit the jobs and wait until they have ended."""
-    policies = [client.jobs.submit(spec(policy)) for policy in POLICIES]
-    others = [client.jobs.submit(one) for one in (SKIPPING_JOB, FAILING_JOB)]
-    client.jobs.wait([*policies, *others], TRAIN_TIMEOUT_S)
-    return {"skipping": others[0], "failed": others[1]}
+    """A job that skips steps and one that fails, when they have ended."""
+    jobs = [client.jobs.submit(one) for one in (SKIPPING_JOB, FAILING_JOB)]
+    client.jobs.wait(jobs, TRAIN_TIMEOUT_S)
+    return {"skipping": jobs[0], "failed": jobs[1]}
 
 
 def start_running_job(client: Client) -> Job:
@@ -93,10 +105,9 @@ def start_running_job(client: Client) -> Job:
     return job
 
 
-def page_urls(client: Client, jobs: dict[str, Job], study: Study) -> dict[str, str]:
+def page_urls(jobs: dict[str, Job], compared: list[Job], study: Study) -> dict[str, str]:
     """The address fragment of every page, by the name of its screenshot."""
     shown, failed = jobs["skipping"].id, jobs["failed"].id
-    compared = ",".join(job.id for job in client.jobs.list(q="float", sort="created_at"))
     tabs = ("ranges", "events", "log", "preflight", "profile", "attempts", "files", "spec")
     return {
         "jobs": "#/jobs",
@@ -105,7 +116,7 @@ def page_urls(client: Client, jobs: dict[str, Job], study: Study) -> dict[str, s
         "job-running": f"#/jobs/{jobs['running'].id}",
         "job-failed": f"#/jobs/{failed}",
         **{f"job-{tab}": f"#/jobs/{shown}?tab={tab}" for tab in tabs},
-        "compare": f"#/compare?jobs={compared}",
+        "compare": f"#/compare?jobs={','.join(job.id for job in compared)}",
         "studies": "#/studies",
         "study": f"#/studies/{study.id}",
         "workers": "#/workers",
