@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from playwright.sync_api import Browser, Page
 
-from ampclient import Client, Job
+from ampclient import Client, Job, Study
 from dashboard.browser import BrowserNotFound, chromium
 from examples.demo import POLICIES, running_stack, spec
 
@@ -20,6 +20,8 @@ SCREENSHOTS_DIR: Final = ROOT / "screenshots"
 README_PICTURES_DIR: Final = ROOT / "docs" / "pictures"
 WIDTHS_PX: Final = {"light": 1280, "dark": 1280, "phone": 375}
 HEIGHT_PX: Final = 860
+README_HEIGHT_PX: Final = 1055
+"""Down to the plot of examples per second."""
 DIGITS_FILE: Final = ROOT / "ampcore" / "data" / "digits.npz"
 TRAIN_TIMEOUT_S: Final = 600.0
 SETTLE_MS: Final = 1500
@@ -37,6 +39,7 @@ SKIPPING_JOB: Final[dict[str, Any]] = {
     "optimizer": {"kind": "adam", "learning_rate": 0.001},
     "train": {"steps": 4000, "seed": 1},
     "telemetry": {"ranges": {"growth": 1.5, "max_time_share": None}},
+    "runtime": {"profile": {"start": 100, "steps": 10}},
 }
 FAILING_JOB: Final[dict[str, Any]] = {
     "name": "fixed scale, too high",
@@ -47,8 +50,9 @@ FAILING_JOB: Final[dict[str, Any]] = {
 RUNNING_JOB: Final[dict[str, Any]] = {
     **SKIPPING_JOB,
     "name": "digits, long run",
-    "train": {"steps": 200_000, "seed": 2},
+    "train": {"steps": 10_000_000, "seed": 2},
 }
+STUDIED: Final[dict[str, Any]] = {"name": "digits, which policy", **DIGITS, "train": {"steps": 300}}
 
 
 def main() -> None:
@@ -59,35 +63,52 @@ def main() -> None:
     with running_stack() as connection, Client.from_file(connection) as client:
         log("Training the jobs for the screenshots…")
         client.datasets.upload(DIGITS_FILE)
+        compared = train_compared_jobs(client)
         jobs = train_jobs(client)
+        study = client.lab.wait(client.lab.precision(STUDIED), TRAIN_TIMEOUT_S)
+        # The last one, so that it still runs while the pictures are taken.
+        jobs["running"] = start_running_job(client)
         token = (connection.parent / "token").read_text().strip()
         with chromium() as browser:
             for theme, width_px in WIDTHS_PX.items():
                 page = signed_in_page(browser, client.url, token, theme, width_px)
-                for name, fragment in page_urls(client, jobs).items():
+                for name, fragment in page_urls(jobs, compared, study).items():
                     open_page(page, client.url, fragment)
                     page.screenshot(path=SCREENSHOTS_DIR / f"{name}-{theme}.png", full_page=True)
                     if name == "job" and theme != "phone":
-                        page.screenshot(path=README_PICTURES_DIR / f"job-{theme}.png")
+                        page.screenshot(
+                            path=README_PICTURES_DIR / f"job-{theme}.png",
+                            full_page=True,
+                            clip={"x": 0, "y": 0, "width": width_px, "height": README_HEIGHT_PX},
+                        )
                 page.context.close()
     log(f"Wrote {SCREENSHOTS_DIR.relative_to(ROOT)}/ and {README_PICTURES_DIR.relative_to(ROOT)}/.")
 
 
+def train_compared_jobs(client: Client) -> list[Job]:
+    """The jobs of the demo, one for each policy, when they have ended."""
+    jobs = [client.jobs.submit(spec(policy)) for policy in POLICIES]
+    return client.jobs.wait(jobs, TRAIN_TIMEOUT_S)
+
+
 def train_jobs(client: Client) -> dict[str, Job]:
-    """Submit the jobs and wait until all but the running one have ended."""
-    policies = [client.jobs.submit(spec(policy)) for policy in POLICIES]
-    others = [client.jobs.submit(one) for one in (SKIPPING_JOB, FAILING_JOB)]
-    client.jobs.wait([*policies, *others], TRAIN_TIMEOUT_S)
-    running = client.jobs.submit(RUNNING_JOB)
-    next(iter(running.stream()))  # waits until it runs
-    return {"skipping": others[0], "failed": others[1], "running": running}
+    """A job that skips steps and one that fails, when they have ended."""
+    jobs = [client.jobs.submit(one) for one in (SKIPPING_JOB, FAILING_JOB)]
+    client.jobs.wait(jobs, TRAIN_TIMEOUT_S)
+    return {"skipping": jobs[0], "failed": jobs[1]}
 
 
-def page_urls(client: Client, jobs: dict[str, Job]) -> dict[str, str]:
+def start_running_job(client: Client) -> Job:
+    """A job that runs, and goes on for long."""
+    job = client.jobs.submit(RUNNING_JOB)
+    next(iter(job.stream()))  # waits until it runs
+    return job
+
+
+def page_urls(jobs: dict[str, Job], compared: list[Job], study: Study) -> dict[str, str]:
     """The address fragment of every page, by the name of its screenshot."""
     shown, failed = jobs["skipping"].id, jobs["failed"].id
-    compared = ",".join(job.id for job in client.jobs.list(q="float", sort="created_at"))
-    tabs = ("ranges", "events", "log", "preflight", "attempts", "files", "spec")
+    tabs = ("ranges", "events", "log", "preflight", "profile", "attempts", "files", "spec")
     return {
         "jobs": "#/jobs",
         "job": f"#/jobs/{shown}",
@@ -95,7 +116,9 @@ def page_urls(client: Client, jobs: dict[str, Job]) -> dict[str, str]:
         "job-running": f"#/jobs/{jobs['running'].id}",
         "job-failed": f"#/jobs/{failed}",
         **{f"job-{tab}": f"#/jobs/{shown}?tab={tab}" for tab in tabs},
-        "compare": f"#/compare?jobs={compared}",
+        "compare": f"#/compare?jobs={','.join(job.id for job in compared)}",
+        "studies": "#/studies",
+        "study": f"#/studies/{study.id}",
         "workers": "#/workers",
         "datasets": "#/datasets",
         "dataset": "#/datasets/digits",

@@ -3,7 +3,13 @@
 from ampcore.data import digits, file_data, package_data, synthetic, synthetic_clicks, text
 from ampcore.data.dataset import Dataset, Signature
 from ampcore.data.examples import ArrayExamples, Batch, Examples
-from ampcore.data.registry import LOADERS, load, local_path
+from ampcore.data.registry import (
+    LOADERS,
+    check_fills_step,
+    load,
+    load_unchecked,
+    local_path,
+)
 
 __all__ = [
     "LOADERS",
@@ -12,9 +18,11 @@ __all__ = [
     "Dataset",
     "Examples",
     "Signature",
+    "check_fills_step",
     "digits",
     "file_data",
     "load",
+    "load_unchecked",
     "local_path",
     "package_data",
     "synthetic",

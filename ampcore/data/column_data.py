@@ -11,11 +11,12 @@ from ampcore.data.file_examples import FileExamples, resident_if_small
 from ampcore.data.file_rows import Array, FileRows, Indices
 from ampcore.data.preprocessing import ColumnPlan, PreparedInputs
 from ampcore.data.registry import LoadOptions
-from ampcore.data.targets import OUTPUT, Encoding, check_targets, find_encoding, join_columns
+from ampcore.data.targets import Encoding, check_targets, find_encoding, join_columns
 from ampcore.errors import InvalidData
 from ampcore.formats import Source
 from ampcore.spec.data import Columns
 from ampcore.spec.data_rules import train_examples
+from ampcore.spec.target_columns import OUTPUT
 
 DEFAULT_SPLIT: Final = 0.2
 """The share for validation of data without a part of its own for it."""

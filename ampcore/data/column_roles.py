@@ -6,14 +6,15 @@ from typing import Final
 
 from ampcore.data.file_rows import FileRows
 from ampcore.data.preprocessing import CONCATENATED, ColumnPlan
-from ampcore.data.targets import OUTPUT
 from ampcore.errors import InvalidData
 from ampcore.formats import Column
 from ampcore.spec.data import Columns, Csv, Parquet, Tfrecord
-from ampcore.spec.data_rules import INPUT_NAMES, TARGET_NAMES, columns_named
 from ampcore.spec.preprocessing import Preprocessing
+from ampcore.spec.target_columns import columns_named, target_columns
 from ampcore.spec.task import Outputs, TargetKind, TaskSpec
 
+INPUT_NAMES: Final = ("x", "image", "images")
+"""Columns that are inputs by their names."""
 EVERY_COLUMN: Final = "*"
 """The key of preprocessing for all columns without an own one."""
 MAX_NAMED: Final = 10
@@ -68,16 +69,8 @@ def column_roles(
 def _target_roles(
     spec: Columns, task: TaskSpec | None, columns: Mapping[str, Column], name: str
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, TargetKind]]:
-    if isinstance(task, Outputs):
-        targets: dict[str, tuple[str, ...]] = {
-            output: (own.target or output,) for output, own in task.outputs.items()
-        }
-        targets |= {output: tuple(group) for output, group in (spec.targets or {}).items()}
-        kinds = {output: own.task.target for output, own in task.outputs.items()}
-    elif task is not None and task.target == "input":
-        return {}, {}
-    else:
-        group = tuple(spec.target or columns_named(TARGET_NAMES, columns)[:1])
+    targets = target_columns(spec, task, columns)
+    for output, group in targets.items():
         if not group:
             raise InvalidData(
                 name,
@@ -85,10 +78,10 @@ def _target_roles(
                 expected=f"the column to predict, one of {', '.join(list(columns)[:MAX_NAMED])}",
                 received="none",
             )
-        targets, kinds = {OUTPUT: group}, {OUTPUT: task.target if task is not None else "class"}
-    for output, group in targets.items():
         _check_columns(group, columns, name, f"targets.{output}")
-    return targets, kinds
+    if isinstance(task, Outputs):
+        return targets, {output: own.task.target for output, own in task.outputs.items()}
+    return targets, dict.fromkeys(targets, task.target if task is not None else "class")
 
 
 def _is_cell(spec: Columns, column: Column) -> bool:

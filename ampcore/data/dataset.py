@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from ampcore.data.batches import BatchSource
 from ampcore.data.examples import ArrayExamples, Batch, Examples, Structure
 from ampcore.data.preprocessing import PreparedInputs
-from ampcore.data.targets import OUTPUT, Encoding
+from ampcore.data.targets import Encoding
 from ampcore.formats.row_places import RowPlace
 from ampcore.spec.data_rules import train_examples
+from ampcore.spec.target_columns import OUTPUT
 
 InputDtype = Literal["float32", "int32"]
 

@@ -10,10 +10,9 @@ from ampcore.data.dataset import Dataset
 from ampcore.data.file_rows import FileRows
 from ampcore.data.files import resolve_path
 from ampcore.data.registry import LoadOptions, register
-from ampcore.formats import Source, list_splits, open_source
+from ampcore.formats import list_splits, open_source
 from ampcore.spec.data import AnyFile
-from ampcore.spec.data_rules import TARGET_NAMES
-from ampcore.spec.task import OneOutput, TaskSpec
+from ampcore.spec.target_columns import target_columns
 
 
 @register("npz", "npy", "csv", "parquet", "images", "tfrecord")
@@ -49,8 +48,8 @@ def _parts(
     """The training rows, and those for validation."""
     splits = list_splits(path, spec, cache=cache, name=name)
     source = open_source(path, spec, cache=cache, name=name)
-    is_target_missing = not _has_target(spec, source) and not _predicts_input(options.task)
-    if spec.kind == "npz" and "x" in source.columns and is_target_missing:
+    targets = target_columns(spec, options.task, source.columns)
+    if spec.kind == "npz" and "x" in source.columns and () in targets.values():
         # It leaves out arrays with another number of rows; asked for them, it says so.
         open_source(path, spec, cache=cache, name=name, columns=["x", "y"])
     own = next((split for split in ("validation", "test") if split in splits), None)
@@ -58,12 +57,3 @@ def _parts(
         other = open_source(path, spec, cache=cache, name=name, split=own)
         return all_rows(source, name), all_rows(other, name)
     return split_rows(spec, source, options.seed, name)
-
-
-def _has_target(spec: AnyFile, source: Source) -> bool:
-    named = spec.target or TARGET_NAMES
-    return spec.targets is not None or any(column in source.columns for column in named)
-
-
-def _predicts_input(task: TaskSpec | None) -> bool:
-    return isinstance(task, OneOutput) and task.target == "input"

@@ -16,7 +16,8 @@ from ampcore.data.examples import (
 )
 from ampcore.data.file_rows import CHUNK_BYTES, FileRows, Indices
 from ampcore.data.preprocessing import PreparedInputs
-from ampcore.data.targets import OUTPUT, Encoding, join_columns
+from ampcore.data.targets import Encoding, join_columns
+from ampcore.spec.target_columns import OUTPUT
 
 
 class FileExamples:

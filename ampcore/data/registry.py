@@ -9,6 +9,7 @@ from ampcore.data.dataset import Dataset
 from ampcore.data.files import resolve_path
 from ampcore.errors import InvalidData
 from ampcore.spec.data import DataSpec, FileData, PackageData
+from ampcore.spec.data_rules import step_problems
 from ampcore.spec.dataset_reference import VersionReference
 from ampcore.spec.object_url import is_url
 from ampcore.spec.task import TaskSpec
@@ -64,25 +65,33 @@ def load(
     A path in the spec is relative to `data_root` and cannot leave it; without a root any path is
     allowed. A dataset in the spec is read from its file in `dataset_files`. Raises InvalidData.
     """
-    spec, data_root = _with_local_file(spec, data_root, dataset_files or {})
-    dataset = LOADERS[spec.kind](spec, LoadOptions(RESIDENT_BYTES, seed, data_root, task))
-    if spec.batch_size > len(dataset.train):
-        raise InvalidData(
-            _name(spec),
-            "batch_size",
-            expected=f"at most {len(dataset.train)}, the number of training examples"
-            f"{_besides_validation(dataset)}",
-            received=str(spec.batch_size),
-        )
-    if spec.batch_size * accumulate > len(dataset.train):
-        raise InvalidData(
-            _name(spec),
-            "train.accumulate",
-            expected=f"at most {len(dataset.train) // spec.batch_size}, the number of whole "
-            f"batches of {spec.batch_size} in {len(dataset.train)} training examples",
-            received=str(accumulate),
-        )
+    dataset = load_unchecked(
+        spec, seed=seed, data_root=data_root, task=task, dataset_files=dataset_files
+    )
+    check_fills_step(spec, dataset, accumulate)
     return dataset
+
+
+def load_unchecked(
+    spec: DataSpec,
+    *,
+    seed: int,
+    data_root: Path | None = None,
+    task: TaskSpec | None = None,
+    dataset_files: Mapping[str, Path] | None = None,
+) -> Dataset:
+    """The same, also with too few examples for a step."""
+    spec, data_root = _with_local_file(spec, data_root, dataset_files or {})
+    return LOADERS[spec.kind](spec, LoadOptions(RESIDENT_BYTES, seed, data_root, task))
+
+
+def check_fills_step(spec: DataSpec, dataset: Dataset, accumulate: int) -> None:
+    """Raise InvalidData unless the training examples fill at least one step."""
+    examples = f"training examples{_besides_validation(dataset)}"
+    for one in step_problems(spec, accumulate, len(dataset.train), examples):
+        field = one.pointer[1:].replace("/", ".").removeprefix("data.")
+        received = one.received or "none"
+        raise InvalidData(_name(spec), field, expected=one.expected, received=received)
 
 
 def local_path(

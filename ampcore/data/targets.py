@@ -16,8 +16,6 @@ Array = NDArray[Any]
 Pieces = Iterable[tuple[NDArray[np.int64], Array]]
 """The row numbers and values of a column, piece by piece."""
 MAX_CLASSES: Final = 100_000
-OUTPUT: Final = "output"
-"""The name of the only output of a task that names none."""
 MAX_NAMED: Final = 5
 
 

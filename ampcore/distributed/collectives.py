@@ -17,6 +17,8 @@ from ampcore.distributed.control import NAMING_S, ControlChannel
 from ampcore.distributed.replicas import ReduceOp
 from ampcore.distributed.size_classes import SIZES
 from ampcore.errors import RankDisconnected, TrainingError
+from ampcore.profile.phases import Phase
+from ampcore.profile.scopes import phase_scope
 
 Tensor = Any
 Hint = Literal["RING", "NCCL"]
@@ -236,27 +238,31 @@ class CollectiveReplicas:
         def reduce(parts: Sequence[Tensor]) -> list[Tensor]:
             return self._collectives.all_reduce(parts, op)
 
-        return in_buckets(
-            reduce, [tf.convert_to_tensor(each) for each in tensors], self.bucket_bytes
-        )
+        with phase_scope(Phase.COMMUNICATION):
+            own = [tf.convert_to_tensor(each) for each in tensors]
+            return in_buckets(reduce, own, self.bucket_bytes)
 
     def all_gather(
         self, tensors: Sequence[Tensor], size_class: Tensor | None = None
     ) -> list[Tensor]:
         """Concatenate each tensor with those of the others along the first axis, by rank."""
-        own = [tf.convert_to_tensor(each) for each in tensors]
-        return self._collectives.all_gather(own, size_class)
+        with phase_scope(Phase.COMMUNICATION):
+            own = [tf.convert_to_tensor(each) for each in tensors]
+            return self._collectives.all_gather(own, size_class)
 
     def all_to_all(
         self, tensors: Sequence[Tensor], size_class: Tensor | None = None
     ) -> list[Tensor]:
         """Send part r of each tensor to rank r; returns the parts received, in order of rank."""
-        own = [tf.convert_to_tensor(each) for each in tensors]
-        return self._collectives.all_to_all(own, size_class)
+        with phase_scope(Phase.COMMUNICATION):
+            own = [tf.convert_to_tensor(each) for each in tensors]
+            return self._collectives.all_to_all(own, size_class)
 
     def broadcast(self, tensors: Sequence[Tensor], root: int = 0) -> list[Tensor]:
         """The tensors of the replica with rank `root`."""
-        return self._collectives.broadcast([tf.convert_to_tensor(each) for each in tensors], root)
+        with phase_scope(Phase.COMMUNICATION):
+            own = [tf.convert_to_tensor(each) for each in tensors]
+            return self._collectives.broadcast(own, root)
 
     def barrier(self) -> None:
         """Wait until all replicas are here."""

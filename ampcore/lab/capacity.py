@@ -158,7 +158,7 @@ class _Search:
         """The largest batch that may be tried, and what limits it."""
         options, spec = self._question.options, self._question.spec
         limits = [(options.max_batch, "max_batch")]
-        examples = known_train_examples(spec.data) or examples
+        examples = known_train_examples(spec.data, spec.model) or examples
         if examples is not None:
             limits.append((examples // spec.train.accumulate, "data"))
         if self._question.device == "cpu" and self.predicted is not None:

@@ -194,7 +194,8 @@ class _Comparison:
         batch = self.question.spec.data.batch_size
         device_bytes = self.question.device_memory_bytes
         estimated = memory.largest_batch(device_bytes) if memory and device_bytes else None
-        examples = known_train_examples(self.question.spec.data) or next(
+        spec = self.question.spec
+        examples = known_train_examples(spec.data, spec.model) or next(
             (job.train_examples for job in self.results.values() if job.train_examples), None
         )
         if estimated is not None and examples is not None:
@@ -257,8 +258,12 @@ def _speed_text(one: PolicyAnswer) -> str:
     if one.speedup_range is None:
         return text
     low, high = one.speedup_range
-    text += f" ({low:.2f} to {high:.2f} in the pairs"
-    return f"{text}, which does not tell whether it is faster)" if low < 1.0 < high else f"{text})"
+    return f"{text} ({low:.2f} to {high:.2f} in the pairs)"
+
+
+def _pairs_disagree(one: PolicyAnswer) -> bool:
+    """Whether it was faster than float32 with some seeds, and slower with others."""
+    return one.speedup_range is not None and one.speedup_range[0] < 1.0 < one.speedup_range[1]
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -275,6 +280,11 @@ def _recommended(policies: Sequence[PolicyAnswer]) -> PolicyAnswer:
 def _summary(policies: Sequence[PolicyAnswer], best: PolicyAnswer) -> str:
     others = [one for one in policies if one.policy != FLOAT32]
     found = "; ".join(f"{one.policy}: {one.verdict}" for one in others)
+    if best.policy != FLOAT32 and _pairs_disagree(best):
+        return (
+            f"{best.policy} can be used: it is as accurate as float32. The pairs do not tell "
+            f"whether it is faster: {_speed_text(best)}. ({found})"
+        )
     if best.policy != FLOAT32:
         return f"Use {best.policy}: as accurate as float32, {_speed_text(best)}. ({found})"
     undecided = [one for one in others if one.verdict == "cannot tell"]
@@ -285,7 +295,8 @@ def _summary(policies: Sequence[PolicyAnswer], best: PolicyAnswer) -> str:
     as_good = [one for one in others if one.verdict in ("equal", "better")]
     if as_good:
         speeds = "; ".join(f"{one.policy} has {_speed_text(one)}" for one in as_good if one.speedup)
-        return f"Stay with float32: no policy is faster{speeds and f', {speeds}'}. ({found})"
+        faster = "known to be faster" if any(map(_pairs_disagree, as_good)) else "faster"
+        return f"Stay with float32: no policy is {faster}{speeds and f', {speeds}'}. ({found})"
     why = "no policy is as accurate"
     return f"Stay with float32: {why}. ({found})" if others else "Only float32 was studied."
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from ampcore import packages
-from ampcore.errors import InvalidModel, TrainingError
+from ampcore.errors import InvalidModel
 from ampcore.losses.keras_losses import as_loss, example_losses
 from ampcore.spec.losses import PackageLoss
 
@@ -19,17 +19,7 @@ Loss = Any
 
 def package_loss(spec: PackageLoss) -> Loss:
     """The loss that the package builds; raises InvalidModel where it cannot."""
-    found, options = packages.find(spec)
-    try:
-        return as_loss(found.build(options), FIELD)
-    except TrainingError:
-        raise
-    except Exception as error:
-        raise InvalidModel(
-            FIELD,
-            expected=f"{spec.label} to build a loss",
-            received=f"{type(error).__name__}: {error}",
-        ) from error
+    return as_loss(packages.build(spec, "a loss"), FIELD)
 
 
 def check_package_loss(

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from ampcore import packages
-from ampcore.errors import InvalidModel, TrainingError
+from ampcore.errors import InvalidModel
 from ampcore.metrics.keras_metrics import create_variables
 from ampcore.spec.metrics import PackageMetric, metric_name
 
@@ -20,13 +20,7 @@ Metric = Any
 
 def package_metric(spec: PackageMetric) -> Metric:
     """The metric that the package builds, not called yet; raises InvalidModel where it cannot."""
-    found, options = packages.find(spec)
-    try:
-        metric = found.build(options)
-    except TrainingError:
-        raise
-    except Exception as error:
-        raise _unusable(spec, "to build a metric", error) from error
+    metric = packages.build(spec, "a metric")
     if isinstance(metric, keras.metrics.Metric):
         metric.name = metric_name(spec)
         return metric
@@ -73,7 +67,7 @@ def check_package_metric(
             create_variables(metric, targets, predictions)
         traced = tf.function(compute, autograph=False).get_concrete_function(*batch)
     except Exception as error:
-        raise _unusable(spec, "to be computed for these targets", error) from error
+        raise packages.unusable(spec, "to be computed for these targets", error) from error
     result, of_examples = (tuple(one.shape) for one in traced.outputs)
     if len(result) > 1 or None in result or 0 in result:
         expected, received = "to have one number as its result, or a vector", str(list(result))
@@ -83,11 +77,3 @@ def check_package_metric(
     else:
         return
     raise InvalidModel(FIELD, expected=f"{spec.label} {expected}", received=received)
-
-
-def _unusable(spec: PackageMetric, expected: str, error: Exception) -> InvalidModel:
-    return InvalidModel(
-        FIELD,
-        expected=f"{spec.label} {expected}",
-        received=f"{type(error).__name__}: {error}",
-    )

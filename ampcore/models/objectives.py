@@ -5,13 +5,14 @@ from typing import Any, Final
 import tensorflow as tf
 
 from ampcore.data.dataset import Signature
-from ampcore.data.targets import OUTPUT, Encoding
+from ampcore.data.targets import Encoding
 from ampcore.errors import InvalidModel
 from ampcore.losses import build_loss, check_package_loss
 from ampcore.metrics import build_metric, check_package_metric
 from ampcore.models.supervised import Objective
 from ampcore.spec.losses import CrossEntropy, Focal, LossSpec, PackageLoss
 from ampcore.spec.metrics import MetricSpec, PackageMetric
+from ampcore.spec.target_columns import OUTPUT
 from ampcore.spec.task import (
     Autoencoding,
     Classification,

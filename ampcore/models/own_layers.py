@@ -6,7 +6,6 @@ from typing import Any
 
 from ampcore.architectures.own_layers import named_sizes
 from ampcore.data.dataset import Signature
-from ampcore.data.targets import OUTPUT
 from ampcore.errors import InvalidModel
 from ampcore.models.building_blocks import build_networks, data_shape
 from ampcore.models.registry import register
@@ -15,6 +14,7 @@ from ampcore.spec.layers.inference import Inference
 from ampcore.spec.layers.network import infer
 from ampcore.spec.model import Layers, NamedInput
 from ampcore.spec.problems import Problem
+from ampcore.spec.target_columns import OUTPUT
 
 
 @register("layers")

@@ -7,7 +7,7 @@ import keras
 
 from ampcore import packages
 from ampcore.data.dataset import Signature
-from ampcore.errors import InvalidModel, TrainingError
+from ampcore.errors import InvalidModel
 from ampcore.models.registry import register
 from ampcore.spec.model import Package
 
@@ -15,24 +15,13 @@ from ampcore.spec.model import Package
 @register("package")
 def package_model(spec: Package, signature: Signature) -> Any:
     """The model that the package builds; raises InvalidModel where it cannot."""
-    found, options = packages.find(spec)
-    label = spec.label
-    try:
-        model = found.build(options, signature)
-    except TrainingError:
-        raise
-    except Exception as error:
-        raise InvalidModel(
-            "model.package",
-            expected=f"{label} to build a model for this data",
-            received=f"{type(error).__name__}: {error}",
-        ) from error
+    model = packages.build(spec, "a model for this data", signature)
     networks = model.values() if isinstance(model, Mapping) else [model]
     for network in networks:
         if not isinstance(network, keras.Model) or not network.trainable_variables:
             raise InvalidModel(
                 "model.package",
-                expected=f"{label} to return a built keras.Model with trainable variables",
+                expected=f"{spec.label} to return a built keras.Model with trainable variables",
                 received=type(network).__name__,
             )
     return dict(model) if isinstance(model, Mapping) else model

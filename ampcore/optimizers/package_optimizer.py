@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from ampcore import packages
-from ampcore.errors import InvalidModel, TrainingError
+from ampcore.errors import InvalidModel
 from ampcore.spec.optimizer import PackageOptimizer
 
 FIELD: Final = f"{PackageOptimizer.section}.package"
@@ -17,7 +17,7 @@ Optimizer = Any
 
 
 def package_optimizer(spec: PackageOptimizer, learning_rate: Any) -> Optimizer:
-    """The optimizer that the package builds, after a try on a weight of its own.
+    """The optimizer that the package builds, after another one has updated a weight.
 
     Args:
         spec: What names it.
@@ -27,19 +27,14 @@ def package_optimizer(spec: PackageOptimizer, learning_rate: Any) -> Optimizer:
         InvalidModel: It cannot be built, has another learning rate or a loss scale, or cannot
             update a weight.
     """
-    found, options = packages.find(spec)
+    _try_update(spec, _built(spec, learning_rate))
+    # Checked as well: a function that returns the same one twice returns a built one now.
+    return _built(spec, learning_rate)
 
-    def build() -> Optimizer:
-        try:
-            return found.build(options, learning_rate)
-        except TrainingError:
-            raise
-        except Exception as error:
-            raise _unusable(spec, "to build an optimizer", error) from error
 
-    optimizer = build()
+def _built(spec: PackageOptimizer, learning_rate: Any) -> Optimizer:
+    optimizer = packages.build(spec, "an optimizer", learning_rate)
     _check(spec, optimizer, learning_rate)
-    _try_update(spec, build())
     return optimizer
 
 
@@ -76,12 +71,4 @@ def _try_update(spec: PackageOptimizer, optimizer: Optimizer) -> None:
         traced = tf.function(update, autograph=False)
         traced.get_concrete_function(tf.TensorSpec((2, 3), tf.float32))
     except Exception as error:
-        raise _unusable(spec, "to update a weight", error) from error
-
-
-def _unusable(spec: PackageOptimizer, expected: str, error: Exception) -> InvalidModel:
-    return InvalidModel(
-        FIELD,
-        expected=f"{spec.label} {expected}",
-        received=f"{type(error).__name__}: {error}",
-    )
+        raise packages.unusable(spec, "to update a weight", error) from error

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ampcore.errors import InvalidModel
+from ampcore.errors import InvalidModel, TrainingError
 from ampcore.spec.package import ENTRY_POINT_GROUPS, EntryPointGroup, PackageReference
 from ampcore.spec.text import join_names
 
@@ -122,6 +122,35 @@ def find(reference: PackageReference) -> tuple[PackageEntry, BaseModel]:
             expected=f"{problem['msg']} ({reference.label})",
             received=repr(problem["input"]),
         ) from None
+
+
+def build(reference: PackageReference, what: str, *arguments: Any) -> Any:
+    """What the function of an entry point returns for its options and `arguments`.
+
+    Args:
+        reference: What the spec names.
+        what: What it should build, in errors: `a loss`.
+        *arguments: Those after the options.
+
+    Raises:
+        InvalidModel: As `find`, or the function raises an error.
+    """
+    found, options = find(reference)
+    try:
+        return found.build(options, *arguments)
+    except TrainingError:
+        raise
+    except Exception as error:
+        raise unusable(reference, f"to build {what}", error) from error
+
+
+def unusable(reference: PackageReference, expected: str, error: Exception) -> InvalidModel:
+    """The error of a spec whose package raised `error` where it was `expected` to do something."""
+    return InvalidModel(
+        f"{reference.section}.package",
+        expected=f"{reference.label} {expected}",
+        received=f"{type(error).__name__}: {error}",
+    )
 
 
 def package_of(entry_point: EntryPoint) -> str:

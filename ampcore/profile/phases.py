@@ -18,6 +18,7 @@ class Phase(StrEnum):
     INPUT = "input"
     FORWARD = "forward"
     BACKWARD = "backward"
+    COMMUNICATION = "communication"
     CHECK = "unscale_and_check"
     UPDATE = "update"
     EVALUATION = "evaluation"
@@ -26,7 +27,8 @@ class Phase(StrEnum):
 
 
 IN_STEP: Final = (Phase.INPUT, Phase.FORWARD, Phase.BACKWARD, Phase.CHECK, Phase.UPDATE)
-"""The phases with a name scope."""
+"""The phases of every step; each has a name scope."""
+_SCOPED: Final = (*IN_STEP, Phase.COMMUNICATION)
 SCOPE_PREFIX: Final = "phase."
 """No layer of Keras or of a user begins with it, so that a layer named `forward` is none."""
 _GRADIENTS: Final = "gradient_tape"
@@ -42,7 +44,7 @@ def phase_of(operation: str) -> Phase:
     An operation with the scopes of several phases belongs to the innermost one, except for
     gradients, which are backward although they have the scope of their forward operation.
     """
-    found = [name for name in _PHASE.findall(operation) if name in IN_STEP]
+    found = [name for name in _PHASE.findall(operation) if name in _SCOPED]
     if not found:
         return Phase.OTHER
     if found[-1] == Phase.FORWARD and _GRADIENTS in operation.split("/"):

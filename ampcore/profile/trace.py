@@ -27,6 +27,9 @@ CONTROL_TYPES: Final = frozenset(
     {"While", "StatelessWhile", "If", "StatelessIf", "PartitionedCall", "StatefulPartitionedCall"}
 )
 """Operations whose time is that of the operations inside."""
+COLLECTIVE: Final = "Collective"
+COLLECTIVE_THREADS: Final = "collective_ops"
+"""The lines of the threads in which the host executes collectives, and waits for other ranks."""
 _OPERATION: Final = re.compile(r"^(?P<name>[A-Za-z0-9_.\\/>-]+):(?P<type>_?[A-Z][A-Za-z0-9_]*)$")
 
 
@@ -119,15 +122,14 @@ def _programs(plane: Any) -> dict[int, bytes]:
 
 
 def _line_events(
-    plane: Any, line: Any, read: Callable[[Any, Any, str], dict[str, Any] | None]
+    plane: Any, line: Any, read: Callable[[Any, Any, Any], dict[str, Any] | None]
 ) -> list[TraceEvent]:
     """The events of one line with their own times: a line's events are nested or disjoint."""
     found: list[tuple[int, int, int, Any]] = []
     open_events: list[tuple[int, int]] = []  # end, index in `found`
     own: list[int] = []
     for event in sorted(line.events, key=lambda event: (event.offset_ps, -event.duration_ps)):
-        name = plane.event_metadata[event.metadata_id].name
-        made = read(plane, event, name)
+        made = read(plane, line, event)
         if made is None:
             continue
         start = line.timestamp_ns * 1000 + event.offset_ps
@@ -145,7 +147,8 @@ def _line_events(
     ]
 
 
-def _host_event(plane: Any, event: Any, name: str) -> dict[str, Any] | None:
+def _host_event(plane: Any, line: Any, event: Any) -> dict[str, Any] | None:
+    name = plane.event_metadata[event.metadata_id].name
     if name.startswith(SCOPE_PREFIX):
         return {"kind": EventKind.SPAN, "name": name.removeprefix(SCOPE_PREFIX), "type": ""}
     if name.startswith(("end: ", "ThreadpoolListener", "Executor")):
@@ -162,10 +165,13 @@ def _host_event(plane: Any, event: Any, name: str) -> dict[str, Any] | None:
         return None
     if match["type"] in CONTROL_TYPES or match["name"].startswith("__inference_"):
         return None
+    if match["type"].startswith(COLLECTIVE) and not line.name.startswith(COLLECTIVE_THREADS):
+        return None  # only hands it to such a thread, which has an event of the same name
     return {"kind": EventKind.OPERATION, "name": match["name"], "type": match["type"]}
 
 
-def _kernel_event(plane: Any, event: Any, name: str) -> dict[str, Any] | None:
+def _kernel_event(plane: Any, _line: Any, event: Any) -> dict[str, Any] | None:
+    name = plane.event_metadata[event.metadata_id].name
     stats = _stats(plane, event)
     is_copy = "memcpy_details" in stats or "memset_details" in stats
     operation = str(stats.get("hlo_op") or stats.get("tf_op") or stats.get("name") or "")

@@ -1,9 +1,10 @@
 """Rules about the data of a spec: where it comes from, and how many examples it has."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
-from ampcore.spec.data import Digits, FileData, Synthetic, SyntheticClicks
+from ampcore.spec.data import Data, Digits, FileData, Synthetic, SyntheticClicks
+from ampcore.spec.model import Bundle
 from ampcore.spec.object_url import EXPECTED as EXPECTED_URL
 from ampcore.spec.object_url import InvalidUrl, ObjectUrl, is_url
 from ampcore.spec.problems import Parts, Problem, format_value
@@ -12,18 +13,6 @@ DIGITS_SHAPE: Final = (8, 8, 1)
 DIGITS_EXAMPLES: Final = 1797
 CLASSES: Final = {"digits": 10, "synthetic_clicks": 2}
 """The classes of the kinds of data whose number is fixed."""
-INPUT_NAMES: Final = ("x", "image", "images")
-TARGET_NAMES: Final = ("y", "label", "labels", "mask", "target")
-"""Columns that are inputs and targets by their names."""
-
-
-def columns_named(names: Sequence[str], columns: Iterable[str]) -> list[str]:
-    """The columns with these names, or, as `X` and `Y`, with these names in capitals."""
-    found: dict[str, str] = {}
-    for column in columns:
-        found.setdefault(column.lower(), column)
-        found[column] = column
-    return [found[name] for name in names if name in found]
 
 
 def train_examples(examples: int, validation_split: float) -> int:
@@ -31,8 +20,13 @@ def train_examples(examples: int, validation_split: float) -> int:
     return int(examples * (1.0 - validation_split))
 
 
-def known_train_examples(data: object) -> int | None:
-    """The number of training examples, if the spec alone decides it."""
+def known_train_examples(data: object, model: object) -> int | None:
+    """The number of training examples, if the spec alone decides it.
+
+    The function of a bundle may return examples of its own.
+    """
+    if isinstance(model, Bundle):
+        return None
     match data:
         case Digits():
             return train_examples(DIGITS_EXAMPLES, data.validation_split)
@@ -44,23 +38,42 @@ def known_train_examples(data: object) -> int | None:
 def batch_fits_data(parts: Parts) -> Iterator[Problem]:
     """The training examples must fill at least one step."""
     data, train = parts.get("data"), parts.get("train")
-    if data is None or (training := known_train_examples(data)) is None:
+    if data is None or (training := known_train_examples(data, parts.get("model"))) is None:
         return
+    accumulate = train.accumulate if train is not None else 1
+    yield from step_problems(data, accumulate, training, training_examples_text(data, data.kind))
+
+
+def training_examples_text(data: Data, source: str) -> str:
+    """What a source's training examples are called in the problems of a spec."""
+    share: float | None = getattr(data, "validation_split", None)
+    split = f" with validation_split {share:g}" if share else ""
+    return f"training examples of {source}{split}"
+
+
+def step_problems(data: Data, accumulate: int, training: int, examples: str) -> Iterator[Problem]:
+    """What is too large for `training` examples to fill at least one step.
+
+    Args:
+        data: Its batch size.
+        accumulate: The batches of a step.
+        training: The number of training examples.
+        examples: What they are called in the problem: `training examples of digits`.
+    """
     if data.batch_size > training:
         yield Problem(
             "/data/batch_size",
             "batch_too_large",
-            f"at most {training}, the number of training examples of {data.kind} "
-            f"with validation_split {data.validation_split:g}",
+            f"at most {training}, the number of {examples}",
             str(data.batch_size),
         )
-    elif train is not None and data.batch_size * train.accumulate > training:
+    elif data.batch_size * accumulate > training:
         yield Problem(
             "/train/accumulate",
             "batch_too_large",
             f"at most {training // data.batch_size}, the number of batches of {data.batch_size} in "
-            f"the {training} training examples of {data.kind}",
-            str(train.accumulate),
+            f"the {training} {examples}",
+            str(accumulate),
         )
 
 

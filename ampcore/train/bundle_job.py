@@ -83,11 +83,12 @@ class BundleJob(SpecJob):
 
     def load_data(self) -> Dataset:
         """The data that the function of the bundle returns, or else that of the spec."""
-        loaded = super().load_data()
+        loaded = self._load_spec_data()
         if self._built is None:
             self._built = self._build(loaded)
         given = self._built.data
         if given is None:
+            self._check_fills_step(loaded)
             return loaded
         # The layers that prepare the spec's data do not fit it; with a loss of the bundle, nor do
         # the targets.

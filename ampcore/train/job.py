@@ -119,15 +119,22 @@ class SpecJob(TrainingJob):
 
     def load_data(self) -> Dataset:
         """The data that the spec names."""
+        dataset = self._load_spec_data()
+        self._check_fills_step(dataset)
+        return dataset
+
+    def _load_spec_data(self) -> Dataset:
         spec = self.spec
-        return data.load(
+        return data.load_unchecked(
             spec.data,
             seed=spec.train.seed,
             data_root=self._data_root,
-            accumulate=micro_batches(spec),
             task=spec.task,
             dataset_files=self._datasets,
         )
+
+    def _check_fills_step(self, dataset: Dataset) -> None:
+        data.check_fills_step(self.spec.data, dataset, micro_batches(self.spec))
 
     def build_task(self, dataset: Dataset, policies: LayerPolicies) -> Task:
         """The model that the spec names, for this data."""

@@ -10,8 +10,11 @@ from typing import Any, Final
 
 from ampcore.spec import JobSpec, Problem
 from ampcore.spec.data import AnyFile, Csv, Images, Npz, Tfrecord
-from ampcore.spec.data_rules import TARGET_NAMES, columns_named, train_examples
+from ampcore.spec.data_rules import step_problems, train_examples, training_examples_text
+from ampcore.spec.model import Bundle
 from ampcore.spec.problems import closest_match, format_value, json_pointer
+from ampcore.spec.run import micro_batches
+from ampcore.spec.target_columns import target_columns
 from ampcore.spec.task import Outputs
 from ampcore.spec.text import first_names
 from store.tables import DatasetVersion
@@ -62,7 +65,7 @@ def problems_of_data(spec: JobSpec, version: DatasetVersion, reference: str) -> 
         expected = f"{version.kind}, the format of {reference}"
         return [Problem("/data/kind", "wrong_format", expected, data.kind)]
     found = [DescribedColumn.of(column) for column in version.columns or []]
-    problems = [*_batch(data, version.rows, reference), *_image_size(data, found, reference)]
+    problems = [*_batch(spec, data, version.rows, reference), *_image_size(data, found, reference)]
     problems += _missing_values(data, found, reference)
     if not _renames_columns(data):
         problems += _names(spec, data, [column.name for column in found], reference)
@@ -79,15 +82,13 @@ def _renames_columns(data: AnyFile) -> bool:
     return isinstance(data, Tfrecord)
 
 
-def _batch(data: AnyFile, rows: int | None, reference: str) -> Iterator[Problem]:
-    if rows is None:
+def _batch(spec: JobSpec, data: AnyFile, rows: int | None, reference: str) -> Iterator[Problem]:
+    """The rows fill a step; the function of a bundle may make any number of examples of them."""
+    if rows is None or isinstance(spec.model, Bundle):
         return
     training = train_examples(rows, data.validation_split or 0.0)
-    if data.batch_size > training:
-        expected = f"at most {training}, the number of rows of {reference}"
-        if training < rows:
-            expected += f" with validation_split {data.validation_split:g}"
-        yield Problem("/data/batch_size", "batch_too_large", expected, str(data.batch_size))
+    examples = training_examples_text(data, reference)
+    yield from step_problems(data, micro_batches(spec), training, examples)
 
 
 def _image_size(
@@ -119,23 +120,37 @@ def _missing_values(
 def _names(
     spec: JobSpec, data: AnyFile, columns: Sequence[str], reference: str
 ) -> Iterator[Problem]:
-    """Named columns exist, and there is one to predict."""
-    named: dict[tuple[str, ...], Sequence[str]] = {("target",): data.target or ()}
-    named |= {("targets", name): group for name, group in (data.targets or {}).items()}
-    named |= {("inputs", name): group for name, group in (data.inputs or {}).items()}
-    named |= {("preprocessing", name): (name,) for name in data.preprocessing if name != ANY_COLUMN}
+    """Named columns exist, and there is one for each target."""
+    targets = target_columns(data, spec.task, columns)
+    named: dict[tuple[str, ...], Sequence[str]] = {
+        _path_of_target(spec, data, output): group for output, group in targets.items()
+    }
+    named |= {("data", "inputs", name): group for name, group in (data.inputs or {}).items()}
+    named |= {
+        ("data", "preprocessing", name): (name,)
+        for name in data.preprocessing
+        if name != ANY_COLUMN
+    }
     for path, group in named.items():
         for name in group:
             if name not in columns:
                 yield Problem(
-                    json_pointer(("data", *path)),
+                    json_pointer(path),
                     "no_such_column",
                     f"a column of {reference}: {first_names(columns) or 'none'}",
                     format_value(name),
                     closest_match(name, columns[:MAX_CLOSEST]),
                 )
-    task = spec.task
-    needs_none = isinstance(task, Outputs) or (task is not None and task.target == "input")
-    if not (needs_none or data.target or columns_named(TARGET_NAMES, columns)):
+    if () in targets.values():
         expected = f"the column to predict, one of {first_names(columns) or 'none'}"
         yield Problem("/data/target", "target_needed", expected, "none")
+
+
+def _path_of_target(spec: JobSpec, data: AnyFile, output: str) -> tuple[str, ...]:
+    """Where the spec names the columns of the target of an output, or could."""
+    task = spec.task
+    if not isinstance(task, Outputs):
+        return ("data", "target")
+    if output not in (data.targets or {}) and task.outputs[output].target is not None:
+        return ("task", "outputs", output, "target")
+    return ("data", "targets", output)

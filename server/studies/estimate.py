@@ -25,7 +25,7 @@ def estimate(session: Session, study: CheckedStudy, project: str) -> Estimate:
     specs = [JobSpec.parse(job.document(question, PLANNED)) for job in planned]
     earlier = _similar_jobs(session, question, project)
     examples, throughputs = _train_examples(earlier), _throughputs(earlier)
-    steps = [total_steps(spec.data, spec.train, examples) for spec in specs]
+    steps = [total_steps(spec, examples) for spec in specs]
     known = [count for count in steps if count is not None]
     is_known = len(known) == len(steps)
     limit = kind.limit(question)

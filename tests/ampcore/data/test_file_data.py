@@ -8,7 +8,7 @@ from ampcore.data import registry
 from ampcore.errors import InvalidData
 from ampcore.spec.data import Csv, Npz
 from ampcore.spec.preprocessing import Preprocessing
-from ampcore.spec.task import Regression
+from ampcore.spec.task import Outputs, Regression
 
 KEYS = {"x": Preprocessing(keys=True)}
 ARRAYS = {
@@ -143,6 +143,16 @@ def test_a_batch_that_is_too_large_names_the_rows_that_are_left_for_validation(t
     message = "at most 8, the number of training examples besides 2 for validation; received 128"
     with pytest.raises(InvalidData, match=message):
         data.load(spec, seed=0, data_root=tmp_path, task=Regression())
+
+
+def test_the_targets_of_several_outputs_need_no_array_y(tmp_path):
+    np.savez(tmp_path / "it.npz", x=np.eye(4), left=np.array([0, 1, 2, 1]), b=np.arange(4) % 2)
+    outputs = {"left": {}, "right": {"target": "b"}}
+    parts = {name: {"task": {"kind": "classification"}} | own for name, own in outputs.items()}
+    task = Outputs.model_validate({"outputs": parts})
+    dataset = data.load(Npz(path="it.npz", batch_size=1), seed=0, data_root=tmp_path, task=task)
+    sizes = {output: target.size for output, target in dataset.signature.targets.items()}
+    assert sizes == {"left": 3, "right": 2}
 
 
 def test_a_table_with_a_column_x_is_trained_on_all_its_columns(load_table):

@@ -36,6 +36,14 @@ JOBS = {
         train={"epochs": 8, "steps": None, "early_stopping": {"patience": 1, "min_delta": 100}}
     ),
     "gan": job({"kind": "gan"}, train={"steps": 3}),
+    "profiled": job(
+        {
+            "kind": "mlp",
+            "hidden": [512],
+        },  # gradients that travel in a ring
+        train={"steps": 6},
+        runtime={"profile": {"start": 2, "steps": 2}},
+    ),
     "differs": job(train={"steps": 20}, runtime={"exchange": {"check_every_steps": 10}}),
 }
 

@@ -33,6 +33,7 @@ def job(placement="sharded", **parts):
         "placement": placement,
     }
     runtime = {"devices": 2, "engine": "graph", "elastic": {"min": 1, "max": 2}}
+    runtime |= parts.pop("runtime", {})
     train = {"steps": 24, "seed": 3} | parts.pop("train", {})
     return {"model": model, "data": CLICKS, "runtime": runtime, "train": train} | parts
 
@@ -43,7 +44,9 @@ JOBS = {
     "float16": job(**FLOAT16, **AVERAGED),
     "float16_replicated": job("replicated", **FLOAT16, **AVERAGED),
     "accumulated": job(train={"accumulate": 2, "steps": 8}, **FLOAT16),
-    "bfloat16": job(precision={"policy": "mixed_bfloat16"}),
+    "bfloat16": job(
+        precision={"policy": "mixed_bfloat16"}, runtime={"profile": {"start": 4, "steps": 2}}
+    ),
     "best": job(train={"steps": None, "epochs": 3, "keep": "both"}),
 }
 OVERFLOW = job(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ampcore import Trainer
+from ampcore.profile.phases import IN_STEP
 from ampcore.spec import JobSpec
 from tests.ampcore.distributed import rank_program
 from tests.ampcore.distributed.rank_jobs import (
@@ -226,6 +227,17 @@ def test_only_rank_0_reports_the_job(ranks):
     assert [each["rank"] for each in times["ranks"]] == [0, 1]
     assert 0 < times["communication_share"] < 1
     assert one["result"]["ranks"]["steps"] == times["steps"]
+
+
+def test_a_profile_has_the_communication_as_a_phase_of_its_own(ranks):
+    [event] = of_type(ranks.found[0]["profiled"], "profile")
+    report = json.loads((ranks.folder / "profiled" / event["file"]).read_bytes())
+    phases = {row["phase"]: row["time_s"] for row in report["phases"]}
+    assert set(IN_STEP) | {"communication"} <= set(phases)
+    reductions = [row for row in report["operations"] if row["type"] == "CollectiveReduceV2"]
+    assert {(row["phase"], row["calls"]) for row in reductions} == {("communication", 1)}
+    assert 0 < sum(row["self_s"] for row in reductions) <= phases["communication"]
+    assert of_type(ranks.found[1]["profiled"], "profile") == []
 
 
 def test_ranks_with_different_weights_end_the_attempt(ranks):

@@ -110,6 +110,15 @@ def test_steps_are_skipped_and_applied_in_float16(ranks):
     assert ranks.found[0]["bfloat16"]["rows"]["skipped"] == [0] * 24
 
 
+def test_the_exchanges_of_a_lookup_are_communication_in_a_profile(ranks):
+    [event] = [data for kind, _, data in ranks.found[0]["bfloat16"]["events"] if kind == "profile"]
+    report = json.loads((ranks.folder / "bfloat16" / event["file"]).read_bytes())
+    exchanges = [row for row in report["operations"] if row["type"] == "CollectiveAllToAllV2"]
+    assert {(row["phase"], row["calls"]) for row in exchanges} == {("communication", 1)}
+    # Keys and rows on the way forward, gradients on the way back; other exchanges are reductions.
+    assert len(exchanges) >= 3
+
+
 @pytest.mark.parametrize("names", [("float32", "replicated"), ("float16", "float16_replicated")])
 def test_a_sharded_table_trains_as_a_replicated_one(ranks, names):
     sharded, replicated = (ranks.found[0][name] for name in names)

@@ -131,7 +131,13 @@ def test_the_total_steps_are_known_if_the_spec_gives_the_number_of_examples(
     job, data, train, steps
 ):
     spec = job(data=data, train=train)
-    assert total_steps(spec.data, spec.train) == steps
+    assert total_steps(spec) == steps
+
+
+def test_the_total_steps_of_a_bundle_are_known_only_if_the_spec_has_them(job):
+    bundle = {"kind": "bundle", "bundle": "sha256:" + "0" * 64}
+    assert total_steps(job(model=bundle, train={"epochs": 2})) is None
+    assert total_steps(job(model=bundle, train={"steps": 7})) == 7
 
 
 def test_frozen_layers_have_weights_that_the_optimizer_does_not_touch():

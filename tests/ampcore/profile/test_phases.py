@@ -17,6 +17,11 @@ BODY = "while/body/_1/while"
         (f"{BODY}/phase.unscale_and_check_1/L2Loss_7", Phase.CHECK),
         (f"{BODY}/phase.update_1/cond/then/_10/adam/ResourceApplyAdam", Phase.UPDATE),
         (f"{BODY}/phase.update/cond/phase.unscale_and_check/Mul", Phase.CHECK),
+        (f"{BODY}/phase.communication/CollectiveReduceV2", Phase.COMMUNICATION),
+        (
+            "while/body/gradient_tape/while/phase.forward/phase.communication_2/Reshape",
+            Phase.COMMUNICATION,
+        ),
         (f"{BODY}/forward/MatMul", Phase.OTHER),
         ("gradient_tape/MatMul", Phase.OTHER),
         (f"{BODY}/phase.nothing/Mul", Phase.OTHER),

@@ -213,6 +213,12 @@ def test_a_batch_larger_than_the_training_examples_is_refused():
     assert found("embedding", data)["/data/batch_size"].code == "batch_too_large"
 
 
+def test_the_batch_of_a_bundle_may_be_larger_since_it_may_return_its_own_examples():
+    data = {"kind": "digits", "batch_size": 4096}
+    assert "/data/batch_size" in found("cnn", data)
+    assert not found("bundle", data)
+
+
 @given(st.integers(8, 1202))
 def test_the_depth_of_a_resnet_must_be_6n_plus_2(depth):
     problems = found({"kind": "resnet", "depth": depth})

@@ -22,7 +22,8 @@ from ampcore.spec.precision import Precision
 from ampcore.telemetry import StepBlock
 from ampcore.train import Trainer, session
 from ampcore.train.clip import Clip
-from ampcore.train.feed import ExampleOrder, ResidentFeed
+from ampcore.train.example_order import ExampleOrder
+from ampcore.train.feed import ResidentFeed
 from ampcore.train.job import SpecJob
 from ampcore.train.loop import Loop
 from ampcore.train.plan import Plan

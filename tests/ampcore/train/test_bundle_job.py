@@ -489,6 +489,15 @@ def test_the_file_of_a_bundle_needs_no_column_to_predict(with_data, rows):
     assert dataset.train.spec.y.dtype.name == "int64"
 
 
+def test_a_bundle_may_make_more_examples_of_the_file_than_it_has_rows(with_data, rows):
+    np.savez(rows["path"], x=np.ones((3, 2), np.float32), y=np.arange(3) % 2)
+    returned = "{'data': (np.tile(x, (9, 1)), np.tile(y, 9))}"
+    assert len(with_data(returned)._job.load_data().train) == 27
+    code = WITH_DATA.replace("keras.Input((4,))", "keras.Input((2,))")
+    with pytest.raises(InvalidData, match=r"batch_size: expected at most 3, .* received 8"):
+        with_data("{'loss': None}", code=code)._job.load_data()
+
+
 def test_preprocessing_of_the_spec_and_data_of_a_bundle_are_refused(with_data):
     made = with_data("{'data': (x, y)}", data={"preprocessing": {"x": {"normalize": True}}})
     with pytest.raises(InvalidModel, match=r"data\.preprocessing: expected none, since net:build"):

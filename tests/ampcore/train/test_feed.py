@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from ampcore.data import ArrayExamples, Batch
 from ampcore.errors import InvalidData
 from ampcore.train import Trainer, feed, run_setup, session
-from ampcore.train.feed import ExampleOrder, PartOrder, ResidentFeed, StreamedFeed, feed_for
+from ampcore.train.example_order import ExampleOrder, PartOrder
+from ampcore.train.feed import ResidentFeed, StreamedFeed, feed_for
 
 EPOCHS = 3
 

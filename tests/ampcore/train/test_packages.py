@@ -304,6 +304,7 @@ OPTIMIZER = (
     "import keras\nfrom ampcore.packages import PackageOptimizer\n"
     "class Failing(keras.optimizers.SGD):\n"
     "    def update_step(self, gradient, variable, learning_rate):\n        1 / 0\n"
+    "kept = keras.optimizers.SGD(0.5)\n"
     "shared = keras.optimizers.SGD(0.5)\nshared.build([])\n"
     "entry = PackageOptimizer(lambda options, rate: RETURNED)"
 )
@@ -315,6 +316,7 @@ OPTIMIZER = (
         ("1 / 0", "to build an optimizer; received ZeroDivisionError"),
         ("3", "to return a keras.optimizers.Optimizer; received int"),
         ("keras.optimizers.SGD(0.1)", "the learning rate that it is given, 0.5; received 0.1"),
+        ("kept", "a new optimizer; received one that was built"),
         ("shared", "a new optimizer; received one that was built"),
         (
             "keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(rate))",

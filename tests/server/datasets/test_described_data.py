@@ -59,16 +59,36 @@ def datasets(api, tmp_path):
 
 
 def problems(api, data, path="", **parts):
-    answer = api.client.post(f"/api/v1/jobs{path}", json={"model": MODEL, "data": data, **parts})
+    answer = api.client.post(f"/api/v1/jobs{path}", json={"model": MODEL, "data": data} | parts)
     if answer.status_code in (200, 201):
         return {}
     assert answer.status_code == 422, answer.text
     return {one["pointer"]: one["detail"] for one in answer.json()["errors"]}
 
 
+BUNDLE = {"kind": "bundle", "bundle": "sha256:" + "0" * 64}
 PEOPLE = {"kind": "csv", "dataset": "people", "missing": "keep", "target": "city"}
 EYES = {"kind": "npz", "dataset": "eyes"}
 PETS = {"kind": "images", "dataset": "pets", "size": [8, 8], "batch_size": 2}
+
+
+def two_outputs(**outputs):
+    """The parts of a spec that predicts `age` and `income` of people, as the outputs say."""
+    layers = [
+        {"layer": "Dense", "name": name, "units": 1, "inputs": ["input"]}
+        for name in ("age", "earnings")
+    ]
+    task = {"task": {"kind": "regression"}}
+    return {
+        "model": {"kind": "layers", "layers": layers, "outputs": ["age", "earnings"]},
+        "task": {
+            "kind": "outputs",
+            "outputs": {"age": task, "earnings": task | outputs},
+        },
+    }
+
+
+OUTPUTS = PEOPLE | {"target": None, "inputs": ["city"]}
 
 
 @pytest.mark.usefixtures("datasets")
@@ -88,13 +108,13 @@ PETS = {"kind": "images", "dataset": "pets", "size": [8, 8], "batch_size": 2}
         (
             PEOPLE | {"batch_size": 201},
             "/data/batch_size",
-            "Expected at most 200, the number of rows of people@1; received 201.",
+            "Expected at most 200, the number of training examples of people@1; received 201.",
         ),
         (
             PEOPLE | {"batch_size": 101, "validation_split": 0.5},
             "/data/batch_size",
-            "Expected at most 100, the number of rows of people@1 with validation_split 0.5; "
-            "received 101.",
+            "Expected at most 100, the number of training examples of people@1 with "
+            "validation_split 0.5; received 101.",
         ),
         (
             PEOPLE | {"missing": "error"},
@@ -138,6 +158,36 @@ def test_what_cannot_be_trained_is_refused_at_once(api, data, pointer, detail):
 
 @pytest.mark.usefixtures("datasets")
 @pytest.mark.parametrize(
+    ("data", "parts", "pointer", "detail"),
+    [
+        (
+            PEOPLE | {"batch_size": 100},
+            {"train": {"accumulate": 3}},
+            "/train/accumulate",
+            "Expected at most 2, the number of batches of 100 in the 200 training examples of "
+            "people@1; received 3.",
+        ),
+        (
+            OUTPUTS,
+            two_outputs(target="incom"),
+            "/task/outputs/earnings/target",
+            'Expected a column of people@1: age, income, city; received "incom". '
+            "Did you mean 'income'?",
+        ),
+        (
+            OUTPUTS,
+            two_outputs(),
+            "/data/targets/earnings",
+            'Expected a column of people@1: age, income, city; received "earnings".',
+        ),
+    ],
+)
+def test_other_parts_of_the_spec_are_checked_too(api, data, parts, pointer, detail):
+    assert problems(api, data, **parts) == {pointer: detail}
+
+
+@pytest.mark.usefixtures("datasets")
+@pytest.mark.parametrize(
     ("data", "parts"),
     [
         (PEOPLE, {}),
@@ -145,6 +195,8 @@ def test_what_cannot_be_trained_is_refused_at_once(api, data, pointer, detail):
         (PEOPLE | {"missing": "error", "missing_values": ["-"]}, {}),  # the job will see
         (PEOPLE | {"target": "column_3", "header": False}, {}),
         (PEOPLE | {"target": None}, {"task": {"kind": "autoencoding"}}),
+        (OUTPUTS, two_outputs(target="income")),
+        (OUTPUTS | {"targets": {"earnings": ["income"]}}, two_outputs(target="pay")),
         ({"kind": "csv", "dataset": "poem", "target": "a"}, {}),
         (EYES, {}),
         (EYES | {"x": "X", "y": "Y"}, {}),
@@ -169,6 +221,13 @@ def test_a_description_with_strange_columns_does_no_harm(api):
     assert set(problems(api, PEOPLE)) == {"/data/target"}
 
 
+@pytest.mark.parametrize(("model", "pointers"), [(MODEL, ["/data/batch_size"]), (BUNDLE, [])])
+def test_the_function_of_a_bundle_may_make_more_examples_than_there_are_rows(model, pointers):
+    version = DatasetVersion(state="described", kind="csv", rows=200, columns=[{"name": "city"}])
+    spec = JobSpec.parse({"model": model, "data": PEOPLE | {"batch_size": 201}})
+    assert [one.pointer for one in problems_of_data(spec, version, "people@1")] == pointers
+
+
 def files(tmp_path):
     """The files of `datasets`, without a server."""
     paths = {"people": "people.csv", "eyes": "eyes.npz", "pets": "pets.zip", "poem": "poem.txt"}
@@ -186,43 +245,62 @@ FILLED = PEOPLE | {"preprocessing": {"income": {"missing": "mean"}}}
 
 
 @pytest.mark.parametrize(
-    ("data", "pointer", "message"),
+    ("data", "parts", "pointer", "message"),
     [
-        (PEOPLE | {"kind": "parquet"}, "/data/kind", "people.csv: expected .*Parquet"),
-        ({"kind": "npz", "dataset": "poem"}, "/data/kind", "poem.txt: expected a zip archive"),
-        (FILLED | {"batch_size": 201}, "/data/batch_size", "batch_size: expected at most"),
+        (PEOPLE | {"kind": "parquet"}, {}, "/data/kind", "people.csv: expected .*Parquet"),
+        ({"kind": "npz", "dataset": "poem"}, {}, "/data/kind", "poem.txt: expected a zip archive"),
+        (FILLED | {"batch_size": 201}, {}, "/data/batch_size", "batch_size: expected at most"),
         (
             FILLED | {"batch_size": 101, "validation_split": 0.5},
+            {},
             "/data/batch_size",
             "batch_size: expected at most 100, .* received 101",
         ),
-        (PEOPLE | {"missing": "error"}, "/data/missing", "column income: expected"),
-        (PEOPLE | {"target": "City"}, "/data/target", "expected .*age, income, city.*City"),
-        (PEOPLE | {"target": None}, "/data/target", "target: expected .*age, income, city"),
-        (PEOPLE | {"inputs": ["age", "size"]}, "/data/inputs/features", "inputs.* size"),
+        (PEOPLE | {"missing": "error"}, {}, "/data/missing", "column income: expected"),
+        (PEOPLE | {"target": "City"}, {}, "/data/target", "expected .*age, income, city.*City"),
+        (PEOPLE | {"target": None}, {}, "/data/target", "target: expected .*age, income, city"),
+        (PEOPLE | {"inputs": ["age", "size"]}, {}, "/data/inputs/features", "inputs.* size"),
         (
             PEOPLE | {"preprocessing": {"town": {"normalize": True}}},
+            {},
             "/data/preprocessing/town",
             "preprocessing\\.town: expected an input column",
         ),
-        (PETS | {"size": None}, "/data/size", "the option `size`; received 9 × 9"),
-        (PETS | {"batch_size": 5}, "/data/batch_size", "batch_size: expected at most"),
-        (FILLED, None, None),
-        (FILLED | {"batch_size": 160, "validation_split": 0.2}, None, None),
-        (FILLED | {"inputs": ["age"], "preprocessing": {"age": {"normalize": True}}}, None, None),
-        (PEOPLE | {"inputs": ["age"]}, None, None),
-        (EYES, None, None),
-        (PETS, None, None),
+        (PETS | {"size": None}, {}, "/data/size", "the option `size`; received 9 × 9"),
+        (PETS | {"batch_size": 5}, {}, "/data/batch_size", "batch_size: expected at most"),
+        (
+            FILLED | {"batch_size": 100, "validation_split": 0.0},
+            {"train": {"accumulate": 3}},
+            "/train/accumulate",
+            "train.accumulate: expected at most 2, the number of batches .* received 3",
+        ),
+        (OUTPUTS, two_outputs(target="ag"), "/task/outputs/earnings/target", "received ag"),
+        (OUTPUTS, two_outputs(), "/data/targets/earnings", "received earnings"),
+        (OUTPUTS, two_outputs(target="age"), None, None),
+        (OUTPUTS | {"targets": {"earnings": ["age"]}}, two_outputs(target="pay"), None, None),
+        (FILLED, {}, None, None),
+        (FILLED | {"batch_size": 160, "validation_split": 0.2}, {}, None, None),
+        (
+            FILLED | {"inputs": ["age"], "preprocessing": {"age": {"normalize": True}}},
+            {},
+            None,
+            None,
+        ),
+        (PEOPLE | {"inputs": ["age"]}, {}, None, None),
+        (EYES, {}, None, None),
+        (PETS, {}, None, None),
     ],
     ids=str,
 )
-def test_the_trainer_agrees_with_what_is_refused_or_accepted(tmp_path, data, pointer, message):
-    """The rules are written twice, since a server reads no file: this compares them."""
+def test_the_trainer_agrees_with_what_is_refused_or_accepted(
+    tmp_path, data, parts, pointer, message
+):
+    """The server knows only the description of the file, the trainer reads it."""
     from ampcore.data import load
     from ampcore.describe_untrusted_file import describe_file
     from ampcore.formats.description import describe
 
-    spec = JobSpec.parse({"model": MODEL, "data": {"batch_size": 8} | data})
+    spec = JobSpec.parse({"model": MODEL, "data": {"batch_size": 8} | data} | parts)
     paths = files(tmp_path)
     found = describe_file(paths[spec.data.dataset], describe)
     described = {name: found[name] for name in ("state", "kind", "rows", "columns")}
@@ -231,8 +309,9 @@ def test_the_trainer_agrees_with_what_is_refused_or_accepted(tmp_path, data, poi
     named = spec.data.model_copy(update={"dataset": reference})
     refused = [one.pointer for one in problems_of_data(spec, version, reference)]
     assert refused == ([pointer] if pointer else [])
+    options = {"accumulate": spec.train.accumulate, "task": spec.task, "dataset_files": paths}
     if pointer is None:
-        load(named, seed=0, task=spec.task, dataset_files=paths)
+        load(named, seed=0, **options)
         return
     with pytest.raises(InvalidData, match=message):
-        load(named, seed=0, task=spec.task, dataset_files=paths)
+        load(named, seed=0, **options)

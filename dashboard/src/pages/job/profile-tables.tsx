@@ -17,8 +17,8 @@ interface Column<T> {
 const yes = (value: boolean | null) => (value === null ? "–" : value ? "yes" : "no");
 
 const OPERATION_COLUMNS: Column<ProfileOperation>[] = [
-  { key: "name", title: "Operation", show: (row) => <span title={row.name}>{shortName(row.name)}<div class="muted">{row.type}</div></span> },
-  { key: "phase", title: "Phase", show: (row) => row.phase.replaceAll("_", " ") },
+  { key: "name", title: "Operation", show: (row) => <span class="operation" title={row.name}>{shortName(row.name)}<div class="muted">{row.type}</div></span> },
+  { key: "phase", title: "Phase", show: (row) => <span class="operation-phase">{row.phase.replaceAll("_", " ")}</span> },
   { key: "layer", title: "Layer", show: (row) => row.layer ?? "–" },
   { key: "dtype", title: "Dtype", show: (row) => row.dtype },
   { key: "computed_in", title: "Computed in", show: (row) => row.computed_in },

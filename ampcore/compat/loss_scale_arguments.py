@@ -1,0 +1,53 @@
+"""The loss scale that the arguments of Keras 2's LossScaleOptimizer describe."""
+
+from typing import Any
+
+from ampcore.precision import DynamicLossScale, FixedLossScale
+
+
+def loss_scale_from_arguments(
+    dynamic: bool,
+    initial_scale: float | None,
+    growth_steps: int | None,
+    minimum: float | None,
+    maximum: float | None,
+) -> DynamicLossScale | FixedLossScale:
+    """A dynamic or a fixed loss scale.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: A fixed scale has no value, or has arguments of a dynamic one.
+    """
+    if not isinstance(dynamic, bool):
+        raise TypeError(
+            f"dynamic: expected True or False. Received: {dynamic!r}. For a fixed loss scale write "
+            "dynamic=False, initial_scale=1024."
+        )
+    if dynamic:
+        initial = 2.0**15 if initial_scale is None else _number("initial_scale", initial_scale)
+        return DynamicLossScale(
+            initial=initial,
+            growth_interval=2000 if growth_steps is None else _count(growth_steps),
+            minimum=min(1.0, initial) if minimum is None else _number("minimum", minimum),
+            maximum=max(2.0**24, initial) if maximum is None else _number("maximum", maximum),
+        )
+    limits = {"dynamic_growth_steps": growth_steps, "minimum": minimum, "maximum": maximum}
+    for name, value in limits.items():
+        if value is not None:
+            raise ValueError(f"{name}: expected None with dynamic=False. Received: {value!r}.")
+    if initial_scale is None:
+        raise ValueError("initial_scale: expected a number with dynamic=False. Received: None.")
+    return FixedLossScale(_number("initial_scale", initial_scale))
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name}: expected a number. Received: {value!r}.")
+    return float(value)
+
+
+def _count(value: Any) -> int:
+    # Keras 2 allowed 2000.0, too.
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        raise TypeError(f"dynamic_growth_steps: expected an integer. Received: {value!r}.")
+    return int(value)
