@@ -258,6 +258,7 @@ class JobAttempt:
             # When the fork server was killed, this job need not have used too much memory.
             oom_killed=oom_kills.has_increased() and not process.died_with_server,
             violation=self._violation(),
+            was_alive=process.was_alive_at_end,
         )
 
     def _violation(self) -> Violation | None:

@@ -14,7 +14,8 @@ from ampcore.spec import Reason
 from store import gang_members
 from store.database import Database
 from store.tables import GangMember
-from worker.outcome import AttemptOutcome, AttemptResult
+from worker.outcome import REASONS, AttemptOutcome, AttemptResult
+from worker.rank_failure import RankFailure, cause_of
 from worker.rank_group import SHUTDOWN, Rank, RankGroup
 from worker.stop_reason import StopReason
 from worker.trainer_process import TrainerProcess
@@ -38,8 +39,8 @@ class Ended:
     """What is known of the workers of the other ranks."""
 
     all_have_ended: bool = False
-    failure: tuple[Reason, str] | None = None
-    """The cause of the first failure."""
+    failure: RankFailure | None = None
+    """The cause of their failures."""
     wish: str | None = None
     """Why a worker wants the attempt to stop."""
 
@@ -125,12 +126,9 @@ class GangLeader:
             time.sleep(POLL_S / 5)
         return with_cause(result, self._failure())
 
-    def _failure(self) -> tuple[Reason, str] | None:
-        """The cause of the first failure of another rank, on any worker."""
-        own = self._own.failure
-        found = [(own.reason, own.message)] if own is not None else []
-        found += [self._known.failure] if self._known.failure is not None else []
-        return min(found, key=lambda failure: failure[0] == Reason.RANK_LOST, default=None)
+    def _failure(self) -> RankFailure | None:
+        """The cause of the failures of other ranks, on any worker."""
+        return cause_of([self._own.failure, self._known.failure])
 
     def _run(self) -> None:
         while not self._done.is_set():
@@ -152,30 +150,24 @@ class GangLeader:
 def summary_of(members: Sequence[GangMember]) -> Ended:
     """What the rows of an attempt's workers tell; the first is the worker of rank 0 itself."""
     failures = [
-        (Reason(member.reason), member.message or "")
+        RankFailure(Reason(member.reason), member.message or "")
         for member in members
-        if member.reason is not None and member.reason in set(Reason)
+        if member.reason in REASONS
     ]
-    failures.sort(key=lambda failure: failure[0] == Reason.RANK_LOST)
     wishes = [member.wish for member in members if member.wish is not None]
     return Ended(
         all_have_ended=all(member.state == gang_members.ENDED for member in members[1:]),
-        failure=failures[0] if failures else None,
+        failure=cause_of(failures),
         wish=wishes[0] if wishes else None,
     )
 
 
-def with_cause(result: AttemptResult, failure: tuple[Reason, str] | None) -> AttemptResult:
+def with_cause(result: AttemptResult, failure: RankFailure | None) -> AttemptResult:
     """The result of an attempt, given the one of rank 0 and a failure of other ranks."""
-    if result.outcome is not AttemptOutcome.FAILED:
+    if result.outcome is not AttemptOutcome.FAILED or result.reason is None:
         return result
-    if failure is not None and (result.reason == Reason.RANK_LOST or is_port_taken(failure[0])):
-        result = AttemptResult(AttemptOutcome.FAILED, *failure)
-    if is_port_taken(result.reason):
+    first = RankFailure(result.reason, result.message or "")
+    cause = cause_of([first, failure]) or first
+    if cause.reason == Reason.PORT_TAKEN:
         return AttemptResult(AttemptOutcome.HANDED_BACK, Reason.PORT_TAKEN, PORT_TAKEN)
-    return result
-
-
-def is_port_taken(reason: Reason | None) -> bool:
-    """Whether a rank could not listen on its port."""
-    return reason == Reason.PORT_TAKEN
+    return AttemptResult(AttemptOutcome.FAILED, cause.reason, cause.message)

@@ -25,6 +25,7 @@ from worker.context import WorkerContext
 from worker.database_retry import Lease, RetryingDatabase, WriteAbandoned
 from worker.gang_heartbeat import GangHeartbeat
 from worker.outcome import MAX_MESSAGE, REASONS, TrainerExit, crash_reason
+from worker.rank_failure import RankFailure, cause_of
 from worker.rank_log import RankLog
 from worker.rank_ports import ports_of
 from worker.trainer_process import TrainerProcess
@@ -78,14 +79,6 @@ class Rank:
         local_rank = self.cluster["local_rank"]
         chosen = accelerators[local_rank : local_rank + 1] or devices[:1]
         return str(chosen[0].get("name")) if chosen else None
-
-
-@dataclass(frozen=True)
-class RankFailure:
-    """Why the ranks of a worker ended."""
-
-    reason: Reason
-    message: str
 
 
 class RankGroup:
@@ -148,9 +141,8 @@ class RankGroup:
 
     @property
     def failure(self) -> RankFailure | None:
-        """Why a rank has failed: one that was killed is the cause, one that lost it not."""
-        order = sorted(self._failures, key=lambda failure: failure.reason == Reason.RANK_LOST)
-        return order[0] if order else None
+        """Why its ranks failed; None while none has."""
+        return cause_of(self._failures)
 
     def show_first(self, first: Rank) -> None:
         """Show rank 0 together with these ranks."""
@@ -314,9 +306,10 @@ class RankGroup:
 
     def _has_crashed(self, process: TrainerProcess) -> bool:
         """Whether a process without a final frame has not ended because this object asked it to."""
-        if process.pid is None:
-            return not self._was_terminated
-        return not (self._was_terminated and process.exit_code == -signal.SIGTERM)
+        if not self._was_terminated:
+            return True
+        is_asked = process.pid is None or process.exit_code == -signal.SIGTERM
+        return not (is_asked or process.was_alive_at_end)
 
     def _add_failure(self, rank: Rank, reason: Reason, text: str) -> None:
         log.info("rank %d failed (%s): %s", rank.number, reason, text)

@@ -360,6 +360,27 @@ def rank_1_fails(trainer: Trainer) -> None:
     ranks_wait(trainer)
 
 
+def rank_0_fails_since_rank_1_is_killed(trainer: Trainer) -> None:
+    """Rank 1 is killed, and the communication of rank 0 ends with an error that names no rank."""
+    trainer.handle_sigterm()
+    if trainer.job["cluster"]["rank"] == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    trainer.wait_until_stopped()
+    failed = {"reason": "internal_error", "message": "The trainer failed with UnavailableError."}
+    trainer.write(Frame(FrameType.FAILED, failed))
+
+
+def rank_0_is_killed_after_rank_1_lost_it(trainer: Trainer) -> None:
+    """Rank 0 is killed, and its worker learns first that rank 1 lost it."""
+    trainer.handle_sigterm()
+    if trainer.job["cluster"]["rank"] == 1:
+        lost = {"reason": "rank_lost", "message": "Rank 0 was lost."}
+        trainer.write(Frame(FrameType.FAILED, lost))
+        return
+    trainer.wait_until_stopped()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def port_of_rank_1_taken(trainer: Trainer) -> None:
     """Rank 1 finds its port taken in the first attempt, and rank 0 loses it."""
     rank = trainer.job["cluster"]["rank"]

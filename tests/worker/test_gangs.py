@@ -260,6 +260,26 @@ def test_the_reason_of_a_failed_rank_is_that_of_the_job(gang: Gang) -> None:
 
 
 @pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("rank_0_fails_since_rank_1_is_killed", "Rank 1: The trainer process was killed by SIG"),
+        ("rank_0_is_killed_after_rank_1_lost_it", "The trainer process was killed by SIGKILL."),
+    ],
+)
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_killed_rank_is_the_cause_whatever_the_others_report(
+    gang: Gang, script: str, message: str, slots: int
+) -> None:
+    """Checked: without the precedence of reasons, and without `was_killed_by_others`, it fails."""
+    for name in ("w0", "w1")[: 2 // slots]:
+        gang.add_worker(name, script, slots=slots)
+    gang.start(workers=2 // slots, devices=slots)
+    job = gang.until_ended()
+    assert (job.state, job.reason) == (State.FAILED, Reason.PROCESS_KILLED)
+    assert str(job.message).startswith(message)
+
+
+@pytest.mark.parametrize(
     ("action", "state"),
     [(jobs.request_pause, State.PAUSED), (jobs.request_cancel, State.CANCELLED)],
 )
