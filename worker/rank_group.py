@@ -115,6 +115,7 @@ class RankGroup:
                 lease,
                 folder / f"rank-{number}",
                 enqueue=lambda *_: None,  # the worker of rank 0 records warnings
+                only_data=True,
             )
             for number in clusters
         }
