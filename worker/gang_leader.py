@@ -3,10 +3,10 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -15,10 +15,10 @@ from store import gang_members
 from store.database import Database
 from store.tables import GangMember
 from worker.outcome import REASONS, AttemptOutcome, AttemptResult
+from worker.rank import Rank
 from worker.rank_failure import RankFailure, cause_of
-from worker.rank_group import SHUTDOWN, Rank, RankGroup
+from worker.rank_group import SHUTDOWN, RankGroup
 from worker.stop_reason import StopReason
-from worker.trainer_process import TrainerProcess
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class GangLeader:
         database: The database.
         job_id: The job.
         attempt: The attempt; its worker runs rank 0.
-        cluster: The cluster of rank 0.
+        first: Rank 0.
         own: The other ranks of this worker.
     """
 
@@ -62,12 +62,13 @@ class GangLeader:
         job_id: str,
         attempt: int,
         *,
-        cluster: Mapping[str, Any],
+        first: Rank,
         own: RankGroup,
     ) -> None:
-        self.cluster = dict(cluster)
-        self._own, self._first = own, Rank(0, self.cluster)
-        own.show_first(self._first)
+        self.first = first
+        """Rank 0."""
+        self._own = own
+        own.show_first(first)
         self._database, self._job_id, self._attempt = database, job_id, attempt
         self._known = Ended()
         self._stop_requested = self._stop_stored = False
@@ -92,10 +93,6 @@ class GangLeader:
             return StopReason.RANK_FAILED
         return STOP_REASON_OF_WISH.get(self._known.wish or "")
 
-    def show(self, process: TrainerProcess) -> None:
-        """Show the process of rank 0 in the views of the job."""
-        self._first.process = process
-
     def request_stop(self) -> None:
         """Request that all workers end the other ranks."""
         self._stop_requested = True
@@ -117,7 +114,7 @@ class GangLeader:
         """
         if result is None:
             return None
-        self._first.state = STATE_OF_OUTCOME.get(result.outcome, "stopped")
+        self.first.state = STATE_OF_OUTCOME.get(result.outcome, "stopped")
         has_succeeded = result.outcome is AttemptOutcome.SUCCEEDED
         stop_at = time.monotonic() + (grace_s if has_succeeded else 0.0)
         while may_wait() and not (self._known.all_have_ended and self._own.has_ended):

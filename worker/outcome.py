@@ -15,6 +15,7 @@ from worker.stop_reason import StopReason
 
 MAX_MESSAGE: Final = 8192
 REASONS: Final = frozenset(Reason)
+FINAL_FRAMES: Final = (FrameType.SUCCEEDED, FrameType.FAILED, FrameType.STOPPED)
 RESIZED: Final = "Slots for more of its ranks are free; it continues with them from its checkpoint."
 RANK_FAILED: Final = "Another rank of the job has failed."
 

@@ -342,6 +342,7 @@ def ranks_succeed(trainer: Trainer) -> None:
 
 def prints_cluster(trainer: Trainer) -> None:
     print(json.dumps(trainer.job["cluster"]), flush=True)
+    print("own ranks", trainer.job["own_ranks"], flush=True)
     ranks_succeed(trainer)
 
 

@@ -184,6 +184,8 @@ def test_each_rank_gets_its_cluster(gang: Gang) -> None:
     ports = {port_of(address) for address in found[0].addresses} | {found[0].control_port}
     assert len(ports) == 5
     assert found[3].timeout_s == 7
+    own = re.findall(r"^(?:\[rank (\d)\] )?own ranks (.*)$", gang.log(), re.MULTILINE)
+    assert sorted(own) == [("", "[0, 2]"), ("1", "[1, 2]"), ("2", "[0, 2]"), ("3", "[1, 2]")]
 
 
 def test_nothing_starts_before_all_workers_are_ready(gang: Gang) -> None:
