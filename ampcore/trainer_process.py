@@ -8,7 +8,8 @@ a device (docs/adr/0029). With `--frames-fd N` it is one trainer, in a sandbox
 A trainer writes frames (`ampcore.telemetry.frames`) to its descriptor: READY; then, after it has
 read a line of JSON with the job from standard input, RUNNING, STEPS and EVENT, and finally
 SUCCEEDED, FAILED or STOPPED. With `resume` the job resumes from the newest checkpoint in its output
-folder. With `cluster` it is one rank of a job: ranks other than 0 write no blocks and no events.
+folder. With `cluster` it is one rank of a job: ranks other than 0 write no blocks and no events;
+with `own_ranks`, `[number, count]` among the ranks on this machine, it uses its share of the cores.
 Later lines are requests: `{"profile": {"steps": 10}}` profiles the next steps. On SIGTERM
 it saves a checkpoint and writes STOPPED. Standard output and error are a log for people. The
 process never outlives its supervisor: it exits when standard input ends.
@@ -30,6 +31,7 @@ from typing import Any, BinaryIO, Final
 
 from ampcore import __version__, environment, fork_server, packages
 from ampcore.distributed import Cluster
+from ampcore.distributed.cores import use_own_cores
 from ampcore.spec import JobSpec, Reason, SpecValidationError
 from ampcore.telemetry import Event, EventType, StepBlock, array_codec
 from ampcore.telemetry.codec import encode
@@ -131,6 +133,8 @@ def _train(
     try:
         job = json.loads(line)
         cluster = Cluster.from_json(job["cluster"]) if job.get("cluster") else None
+        if (own_ranks := job.get("own_ranks")) is not None:
+            use_own_cores(*own_ranks)
         frame_writer = _FrameWriter(
             frames, sandboxed=job.get("sandboxed", False), rank=cluster.rank if cluster else 0
         )

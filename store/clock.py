@@ -1,6 +1,7 @@
 """SQL expressions for time by the database's clock, which all servers and workers share."""
 
-from datetime import UTC, datetime
+import sqlite3
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import BindParameter, DateTime, Dialect, Float, TypeDecorator, literal
@@ -52,6 +53,16 @@ class _SecondsBetween(FunctionElement[float]):
     inherit_cache = True
 
 
+def add_sqlite_functions(connection: sqlite3.Connection) -> None:
+    """Add the functions that the expressions of this module need to a connection of SQLite."""
+    connection.create_function("utc_after", 1, _utc_after)
+
+
+def _utc_after(seconds: float) -> str:
+    moment = datetime.now(UTC) + timedelta(seconds=seconds)
+    return moment.replace(tzinfo=None).isoformat(" ", "microseconds")  # as SQLAlchemy writes it
+
+
 def seconds_since(start: Any, until: Any = None) -> Any:
     """The seconds from one timestamp until another (default: now), as an SQL expression."""
     start = literal(start, UtcDateTime()) if isinstance(start, datetime) else start
@@ -61,8 +72,8 @@ def seconds_since(start: Any, until: Any = None) -> Any:
 @compiles(_Now, "sqlite")
 def _now_sqlite(element: Any, compiler: Any, **options: Any) -> str:
     seconds = compiler.process(element.clauses, **options)
-    # %f is seconds with milliseconds; the zeros make it the six digits that SQLAlchemy writes.
-    return f"strftime('%Y-%m-%d %H:%M:%f000', 'now', printf('%+f seconds', {seconds}))"
+    # The clock of SQLite itself has milliseconds: jobs of one millisecond would have no order.
+    return f"utc_after({seconds})"
 
 
 @compiles(_Now, "postgresql")

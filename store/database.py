@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.orm import Session
 
+from store.clock import add_sqlite_functions
 from store.damaged_rows import read_json
 from store.database_errors import OutcomeUnknown, is_outcome_unknown
 
@@ -186,6 +187,7 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
     _use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = FULL")  # a committed job survives a power failure
     connection.execute("PRAGMA foreign_keys = ON")
+    add_sqlite_functions(connection)
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:

@@ -71,7 +71,7 @@ def create(session: Session, spec: JobSpec, origin: Origin) -> Row[Any]:
 def create_all(session: Session, new: Sequence[tuple[JobSpec, Origin]]) -> Sequence[Row[Any]]:
     """Insert queued jobs: one statement for the jobs, and one for their events.
 
-    They have the same time of creation: ascending ids keep their order in the queue.
+    Ascending ids keep the order of those that have the same time of creation.
     """
     ids = sorted(new_id() for _ in new)
     values = [

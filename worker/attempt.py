@@ -27,7 +27,14 @@ from worker.dataset_download import DatasetMissing
 from worker.finalize import Finalizer, attempt_report
 from worker.gang_leader import GangLeader
 from worker.isolation import TrainerFolder
-from worker.outcome import AttemptOutcome, AttemptResult, TrainerExit, failed_in_worker, result_of
+from worker.outcome import (
+    FINAL_FRAMES,
+    AttemptOutcome,
+    AttemptResult,
+    TrainerExit,
+    failed_in_worker,
+    result_of,
+)
 from worker.profile_request import ProfileForwarder
 from worker.rank_ports import ports_of
 from worker.sandbox import needs_sandbox
@@ -42,7 +49,6 @@ from worker.write_buffer import WriteBuffer
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 0.25
-FINAL_FRAMES: Final = (FrameType.SUCCEEDED, FrameType.FAILED, FrameType.STOPPED)
 
 
 class JobAttempt:
@@ -189,10 +195,10 @@ class JobAttempt:
     def _take_process(self) -> TrainerProcess:
         """The process for the job; in a sandbox if the job has its own code."""
         if self._gang is not None:
-            ports = ports_of(self._gang.cluster, self._context.standby.hardware())
-            process = self._context.standby.request_rank(ports)
-            self._gang.show(process)
-            return process
+            rank = self._gang.first
+            ports = ports_of(rank.cluster, self._context.standby.hardware())
+            rank.process = self._context.standby.request_rank(ports)
+            return rank.process
         if self._sandbox is None:
             return self._context.standby.take()
         return self._context.standby.request_sandboxed(self._sandbox.new_folder())
@@ -226,7 +232,7 @@ class JobAttempt:
             "init": downloaded.init and str(self._files.output / downloaded.init),
             "sandboxed": self._monitor is not None,
             "explain": downloaded.explain,
-            **({"cluster": self._gang.cluster} if self._gang is not None else {}),
+            **(self._gang.first.assignment() if self._gang is not None else {}),
             **files,
         }
 
@@ -258,6 +264,7 @@ class JobAttempt:
             # When the fork server was killed, this job need not have used too much memory.
             oom_killed=oom_kills.has_increased() and not process.died_with_server,
             violation=self._violation(),
+            was_alive=process.was_alive_at_end,
         )
 
     def _violation(self) -> Violation | None:

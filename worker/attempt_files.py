@@ -55,6 +55,7 @@ class AttemptFiles:
         lease: The attempt's lease.
         folder: The attempt's folder; created by `download_in_background`.
         enqueue: Stores entries of the job, such as warnings.
+        only_data: Download no checkpoint and no initial weights: another rank sends them.
     """
 
     def __init__(
@@ -66,9 +67,10 @@ class AttemptFiles:
         folder: Path,
         *,
         enqueue: Enqueue,
+        only_data: bool = False,
     ) -> None:
         self._context, self._database, self._job, self._lease = context, database, job, lease
-        self._folder, self._enqueue = folder, enqueue
+        self._folder, self._enqueue, self._only_data = folder, enqueue, only_data
         self.output = folder / OUTPUT_DIR
         """The output folder of the trainer."""
 
@@ -82,9 +84,7 @@ class AttemptFiles:
     def _download(self, fetched: Path) -> Downloads:
         storage, database, job = self._context.storage, self._database, self._job
         explain = explained_step(database, job)
-        resume = self._fetch_checkpoint(fetched)
-        # A checkpoint has all weights: their source may be gone.
-        init = None if resume else fetch_initial_weights(storage, database, job, fetched)
+        resume, init = self._fetch_weights(fetched)
         dataset = self._fetch_data(storage)
         try:
             cache = self._context.dataset_cache
@@ -94,6 +94,16 @@ class AttemptFiles:
                 dataset.cached.close()
             raise
         return Downloads(resume, init, dataset, bundle, explain)
+
+    def _fetch_weights(self, fetched: Path) -> tuple[bool, str | None]:
+        """Download a checkpoint, or else the initial weights: see `Downloads`."""
+        if self._only_data:
+            return False, None
+        if self._fetch_checkpoint(fetched):
+            return True, None  # it has all weights: the source of the initial ones may be gone
+        return False, fetch_initial_weights(
+            self._context.storage, self._database, self._job, fetched
+        )
 
     def _fetch_checkpoint(self, fetched: Path) -> bool:
         """Download the checkpoint that the attempt starts from, if any."""

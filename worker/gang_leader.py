@@ -3,10 +3,10 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -14,10 +14,11 @@ from ampcore.spec import Reason
 from store import gang_members
 from store.database import Database
 from store.tables import GangMember
-from worker.outcome import AttemptOutcome, AttemptResult
-from worker.rank_group import SHUTDOWN, Rank, RankGroup
+from worker.outcome import REASONS, AttemptOutcome, AttemptResult
+from worker.rank import Rank
+from worker.rank_failure import RankFailure, cause_of
+from worker.rank_group import SHUTDOWN, RankGroup
 from worker.stop_reason import StopReason
-from worker.trainer_process import TrainerProcess
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +39,8 @@ class Ended:
     """What is known of the workers of the other ranks."""
 
     all_have_ended: bool = False
-    failure: tuple[Reason, str] | None = None
-    """The cause of the first failure."""
+    failure: RankFailure | None = None
+    """The cause of their failures."""
     wish: str | None = None
     """Why a worker wants the attempt to stop."""
 
@@ -51,7 +52,7 @@ class GangLeader:
         database: The database.
         job_id: The job.
         attempt: The attempt; its worker runs rank 0.
-        cluster: The cluster of rank 0.
+        first: Rank 0.
         own: The other ranks of this worker.
     """
 
@@ -61,12 +62,13 @@ class GangLeader:
         job_id: str,
         attempt: int,
         *,
-        cluster: Mapping[str, Any],
+        first: Rank,
         own: RankGroup,
     ) -> None:
-        self.cluster = dict(cluster)
-        self._own, self._first = own, Rank(0, self.cluster)
-        own.show_first(self._first)
+        self.first = first
+        """Rank 0."""
+        self._own = own
+        own.show_first(first)
         self._database, self._job_id, self._attempt = database, job_id, attempt
         self._known = Ended()
         self._stop_requested = self._stop_stored = False
@@ -91,10 +93,6 @@ class GangLeader:
             return StopReason.RANK_FAILED
         return STOP_REASON_OF_WISH.get(self._known.wish or "")
 
-    def show(self, process: TrainerProcess) -> None:
-        """Show the process of rank 0 in the views of the job."""
-        self._first.process = process
-
     def request_stop(self) -> None:
         """Request that all workers end the other ranks."""
         self._stop_requested = True
@@ -116,7 +114,7 @@ class GangLeader:
         """
         if result is None:
             return None
-        self._first.state = STATE_OF_OUTCOME.get(result.outcome, "stopped")
+        self.first.state = STATE_OF_OUTCOME.get(result.outcome, "stopped")
         has_succeeded = result.outcome is AttemptOutcome.SUCCEEDED
         stop_at = time.monotonic() + (grace_s if has_succeeded else 0.0)
         while may_wait() and not (self._known.all_have_ended and self._own.has_ended):
@@ -125,12 +123,9 @@ class GangLeader:
             time.sleep(POLL_S / 5)
         return with_cause(result, self._failure())
 
-    def _failure(self) -> tuple[Reason, str] | None:
-        """The cause of the first failure of another rank, on any worker."""
-        own = self._own.failure
-        found = [(own.reason, own.message)] if own is not None else []
-        found += [self._known.failure] if self._known.failure is not None else []
-        return min(found, key=lambda failure: failure[0] == Reason.RANK_LOST, default=None)
+    def _failure(self) -> RankFailure | None:
+        """The cause of the failures of other ranks, on any worker."""
+        return cause_of([self._own.failure, self._known.failure])
 
     def _run(self) -> None:
         while not self._done.is_set():
@@ -152,30 +147,24 @@ class GangLeader:
 def summary_of(members: Sequence[GangMember]) -> Ended:
     """What the rows of an attempt's workers tell; the first is the worker of rank 0 itself."""
     failures = [
-        (Reason(member.reason), member.message or "")
+        RankFailure(Reason(member.reason), member.message or "")
         for member in members
-        if member.reason is not None and member.reason in set(Reason)
+        if member.reason in REASONS
     ]
-    failures.sort(key=lambda failure: failure[0] == Reason.RANK_LOST)
     wishes = [member.wish for member in members if member.wish is not None]
     return Ended(
         all_have_ended=all(member.state == gang_members.ENDED for member in members[1:]),
-        failure=failures[0] if failures else None,
+        failure=cause_of(failures),
         wish=wishes[0] if wishes else None,
     )
 
 
-def with_cause(result: AttemptResult, failure: tuple[Reason, str] | None) -> AttemptResult:
+def with_cause(result: AttemptResult, failure: RankFailure | None) -> AttemptResult:
     """The result of an attempt, given the one of rank 0 and a failure of other ranks."""
-    if result.outcome is not AttemptOutcome.FAILED:
+    if result.outcome is not AttemptOutcome.FAILED or result.reason is None:
         return result
-    if failure is not None and (result.reason == Reason.RANK_LOST or is_port_taken(failure[0])):
-        result = AttemptResult(AttemptOutcome.FAILED, *failure)
-    if is_port_taken(result.reason):
+    first = RankFailure(result.reason, result.message or "")
+    cause = cause_of([first, failure]) or first
+    if cause.reason == Reason.PORT_TAKEN:
         return AttemptResult(AttemptOutcome.HANDED_BACK, Reason.PORT_TAKEN, PORT_TAKEN)
-    return result
-
-
-def is_port_taken(reason: Reason | None) -> bool:
-    """Whether a rank could not listen on its port."""
-    return reason == Reason.PORT_TAKEN
+    return AttemptResult(AttemptOutcome.FAILED, cause.reason, cause.message)

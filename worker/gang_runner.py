@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from contextlib import ExitStack, suppress
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -14,6 +14,7 @@ from store.gang_members import Assignment, Started
 from worker.attempt import JobAttempt
 from worker.context import WorkerContext
 from worker.gang_leader import GangLeader
+from worker.rank import Rank
 from worker.rank_group import RankGroup
 from worker.rank_ports import RankPorts, accelerators_in, port_of
 
@@ -149,41 +150,39 @@ class _Member:
 
     def _run_ranks(self, started: Started) -> None:
         assignment, context = self._assignment, self._context
-        numbers = range(assignment.first_rank, assignment.first_rank + assignment.ranks)
         count = accelerators_in(context.standby.hardware())
-        devices = context.devices.take(len(numbers), count)
+        devices = context.devices.take(assignment.ranks, count)
         try:
-            clusters = {
-                number: self._cluster(started, number, device)
-                for number, device in zip(numbers, devices, strict=True)
-            }
-            self._run_clusters(started, clusters)
+            self._run_all(
+                started,
+                [self._rank(started, index, device) for index, device in enumerate(devices)],
+            )
         finally:
             context.devices.give_back(devices, count)
 
-    def _run_clusters(self, started: Started, clusters: dict[int, dict[str, Any]]) -> None:
-        job, assignment, context = started.job, self._assignment, self._context
-        numbers = sorted(clusters)
-        log.info("ranks %d to %d of %d start", numbers[0], numbers[-1], len(started.addresses))
-        others = {number: cluster for number, cluster in clusters.items() if number > 0}
+    def _run_all(self, started: Started, ranks: list[Rank]) -> None:
+        job, context = started.job, self._context
+        first, last = ranks[0].number, ranks[-1].number
+        log.info("ranks %d to %d of %d start", first, last, len(started.addresses))
+        others = [rank for rank in ranks if rank.number > 0]
         with context.work_dirs.attempt_dir(job.id, job.attempt, "-ranks") as folder:
-            group = RankGroup(context, job, assignment, others, folder)
+            group = RankGroup(context, job, self._assignment, others, folder)
             group.start()
             try:
-                if 0 in clusters:
-                    self._run_first(started, group, clusters[0])
+                if first == 0:
+                    self._run_first(started, group, ranks[0])
                 else:
                     with context.metrics.busy_slot():
                         group.run()
             finally:
                 group.close()
 
-    def _run_first(self, started: Started, group: RankGroup, cluster: dict[str, Any]) -> None:
+    def _run_first(self, started: Started, group: RankGroup, first: Rank) -> None:
         """Run rank 0 as a job with one rank is run, and the worker's other ranks beside it."""
         job, context = started.job, self._context
         with context.database.read() as session:
             used_s = attempts.used_s(session, job.id)
-        leader = GangLeader(context.database, job.id, job.attempt, cluster=cluster, own=group)
+        leader = GangLeader(context.database, job.id, job.attempt, first=first, own=group)
         run = threading.Thread(target=group.run, name="rank-group")
         run.start()
         leader.start()
@@ -198,14 +197,15 @@ class _Member:
             run.join()
             leader.close()
 
-    @staticmethod
-    def _cluster(started: Started, number: int, device: int) -> dict[str, Any]:
-        """The document of `ampcore.distributed.cluster.Cluster` for one rank."""
+    def _rank(self, started: Started, index: int, device: int) -> Rank:
+        """The rank with this number among those of this worker."""
         exchange = started.job.spec["runtime"].get("exchange") or {}
-        return {
+        number = self._assignment.first_rank + index
+        cluster = {
             "addresses": list(started.addresses),
             "rank": number,
             "local_rank": device,
             "timeout_s": exchange.get("timeout_s", RANK_TIMEOUT_S),
             "control_port": port_of(started.control),
         }
+        return Rank(number, cluster, (index, self._assignment.ranks))

@@ -15,6 +15,7 @@ from worker.stop_reason import StopReason
 
 MAX_MESSAGE: Final = 8192
 REASONS: Final = frozenset(Reason)
+FINAL_FRAMES: Final = (FrameType.SUCCEEDED, FrameType.FAILED, FrameType.STOPPED)
 RESIZED: Final = "Slots for more of its ranks are free; it continues with them from its checkpoint."
 RANK_FAILED: Final = "Another rank of the job has failed."
 
@@ -70,6 +71,13 @@ class TrainerExit:
     """The OOM killer killed a process of this cgroup at about that time."""
     violation: Violation | None = None
     """The limit of its sandbox that it exceeded."""
+    was_alive: bool = True
+    """Its worker had to kill it."""
+
+    @property
+    def was_killed_by_others(self) -> bool:
+        """Whether a signal ended it that its worker had not sent."""
+        return not self.was_alive and self.exit_code < 0 and self.exit_code != -signal.SIGTERM
 
     def __str__(self) -> str:
         last_message = self.frame.type if self.frame is not None else "none"
@@ -99,6 +107,11 @@ def result_of(trainer_exit: TrainerExit, timeout_s: float | None) -> AttemptResu
         case TrainerExit(frame=Frame(type=FrameType.FAILED | FrameType.SUCCEEDED)):
             message = "The trainer process reported a result that is not valid."
             return AttemptResult(AttemptOutcome.FAILED, Reason.INTERNAL_ERROR, message)
+        case TrainerExit(frame=None, stop_reason=StopReason.RANK_FAILED) if (
+            trainer_exit.was_killed_by_others
+        ):
+            # The others failed because they lost this rank.
+            return AttemptResult(AttemptOutcome.FAILED, *crash_reason(trainer_exit))
         case TrainerExit(stop_reason=StopReason() as reason):
             return _result_of_stop(reason, timeout_s)
         case TrainerExit(frame=Frame(type=FrameType.STOPPED)):

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +24,8 @@ from worker.context import WorkerContext
 from worker.database_retry import Lease, RetryingDatabase, WriteAbandoned
 from worker.gang_heartbeat import GangHeartbeat
 from worker.outcome import MAX_MESSAGE, REASONS, TrainerExit, crash_reason
+from worker.rank import Rank
+from worker.rank_failure import RankFailure, cause_of
 from worker.rank_log import RankLog
 from worker.rank_ports import ports_of
 from worker.trainer_process import TrainerProcess
@@ -32,7 +33,6 @@ from worker.trainer_process import TrainerProcess
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 0.05
-FINAL_FRAMES: Final = (FrameType.SUCCEEDED, FrameType.FAILED, FrameType.STOPPED)
 RUNNING_STATES: Final = ("starting", "running")
 SHUTDOWN: Final = "shutdown"
 """The wish of a worker that shuts down."""
@@ -42,52 +42,6 @@ END_GRACE_S: Final = 2.0
 """How long the other ranks of a worker may take to end by themselves after one has failed."""
 
 
-@dataclass
-class Rank:
-    """One rank of the group, and what is known of its process."""
-
-    number: int
-    cluster: Mapping[str, Any]
-    process: TrainerProcess | None = None
-    last: Frame | None = None
-    """Its final frame."""
-    state: str = "starting"
-    ready_by: float = math.inf
-
-    def require_process(self) -> TrainerProcess:
-        """Its process, once it is started."""
-        if self.process is None:
-            raise RuntimeError(f"rank {self.number} has no process")
-        return self.process
-
-    def add(self, frames: Sequence[Frame]) -> None:
-        """Remember the final one of these frames; rank 0 reports steps and events."""
-        for frame in frames:
-            if frame.type in FINAL_FRAMES:
-                self.last = frame
-
-    def describe(self) -> dict[str, Any]:
-        """Its row in the views of the job."""
-        return {"rank": self.number, "state": self.state, "device": self._device()}
-
-    def _device(self) -> str | None:
-        ready = self.process.ready if self.process is not None else None
-        found = (ready or {}).get("hardware", {}).get("devices")
-        devices = [one for one in found or () if isinstance(one, dict)]
-        accelerators = [one for one in devices if one.get("kind") != "cpu"]
-        local_rank = self.cluster["local_rank"]
-        chosen = accelerators[local_rank : local_rank + 1] or devices[:1]
-        return str(chosen[0].get("name")) if chosen else None
-
-
-@dataclass(frozen=True)
-class RankFailure:
-    """Why the ranks of a worker ended."""
-
-    reason: Reason
-    message: str
-
-
 class RankGroup:
     """Runs ranks until they have ended, and records their end.
 
@@ -95,7 +49,7 @@ class RankGroup:
         context: What the attempts of this worker share.
         job: The job as it was claimed.
         assignment: All ranks of this worker.
-        clusters: The cluster of each rank to run, by its number.
+        ranks: Those to run.
         folder: The folder for their files; created here, removed by the caller.
     """
 
@@ -104,7 +58,7 @@ class RankGroup:
         context: WorkerContext,
         job: Job,
         assignment: Assignment,
-        clusters: Mapping[int, dict[str, Any]],
+        ranks: Sequence[Rank],
         folder: Path,
     ) -> None:
         self._context, self._job, self._assignment = context, job, assignment
@@ -112,18 +66,19 @@ class RankGroup:
         wait_s = max_reconnect_wait_s(context.lease_s)
         self._database = RetryingDatabase(context.database, self._ended, wait_s)
         lease = Lease(job.id, assignment.attempt, context.lease_s)
-        self._logs = {number: RankLog(number) for number in clusters}
-        self._ranks = [Rank(number, cluster) for number, cluster in clusters.items()]
+        self._logs = {rank.number: RankLog(rank.number) for rank in ranks}
+        self._ranks = list(ranks)
         self._files = {
-            number: AttemptFiles(
+            rank.number: AttemptFiles(
                 context,
                 self._database,
                 job,
                 lease,
-                folder / f"rank-{number}",
+                folder / f"rank-{rank.number}",
                 enqueue=lambda *_: None,  # the worker of rank 0 records warnings
+                only_data=True,
             )
-            for number in clusters
+            for rank in ranks
         }
         self._heartbeat = GangHeartbeat(
             context.database,
@@ -148,9 +103,8 @@ class RankGroup:
 
     @property
     def failure(self) -> RankFailure | None:
-        """Why a rank has failed: one that was killed is the cause, one that lost it not."""
-        order = sorted(self._failures, key=lambda failure: failure.reason == Reason.RANK_LOST)
-        return order[0] if order else None
+        """Why its ranks failed; None while none has."""
+        return cause_of(self._failures)
 
     def show_first(self, first: Rank) -> None:
         """Show rank 0 together with these ranks."""
@@ -240,7 +194,7 @@ class RankGroup:
                 "init": downloaded.init and str(files.output / downloaded.init),
                 "sandboxed": False,
                 "explain": None,
-                "cluster": rank.cluster,
+                **rank.assignment(),
                 **files.place_data(process.folder, downloaded),
             }
         )
@@ -314,9 +268,10 @@ class RankGroup:
 
     def _has_crashed(self, process: TrainerProcess) -> bool:
         """Whether a process without a final frame has not ended because this object asked it to."""
-        if process.pid is None:
-            return not self._was_terminated
-        return not (self._was_terminated and process.exit_code == -signal.SIGTERM)
+        if not self._was_terminated:
+            return True
+        is_asked = process.pid is None or process.exit_code == -signal.SIGTERM
+        return not (is_asked or process.was_alive_at_end)
 
     def _add_failure(self, rank: Rank, reason: Reason, text: str) -> None:
         log.info("rank %d failed (%s): %s", rank.number, reason, text)

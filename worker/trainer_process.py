@@ -58,6 +58,8 @@ class TrainerProcess:
     ) -> None:
         self.ready: dict[str, Any] | None = None
         """The header of its READY frame (hardware, library versions); None before that frame."""
+        self.was_alive_at_end = False
+        """Whether `end` had to kill it."""
         self.log_capture = LogCapture()
         self._server, self._tracker, self.folder = server, tracker, folder
         self._reader = FrameReader()
@@ -166,6 +168,7 @@ class TrainerProcess:
         deadline = time.monotonic() + grace_s
         while self._may_continue() and time.monotonic() < deadline:
             remaining_frames += self._read_frames_if_valid(POLL_S)
+        self.was_alive_at_end = self.is_alive
         if self.pid is not None:
             remaining_frames += self._end_group(self.pid)
         # Else it never had a job, and the fork server ends a trainer that it is just forking.

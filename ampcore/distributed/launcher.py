@@ -19,6 +19,7 @@ from typing import IO, Any, Final, TextIO
 
 from ampcore.distributed import environment
 from ampcore.distributed.cluster import Cluster
+from ampcore.distributed.cores import cores_of_rank
 from ampcore.distributed.environment import ADDRESS_IN_USE
 from ampcore.fork_server import die_with_parent
 from ampcore.isolation.process_group_tracker import ProcessGroupTracker
@@ -75,14 +76,6 @@ def free_addresses(count: int) -> tuple[str, ...]:
         for each in sockets:
             each.bind((LOOPBACK, 0))
         return tuple(f"{LOOPBACK}:{each.getsockname()[1]}" for each in sockets)
-
-
-def cores_of_rank(rank: int, ranks: int, cores: Sequence[int]) -> list[int]:
-    """The cores that a rank is pinned to: an equal share, or one of them in turn."""
-    share = len(cores) // ranks
-    if share == 0:
-        return [cores[rank % len(cores)]]
-    return list(cores[rank * share : (rank + 1) * share])
 
 
 class _Rank:

@@ -66,6 +66,7 @@ class Child:
         *,
         resume: bool = False,
         cluster: Cluster | None = None,
+        own_ranks: tuple[int, int] | None = None,
     ) -> None:
         job = {
             "job_id": "j",
@@ -75,6 +76,7 @@ class Child:
             "output_dir": str(output_dir),
             "resume": resume,
             "cluster": cluster and cluster.to_json(),
+            "own_ranks": own_ranks,
         }
         self._stdin.write(json.dumps(job).encode() + b"\n")
 

@@ -4,12 +4,14 @@ import os
 import signal
 import threading
 from dataclasses import asdict
+from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
 
 from ampcore import trainer_process
 from ampcore.distributed import Cluster
+from ampcore.distributed.cores import cores_of_rank
 from ampcore.distributed.launcher import free_addresses
 from ampcore.spec import Reason
 from ampcore.telemetry import StepBlock
@@ -64,6 +66,21 @@ def test_ranks_train_together_and_rank_0_alone_reports_the_job(start, job, tmp_p
     assert summaries[0]["weights_digest"] == summaries[1]["weights_digest"]
     assert (tmp_path / "0" / "model.keras").exists()
     assert not (tmp_path / "1").exists()
+
+
+def test_a_rank_computes_on_its_share_of_the_cores(start, job, tmp_path):
+    process = start()
+    process.send(job(**ENDLESS), tmp_path, own_ranks=(1, 2))
+    process.next(FrameType.STEPS)
+    share = cores_of_rank(1, 2, sorted(os.sched_getaffinity(0)))
+    names = {
+        int(task.name): (task / "comm").read_text().strip()
+        for task in Path(f"/proc/{process.pid}/task").iterdir()
+    }
+    tensorflow = [tid for tid, name in names.items() if name.startswith("tf_")]
+    assert tensorflow, names
+    for tid in (process.pid, *tensorflow):
+        assert os.sched_getaffinity(tid) == set(share), names[tid]
 
 
 def test_a_cluster_that_cannot_be_read_fails_the_job(start, job, tmp_path):

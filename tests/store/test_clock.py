@@ -9,7 +9,7 @@ from store.clock import UtcDateTime, after, now, seconds_since
 from tests.waiting import DEADLINE_S
 
 EXACT = timedelta(milliseconds=2)
-"""The resolution of the databases' clocks."""
+"""The resolution of a difference of two times: SQLite rounds it to milliseconds."""
 
 
 def test_now_is_an_aware_utc_time_close_to_the_local_clock(database):
@@ -19,6 +19,12 @@ def test_now_is_an_aware_utc_time_close_to_the_local_clock(database):
     assert present.tzinfo is UTC
     max_clock_difference = timedelta(seconds=5)
     assert before - max_clock_difference < present < datetime.now(UTC) + max_clock_difference
+
+
+def test_now_has_microseconds(database):
+    with database.read() as session:
+        times = [session.scalar(select(now())) for _ in range(10)]
+    assert any(time.microsecond % 1000 for time in times)
 
 
 @pytest.mark.parametrize("seconds", [0.25, 30, -30, 86_400 * 400, 1e-3])

@@ -47,6 +47,15 @@ def test_jobs_that_are_created_together_are_claimed_in_their_order(in_transactio
     assert [job.name for job in claimed] == names
 
 
+def test_jobs_that_are_created_after_each_other_are_claimed_in_that_order(
+    database, in_transaction, make_spec
+):
+    # In one transaction, so that several of them are created within a millisecond.
+    with database.write() as session:
+        made = [jobs.create(session, make_spec(), Origin(project="default")).id for _ in range(30)]
+    assert [in_transaction(attempts.claim_next, "w", ["default"]).id for _ in made] == made
+
+
 def test_a_failed_transaction_creates_no_job(database, make_spec):
     made = []
 

@@ -342,6 +342,7 @@ def ranks_succeed(trainer: Trainer) -> None:
 
 def prints_cluster(trainer: Trainer) -> None:
     print(json.dumps(trainer.job["cluster"]), flush=True)
+    print("own ranks", trainer.job["own_ranks"], flush=True)
     ranks_succeed(trainer)
 
 
@@ -360,6 +361,37 @@ def rank_1_fails(trainer: Trainer) -> None:
     ranks_wait(trainer)
 
 
+def wait_for_rank_0(trainer: Trainer) -> int:
+    """The number of this rank, once rank 0 handles SIGTERM."""
+    rank, file = rank_of(trainer), Path(trainer.job["data_root"]) / "rank-0-handles-sigterm"
+    trainer.handle_sigterm()
+    if rank == 0:
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+    while not file.exists():
+        time.sleep(0.01)
+    return rank
+
+
+def rank_0_fails_since_rank_1_is_killed(trainer: Trainer) -> None:
+    """Rank 1 is killed, and the communication of rank 0 ends with an error that names no rank."""
+    if wait_for_rank_0(trainer) == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    trainer.wait_until_stopped()
+    failed = {"reason": "internal_error", "message": "The trainer failed with UnavailableError."}
+    trainer.write(Frame(FrameType.FAILED, failed))
+
+
+def rank_0_is_killed_after_rank_1_lost_it(trainer: Trainer) -> None:
+    """Rank 0 is killed, and its worker learns first that rank 1 lost it."""
+    if wait_for_rank_0(trainer) == 1:
+        lost = {"reason": "rank_lost", "message": "Rank 0 was lost."}
+        trainer.write(Frame(FrameType.FAILED, lost))
+        return
+    trainer.wait_until_stopped()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def port_of_rank_1_taken(trainer: Trainer) -> None:
     """Rank 1 finds its port taken in the first attempt, and rank 0 loses it."""
     rank = trainer.job["cluster"]["rank"]
@@ -370,10 +402,10 @@ def port_of_rank_1_taken(trainer: Trainer) -> None:
 
 
 def ranks_save(trainer: Trainer) -> None:
-    """Rank 0 saves after ten steps; the second attempt of each rank starts there."""
+    """Rank 0 saves after ten steps, and starts there in the second attempt."""
     trainer.handle_sigterm()
     rank, first_step = rank_of(trainer), trainer.saved_step()
-    print(f"resumes at {first_step}", flush=True)
+    print(f"finds the checkpoint of step {first_step}", flush=True)
     if rank == 0:
         trainer.begin(first_step)
         trainer.write(steps(first_step, 10))

@@ -185,6 +185,8 @@ def test_each_rank_gets_its_cluster(gang: Gang) -> None:
     ports = {port_of(address) for address in found[0].addresses} | {found[0].control_port}
     assert len(ports) == 5
     assert found[3].timeout_s == 7
+    own = re.findall(r"^(?:\[rank (\d)\] )?own ranks (.*)$", gang.log(), re.MULTILINE)
+    assert sorted(own) == [("", "[0, 2]"), ("1", "[1, 2]"), ("2", "[0, 2]"), ("3", "[1, 2]")]
 
 
 def test_nothing_starts_before_all_workers_are_ready(gang: Gang) -> None:
@@ -261,6 +263,26 @@ def test_the_reason_of_a_failed_rank_is_that_of_the_job(gang: Gang) -> None:
 
 
 @pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("rank_0_fails_since_rank_1_is_killed", "Rank 1: The trainer process was killed by SIG"),
+        ("rank_0_is_killed_after_rank_1_lost_it", "The trainer process was killed by SIGKILL."),
+    ],
+)
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_killed_rank_is_the_cause_whatever_the_others_report(
+    gang: Gang, script: str, message: str, slots: int
+) -> None:
+    """Checked: without the precedence of reasons, and without `was_killed_by_others`, it fails."""
+    for name in ("w0", "w1")[: 2 // slots]:
+        gang.add_worker(name, script, slots=slots)
+    gang.start(workers=2 // slots, devices=slots)
+    job = gang.until_ended()
+    assert (job.state, job.reason) == (State.FAILED, Reason.PROCESS_KILLED)
+    assert str(job.message).startswith(message)
+
+
+@pytest.mark.parametrize(
     ("action", "state"),
     [(jobs.request_pause, State.PAUSED), (jobs.request_cancel, State.CANCELLED)],
 )
@@ -334,7 +356,8 @@ def test_all_ranks_end_when_the_lease_of_one_worker_expires(gang: Gang) -> None:
     gang.until_ended()
 
 
-def test_the_ranks_resume_from_the_checkpoint_of_rank_0(gang: Gang) -> None:
+def test_only_rank_0_gets_the_checkpoint_which_it_sends_to_the_others(gang: Gang) -> None:
+    """Checked: without `only_data` in worker/rank_group.py rank 1 finds one, too."""
     for name in ("w0", "w1"):
         gang.add_worker(name, "ranks_save")
     gang.start(max_attempts=2)
@@ -347,8 +370,8 @@ def test_the_ranks_resume_from_the_checkpoint_of_rank_0(gang: Gang) -> None:
     wait_until(lambda: gang.job().state == State.SUCCEEDED, "the second attempt ends")
     with gang.database.read() as session:
         assert session.get(Attempt, (gang.job_id, 2)).first_step == 10  # type: ignore[union-attr]
-    # The newest one: rank 0 may have saved another one before the worker of rank 1 downloads it.
-    assert re.search(r"^\[rank 1\] resumes at [12]0$", gang.log(), re.MULTILINE)
+    found = re.findall(r"^\[rank 1\] finds (.*)$", gang.log(), re.MULTILINE)
+    assert found == ["the checkpoint of step 0"] * 2
 
 
 def test_ports_are_free_and_differ() -> None:

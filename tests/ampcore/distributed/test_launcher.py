@@ -15,7 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from ampcore.commands.app import app
-from ampcore.distributed.launcher import Launch, cores_of_rank, free_addresses, launch_ranks
+from ampcore.distributed.cores import cores_of_rank
+from ampcore.distributed.launcher import Launch, free_addresses, launch_ranks
 from tests.processes import is_gone
 from tests.waiting import wait_until
 

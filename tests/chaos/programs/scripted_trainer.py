@@ -137,8 +137,7 @@ def train_as_rank_0(trainer: Trainer, ranks: Ranks) -> None:
 
 
 def follow_rank_0(trainer: Trainer, ranks: Ranks) -> None:
-    """Load the checkpoint, as every rank does, and do what rank 0 decides."""
-    trainer.load()
+    """Do what rank 0 decides."""
     name = f"{trainer.job['job_id']}-rank-{ranks.rank}"
     trainer.control.begin(name, trainer.job["attempt"], lambda: trainer.stopped)
     while (decision := ranks.follow(trainer.stopped)) == TRAIN:
