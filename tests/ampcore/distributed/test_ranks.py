@@ -3,6 +3,7 @@
 All of them run in one launch, because each process connects for seconds.
 """
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
