@@ -143,7 +143,9 @@ def _ranks(job: "JobView", ranks: "Sequence[Rank]") -> list[tuple[str, str]]:
     """The number of ranks, and a line for each of them."""
     if job.ranks == 1:
         return []
-    count = f"{len(ranks)} of at most {job.ranks}" if ranks else f"at most {job.ranks}"
+    count = str(job.ranks)
+    if (job.spec or {}).get("runtime", {}).get("elastic"):
+        count = f"{len(ranks)} of at most {job.ranks}" if ranks else f"at most {job.ranks}"
     lines = [
         (f"rank {rank.rank}", f"{rank.state} on {rank.worker_id}, {rank.device or UNKNOWN}")
         for rank in ranks

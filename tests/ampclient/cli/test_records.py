@@ -197,7 +197,17 @@ def test_get_shows_each_rank_of_a_job_with_several(ampctl, server):
     lines = [line.split(maxsplit=2) for line in ampctl("get", "a").out.splitlines()]
     assert ["rank", "0", "running on w1, a CPU"] in lines
     assert ["rank", "1", "failed on w2, –"] in lines
+    assert ["ranks", "2"] in lines
     assert "ranks" not in ampctl("get", server.add_job("b")["id"]).out
+
+
+@pytest.mark.parametrize(("started", "shown"), [([], "at most 4"), (RANKS, "2 of at most 4")])
+def test_get_shows_how_many_ranks_an_elastic_job_may_have(ampctl, server, started, shown):
+    spec = {"runtime": {"workers": 4, "elastic": {"min": 2, "max": 4}}}
+    server.add_job("a", ranks=4, spec=spec)
+    server.add_attempt("a", ranks=started)
+    lines = [line.split(maxsplit=1) for line in ampctl("get", "a").out.splitlines()]
+    assert ["ranks", shown] in lines
 
 
 def test_logs_are_printed_as_they_are(ampctl, server):
