@@ -104,7 +104,7 @@ def _asha_problems(question: Question[SearchOptions]) -> Sequence[Problem]:
     if spec.train.checkpoint_every_s is None:
         expected = "a number with asha, which trains stopped runs on from their checkpoints"
         return [Problem("/spec/train/checkpoint_every_s", "invalid_value", expected, "null")]
-    total = options.steps or total_steps(spec.data, spec.train)
+    total = options.steps or total_steps(spec)
     if total is None:
         expected = "a number with asha: the data says how long a run is only when it is read"
         return [Problem("/options/steps", "invalid_value", expected, "null")]

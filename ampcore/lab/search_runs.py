@@ -149,7 +149,7 @@ def _spec(question: Question[SearchOptions], values: Values) -> JobSpec:
 
 
 def _total_steps(question: Question[SearchOptions], spec: JobSpec) -> int | None:
-    return question.options.steps or total_steps(spec.data, spec.train)
+    return question.options.steps or total_steps(spec)
 
 
 def _key(question: Question[SearchOptions], number: int, steps: int) -> str:

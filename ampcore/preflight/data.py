@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from ampcore.architectures import DataShape
+from ampcore.spec import JobSpec
 from ampcore.spec.data import DataSpec, Digits, Synthetic, SyntheticClicks
 from ampcore.spec.data_rules import DIGITS_SHAPE, known_train_examples
-from ampcore.spec.training import Train
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ def data_shape(data: DataSpec) -> DataShape | NotYetKnown:
     return NotYetKnown(f"The shape of {data.kind} data is known only once the job has read it.")
 
 
-def total_steps(data: DataSpec, train: Train, measured_examples: int | None = None) -> int | None:
+def total_steps(spec: JobSpec, measured_examples: int | None = None) -> int | None:
     """The steps of a run; None when it depends on data that has to be read first.
 
     `measured_examples` are the training examples of another run on the same data.
     """
-    if train.steps is not None:
-        return train.steps
-    examples = known_train_examples(data) or measured_examples
+    if spec.train.steps is not None:
+        return spec.train.steps
+    examples = known_train_examples(spec.data) or measured_examples
     if examples is None:
         return None
-    return train.epochs * (examples // data.batch_size // train.accumulate)
+    return spec.train.epochs * (examples // spec.global_batch_size)

@@ -48,7 +48,7 @@ def preflight(spec: JobSpec, machines: Sequence[Sequence[DeviceInfo]] = ()) -> P
     tables = None
     if not isinstance(predicted, NotYetKnown):
         tables = tuple(table.with_policy(spec.precision, policy) for table in predicted)
-    steps = total_steps(spec.data, spec.train)
+    steps = total_steps(spec)
     report = run_checks(Case(spec, policy, tables, devices, len(known), steps))
     if isinstance(predicted, NotYetKnown):
         late = Finding("layers_unknown", "info", "/model", predicted.reason)

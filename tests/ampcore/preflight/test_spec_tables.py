@@ -131,7 +131,13 @@ def test_the_total_steps_are_known_if_the_spec_gives_the_number_of_examples(
     job, data, train, steps
 ):
     spec = job(data=data, train=train)
-    assert total_steps(spec.data, spec.train) == steps
+    assert total_steps(spec) == steps
+
+
+def test_a_step_has_the_examples_of_all_ranks(job):
+    spec = job(data={"kind": "digits", "batch_size": 64}, runtime={"workers": 2, "devices": 2})
+    assert spec.global_batch_size == 256
+    assert total_steps(spec) == spec.train.epochs * (1437 // 256)
 
 
 def test_frozen_layers_have_weights_that_the_optimizer_does_not_touch():
