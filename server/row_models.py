@@ -8,6 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from math import prod
 from types import NoneType
 from typing import Any, Final, TypeVar
 
@@ -59,7 +60,8 @@ def listed_job_from_row(row: Row[Any], spec: dict[str, Any] | None) -> ListedJob
     if hasattr(row, "spec"):  # a row that could be read in part only
         values |= _spec_fields(row.spec)
     else:
-        values |= _scale_and_batch(row.loss_scale_mode, row.batch_size, row.accumulate)
+        batch = (row.batch_size, row.accumulate, row.workers, row.devices)
+        values |= _scale_and_batch(row.loss_scale_mode, *batch)
     return from_row(ListedJob, row, values)
 
 
@@ -159,15 +161,22 @@ def _report_unreadable(model: str, row: str, names: str) -> None:
 def _spec_fields(spec: Any) -> dict[str, Any]:
     """The fields of a listed job that come from its spec."""
     parts = spec if isinstance(spec, dict) else {}
-    scale, data, train = (parts.get(name) or {} for name in ("loss_scale", "data", "train"))
-    return _scale_and_batch(scale.get("mode"), data.get("batch_size"), train.get("accumulate"))
+    scale, data, train, runtime = (
+        parts.get(name) or {} for name in ("loss_scale", "data", "train", "runtime")
+    )
+    batch = (data.get("batch_size"), train.get("accumulate"))
+    ranks = (runtime.get("workers"), runtime.get("devices"))
+    return _scale_and_batch(scale.get("mode"), *batch, *ranks)
 
 
-def _scale_and_batch(loss_scale_mode: Any, batch_size: Any, accumulate: Any) -> dict[str, Any]:
-    """Numbers may come as text; None where a damaged spec has none."""
+def _scale_and_batch(loss_scale_mode: Any, batch_size: Any, *factors: Any) -> dict[str, Any]:
+    """The examples of a step are `batch_size` times the factors, each of which has the default 1.
+
+    Numbers may come as text; None where a damaged spec has none.
+    """
     examples = None
     with suppress(TypeError, ValueError):
-        examples = int(batch_size) * int(accumulate or 1)
+        examples = prod(int(factor or 1) for factor in factors) * int(batch_size)
     return {"loss_scale_mode": loss_scale_mode, "examples_per_step": examples}
 
 

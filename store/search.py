@@ -37,6 +37,8 @@ LISTED_COLUMNS: Final[Sequence[ColumnElement[Any]]] = [
     Job.spec["loss_scale"]["mode"].as_string().label("loss_scale_mode"),
     Job.spec["data"]["batch_size"].as_string().label("batch_size"),
     Job.spec["train"]["accumulate"].as_string().label("accumulate"),
+    Job.spec["runtime"]["workers"].as_string().label("workers"),
+    Job.spec["runtime"]["devices"].as_string().label("devices"),
 ]
 
 MAX_TRANSACTION_S: Final = 30.0

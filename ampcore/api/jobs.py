@@ -152,7 +152,9 @@ class JobFields(StoredModel):
         description="The metrics of the last evaluation, such as `val_loss`; null before the first."
     )
     loss_scale_mode: str | None = Field(description="The loss-scale mode in the spec.")
-    examples_per_step: int | None = Field(description="`batch_size` × `accumulate` in the spec.")
+    examples_per_step: int | None = Field(
+        description="`batch_size` × `accumulate` × ranks in the spec: those of all ranks."
+    )
     created_by: str | None = Field(description="The name of the token that submitted the job.")
     cloned_from: str | None = Field(description="The id of the job that it was cloned from.")
     extends: str | None = Field(

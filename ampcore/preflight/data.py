@@ -32,10 +32,9 @@ def total_steps(spec: JobSpec, measured_examples: int | None = None) -> int | No
 
     `measured_examples` are the training examples of another run on the same data.
     """
-    data, train = spec.data, spec.train
-    if train.steps is not None:
-        return train.steps
-    examples = known_train_examples(data, spec.model) or measured_examples
+    if spec.train.steps is not None:
+        return spec.train.steps
+    examples = known_train_examples(spec.data, spec.model) or measured_examples
     if examples is None:
         return None
-    return train.epochs * (examples // data.batch_size // train.accumulate)
+    return spec.train.epochs * (examples // spec.global_batch_size)

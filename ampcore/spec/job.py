@@ -103,6 +103,11 @@ class JobSpec(SpecModel):
         return cls.parse(parse_yaml(Path(path).read_text(encoding="utf-8")))
 
     @property
+    def global_batch_size(self) -> int:
+        """The examples of a step on all ranks."""
+        return self.data.batch_size * self.train.accumulate * self.runtime.ranks
+
+    @property
     def package(self) -> str | None:
         """The installed package that the job needs; None: it needs none."""
         return next((one.package for one in self.package_references().values()), None)

@@ -96,7 +96,8 @@ class RankTimes:
         slowest = max(own[rank] for rank in self.slow_ranks)
         others = median(own)
         longer = f"{slowest / others:.1f} times as long" if others else "longer"
-        return f"The others wait for {names}, which computes {longer}: {share:.0%} of a step."
+        communication = f"{share:.0%} of a step is communication"
+        return f"The others wait for {names}, which computes {longer}; {communication}."
 
 
 def _share(part: float, whole: float) -> float:

@@ -53,21 +53,19 @@ def _train_s(
 ) -> float:
     usual = fmean(throughputs.values())
     return sum(
-        count
-        * spec.data.batch_size
-        * spec.train.accumulate
-        / throughputs.get(spec.precision.policy, usual)
+        count * spec.global_batch_size / throughputs.get(spec.precision.policy, usual)
         for spec, count in zip(specs, steps, strict=True)
     )
 
 
 def _similar_jobs(session: Session, question: Question[Any], project: str) -> Sequence[Row[Any]]:
-    """The newest succeeded jobs with the same model and data, in any batch size."""
+    """The newest succeeded jobs with the same model, data and ranks, in any batch size."""
     spec = question.spec.to_json()
     return [
         row
         for row in studies.similar_jobs(session, project, question.spec.model.kind)
-        if all(
+        if _ranks(row.spec) == question.spec.runtime.ranks
+        and all(
             _without_batch(row.spec.get(name)) == _without_batch(spec[name])
             for name in ("model", "data")
         )
@@ -80,7 +78,7 @@ def _train_examples(earlier: Sequence[Row[Any]]) -> int | None:
         train, batch_size = row.spec["train"], row.spec["data"]["batch_size"]
         if train["steps"] is None and row.total_steps:
             steps = row.total_steps // train["epochs"]
-            return int(steps * batch_size * train["accumulate"])
+            return int(steps * batch_size * train["accumulate"] * _ranks(row.spec))
     return None
 
 
@@ -92,6 +90,12 @@ def _throughputs(earlier: Sequence[Row[Any]]) -> Mapping[str, float]:
         if isinstance(speed, int | float) and speed > 0:
             found.setdefault(row.resolved_policy or row.policy, float(speed))
     return found
+
+
+def _ranks(spec: Mapping[str, Any]) -> int:
+    """The ranks in the spec of a job, which may be older than they are."""
+    runtime = spec["runtime"]
+    return int(runtime.get("workers", 1) * runtime.get("devices", 1))
 
 
 def _without_batch(section: Any) -> Any:

@@ -239,6 +239,7 @@ class Cluster:
         self.control.release()
         self.control.set_memory_limit(None)
         self.control.use_rank_proxy(None)
+        self.control.end_exchange(None)
         self.postgres.start()
         self.proxies.restore()
         self.api_proxies.restore()

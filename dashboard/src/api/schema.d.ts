@@ -1024,7 +1024,7 @@ export interface components {
             loss_scale_mode: string | null;
             /**
              * Examples Per Step
-             * @description `batch_size` × `accumulate` in the spec.
+             * @description `batch_size` × `accumulate` × ranks in the spec: those of all ranks.
              */
             examples_per_step: number | null;
             /**
@@ -1456,7 +1456,7 @@ export interface components {
             loss_scale_mode: string | null;
             /**
              * Examples Per Step
-             * @description `batch_size` × `accumulate` in the spec.
+             * @description `batch_size` × `accumulate` × ranks in the spec: those of all ranks.
              */
             examples_per_step: number | null;
             /**

@@ -140,6 +140,12 @@ def test_the_total_steps_of_a_bundle_are_known_only_if_the_spec_has_them(job):
     assert total_steps(job(model=bundle, train={"steps": 7})) == 7
 
 
+def test_a_step_has_the_examples_of_all_ranks(job):
+    spec = job(data={"kind": "digits", "batch_size": 64}, runtime={"workers": 2, "devices": 2})
+    assert spec.global_batch_size == 256
+    assert total_steps(spec) == spec.train.epochs * (1437 // 256)
+
+
 def test_frozen_layers_have_weights_that_the_optimizer_does_not_touch():
     document = {"model": {"kind": "cnn"}, "data": {"kind": "digits"}}
     [all_trained] = tables_from_spec(JobSpec.parse(document))

@@ -61,6 +61,15 @@ class Control:
         else:
             self._proxy_file.write_text(str(port))
 
+    def end_exchange(self, attempt: int | None) -> None:
+        """End the time for which rank 0 waits for the others in this attempt; None: in none."""
+        if attempt is None:
+            self._exchange_file.unlink(missing_ok=True)
+        else:
+            unfinished = self._exchange_file.with_suffix(".new")
+            unfinished.write_text(str(attempt))
+            unfinished.rename(self._exchange_file)
+
     def pid(self, job_id: str, attempt: int) -> int | None:
         """The process id that trains this attempt; None before it starts."""
         try:
@@ -88,6 +97,13 @@ class Control:
     def rank_proxy(self) -> int | None:
         """The port of the proxy to rank 0; None without one."""
         return int(self._proxy_file.read_text()) if self._proxy_file.exists() else None
+
+    def exchange_has_ended(self, attempt: int) -> bool:
+        """Whether the time for which rank 0 waits for the others is over in this attempt."""
+        try:
+            return int(self._exchange_file.read_text()) == attempt
+        except FileNotFoundError:
+            return False
 
     def after(self, steps: int, took_s: float | None = None) -> None:
         """Wait after this many steps: for the pace, and while the test holds the trainers.
@@ -128,6 +144,10 @@ class Control:
     @property
     def _proxy_file(self) -> Path:
         return self.folder / "rank-proxy"
+
+    @property
+    def _exchange_file(self) -> Path:
+        return self.folder / "exchange"
 
     def _pid_file(self, job_id: str, attempt: int) -> Path:
         return self.folder / f"{job_id}-{attempt}"

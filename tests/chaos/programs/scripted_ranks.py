@@ -3,13 +3,16 @@
 It imports only the standard library.
 """
 
+import select
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 TRAIN, STOP, END = b"T", b"S", b"E"
 ASK = b"?"
 CONNECT_POLL_S = 0.05
+ANSWER_POLL_S = 0.5
 
 
 class RankLost(Exception):
@@ -19,10 +22,14 @@ class RankLost(Exception):
 class Ranks:
     """The connections between rank 0 and the others, which make each step together.
 
-    `proxy` is the port of a proxy of the test, through which the others reach rank 0.
+    `proxy` is the port of a proxy of the test, through which the others reach rank 0. `is_over`
+    says whether the time is over for which rank 0 waits for answers, however short it was.
     """
 
-    def __init__(self, cluster: dict[str, Any], proxy: int | None) -> None:
+    def __init__(
+        self, cluster: dict[str, Any], proxy: int | None, is_over: Callable[[], bool]
+    ) -> None:
+        self._is_over = is_over
         self.rank, self.size = int(cluster["rank"]), len(cluster["addresses"])
         self._timeout_s = float(cluster["timeout_s"])
         host, _, port = cluster["addresses"][0].rpartition(":")
@@ -39,7 +46,7 @@ class Ranks:
         """By rank 0: what all ranks do next; STOP if one of them was asked to stop."""
         for peer in self._peers:
             self._send(peer, ASK)
-        answers = [self._receive(peer) for peer in self._peers]
+        answers = [self._answer(peer) for peer in self._peers]
         if STOP in answers:
             decision = STOP
         for peer in self._peers:
@@ -78,6 +85,14 @@ class Ranks:
             self._peers[peer].sendall(message)
         except OSError as error:
             raise RankLost(f"Rank {peer} has ended.") from error
+
+    def _answer(self, peer: int) -> bytes:
+        """The answer of a rank, unless the time for it is over before."""
+        deadline = time.monotonic() + self._timeout_s
+        while not select.select([self._peers[peer]], [], [], ANSWER_POLL_S)[0]:
+            if self._is_over() or time.monotonic() > deadline:
+                raise RankLost(f"Rank {peer} did not answer in {self._timeout_s:g} s.")
+        return self._receive(peer)
 
     def _receive(self, peer: int) -> bytes:
         try:

@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -118,7 +119,9 @@ def train_to_end(trainer: Trainer, **metrics: float) -> None:
 def train_with_ranks(trainer: Trainer) -> None:
     """Train to the end together with the other ranks, of which rank 0 reports the steps."""
     try:
-        ranks = Ranks(trainer.job["cluster"], trainer.control.rank_proxy())
+        control, attempt = trainer.control, trainer.job["attempt"]
+        is_over = partial(control.exchange_has_ended, attempt)
+        ranks = Ranks(trainer.job["cluster"], control.rank_proxy(), is_over)
         if ranks.rank == 0:
             return train_as_rank_0(trainer, ranks)
         return follow_rank_0(trainer, ranks)

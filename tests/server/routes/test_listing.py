@@ -293,11 +293,15 @@ def large(number):
 
 
 def test_a_list_has_specs_only_on_request(api, make_job):
-    job = make_job(train={"accumulate": 3}, data={"kind": "digits", "batch_size": 8})
+    job = make_job(
+        train={"accumulate": 3},
+        data={"kind": "digits", "batch_size": 8},
+        runtime={"workers": 2, "devices": 5},
+    )
     [short] = page(api)["items"]
     whole = api.client.get(f"/api/v1/jobs/{job.id}").json()
     assert "spec" not in short
-    assert (short["examples_per_step"], short["loss_scale_mode"]) == (24, "none")
+    assert (short["examples_per_step"], short["loss_scale_mode"]) == (240, "none")
     [long] = page(api, fields="spec")["items"]
     assert long == {**short, "spec": whole["spec"]}
     assert {**whole, "waiting": None} == long

@@ -68,7 +68,7 @@ def test_an_estimate_names_the_jobs_and_queues_none(api):
     assert api.client.get("/api/v1/jobs").json()["items"] == []
 
 
-def test_an_estimate_uses_the_throughput_of_earlier_jobs_with_the_same_model_and_data(
+def test_an_estimate_uses_the_throughput_of_earlier_jobs_with_the_same_model_data_and_ranks(
     api, make_job
 ):
     from sqlalchemy import update
@@ -78,9 +78,11 @@ def test_an_estimate_uses_the_throughput_of_earlier_jobs_with_the_same_model_and
 
     job = make_job(State.SUCCEEDED, **SPEC)
     make_job(State.SUCCEEDED, model={"kind": "mlp", "hidden": [9]})
+    gang = make_job(State.SUCCEEDED, **{**SPEC, "runtime": {"devices": 2}})
     with api.database.write() as session:
-        summary = {"median_examples_per_s": 640.0}
-        session.execute(update(Job).where(Job.id == job.id).values(summary=summary))
+        for one, speed in ((job, 640.0), (gang, 1280.0)):
+            summary = {"median_examples_per_s": speed}
+            session.execute(update(Job).where(Job.id == one.id).values(summary=summary))
     body = {**STUDY, "options": {"seeds": 2, "steps": 10, "policies": ["mixed_bfloat16"]}}
     found = api.client.post(f"{STUDIES}/estimate", json=body).json()
     assert found["train_s"] == 4 * 10 * 64 / 640.0

@@ -1,15 +1,21 @@
 // The tab with the attempts of a job.
 import { Fragment } from "preact";
+import { queryString } from "../../router.ts";
 import { usePoll } from "../../api/use-poll.ts";
-import type { Attempt, AttemptList } from "../../api/types.ts";
+import type { AttemptList, EventPage } from "../../api/types.ts";
 import { EmptyState, LoadState } from "../../components/load-state.tsx";
 import { duration, dateTime, integer } from "../../display/format.ts";
+import { RanksTable } from "./ranks-table.tsx";
 import type { TabProps } from "./tab-props.ts";
 
 const HEADINGS = ["Attempt", "Outcome", "Worker", "Wait", "First step", "Started", "Duration"];
+/** The last events with the times of ranks. */
+const RANK_TIMES = queryString({ type: "ranks", before: 2 ** 53, limit: 100 });
 
 export function Attempts({ job, intervalMs }: TabProps) {
   const attempts = usePoll<AttemptList>(`/jobs/${job.id}/attempts`, intervalMs);
+  const events = usePoll<EventPage>(job.ranks > 1 ? `/jobs/${job.id}/events?${RANK_TIMES}` : null, intervalMs);
+  const times = events.data?.items ?? [];
   return (
     <LoadState what="attempts" of={attempts}>
       {({ items }) =>
@@ -32,7 +38,7 @@ export function Attempts({ job, intervalMs }: TabProps) {
                     <td>{duration(tookS(attempt.started_at, attempt.finished_at))}</td>
                   </tr>
                   {attempt.ranks.length > 0 && (
-                    <tr><td /><td colSpan={HEADINGS.length - 1}><Ranks attempt={attempt} /></td></tr>
+                    <tr><td /><td colSpan={HEADINGS.length - 1}><RanksTable attempt={attempt} event={times.findLast((one) => one.attempt === attempt.attempt)} /></td></tr>
                   )}
                   </Fragment>
                 ))}
@@ -42,24 +48,6 @@ export function Attempts({ job, intervalMs }: TabProps) {
         )
       }
     </LoadState>
-  );
-}
-
-function Ranks({ attempt }: { attempt: Attempt }) {
-  return (
-    <table class="table" aria-label={`Ranks of attempt ${attempt.attempt}`}>
-      <thead><tr>{["Rank", "State", "Worker", "Device"].map((heading) => <th key={heading} scope="col">{heading}</th>)}</tr></thead>
-      <tbody>
-        {attempt.ranks.map((rank) => (
-          <tr key={rank.rank}>
-            <td>{rank.rank}</td>
-            <td>{rank.state}</td>
-            <td>{rank.worker_id}</td>
-            <td class="break">{rank.device ?? "–"}</td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
   );
 }
 
