@@ -1,14 +1,15 @@
 """Predicts the time of a step on several ranks, and compares it with measured ones: one JSON line.
 
-Measured are the all-reduce between two ranks, from which bandwidth and latency follow, and the step
-of each model: in two processes that do not communicate, which is the time of the computation while
-both cores work; on two ranks; and on two ranks that exchange bfloat16. `--gpus` measures nothing
-and prints the tables of GPUs in docs/cost-model.md.
+Measured are the exchange of gradients between two ranks in each dtype, from which bandwidth and
+latency follow, and the step of each model: in two processes that do not communicate, which is the
+time of the computation while both cores work, and its spread; on two ranks; and on two ranks that
+exchange bfloat16. `--gpus` measures nothing and prints the tables of GPUs in docs/cost-model.md.
 """
 
 import argparse
 import os
 import statistics
+from collections.abc import Mapping
 from typing import Any, Final
 
 from compare import report, rotated
@@ -87,18 +88,31 @@ def main() -> None:
         print(gpu_tables())
         return
     load = os.getloadavg()[0]
-    communication = measured(launched(RANKS, "ours.rank_collectives"))
-    network = fit({size: communication[name]["ms"] / 1e3 for name, size in SIZES.items()}, RANKS)
+    networks = {exchange: _network(exchange, arguments.rounds) for exchange in BYTES}
     report(
         "cost_model",
         load=load,
-        bandwidth_gb_per_s=round(network.bandwidth / GB, 3),
-        hop_ms=round(1e3 * network.hop_s, 3),
-        step_ms={name: _compared(name, arguments.rounds, network) for name in MODELS},
+        bandwidth_gb_per_s={name: round(one.bandwidth / GB, 3) for name, one in networks.items()},
+        hop_ms={name: round(1e3 * one.hop_s, 3) for name, one in networks.items()},
+        step_ms={name: _compared(name, arguments.rounds, networks) for name in MODELS},
     )
 
 
-def _compared(model: str, rounds: int, network: Network) -> dict[str, dict[str, float]]:
+def _network(exchange: str, rounds: int) -> Network:
+    """The bandwidth, in bytes that travel, and the latency of an exchange in a dtype."""
+    command = launched(RANKS, "ours.rank_collectives", exchange)
+    found = [measured(command) for _ in range(rounds)]
+    sent = BYTES[exchange] / BYTES["float32"]
+    times = {
+        sent * size: statistics.median(one[name]["ms"] for one in found) / 1e3
+        for name, size in SIZES.items()
+    }
+    return fit(times, RANKS)
+
+
+def _compared(
+    model: str, rounds: int, networks: Mapping[str, Network]
+) -> dict[str, dict[str, float]]:
     """The predicted and the measured time of a step, by the dtype of the exchange."""
     found: dict[str, list[Any]] = {"apart": [], **{name: [] for name in BYTES}}
     for index in range(rounds):
@@ -109,23 +123,28 @@ def _compared(model: str, rounds: int, network: Network) -> dict[str, dict[str, 
         for name, answers in found.items()
     }
     parameters = found["apart"][0]["parameters"]
+    spread = statistics.median(one["spread"] for one in found["apart"])
     return {
         name: predicted_and_measured(
             Job(milliseconds["apart"] / 1e3, parameters, bytes_each, overlaps=False),
-            network,
+            networks[name],
+            spread,
             milliseconds[name],
         )
         for name, bytes_each in BYTES.items()
     }
 
 
-def predicted_and_measured(job: Job, network: Network, measured_ms: float) -> dict[str, float]:
+def predicted_and_measured(
+    job: Job, network: Network, spread: float, measured_ms: float
+) -> dict[str, float]:
     """Both times of a step in milliseconds, and their ratio."""
-    predicted_ms = 1e3 * step_s(job, RANKS, network)
+    predicted_ms = 1e3 * step_s(job, RANKS, network, spread)
     return {
         "predicted": round(predicted_ms, 1),
         "measured": round(measured_ms, 1),
         "ratio": round(predicted_ms / measured_ms, 3),
+        "spread": round(spread, 3),
     }
 
 
