@@ -45,6 +45,9 @@ JOBS = {
         runtime={"profile": {"start": 2, "steps": 2}},
     ),
     "differs": job(train={"steps": 20}, runtime={"exchange": {"check_every_steps": 10}}),
+    "scale_differs": job(
+        **FLOAT16, train={"steps": 20}, runtime={"exchange": {"check_every_steps": 10}}
+    ),
 }
 
 EXAMPLES, BATCH = 64, 8

@@ -45,7 +45,7 @@ def observed(trainer, should_stop=None):
         outcome["result"] = result.to_json()
     except TrainingError as error:
         outcome["error"] = {"reason": error.reason.value, "message": str(error)}
-    names = ("loss", "skipped", "loss_scale") if blocks else ()
+    names = ("loss", "skipped", "loss_scale", "grad_norm") if blocks else ()
     return outcome | {
         "rows": {name: np.concatenate([each[name] for each in blocks]).tolist() for name in names},
         "columns": list(blocks[0].names) if blocks else [],
@@ -99,6 +99,28 @@ def collectives(replicas):
     }
 
 
+def differing_job(name, cluster, change):
+    """A trainer, and a function for `should_stop` that changes the state of rank 1 once."""
+    trainer = Trainer(JobSpec.parse(JOBS[name]), cluster=cluster)
+
+    def change_rank_1():
+        run = trainer._current_run
+        if cluster.rank == 1 and run is not None and run.totals.steps == 1:
+            change(run.session)
+        return False
+
+    return trainer, change_rank_1
+
+
+def change_a_weight(session):
+    variable = session.networks[0].model.trainable_variables[0]
+    variable.assign(variable.value * 1.5)
+
+
+def change_the_scale(session):
+    session.lower_scales(0.5)
+
+
 def write(rank, found, arrays):
     """Write what a rank has seen, and the variables of its jobs."""
     for name, own in arrays.items():
@@ -137,17 +159,8 @@ def main():
         run(f"batch_norm_{kind}", batch_norm_job(cluster, kind))
     run("own_model", own_model(cluster))
 
-    # One weight of rank 1 changes without the others.
-    differing = Trainer(JobSpec.parse(JOBS["differs"]), cluster=cluster)
-
-    def flip_a_weight():
-        run = differing._current_run
-        if replicas.rank == 1 and run is not None and run.totals.steps == 1:
-            variable = run.session.networks[0].model.trainable_variables[0]
-            variable.assign(variable.value * 1.5)
-        return False
-
-    found["differs"] = observed(differing, flip_a_weight)
+    found["differs"] = observed(*differing_job("differs", cluster, change_a_weight))
+    found["scale_differs"] = observed(*differing_job("scale_differs", cluster, change_the_scale))
 
     # Rank 1 is killed while rank 0 waits for it.
     if replicas.rank == 1:

@@ -1,10 +1,14 @@
 """Replicas with different examples combine losses, gradients and statistics once a step."""
 
+import ml_dtypes
+import pytest
 import tensorflow as tf
 
 from ampcore.distributed import SingleReplica
+from ampcore.distributed.compression import mean_in_16_bits
 from ampcore.distributed.gradients import all_reduce_gradients
 from ampcore.models.gradients import Gradients
+from tests.ampcore.distributed.thread_replicas import on_ranks
 
 ONES = tf.ones([2])
 SEED = tf.constant([1, 2])
@@ -67,3 +71,19 @@ def test_unchanged_state_is_not_reduced(two_replicas):
         new is old
         for new, old in zip(combined.state_updates[0], given.state_updates[0], strict=True)
     )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_gradients_that_travel_in_16_bits_are_added_up_in_float32(dtype):
+    # Half the distance from 1 to the next number of the dtype: added to 1 in it, each one is lost.
+    half_an_ulp = float(ml_dtypes.finfo(tf.as_dtype(dtype).as_numpy_dtype).eps) / 2
+
+    def mean(replicas):
+        own = 1.0 if replicas.rank == 0 else half_an_ulp
+        [found] = mean_in_16_bits(replicas, [tf.fill([6], own)], dtype)
+        return found.numpy().tolist()
+
+    exact = (1 + 3 * half_an_ulp) / 4
+    [rounded] = tf.cast(tf.cast([exact], dtype), tf.float32).numpy().tolist()
+    assert rounded > 0.25
+    assert on_ranks(4, mean) == [[rounded] * 6] * 4

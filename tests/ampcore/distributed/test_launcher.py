@@ -160,6 +160,23 @@ def test_a_job_and_options_of_run_reach_every_rank(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_the_summary_as_json_is_that_of_run_with_what_ranks_add(python_commands, tmp_path):
+    job = tmp_path / "job.yaml"
+    job.write_text("model: {kind: mlp, hidden: [8]}\ndata: {kind: digits}\ntrain: {steps: 3}\n")
+
+    def summary(*command):
+        options = (job, "--output", tmp_path / command[0], "--json")
+        arguments = [python_commands / "python", "-m", "ampcore", *command, *options]
+        done = subprocess.run(arguments, stdout=subprocess.PIPE, check=True, cwd=tmp_path)
+        return json.loads(done.stdout)
+
+    found, alone = summary("launch", "--processes", "2"), summary("run")
+    assert found.keys() - alone.keys() == {"ranks"}
+    assert alone.keys() <= found.keys()
+    assert (found["steps"], alone["steps"]) == (3, 3)
+    assert found["global_batch_size"] == 2 * alone["global_batch_size"]
+
+
 @pytest.mark.parametrize(
     ("ranks", "cores", "expected"),
     [

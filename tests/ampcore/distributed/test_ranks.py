@@ -23,7 +23,7 @@ from tests.ampcore.distributed.rank_jobs import (
 from tests.ampcore.distributed.two_processes import arrays_of, run_program
 
 JOBS_WITH_WEIGHTS = (
-    *(name for name in JOBS if name not in {"differs", "early_stopping"}),
+    *(name for name in JOBS if name not in {"differs", "scale_differs", "early_stopping"}),
     *(
         "resumed",
         "bad_example",
@@ -67,7 +67,7 @@ def train_here(trainer):
     result = trainer.run(blocks.append)
     rows = {
         name: np.concatenate([block[name] for block in blocks])
-        for name in ("loss", "skipped", "loss_scale")
+        for name in ("loss", "skipped", "loss_scale", "grad_norm")
     }
     arrays = trainer._current_run.session.capture()
     return SimpleNamespace(rows=rows, arrays=arrays, result=result.to_json())
@@ -109,7 +109,8 @@ def test_two_ranks_train_as_one_process_that_accumulates_twice_as_much(ranks, al
     expected, found = alone(JOBS[name]), ranks.found[0][name]
     for column in ("skipped", "loss_scale"):
         assert found["rows"][column] == expected.rows[column].tolist()
-    np.testing.assert_allclose(found["rows"]["loss"], expected.rows["loss"], rtol=1e-5)
+    for column in ("loss", "grad_norm"):
+        np.testing.assert_allclose(found["rows"][column], expected.rows[column], rtol=1e-5)
     assert_close(trained(ranks.arrays[0][name]), trained(expected.arrays))
     assert found["result"]["global_batch_size"] == expected.result["global_batch_size"]
 
@@ -241,9 +242,10 @@ def test_a_profile_has_the_communication_as_a_phase_of_its_own(ranks):
     assert of_type(ranks.found[1]["profiled"], "profile") == []
 
 
-def test_ranks_with_different_weights_end_the_attempt(ranks):
+@pytest.mark.parametrize("name", ["differs", "scale_differs"])
+def test_ranks_with_different_weights_or_scales_end_the_attempt(ranks, name):
     for found in ranks.found:
-        error = found["differs"]["error"]
+        error = found[name]["error"]
         assert error["reason"] == "ranks_differ"
         assert "Before step 10 rank 1 did not have the weights" in error["message"]
 
