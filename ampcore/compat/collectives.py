@@ -108,7 +108,7 @@ def init(ranks: Ranks | None = None, *, config: Any = None) -> None:
         # No exchange in place of small reductions: a session cannot run one without another
         # collective operation beside it.
         _process.session_ranks = Collectives(
-            cluster.rank, cluster.size, "RING", cluster.timeout_s, small_bytes=-1
+            cluster.rank, cluster.size, "RING", cluster.timeout_s, small_bytes=None
         )
 
 

@@ -58,11 +58,16 @@ class Collectives:
         size: The number of ranks.
         hint: The implementation: RING between CPUs, NCCL between GPUs.
         timeout_s: An operation that waits for longer fails.
-        small_bytes: Up to this size a reduction is one exchange, if the ranks are few.
+        small_bytes: Up to this size a reduction is one exchange, if the ranks are few; None: never.
     """
 
     def __init__(
-        self, rank: int, size: int, hint: Hint, timeout_s: float, small_bytes: int = SMALL_BYTES
+        self,
+        rank: int,
+        size: int,
+        hint: Hint,
+        timeout_s: float,
+        small_bytes: int | None = SMALL_BYTES,
     ) -> None:
         self.rank, self.size = rank, size
         self._hint, self._timeout_s, self._small_bytes = hint, timeout_s, small_bytes
@@ -119,6 +124,8 @@ class Collectives:
 
     def _is_small(self, tensor: Tensor) -> bool:
         """Whether one transfer of everything takes less time than the two phases of a ring."""
+        if self._small_bytes is None:
+            return False
         size = tensor.shape.num_elements()
         few_bytes = size is not None and size * tensor.dtype.size <= self._small_bytes
         return few_bytes and self._hint == "RING" and 1 < self.size <= FEW_RANKS

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from subprocess import Popen
 
 import psutil
-from lost_worker import asked, has_checkpoint, has_steps, newest, start_worker
+from lost_worker import SPEC, asked, has_checkpoint, has_steps, newest, start_worker
 from under_load.service_processes import api, service_environment, wait_until
 
 from ampcore.fork_server import TRAINER_NAME
@@ -20,12 +20,7 @@ from store.database import Database
 
 RANKS = 2
 ROUNDS = 4
-SPEC = {
-    "model": {"kind": "mlp", "hidden": [64]},
-    "data": {"kind": "digits", "batch_size": 32},
-    "train": {"steps": 10_000_000, "checkpoint_every_s": 2},
-    "runtime": {"devices": RANKS, "device": "cpu"},
-}
+ON_RANKS = {**SPEC, "runtime": {"devices": RANKS, "device": "cpu"}}
 TIMEOUT_S = 180.0
 
 
@@ -55,7 +50,7 @@ def main() -> None:
         server = stack.enter_context(api(service))
         worker = start_worker(stack, service, AMPCORE_WORKER_SLOTS=str(RANKS))
         for index in range(ROUNDS):  # each with a new job: a second failure waits longer
-            server.connection().request("POST", "/api/v1/jobs", SPEC)
+            server.connection().request("POST", "/api/v1/jobs", ON_RANKS)
             job_id = str(asked(service.database, newest()))
             seconds.append(lose_rank(service.database, job_id, worker, index % RANKS))
             server.connection().request("POST", f"/api/v1/jobs/{job_id}/cancel")
