@@ -72,7 +72,7 @@ class TrainerExit:
     violation: Violation | None = None
     """The limit of its sandbox that it exceeded."""
     was_alive: bool = True
-    """Its worker had to kill it."""
+    """It had not ended by itself: its worker had to kill it."""
 
     @property
     def was_killed_by_others(self) -> bool:
