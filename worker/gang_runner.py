@@ -200,12 +200,14 @@ class _Member:
     def _rank(self, started: Started, index: int, device: int) -> Rank:
         """The rank with this number among those of this worker."""
         exchange = started.job.spec["runtime"].get("exchange") or {}
+        timeout_s = exchange.get("timeout_s", RANK_TIMEOUT_S)
         number = self._assignment.first_rank + index
         cluster = {
             "addresses": list(started.addresses),
             "rank": number,
             "local_rank": device,
-            "timeout_s": exchange.get("timeout_s", RANK_TIMEOUT_S),
+            "timeout_s": timeout_s,
+            "heartbeat_timeout_s": min(timeout_s, self._context.lease_s),
             "control_port": port_of(started.control),
         }
         return Rank(number, cluster, (index, self._assignment.ranks))

@@ -43,7 +43,7 @@ def launch(
         typer.Option(
             "--timeout",
             min=1,
-            help="Seconds after which a rank of a program that is not heard of is lost; of a job: "
+            help="Seconds that the ranks of a program wait for one that does not answer; of a job: "
             "runtime.exchange.timeout_s.",
         ),
     ] = DEFAULT_TIMEOUT_S,

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NoReturn, Self, TypeGuard
 
 MAX_RANKS: Final = 1024
 """The largest number of ranks of a job."""
@@ -18,7 +18,9 @@ DEFAULT_TIMEOUT_S: Final = 60.0
 MAX_TIMEOUT_S: Final = 86_400.0
 
 _LARGEST_PORT: Final = 65_535
-_FIELDS: Final = ("addresses", "rank", "local_rank", "timeout_s", "control_port")
+_FIELDS: Final = (
+    "addresses", "rank", "local_rank", "timeout_s", "heartbeat_timeout_s", "control_port"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,10 @@ class Cluster:
         addresses: "host:port" of every rank, in order of rank; an IPv6 host in brackets.
         rank: The number of this rank, from 0.
         local_rank: The number of this rank's device on its machine, from 0.
-        timeout_s: How long this rank waits for the others before it ends with an error.
+        timeout_s: How long this rank waits for the others, while they connect and in a collective,
+            before it ends with an error.
+        heartbeat_timeout_s: A connected rank that has sent nothing for so long is lost, also while
+            nobody waits for it. A rank sends heartbeats even if it is slow. None: `timeout_s`.
         control_port: Where rank 0 listens for the control channel; 0: on any free port, of which it
             informs the others.
 
@@ -41,6 +46,7 @@ class Cluster:
     rank: int
     local_rank: int = 0
     timeout_s: float = DEFAULT_TIMEOUT_S
+    heartbeat_timeout_s: float | None = None
     control_port: int = 0
 
     def __post_init__(self) -> None:
@@ -55,11 +61,16 @@ class Cluster:
             _refuse("rank", f"an integer from 0 to {len(self.addresses) - 1}", repr(self.rank))
         if not _is_count(self.local_rank):
             _refuse("local_rank", "an integer from 0", repr(self.local_rank))
-        if not _is_number(self.timeout_s) or not 0 < self.timeout_s <= MAX_TIMEOUT_S:
-            expected = f"a number of seconds above 0, at most {MAX_TIMEOUT_S:.0f}"
-            _refuse("timeout_s", expected, repr(self.timeout_s))
+        _check_seconds("timeout_s", self.timeout_s)
+        if self.heartbeat_timeout_s is not None:
+            _check_seconds("heartbeat_timeout_s", self.heartbeat_timeout_s)
         if not _is_count(self.control_port) or self.control_port > _LARGEST_PORT:
             _refuse("control_port", f"a port from 0 to {_LARGEST_PORT}", repr(self.control_port))
+
+    @property
+    def silence_limit_s(self) -> float:
+        """After so many seconds without a message, a connected rank is lost."""
+        return self.timeout_s if self.heartbeat_timeout_s is None else self.heartbeat_timeout_s
 
     @property
     def size(self) -> int:
@@ -73,6 +84,7 @@ class Cluster:
             "rank": self.rank,
             "local_rank": self.local_rank,
             "timeout_s": self.timeout_s,
+            "heartbeat_timeout_s": self.heartbeat_timeout_s,
             "control_port": self.control_port,
         }
 
@@ -103,6 +115,7 @@ class Cluster:
             rank=document["rank"],
             local_rank=document.get("local_rank", 0),
             timeout_s=document.get("timeout_s", DEFAULT_TIMEOUT_S),
+            heartbeat_timeout_s=document.get("heartbeat_timeout_s"),
             control_port=document.get("control_port", 0),
         )
 
@@ -117,11 +130,17 @@ def _is_address(value: object) -> bool:
     return has_host and is_port and 0 < int(port) <= _LARGEST_PORT
 
 
+def _check_seconds(field: str, value: object) -> None:
+    if not _is_number(value) or not 0 < value <= MAX_TIMEOUT_S:
+        expected = f"a number of seconds above 0, at most {MAX_TIMEOUT_S:.0f}"
+        _refuse(field, expected, repr(value))
+
+
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 

@@ -46,7 +46,12 @@ def connect(cluster: Cluster, bucket_bytes: int | None = None) -> CollectiveRepl
     except (tf.errors.OpError, OSError) as error:
         raise _not_connected(cluster, error) from error
     control = ControlChannel(
-        cluster.rank, cluster.size, connections, cluster.timeout_s, _abort_collectives
+        cluster.rank,
+        cluster.size,
+        connections,
+        timeout_s=cluster.timeout_s,
+        silence_limit_s=cluster.silence_limit_s,
+        on_failure=_abort_collectives,
     )
     return CollectiveReplicas(collectives, control, bucket_bytes or DEFAULT_BUCKET_BYTES)
 
@@ -119,9 +124,8 @@ def _control_connections(cluster: Cluster, collectives: Collectives) -> dict[int
             return _accept(cluster, listener, token)
     port, token = _announcement(collectives)
     host = _host(cluster.addresses[0])
-    connection = Connection(
-        socket.create_connection((host, port), cluster.timeout_s), cluster.timeout_s
-    )
+    connected = socket.create_connection((host, port), cluster.timeout_s)
+    connection = Connection(connected, cluster.silence_limit_s)
     connection.send({"rank": cluster.rank, "token": token.hex()})
     return {0: connection}
 
@@ -174,7 +178,7 @@ def _accept(cluster: Cluster, listener: socket.socket, token: bytes) -> dict[int
         except TimeoutError as error:
             missing = [rank for rank in range(1, cluster.size) if rank not in found]
             raise _lost(cluster, missing) from error
-        connection = Connection(accepted, cluster.timeout_s)
+        connection = Connection(accepted, cluster.silence_limit_s)
         rank = _greeting(connection, token)
         if rank is None or not 0 < rank < cluster.size or rank in found:
             connection.close()

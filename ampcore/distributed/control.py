@@ -1,7 +1,7 @@
 """The control channel of a job: rank 0 has a connection to every other rank.
 
 The ranks agree through it on what they do between compiled functions. Each rank sends a heartbeat,
-so that one that was killed is noticed at once, and one that hangs within the timeout; everyone
+so that one that was killed is noticed at once, and one that was suspended or cut off soon; everyone
 learns which rank it was. TensorFlow's collectives alone would only time out.
 """
 
@@ -17,7 +17,7 @@ from ampcore.errors import RankDisconnected, RankFailed, TrainingError
 from ampcore.spec import Reason
 from ampcore.spec.text import join_names, plural
 
-HEARTBEATS_PER_TIMEOUT: Final = 8
+HEARTBEATS_PER_LIMIT: Final = 8
 MAX_HEARTBEAT_S: Final = 1.0
 NAMING_S: Final = 2.0
 """How long rank 0 waits for the other ranks' timeouts before it names those that have none."""
@@ -30,7 +30,9 @@ class ControlChannel:
         rank: The number of this rank.
         size: The number of ranks.
         connections: By rank: those of rank 0 to all others, that of another rank to rank 0.
-        timeout_s: A rank that has sent nothing for so long is lost.
+        timeout_s: The time limit of the collectives, for messages.
+        silence_limit_s: A rank that has sent nothing for so long is lost; the connections have this
+            timeout.
         on_failure: Called once, in any thread, with a message when a rank is lost or has failed.
     """
 
@@ -39,10 +41,13 @@ class ControlChannel:
         rank: int,
         size: int,
         connections: Mapping[int, Connection],
+        *,
         timeout_s: float,
+        silence_limit_s: float,
         on_failure: Callable[[str], None],
     ) -> None:
-        self._rank, self._size, self._timeout_s = rank, size, timeout_s
+        self._rank, self._size = rank, size
+        self._timeout_s, self._silence_limit_s = timeout_s, silence_limit_s
         self._connections = dict(connections)
         self._on_failure = on_failure
         self._changed = threading.Condition()
@@ -128,7 +133,7 @@ class ControlChannel:
             self._send(peer, message)
 
     def _send_heartbeats(self) -> None:
-        pause_s = min(MAX_HEARTBEAT_S, self._timeout_s / HEARTBEATS_PER_TIMEOUT)
+        pause_s = min(MAX_HEARTBEAT_S, self._silence_limit_s / HEARTBEATS_PER_LIMIT)
         while not self._closed.wait(pause_s):
             self._send_to_all({"alive": True})
 
@@ -145,7 +150,7 @@ class ControlChannel:
                     return
             problem = "its process ended, or its machine closed the connection"
         except TimeoutError:
-            problem = f"it has sent nothing for {self._timeout_s:g} s"
+            problem = f"it has sent nothing for {self._silence_limit_s:g} s"
         except (OSError, ValueError) as error:
             problem = f"the connection to it is broken ({error})"
         if not self._closed.is_set():

@@ -33,4 +33,6 @@ class Exchange(SpecModel):
     """After so many steps the ranks compare their weights and loss scales: a difference ends the
     attempt."""
     timeout_s: float = Field(default=60.0, ge=1, le=86_400)
-    """A rank that is not heard of for so many seconds is lost, and the attempt ends."""
+    """How many seconds a rank waits for the others, in an exchange and while they connect; then the
+    attempt ends. A connected rank that sends no heartbeats is lost as soon as a lease of the server
+    is over (`AMPCORE_LEASE_S`), if that is shorter."""

@@ -168,10 +168,13 @@ def test_all_ranks_train_and_rank_0_reports(gang: Gang) -> None:
         assert (attempt.worker_id, attempt.ranks, attempt.outcome) == ("w0", 4, "succeeded")
 
 
-def test_each_rank_gets_its_cluster(gang: Gang) -> None:
+@pytest.mark.parametrize(("timeout_s", "heartbeat_timeout_s"), [(7.0, 7.0), (70.0, LEASE_S)])
+def test_each_rank_gets_its_cluster(
+    gang: Gang, timeout_s: float, heartbeat_timeout_s: float
+) -> None:
     for name in ("w0", "w1"):
         gang.add_worker(name, "prints_cluster", slots=2)
-    gang.start(devices=2, exchange={"timeout_s": 7})
+    gang.start(devices=2, exchange={"timeout_s": timeout_s})
     gang.until_ended()
     found = {}
     for line in gang.log().splitlines():
@@ -184,7 +187,8 @@ def test_each_rank_gets_its_cluster(gang: Gang) -> None:
     assert len({found[rank].addresses for rank in range(4)}) == 1
     ports = {port_of(address) for address in found[0].addresses} | {found[0].control_port}
     assert len(ports) == 5
-    assert found[3].timeout_s == 7
+    assert found[3].timeout_s == timeout_s
+    assert found[3].heartbeat_timeout_s == heartbeat_timeout_s
     own = re.findall(r"^(?:\[rank (\d)\] )?own ranks (.*)$", gang.log(), re.MULTILINE)
     assert sorted(own) == [("", "[0, 2]"), ("1", "[1, 2]"), ("2", "[0, 2]"), ("3", "[1, 2]")]
 

@@ -10,15 +10,20 @@ ADDRESSES = ("10.0.0.1:2222", "[fd00::2]:2222", "gpu-3.example:2223")
 
 
 def test_a_cluster_keeps_every_field_as_json():
-    cluster = Cluster(ADDRESSES, 2, 1, 12.5)
+    cluster = Cluster(ADDRESSES, 2, 1, 12.5, 7.5, 2224)
     text = json.dumps(cluster.to_json())
     assert Cluster.from_json(text) == Cluster.from_json(json.loads(text)) == cluster
     assert cluster.size == 3
 
 
-def test_the_device_and_the_timeout_have_defaults():
+def test_the_device_and_the_timeouts_have_defaults():
     cluster = Cluster.from_json({"addresses": ["localhost:1"], "rank": 0})
-    assert (cluster.local_rank, cluster.timeout_s) == (0, 60.0)
+    assert (cluster.local_rank, cluster.timeout_s, cluster.silence_limit_s) == (0, 60.0, 60.0)
+
+
+def test_heartbeats_can_have_a_limit_of_their_own():
+    cluster = Cluster(ADDRESSES, 0, timeout_s=60.0, heartbeat_timeout_s=30.0)
+    assert (cluster.timeout_s, cluster.silence_limit_s) == (60.0, 30.0)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +41,7 @@ def test_the_device_and_the_timeout_have_defaults():
         ({"local_rank": -1}, r"local_rank: expected an integer from 0; received -1"),
         ({"timeout_s": 0}, r"timeout_s: expected a number of seconds above 0"),
         ({"timeout_s": "5"}, r"timeout_s: expected a number .* received '5'"),
+        ({"heartbeat_timeout_s": -1}, r"heartbeat_timeout_s: expected a number of seconds above 0"),
         ({"ranks": 2}, r"ranks: expected one of addresses, .* received an unknown field"),
     ],
 )

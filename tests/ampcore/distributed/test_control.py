@@ -25,13 +25,20 @@ def connected_sockets():
 class Ranks:
     """The channels of three ranks, and what each has been told about failures."""
 
-    def __init__(self, timeout_s=DEADLINE_S, size=3):
+    def __init__(self, size=3):
         pairs = [connected_sockets() for _ in range(size - 1)]
         self.failures = [[] for _ in range(size)]
-        own = {rank: Connection(pair[0], timeout_s) for rank, pair in enumerate(pairs, start=1)}
-        others = [{0: Connection(pair[1], timeout_s)} for pair in pairs]
+        own = {rank: Connection(pair[0], DEADLINE_S) for rank, pair in enumerate(pairs, start=1)}
+        others = [{0: Connection(pair[1], DEADLINE_S)} for pair in pairs]
         self.channels = [
-            ControlChannel(rank, size, connections, timeout_s, self.failures[rank].append)
+            ControlChannel(
+                rank,
+                size,
+                connections,
+                timeout_s=DEADLINE_S,
+                silence_limit_s=DEADLINE_S,
+                on_failure=self.failures[rank].append,
+            )
             for rank, connections in enumerate([own, *others])
         ]
 
@@ -86,8 +93,15 @@ def test_a_rank_that_closes_its_connection_is_lost_for_all(ranks):
 def test_a_rank_that_is_silent_is_lost():
     own, silent = connected_sockets()
     with silent:
-        channel = ControlChannel(0, 2, {1: Connection(own, 0.2)}, 0.2, lambda message: None)
-        with pytest.raises(RankDisconnected, match=r"Rank 1 was lost: it has sent nothing"):
+        channel = ControlChannel(
+            0,
+            2,
+            {1: Connection(own, 0.2)},
+            timeout_s=DEADLINE_S,
+            silence_limit_s=0.2,
+            on_failure=lambda message: None,
+        )
+        with pytest.raises(RankDisconnected, match=r"lost: it has sent nothing for 0\.2 s"):
             channel.all_gather(None)
         channel.close()
 
