@@ -19,6 +19,8 @@ the first buckets are exchanged while the gradients of the last ones are compute
 def in_buckets(apply: OnParts, tensors: Sequence[Tensor], bucket_bytes: int) -> list[Tensor]:
     """Apply an elementwise operation to tensors, concatenated into buckets of one dtype.
 
+    The last tensors come first: the gradients of the last layers are ready first.
+
     Args:
         apply: The operation on a list of tensors; the results have the same shapes.
         tensors: Any tensors. A bucket has neighbours only, and depends only on its own tensors, so
@@ -26,13 +28,20 @@ def in_buckets(apply: OnParts, tensors: Sequence[Tensor], bucket_bytes: int) -> 
         bucket_bytes: The size from which a bucket takes no further tensor.
     """
     found: list[Tensor] = [None] * len(tensors)
-    groups = buckets(tensors, bucket_bytes)
+    groups = _from_the_end(tensors, bucket_bytes)
     joined = [_join([tensors[index] for index in group]) for group in groups]
     for group, result in zip(groups, apply(joined), strict=True):
         own = [tensors[index] for index in group]
         for index, part in zip(group, _split(result, own), strict=True):
             found[index] = part
     return found
+
+
+def _from_the_end(tensors: Sequence[Tensor], bucket_bytes: int) -> list[list[int]]:
+    """The buckets of the reversed tensors, each in the order of the tensors."""
+    last = len(tensors) - 1
+    groups = buckets(tensors[::-1], bucket_bytes)
+    return [[last - index for index in reversed(group)] for group in groups]
 
 
 def buckets(tensors: Sequence[Tensor], bucket_bytes: int) -> list[list[int]]:

@@ -73,9 +73,8 @@ class Collectives:
         self._hint, self._timeout_s, self._small_bytes = hint, timeout_s, small_bytes
         self._next_key = 1
         self._eager_keys: dict[tuple[Any, ...], int] = {}
-        # NCCL must start the operations of all ranks in the same order; a resource that each one
-        # uses orders them. RING finds its partner by the key, and buckets overlap.
-        self._token = [tf.Variable(0.0).handle] if hint == "NCCL" else []
+        self._tokens = 0
+        self._only_token = self._new_token() if hint == "NCCL" else None
 
     def all_reduce(self, tensors: Sequence[Tensor], op: ReduceOp) -> list[Tensor]:
         """See `Replicas.all_reduce`; one operation for each tensor."""
@@ -118,7 +117,7 @@ class Collectives:
             input=tensor,
             merge_op=_MERGE[op],
             final_op="Id",
-            ordering_token=self._token,
+            ordering_token=self._ordering_token(),
             **self._arguments(key),
         )
 
@@ -139,7 +138,7 @@ class Collectives:
 
     def _gather(self, tensor: Tensor, key: Tensor) -> Tensor:
         found = tf.raw_ops.CollectiveGatherV2(
-            input=tensor, ordering_token=self._token, **self._arguments(key)
+            input=tensor, ordering_token=self._ordering_token(), **self._arguments(key)
         )
         rows = tensor.shape[0]
         return tf.ensure_shape(
@@ -152,7 +151,7 @@ class Collectives:
         shape = tf.shape(tensor)
         parts = tf.reshape(tensor, tf.concat([[self.size, shape[0] // self.size], shape[1:]], 0))
         found = tf.raw_ops.CollectiveAllToAllV2(
-            input=parts, ordering_token=self._token, **self._arguments(key)
+            input=parts, ordering_token=self._ordering_token(), **self._arguments(key)
         )
         return tf.ensure_shape(tf.reshape(found, shape), tensor.shape)
 
@@ -175,6 +174,25 @@ class Collectives:
             "communication_hint": self._hint,
             "timeout_seconds": self._timeout_s,
         }
+
+    def _ordering_token(self) -> list[Tensor]:
+        """The resource that orders an operation in a function: those with the same one wait.
+
+        Without any resource, TensorFlow lets each operation wait for the one traced before. NCCL
+        needs that: all ranks must start their operations in the same order. RING finds its partner
+        by the key, so each operation has a resource of its own, and begins when its input is ready.
+        """
+        if self._only_token is not None:
+            return [self._only_token]
+        return [] if tf.executing_eagerly() else [self._new_token()]
+
+    def _new_token(self) -> Tensor:
+        """A handle of a resource that holds nothing."""
+        self._tokens += 1
+        with tf.init_scope():
+            return tf.raw_ops.VarHandleOp(
+                dtype=tf.float32, shape=[], shared_name=f"collective_token_{self._tokens}"
+            )
 
     def _keys(
         self, kind: str, tensors: Sequence[Tensor], size_class: Tensor | None = None

@@ -1,4 +1,4 @@
-"""A job of ampcore as one of several ranks, or alone: `ranks.py MODEL [EXCHANGE]`.
+"""A job of ampcore as one of several ranks, or alone: `ranks.py MODEL [EXCHANGE [BUCKET_BYTES]]`.
 
 EXCHANGE is the dtype in which gradients travel, or `apart`: then each rank trains alone. Rank 0
 prints the median time of a step without the first ones, its spread, and how many examples all ranks
@@ -14,6 +14,7 @@ from compare.problems import CLASSES, LEARNING_RATE, Cnn
 
 from ampcore import JobSpec, Trainer
 from ampcore.distributed import cluster_from_environment
+from ampcore.distributed.buckets import DEFAULT_BUCKET_BYTES
 from ampcore.telemetry import StepBlock
 
 WARMUP_STEPS = 4
@@ -21,26 +22,28 @@ WARMUP_STEPS = 4
 IQR = 1.349
 """The interquartile range of the normal distribution, in standard deviations."""
 APART = "apart"
-JOBS: dict[str, tuple[dict[str, Any], list[int], int]] = {
-    "cnn": ({"kind": "cnn", "dropout": 0.25, "dense_dropout": 0.5}, list(Cnn.INPUT), 60),
-    "mlp": ({"kind": "mlp", "hidden": [1024, 1024]}, [784], 100),
-    "resnet20": ({"kind": "resnet", "depth": 20}, [32, 32, 3], 20),
+LARGE_BATCH = 1024
+JOBS: dict[str, tuple[dict[str, Any], list[int], int, int]] = {
+    "deep_mlp": ({"kind": "mlp", "hidden": [1024] * 6}, [784], LARGE_BATCH, 30),
+    "cnn": ({"kind": "cnn", "dropout": 0.25, "dense_dropout": 0.5}, list(Cnn.INPUT), Cnn.BATCH, 60),
+    "mlp": ({"kind": "mlp", "hidden": [1024, 1024]}, [784], Cnn.BATCH, 100),
+    "resnet20": ({"kind": "resnet", "depth": 20}, [32, 32, 3], Cnn.BATCH, 20),
 }
-"""The model, the shape of its inputs, and the number of steps."""
+"""The model, the shape of its inputs, the batch of a rank, and the number of steps."""
 
 
-def main(model: str, exchange: str = "float32") -> None:
+def main(model: str, exchange: str = "float32", bucket_bytes: str | None = None) -> None:
     """Train, and print."""
     cluster = None if exchange == APART else cluster_from_environment()
     gradient_dtype = "float32" if exchange == APART else exchange
-    network, shape, steps = JOBS[model]
+    network, shape, batch, steps = JOBS[model]
     ranks = 1 if cluster is None else cluster.size
-    examples = {"shape": shape, "classes": CLASSES, "examples": 8 * Cnn.BATCH * ranks}
+    examples = {"shape": shape, "classes": CLASSES, "examples": 8 * batch * ranks}
     spec = JobSpec.parse(
         {
             "model": network,
             "data": {
-                **{"kind": "synthetic", "batch_size": Cnn.BATCH, "validation_split": 0.0},
+                **{"kind": "synthetic", "batch_size": batch, "validation_split": 0.0},
                 **examples,
             },
             "optimizer": {"kind": "adam", "learning_rate": LEARNING_RATE},
@@ -48,7 +51,10 @@ def main(model: str, exchange: str = "float32") -> None:
             "train": {"steps": steps, "checkpoint_every_s": None},
             "runtime": {
                 **{"engine": "graph", "device": "cpu", "devices": ranks},
-                "exchange": {"gradient_dtype": gradient_dtype},
+                "exchange": {
+                    "gradient_dtype": gradient_dtype,
+                    "bucket_bytes": int(bucket_bytes or DEFAULT_BUCKET_BYTES),
+                },
             },
             "telemetry": {"ranges": {"enabled": False}},
         }
@@ -64,7 +70,7 @@ def main(model: str, exchange: str = "float32") -> None:
         low_s, step_s, high_s = statistics.quantiles(found, n=4)
         spread = (high_s - low_s) / IQR / step_s
         answer = {
-            "examples_per_s": ranks * Cnn.BATCH / step_s,
+            "examples_per_s": ranks * batch / step_s,
             "step_ms": 1e3 * step_s,
             "spread": spread,
         }

@@ -35,6 +35,20 @@ def test_each_tensor_comes_back_in_its_shape():
         np.testing.assert_array_equal(own, tensor * 2)
 
 
+def test_the_last_tensors_are_exchanged_first():
+    """Their gradients are ready first."""
+    exchanged = []
+
+    def keep(parts):
+        exchanged.extend(part.numpy().tolist() for part in parts)
+        return parts
+
+    values = [tf.fill([2], float(number)) for number in range(5)]
+    found = in_buckets(keep, values, 16)
+    assert exchanged == [[3, 3, 4, 4], [1, 1, 2, 2], [0, 0]]
+    assert [each.numpy().tolist() for each in found] == [each.numpy().tolist() for each in values]
+
+
 def test_a_tensor_whose_size_is_unknown_has_a_bucket_of_its_own():
     @tf.function(input_signature=[tf.TensorSpec([None]), tf.TensorSpec([2])])
     def add(unknown, known):
