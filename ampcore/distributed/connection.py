@@ -37,7 +37,7 @@ PROBE_S: Final = 1.0
 def connect(cluster: Cluster, bucket_bytes: int | None = None) -> CollectiveReplicas:
     """See `ampcore.distributed.connect`."""
     keep_freed_memory()
-    accelerators = _use_own_accelerator(cluster.local_rank)
+    accelerators = use_own_accelerator(cluster.local_rank)
     _start_server(cluster)
     hint: Hint = "NCCL" if accelerators else "RING"
     collectives = Collectives(cluster.rank, cluster.size, hint, cluster.timeout_s)
@@ -56,7 +56,7 @@ def connect(cluster: Cluster, bucket_bytes: int | None = None) -> CollectiveRepl
     return CollectiveReplicas(collectives, control, bucket_bytes or DEFAULT_BUCKET_BYTES)
 
 
-def _use_own_accelerator(local_rank: int) -> bool:
+def use_own_accelerator(local_rank: int) -> bool:
     """Hide the GPUs of the other ranks of this machine; whether this rank has one."""
     visible = tf.config.get_visible_devices("GPU")
     if not visible:
