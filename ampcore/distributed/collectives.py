@@ -184,7 +184,7 @@ class Collectives:
         """
         if self._only_token is not None:
             return [self._only_token]
-        return [] if tf.executing_eagerly() else [self._new_token()]
+        return [self._new_token()] if tf.inside_function() else []
 
     def _new_token(self) -> Tensor:
         """A handle of a resource that holds nothing."""
