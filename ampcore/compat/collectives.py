@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, get_args
 import tensorflow as tf
 
 from ampcore.compat.graph_context import is_session_graph
-from ampcore.compat.session_server import session_config, start_server
+from ampcore.compat.session_server import SessionRanks, session_config, start_server
 from ampcore.distributed import (
     Cluster,
     ReduceOp,
@@ -22,7 +22,6 @@ from ampcore.distributed import (
     connect_from_environment,
     environment,
 )
-from ampcore.distributed.collectives import Collectives
 from ampcore.errors import AddressInUse
 
 Tensor = Any
@@ -104,12 +103,7 @@ def init(ranks: Ranks | None = None, *, config: Any = None) -> None:
             # As connect_from_environment: the launcher then starts all ranks with other ports.
             sys.stderr.write(f"{error}\n")
             raise SystemExit(environment.ADDRESS_IN_USE) from error
-        # RING on GPUs, too: NCCL needs a token that orders the operations, a variable of TF 2.
-        # No exchange in place of small reductions: a session cannot run one without another
-        # collective operation beside it.
-        _process.session_ranks = Collectives(
-            cluster.rank, cluster.size, "RING", cluster.timeout_s, small_bytes=None
-        )
+        _process.session_ranks = SessionRanks(cluster)
 
 
 def rank() -> int:

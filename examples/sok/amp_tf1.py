@@ -26,7 +26,7 @@ GLOBAL_BATCH = 1024
 @tf.custom_gradient
 def exchange(found):
     """Add up what each rank has found for the keys of all; keep the examples of this rank."""
-    own = found.shape[0] // compat.size()
+    own = int(found.shape[0]) // compat.size()
     summed = compat.all_reduce(found, op="sum")
 
     def gradient(upstream):
@@ -44,11 +44,24 @@ def look_up(table, keys):
     return exchange(rows * tf.cast(is_own, tf.float32)[..., tf.newaxis])
 
 
-def logits_of(table, kernel, bias, keys):
-    """The model: look up in float32, multiply in float16."""
+def make_variables():
+    """The rows of this rank, and the dense weights, which are the same on all ranks."""
+    rng = np.random.default_rng(2)
+    rows = rng.normal(0, 0.05, (VOCABULARY, DIMENSION)).astype("float32")
+    limit = np.sqrt(6 / (SLOTS * KEYS * DIMENSION + 1))
+    weights = rng.uniform(-limit, limit, (SLOTS * KEYS * DIMENSION, 1)).astype("float32")
+    table = tf.get_variable("embeddings", initializer=rows[compat.rank() :: compat.size()])
+    kernel = tf.get_variable("kernel", initializer=weights)
+    return table, kernel, tf.get_variable("bias", initializer=tf.zeros([1]))
+
+
+def losses_of(variables, keys, labels, dtype):
+    """The model and its losses: look up in float32, multiply in float16 or another dtype."""
+    table, kernel, bias = variables
     flat = tf.reshape(look_up(table, keys), [-1, SLOTS * KEYS * DIMENSION])
-    product = tf.matmul(tf.cast(flat, tf.float16), tf.cast(kernel, tf.float16))
-    return tf.cast(product + tf.cast(bias, tf.float16), tf.float32)
+    product = tf.matmul(tf.cast(flat, dtype), tf.cast(kernel, dtype))
+    logits = tf.cast(product + tf.cast(bias, dtype), tf.float32)
+    return tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
 
 
 def batches(steps, seed=7):
@@ -63,17 +76,17 @@ def batches(steps, seed=7):
         yield keys[mine], labels[mine]
 
 
-def train(steps):
+def save(path, gathered, kernel, bias):
+    """Write the weights to an npz file: row r of the table is row r // size of rank r % size."""
+    table = np.stack(np.split(gathered, compat.size()), axis=1).reshape(VOCABULARY, DIMENSION)
+    np.savez(path, table=table, kernel=kernel, bias=bias)
+
+
+def train(steps, dtype="float16", path=None):
     """Train in a graph of its own; returns what rank 0 prints."""
     with tf.Graph().as_default():
         compat.init()
-        rng = np.random.default_rng(2)
-        rows = rng.normal(0, 0.05, (VOCABULARY, DIMENSION)).astype("float32")
-        limit = np.sqrt(6 / (SLOTS * KEYS * DIMENSION + 1))
-        weights = rng.uniform(-limit, limit, (SLOTS * KEYS * DIMENSION, 1)).astype("float32")
-        table = tf.get_variable("embeddings", initializer=rows[compat.rank() :: compat.size()])
-        kernel = tf.get_variable("kernel", initializer=weights)
-        bias = tf.get_variable("bias", initializer=tf.zeros([1]))
+        variables = make_variables()
         own = GLOBAL_BATCH // compat.size()
         keys = tf.placeholder(tf.int32, [own, SLOTS, KEYS])
         labels = tf.placeholder(tf.float32, [own, 1])
@@ -81,9 +94,7 @@ def train(steps):
         optimizer = compat.LossScaleOptimizer(
             tf.train.AdamOptimizer(0.1), dynamic=False, initial_scale=1024
         )
-        logits = logits_of(table, kernel, bias, keys)
-        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
-        loss = tf.reduce_mean(losses)
+        loss = tf.reduce_mean(losses_of(variables, keys, labels, dtype))
         scaled_loss = optimizer.get_scaled_loss(loss)
         tables, others = compat.split_embedding_variables(tf.trainable_variables())
         grads = tf.gradients(scaled_loss, tables + others)
@@ -94,6 +105,8 @@ def train(steps):
         other_update = optimizer.apply_gradients(zip(other_grads, others, strict=True))
         with tf.control_dependencies([table_update, other_update]):
             total_loss = compat.all_reduce(tf.identity(loss))
+        table, kernel, bias = variables
+        weights = [compat.all_gather(table), kernel, bias]
 
         with compat.session() as session:
             session.run(tf.global_variables_initializer())
@@ -102,6 +115,9 @@ def train(steps):
                 for some_keys, some_labels in batches(steps)
             ]
             skipped, scale = session.run([optimizer.skipped_steps, optimizer.loss_scale])
+            last = session.run(weights)  # on all ranks, because they send each other their rows
+    if path is not None and compat.rank() == 0:
+        save(path, *last)
     return {
         "ranks": compat.size(),
         "losses": values,
@@ -113,6 +129,11 @@ def train(steps):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=30)
-    result = train(parser.parse_args().steps)
+    parser.add_argument("--dtype", default="float16", help="of products, such as float32")
+    parser.add_argument("--save", metavar="FILE", help="write the weights to an npz file")
+    given = parser.parse_args()
+    if GLOBAL_BATCH % compat.size():
+        parser.error(f"{compat.size()} ranks cannot divide a batch of {GLOBAL_BATCH} evenly")
+    result = train(given.steps, given.dtype, given.save)
     if compat.rank() == 0:
         print(json.dumps(result))

@@ -5,7 +5,8 @@
 #
 # The loop has the order of calls of the mixed-precision tutorial of NVIDIA's SparseOperationKit:
 # the embedding table is split over the ranks by rows, and there are two groups of gradients. The
-# batch is split over the ranks, so that any number of ranks computes the same losses.
+# batch is split over the ranks, so that any number of ranks that divides it computes the same
+# losses.
 """Train 10 slots of 5 keys with an embedding table that is split over the ranks."""
 
 import argparse
@@ -50,16 +51,18 @@ class ShardedEmbedding(keras.layers.Layer):
 
 
 class Network(keras.Model):
-    """The table, and one dense layer that computes in float16."""
+    """The table, and one dense layer that computes in float16, or in another dtype."""
 
-    def __init__(self, replicas, table):
+    def __init__(self, replicas, table, dtype):
         super().__init__()
         self.embedding = ShardedEmbedding(replicas, table)
         self.flatten = keras.layers.Flatten()
-        self.dense = keras.layers.Dense(1, dtype="mixed_float16")
+        self.dense = keras.layers.Dense(
+            1, dtype="float32" if dtype == "float32" else f"mixed_{dtype}"
+        )
 
     def call(self, keys):
-        """The logits, in float16."""
+        """The logits, in the dtype of the dense layer."""
         return self.dense(self.flatten(self.embedding(keys)))
 
 
@@ -75,14 +78,33 @@ def batches(steps, seed=7):
         yield tf.constant(keys[mine], tf.int32), tf.constant(labels[mine], tf.float32)
 
 
-def train(steps):
+def make_model(replicas, dtype):
+    """The model, with the same first weights on all ranks."""
+    keras.utils.set_random_seed(1)
+    table = np.random.default_rng(2).normal(0, 0.05, (VOCABULARY, DIMENSION)).astype("float32")
+    return Network(replicas, table, dtype)
+
+
+def whole_table(rows):
+    """The table, from the rows of all ranks: row r is row r // size of rank r % size."""
+    of_ranks = np.split(compat.all_gather(rows).numpy(), compat.size())
+    return np.stack(of_ranks, axis=1).reshape(VOCABULARY, DIMENSION)
+
+
+def save(path, model):
+    """Write the weights to an npz file; all ranks call it, rank 0 writes."""
+    table = whole_table(model.embedding.table.value)
+    if compat.rank() == 0:
+        kernel, bias = model.dense.get_weights()
+        np.savez(path, table=table, kernel=kernel, bias=bias)
+
+
+def train(steps, dtype="float16", initial_scale=2.0**15, path=None):
     """Train; returns what rank 0 prints."""
     replicas = distributed.connect_from_environment()  # with several ranks, before any tensor
     compat.init(replicas)
-    keras.utils.set_random_seed(1)
-    table = np.random.default_rng(2).normal(0, 0.05, (VOCABULARY, DIMENSION)).astype("float32")
-    model = Network(replicas, table)
-    optimizer = compat.LossScaleOptimizer(keras.optimizers.Adam(0.1))
+    model = make_model(replicas, dtype)
+    optimizer = compat.LossScaleOptimizer(keras.optimizers.Adam(0.1), initial_scale=initial_scale)
 
     @tf.function
     def step(keys, labels):
@@ -105,6 +127,8 @@ def train(steps):
         return compat.all_reduce(loss)
 
     losses = [float(step(keys, labels)) for keys, labels in batches(steps)]
+    if path is not None:
+        save(path, model)
     replicas.close()  # only if all went well: the others end when this rank is lost
     return {
         "ranks": compat.size(),
@@ -118,6 +142,12 @@ def train(steps):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=30)
-    result = train(parser.parse_args().steps)
+    parser.add_argument("--dtype", default="float16", help="of products, such as float32")
+    parser.add_argument("--initial-scale", type=float, default=2.0**15, help="of the loss")
+    parser.add_argument("--save", metavar="FILE", help="write the weights to an npz file")
+    given = parser.parse_args()
+    if GLOBAL_BATCH % compat.size():
+        parser.error(f"{compat.size()} ranks cannot divide a batch of {GLOBAL_BATCH} evenly")
+    result = train(given.steps, given.dtype, given.initial_scale, given.save)
     if compat.rank() == 0:
         print(json.dumps(result))

@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from ampcore import compat
 from ampcore.compat import collectives
-from ampcore.distributed import environment
+from ampcore.compat.session_server import SessionRanks
+from ampcore.distributed import Cluster, environment
 from ampcore.distributed.environment import CLUSTER
 
 v1 = tf.compat.v1
@@ -217,6 +218,20 @@ def test_several_ranks_must_be_connected(second_of_two):
         pytest.raises(RuntimeError, match="before the session, where its graph is the default"),
     ):
         compat.session()
+
+
+@pytest.mark.parametrize("call", ["all_reduce", "all_gather", "broadcast"])
+@pytest.mark.parametrize("soft", [False, True])
+def test_an_ordinary_session_is_refused_instead_of_waiting_for_other_ranks(call, soft):
+    cluster = Cluster(("127.0.0.1:1", "127.0.0.1:2"), rank=1)
+    options = {"all_reduce": ["mean"], "all_gather": [], "broadcast": [0]}[call]
+    with tf.Graph().as_default():
+        [result] = getattr(SessionRanks(cluster), call)([tf.constant([1.0])], *options)
+        with (
+            v1.Session(config=v1.ConfigProto(allow_soft_placement=soft)) as session,
+            pytest.raises(tf.errors.InvalidArgumentError, match="assigned to /job:worker/task:1"),
+        ):
+            session.run(result)
 
 
 def test_a_rank_whose_port_is_taken_asks_for_another_start(monkeypatch, capsys):

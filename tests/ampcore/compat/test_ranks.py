@@ -3,18 +3,22 @@
 import json
 import subprocess
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from ampcore.distributed.launcher import Launch, launch_ranks
+from tests.ampcore.compat.accumulated_loops import LARGE_SCALE
+from tests.ampcore.compat.overflowing_loops import FACTORS
 from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[3]
-PROGRAM = Path(__file__).parent / "two_ranks.py"
-STEPS = 4
+OVERFLOWING = Path(__file__).parent / "overflowing_loops.py"
+STEPS = 30
+DECISIONS = ("loss_scale", "good_steps", "skipped")
 
 pytestmark = pytest.mark.xdist_group("stack")  # which has the forked Python, too
 
@@ -31,46 +35,129 @@ def launch(python_commands) -> Callable[..., int]:
 
 
 @pytest.fixture(scope="module")
-def alone(python_commands) -> Callable[[str], Any]:
-    """The JSON that an example prints as a single rank."""
+def alone(python_commands) -> Callable[..., str]:
+    """Runs a program as a single rank; returns what it prints."""
 
-    def run(example: str) -> Any:
-        command = [python_commands / "python", f"examples/sok/{example}.py", "--steps", str(STEPS)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        return json.loads(done.stdout)
+    def run(*arguments: str | Path) -> str:
+        command = [python_commands / "python", *map(str, arguments)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     return run
 
 
-@pytest.mark.parametrize("form", ["tf2", "tf1"])
-def test_an_overflow_in_the_embeddings_of_one_rank_skips_on_both(form, launch, tmp_path):
-    assert launch(PROGRAM, form, tmp_path) == 0
-    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
-    assert [rank["ranks"] for rank in ranks] == [2, 2]
-    for rank in ranks:
-        scales, skipped, tables, weights = zip(*rank["steps"], strict=True)
-        assert scales == (8.0, 4.0, 4.0, 2.0, 2.0)
-        assert skipped == (0, 1, 1, 2, 2)
-        for number in (1, 3):
-            assert tables[number] == tables[number - 1]
-            assert weights[number] == weights[number - 1]
-    first, second = (rank["steps"] for rank in ranks)
-    for step, other in zip(first, second, strict=True):
-        assert step[3] == other[3], "the replicated weights are the same, bit for bit"
-        assert step[2] != other[2], "each rank has rows of its own"
-    # The gradient is the mean of 1 × and 2 × the derivative 2 w.
-    np.testing.assert_allclose(first[0][3], np.array([0.5, -2.0]) * (1 - 0.125 * 3), rtol=1e-6)
+@pytest.fixture(scope="module", params=["tf2", "tf1"])
+def overflowing(request, launch, alone, tmp_path_factory) -> dict[str, list[Any]]:
+    """For each loop of a form what it saw in every step: alone, on rank 0 and on rank 1."""
+    single, ranks = tmp_path_factory.mktemp("single"), tmp_path_factory.mktemp("ranks")
+    alone(OVERFLOWING, request.param, single)
+    assert launch(OVERFLOWING, request.param, ranks) == 0
+    files = [single / "0.json", ranks / "0.json", ranks / "1.json"]
+    found = [json.loads(file.read_text()) for file in files]
+    assert [each["ranks"] for each in found] == [1, 2, 2]
+    return {loop: [each["loops"][loop] for each in found] for loop in found[0]["loops"]}
 
 
-@pytest.mark.parametrize("example", ["amp_tf2", "amp_tf1"])
-def test_a_published_loop_has_the_same_losses_on_two_ranks(example, launch, alone, capfd):
-    expected = alone(example)
-    capfd.readouterr()
-    assert launch(ROOT / "examples" / "sok" / f"{example}.py", "--steps", STEPS) == 0
-    found = json.loads(capfd.readouterr().out)
-    assert (expected["ranks"], found["ranks"]) == (1, 2)
-    assert found["skipped"] == expected["skipped"] == 0
-    assert found["loss_scale"] == expected["loss_scale"]
-    assert len(found["losses"]) == STEPS
-    # The products are in float16, and Adam's first steps have the size of the learning rate.
-    np.testing.assert_allclose(found["losses"], expected["losses"], atol=1e-3)
+def test_infinities_of_one_group_of_one_rank_are_found_there_alone(overflowing):
+    """What the next tests rely on."""
+    for _, *ranks in overflowing.values():
+        for rank, steps in enumerate(ranks):
+            found = [step["finite"] for step in steps]
+            assert found == [
+                [(group, rank) not in factors for group in ("table", "weights")]
+                for factors in FACTORS
+            ]
+
+
+def test_two_ranks_decide_in_every_step_as_one_process(overflowing):
+    for single, *ranks in overflowing.values():
+        assert [step["skipped"] for step in single] == [0, 1, 1, 1, 2, 2, 3, 4, 4, 4, 5, 5]
+        assert [step["loss_scale"] for step in single] == [8, 4, 4, 8, 4, 4, 2, 1, 1, 2, 1, 1]
+        for steps in ranks:
+            for number, (step, expected) in enumerate(zip(steps, single, strict=True)):
+                for name in DECISIONS:
+                    assert step[name] == expected[name], (number, name)
+
+
+def test_a_step_that_one_rank_cannot_apply_changes_no_group_of_any_rank(overflowing):
+    for runs in overflowing.values():
+        for steps in runs:
+            for before, after in pairwise(steps):
+                was_applied = after["skipped"] == before["skipped"]
+                for group in ("table", "weights"):
+                    assert (after[group] != before[group]) == was_applied
+
+
+def test_two_ranks_have_the_rows_and_weights_of_one_process(overflowing):
+    for single, *ranks in overflowing.values():
+        for expected, first, second in zip(single, *ranks, strict=True):
+            assert first["weights"] == second["weights"], "the same on both, bit for bit"
+            np.testing.assert_allclose(first["weights"], expected["weights"], rtol=1e-6)
+            rows = first["table"] + second["table"]
+            np.testing.assert_allclose(rows, expected["table"], rtol=1e-6)
+
+
+class Example(NamedTuple):
+    """What a program has printed, and the weights that it has saved."""
+
+    printed: dict[str, Any]
+    weights: dict[str, Any]
+
+
+@pytest.fixture
+def on_two_ranks(launch, capfd, tmp_path) -> Callable[..., Example]:
+    """Runs an example on two ranks."""
+
+    def run(name: str, *options: str) -> Example:
+        capfd.readouterr()
+        command = [ROOT / f"examples/sok/{name}.py", "--steps", str(STEPS), *options]
+        assert launch(*command, "--save", tmp_path / "ranks.npz") == 0
+        return Example(json.loads(capfd.readouterr().out), read_weights(tmp_path / "ranks.npz"))
+
+    return run
+
+
+def read_weights(file: Path) -> dict[str, Any]:
+    with np.load(file) as saved:
+        return dict(saved)
+
+
+def assert_same(found: Example, expected: Example) -> None:
+    """The losses of all steps, the decisions, and the weights after the last step."""
+    assert len(found.printed["losses"]) == STEPS
+    np.testing.assert_allclose(found.printed["losses"], expected.printed["losses"], rtol=1e-6)
+    for name in ("skipped", "loss_scale"):
+        assert found.printed[name] == expected.printed[name]
+    assert set(found.weights) == set(expected.weights) == {"table", "kernel", "bias"}
+    for name, values in found.weights.items():
+        np.testing.assert_allclose(values, expected.weights[name], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["amp_tf2", "amp_tf1"])
+def test_in_float32_a_published_loop_computes_the_same_on_two_ranks(
+    name, on_two_ranks, alone, tmp_path
+):
+    weights = tmp_path / "alone.npz"
+    options = ["--dtype", "float32", "--save", weights]
+    printed = alone(f"examples/sok/{name}.py", "--steps", str(STEPS), *options)
+    expected = Example(json.loads(printed), read_weights(weights))
+    found = on_two_ranks(name, "--dtype", "float32")
+    assert (expected.printed["ranks"], found.printed["ranks"]) == (1, 2)
+    assert found.printed["skipped"] == 0
+    assert_same(found, expected)
+
+
+@pytest.mark.parametrize("name", ["amp_tf2", "amp_tf1"])
+def test_in_float16_a_published_loop_computes_what_one_process_accumulates(
+    name, on_two_ranks, alone, tmp_path
+):
+    """In TF 2, where the scale is dynamic, the first steps overflow."""
+    weights = tmp_path / "alone.npz"
+    printed = alone("-m", "tests.ampcore.compat.accumulated_loops", name, str(STEPS), weights)
+    expected = Example(json.loads(printed), read_weights(weights))
+    is_dynamic = name == "amp_tf2"
+    found = on_two_ranks(name, *(["--initial-scale", str(LARGE_SCALE)] if is_dynamic else []))
+    assert found.printed["ranks"] == 2
+    assert (0 < found.printed["skipped"] < STEPS) == is_dynamic
+    assert_same(found, expected)
