@@ -18,8 +18,8 @@ from ampcore.distributed.row_shards import RowShard
 
 Array = NDArray[Any]
 
-PIECE_BYTES: Final = 16 * 2**20
-"""How many bytes of a table are passed on at once."""
+PIECE_BYTES: Final = 4 * 2**20
+"""How many bytes of a table are passed on at once: some twelve buffers of this size are in use."""
 
 
 class VariableRows:

@@ -54,7 +54,7 @@ def test_a_table_is_put_together_and_divided_again(monkeypatch, piece_bytes, tab
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
 def test_rows_are_read_from_a_variable_and_assigned_to_one_in_pieces(monkeypatch, dtype):
-    monkeypatch.setattr(whole_tables, "PIECE_BYTES", 40)
+    monkeypatch.setattr(whole_tables, "PIECE_BYTES", 12)
     table = (np.arange(33).reshape(11, 3) / 4).astype(tf.as_dtype(dtype).as_numpy_dtype)
 
     def run(replicas):
