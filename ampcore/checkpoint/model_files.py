@@ -3,12 +3,16 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import keras
 import numpy as np
 
+from ampcore.checkpoint.file_format import ArrayInPieces
+from ampcore.checkpoint.model_tables import layer_tables, save_with_tables
 from ampcore.checkpoint.tensors import WEIGHTS_FORMAT, write_tensors
 from ampcore.models.augmentation import without_augmentation
 from ampcore.models.task import Network
@@ -18,6 +22,7 @@ SIGNATURE_FILE: Final = "signature.json"
 """Names, shapes and dtypes of inputs and outputs, beside the model."""
 WEIGHTS_FILE: Final = "weights.safetensors"
 """The weights of all networks, for jobs that start from them."""
+NO_TABLES: Final[Mapping[int, ArrayInPieces]] = MappingProxyType({})
 
 
 def save_models(
@@ -26,6 +31,7 @@ def save_models(
     preprocessing: Any | None = None,
     *,
     suffix: str = "",
+    tables: Mapping[int, ArrayInPieces] = NO_TABLES,
 ) -> Iterator[Path]:
     """Save each network as `<name><suffix>.keras` in the folder, which is created if needed.
 
@@ -34,22 +40,40 @@ def save_models(
         folder: Where to save them.
         preprocessing: A Keras model from raw data to the inputs of a network, saved in front of it.
         suffix: Follows the name of the network.
+        tables: The whole tables of weights that have only some of the rows, by `id` of the weight;
+            each one is taken once.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for network in networks:
         model = without_augmentation(network.model)
         if preprocessing is not None:
             model = with_preprocessing(model, preprocessing)
-        yield _save(folder, f"{network.name}{suffix}.keras", model.save)
+        yield _save(folder, f"{network.name}{suffix}.keras", _writer(model, tables))
 
 
-def save_weights(networks: Sequence[Network], folder: Path) -> Path:
+def _writer(model: Any, tables: Mapping[int, ArrayInPieces]) -> Callable[[Path], Any]:
+    """What saves a model to a file."""
+    own = layer_tables(model, tables) if tables else []
+    return partial(save_with_tables, model, tables=own) if own else model.save
+
+
+def save_weights(
+    networks: Sequence[Network], folder: Path, tables: Mapping[int, ArrayInPieces] = NO_TABLES
+) -> Path:
     """Save the weights of all networks as safetensors, by the paths of their layers.
 
     Another job can start from them. Layers of preprocessing are not among them.
+
+    Args:
+        networks: The trained networks.
+        folder: Where to save them.
+        tables: As of `save_models`.
     """
-    arrays = {
-        weight.name: np.asarray(weight.variable.value.numpy()) for weight in named_weights(networks)
+    arrays: dict[str, Any] = {
+        weight.name: tables[id(weight.variable)]
+        if id(weight.variable) in tables
+        else np.asarray(weight.variable.value.numpy())
+        for weight in named_weights(networks)
     }
 
     def write(file: Path) -> None:

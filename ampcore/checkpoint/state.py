@@ -103,10 +103,18 @@ def restore(
     arrays: Mapping[str, NDArray[Any]],
     leave_out: Container[str] = (),
 ) -> None:
-    """Assign what `capture` copied, except for the loss scales; see `scale_states`."""
+    """Assign what `capture` copied, except for the loss scales; see `scale_states`.
+
+    Rows that arrive from another rank may stand for an array: `distributed.whole_tables.OwnRows`.
+    """
     for name, variable in named_variables(networks, optimizers):
-        if name not in leave_out:
-            variable.assign(arrays[name])
+        if name in leave_out:
+            continue
+        array: Any = arrays[name]
+        if isinstance(array, np.ndarray):
+            variable.assign(array)
+        else:
+            array.assign_to(variable)
 
 
 def scale_states(

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from ampcore.checkpoint.file_format import DTYPES, Array
+from ampcore.checkpoint.file_format import DTYPES, Array, ArrayInPieces
 from ampcore.errors import UnreadableWeights
 from ampcore.spec.tensor_header import (
     METADATA,
@@ -32,7 +32,9 @@ WEIGHTS_FORMAT: Final = "ampcore-weights-1"
 _NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
 
 
-def encode_tensors(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
+def encode_tensors(
+    arrays: Mapping[str, Array | ArrayInPieces], metadata: Mapping[str, str]
+) -> bytes:
     """The bytes of a file with these arrays and texts.
 
     Raises ValueError for a name or a dtype that it cannot hold.
@@ -40,7 +42,9 @@ def encode_tensors(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> 
     return b"".join(_pieces(arrays, metadata))
 
 
-def write_tensors(file: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
+def write_tensors(
+    file: Path, arrays: Mapping[str, Array | ArrayInPieces], metadata: Mapping[str, str]
+) -> None:
     """Write the same to a file, one array after another. Raises ValueError and OSError."""
     with file.open("wb") as stream:
         for piece in _pieces(arrays, metadata):
@@ -97,7 +101,9 @@ def tensor_from(buffer: Array, entry: TensorEntry) -> Array:
         raise TensorFormatError("a shape that NumPy can hold", error) from None
 
 
-def _pieces(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> Iterator[bytes]:
+def _pieces(
+    arrays: Mapping[str, Array | ArrayInPieces], metadata: Mapping[str, str]
+) -> Iterator[bytes | memoryview]:
     """The bytes of a file, in parts."""
     # Wide dtypes first, so that every array is aligned.
     ordered = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
@@ -107,7 +113,15 @@ def _pieces(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> Iterato
     entries = [(name, _NAMES[array.dtype], array.shape, array.nbytes) for name, array in ordered]
     yield encode_header(entries, metadata)
     for _, array in ordered:
-        yield np.ascontiguousarray(array).tobytes()
+        if isinstance(array, ArrayInPieces):
+            yield from map(array_bytes, array.pieces())
+        else:
+            yield array_bytes(array)
+
+
+def array_bytes(array: Array) -> memoryview:
+    """The bytes of an array, in its own memory if it is contiguous."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 @contextmanager

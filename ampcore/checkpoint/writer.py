@@ -24,6 +24,7 @@ from ampcore.checkpoint.file_format import (
     Checkpoint,
 )
 from ampcore.checkpoint.manifest import Manifest
+from ampcore.checkpoint.tensors import array_bytes
 from ampcore.spec.tensor_header import LENGTH_SIZE, METADATA
 
 _NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
@@ -74,9 +75,9 @@ class CheckpointWriter:
         yield memoryview(self.header)
         for array in self.arrays:
             if isinstance(array, ArrayInPieces):
-                yield from map(_bytes, array.pieces())
+                yield from map(array_bytes, array.pieces())
             else:
-                yield _bytes(array)
+                yield array_bytes(array)
 
 
 def _format(checkpoint: Checkpoint) -> str:
@@ -117,10 +118,6 @@ def _header(format_: str, manifest: Manifest, arrays: Iterable[tuple[str, Array]
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     return text + b" " * (-len(text) % LENGTH_SIZE)
-
-
-def _bytes(array: Array) -> memoryview:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def _write_all(descriptor: int, piece: memoryview) -> None:

@@ -1,7 +1,8 @@
 """Tables whose rows live on several ranks, passed between the ranks and a file in pieces.
 
 A file has the whole table under its usual name, so it does not depend on the number of ranks. No
-rank holds more of the table than its own rows and one piece.
+rank holds more of the table than its own rows and some pieces, and of its own rows it makes no
+copy: they are read from the variable, and assigned to it, piece by piece.
 """
 
 from collections.abc import Iterator
@@ -17,8 +18,33 @@ from ampcore.distributed.row_shards import RowShard
 
 Array = NDArray[Any]
 
-PIECE_BYTES: Final = 16 * 2**20
-"""How many bytes of a table are passed on at once."""
+PIECE_BYTES: Final = 4 * 2**20
+"""How many bytes of a table are passed on at once: some twelve buffers of this size are in use."""
+
+
+class VariableRows:
+    """The rows of a variable as they are when they are read; they are not copied before.
+
+    Args:
+        variable: A variable of Keras, which nobody changes until all rows are read.
+    """
+
+    def __init__(self, variable: Any) -> None:
+        self._variable = variable.value
+        self.shape = tuple(variable.shape)
+        self.dtype: np.dtype[Any] = np.dtype(self._variable.dtype.as_numpy_dtype)
+
+    def __getitem__(self, rows: slice) -> Array:
+        start, stop, _ = rows.indices(self.shape[0])
+        # Gathered from the variable itself: its value would be copied first.
+        found: Array = tf.gather(self._variable, tf.range(start, stop)).numpy()
+        return found
+
+    def pieces(self) -> Iterator[Array]:
+        """All rows in order, in pieces."""
+        count = max(1, PIECE_BYTES // _row_bytes(self))
+        for start in range(0, self.shape[0], count):
+            yield self[start : start + count]
 
 
 class WholeTable:
@@ -27,12 +53,12 @@ class WholeTable:
     All ranks take its pieces, or finish it, together and in the same order as other tables.
 
     Args:
-        own: The rows of this rank, a copy that nobody changes.
+        own: The rows of this rank, which nobody changes until the table is finished.
         shard: Which rows they are.
         replicas: The ranks that have the others.
     """
 
-    def __init__(self, own: Array, shard: RowShard, replicas: Replicas) -> None:
+    def __init__(self, own: Array | VariableRows, shard: RowShard, replicas: Replicas) -> None:
         self.own, self.shard, self.replicas = own, shard, replicas
         self._pieces = self._receive()
 
@@ -77,10 +103,8 @@ class WholeTable:
             yield piece
 
 
-def receive_own_rows(
-    replicas: Replicas, shard: RowShard, whole: Array | None, like: Array
-) -> Array:
-    """The rows of this rank in a table that rank 0 has; all ranks call it together.
+class OwnRows:
+    """The rows of this rank in a table that rank 0 has. All ranks receive them together, once.
 
     Args:
         replicas: The ranks.
@@ -88,25 +112,44 @@ def receive_own_rows(
         whole: On rank 0, the whole table, perhaps a file that is mapped into memory.
         like: An array with the dtype, and the shape of the rows, on every rank.
     """
-    row_bytes = _row_bytes(like)
-    rows = _local_rows(row_bytes, shard) * shard.size
-    found = np.empty((shard.local_rows, *like.shape[1:]), like.dtype)
-    for start in range(0, shard.rows, rows):
-        piece = None if whole is None else _bytes(whole[start : start + rows])
-        data = broadcast_bytes(replicas, piece, rows * row_bytes)
-        count = min(rows, shard.rows - start)
-        part = data[: count * row_bytes].view(like.dtype).reshape(count, *like.shape[1:])
-        own = shard.own_rows(part)
-        first = start // shard.size
-        found[first : first + len(own)] = own
-    return found
+
+    def __init__(
+        self, replicas: Replicas, shard: RowShard, whole: Array | None, like: Array
+    ) -> None:
+        self._replicas, self._shard, self._whole, self._like = replicas, shard, whole, like
+        self.shape = (shard.local_rows, *like.shape[1:])
+        self.dtype = like.dtype
+
+    def receive(self) -> Array:
+        """All of them."""
+        found = np.empty(self.shape, self.dtype)
+        for first, rows in self._pieces():
+            found[first : first + len(rows)] = rows
+        return found
+
+    def assign_to(self, variable: Any) -> None:
+        """Make them the rows of a variable of Keras, of the same shape and dtype."""
+        for first, rows in self._pieces():
+            places = tf.range(first, first + len(rows))
+            variable.value.scatter_update(tf.IndexedSlices(rows, places))
+
+    def _pieces(self) -> Iterator[tuple[int, Array]]:
+        """The local number of the first row of each piece, and its rows."""
+        shard, like, row_bytes = self._shard, self._like, _row_bytes(self)
+        rows = _local_rows(row_bytes, shard) * shard.size
+        for start in range(0, shard.rows, rows):
+            piece = None if self._whole is None else _bytes(self._whole[start : start + rows])
+            data = broadcast_bytes(self._replicas, piece, rows * row_bytes)
+            count = min(rows, shard.rows - start)
+            part = data[: count * row_bytes].view(like.dtype).reshape(count, *like.shape[1:])
+            yield start // shard.size, shard.own_rows(part)
 
 
 def _bytes(array: Array) -> NDArray[np.uint8]:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-def _row_bytes(array: Array) -> int:
+def _row_bytes(array: Array | VariableRows | OwnRows) -> int:
     return int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize
 
 

@@ -89,15 +89,20 @@ class ModelSelection:
 
     def _save(self, folder: Path | None, suffix: str, *, is_best: bool) -> Iterator[Path]:
         run = self._run
-        networks = run.session.whole_networks()
-        if networks is None or folder is None:
+        session, networks = run.session, run.session.networks
+        if folder is None:
+            # Rank 0 takes the rows for the file of weights, and for the models.
+            for _ in range(1 if suffix else 2):
+                for table in session.model_tables().values():
+                    table.finish()
             return
         prepared = run.dataset.prepared
         layers = prepared.model if prepared is not None else None
         signature = save_signature(signature_document(run.dataset, networks), folder)
         best = self.best_json() if is_best else None
-        weights = None if suffix else save_weights(networks, folder)
-        for file in save_models(networks, folder, layers, suffix=suffix):
+        weights = None if suffix else save_weights(networks, folder, session.model_tables())
+        tables = session.model_tables()
+        for file in save_models(networks, folder, layers, suffix=suffix, tables=tables):
             facts = {
                 "file": file.name,
                 "size_bytes": file.stat().st_size,

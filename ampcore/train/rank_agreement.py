@@ -5,7 +5,8 @@ A difference ends the attempt: the ranks would train different models, or wait f
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +16,7 @@ from ampcore.checkpoint.saver import versions
 from ampcore.checkpoint.state import Arrays
 from ampcore.distributed import Replicas
 from ampcore.distributed.arrays import broadcast_arrays
-from ampcore.distributed.whole_tables import receive_own_rows
+from ampcore.distributed.whole_tables import OwnRows
 from ampcore.errors import IncompatibleCheckpoint, InvalidModel, RanksDiffer
 from ampcore.spec.run import RunSpec, micro_batches
 from ampcore.spec.text import join_names
@@ -69,26 +70,45 @@ def share_checkpoint(replicas: Replicas, saved: Checkpoint | None) -> Checkpoint
 
 
 def share_arrays(session: Session, saved: Checkpoint) -> Checkpoint:
-    """The checkpoint with the arrays of rank 0, on every rank those of its own session."""
+    """The checkpoint with the arrays of rank 0, on every rank those of its own session.
+
+    Of tables whose rows are on several ranks it may have `OwnRows`, which all ranks must receive.
+    """
     replicas = session.replicas
     if replicas.size == 1:
         return saved
     is_leader = replicas.rank == 0
     found: list[Arrays | None] = []
-    for arrays in (saved.arrays, saved.good_arrays, saved.best_arrays):
+    for arrays in (saved.good_arrays, saved.best_arrays):
         if replicas.broadcast_object(arrays is not None):
-            found.append(_share(session, arrays or {} if is_leader else None))
+            own = _share(session, arrays or {} if is_leader else None)
+            found.append(_with_received_rows(own))
         else:
             found.append(None)
-    arrays, good, best = found
-    return Checkpoint(saved.manifest, arrays or {}, good, best)
+    good, best = found
+    shared = _share(session, saved.arrays if is_leader else None)
+    # Rows arrive while they are assigned, unless they are changed before.
+    expected = session.expected_arrays()
+    changed = {
+        name: rows
+        for name, rows in shared.items()
+        if isinstance(rows, OwnRows) and rows.dtype != np.dtype(expected[name][1])
+    }
+    return Checkpoint(saved.manifest, shared | _with_received_rows(changed), good, best)
 
 
-def _share(session: Session, arrays: Arrays | None) -> Arrays:
-    """The arrays of rank 0; of tables whose rows are on several ranks those of this one."""
+def _with_received_rows(arrays: Mapping[str, Any]) -> Arrays:
+    return {
+        name: array.receive() if isinstance(array, OwnRows) else array
+        for name, array in arrays.items()
+    }
+
+
+def _share(session: Session, arrays: Arrays | None) -> dict[str, Any]:
+    """The arrays of rank 0; of tables whose rows are on several ranks the `OwnRows` of this one."""
     replicas, shards = session.replicas, session.shards
     whole = None if arrays is None else {n: a for n, a in arrays.items() if n not in shards}
-    found = broadcast_arrays(replicas, whole)
+    found: dict[str, Any] = broadcast_arrays(replicas, whole)
     tables = {name: array for name, array in (arrays or {}).items() if name in shards}
     header = replicas.broadcast_object(
         [[name, array.dtype.name, list(array.shape)] for name, array in tables.items()]
@@ -101,7 +121,7 @@ def _share(session: Session, arrays: Arrays | None) -> Arrays:
                 f"{shard.rows}."
             )
         like = np.empty((0, *rest), tf.as_dtype(dtype).as_numpy_dtype)
-        found[name] = receive_own_rows(replicas, shard, tables.get(name), like)
+        found[name] = OwnRows(replicas, shard, tables.get(name), like)
     return found
 
 

@@ -1,8 +1,8 @@
 """One run of a job: trains block by block; evaluates, saves and recovers between blocks."""
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from ampcore.checkpoint import Checkpoint, nonfinite_names
 from ampcore.checkpoint.state import Arrays
@@ -219,7 +219,7 @@ class Run:
         if not self._checkpoints.is_enabled:
             return
         with phase_span(Phase.CHECKPOINT):
-            arrays = self.session.capture()
+            arrays = self.session.state_to_save()
         if damage := self._damage(arrays):
             self._checkpoints.save_good_state(
                 self.session, self.recovery.good, self.totals.steps, damage
@@ -229,7 +229,7 @@ class Run:
         if not self._needs_snapshots:
             self.recovery.discard()
 
-    def _checkpoint(self, arrays: Arrays) -> StateToSave:
+    def _checkpoint(self, arrays: Mapping[str, Any]) -> StateToSave:
         """The current state with these arrays, and the good state that it may return to."""
         good = self.recovery.good if self.recovery.can_recover else None
         if good is not None and good.steps == self.totals.steps:
@@ -249,9 +249,12 @@ class Run:
 
     @property
     def _needs_snapshots(self) -> bool:
-        """Whether good states are kept: for rollbacks, or while there is no checkpoint yet."""
+        """Whether good states are kept: for rollbacks, or while there is no checkpoint yet.
+
+        There need not be room for a second copy of a table that is on several ranks.
+        """
         no_checkpoint = self._checkpoints.is_enabled and self._checkpoints.saved_steps is None
-        return self.recovery.can_recover or no_checkpoint
+        return self.recovery.can_recover or (no_checkpoint and not self.session.shards)
 
     def _steps_to_snapshot(self) -> int | None:
         """The steps until the next state is kept; None: no state is kept."""
@@ -347,7 +350,7 @@ class Run:
                 failure = DamagedState(done - 1, damage)
         return self._recover(failure) if failure else None
 
-    def _damage(self, arrays: Arrays) -> str | None:
+    def _damage(self, arrays: Mapping[str, Any]) -> str | None:
         """The damage of the current state, as a clause without a full stop; else None."""
         if names := self.session.nonfinite_on_any_rank(nonfinite_names(arrays)):
             return f"{join_names(names)} hold non-finite values"

@@ -1,5 +1,6 @@
 """The checkpoints that a run writes, and what it says when it cannot write one."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,8 @@ class StateToSave:
     """A state of a run, as it is written into a checkpoint."""
 
     steps: int
-    arrays: Arrays
+    arrays: Mapping[str, Any]
+    """Copied, or read from the variables while they are written."""
     counters: dict[str, Any]
     good: Arrays | None = None
     """The state that the run may return to, if it is another one."""

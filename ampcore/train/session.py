@@ -17,7 +17,7 @@ from ampcore.checkpoint import array_is_finite, match_arrays, state
 from ampcore.data import Batch, Dataset
 from ampcore.distributed import Replicas, SingleReplica
 from ampcore.distributed.row_shards import RowShard
-from ampcore.distributed.whole_tables import WholeTable
+from ampcore.distributed.whole_tables import VariableRows, WholeTable
 from ampcore.errors import InvalidModel
 from ampcore.models.seeds import step_seed
 from ampcore.models.synchronized_batch_norm import check_synchronizable
@@ -256,6 +256,7 @@ class Session:
 
     def nonfinite_names(self) -> list[str]:
         """The names of the models' variables, and of averages, that hold non-finite values."""
+        shards = self.task.shards()
         found: dict[str, bool] = {}
         for network, weights in zip(self.networks, self.evaluation_weights(), strict=True):
             model = network.model
@@ -263,7 +264,9 @@ class Session:
             pairs += zip(model.trainable_variables, weights, strict=True)
             for variable, value in pairs:
                 name = f"{network.name}/{state.stable_path(variable)}"
-                found[name] = found.get(name, True) and array_is_finite(np.asarray(value.numpy()))
+                has_shard = id(variable) in shards and value is variable.value
+                array = VariableRows(variable) if has_shard else np.asarray(value.numpy())
+                found[name] = found.get(name, True) and array_is_finite(array)
         return self.nonfinite_on_any_rank(
             [name for name, is_finite in found.items() if not is_finite]
         )
@@ -281,53 +284,37 @@ class Session:
         pairs = state.named_variables(self.networks, self.optimizers)
         return {name: shards[id(each)] for name, each in pairs if id(each) in shards}
 
-    def whole_tables(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-        """What `capture` or `capture_model` copied, with whole tables that arrive in pieces."""
+    def whole_tables(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """A captured state or model, with whole tables that arrive in pieces."""
         shards = self.shards
         return {
             name: WholeTable(array, shards[name], self.replicas) if name in shards else array
             for name, array in arrays.items()
         }
 
-    def whole_networks(self) -> Sequence[Network] | None:
-        """The networks with their whole tables; all replicas call it together.
+    def model_tables(self) -> dict[int, WholeTable]:
+        """The tables whose rows are on several replicas, by `id` of the models' variables.
 
-        None on other replicas than the first one, if rows of tables are on several replicas.
+        All replicas take their pieces together.
         """
-        if not self.shards:
-            return self.networks
-        is_leader = self.replicas.rank == 0
-        networks: Sequence[Network] | None = None
-        if is_leader:
-            alone = self._job.for_replicas(SingleReplica())
-            networks = alone.build_task(self._dataset, self.policies).networks
-        targets = dict(state.model_variables(networks)) if networks else {}
-        for name, array in self.whole_tables(
-            state.capture_model(self.networks, self.task.weights())
-        ).items():
-            if not isinstance(array, WholeTable):
-                if is_leader:
-                    targets[name].assign(array)
-                continue
-            start = 0
-            for piece in array.pieces():
-                if is_leader:
-                    rows = tf.range(start, start + len(piece))
-                    targets[name].value.scatter_update(tf.IndexedSlices(piece, rows))
-                start += len(piece)
-        return networks
+        shards = self.task.shards()
+        return {
+            id(variable): WholeTable(VariableRows(variable), shards[id(variable)], self.replicas)
+            for network in self.networks
+            for variable in network.model.trainable_variables
+            if id(variable) in shards
+        }
 
     def weights_digest(self) -> str:
         """The SHA-256 of all weights with their whole tables; all replicas call it together."""
-        tables = self.task.shards()
+        tables = self.model_tables()
         digest = hashlib.sha256()
         for network in self.networks:
             for weight in network.model.weights:
-                own = weight.value.numpy()
-                if (shard := tables.get(id(weight))) is None:
-                    digest.update(own.tobytes())
+                if (table := tables.get(id(weight))) is None:
+                    digest.update(weight.value.numpy().tobytes())
                     continue
-                for piece in WholeTable(own, shard, self.replicas).pieces():
+                for piece in table.pieces():
                     digest.update(piece.tobytes())
         return digest.hexdigest()
 
@@ -353,6 +340,15 @@ class Session:
     def capture(self) -> state.Arrays:
         """Copy everything that the next step depends on to the host."""
         return state.capture(self.networks, self.optimizers, self.states)
+
+    def state_to_save(self) -> dict[str, Any]:
+        """As `capture`, but not to be kept: it is that of the variables as they are now.
+
+        The rows of tables that only this replica has are not copied, but read in pieces.
+        """
+        pairs = state.named_variables(self.networks, self.optimizers)
+        rows = {name: VariableRows(each) for name, each in pairs if name in self.shards}
+        return self.capture_common() | rows
 
     def capture_common(self) -> state.Arrays:
         """As `capture`, without the rows of tables that only this replica has."""

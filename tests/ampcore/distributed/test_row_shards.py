@@ -1,11 +1,13 @@
 """Which rank owns a row, and whole tables in pieces."""
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from ampcore.distributed import whole_tables
 from ampcore.distributed.row_shards import RowShard
-from ampcore.distributed.whole_tables import WholeTable, receive_own_rows
+from ampcore.distributed.whole_tables import OwnRows, VariableRows, WholeTable
 from tests.ampcore.distributed.thread_replicas import on_ranks
 
 
@@ -41,13 +43,41 @@ def test_a_table_is_put_together_and_divided_again(monkeypatch, piece_bytes, tab
         pieces = list(whole.pieces())
         whole.finish()
         given = table if replicas.rank == 0 else None
-        own = receive_own_rows(replicas, shard, given, table[:0])
+        own = OwnRows(replicas, shard, given, table[:0]).receive()
         return pieces, own, shard.own_rows(table)
 
     for pieces, own, expected in on_ranks(3, run):
         assert np.concatenate(pieces).tobytes() == table.tobytes()
         assert len(pieces) > 1 or piece_bytes > table.nbytes
         assert own.tobytes() == np.ascontiguousarray(expected).tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
+def test_rows_are_read_from_a_variable_and_assigned_to_one_in_pieces(monkeypatch, dtype):
+    monkeypatch.setattr(whole_tables, "PIECE_BYTES", 12)
+    table = (np.arange(33).reshape(11, 3) / 4).astype(tf.as_dtype(dtype).as_numpy_dtype)
+
+    def run(replicas):
+        shard = RowShard(11, replicas.rank, replicas.size)
+        own = keras.Variable(np.zeros_like(shard.own_rows(table)), dtype=dtype)
+        given = table if replicas.rank == 0 else None
+        OwnRows(replicas, shard, given, table[:0]).assign_to(own)
+        rows = VariableRows(own)
+        assert (rows.shape, rows.dtype) == (tuple(own.shape), table.dtype)
+        pieces = list(rows.pieces())
+        assert len(pieces) > 1
+        assert np.concatenate(pieces).tobytes() == shard.own_rows(table).tobytes()
+        return np.concatenate(list(WholeTable(rows, shard, replicas).pieces()))
+
+    for found in on_ranks(2, run):
+        assert found.tobytes() == table.tobytes()
+
+
+def test_rows_of_a_variable_are_those_at_the_time_when_they_are_read():
+    variable = keras.Variable(np.zeros(3, np.float32))
+    rows = VariableRows(variable)
+    variable.assign([1.0, 2.0, 3.0])
+    assert rows[1:].tolist() == [2.0, 3.0]
 
 
 def test_a_rank_that_takes_no_pieces_passes_over_them():

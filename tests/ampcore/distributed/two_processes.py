@@ -13,9 +13,13 @@ ROOT = Path(__file__).parents[3]
 RANKS = 2
 
 
-def run_program(python, program, folder):
-    """Run a module as a program whose argument is the folder; returns what each rank has seen."""
-    command = [str(python), program.__file__, str(folder)]
+def run_program(python, program, folder, *arguments):
+    """Run a module as a program whose first argument is the folder.
+
+    Returns:
+        What each rank has seen.
+    """
+    command = [str(python), program.__file__, str(folder), *arguments]
     environ = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     with (folder / "stderr").open("w+") as stderr:
         code = launch_ranks(Launch(command, RANKS, timeout_s=DEADLINE_S, environ=environ), stderr)
