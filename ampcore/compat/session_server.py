@@ -53,9 +53,8 @@ class SessionRanks:
         # RING on GPUs, too: NCCL needs a token that orders the operations, a variable of TF 2.
         # No exchange in place of small reductions: a session cannot run one without another
         # collective operation beside it.
-        self._collectives = Collectives(
-            cluster.rank, cluster.size, "RING", cluster.timeout_s, small_bytes=None
-        )
+        # The timeout is that of the session: see `session_config`.
+        self._collectives = Collectives(cluster.rank, cluster.size, "RING", small_bytes=None)
 
     def all_reduce(self, tensors: Sequence[Tensor], op: ReduceOp) -> list[Tensor]:
         """Combine each tensor with those of the other ranks."""
@@ -79,10 +78,15 @@ def server_of(cluster: Cluster) -> str:
 
 
 def session_config(cluster: Cluster, config: Any) -> Any:
-    """A copy of a session's configuration, which places operations on the devices of this rank."""
+    """A copy of a session's configuration, which places operations on the devices of this rank.
+
+    A run that waits for longer than the timeout of the cluster ends with an error, unless the
+    configuration has a timeout.
+    """
     own = tf.compat.v1.ConfigProto()
     if config is not None:
         own.CopyFrom(config)
     own.experimental.collective_group_leader = LEADER
+    own.operation_timeout_in_ms = own.operation_timeout_in_ms or round(1000 * cluster.timeout_s)
     own.device_filters[:] = [server_of(cluster)]
     return own

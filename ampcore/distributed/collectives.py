@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from ampcore.distributed.buckets import DEFAULT_BUCKET_BYTES, in_buckets
 from ampcore.distributed.control import NAMING_S, ControlChannel
+from ampcore.distributed.exchange_watch import ExchangeWatch
 from ampcore.distributed.replicas import ReduceOp
 from ampcore.distributed.size_classes import SIZES
 from ampcore.errors import RankDisconnected, TrainingError
@@ -57,7 +58,8 @@ class Collectives:
         rank: The number of this rank.
         size: The number of ranks.
         hint: The implementation: RING between CPUs, NCCL between GPUs.
-        timeout_s: An operation that waits for longer fails.
+        timeout_s: An operation that waits for longer fails, and keeps a thread for so long in any
+            case: only for few operations (see `ExchangeWatch`). 0: none fails.
         small_bytes: Up to this size a reduction is one exchange, if the ranks are few; None: never.
     """
 
@@ -66,11 +68,12 @@ class Collectives:
         rank: int,
         size: int,
         hint: Hint,
-        timeout_s: float,
+        timeout_s: float = 0.0,
         small_bytes: int | None = SMALL_BYTES,
     ) -> None:
         self.rank, self.size = rank, size
-        self._hint, self._timeout_s, self._small_bytes = hint, timeout_s, small_bytes
+        self.timeout_s = timeout_s
+        self._hint, self._small_bytes = hint, small_bytes
         self._next_key = 1
         self._eager_keys: dict[tuple[Any, ...], int] = {}
         self._tokens = 0
@@ -172,7 +175,7 @@ class Collectives:
             "group_key": tf.constant(GROUP_KEY),
             "instance_key": tf.convert_to_tensor(key),
             "communication_hint": self._hint,
-            "timeout_seconds": self._timeout_s,
+            "timeout_seconds": self.timeout_s,
         }
 
     def _ordering_token(self) -> list[Tensor]:
@@ -235,6 +238,7 @@ class CollectiveReplicas:
     Args:
         collectives: The operations between compiled functions and inside of them.
         control: How the ranks agree between compiled functions.
+        watch: Notices that this rank waits for too long.
         bucket_bytes: Tensors are reduced together up to this size.
     """
 
@@ -242,9 +246,10 @@ class CollectiveReplicas:
         self,
         collectives: Collectives,
         control: ControlChannel,
+        watch: ExchangeWatch,
         bucket_bytes: int = DEFAULT_BUCKET_BYTES,
     ) -> None:
-        self._collectives, self._control = collectives, control
+        self._collectives, self._control, self._watch = collectives, control, watch
         self.bucket_bytes = bucket_bytes
 
     @property
@@ -265,7 +270,7 @@ class CollectiveReplicas:
 
         with phase_scope(Phase.COMMUNICATION):
             own = [tf.convert_to_tensor(each) for each in tensors]
-            return in_buckets(reduce, own, self.bucket_bytes)
+            return self._watch.exchanged(own, lambda: in_buckets(reduce, own, self.bucket_bytes))
 
     def all_gather(
         self, tensors: Sequence[Tensor], size_class: Tensor | None = None
@@ -273,7 +278,7 @@ class CollectiveReplicas:
         """Concatenate each tensor with those of the others along the first axis, by rank."""
         with phase_scope(Phase.COMMUNICATION):
             own = [tf.convert_to_tensor(each) for each in tensors]
-            return self._collectives.all_gather(own, size_class)
+            return self._watch.exchanged(own, lambda: self._collectives.all_gather(own, size_class))
 
     def all_to_all(
         self, tensors: Sequence[Tensor], size_class: Tensor | None = None
@@ -281,13 +286,13 @@ class CollectiveReplicas:
         """Send part r of each tensor to rank r; returns the parts received, in order of rank."""
         with phase_scope(Phase.COMMUNICATION):
             own = [tf.convert_to_tensor(each) for each in tensors]
-            return self._collectives.all_to_all(own, size_class)
+            return self._watch.exchanged(own, lambda: self._collectives.all_to_all(own, size_class))
 
     def broadcast(self, tensors: Sequence[Tensor], root: int = 0) -> list[Tensor]:
         """The tensors of the replica with rank `root`."""
         with phase_scope(Phase.COMMUNICATION):
             own = [tf.convert_to_tensor(each) for each in tensors]
-            return self._collectives.broadcast(own, root)
+            return self._watch.exchanged(own, lambda: self._collectives.broadcast(own, root))
 
     def barrier(self) -> None:
         """Wait until all replicas are here."""
@@ -308,8 +313,6 @@ class CollectiveReplicas:
         is_communication = any(sign in str(error) for sign in _SIGNS)
         failure = self._control.failure()
         if failure is None and is_communication:
-            if isinstance(error, tf.errors.DeadlineExceededError):
-                self._control.report_timeout()
             failure = self._control.failure(NAMING_S + GRACE_S)
         if failure is None and is_communication:
             lines = (line.strip() for line in str(error).splitlines())
@@ -319,4 +322,5 @@ class CollectiveReplicas:
 
     def close(self, failure: TrainingError | None = None) -> None:
         """Take leave of the others; a failure ends them too."""
+        self._watch.close()
         self._control.close(failure)

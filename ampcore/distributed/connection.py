@@ -20,6 +20,7 @@ from ampcore.distributed.buckets import DEFAULT_BUCKET_BYTES
 from ampcore.distributed.cluster import Cluster
 from ampcore.distributed.collectives import CollectiveReplicas, Collectives, Hint
 from ampcore.distributed.control import ControlChannel
+from ampcore.distributed.exchange_watch import ExchangeWatch
 from ampcore.distributed.malloc import keep_freed_memory
 from ampcore.distributed.messages import Connection
 from ampcore.errors import AddressInUse, RankDisconnected, UnsupportedDevice
@@ -53,7 +54,9 @@ def connect(cluster: Cluster, bucket_bytes: int | None = None) -> CollectiveRepl
         silence_limit_s=cluster.silence_limit_s,
         on_failure=_abort_collectives,
     )
-    return CollectiveReplicas(collectives, control, bucket_bytes or DEFAULT_BUCKET_BYTES)
+    collectives.timeout_s = 0.0  # from here on the watch has the timeout
+    watch = ExchangeWatch(cluster.timeout_s, control.report_timeout)
+    return CollectiveReplicas(collectives, control, watch, bucket_bytes or DEFAULT_BUCKET_BYTES)
 
 
 def use_own_accelerator(local_rank: int) -> bool:

@@ -22,6 +22,9 @@ from tests.ampcore.distributed.rank_jobs import JOBS, bad_example_job, batch_nor
 # The tests import this module, too, from processes with other arguments.
 FOLDER = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
 
+MANY = 2000
+"""Exchanges in a loop."""
+
 
 class Shared:
     """The replicas of this process, which several trainers use one after the other."""
@@ -83,12 +86,22 @@ def collectives(replicas):
             *replicas.broadcast([tf.constant([own + 5])], root=1),
         )
 
+    @tf.function(autograph=False)
+    def many():
+        return tf.while_loop(
+            lambda step, _: step < MANY,
+            lambda step, total: (step + 1, replicas.all_reduce([total + 1.0])[0]),
+            (0, tf.zeros(3)),
+        )
+
     arrays = {"a": np.float16([1.5]), "b": np.array(3, np.uint8), "c": np.ones((2, 3), bool)}
     received = broadcast_arrays(replicas, arrays if replicas.rank == 0 else None)
     _, total, skipped = loop()
     return {
         "total": total.numpy().tolist(),
         "skipped": int(skipped),
+        "many": many()[1].numpy().tolist(),
+        "threads": len(os.listdir("/proc/self/task")),
         "others": [each.numpy().tolist() for each in others()],
         "again": [each.numpy().tolist() for each in others()],
         "arrays": [[name, array.dtype.name, array.tolist()] for name, array in received.items()],

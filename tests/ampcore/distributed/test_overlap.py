@@ -6,6 +6,8 @@ import tensorflow as tf
 from ampcore.distributed.collectives import CollectiveReplicas, Collectives
 from ampcore.distributed.compression import mean_in_16_bits
 from ampcore.distributed.control import ControlChannel
+from ampcore.distributed.exchange_watch import ExchangeWatch
+from tests.waiting import DEADLINE_S
 
 SIZE = 2**16
 """Elements of each gradient; larger than what is reduced at once."""
@@ -14,11 +16,12 @@ LAYERS = 3
 
 def loop_body(hint, exchange):
     """The operations of a loop that exchanges the gradients of a chain of layers, by name."""
-    collectives = Collectives(0, 2, hint, timeout_s=1.0)
+    collectives = Collectives(0, 2, hint)
     control = ControlChannel(
         0, 1, {}, timeout_s=1.0, silence_limit_s=1.0, on_failure=lambda message: None
     )
-    replicas = CollectiveReplicas(collectives, control, bucket_bytes=4 * SIZE)
+    watch = ExchangeWatch(DEADLINE_S, control.report_timeout)
+    replicas = CollectiveReplicas(collectives, control, watch, bucket_bytes=4 * SIZE)
     weights = [tf.Variable(tf.zeros([SIZE]), name=f"layer{index}") for index in range(LAYERS)]
 
     @tf.function(autograph=False)
@@ -37,7 +40,7 @@ def loop_body(hint, exchange):
 
     graph = loop.get_concrete_function().graph
     [name] = [one.get_attr("body").name for one in graph.get_operations() if one.type == "While"]
-    control.close()
+    replicas.close()
     return {one.name: one for one in graph._get_function(name).graph.get_operations()}
 
 

@@ -217,6 +217,14 @@ def test_the_ranks_stop_early_after_the_same_evaluation(ranks):
     assert results[1]["steps"] == results[0]["steps"] < 8 * 11
 
 
+def test_many_exchanges_need_few_threads(ranks):
+    """TensorFlow's own timeout would keep a thread for each of them."""
+    for found in ranks.found:
+        own = found["collectives"]
+        assert own["many"] == [float(rank_program.MANY)] * 3
+        assert own["threads"] < rank_program.MANY / 2
+
+
 def test_only_rank_0_reports_the_job(ranks):
     one, other = (found["dropout"] for found in ranks.found)
     assert [name for name, _, _ in other["events"]] == ["started"]
