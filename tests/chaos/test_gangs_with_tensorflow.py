@@ -103,22 +103,24 @@ def test_a_suspended_rank_is_lost_and_the_job_equals_an_undisturbed_one(
 ) -> None:
     """Mechanism: the other rank, in its compiled loop, waits for `runtime.exchange.timeout_s`.
 
-    On a busy machine other attempts may be lost too, since the timeout is short. Checked: without
-    `timeout_seconds` in ampcore/distributed/collectives.py and a timeout of the control channel
-    the attempt never ends; if ampcore/distributed/control.py names the ranks that timed out, the
-    message names the other rank.
+    On a busy machine other attempts may be lost too, since the timeout is short. Checked: if
+    `with_cause` of worker/gang_leader.py begins with what is known of rank 0, the message does not
+    name a suspended rank 0.
     """
     cluster.ensure_workers(2)
     runtime = {**RANKS["runtime"], "exchange": {"timeout_s": TIMEOUT_S}}
     for attempt in range(1, MAX_ATTEMPTS):
         cluster.control.hold_in(phases.TRAINING, attempt, number)
     job = cluster.client.jobs.submit({**RANKS, "runtime": runtime})
-    ranks, suspended = suspend_in_training(cluster, job, number)
-    wait_until(lambda: job.attempts()[suspended - 1].outcome, f"attempt {suspended} ends")
-    ended = job.attempts()[suspended - 1]
+    ended = None
+    # TensorFlow may crash when an operation times out: then the reason is that of the crash.
+    while ended is None or ended.reason == "process_killed":
+        ranks, suspended = suspend_in_training(cluster, job, number)
+        wait_until(lambda n=suspended: job.attempts()[n - 1].outcome, f"attempt {suspended} ends")
+        ended = job.attempts()[suspended - 1]
+        assert all(map(has_ended, ranks))
     assert (ended.outcome, ended.reason) == ("failed", "rank_lost"), ended.message
     assert f"rank {number}" in str(ended.message).lower()
-    assert all(map(has_ended, ranks))
     cluster.control.release()
     wait_until(lambda: retried(cluster, job).state.is_terminal, "the job ends")
     assert_equals(job.refresh(), undisturbed)
