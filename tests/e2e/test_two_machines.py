@@ -112,10 +112,9 @@ class TwoMachines:
                     process.resume()
 
     def _set_cables(self, cables: Sequence[str], state: str) -> None:
-        for cable in cables:
-            machines.ip(
-                "-n", str(self.b.network and self.b.network.name), "link", "set", cable, state
-            )
+        if self.b.network is not None:
+            for cable in cables:
+                machines.ip("-n", self.b.network.name, "link", "set", cable, state)
 
 
 @pytest.fixture(scope="module")
