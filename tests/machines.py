@@ -92,11 +92,17 @@ def created_machine(name: str) -> Iterator[Machine]:
         ip("netns", "delete", name)
 
 
-def connect(first: Machine, first_address: str, second: Machine, second_address: str) -> None:
-    """Connect two machines by a cable; the addresses, without a mask, are in one /30 network."""
-    ends = (first, first_address, second.name), (second, second_address, first.name)
-    ip("link", "add", second.name, "netns", first.name, "type", "veth",
-       "peer", first.name, "netns", second.name)  # fmt: skip
+def connect(
+    first: Machine, first_address: str, second: Machine, second_address: str, suffix: str = ""
+) -> None:
+    """Connect two machines by a cable; the addresses, without a mask, are in one /30 network.
+
+    The interface of each machine has the name of the other one, followed by the suffix.
+    """
+    to_first, to_second = first.name + suffix, second.name + suffix
+    ends = (first, first_address, to_second), (second, second_address, to_first)
+    ip("link", "add", to_second, "netns", first.name, "type", "veth",
+       "peer", to_first, "netns", second.name)  # fmt: skip
     for machine, address, interface in ends:
         ip("-n", machine.name, "address", "add", f"{address}/30", "dev", interface)
         ip("-n", machine.name, "link", "set", interface, "up")

@@ -14,7 +14,7 @@ from ampcore.spec import Reason
 from store import gang_members
 from store.database import Database
 from store.tables import GangMember
-from worker.outcome import REASONS, AttemptOutcome, AttemptResult
+from worker.outcome import RANK_FAILED, REASONS, AttemptOutcome, AttemptResult
 from worker.rank import Rank
 from worker.rank_failure import RankFailure, cause_of
 from worker.rank_group import SHUTDOWN, RankGroup
@@ -164,7 +164,9 @@ def with_cause(result: AttemptResult, failure: RankFailure | None) -> AttemptRes
     if result.outcome is not AttemptOutcome.FAILED or result.reason is None:
         return result
     first = RankFailure(result.reason, result.message or "")
-    cause = cause_of([first, failure]) or first
+    # A rank 0 that was only stopped does not know why: what the others say comes first.
+    found = [failure, first] if result.message == RANK_FAILED else [first, failure]
+    cause = cause_of(found) or first
     if cause.reason == Reason.PORT_TAKEN:
         return AttemptResult(AttemptOutcome.HANDED_BACK, Reason.PORT_TAKEN, PORT_TAKEN)
     return AttemptResult(AttemptOutcome.FAILED, cause.reason, cause.message)

@@ -220,6 +220,7 @@ class Session:
             window = self.window(first_step)
         left = min(self._plan.left_in_epoch(first_step), window.end_batch - batch)
         left = left if max_steps is None else min(left, max_steps)
+        asked_at = time.perf_counter()
         count = min(self.replicas.all_gather_object(self._block_size.next_size(left)))
         start = time.perf_counter()
         rows = self._loop.run(
@@ -232,7 +233,9 @@ class Session:
         ended = time.perf_counter()
         self._block_size.observe(len(rows), ended - start)
         if self.replicas.size > 1:
-            self.communication_s = float(rows[:, -1].sum(dtype=np.float64))
+            # Before the block, too, it waits for the others: for one whose input is slow.
+            in_steps_s = float(rows[:, -1].sum(dtype=np.float64))
+            self.communication_s = start - asked_at + in_steps_s
         return step_block(
             first_step, self.step.columns, rows, ended - started_at, self.step_examples
         )

@@ -191,9 +191,9 @@ class Cluster:
 
     def rank(self, job: Job, number: int) -> psutil.Process:
         """Wait for the process of a rank of the job's current attempt."""
-        name = job.id if number == 0 else f"{job.id}-rank-{number}"
         pid = wait_until(
-            lambda: self.control.pid(name, job.refresh().attempt), f"rank {number} trains"
+            lambda: self.control.pid(rank_name(job, number), job.refresh().attempt),
+            f"rank {number} trains",
         )
         return psutil.Process(pid)
 
@@ -226,8 +226,19 @@ class Cluster:
     def start_next_attempt(self, job: Job) -> None:
         """Wait until the job is queued again, and end the delay of its retry."""
         wait_until(lambda: job.refresh().state == State.QUEUED, "the job is queued again")
+        self.end_retry_delay(job)
+
+    def end_retry_delay(self, job: Job) -> None:
+        """End the delay before the next attempt of a job."""
         with self.database.write() as session:
             session.execute(update(JobRow).where(JobRow.id == job.id).values(not_before=None))
+
+    def wait_in_phase(self, job: Job, phase: str, number: int) -> None:
+        """Wait until a rank of the job's current attempt has entered a phase."""
+        wait_until(
+            lambda: self.control.has_entered(phase, rank_name(job, number), job.refresh().attempt),
+            f"rank {number} is in the phase {phase}",
+        )
 
     # ---- Cleaning up
 
@@ -354,3 +365,8 @@ class Cluster:
             text=True,
         )
         return done.stdout
+
+
+def rank_name(job: Job, number: int) -> str:
+    """The name under which a rank has recorded itself in `Control`."""
+    return job.id if number == 0 else f"{job.id}-rank-{number}"

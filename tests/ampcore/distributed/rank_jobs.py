@@ -1,7 +1,10 @@
 """The jobs that `test_ranks.py` trains on two ranks and in one process."""
 
+import time
+
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import layers
 
 from ampcore import Trainer
@@ -51,6 +54,8 @@ JOBS = {
 }
 
 EXAMPLES, BATCH = 64, 8
+DELAY_S = 0.1
+"""The delay of a slow rank in each step: a hundred times the time that the others compute."""
 BAD_EXAMPLE = 3 * 2 * BATCH + BATCH + 5
 """In step 3, among the examples of rank 1."""
 
@@ -94,21 +99,52 @@ class Batches(keras.utils.PyDataset):
         return x[rows], y[rows]
 
 
-def own_model(cluster=None, **options):
+class SlowBatches(Batches):
+    """Batches that take as long as a slow disk to read."""
+
+    def __getitem__(self, index):
+        time.sleep(DELAY_S)
+        return super().__getitem__(index)
+
+
+def own_model(cluster=None, batches=None, **options):
     """A model of Keras on batches of a source."""
     keras.utils.set_random_seed(1)
     model = keras.Sequential([keras.Input((6,)), layers.Dense(8), layers.Dense(3)])
-    return trainer_of(model, Batches(), cluster, batch_size=None, **options)
+    return trainer_of(model, batches or Batches(), cluster, batch_size=None, **options)
 
 
-def trainer_of(model, examples, cluster=None, *, runtime=None, batch_size=BATCH, **options):
+def slow_input_job(cluster):
+    """A job whose rank 1 reads its examples slowly."""
+    batches = SlowBatches() if cluster.rank == 1 else Batches()
+    return own_model(cluster, batches, train={"epochs": 8})
+
+
+def slow_step_job(cluster):
+    """A job whose rank 1 computes slowly."""
+
+    def delay():
+        if cluster.rank == 1:
+            time.sleep(DELAY_S)
+
+    def loss(targets, predictions):
+        with tf.control_dependencies([tf.py_function(delay, [], [])]):
+            predictions = tf.identity(predictions)
+        return keras.losses.sparse_categorical_crossentropy(targets, predictions, from_logits=True)
+
+    return own_model(cluster, train={"epochs": 8}, loss=loss)
+
+
+def trainer_of(
+    model, examples, cluster=None, *, runtime=None, batch_size=BATCH, loss=None, **options
+):
     """A trainer of two epochs; on two ranks if there is a cluster."""
     train = {"seed": 5, **options.pop("train", {})}
     ranks = {} if cluster is None else {"devices": cluster.size}
     return Trainer.from_keras(
         model,
         data=examples,
-        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        loss=loss or keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         optimizer={"kind": "sgd", "learning_rate": 0.1},
         batch_size=batch_size,
         epochs=2,

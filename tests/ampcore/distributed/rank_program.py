@@ -17,7 +17,14 @@ from ampcore import Trainer, distributed
 from ampcore.distributed.arrays import broadcast_arrays
 from ampcore.errors import TrainingError
 from ampcore.spec import JobSpec
-from tests.ampcore.distributed.rank_jobs import JOBS, bad_example_job, batch_norm_job, own_model
+from tests.ampcore.distributed.rank_jobs import (
+    JOBS,
+    bad_example_job,
+    batch_norm_job,
+    own_model,
+    slow_input_job,
+    slow_step_job,
+)
 
 # The tests import this module, too, from processes with other arguments.
 FOLDER = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
@@ -171,6 +178,8 @@ def main():
     for kind in ("local", "mean", "sync"):
         run(f"batch_norm_{kind}", batch_norm_job(cluster, kind))
     run("own_model", own_model(cluster))
+    found["slow_input"] = observed(slow_input_job(cluster))
+    found["slow_step"] = observed(slow_step_job(cluster))
 
     found["differs"] = observed(*differing_job("differs", cluster, change_a_weight))
     found["scale_differs"] = observed(*differing_job("scale_differs", cluster, change_the_scale))

@@ -3,7 +3,7 @@
 import re
 
 from tests.ampcore.distributed import hanging_program
-from tests.ampcore.distributed.two_processes import run_program
+from tests.ampcore.distributed.rank_processes import run_program
 
 
 def test_a_rank_that_hangs_is_named_on_all_ranks(python_commands, tmp_path):

@@ -20,7 +20,7 @@ from tests.ampcore.distributed.rank_jobs import (
     batch_norm_job,
     own_model,
 )
-from tests.ampcore.distributed.two_processes import arrays_of, run_program
+from tests.ampcore.distributed.rank_processes import arrays_of, run_program
 
 JOBS_WITH_WEIGHTS = (
     *(name for name in JOBS if name not in {"differs", "scale_differs", "early_stopping"}),
@@ -237,6 +237,14 @@ def test_only_rank_0_reports_the_job(ranks):
     assert [each["rank"] for each in times["ranks"]] == [0, 1]
     assert 0 < times["communication_share"] < 1
     assert one["result"]["ranks"]["steps"] == times["steps"]
+
+
+@pytest.mark.parametrize("name", ["slow_input", "slow_step"])
+def test_a_rank_that_reads_or_computes_slowly_is_named(ranks, name):
+    found = ranks.found[0][name]
+    last = of_type(found, "ranks")[-1]
+    assert last["slow_ranks"] == found["result"]["ranks"]["slow_ranks"] == [1]
+    assert last["sentence"].startswith("The others wait for rank 1")
 
 
 def test_a_profile_has_the_communication_as_a_phase_of_its_own(ranks):

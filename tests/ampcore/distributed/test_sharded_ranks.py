@@ -14,6 +14,7 @@ from ampcore import Trainer, checkpoint
 from ampcore.checkpoint.tensors import open_tensors
 from ampcore.spec import JobSpec
 from tests.ampcore.distributed import sharded_program
+from tests.ampcore.distributed.rank_processes import arrays_of, run_program
 from tests.ampcore.distributed.sharded_jobs import (
     DIM,
     JOBS,
@@ -22,7 +23,6 @@ from tests.ampcore.distributed.sharded_jobs import (
     overflow_job,
     plant_overflow_once,
 )
-from tests.ampcore.distributed.two_processes import arrays_of, run_program
 
 FOLLOWS = 1e-5
 TABLE = "model/model/0/embedding/embeddings"

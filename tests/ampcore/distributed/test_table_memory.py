@@ -15,7 +15,7 @@ import pytest
 from ampcore.checkpoint.tensors import open_tensors
 from tests.ampcore.distributed import memory_program
 from tests.ampcore.distributed.memory_program import DIM, LIMIT_BYTES, ROWS, STEPS, VARIABLES_BYTES
-from tests.ampcore.distributed.two_processes import ROOT, run_program
+from tests.ampcore.distributed.rank_processes import ROOT, run_program
 from tests.memory_limit import EXCEEDED
 from tests.waiting import DEADLINE_S
 

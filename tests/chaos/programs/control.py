@@ -29,6 +29,8 @@ class Control:
     pace: float = 1.0
     _stopped: Callable[[], bool] = field(default=lambda: False, init=False, repr=False)
     _since: float = field(default=0.0, init=False, repr=False)
+    _attempt: tuple[str, int, int] = field(default=("", 0, 0), init=False, repr=False)
+    """The name and the attempt of this process, and its rank."""
 
     # ---- The test's side
 
@@ -39,13 +41,17 @@ class Control:
 
     def hold(self, step: int) -> None:
         """Make every trainer wait after this step until it is released or stopped."""
-        unfinished = self._hold_file.with_suffix(".new")
-        unfinished.write_text(str(step))
-        unfinished.rename(self._hold_file)
+        _write(self._hold_file, str(step))
+
+    def hold_in(self, phase: str, attempt: int, rank: int) -> None:
+        """Make a rank wait in this phase of an attempt until it is released or stopped."""
+        _write(self._phase_file(attempt, rank), phase)
 
     def release(self) -> None:
         """Let the trainers train to the end."""
         self._hold_file.unlink(missing_ok=True)
+        for file in self.folder.glob("phase-*"):
+            file.unlink()
 
     def set_memory_limit(self, size_bytes: int | None) -> None:
         """Limit the memory that later attempts may allocate in addition; None: no limit."""
@@ -66,9 +72,7 @@ class Control:
         if attempt is None:
             self._exchange_file.unlink(missing_ok=True)
         else:
-            unfinished = self._exchange_file.with_suffix(".new")
-            unfinished.write_text(str(attempt))
-            unfinished.rename(self._exchange_file)
+            _write(self._exchange_file, str(attempt))
 
     def pid(self, job_id: str, attempt: int) -> int | None:
         """The process id that trains this attempt; None before it starts."""
@@ -76,6 +80,10 @@ class Control:
             return int(self._pid_file(job_id, attempt).read_text())
         except FileNotFoundError:
             return None
+
+    def has_entered(self, phase: str, job_id: str, attempt: int) -> bool:
+        """Whether the process with this name has entered the phase in this attempt."""
+        return self._entered_file(phase, job_id, attempt).exists()
 
     # ---- The trainer's side
 
@@ -85,14 +93,21 @@ class Control:
         values = json.loads(word)
         return cls(**values | {"folder": Path(values["folder"])})
 
-    def begin(self, job_id: str, attempt: int, stopped: Callable[[], bool]) -> None:
+    def begin(
+        self, job_id: str, attempt: int, stopped: Callable[[], bool], *, rank: int = 0
+    ) -> None:
         """Record that this process trains the attempt; waits end once `stopped()` is true."""
         self._stopped, self._since = stopped, time.monotonic()
+        self._attempt = (job_id, attempt, rank)
         self._limit_memory()
-        file = self._pid_file(job_id, attempt)
-        unfinished = file.with_suffix(".new")
-        unfinished.write_text(str(os.getpid()))
-        unfinished.rename(file)
+        _write(self._pid_file(job_id, attempt), str(os.getpid()))
+
+    def enter(self, phase: str) -> None:
+        """Record that this process enters a phase, and wait while the test holds it there."""
+        job_id, attempt, rank = self._attempt
+        self._entered_file(phase, job_id, attempt).touch()
+        while self._holds_in(phase, attempt, rank) and not self._stopped():
+            time.sleep(POLL_S)
 
     def rank_proxy(self) -> int | None:
         """The port of the proxy to rank 0; None without one."""
@@ -126,6 +141,12 @@ class Control:
         except FileNotFoundError:
             return False
 
+    def _holds_in(self, phase: str, attempt: int, rank: int) -> bool:
+        try:
+            return self._phase_file(attempt, rank).read_text() == phase
+        except FileNotFoundError:
+            return False
+
     def _limit_memory(self) -> None:
         if not self._memory_file.exists() or not sys.platform.startswith("linux"):
             return
@@ -151,3 +172,16 @@ class Control:
 
     def _pid_file(self, job_id: str, attempt: int) -> Path:
         return self.folder / f"{job_id}-{attempt}"
+
+    def _phase_file(self, attempt: int, rank: int) -> Path:
+        return self.folder / f"phase-{attempt}-{rank}"
+
+    def _entered_file(self, phase: str, job_id: str, attempt: int) -> Path:
+        return self.folder / f"{job_id}-{attempt}-{phase}"
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a file that others read at the same time."""
+    unfinished = file.with_suffix(".new")
+    unfinished.write_text(text)
+    unfinished.rename(file)

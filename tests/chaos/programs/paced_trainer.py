@@ -10,6 +10,7 @@ import threading
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 
+import phases
 from control import Control
 
 from ampcore import trainer_process
@@ -28,7 +29,8 @@ def wrap(control: Control) -> None:
         _use_blocks_of(control.block_steps)
         rank = (job.get("cluster") or {}).get("rank", 0)
         name = f"{job['job_id']}-rank-{rank}" if rank else job["job_id"]
-        control.begin(name, job["attempt"], stop.is_set)
+        control.begin(name, job["attempt"], stop.is_set, rank=rank)
+        phases.wrap(control.enter)
         return train(line, frames, stop, messages)
 
     def block_controlled(frame_writer: Any, block: StepBlock) -> None:
