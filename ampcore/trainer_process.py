@@ -72,6 +72,7 @@ def preload() -> None:
     It must not start anything that a fork does not copy: no TensorFlow operation, no search for
     devices, no thread (docs/adr/0029).
     """
+    gc.disable()  # nearly all objects that imports create stay: looking for others takes a sixth
     environment.configure()
     for name in PRELOADED_MODULES:
         import_module(name)
@@ -81,6 +82,7 @@ def preload() -> None:
     # Hundreds of thousands of objects stay forever. The collector must not traverse them while a #
     # job's graph is traced, nor write into memory pages that all trainers share.
     gc.freeze()
+    gc.enable()
 
 
 def _run(frames_fd: int, is_standby: bool) -> int:

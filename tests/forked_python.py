@@ -9,6 +9,7 @@ the command's arguments, folder, environment and standard streams, which runs th
 import atexit
 import builtins
 import contextlib
+import gc
 import json
 import os
 import runpy
@@ -167,4 +168,6 @@ if __name__ == "__main__":
     trainer_process.preload()
     for preloaded in PRELOADED:
         import_module(preloaded)
+    gc.collect()
+    gc.freeze()  # no program has to look for unused objects among these
     serve(sys.argv[1])

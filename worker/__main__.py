@@ -4,19 +4,24 @@ Exit codes: 0 after SIGTERM, once every job is handed back; 1 after an unexpecte
 invalid setting, or for an isolation that this machine does not allow.
 """
 
+import gc
 import sys
 
 from ampcore.isolation import hide_memory
-from service.log_config import set_up_logging
-from service.settings import SettingsInvalid
-from worker.app import run
-from worker.isolation_plan import IsolationUnavailable
-from worker.settings import Settings
 
 
 def main() -> int:
     """Run the worker; its settings are environment variables."""
     hide_memory()  # it holds passwords
+    gc.disable()  # nearly all objects that imports create stay: looking for others takes a sixth
+    from service.log_config import set_up_logging
+    from service.settings import SettingsInvalid
+    from worker.app import run
+    from worker.isolation_plan import IsolationUnavailable
+    from worker.settings import Settings
+
+    gc.freeze()
+    gc.enable()
     try:
         settings = Settings.from_environment()
     except SettingsInvalid as error:

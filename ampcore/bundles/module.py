@@ -1,6 +1,7 @@
 """Imports the function of a bundle, and explains the errors of its code."""
 
 import importlib
+import os
 import re
 import sys
 import traceback
@@ -33,7 +34,7 @@ def load_function(folder: Path, entry: str) -> Callable[..., Any]:
     _FOLDERS.add(folder)
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
-    importlib.invalidate_caches()
+    _forget_listings(folder)
     with explained_errors(folder):
         module = importlib.import_module(name)
     file = getattr(module, "__file__", None)
@@ -74,8 +75,18 @@ def _forget_other_bundles(folder: Path) -> None:
         sys.path[:] = [path for path in sys.path if path != str(other)]
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
-            if file is not None and Path(file).is_relative_to(other):
+            if file is not None and file.startswith(f"{other}{os.sep}"):
                 del sys.modules[name]
+
+
+def _forget_listings(folder: Path) -> None:
+    """Have Python list the folder and those in it again.
+
+    `importlib.invalidate_caches` would have it list the folders of all libraries, too.
+    """
+    for path in list(sys.path_importer_cache):
+        if f"{path}{os.sep}".startswith(f"{folder}{os.sep}"):
+            del sys.path_importer_cache[path]
 
 
 @contextmanager

@@ -20,7 +20,10 @@ from ampcore.spec import State
 from ampcore.spec.tracked import TrackedSpec
 from store import jobs, tracked_runs
 
-pytestmark = pytest.mark.xdist_group("fuzz")
+pytestmark = [
+    pytest.mark.xdist_group("fuzz"),
+    pytest.mark.usefixtures("_describe_in_this_process"),
+]
 
 CHECKS = [
     not_a_server_error,

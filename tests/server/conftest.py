@@ -1,4 +1,4 @@
-"""Fixtures of the tests of routes."""
+"""Fixtures of the tests of the server."""
 
 import json
 from pathlib import Path
