@@ -18,7 +18,11 @@ __all__ = [
     "cluster_from_environment",
     "connect",
     "connect_from_environment",
+    "replicas_of",
 ]
+
+_connected: tuple[Cluster, Replicas] | None = None
+"""What this process is connected with."""
 
 
 def connect(cluster: Cluster, bucket_bytes: int | None = None) -> Replicas:
@@ -37,13 +41,24 @@ def connect(cluster: Cluster, bucket_bytes: int | None = None) -> Replicas:
     """
     from ampcore.distributed import connection
 
-    return connection.connect(cluster, bucket_bytes)
+    global _connected  # noqa: PLW0603 - a process can connect only once
+    replicas = connection.connect(cluster, bucket_bytes)
+    _connected = cluster, replicas
+    return replicas
+
+
+def replicas_of(cluster: Cluster) -> Replicas | None:
+    """The replicas of this cluster, if this process has connected with them and not closed them."""
+    if _connected is None or _connected[0] != cluster or _connected[1].is_closed:
+        return None
+    return _connected[1]
 
 
 def connect_from_environment() -> Replicas:
     """The replicas of a program that `python -m ampcore launch` started.
 
-    A program that was started in another way is a single replica. If another process has taken the
+    A program that was started in another way is a single replica. Later calls return the same
+    replicas. If another process has taken the
     port of this rank, the program exits so that the launcher starts all ranks with other ports.
 
     Raises:
@@ -53,6 +68,8 @@ def connect_from_environment() -> Replicas:
     cluster = cluster_from_environment()
     if cluster is None:
         return SingleReplica()
+    if (earlier := replicas_of(cluster)) is not None:
+        return earlier
     try:
         return connect(cluster)
     except AddressInUse as error:

@@ -251,6 +251,7 @@ class CollectiveReplicas:
     ) -> None:
         self._collectives, self._control, self._watch = collectives, control, watch
         self.bucket_bytes = bucket_bytes
+        self.is_closed = False
 
     @property
     def size(self) -> int:
@@ -322,5 +323,6 @@ class CollectiveReplicas:
 
     def close(self, failure: TrainingError | None = None) -> None:
         """Take leave of the others; a failure ends them too."""
+        self.is_closed = True
         self._watch.close()
         self._control.close(failure)

@@ -26,6 +26,10 @@ class Replicas(Protocol):
     def rank(self) -> int:
         """The number of this replica: 0 … size - 1."""
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether this replica has taken leave of the others."""
+
     def all_reduce(self, tensors: Sequence[Tensor], op: ReduceOp = "mean") -> list[Tensor]:
         """Combine each tensor with those at the same position on all other replicas.
 
@@ -81,6 +85,11 @@ class SingleReplica:
     def rank(self) -> int:
         """0."""
         return 0
+
+    @property
+    def is_closed(self) -> bool:
+        """False: it has no others."""
+        return False
 
     def all_reduce(self, tensors: Sequence[Tensor], op: ReduceOp = "mean") -> list[Tensor]:
         """The same tensors, whatever `op` is."""

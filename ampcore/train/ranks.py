@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ampcore import distributed
 from ampcore.distributed import Cluster, Replicas, SingleReplica
-from ampcore.errors import TrainingError
+from ampcore.errors import InvalidModel, TrainingError
 from ampcore.spec.ranks import Exchange
 from ampcore.telemetry import Event, EventType
 from ampcore.train.callback_buffer import OnEvent
@@ -20,6 +20,9 @@ RANK_SETTINGS: Final = ("workers", "devices", "elastic")
 def connected(cluster: Cluster | None, exchange: Exchange) -> Iterator[Replicas]:
     """The replicas of a job while it trains. An error in one rank ends all of them.
 
+    A program that has connected before uses its replicas afterwards, too: they are closed only
+    after an error.
+
     Raises:
         RankDisconnected: Another rank does not connect in time, or was lost.
         RankFailed: Another rank has failed.
@@ -27,7 +30,8 @@ def connected(cluster: Cluster | None, exchange: Exchange) -> Iterator[Replicas]
     if cluster is None:
         yield SingleReplica()
         return
-    replicas = distributed.connect(cluster, exchange.bucket_bytes)
+    earlier = distributed.replicas_of(cluster)
+    replicas = earlier or distributed.connect(cluster, exchange.bucket_bytes)
     try:
         yield replicas
         replicas.barrier()  # rank 0 may still have been saving
@@ -40,7 +44,18 @@ def connected(cluster: Cluster | None, exchange: Exchange) -> Iterator[Replicas]
     except BaseException:
         replicas.close(TrainingError("It was interrupted."))
         raise
-    replicas.close()
+    if earlier is None:
+        replicas.close()
+
+
+def check_connected(cluster: Cluster | None) -> None:
+    """Raise InvalidModel if a model was created before its process connected with other ranks."""
+    if cluster is not None and cluster.size > 1 and distributed.replicas_of(cluster) is None:
+        raise InvalidModel(
+            "model",
+            expected="a model that is created after ampcore.distributed.connect_from_environment()",
+            received=f"one of a process that is not connected with the {cluster.size} ranks",
+        )
 
 
 def only_own_events(on_event: OnEvent | None) -> OnEvent:

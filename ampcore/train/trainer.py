@@ -33,7 +33,7 @@ from ampcore.train.from_keras import LossScaleArgument, keras_job, loss_scale_se
 from ampcore.train.job import TrainingJob
 from ampcore.train.model_selection import ModelSelection
 from ampcore.train.rank_agreement import check_rank_count
-from ampcore.train.ranks import connected, only_own_events, with_ranks_of
+from ampcore.train.ranks import check_connected, connected, only_own_events, with_ranks_of
 from ampcore.train.result import TrainResult
 from ampcore.train.run import Run
 from ampcore.train.run_context import RunContext
@@ -185,14 +185,17 @@ class Trainer:
             output_dir: The folder for the trained model and the checkpoints; None: not saved.
             resume: Resume from the newest checkpoint in `output_dir`.
             cluster: The ranks that train together, as of the class; with a default `runtime` as
-                many as it has. None: those that `python -m ampcore launch` has started, if any.
+                many as it has. None: those that `python -m ampcore launch` has started, if any. The
+                program connects with them before it creates the model.
 
         Raises:
-            InvalidModel: The model, a loss, a metric or the optimizer cannot be used.
+            InvalidModel: The model, a loss, a metric or the optimizer cannot be used; or the model
+                of a rank was created before this process connected with the others.
             InvalidData: The data has another form.
             SpecValidationError: A setting is not valid.
         """
         cluster = cluster or cluster_from_environment()
+        check_connected(cluster)
         runtime = with_ranks_of(cluster, dict(runtime or {}))
         job = keras_job(
             model,

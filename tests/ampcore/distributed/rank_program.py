@@ -151,7 +151,7 @@ def write(rank, found, arrays):
 def main():
     cluster = distributed.cluster_from_environment()
     replicas = Shared(distributed.connect(cluster))
-    distributed.connect = lambda cluster, bucket_bytes=None: replicas
+    distributed.replicas_of = lambda cluster: replicas
     found = {"collectives": collectives(replicas)}
     arrays = {}
 

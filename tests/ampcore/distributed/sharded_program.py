@@ -27,7 +27,7 @@ def main():
     whole_tables.PIECE_BYTES = 64  # several pieces for each table
     cluster = distributed.cluster_from_environment()
     replicas = Shared(distributed.connect(cluster))
-    distributed.connect = lambda cluster, bucket_bytes=None: replicas
+    distributed.replicas_of = lambda cluster: replicas
     found, arrays = {}, {}
 
     def run(name, job, folder=None, *, resume=False, should_stop=None):

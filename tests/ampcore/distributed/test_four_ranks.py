@@ -20,7 +20,7 @@ from tests.ampcore.distributed.rank_processes import arrays_of, run_program
 def four(python_commands, tmp_path_factory):
     """What the ranks have seen, and their final states."""
     folder = tmp_path_factory.mktemp("four-ranks")
-    found = run_program(python_commands / "python", four_ranks_program, folder, RANKS)
+    found = run_program(python_commands / "python", four_ranks_program, folder, ranks=RANKS)
     return SimpleNamespace(found=found, arrays=arrays_of(folder, "weights", RANKS))
 
 
