@@ -32,11 +32,13 @@ class ExchangeWatch:
             self._counters = [tf.Variable(0, trainable=False, dtype=tf.int64) for _ in range(2)]
         self._eager = [0, 0]
         self._closed = threading.Event()
-        threading.Thread(target=self._run, name="exchange-watch", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="exchange-watch", daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
-        """Stop the thread."""
+        """Stop the thread, and wait for it: it must not use TensorFlow while the process ends."""
         self._closed.set()
+        self._thread.join()
 
     def exchanged(
         self, tensors: Sequence[Tensor], exchange: Callable[[], list[Tensor]]
