@@ -275,7 +275,7 @@ def test_a_job_goes_on_when_a_machine_that_was_cut_off_is_back(pair: TwoMachines
         ended = pair.wait(lambda: ended_attempt(job, cut), "the attempt ends")
         assert (ended.outcome, ended.reason) == ("lost", "worker_lost"), ended.message
         pair.wait(lambda: WAITING in (job.refresh().waiting or ""), "the job waits for a worker")
-        if pair.cable:  # otherwise they are suspended
+        if pair.cables:  # otherwise they are suspended
             pair.wait(lambda: all(map(has_ended, ranks)), "the ranks of machine B end, cut off")
     pair.wait(lambda: all(map(has_ended, ranks)), "the ranks of machine B end")
     on_a, on_b = leases(pair, job, cut)

@@ -31,8 +31,15 @@ def trainer(*, accumulate=1, cluster=None):
     x = random.normal(size=(EXAMPLES, 6)).astype(np.float32)
     x[(OVERFLOW_STEP * RANKS + OVERFLOW_RANK) * BATCH + 5] = np.inf
     keras.utils.set_random_seed(1)
+    # Named: in a process with other models Keras would number them, and the arrays of a state too.
     model = keras.Sequential(
-        [keras.Input((6,)), layers.Dense(8, "relu"), layers.Dropout(0.3), layers.Dense(3)]
+        [
+            keras.Input((6,), name="inputs"),
+            layers.Dense(8, "relu", name="hidden"),
+            layers.Dropout(0.3, name="dropout"),
+            layers.Dense(3, name="logits"),
+        ],
+        name="network",
     )
     return Trainer.from_keras(
         model,

@@ -18,7 +18,7 @@ def loop_body(hint, exchange):
     """The operations of a loop that exchanges the gradients of a chain of layers, by name."""
     collectives = Collectives(0, 2, hint)
     control = ControlChannel(
-        0, 1, {}, timeout_s=1.0, silence_limit_s=1.0, on_failure=lambda message: None
+        0, 1, {}, timeout_s=DEADLINE_S, silence_limit_s=DEADLINE_S, on_failure=lambda message: None
     )
     watch = ExchangeWatch(DEADLINE_S, control.report_timeout)
     replicas = CollectiveReplicas(collectives, control, watch, bucket_bytes=4 * SIZE)
