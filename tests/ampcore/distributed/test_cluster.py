@@ -22,7 +22,7 @@ def test_the_device_and_the_timeouts_have_defaults():
 
 
 def test_heartbeats_can_have_a_limit_of_their_own():
-    cluster = Cluster(ADDRESSES, 0, timeout_s=60.0, heartbeat_timeout_s=30.0)
+    cluster = Cluster(ADDRESSES, 0, heartbeat_timeout_s=30.0)
     assert (cluster.timeout_s, cluster.silence_limit_s) == (60.0, 30.0)
 
 
