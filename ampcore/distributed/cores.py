@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 
-from ampcore.distributed.environment import THREADS
+from ampcore.distributed.environment import THREADS, inter_op_threads
 
 
 def cores_of_rank(rank: int, ranks: int, cores: Sequence[int]) -> list[int]:
@@ -25,3 +25,4 @@ def use_own_cores(rank: int, ranks: int) -> None:
     os.sched_setaffinity(0, cores)
     for name in THREADS:
         os.environ.setdefault(name, str(len(cores)))
+    os.environ.update(inter_op_threads(len(cores), os.environ))
