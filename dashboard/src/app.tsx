@@ -48,7 +48,7 @@ function SignedInLayout() {
     const timer = setTimeout(() => void PAGES["job"]!().catch(() => undefined), 1000);
     return () => clearTimeout(timer);
   }, []);
-  const [first = "jobs", second] = route.path;
+  const [first = "", second] = route.path;
   const name = first === "jobs" && second ? "job" : first;
   return (
     <>

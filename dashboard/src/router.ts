@@ -8,11 +8,11 @@ export interface Route {
 
 type QueryValues = Record<string, string | number | readonly string[] | null | undefined>;
 
-/** Parse a fragment such as `#/jobs/4f2a?tab=log`. */
+/** Parse a fragment such as `#/jobs/4f2a?tab=log`; an empty path is the list of jobs. */
 export function parseRoute(fragment: string): Route {
   const [path = "", query = ""] = fragment.replace(/^#/, "").split(/\?(.*)/s);
   const names = path.split("/").filter((name) => name !== "");
-  return { path: names.map(decodeSegment), query: new URLSearchParams(query) };
+  return { path: names.length > 0 ? names.map(decodeSegment) : ["jobs"], query: new URLSearchParams(query) };
 }
 
 /** The fragment of a route; empty values are left out. */
@@ -40,13 +40,16 @@ function decodeSegment(name: string): string {
   }
 }
 
-let fragment = globalThis.location?.hash ?? "";
-const current = observable(parseRoute(fragment));
+const current = observable(currentRoute());
 globalThis.addEventListener?.("hashchange", update);
 
+/** The route of the address; the page on the screen may still be that of the route before. */
+export function currentRoute(): Route {
+  return parseRoute(globalThis.location?.hash ?? "");
+}
+
 function update(): void {
-  fragment = location.hash;
-  current.set(parseRoute(fragment));
+  current.set(currentRoute());
 }
 
 export function useRoute(): Route {
@@ -54,16 +57,21 @@ export function useRoute(): Route {
 }
 
 /**
- * Go to a fragment; `replace` adds no entry to the browser's history.
+ * Go to a fragment; `replace` changes the query of the current page and adds no entry to the
+ * browser's history.
  *
- * A route is not replaced once the browser has left it, as by a link: the event that says so comes
- * later, and a timer of the old page may run before it.
+ * Nothing is replaced once the browser has left the page, as by a link: a timer of that page may
+ * still run, because effects are cleaned up only after the next page has been painted.
  */
 export function go(target: string, replace = false): void {
   if (!replace) {
     location.hash = target;
-  } else if (location.hash === fragment) {
+  } else if (isSamePage(currentRoute(), parseRoute(target))) {
     history.replaceState(null, "", target);
     update();
   }
+}
+
+function isSamePage(one: Route, other: Route): boolean {
+  return one.path.join("/") === other.path.join("/");
 }

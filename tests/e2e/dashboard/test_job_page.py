@@ -161,9 +161,10 @@ def test_the_keyboard_zooms_and_reaches_each_marker(
 def test_each_tab_of_a_job_shows_its_content(open_signed_in: Any, finished_jobs: Any) -> None:
     _, skipping = finished_jobs
     page = open_signed_in(f"#/jobs/{skipping.id}")
-    parts = {
+    parts: dict[str, str | re.Pattern[str]] = {
         "Events": "overflow",
-        "Log": "Follow",
+        # TensorFlow prints start-up messages on some machines only.
+        "Log": re.compile("Follow|No output"),
         "Preflight": "Computed in 16 bits",
         "Profile": "No profile yet",
         "Attempts": "Wait",

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from ampclient import Client
 
@@ -115,15 +115,51 @@ DELAY_THE_SEARCH = """() => {
 }"""
 # A function: the page's content policy forbids to evaluate an expression again.
 SEARCH_IS_DELAYED = "() => window.applySearch !== undefined"
-LEAVE_WHILE_THE_SEARCH_APPLIES = "place => { location.hash = place; window.applySearch(); }"
+LEAVE_AND_SEARCH = {
+    "before the event of the new address": "place => { location.hash = place; applySearch(); }",
+    # The timers of the list of jobs are cleared only after the next page has been painted.
+    "before the list's effects are cleaned up": """place => {
+      window.addEventListener("hashchange", () => applySearch(), {once: true});
+      location.hash = place;
+    }""",
+}
+TYPE_WHILE_THE_SEARCH_APPLIES = """async input => {
+  applySearch();
+  input.value = "skippi";
+  input.dispatchEvent(new Event("input", {bubbles: true}));
+  const painted = () => new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+  await painted(); // effects have run
+  await painted();
+}"""
 
 
-def test_a_search_that_applies_late_does_not_undo_a_click(
-    open_signed_in: Any, finished_jobs: Any
-) -> None:
-    page = open_signed_in("#/jobs")
+@pytest.fixture
+def delayed_search(open_signed_in: Any, finished_jobs: Any) -> Page:
+    """The list of jobs with a text in its search that is not applied yet."""
+    page: Page = open_signed_in("#/jobs")
     page.evaluate(DELAY_THE_SEARCH)
     page.get_by_label("Search").fill("skip")
     page.wait_for_function(SEARCH_IS_DELAYED)
-    page.evaluate(LEAVE_WHILE_THE_SEARCH_APPLIES, f"#/jobs/{finished_jobs[0].id}")
-    expect(page.get_by_role("heading", name="healthy")).to_be_visible()
+    return page
+
+
+@pytest.mark.parametrize("when", LEAVE_AND_SEARCH)
+def test_a_search_that_applies_late_does_not_undo_a_click(
+    delayed_search: Page, finished_jobs: Any, when: str
+) -> None:
+    delayed_search.evaluate(LEAVE_AND_SEARCH[when], f"#/jobs/{finished_jobs[0].id}")
+    expect(delayed_search.get_by_role("heading", name="healthy")).to_be_visible()
+    delayed_search.wait_for_url(f"**/#/jobs/{finished_jobs[0].id}")
+
+
+def test_a_search_keeps_the_filter_that_was_set_before_it_applied(delayed_search: Page) -> None:
+    delayed_search.get_by_label("succeeded", exact=True).check()
+    delayed_search.wait_for_url("**/#/jobs?state=succeeded")
+    delayed_search.evaluate("() => applySearch()")
+    delayed_search.wait_for_url("**/#/jobs?state=succeeded&q=skip")
+
+
+def test_what_is_typed_while_a_search_applies_is_kept(delayed_search: Page) -> None:
+    delayed_search.get_by_label("Search").evaluate(TYPE_WHILE_THE_SEARCH_APPLIES)
+    delayed_search.wait_for_url("**/#/jobs?q=skip")
+    expect(delayed_search.get_by_label("Search")).to_have_value("skippi")

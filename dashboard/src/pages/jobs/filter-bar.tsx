@@ -1,11 +1,11 @@
 // The filters of the list. Their state is the address of the page.
-import { useEffect, useState } from "preact/hooks";
-import { go } from "../../router.ts";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { currentRoute, go } from "../../router.ts";
 import { usePoll } from "../../api/use-poll.ts";
 import type { PartKindList } from "../../api/types.ts";
 import { POLICIES, STATES } from "../../display/jobs.ts";
 import { isMetric, metricTitle } from "../../display/metrics.ts";
-import { filtersHref, hasFilters, type Filters } from "./filters.ts";
+import { filtersHref, hasFilters, parseFilters, type Filters } from "./filters.ts";
 
 const CATALOG_MS = 600_000;
 const SORTS = [
@@ -16,7 +16,8 @@ const SORTS = [
 /** `metrics` are the names of metrics that the list can be sorted by. */
 export function FilterBar({ filters, metrics }: { filters: Filters; metrics: readonly string[] }) {
   const models = usePoll<PartKindList>("/models", CATALOG_MS).data?.items.map((item) => item.kind) ?? [];
-  const change = (changes: Partial<Filters>) => go(filtersHref(filters, changes), true);
+  // Not the filters of this render: another one may have changed while a text was typed.
+  const change = (changes: Partial<Filters>) => go(filtersHref(parseFilters(currentRoute().query), changes), true);
   return (
     <form class="filters" role="search" aria-label="Filter the jobs" onSubmit={(event) => event.preventDefault()}>
       <DebouncedInput label="Search" placeholder="Name or ID prefix" value={filters.q} onValue={(q) => change({ q })} />
@@ -96,10 +97,18 @@ function SelectFilter(props: { label: string; value: string; options: readonly s
 /** A text input that reports its value when typing pauses. */
 function DebouncedInput(props: { label: string; placeholder: string; value: string; onValue: (value: string) => void }) {
   const [text, setText] = useState(props.value);
-  useEffect(() => setText(props.value), [props.value]);
+  const reported = useRef(props.value);
   useEffect(() => {
-    if (text === props.value) return;
-    const timer = setTimeout(() => props.onValue(text), 250);
+    if (props.value === reported.current) return; // the text may be longer by now
+    reported.current = props.value;
+    setText(props.value);
+  }, [props.value]);
+  useEffect(() => {
+    if (text === reported.current) return;
+    const timer = setTimeout(() => {
+      reported.current = text;
+      props.onValue(text);
+    }, 250);
     return () => clearTimeout(timer);
   }, [text]);
   return (
