@@ -1,7 +1,7 @@
 // The frame of every page: session, route, outage banner, notifications.
 import { Component, type ComponentChildren, type ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { useRoute, type Route } from "./router.ts";
+import { pageOf, useRoute, type Route } from "./router.ts";
 import { sessionEndCount } from "./api/connection.ts";
 import { useObservable } from "./hooks.ts";
 import { JobsPage } from "./pages/jobs/page.tsx";
@@ -55,7 +55,7 @@ function SignedInLayout() {
       <a class="skip-link" href="#main" onClick={focusMain}>Skip to main content</a>
       <Header at={first} />
       <main id="main" tabIndex={-1}>
-        <ErrorBoundary key={`${name}/${second}`}>
+        <ErrorBoundary key={pageOf(route)}>
           {name === "jobs" ? <JobsPage route={route} /> : <LazyPage name={name} route={route} />}
         </ErrorBoundary>
       </main>

@@ -1,5 +1,5 @@
-// Hooks: values that components subscribe to, and the current time.
-import { useEffect, useState } from "preact/hooks";
+// Hooks: values that components subscribe to, the current time, and work that runs once at a time.
+import { useEffect, useRef, useState } from "preact/hooks";
 
 export interface Observable<T> {
   get(): T;
@@ -42,4 +42,22 @@ export function useNow(intervalMs: number): number {
     return () => clearInterval(timer);
   }, [intervalMs]);
   return now;
+}
+
+/** A function that does nothing while its last call is under way, and whether one is. */
+export function useOneAtATime(work: () => Promise<void>): [run: () => void, isBusy: boolean] {
+  const [isBusy, setBusy] = useState(false);
+  const isRunning = useRef(false);
+  const run = async () => {
+    if (isRunning.current) return;
+    isRunning.current = true;
+    setBusy(true);
+    try {
+      await work();
+    } finally {
+      isRunning.current = false;
+      setBusy(false);
+    }
+  };
+  return [() => void run(), isBusy];
 }

@@ -56,9 +56,17 @@ export function useRoute(): Route {
   return useObservable(current);
 }
 
+/** The page of a route: the first two names of its path, such as `jobs/4f2a`. */
+export function pageOf({ path }: Route): string {
+  return path.slice(0, 2).join("/");
+}
+
+export function currentPage(): string {
+  return pageOf(currentRoute());
+}
+
 /**
- * Go to a fragment; `replace` changes the query of the current page and adds no entry to the
- * browser's history.
+ * Go to a fragment; `replace` stays on the page and adds no entry to the browser's history.
  *
  * Nothing is replaced once the browser has left the page, as by a link: a timer of that page may
  * still run, because effects are cleaned up only after the next page has been painted.
@@ -66,12 +74,13 @@ export function useRoute(): Route {
 export function go(target: string, replace = false): void {
   if (!replace) {
     location.hash = target;
-  } else if (isSamePage(currentRoute(), parseRoute(target))) {
+  } else if (currentPage() === pageOf(parseRoute(target))) {
     history.replaceState(null, "", target);
     update();
   }
 }
 
-function isSamePage(one: Route, other: Route): boolean {
-  return one.path.join("/") === other.path.join("/");
+/** Go to a fragment, unless the user has left `page` while a request was under way. */
+export function goFrom(page: string, target: string): void {
+  if (currentPage() === page) go(target);
 }

@@ -40,7 +40,10 @@ export function appendNewer<T extends Entry>(entries: TailEntries<T>, items: T[]
   return { items: all.slice(-maxEntries), hasOlder: true };
 }
 
-/** Polls the path; `more` are query parameters besides `after`, `before` and `limit`. */
+/**
+ * Polls the path; `more` are query parameters besides `after`, `before` and `limit`. A component
+ * that gets another path or other parameters needs another key.
+ */
 export function useTail<T extends Entry>(
   path: string,
   more: string,
@@ -52,11 +55,6 @@ export function useTail<T extends Entry>(
   const [cursor, setCursor] = useState<{ after: number; isBehind: boolean } | null>(null);
   const after = cursor?.after ?? null;
   const suffix = more && `&${more}`;
-
-  useEffect(() => {
-    setEntries(null);
-    setCursor(null);
-  }, [path, more]);
 
   useEffect(() => {
     const from = after === null ? `before=${AFTER_EVERY_SEQ}` : `after=${after}`;
@@ -87,7 +85,9 @@ export function useTail<T extends Entry>(
     const first = entries?.items[0];
     if (!first) return;
     const page = await getJson<Page<T>>(`${path}?limit=${limit}&before=${first.seq}${suffix}`);
-    setEntries((current) => current && { items: [...page.items, ...current.items], hasOlder: page.more });
+    const prepend = (current: TailEntries<T>) => ({ items: [...page.items, ...current.items], hasOlder: page.more });
+    // Not if another request has prepended these entries, or new ones pushed out the first.
+    setEntries((current) => (current?.items[0] === first ? prepend(current) : current));
   }, [path, more, limit, entries?.items[0]?.seq]);
 
   return { items: entries?.items ?? [], ready: entries !== null, hasOlder: entries?.hasOlder ?? false, error, loadOlder };

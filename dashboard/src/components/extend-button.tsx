@@ -4,7 +4,7 @@ import { sendJson } from "../api/request.ts";
 import type { Job } from "../api/types.ts";
 import { canExtend } from "../display/jobs.ts";
 import { runAndNotify } from "../notifications.ts";
-import { go, routeHref } from "../router.ts";
+import { currentPage, goFrom, routeHref } from "../router.ts";
 import { useCanEditJobs } from "../session.ts";
 
 const MAX_EPOCHS = 1_000_000;
@@ -14,13 +14,14 @@ export function ExtendButton({ job }: { job: Job }) {
   const [epochs, setEpochs] = useState(String("train" in job.spec ? (job.spec.train?.epochs ?? 1) : 1));
   if (!useCanEditJobs() || !canExtend(job)) return null;
   const extend = async () => {
+    const page = currentPage();
     dialog.current?.close();
     const sent: { job: Job | null } = { job: null };
     const work = async () => {
       sent.job = await sendJson<Job>("POST", `/jobs/${job.id}/extend`, { epochs: Number(epochs) });
     };
     await runAndNotify(`${job.name} is extended by ${epochs} epochs.`, work);
-    if (sent.job) go(routeHref(["jobs", sent.job.id]));
+    if (sent.job) goFrom(page, routeHref(["jobs", sent.job.id]));
   };
   return (
     <>

@@ -6,7 +6,7 @@ import type { Estimate, Job, Study } from "../api/types.ts";
 import { estimateText, STUDY_QUESTIONS, studyRequest, type StudyKind } from "../display/studies.ts";
 import { isTracked } from "../display/jobs.ts";
 import { runAndNotify } from "../notifications.ts";
-import { go, routeHref } from "../router.ts";
+import { currentPage, goFrom, routeHref } from "../router.ts";
 import { useCanEditJobs } from "../session.ts";
 
 export function StudyButton({ job, kind }: { job: Job; kind: StudyKind }) {
@@ -24,13 +24,14 @@ export function StudyButton({ job, kind }: { job: Job; kind: StudyKind }) {
     }
   };
   const create = async () => {
+    const page = currentPage();
     dialog.current?.close();
     const sent: { study: Study | null } = { study: null };
     const work = async () => {
       sent.study = await sendJson<Study>("POST", "/studies", studyRequest(job, kind));
     };
     await runAndNotify("The study is created.", work);
-    if (sent.study) go(routeHref(["studies", sent.study.id]));
+    if (sent.study) goFrom(page, routeHref(["studies", sent.study.id]));
   };
   return (
     <>

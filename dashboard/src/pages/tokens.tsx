@@ -1,5 +1,5 @@
 // The page of tokens, for admins: list, create, revoke.
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { type Route } from "../router.ts";
 import { usePoll } from "../api/use-poll.ts";
 import { sendJson } from "../api/request.ts";
@@ -9,6 +9,7 @@ import { toApiError } from "../api/connection.ts";
 import { Badge } from "../components/badge.tsx";
 import { ConfirmButton, CopyButton } from "../components/buttons.tsx";
 import { EmptyState, LoadState } from "../components/load-state.tsx";
+import { useOneAtATime } from "../hooks.ts";
 import { useIsAdmin } from "../session.ts";
 import { dateTime } from "../display/format.ts";
 
@@ -42,15 +43,18 @@ function NewToken({ onMade }: { onMade: (token: CreatedToken) => void }) {
   const [project, setProject] = useState("default");
   const [mayRunCode, setMayRunCode] = useState(false);
   const [days, setDays] = useState("");
-  const submit = async (event: SubmitEvent) => {
-    event.preventDefault();
+  const [create, isCreating] = useOneAtATime(async () => {
     const expires_at = days === "" ? null : new Date(Date.now() + Number(days) * DAY_MS).toISOString();
     try {
       onMade(await sendJson<CreatedToken>("POST", "/tokens", { name, role, rights: mayRunCode ? ["code"] : [], project, expires_at }));
-      setName("");
+      setName((now) => (now === name ? "" : now)); // the next name may be typed already
     } catch (error) {
       notify("failed", toApiError(error).message);
     }
+  });
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    create();
   };
   return (
     <form class="card filters" aria-label="Create token" onSubmit={submit}>
@@ -71,14 +75,13 @@ function NewToken({ onMade }: { onMade: (token: CreatedToken) => void }) {
       <label class="field"><span>Expires after (days)</span>
         <input type="number" min={1} max={36500} placeholder="never" value={days} onInput={(event) => setDays(event.currentTarget.value)} />
       </label>
-      <button type="submit" class="button primary">Create token</button>
+      <button type="submit" class="button primary" disabled={isCreating}>Create token</button>
     </form>
   );
 }
 
 /** The secret of the new token. It is shown once and stored nowhere. */
 function Secret({ token, onClose }: { token: CreatedToken; onClose: () => void }) {
-  useEffect(() => () => onClose(), []);
   return (
     <section class="card stack" aria-label="New token">
       <h2>Token for {token.name}</h2>

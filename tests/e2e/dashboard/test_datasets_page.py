@@ -67,8 +67,7 @@ def test_a_file_is_uploaded_shown_and_deleted(
     expect(preview.get_by_role("columnheader", name="y_train")).to_be_visible()
     expect(preview.get_by_role("cell", name="7")).to_be_visible()
     picture = page.get_by_role("img", name="Example 1")
-    expect(picture).to_be_visible()
-    assert picture.evaluate("image => image.naturalWidth") == 2
+    expect(picture).to_have_js_property("naturalWidth", 2)
     page.get_by_role("button", name="Delete dataset").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete dataset").click()
     expect(page.get_by_role("heading", name="Datasets", level=1, exact=True)).to_be_visible()

@@ -1,5 +1,6 @@
 """A job of three million steps, and a page that stays open."""
 
+import functools
 import importlib
 import re
 import sys
@@ -11,7 +12,7 @@ from playwright.sync_api import CDPSession, Page, expect
 
 from dashboard.page_metrics import IS_DRAWN_JS, collected_metrics, metrics
 from store.database import Database
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, wait_until
 
 pytestmark = pytest.mark.xdist_group("dashboard")
 
@@ -76,16 +77,21 @@ def test_each_plot_of_a_long_run_has_at_most_1000_points(
     assert zooms >= 10
     markers = page.get_by_role("toolbar", name="Skipped steps").get_by_role("button")
     start, end = re.findall(r"[\d,]*\d", shown.inner_text().replace(",", ""))[:2]
-    assert markers.count() == len(telemetry.skipped_between(int(start), int(end)))
+    expect(markers).to_have_count(len(telemetry.skipped_between(int(start), int(end))))
 
 
 def test_an_idle_page_only_gets_304_responses(open_signed_in: Any, finished_jobs: Any) -> None:
     responses: list[tuple[int, str]] = []
     page = open_with_fake_clock(open_signed_in("#/jobs?q=healthy"))
     page.on("response", lambda response: responses.append((response.status, response.url)))
-    for _ in range(4):
-        with page.expect_event("requestfinished", lambda request: "/jobs?" in request.url):
-            page.clock.run_for(POLL_MS)
+
+    def polls(number: int) -> bool:
+        page.clock.run_for(POLL_MS)
+        return sum("/jobs?" in url for _, url in responses) >= number
+
+    for number in range(1, 5):
+        # Again where the page has not yet set the timer of its next request.
+        wait_until(functools.partial(polls, number), f"{number} polls")
     requested = [status for status, url in responses if "/api/" in url]
     assert requested.count(304) == len(requested) >= 4
     files = [url for _, url in responses if "/api/" not in url]
@@ -112,7 +118,8 @@ def open_with_fake_clock(page: Page) -> Page:
     expect(page.locator("a.name").first).to_be_visible()
     expect(page.get_by_label("Model").get_by_text("mlp", exact=True)).to_have_count(1)
     page.wait_for_load_state("networkidle")
-    page.clock.pause_at(page.evaluate("Date.now() + 1000"))
+    with page.expect_event("requestfinished", lambda request: "/jobs?" in request.url):
+        page.clock.pause_at(page.evaluate("Date.now() + 60_000"))  # a poll is due by then
     return page
 
 

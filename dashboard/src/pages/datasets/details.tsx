@@ -1,5 +1,5 @@
 // One dataset: its versions, and the columns and preview of the selected one.
-import { go, routeHref } from "../../router.ts";
+import { currentPage, currentRoute, go, goFrom, routeHref } from "../../router.ts";
 import { usePoll } from "../../api/use-poll.ts";
 import { API_ROOT, sendJson } from "../../api/request.ts";
 import type { DatasetVersion, DatasetVersionPage, JsonObject, ListedDatasetVersion } from "../../api/types.ts";
@@ -16,7 +16,8 @@ export function DatasetDetails({ name, number }: { name: string; number: string 
   const versions = usePoll<DatasetVersionPage>(`${root}/versions?limit=1000`, 10_000);
   const canEdit = useCanEditJobs();
   const remove = async () => {
-    if (await runAndNotify(`${name} was deleted.`, () => sendJson("DELETE", root))) go("#/datasets");
+    const page = currentPage();
+    if (await runAndNotify(`${name} was deleted.`, () => sendJson("DELETE", root))) goFrom(page, "#/datasets");
   };
   return (
     <>
@@ -61,7 +62,7 @@ function Versions({ root, name, versions, selected, onDone }: VersionsProps) {
             {versions.map((one) => (
               <VersionRow key={one.number} root={root} version={one} isSelected={one.number === selected} onDone={() => {
                 onDone();
-                if (one.number === selected) go(routeHref(["datasets", name]), true);
+                if (currentRoute().path[2] === String(one.number)) go(routeHref(["datasets", name]), true);
               }} />
             ))}
           </tbody>

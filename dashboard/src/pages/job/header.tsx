@@ -1,5 +1,5 @@
 // The header of a job's page: name, state, reason, actions.
-import { routeHref, go } from "../../router.ts";
+import { currentPage, goFrom, routeHref } from "../../router.ts";
 import { sendJson } from "../../api/request.ts";
 import type { Job } from "../../api/types.ts";
 import { runAndNotify } from "../../notifications.ts";
@@ -73,8 +73,9 @@ function Ages({ job }: { job: Job }) {
 function Delete({ job }: { job: Job }) {
   if (!useCanEditJobs() || !hasEnded(job.state)) return null;
   const remove = async () => {
+    const page = currentPage();
     const work = () => sendJson("DELETE", `/jobs/${job.id}`);
-    if (await runAndNotify(`${job.name} was deleted.`, work)) go("#/jobs");
+    if (await runAndNotify(`${job.name} was deleted.`, work)) goFrom(page, "#/jobs");
   };
   return (
     <ConfirmButton label="Delete" danger question={`Delete ${job.name}?`} onConfirm={() => void remove()}>

@@ -1,5 +1,5 @@
 // The output of the job's processes. It follows the end until the user scrolls up.
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useTail } from "../../api/use-tail.ts";
 import type { LogEntry } from "../../api/types.ts";
 import { EmptyState, LoadError, LoadingState } from "../../components/load-state.tsx";
@@ -17,7 +17,8 @@ export function Log({ job, intervalMs }: TabProps) {
   const lines = useMemo(() => logLines(log.items), [log.items]);
   const startup = lines.filter((line) => line.isStartup).length;
   const box = useRef<HTMLPreElement>(null);
-  useEffect(() => {
+  // A layout effect: a later one could scroll down again after the user has scrolled up.
+  useLayoutEffect(() => {
     if (isFollowing && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [isFollowing, showsStartup, lines]);
   const onScroll = () => {

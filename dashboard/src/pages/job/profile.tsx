@@ -7,8 +7,9 @@ import { EmptyState, LoadState } from "../../components/load-state.tsx";
 import { percent } from "../../display/format.ts";
 import { isTracked } from "../../display/jobs.ts";
 import { COPY_STEPS, profiledCopy, profilesOf, PROFILED_STEPS as STEPS, shortTime, type Profile as StoredProfile, type ProfilePart, type ProfileReport } from "../../display/profile.ts";
+import { useOneAtATime } from "../../hooks.ts";
 import { runAndNotify } from "../../notifications.ts";
-import { go, routeHref } from "../../router.ts";
+import { currentPage, goFrom, routeHref } from "../../router.ts";
 import { useCanEditJobs } from "../../session.ts";
 import { KernelTable, LayerTable, OperationTable } from "./profile-tables.tsx";
 import type { TabProps } from "./tab-props.ts";
@@ -31,7 +32,7 @@ export function Profile({ job, intervalMs }: TabProps) {
           <div class="stack">
             <p class="row">
               <ProfileButton job={job} />
-              {profiles.length > 1 && <Choice profiles={profiles} onChange={choose} />}
+              {shown && profiles.length > 1 && <Choice profiles={profiles} shown={shown} onChange={choose} />}
               {shown?.files.map((file) => <Download key={file.path} job={job} file={file} />)}
             </p>
             {shown
@@ -63,22 +64,23 @@ function ProfileButton({ job }: { job: Job }) {
 
 /** Profiles a job that has ended: a copy of it trains a few steps. */
 function ProfileCopyButton({ job }: { job: Job }) {
-  const ask = async () => {
+  const [ask, isAsking] = useOneAtATime(async () => {
+    const page = currentPage();
     const sent: { job: Job | null } = { job: null };
     const work = async () => {
       sent.job = await sendJson<Job>("POST", "/jobs", profiledCopy(job));
     };
     await runAndNotify(`A copy of ${job.name} trains ${COPY_STEPS} steps and is profiled.`, work);
-    if (sent.job) go(routeHref(["jobs", sent.job.id], { tab: "profile" }));
-  };
-  return <button type="button" class="button" onClick={() => void ask()}>Profile {STEPS} steps of a copy</button>;
+    if (sent.job) goFrom(page, routeHref(["jobs", sent.job.id], { tab: "profile" }));
+  });
+  return <button type="button" class="button" disabled={isAsking} onClick={ask}>Profile {STEPS} steps of a copy</button>;
 }
 
-function Choice({ profiles, onChange }: { profiles: StoredProfile[]; onChange: (path: string) => void }) {
+function Choice({ profiles, shown, onChange }: { profiles: StoredProfile[]; shown: StoredProfile; onChange: (path: string) => void }) {
   return (
     <label>
       Profile{" "}
-      <select onChange={(event) => onChange(event.currentTarget.value)}>
+      <select value={shown.report.path} onChange={(event) => onChange(event.currentTarget.value)}>
         {profiles.map(({ report }) => (
           <option key={report.path} value={report.path}>{report.path.split("/").slice(0, -1).join(" · ")}</option>
         ))}

@@ -21,9 +21,10 @@ export function SkipMarkers({ steps, range, onOpen }: { steps: Steps; range: Ste
   if (markers.length === 0) return <div class="skip-markers"><p class="none">No skipped steps in this range</p></div>;
   return (
     <div class="skip-markers" role="toolbar" aria-label="Skipped steps" onKeyDown={move}>
+      {/* Keyed by position: a marker that is merged with others keeps the focus. */}
       {markers.map((marker, index) => (
         <button
-          key={marker.first}
+          key={index}
           type="button"
           class={`skip-marker ${marker.count > 1 ? "many" : ""}`}
           style={{ left: markerLeft(marker, range) }}

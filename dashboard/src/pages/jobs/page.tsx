@@ -33,7 +33,7 @@ export function JobsPage({ route }: { route: Route }) {
           ) : (
             <div class={jobs.stale ? "stale" : ""} aria-busy={jobs.stale}>
               <JobTable jobs={page.items} metric={listedMetric(filters)} selected={selected} onChoose={choose} onDone={jobs.refresh} />
-              <Pages filters={filters} next={page.next_cursor} />
+              {!jobs.stale && <Pages filters={filters} next={page.next_cursor} />}
             </div>
           )
         }

@@ -1,5 +1,5 @@
 // One study: its state and progress, its answer, and its jobs.
-import { go, routeHref } from "../../router.ts";
+import { currentPage, goFrom, routeHref } from "../../router.ts";
 import { usePoll } from "../../api/use-poll.ts";
 import { sendJson } from "../../api/request.ts";
 import type { Study, StudyJob } from "../../api/types.ts";
@@ -63,8 +63,9 @@ function Actions({ study, onDone }: { study: Study; onDone: () => void }) {
     onDone();
   };
   const remove = async () => {
+    const page = currentPage();
     const work = () => sendJson("DELETE", `/studies/${study.id}`);
-    if (await runAndNotify(`${study.name} was deleted.`, work)) go("#/studies");
+    if (await runAndNotify(`${study.name} was deleted.`, work)) goFrom(page, "#/studies");
   };
   return (
     <div class="row">

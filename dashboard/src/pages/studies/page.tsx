@@ -26,7 +26,7 @@ function StudyIndex() {
             <StudyTable studies={items} />
             <div class="row">
               {cursors.length > 0 && <button type="button" class="button" onClick={() => setCursors(cursors.slice(0, -1))}>Newer</button>}
-              {next_cursor !== null && <button type="button" class="button" onClick={() => setCursors([...cursors, next_cursor])}>Older</button>}
+              {next_cursor !== null && <button type="button" class="button" disabled={studies.stale} onClick={() => setCursors([...cursors, next_cursor])}>Older</button>}
             </div>
           </>
         )}

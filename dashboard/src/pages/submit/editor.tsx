@@ -1,6 +1,6 @@
 // The editor of a spec: form and YAML, two views of one document.
 import { useState } from "preact/hooks";
-import { routeHref, go } from "../../router.ts";
+import { currentPage, goFrom, routeHref } from "../../router.ts";
 import { toApiError } from "../../api/connection.ts";
 import { sendJson } from "../../api/request.ts";
 import type { Job, Json, JsonObject } from "../../api/types.ts";
@@ -43,10 +43,11 @@ export function Editor({ description, start, origin }: Props) {
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     setBusy(true);
+    const page = currentPage();
     try {
       const job = await sendJson<Job>("POST", "/jobs", document);
       notify("done", `${job.name} is queued.`);
-      go(routeHref(["jobs", job.id]));
+      goFrom(page, routeHref(["jobs", job.id]));
     } catch (error) {
       notify("failed", toApiError(error).message);
       setBusy(false);

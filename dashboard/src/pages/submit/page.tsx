@@ -17,6 +17,10 @@ interface Ready {
 
 export function SubmitPage({ route }: { route: Route }) {
   const from = route.query.get("from");
+  return <Form key={from ?? ""} from={from} />;
+}
+
+function Form({ from }: { from: string | null }) {
   const [ready, setReady] = useState<Ready | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const load = async () => {
@@ -27,16 +31,13 @@ export function SubmitPage({ route }: { route: Route }) {
       setError(toApiError(problem));
     }
   };
-  useEffect(() => {
-    setReady(null);
-    void load();
-  }, [from]);
+  useEffect(() => void load(), []);
   useEffect(() => {
     if (!error?.isOutage) return;
     const timer = setTimeout(() => void load(), 3000);
     return () => clearTimeout(timer);
   }, [error]);
-  if (ready) return <Editor key={from ?? ""} {...ready} />;
+  if (ready) return <Editor {...ready} />;
   return error ? <LoadError what="form" error={error} /> : <LoadingState what="form" />;
 }
 

@@ -7,6 +7,7 @@ import { Badge } from "../../../components/badge.tsx";
 import { LoadState } from "../../../components/load-state.tsx";
 import type { Answer } from "../../../display/explanations.ts";
 import { duration, integer } from "../../../display/format.ts";
+import { useOneAtATime } from "../../../hooks.ts";
 import { runAndNotify } from "../../../notifications.ts";
 import { queryString, routeHref } from "../../../router.ts";
 import { useCanEditJobs } from "../../../session.ts";
@@ -21,16 +22,16 @@ export function StepExplanation({ job, step, onOpen }: { job: Job; step: number;
   const [isOpen, setOpen] = useState(false);
   const path = isOpen ? `/jobs/${job.id}/explanations?${queryString({ step })}` : null;
   const made = usePoll<ExplanationList>(path, SLOW_POLL_MS);
-  if (job.source === "tracked" || job.explains) return null;
   const open = async () => {
     setOpen(true);
     onOpen?.();
     await runAndNotify("", async () => setCost(await getJson<ExplanationCost>(`/jobs/${job.id}/explanations/cost?${queryString({ step })}`)));
   };
-  const explain = async () => {
+  const [explain, isExplaining] = useOneAtATime(async () => {
     await runAndNotify(`Step ${integer(step)} is being repeated.`, () => sendJson<Job>("POST", `/jobs/${job.id}/explanations`, { step }));
     made.refresh();
-  };
+  });
+  if (job.source === "tracked" || job.explains) return null;
   if (!isOpen) return <button type="button" class="button small" onClick={() => void open()}>Explain step {integer(step)}</button>;
   return (
     <LoadState what="explanation" of={made}>
@@ -43,7 +44,7 @@ export function StepExplanation({ job, step, onOpen }: { job: Job; step: number;
             {(!newest || hasFailed) && (
               <div class="row">
                 <span>{cost ? costText(cost) : "The step is repeated exactly, as a job of its own."}</span>
-                {canExplain && <button type="button" class="button primary" onClick={() => void explain()}>Repeat and explain</button>}
+                {canExplain && <button type="button" class="button primary" disabled={isExplaining} onClick={explain}>Repeat and explain</button>}
               </div>
             )}
           </>
