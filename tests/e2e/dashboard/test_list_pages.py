@@ -105,6 +105,14 @@ def test_an_admin_creates_a_token_sees_it_once_and_revokes_it(
     expect(other.get_by_label("Token")).to_be_visible()
 
 
+def test_a_double_click_creates_one_token(open_signed_in: Any, stack: Any) -> None:
+    page = open_signed_in("#/tokens")
+    page.get_by_label("Name (person or program)").fill("bob")
+    page.get_by_role("button", name="Create token").dblclick()
+    expect(page.get_by_role("row", name=re.compile("^bob"))).to_have_count(1)
+    assert [token.name for token in stack.client.tokens.list()].count("bob") == 1
+
+
 DELAY_THE_SEARCH = """() => {
   const setTimeout = window.setTimeout;
   window.setTimeout = (call, delay, ...others) => {

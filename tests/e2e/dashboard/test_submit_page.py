@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.waiting import DEADLINE_S
 
@@ -88,3 +88,26 @@ def test_the_models_of_packages_are_listed_with_their_options(open_signed_in: An
     expect(page.get_by_text("units (integer, required)")).to_be_visible()
     page.get_by_label("Data kind").select_option("package")  # no worker of the stack has one
     expect(page.get_by_text("No online worker has a package for this")).to_be_visible()
+
+
+def test_a_late_answer_does_not_change_the_form_of_another_link(
+    open_signed_in: Any, finished_jobs: Any
+) -> None:
+    job = finished_jobs[1]
+    late: list[Route] = []
+
+    def hold(route: Route) -> None:
+        late.append(route)
+
+    page = open_signed_in("#/jobs")
+    page.route(f"**/api/v1/jobs/{job.id}", hold)
+    with page.expect_request(f"**/api/v1/jobs/{job.id}"):
+        page.evaluate(f"() => {{ location.hash = '#/submit?from={job.id}'; }}")
+    page.get_by_role("link", name="Submit", exact=True).click()
+    expect(page.get_by_role("heading", name="Submit a job")).to_be_visible()
+    spec = page.get_by_label("YAML").input_value()
+    with page.expect_event("requestfinished", lambda request: job.id in request.url):
+        late[0].continue_()
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+    expect(page.get_by_role("heading", name="Submit a job")).to_be_visible()
+    expect(page.get_by_label("YAML")).to_have_value(spec)
