@@ -49,7 +49,9 @@ def test_the_message_of_a_failed_job_names_the_line_of_the_code(stack: Any, tmp_
     assert (job.state, job.reason) == (State.FAILED, "code_failed")
     assert "net.py:3 in build: ValueError: the hidden size must be even" in job.message
     assert job.attempt == 1
-    logged = "".join(entry.text for entry in job.logs())
+    logs = list(job.logs())
+    assert {entry.attempt for entry in logs} == {1}
+    logged = "".join(entry.text for entry in logs)
     assert "Traceback (most recent call last)" in logged
     assert 'raise ValueError("the hidden size must be even")' in logged
 

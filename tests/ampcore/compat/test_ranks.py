@@ -123,7 +123,7 @@ def read_weights(file: Path) -> dict[str, Any]:
         return dict(saved)
 
 
-def assert_same(found: Example, expected: Example) -> None:
+def assert_same(found: Example, expected: Example, *, weights_atol: float) -> None:
     """The losses of all steps, the decisions, and the weights after the last step."""
     assert len(found.printed["losses"]) == STEPS
     np.testing.assert_allclose(found.printed["losses"], expected.printed["losses"], rtol=1e-6)
@@ -131,7 +131,7 @@ def assert_same(found: Example, expected: Example) -> None:
         assert found.printed[name] == expected.printed[name]
     assert set(found.weights) == set(expected.weights) == {"table", "kernel", "bias"}
     for name, values in found.weights.items():
-        np.testing.assert_allclose(values, expected.weights[name], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(values, expected.weights[name], rtol=1e-5, atol=weights_atol)
 
 
 @pytest.mark.parametrize("name", ["amp_tf2", "amp_tf1"])
@@ -145,7 +145,9 @@ def test_in_float32_a_published_loop_computes_the_same_on_two_ranks(
     found = on_two_ranks(name, "--dtype", "float32")
     assert (expected.printed["ranks"], found.printed["ranks"]) == (1, 2)
     assert found.printed["skipped"] == 0
-    assert_same(found, expected)
+    # One process adds up the batch in another order. Where a gradient is small, Adam turns the
+    # difference into a part of its step of 0.1: here a thousandth of one step is allowed.
+    assert_same(found, expected, weights_atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["amp_tf2", "amp_tf1"])
@@ -160,4 +162,4 @@ def test_in_float16_a_published_loop_computes_what_one_process_accumulates(
     found = on_two_ranks(name, *(["--initial-scale", str(LARGE_SCALE)] if is_dynamic else []))
     assert found.printed["ranks"] == 2
     assert (0 < found.printed["skipped"] < STEPS) == is_dynamic
-    assert_same(found, expected)
+    assert_same(found, expected, weights_atol=1e-5)
