@@ -407,6 +407,8 @@ def test_server() -> Iterator[TestServer]:
     test_server = TestServer(url, *clients)
     # As in production, where the application itself reads the headers of proxies.
     options: dict[str, Any] = {"lifespan": "off", "proxy_headers": False, "ws": "none"}
+    # Longer than the clients keep an idle connection: none is closed while they send on it.
+    options["timeout_keep_alive"] = int(DEADLINE_S)
     config = uvicorn.Config(test_server, log_config=None, access_log=False, **options)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

@@ -2,6 +2,7 @@
 
 import random
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -16,16 +17,24 @@ def free_port() -> int:
     The system assigns ephemeral ports to clients: one of those could be taken before the test
     uses it, or while its server restarts.
     """
+    return free_ports(1).start
+
+
+def free_ports(count: int) -> range:
+    """Free ports one after the other, as `free_port`."""
     first_ephemeral = (
         int(EPHEMERAL_PORT_RANGE.read_text().split()[0])
         if EPHEMERAL_PORT_RANGE.exists()
         else 32_768
     )
     while True:
-        port = random.SystemRandom().randrange(LOWEST_PORT, first_ephemeral)
+        first = random.SystemRandom().randrange(LOWEST_PORT, first_ephemeral - count)
+        ports = range(first, first + count)
         try:
-            with socket.create_server(("127.0.0.1", port)):
-                return port
+            with ExitStack() as servers:
+                for port in ports:
+                    servers.enter_context(socket.create_server(("127.0.0.1", port)))
+            return ports
         except OSError:  # in use
             continue
 

@@ -1,9 +1,11 @@
 """A private redis-server: on the loopback interface, with a password, without persistence."""
 
+import random
 import secrets
 import shutil
 import socket
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -11,8 +13,12 @@ from typing import Final
 from server.embedded.child_process import ChildProcess
 from server.serving.serve import StartFailed
 
-READY_S: Final = 5.0
+READY_S: Final = 30.0
+"""It takes a hundredth of a second, unless the machine is very busy."""
 ATTEMPTS: Final = 3
+PORTS: Final = (20_000, 32_000)
+"""Below the ports that Linux and other systems give to clients."""
+PORT_TRIALS: Final = 100
 
 
 class PrivateRedis(ChildProcess):
@@ -73,9 +79,13 @@ def find_redis_server() -> str:
 
 
 def _free_port() -> int:
+    """A free port that the system gives to no client while Redis is restarted."""
+    for _ in range(PORT_TRIALS):
+        port = random.SystemRandom().randrange(*PORTS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
     with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
+        return int(probe.getsockname()[1])
 
 
 def _config(port: int, password: str, folder: Path) -> bytes:

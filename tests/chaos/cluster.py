@@ -32,13 +32,15 @@ from tests.chaos.programs.control import Control
 from tests.chaos.reference_run import BLOCK_STEPS, HOLD_STEP, PACE, reached, saved_at
 from tests.chaos.service_processes import PROGRAMS, Api, Worker
 from tests.chaos.stack_environment import StackEnvironment
-from tests.processes import free_port, has_ended
+from tests.processes import free_port, free_ports, has_ended
 from tests.waiting import DEADLINE_S, wait_until
 
 PACED = "paced_trainer.py"
 """The real trainer, with TensorFlow."""
 SCRIPTED = "scripted_trainer.py"
 """A trainer without TensorFlow whose steps follow a formula; the rest of the stack is real."""
+RANK_PORTS = 16
+"""Ports of a worker for its ranks; each slot needs two."""
 
 
 class Cluster:
@@ -95,7 +97,13 @@ class Cluster:
         command = [sys.executable, "-u", str(PROGRAMS / trainer), self.control.argument()]
         program = [str(PROGRAMS / "patched_worker.py"), *changed, "--", *command]
         scratch = self._folder / f"scratch-of-{name}"
-        own = {**self._environment.environment(self.proxies), "AMPCORE_SCRATCH_DIR": str(scratch)}
+        # Ports of ranks that the system gives to no other process between two attempts.
+        ports = free_ports(RANK_PORTS)
+        own = {
+            **self._environment.environment(self.proxies),
+            "AMPCORE_SCRATCH_DIR": str(scratch),
+            "AMPCORE_WORKER_PORTS": f"{ports.start}-{ports.stop - 1}",
+        }
         worker = Worker(name, log_file, program, {**own, **environment})
         worker.scratch_dir = scratch
         worker.kind = (trainer, grace_s, *sorted(environment.items()))

@@ -41,7 +41,8 @@ def test_a_trainer_with_a_full_disk_keeps_its_last_checkpoint_and_continues(
 
     Checked: if ampcore/checkpoint/saver.py does not catch the error, the attempt fails.
     """
-    cluster.ensure_workers(1)
+    # The limit of a process of the same user can be changed without any capability.
+    cluster.ensure_workers(1, AMPCORE_TRAINER_ISOLATION="off")
     job = cluster.submit_paused_at(SPEC)
     cluster.wait_past_checkpoint(job)
     trainer = cluster.trainer(job)

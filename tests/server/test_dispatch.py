@@ -60,7 +60,7 @@ def test_messages_are_sent_again_once_redis_is_back(tmp_path, wait_until):
         dispatcher.send("lost", "default")
     server.start()
     try:
-        assert server.wait_ready()
+        wait_until(server.wait_ready)
 
         def sent():
             try:

@@ -3,10 +3,12 @@
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from sqlalchemy import make_url
 
 from ampcore.spec import State
 from store.database import Database
+from store.leases import SELF_FENCE_S
 from tests.processes import has_ended
 from tests.waiting import DEADLINE_S
 from tests.worker.conftest import Running, Start
@@ -66,7 +69,7 @@ class CuttableProxy:
                 threading.Thread(target=self._forward, args=[client], daemon=True).start()
 
     def _forward(self, client: socket.socket) -> None:
-        with client, self._connect() as server, suppress(OSError):
+        with suppress(OSError), client, self._connect() as server:
             self._open += [client, server]
             while True:
                 for end in select.select([client, server], [], [])[0]:
@@ -206,14 +209,18 @@ def test_a_full_write_buffer_blocks_the_trainer_and_loses_nothing(
 
 
 def test_a_long_outage_makes_the_worker_fence_itself(
-    start: Start, proxy: CuttableProxy, proxied_database: Database, until_running: Wait
+    start: Start,
+    proxy: CuttableProxy,
+    proxied_database: Database,
+    until_running: Wait,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    running = start(
-        "ignores_sigterm", self_fence_s=1.5, grace_s=10 * DEADLINE_S, database=proxied_database
-    )
+    running = start("ignores_sigterm", grace_s=10 * DEADLINE_S, database=proxied_database)
     until_running(running)
     trainer = running.process()
     proxy.cut()
+    later = SimpleNamespace(monotonic=lambda: time.monotonic() + 2 * SELF_FENCE_S)
+    monkeypatch.setattr("worker.telemetry_writer.time", later)
     job = running.ended()
     assert has_ended(trainer)
     assert job.state == State.RUNNING  # nothing could be written; the lease expires

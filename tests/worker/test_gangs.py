@@ -81,6 +81,8 @@ class Gang:
 
     def place(self) -> bool:
         with self.database.write() as session:
+            for name in self.contexts:
+                workers.heartbeat(session, name)
             return bool(gangs.place(session))
 
     def start(self, **runtime: Any) -> None:

@@ -3,6 +3,7 @@
 import socket
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -119,7 +120,12 @@ def test_a_failure_of_one_rank_ends_the_others_with_its_reason(ranks):
 
 
 def test_the_rank_without_a_timeout_of_its_own_hangs(ranks, monkeypatch):
-    monkeypatch.setattr(control, "NAMING_S", 0.05)
+    def all_reported() -> bool:
+        return ranks.channels[0]._timed_out == {0, 2}
+
+    # Rank 0 gives the others some seconds to report theirs; here as long as it takes.
+    clock = SimpleNamespace(sleep=lambda seconds: wait_until(all_reported))
+    monkeypatch.setattr(control, "time", clock)
     for rank in (0, 2):
         ranks.channels[rank].report_timeout()
     for rank in range(3):

@@ -343,7 +343,7 @@ def test_a_killed_redis_is_restarted_at_the_same_address(tmp_path, wait_until):
     psutil.Process(server.pid).kill()
     server.wait()
     server.start()
-    assert server.wait_ready()
+    wait_until(server.wait_ready)
     with redis.Redis.from_url(server.url) as connection:
         assert connection.ping()
     server.stop(grace_s=3)
