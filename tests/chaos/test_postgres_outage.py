@@ -15,6 +15,7 @@ from tests.chaos.reference_run import (
 )
 from tests.chaos.service_processes import Worker
 from tests.chaos.stack_environment import LEASE_S
+from tests.folders import paths_in
 from tests.waiting import wait_until
 
 pytestmark = xdist_groups.SCRIPTED
@@ -80,4 +81,4 @@ def database_is_down(cluster: Cluster) -> bool:
 
 def saved(worker: Worker) -> set[Path]:
     """The checkpoints in the worker's scratch folder."""
-    return set(worker.scratch_dir.rglob("checkpoint-*.safetensors"))
+    return set(paths_in(worker.scratch_dir, "checkpoint-*.safetensors"))

@@ -15,6 +15,7 @@ from ampclient import Client, InvalidSpec, Unauthorized
 from ampcore.spec import State
 from ampcore.telemetry import StepBlock
 from ampcore.telemetry.codec import decode
+from tests.folders import paths_in
 from tests.processes import has_ended
 from tests.waiting import DEADLINE_S
 
@@ -95,13 +96,15 @@ def test_events_record_every_state_in_order(trained: Any) -> None:
     assert {"started", "evaluation", "model_saved"} <= {event.type for event in events}
 
 
-def test_the_model_downloads_unchanged(stack: Any, trained: Any, tmp_path: Path) -> None:
+def test_the_model_downloads_unchanged(
+    stack: Any, trained: Any, tmp_path: Path, wait_until: Callable[..., Any]
+) -> None:
     [model] = [file for file in trained.artifacts() if file.kind == "model"]
     assert model.path == "attempt-1/model.keras"
     [copy] = trained.download(model.path, to=tmp_path)
     stored = stack.data / "artifacts" / trained.id / model.path
     assert copy.read_bytes() == stored.read_bytes()
-    assert not list((stack.data / "scratch").rglob("*.keras"))
+    wait_until(lambda: not paths_in(stack.data / "scratch", "*.keras"), "the files are removed")
 
 
 def test_steps_can_be_read_in_pages(trained: Any) -> None:

@@ -15,6 +15,7 @@ import yaml
 from ampcore.spec import State
 from store import jobs, workers
 from store.database import Database
+from tests.folders import paths_in
 from tests.installed_packages import EXAMPLE, install_example, write_broken
 from tests.waiting import DEADLINE_S
 from tests.worker.test_app import Process, send_job_message
@@ -127,7 +128,7 @@ def test_a_worker_announces_its_packages_and_trains_with_them(
     with worker.database.read() as session:
         metrics = jobs.get(session, job.id).metrics
     assert 0.5 < metrics["val_within"] <= 1
-    [model] = (tmp_path / "data").rglob("attempt-1/model.keras")
+    [model] = paths_in(tmp_path / "data", "attempt-1/model.keras")
     done = subprocess.run(
         [python_commands / "python", EXAMPLE / "predict.py", model.parent],
         env=os.environ | {"KERAS_BACKEND": "tensorflow"},

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from playwright.sync_api import CDPSession, Page, expect
+from playwright.sync_api import CDPSession, Page, Request, expect
 
 from dashboard.page_metrics import IS_DRAWN_JS, collected_metrics, metrics
 from store.database import Database
@@ -181,9 +181,10 @@ def test_a_page_left_open_needs_no_more_memory_or_work(
     page.evaluate(COUNT_POINTS)
     devtools = page.context.new_cdp_session(page)
     devtools.send("Performance.enable")
-    costs = [poll(page, devtools, running_job) for _ in range(WINDOW)]
+    polling = Polling(page)
+    costs = [draw(polling, devtools, running_job) for _ in range(WINDOW)]
     at_first = collected_metrics(devtools)
-    costs += [poll(page, devtools, running_job) for _ in range(POLLS - WINDOW)]
+    costs += [draw(polling, devtools, running_job) for _ in range(POLLS - WINDOW)]
     at_last = collected_metrics(devtools)
     assert at_last["JSHeapUsedSize"] < at_first["JSHeapUsedSize"] + 2_000_000
     # Every marker was in use before, so that 90 more responses need no more nodes.
@@ -208,17 +209,46 @@ class DrawingCost(NamedTuple):
         return cls(*map(sum, zip(*costs, strict=True)))
 
 
-def poll(page: Page, devtools: CDPSession, job: RunningJob) -> DrawingCost:
+class Polling:
+    """Lets a page poll whose clock stands still."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self._unanswered: set[Request] = set()
+        page.on("request", self._begin)
+        page.on("requestfinished", self._end)
+        page.on("requestfailed", self._end)
+
+    def until_shown(self, text: str) -> None:
+        """Move the clock until the page has polled what it then shows.
+
+        More than once, if the page has not yet set the timer of its next request.
+        """
+        shown = self.page.get_by_role("status", name="Plot range")
+
+        def is_shown() -> bool:
+            if text in shown.inner_text():
+                return True
+            if not self._unanswered:
+                self.page.clock.run_for(POLL_MS)
+            return False
+
+        wait_until(is_shown, text, show=shown.inner_text)
+
+    def _begin(self, request: Request) -> None:
+        self._unanswered.add(request)
+
+    def _end(self, request: Request) -> None:
+        self._unanswered.discard(request)
+
+
+def draw(polling: Polling, devtools: CDPSession, job: RunningJob) -> DrawingCost:
     """Store steps and let the page poll and draw them; returns the cost."""
-    before = done(page, devtools)
+    before = done(polling.page, devtools)
     job.train(STEPS_PER_POLL)
-    with page.expect_response(lambda response: "/steps?" in response.url and response.ok):
-        page.clock.run_for(POLL_MS)
-    expect(page.get_by_role("status", name="Plot range")).to_contain_text(
-        f"Steps 0 to {job.step - 1:,}"
-    )
-    page.clock.run_for(100)  # the frame in which the plots are drawn
-    after = done(page, devtools)
+    polling.until_shown(f"Steps 0 to {job.step - 1:,}")
+    polling.page.clock.run_for(100)  # the frame in which the plots are drawn
+    after = done(polling.page, devtools)
     return DrawingCost(after.points - before.points, after.layouts - before.layouts)
 
 

@@ -21,6 +21,7 @@ from server.embedded.private_redis import start_redis
 from server.migrate import migrate
 from store import attempts, jobs, tokens
 from store.database import Database
+from tests.folders import paths_in
 from tests.processes import command_of, has_ended
 from tests.waiting import DEADLINE_S
 
@@ -144,7 +145,7 @@ def readable_by_others(folder):
     """
     passed = {folder: 0o711, folder / "datasets": 0o755} if os.geteuid() == 0 else {}
     found = []
-    for path in (folder, *folder.rglob("*")):
+    for path in (folder, *paths_in(folder)):
         with suppress(FileNotFoundError):  # deleted in between
             mode = stat.S_IMODE(path.lstat().st_mode)
             if mode & 0o077 and mode != passed.get(path):
