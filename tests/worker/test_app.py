@@ -75,10 +75,12 @@ def worker(
         "AMPCORE_WORKER_QUEUES": "default,night",
     }
     worker = Process(database, environment, tmp_path / "worker.log")
-    wait_until(worker.is_online)
-    yield worker
-    worker.process.kill()
-    worker.process.wait()
+    try:
+        wait_until(worker.is_online)
+        yield worker
+    finally:
+        worker.process.kill()
+        worker.process.wait()
 
 
 def send_job_message(redis_url: str, queue: str) -> None:

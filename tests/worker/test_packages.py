@@ -79,21 +79,29 @@ def test_a_worker_serves_a_queue_for_each_package_and_queue() -> None:
 
 @pytest.fixture
 def worker(
-    site: Path, database: Database, redis_url: str, tmp_path: Path, wait_until: Callable[..., Any]
+    *,
+    site: Path,
+    database: Database,
+    database_url: str,
+    redis_url: str,
+    tmp_path: Path,
+    wait_until: Callable[..., Any],
 ) -> Iterator[Process]:
     """A worker on a machine with both packages."""
     environment = {
-        "AMPCORE_DATABASE_URL": database.engine.url.render_as_string(hide_password=False),
+        "AMPCORE_DATABASE_URL": database_url,
         "AMPCORE_REDIS_URL": redis_url,
         "AMPCORE_DATA_DIR": str(tmp_path / "data"),
         "AMPCORE_WORKER_QUEUES": "default",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")])),
     }
     worker = Process(database, environment, tmp_path / "worker.log")
-    wait_until(worker.is_online)
-    yield worker
-    worker.process.kill()
-    worker.process.wait()
+    try:
+        wait_until(worker.is_online)
+        yield worker
+    finally:
+        worker.process.kill()
+        worker.process.wait()
 
 
 def test_a_worker_announces_its_packages_and_trains_with_them(
