@@ -139,6 +139,8 @@ class Gang:
             context.shutting_down.set()
         for runner in self.runners:
             runner.stop()
+        for context in self.contexts.values():
+            context.standby.close()
 
 
 @pytest.fixture
