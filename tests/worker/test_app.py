@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from store import attempts, jobs, workers
 from store.database import Database
 from store.tables import Worker
 from tests.processes import command_of, has_ended, name_of
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, wait_until
 
 
 class Process:
@@ -54,6 +55,18 @@ class Process:
         return [json.loads(line) for line in lines if line.startswith("{")]
 
 
+@contextmanager
+def online_worker(database: Database, environment: dict[str, str], log: Path) -> Iterator[Process]:
+    """A worker that has registered; it is killed at the end."""
+    worker = Process(database, environment, log)
+    try:
+        wait_until(worker.is_online, "the worker is online")
+        yield worker
+    finally:
+        worker.process.kill()
+        worker.process.wait()
+
+
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
     """SQLite alone: tests/chaos runs whole workers on PostgreSQL."""
@@ -66,7 +79,6 @@ def worker(
     database_url: str,
     redis_url: str,
     tmp_path: Path,
-    wait_until: Callable[..., Any],
 ) -> Iterator[Process]:
     environment = {
         "AMPCORE_DATABASE_URL": database_url,
@@ -74,13 +86,8 @@ def worker(
         "AMPCORE_DATA_DIR": str(tmp_path / "data"),
         "AMPCORE_WORKER_QUEUES": "default,night",
     }
-    worker = Process(database, environment, tmp_path / "worker.log")
-    try:
-        wait_until(worker.is_online)
+    with online_worker(database, environment, tmp_path / "worker.log") as worker:
         yield worker
-    finally:
-        worker.process.kill()
-        worker.process.wait()
 
 
 def send_job_message(redis_url: str, queue: str) -> None:

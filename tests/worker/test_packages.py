@@ -18,7 +18,7 @@ from store.database import Database
 from tests.folders import paths_in
 from tests.installed_packages import EXAMPLE, install_example, write_broken
 from tests.waiting import DEADLINE_S
-from tests.worker.test_app import Process, send_job_message
+from tests.worker.test_app import Process, online_worker, send_job_message
 from worker import packages
 
 
@@ -85,7 +85,6 @@ def worker(
     database_url: str,
     redis_url: str,
     tmp_path: Path,
-    wait_until: Callable[..., Any],
 ) -> Iterator[Process]:
     """A worker on a machine with both packages."""
     environment = {
@@ -95,13 +94,8 @@ def worker(
         "AMPCORE_WORKER_QUEUES": "default",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")])),
     }
-    worker = Process(database, environment, tmp_path / "worker.log")
-    try:
-        wait_until(worker.is_online)
+    with online_worker(database, environment, tmp_path / "worker.log") as worker:
         yield worker
-    finally:
-        worker.process.kill()
-        worker.process.wait()
 
 
 def test_a_worker_announces_its_packages_and_trains_with_them(
