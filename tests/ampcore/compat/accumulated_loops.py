@@ -39,10 +39,10 @@ def apply(optimizer: Any, parts: list[list[Any]], variables: list[Any]) -> list[
     return [optimizer.apply_gradients(group) for group in (pairs[:1], pairs[1:])]
 
 
-def train_tf2(steps: int, path: str) -> dict[str, Any]:
+def train_tf2(steps: int, path: str, dtype: str) -> dict[str, Any]:
     replicas = distributed.connect_from_environment()
     compat.init(replicas)
-    model = amp_tf2.make_model(replicas, "float16")
+    model = amp_tf2.make_model(replicas, dtype)
     inner = keras.optimizers.Adam(0.1)
     optimizer = compat.LossScaleOptimizer(inner, initial_scale=LARGE_SCALE)
 
@@ -72,7 +72,7 @@ def train_tf2(steps: int, path: str) -> dict[str, Any]:
     }
 
 
-def train_tf1(steps: int, path: str) -> dict[str, Any]:
+def train_tf1(steps: int, path: str, dtype: str) -> dict[str, Any]:
     with tf.Graph().as_default():
         compat.init()
         variables = amp_tf1.make_variables()
@@ -85,7 +85,7 @@ def train_tf1(steps: int, path: str) -> dict[str, Any]:
         for some_keys, some_labels in zip(
             tf.split(keys, HALVES), tf.split(labels, HALVES), strict=True
         ):
-            loss = tf.reduce_mean(amp_tf1.losses_of(variables, some_keys, some_labels, "float16"))
+            loss = tf.reduce_mean(amp_tf1.losses_of(variables, some_keys, some_labels, dtype))
             grads = tf.gradients(optimizer.get_scaled_loss(loss), variables)
             parts.append(optimizer.get_unscaled_gradients(grads))
             losses.append(loss)
@@ -104,4 +104,4 @@ def train_tf1(steps: int, path: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     train = {"amp_tf1": train_tf1, "amp_tf2": train_tf2}[sys.argv[1]]
-    print(json.dumps(train(int(sys.argv[2]), sys.argv[3])))
+    print(json.dumps(train(int(sys.argv[2]), sys.argv[3], sys.argv[4])))

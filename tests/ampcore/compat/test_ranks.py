@@ -150,16 +150,20 @@ def test_in_float32_a_published_loop_computes_the_same_on_two_ranks(
     assert_same(found, expected, weights_atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("name", ["amp_tf2", "amp_tf1"])
-def test_in_float16_a_published_loop_computes_what_one_process_accumulates(
-    name, on_two_ranks, alone, tmp_path
+def test_a_published_loop_computes_what_one_process_accumulates(
+    *, name, dtype, on_two_ranks, alone, tmp_path
 ):
-    """In TF 2, where the scale is dynamic, the first steps overflow."""
+    """In float16 in TF 2, where the scale is dynamic, the first steps overflow."""
     weights = tmp_path / "alone.npz"
-    printed = alone("-m", "tests.ampcore.compat.accumulated_loops", name, str(STEPS), weights)
+    printed = alone(
+        "-m", "tests.ampcore.compat.accumulated_loops", name, str(STEPS), weights, dtype
+    )
     expected = Example(json.loads(printed), read_weights(weights))
     is_dynamic = name == "amp_tf2"
-    found = on_two_ranks(name, *(["--initial-scale", str(LARGE_SCALE)] if is_dynamic else []))
+    scale = ["--initial-scale", str(LARGE_SCALE)] if is_dynamic else []
+    found = on_two_ranks(name, "--dtype", dtype, *scale)
     assert found.printed["ranks"] == 2
-    assert (0 < found.printed["skipped"] < STEPS) == is_dynamic
+    assert (0 < found.printed["skipped"] < STEPS) == (is_dynamic and dtype == "float16")
     assert_same(found, expected, weights_atol=1e-5)
