@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from server.embedded.child_process import ChildProcess
 from server.embedded.data_folder import DataFolder
 from server.embedded.private_redis import start_redis
+from server.embedded.sandbox_notice import SandboxNotice
 from server.embedded.supervisor import SupervisedChild, Supervisor
 from server.serving.memory import limit_memory
 from server.serving.serve import StartFailed, exposure_warning, listen, serve, url_of
@@ -77,11 +78,13 @@ def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int)
     keeper.start()
     stack.callback(keeper.stop)
     stack.callback(folder.remove_connection)
+    notice = SandboxNotice(database, lambda text: _print(f"\n{text}\n"))
 
     def announce() -> None:
         folder.write_connection(url_of(listener))
-        sys.stdout.write(_ready_message(folder, url_of(listener), exposure_warning(listener)))
-        sys.stdout.flush()
+        _print(_ready_message(folder, url_of(listener), exposure_warning(listener)))
+        notice.start()
+        stack.callback(notice.stop)
 
     serve(settings, listener, announce)
 
@@ -167,7 +170,7 @@ def _child(
     name = arguments[0] if arguments else module
     return ChildProcess(
         f"the {name}",
-        [sys.executable, "-m", module, *arguments],
+        [sys.executable, "-P", "-m", module, *arguments],
         log_file=folder.logs / f"{name}.log",
         environment=variables,
     )
@@ -191,6 +194,11 @@ def _ready_message(folder: DataFolder, url: str, warning: str | None) -> str:
         "Press Ctrl-C to stop.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def _handle_signals() -> None:
