@@ -128,7 +128,7 @@ def running_stack() -> Iterator[Path]:
         folder = Path(name)
         with open(folder / "demo.log", "wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "server", "up", "--data", str(folder), "--port", "0"],
+                [sys.executable, "-P", "-m", "server", "up", "--data", str(folder), "--port", "0"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -279,3 +279,18 @@ def test_an_import_does_not_load_heavy_libraries(modules, without):
     script = f"import sys, {modules}; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", script], cwd=ROOT, text=True)
     assert not without & set(loaded.split())
+
+
+def test_own_programs_start_with_a_safe_path():
+    """A file of the current folder must not stand in for a module: `-P`, or `-I`."""
+    unsafe = []
+    for package in PACKAGES_WITHOUT_CYCLES:
+        for file in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if not isinstance(node, ast.List | ast.Tuple):
+                    continue
+                words = [ast.unparse(element).strip("'") for element in node.elts]
+                starts_code = "sys.executable" in words and {"-m", "-c"} & set(words)
+                if starts_code and not {"-P", "-I"} & set(words):
+                    unsafe.append(f"{file.relative_to(ROOT)}:{node.lineno}: {words}")
+    assert unsafe == []

@@ -18,7 +18,7 @@ from worker.fork_server import trainer_environment
 
 log = logging.getLogger(__name__)
 
-PROGRAM: Final = (sys.executable, "-m", "ampcore.packages")
+PROGRAM: Final = (sys.executable, "-P", "-m", "ampcore.packages")
 TIMEOUT_S: Final = 300.0
 """As long as a trainer may take to import TensorFlow on a slow machine."""
 

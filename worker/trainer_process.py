@@ -19,10 +19,11 @@ from worker.isolation import TrainerFolder
 from worker.log_capture import STDERR, STDOUT, LogCapture
 from worker.trainer_status import TrainerStatus
 
-PROGRAM: Final = (sys.executable, "-u", "-m", "ampcore.trainer_process")
+PROGRAM: Final = (sys.executable, "-P", "-u", "-m", "ampcore.trainer_process")
 """The command of the fork server; `--requests-fd N` is appended.
 
-`-u` (unbuffered): the log of a killed trainer is complete.
+`-P`: no file of the current folder stands in for a module. `-u` (unbuffered): the log of a killed
+trainer is complete.
 """
 FRAMES: Final = "frames"
 STATUS: Final = "status"

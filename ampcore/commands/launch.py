@@ -57,6 +57,6 @@ def launch(
             copy = Path(folder) / "job.yaml"
             copy.write_bytes(sys.stdin.buffer.read())
             file = str(copy)
-        command = [sys.executable, "-m", "ampcore", "run", file, *context.args]
+        command = [sys.executable, "-P", "-m", "ampcore", "run", file, *context.args]
         code = launch_ranks(Launch(command, processes, timeout_s, threads))
     raise typer.Exit(code)

@@ -60,7 +60,7 @@ class SandboxedTrainer:
 
     def command(self) -> list[str]:
         """The command that starts it; without bubblewrap in its confinement, outside of one."""
-        inner = [sys.executable, "-u", "-m", MODULE, self.to_argument()]
+        inner = [sys.executable, "-P", "-u", "-m", MODULE, self.to_argument()]
         if self.confinement.bubblewrap is None:
             return inner
         return bubblewrap.command(

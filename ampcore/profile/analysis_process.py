@@ -104,7 +104,7 @@ def _start(folder: Path) -> subprocess.Popen[bytes] | None:
     package = str(Path(ampcore.__file__).parent)
     try:
         return subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, package, MODULE, str(folder)],
+            [sys.executable, "-P", "-c", PROGRAM, package, MODULE, str(folder)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

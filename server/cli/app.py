@@ -114,7 +114,8 @@ def api() -> None:
 def worker() -> None:
     """Run only a worker. AMPCORE_* variables set the database, Redis and the number of slots."""
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "worker"])  # noqa: S606 - no shell needed
+    # -P: a worker.py in the current folder must not stand in for ours.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "worker"])  # noqa: S606 - no shell needed
 
 
 @app.command()

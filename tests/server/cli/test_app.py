@@ -111,6 +111,23 @@ def up(tmp_path, wait_until):
         up.end(signal.SIGKILL)
 
 
+def test_files_in_the_current_folder_do_not_stand_in_for_the_modules_of_a_worker(tmp_path):
+    for name in ("worker", "service", "store", "ampcore"):
+        (tmp_path / f"{name}.py").write_text(f"print('the wrong {name}')\nraise SystemExit(0)")
+    ended = subprocess.run(
+        [Path(sys.executable).with_name("ampserver"), "worker"],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "AMPCORE_LEASE_S": "no number"},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert ended.returncode == 2, ended.stdout + ended.stderr
+    assert "AMPCORE_LEASE_S: expected seconds" in ended.stderr
+    assert ended.stdout == ""
+
+
 def test_up_starts_restarts_and_stops_all_processes(up, wait_until):
     assert up.client.get("/readyz").json() == {"status": "ready"}
     assert up.client.get("/api/v1/jobs").json()["items"] == []
