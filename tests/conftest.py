@@ -25,6 +25,8 @@ import pytest
 from tests import waiting
 from tests.collection import folders_first, group_by_shared_fixtures
 from tests.forked_python import forked_python
+from tests.needs import require_for
+from tests.run_folder import RunFolder
 from tests.waiting import DEADLINE_S
 
 # How long it takes to generate and to run an example depends on the machine, not on the code.
@@ -57,6 +59,15 @@ def pytest_configure(config: pytest.Config) -> None:
             del os.environ[name]
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not hasattr(config, "workerinput"):  # not in the processes of xdist
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        config.pluginmanager.register(RunFolder(config))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that needs what this machine lacks, before its fixtures are made."""
+    require_for(item)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist writes the groups into the names

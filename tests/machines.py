@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.run_folder import registered_namespace
 from tests.waiting import DEADLINE_S
 
 NAMESPACES: Final = Path("/run/netns")
@@ -84,12 +85,13 @@ def are_possible() -> bool:
 @contextmanager
 def created_machine(name: str) -> Iterator[Machine]:
     """A new machine with a loopback interface only; removed at the end."""
-    ip("netns", "add", name)
-    try:
-        ip("-n", name, "link", "set", "lo", "up")
-        yield Machine(name)
-    finally:
-        ip("netns", "delete", name)
+    with registered_namespace(name):
+        ip("netns", "add", name)
+        try:
+            ip("-n", name, "link", "set", "lo", "up")
+            yield Machine(name)
+        finally:
+            ip("netns", "delete", name)
 
 
 def connect(

@@ -14,7 +14,6 @@ from ampcore.formats.file_description import (
     FileDescription,
     Picture,
 )
-from ampcore.isolation import landlock
 from ampcore.isolation.process_limits import OutOfCpuTime
 
 
@@ -140,7 +139,7 @@ def test_a_reader_writes_into_its_cache(describe_with):
     assert description["preview"]["rows"] == [{"a": "made"}]
 
 
-@pytest.mark.skipif(landlock.abi() == 0, reason="this kernel has no Landlock")
+@pytest.mark.needs("landlock")
 @pytest.mark.parametrize(
     "code",
     ["return found((file.parent / 'secret').read_text())", "(file.parent / 'new').write_text('x')"],

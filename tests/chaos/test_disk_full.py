@@ -63,14 +63,13 @@ def test_a_trainer_with_a_full_disk_keeps_its_last_checkpoint_and_continues(
 @pytest.fixture
 def other_filesystem() -> Iterator[Path]:
     """A folder on another file system, so that uploads copy the file."""
-    if not TMPFS.is_dir():
-        pytest.skip("needs a second file system")
     folder = TMPFS / f"ampcore-chaos-{os.getpid()}"
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @xdist_groups.SCRIPTED
+@pytest.mark.needs("second file system")
 def test_a_worker_with_a_full_storage_keeps_recorded_files_and_continues(
     cluster: Cluster, other_filesystem: Path
 ) -> None:

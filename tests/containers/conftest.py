@@ -6,7 +6,6 @@ The tests themselves run in the network of the third machine, where users are.
 import os
 import re
 import shutil
-import signal
 import socket
 import ssl
 import tempfile
@@ -20,7 +19,7 @@ import pytest
 from ampclient import Client
 from tests.containers.compose import Container, Project, copy_of_the_working_tree
 from tests.containers.images import build_base_images
-from tests.containers.podman import Podman, missing_packages, opened_podman
+from tests.containers.podman import Podman, opened_podman
 from tests.machines import Machine, connect, created_machine, working_on
 from tests.waiting import DEADLINE_S, wait_until
 
@@ -38,18 +37,6 @@ PASSWORDS: Final = {
     "AMPCORE_REDIS_PASSWORD": "pw4redis0123456789",
 }
 LEASE_S: Final = "6"
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """End at once, with one sentence, where containers cannot run.
-
-    A SIGTERM ends the tests as Ctrl-C does: containers and networks are removed.
-    """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if os.geteuid() != 0:
-        pytest.exit("These tests start containers with networks of their own: run them as root.", 2)
-    if packages := missing_packages():
-        pytest.exit(f"Missing programs. Run: apt-get install {' '.join(packages)}", 2)
 
 
 @pytest.fixture(scope="session")

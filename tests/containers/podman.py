@@ -6,7 +6,6 @@ resource limits that need no privilege.
 
 import os
 import resource
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -16,19 +15,6 @@ from typing import Final
 
 from tests.machines import THIS_MACHINE, Machine
 from tests.waiting import DEADLINE_S
-
-PROGRAMS: Final = {
-    "podman": "podman",
-    "buildah": "buildah",
-    "runc": "runc",
-    "netavark": "netavark",
-    "aardvark-dns": "aardvark-dns",
-    "catatonit": "catatonit",  # init: true
-    "iptables": "iptables",  # published ports
-    "debootstrap": "debootstrap",
-    "fuse-overlayfs": "fuse-overlayfs",
-}
-"""Each program that is needed, and its Debian package."""
 
 CONTAINERS_CONF = """\
 [network]
@@ -58,18 +44,6 @@ REGISTRIES_CONF = 'unqualified-search-registries = ["docker.io"]\n'
 BUILD_TIMEOUT_S: Final = 1800.0
 BUILD_MOUNTS: Final = [Path("/etc/ssl/certs"), Path("/etc/pip.conf")]
 """Lets pip, npm and apt in a build use this machine's certificates and package index."""
-
-
-def missing_packages() -> list[str]:
-    """The Debian packages to install before containers can run here."""
-    folders = os.pathsep.join(
-        [os.environ.get("PATH", ""), "/usr/sbin", "/usr/lib/podman", "/usr/libexec/podman"]
-    )
-    return [
-        package
-        for program, package in PROGRAMS.items()
-        if shutil.which(program, path=folders) is None
-    ]
 
 
 class Podman:

@@ -11,7 +11,8 @@ from ampclient import Client
 from ampcore.spec import State
 from tests.waiting import DEADLINE_S, wait_until
 
-pytestmark = pytest.mark.xdist_group("stack")
+# The folders of the stack are closed to other users, so that its sandbox can only be bubblewrap.
+pytestmark = [pytest.mark.xdist_group("stack"), pytest.mark.needs("bubblewrap")]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "bundle"
 LINES = """

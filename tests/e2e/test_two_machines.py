@@ -30,6 +30,7 @@ from tests import machines
 from tests.chaos.postgres import Postgres
 from tests.e2e.machine import Machine
 from tests.e2e.test_doc_code_blocks import ROOT, Block, blocks_of
+from tests.needs import problem_of
 from tests.processes import children_of, free_port, has_ended, name_of
 from tests.waiting import DEADLINE_S, wait_until
 
@@ -185,7 +186,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoMachines]:
 @contextmanager
 def connected_networks() -> Iterator[tuple[machines.Machine, machines.Machine] | None]:
     """The networks of two machines with two cables between them; None without the right to it."""
-    if not machines.are_possible():
+    if problem_of("network namespaces") is not None:
         yield None
         return
     name = f"m{os.getpid()}"

@@ -152,7 +152,7 @@ def test_a_path_outside_the_folder_is_not_uploaded(
     assert stored_files(tmp_path) == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can have files of another user")
+@pytest.mark.needs("root")
 def test_a_file_of_another_user_is_copied_with_the_workers_owner(
     uploader: ArtifactUploader, tmp_path: Path, job: Any
 ) -> None:

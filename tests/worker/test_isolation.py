@@ -50,21 +50,12 @@ NEEDS_OWN_USER = {"change the permissions of the token", "change a limit of its 
 UNCOUNTED = {"start more processes"}
 """Linux does not count the processes of root."""
 
-is_root = pytest.mark.skipif(
-    not isolation_plan.can_run_as(USERS),
-    reason="only root, with its capabilities, can change users",
-)
-CLOSED = isolation_plan.closed_to_others(isolation_plan.program_folders())
-can_import = pytest.mark.skipif(
-    CLOSED is not None, reason=f"Python is in a folder that other users cannot enter: {CLOSED}"
-)
-has_landlock = pytest.mark.skipif(
-    landlock.abi() < landlock.SCOPES_ABI, reason="this kernel has no Landlock 6"
-)
+needs_other_users = pytest.mark.needs("other users", "python for other users")
+needs_landlock = pytest.mark.needs("landlock for signals")
 KINDS = [
-    pytest.param("landlock", marks=has_landlock),
-    pytest.param("own_user", marks=[is_root, can_import]),
-    pytest.param("both", marks=[is_root, can_import, has_landlock]),
+    pytest.param("landlock", marks=needs_landlock),
+    pytest.param("own_user", marks=needs_other_users),
+    pytest.param("both", marks=[needs_other_users, needs_landlock]),
 ]
 
 
@@ -201,7 +192,7 @@ def test_a_trainers_folder_is_removed_after_the_attempt(
 # ---- Planning
 
 
-@has_landlock
+@needs_landlock
 def test_the_plan_contains_every_measure_of_this_machine(protected_data: AttackedData) -> None:
     planned = plan_isolation(
         IsolationSettings(),
@@ -254,7 +245,7 @@ def test_missing_measures_are_named(
 EVERYBODY = "         0          0 4294967295\n"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root needs capabilities")
+@pytest.mark.needs("root")
 @pytest.mark.parametrize(
     ("capabilities", "users", "groups", "may"),
     [

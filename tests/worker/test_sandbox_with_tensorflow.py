@@ -8,6 +8,7 @@ import pytest
 from ampcore.telemetry import COLUMNS, StepBlock
 from ampcore.telemetry.codec import decode
 from ampcore.telemetry.frames import Frame, FrameType
+from tests.needs import SANDBOX_NEEDS, require
 from tests.waiting import DEADLINE_S
 from tests.worker.protected_data import ProtectedData
 from worker.sandbox import SandboxKind
@@ -44,14 +45,15 @@ def test_a_sandboxed_trainer_trains_and_saves_its_model(
     standby: Standby,
     make_spec: Callable[..., Any],
 ) -> None:
+    mode = SandboxMode(kind)
+    require(SANDBOX_NEEDS[mode])
     planned = plan_sandbox(
-        SandboxSettings(SandboxMode(kind)),
+        SandboxSettings(mode),
         users=USERS,
         parent=protected_data.work_dirs.worker_dir,
         datasets=protected_data.data / "datasets",
     )
-    if planned.sandbox is None:
-        pytest.skip(" ".join(planned.missing))
+    assert planned.sandbox is not None
     folder = planned.sandbox.new_folder()
     trainer = standby.request_sandboxed(folder)
     try:

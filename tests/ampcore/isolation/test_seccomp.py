@@ -9,9 +9,7 @@ import pytest
 
 from ampcore.isolation import seccomp
 
-needs_seccomp = pytest.mark.skipif(
-    not seccomp.is_supported(), reason="this machine filters no system calls"
-)
+needs_seccomp = pytest.mark.needs("seccomp")
 
 
 def run_filtered(body: str) -> object:

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from ampcore.isolation import landlock
 from tests.waiting import DEADLINE_S
 
 PROGRAM = """
@@ -40,7 +39,7 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.skipif(landlock.abi() < landlock.TCP_ABI, reason="the kernel has no rules about TCP")
+@pytest.mark.needs("landlock for TCP")
 @pytest.mark.parametrize(
     ("allowed", "expected"),
     [

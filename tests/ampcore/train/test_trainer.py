@@ -267,9 +267,8 @@ def test_a_loss_that_stays_nan_ends_the_run(job):
         Trainer(spec).run()
 
 
+@pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="there is a GPU")
 def test_a_job_for_a_gpu_fails_without_one(job):
-    if tf.config.list_physical_devices("GPU"):
-        pytest.skip("this machine has a GPU")
     with pytest.raises(UnsupportedDevice, match=r"runtime\.device") as caught:
         Trainer(job(runtime={"device": "gpu"})).run()
     assert caught.value.reason is Reason.UNSUPPORTED_DEVICE

@@ -1,8 +1,6 @@
 """Fixtures: a real browser, a real stack, and finished jobs."""
 
-import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
-from dashboard.browser import BrowserNotFound, chromium
+from dashboard.browser import chromium
 from tests.e2e.dashboard.job_specs import HEALTHY, LIVE, SKIPPING
 from tests.waiting import DEADLINE_S
 
@@ -28,19 +26,13 @@ def stack(tmp_path_factory: pytest.TempPathFactory, start: Callable[..., Any]) -
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium; without one the tests are skipped, or fail if CI=true.
+    """Chromium.
 
     It is closed after each module: while it runs, nothing else in this process can have an event
     loop.
     """
     expect.set_options(timeout=1000 * DEADLINE_S)
-    with ExitStack() as stack:
-        try:
-            browser = stack.enter_context(chromium())
-        except BrowserNotFound as missing:
-            if os.environ.get("CI") == "true":
-                pytest.fail(str(missing))
-            pytest.skip(str(missing))
+    with chromium() as browser:
         yield browser
 
 

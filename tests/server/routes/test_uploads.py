@@ -2,7 +2,6 @@
 
 import errno
 import hashlib
-import shutil
 import socket
 import subprocess
 from urllib.parse import urlsplit
@@ -72,7 +71,7 @@ def test_a_file_is_uploaded_in_one_request(api):
     assert list((api.data_dir / "uploads").iterdir()) == []
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@pytest.mark.needs("curl")
 def test_curl_uploads_a_file(api, tmp_path):
     (tmp_path / "birds.npz").write_bytes(CONTENT)
     command = ["curl", "--silent", "--fail", "-T", "birds.npz"]

@@ -1,0 +1,200 @@
+"""What some tests need besides the installation: tried once, and reported in one way.
+
+`@pytest.mark.needs("chromium")` skips a test at once where Chromium is missing, with the reason and
+the command that installs it. With CI=true the test fails instead: CI installs everything.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from ampcore.isolation import landlock, seccomp
+from tests import machines
+from worker import isolation_plan
+from worker.sandbox_plan import SandboxMode, SandboxSettings, plan_sandbox
+
+TRAINER_USERS: Final = range(60_940, 60_950)
+TMPFS: Final = Path("/dev/shm")
+SYSTEM_PYTHON: Final = "use a Python that other users can run: make PYTHON=/usr/bin/python3"
+CONTAINER_PROGRAMS: Final = {
+    "podman": "podman",
+    "buildah": "buildah",
+    "runc": "runc",
+    "netavark": "netavark",
+    "aardvark-dns": "aardvark-dns",
+    "catatonit": "catatonit",  # init: true
+    "iptables": "iptables",  # published ports
+    "debootstrap": "debootstrap",
+    "fuse-overlayfs": "fuse-overlayfs",
+}
+"""Each program that the tests in containers run, and its Debian package."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that a machine may lack."""
+
+    find_problem: Callable[[], str | None]
+    """Tries it; returns why it does not work, or None."""
+    remedy: str
+    """The command that installs it, or what else to do."""
+
+
+def _problem_of_program(name: str) -> Callable[[], str | None]:
+    return lambda: None if shutil.which(name) else f"the program {name} is not installed"
+
+
+def _problem_of_root() -> str | None:
+    return None if os.geteuid() == 0 else "the tests do not run as root"
+
+
+def _problem_of_other_users() -> str | None:
+    if isolation_plan.can_run_as(TRAINER_USERS):
+        return None
+    return "only root with its capabilities can start processes as other users"
+
+
+def _problem_of_python_for_other_users() -> str | None:
+    closed = isolation_plan.closed_to_others(isolation_plan.program_folders())
+    return closed and f"Python is in a folder that other users cannot enter: {closed}"
+
+
+def _problem_of_landlock(abi: int, linux: str) -> Callable[[], str | None]:
+    problem = f"this kernel has no Landlock {abi} (added in Linux {linux})"
+    return lambda: None if landlock.abi() >= abi else problem
+
+
+def _problem_of_seccomp() -> str | None:
+    return None if seccomp.is_supported() else "it needs Linux on x86-64 or ARM64, with seccomp"
+
+
+def _problem_of_sandbox(mode: SandboxMode) -> Callable[[], str | None]:
+    def find_problem() -> str | None:
+        with tempfile.TemporaryDirectory(prefix="ampcore-needs-") as name:
+            folder = Path(name)
+            folder.chmod(0o755)
+            plan = plan_sandbox(
+                SandboxSettings(mode),
+                users=TRAINER_USERS,
+                parent=folder / "data" / "scratch" / "worker",
+                datasets=folder / "datasets",
+            )
+        return None if plan.sandbox is not None else " ".join(plan.missing)
+
+    return find_problem
+
+
+def _problem_of_chromium() -> str | None:
+    from dashboard.browser import BrowserNotFound, chromium
+
+    try:
+        with chromium():
+            return None
+    except BrowserNotFound as error:
+        return str(error)
+
+
+def _problem_of_user_namespaces() -> str | None:
+    if (unshare := shutil.which("unshare")) is None:
+        return "the program unshare is not installed"
+    tried = subprocess.run([unshare, "-rm", "true"], capture_output=True, text=True, check=False)
+    return tried.stderr.strip() if tried.returncode else None
+
+
+def _problem_of_network_namespaces() -> str | None:
+    return None if machines.are_possible() else "network namespaces cannot be made and connected"
+
+
+def _problem_of_second_file_system() -> str | None:
+    return None if TMPFS.is_dir() else f"there is no file system at {TMPFS}"
+
+
+def missing_container_packages() -> list[str]:
+    """The Debian packages to install before containers can run here."""
+    folders = os.pathsep.join(
+        [os.environ.get("PATH", ""), "/usr/sbin", "/usr/lib/podman", "/usr/libexec/podman"]
+    )
+    return [
+        package
+        for program, package in CONTAINER_PROGRAMS.items()
+        if shutil.which(program, path=folders) is None
+    ]
+
+
+def _problem_of_containers() -> str | None:
+    if os.geteuid() != 0:
+        return "containers with networks of their own need root"
+    if packages := missing_container_packages():
+        return f"these packages are not installed: {' '.join(packages)}"
+    return _problem_of_network_namespaces()
+
+
+NEEDS: Final = {
+    "bubblewrap": Need(_problem_of_sandbox(SandboxMode.BUBBLEWRAP), "apt install bubblewrap"),
+    "chromium": Need(_problem_of_chromium, "apt install chromium"),
+    "containers": Need(
+        _problem_of_containers,
+        f"as root: apt install {' '.join(CONTAINER_PROGRAMS.values())} iproute2",
+    ),
+    "curl": Need(_problem_of_program("curl"), "apt install curl"),
+    "landlock": Need(_problem_of_landlock(1, "5.13"), "use a newer kernel"),
+    "landlock for TCP": Need(_problem_of_landlock(landlock.TCP_ABI, "6.7"), "use a newer kernel"),
+    "landlock for signals": Need(
+        _problem_of_landlock(landlock.SCOPES_ABI, "6.12"), "use a newer kernel"
+    ),
+    "landlock sandbox": Need(_problem_of_sandbox(SandboxMode.LANDLOCK), SYSTEM_PYTHON),
+    "network namespaces": Need(_problem_of_network_namespaces, "as root: apt install iproute2"),
+    "other users": Need(_problem_of_other_users, "run the tests as root"),
+    "python for other users": Need(_problem_of_python_for_other_users, SYSTEM_PYTHON),
+    "root": Need(_problem_of_root, "run the tests as root"),
+    "sandbox": Need(_problem_of_sandbox(SandboxMode.AUTO), "apt install bubblewrap"),
+    "seccomp": Need(_problem_of_seccomp, "use another machine"),
+    "second file system": Need(_problem_of_second_file_system, f"mount a tmpfs at {TMPFS}"),
+    "user namespaces": Need(_problem_of_user_namespaces, "apt install util-linux"),
+}
+
+NEEDS_OF_FOLDERS: Final = {
+    Path(__file__).parent / "containers": "containers",
+    Path(__file__).parent / "e2e" / "dashboard": "chromium",
+}
+"""What each test below a folder needs."""
+SANDBOX_NEEDS: Final = {
+    SandboxMode.AUTO: "sandbox",
+    SandboxMode.BUBBLEWRAP: "bubblewrap",
+    SandboxMode.LANDLOCK: "landlock sandbox",
+}
+
+
+@cache
+def problem_of(name: str) -> str | None:
+    """Why the machine lacks what a test needs, with the remedy; None: it is there."""
+    need = NEEDS[name]
+    problem = need.find_problem()
+    return problem and f"needs {name}: {problem.rstrip('.')}. To run this test: {need.remedy}"
+
+
+def require(*names: str) -> None:
+    """Skip the test, or fail it in CI, unless this machine has everything."""
+    for name in names:
+        if (problem := problem_of(name)) is None:
+            continue
+        if os.environ.get("CI") == "true":
+            pytest.fail(problem, pytrace=False)
+        pytest.skip(problem)
+
+
+def require_for(item: pytest.Item) -> None:
+    """`require` what a test needs, by its marks and its folder; called before its fixtures."""
+    for mark in item.iter_markers("needs"):
+        require(*mark.args)
+    for folder, name in NEEDS_OF_FOLDERS.items():
+        if folder in item.path.parents:
+            require(name)
