@@ -19,14 +19,14 @@ help: ## Show this list
 
 install: $(INSTALLED) $(DASHBOARD) ## Install everything into .venv/, and build the dashboard
 
-$(INSTALLED): requirements/dev.lock pyproject.toml
+$(INSTALLED): requirements/dev.lock requirements/uv.lock requirements/install.sh pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "ampcore needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make PYTHON=python3.12"; exit 1; }
-	@echo "Installing about 2 GB into $(VENV)/; this takes a minute or two."
+	@echo "Creating $(VENV)/ …"
 	@$(PYTHON) -m venv $(VENV)
-	@# no-deps: the file has every package but tensorflow, which tf-keras wants beside tensorflow-cpu.
-	@$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
-		-r requirements/dev.lock
+	@echo "Installing about 150 libraries (2.5 GB) into it …"
+	@# no-deps: the lock has every package but tensorflow, which tf-keras wants beside tensorflow-cpu.
+	@sh requirements/install.sh $(VENV) requirements/dev.lock --require-hashes --no-deps
 	@# compat: a plain path, so that a folder named ampcore next to a script cannot stand in for it.
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 		--config-settings editable_mode=compat --editable .
@@ -55,10 +55,10 @@ check: install ## Run linters, type checks, the rules of imports and names, and 
 bench: $(INSTALLED) $(PEERS_INSTALLED) ## Run all benchmarks; prints one JSON line each
 	@for file in benchmarks/*.py; do $(RUN) $$file || exit 1; done
 
-$(PEERS_INSTALLED): requirements/bench.txt
+$(PEERS_INSTALLED): requirements/bench.txt requirements/uv.lock requirements/install.sh
 	@echo "Installing PyTorch and JAX for comparison benchmarks into $(PEERS)/ (1.6 GB)."
 	@$(PYTHON) -m venv $(PEERS)
-	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/bench.txt
+	@sh requirements/install.sh $(PEERS) requirements/bench.txt
 	@touch $@
 
 screenshots: install ## Update the dashboard screenshots and the README pictures
@@ -71,6 +71,7 @@ lock: ## Pin the newest versions that pyproject.toml allows, with hashes
 	$(LOCK) --extra worker-cpu --extra s3 -o requirements/worker-cpu.lock
 	$(LOCK) --extra worker-gpu --extra s3 -o requirements/worker-gpu.lock
 	$(COMPILE) requirements/sbom.in -o requirements/sbom.lock
+	$(COMPILE) -c requirements/dev.lock requirements/uv.in -o requirements/uv.lock
 
 clean: ## Remove what `make install` and the tests made
 	rm -rf $(VENV) $(PEERS) server/static dashboard/node_modules screenshots .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

@@ -11,14 +11,14 @@ WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_NO_COMPILE=1
 RUN apt-get update && apt-get install --yes --no-install-recommends binutils
 # The program that writes the list of the image's libraries has its own environment.
-COPY requirements/sbom.lock requirements/
+COPY requirements/install.sh requirements/uv.lock requirements/sbom.lock requirements/
 RUN python -m venv /opt/sbom \
-    && /opt/sbom/bin/pip install --require-hashes --only-binary :all: -r requirements/sbom.lock
+    && sh requirements/install.sh /opt/sbom requirements/sbom.lock --require-hashes --only-binary :all:
 RUN python -m venv /opt/ampcore
 ENV PATH=/opt/ampcore/bin:$PATH
 # Libraries change rarely and have their own layer. Wheels only: nothing is compiled.
 COPY requirements/server.lock requirements/
-RUN pip install --require-hashes --only-binary :all: -r requirements/server.lock
+RUN sh requirements/install.sh /opt/ampcore requirements/server.lock --require-hashes --only-binary :all:
 COPY pyproject.toml README.md LICENSE ./
 COPY ampcore ampcore
 COPY service service

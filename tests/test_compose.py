@@ -474,7 +474,8 @@ def last_stage(dockerfile: str) -> list[str]:
 
 
 def test_every_lock_but_those_of_tools_has_an_image() -> None:
-    locks = {lock.stem for lock in (ROOT / "requirements").glob("*.lock")} - {"dev", "sbom"}
+    locks = {lock.stem for lock in (ROOT / "requirements").glob("*.lock")}
+    locks -= {"dev", "sbom", "uv"}
     assert locks == IMAGE_LOCKS
     assert {dockerfile for dockerfile, _ in BUILT} == set(DOCKERFILES)
 
@@ -501,12 +502,12 @@ def test_an_image_installs_hashed_libraries_and_then_only_the_project(
     dockerfile: str, extra: str
 ) -> None:
     lines = [" ".join(line.split()) for line in instructions(dockerfile, extra)]
-    sbom, lock = [source for source in copied(dockerfile, extra) if source.endswith(".lock")]
-    assert sbom == "requirements/sbom.lock"
-    hashed = "pip install --require-hashes --only-binary :all: -r"
-    assert [line for line in lines if "pip install" in line] == [
-        f"RUN python -m venv /opt/sbom && /opt/sbom/bin/{hashed} {sbom}",
-        f"RUN {hashed} {lock}",
+    uv, sbom, lock = [source for source in copied(dockerfile, extra) if source.endswith(".lock")]
+    assert (uv, sbom) == ("requirements/uv.lock", "requirements/sbom.lock")
+    install, hashed = "sh requirements/install.sh", "--require-hashes --only-binary :all:"
+    assert [line for line in lines if "install.sh /" in line or "pip install" in line] == [
+        f"RUN python -m venv /opt/sbom && {install} /opt/sbom {sbom} {hashed}",
+        f"RUN {install} /opt/ampcore {lock} {hashed}",
         "RUN pip install --no-deps --no-build-isolation .",
     ]
 

@@ -39,7 +39,13 @@ def logical_lines(lock: Path) -> Iterator[str]:
 
 
 def test_the_expected_lock_files_exist() -> None:
-    assert [lock.name for lock in LOCKS] == ["dev.lock", "sbom.lock", *SHIPPED_LOCKS]
+    assert [lock.name for lock in LOCKS] == [
+        "dev.lock",
+        "sbom.lock",
+        *SHIPPED_LOCKS[:1],
+        "uv.lock",
+        *SHIPPED_LOCKS[1:],
+    ]
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
@@ -159,3 +165,47 @@ def test_a_folder_with_the_name_of_the_package_does_not_shadow_it(tmp_path):
     (tmp_path / "ampcore").mkdir()
     code = "from ampclient import Client; from ampcore import JobSpec; print(JobSpec, Client)"
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+
+
+def test_uv_has_the_version_of_the_development_environment() -> None:
+    [uv] = [line.split("\t")[0].strip() for line in logical_lines(ROOT / "requirements/uv.lock")]
+    assert uv in [line.split("\t")[0].strip() for line in logical_lines(LOCKS[0])]
+
+
+PYTHON = """#!/bin/sh
+echo "python $*" >> "{log}"
+case "$*" in
+    *--target*) {uv} ;;
+esac
+"""
+INSTALL_UV = """
+    for word; do [ "$previous" = --target ] && folder=$word; previous=$word; done
+    mkdir -p "$folder/bin"
+    printf '#!/bin/sh\\necho "uv $*" >> "{log}"; exit {code}' > "$folder/bin/uv"
+    chmod +x "$folder/bin/uv"
+"""
+
+
+@pytest.mark.parametrize(
+    ("uv", "programs"),
+    [
+        (INSTALL_UV.replace("{code}", "0"), ["python", "uv"]),
+        (INSTALL_UV.replace("{code}", "1"), ["python", "uv", "python"]),
+        ("exit 1", ["python", "python"]),
+    ],
+    ids=["uv works", "uv fails", "uv cannot be installed"],
+)
+def test_libraries_are_installed_with_uv_else_with_pip(
+    tmp_path: Path, uv: str, programs: list[str]
+) -> None:
+    log = tmp_path / "commands"
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text(PYTHON.replace("{uv}", uv).replace("{log}", str(log)))
+    python.chmod(0o755)
+    script = ["sh", "requirements/install.sh", str(tmp_path), "a.lock", "--require-hashes"]
+    subprocess.run(script, cwd=ROOT, check=True, capture_output=True)
+    commands = [line.split() for line in log.read_text().splitlines()]
+    assert [command[0] for command in commands] == programs
+    assert commands[0][-2:] == ["-r", "requirements/uv.lock"]
+    assert all(command[-3:] == ["-r", "a.lock", "--require-hashes"] for command in commands[1:])
