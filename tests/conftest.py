@@ -27,6 +27,7 @@ from tests.collection import folders_first, group_by_shared_fixtures
 from tests.forked_python import forked_python
 from tests.needs import require_for
 from tests.run_folder import RunFolder
+from tests.tiers import TestTimes, mark_slow
 from tests.waiting import DEADLINE_S
 
 # How long it takes to generate and to run an example depends on the machine, not on the code.
@@ -41,6 +42,11 @@ processor time of the tests with TensorFlow, whose graphs have many objects."""
 
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For clients of plain HTTP: loading the machine's certificates takes 25 ms for each client."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add an option for what the tests take."""
+    parser.addoption("--times", type=Path, metavar="FILE", help="write what each test took")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -62,6 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # not in the processes of xdist
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         config.pluginmanager.register(RunFolder(config))
+    config.pluginmanager.register(TestTimes(config.option.times), "test times")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -72,8 +79,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist writes the groups into the names
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Decide which tests run in the same process."""
+    """Decide which tests run in the same process, and which are slow."""
     group_by_shared_fixtures(items)
+    mark_slow(items)
 
 
 def pytest_collection_finish() -> None:

@@ -14,17 +14,17 @@ import psutil
 from sqlalchemy import create_engine, text
 
 REPORT = "ENDLESS_RUN_REPORT"
-SLEEP = "import time; time.sleep(10**6)"
+HANG = "import threading; threading.Event().wait()"
 DAEMON = f"""
 import os, subprocess, sys
-command = [sys.executable, "-c", {SLEEP!r}]
+command = [sys.executable, "-c", {HANG!r}]
 child = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
 print(child.pid, flush=True)
 """
 """Its child has another parent as soon as the daemon has ended."""
 PARENT = f"""
 import subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", {SLEEP!r}], env={{}}, start_new_session=True)
+child = subprocess.Popen([sys.executable, "-c", {HANG!r}], env={{}}, start_new_session=True)
 print(child.pid, flush=True)
 child.wait()
 """
@@ -40,7 +40,7 @@ def write_pids(name: str, pids: list[int]) -> None:
 
 
 def test_with_processes() -> None:
-    child = subprocess.Popen([sys.executable, "-c", SLEEP])
+    child = subprocess.Popen([sys.executable, "-c", HANG])
     daemon = subprocess.run(
         [sys.executable, "-c", DAEMON], stdout=subprocess.PIPE, text=True, check=True
     )

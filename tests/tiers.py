@@ -1,0 +1,117 @@
+"""Which tests `make test` runs, and what each test costs.
+
+A test is slow, and runs in `make test-slow`, if it needs a browser, a container or a whole stack,
+or more than a hundredth of the processor time of `make test`.
+
+The first half of that rule are `SLOW_FOLDERS`, where the mark `quick` is for the cheapest test of a
+promise and for one job from end to end; the second half is the mark `slow`. `--times FILE` writes
+what each test took; `python -m tests.tiers FILE` checks the second half.
+"""
+
+import json
+import resource
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[1]
+SLOW_FOLDERS: Final = tuple(ROOT / "tests" / name for name in ("chaos", "containers", "e2e"))
+SHARE: Final = 0.01
+"""The largest share of the processor time of `make test` that one of its tests may take."""
+PROCESSOR_S: Final = "processor_s"
+
+
+class TestTime(NamedTuple):
+    """What a test took, with the fixtures that were made for it."""
+
+    test: str
+    tier: str
+    wall_s: float
+    processor_s: float
+    """Of its process, and of the child processes that ended during the test."""
+
+
+def mark_slow(items: Iterable[pytest.Item]) -> None:
+    """Give the mark `slow` to the tests of the slow folders, except those with the mark `quick`."""
+    for item in items:
+        in_slow_folder = any(folder in item.path.parents for folder in SLOW_FOLDERS)
+        if in_slow_folder and item.get_closest_marker("quick") is None:
+            item.add_marker(pytest.mark.slow)
+
+
+def processor_s() -> float:
+    """The processor time of this process and of its children that have ended, in seconds."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+class TestTimes:
+    """A plugin that writes the time of each test to a file at the end."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._started_s = 0.0
+        self._times: dict[str, TestTime] = {}
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, nextitem: pytest.Item | None) -> Iterator[None]:
+        """Measure a test in the process that runs it."""
+        self._started_s = processor_s()
+        self._is_last = nextitem is None
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: Any) -> Iterator[None]:
+        """Send the processor time with the report of each phase."""
+        report: Any = yield
+        # The last teardown of a process ends what all of its tests have shared.
+        if not (call.when == "teardown" and self._is_last):
+            used_s = processor_s() - self._started_s
+            report.user_properties = [*report.user_properties, (PROCESSOR_S, used_s)]
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add a phase to the time of its test, in the process that has the file."""
+        seen = self._times.get(report.nodeid, TestTime(report.nodeid, "", 0, 0))
+        used_s = dict(report.user_properties).get(PROCESSOR_S, seen.processor_s)
+        tier = "slow" if "slow" in report.keywords else "quick"
+        wall_s = seen.wall_s + report.duration
+        self._times[report.nodeid] = TestTime(report.nodeid, tier, wall_s, float(str(used_s)))
+
+    def pytest_unconfigure(self) -> None:
+        """Write the file."""
+        if self._file is not None:
+            lines = [json.dumps(time._asdict()) for time in self._times.values()]
+            self._file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def read_times(file: Path) -> list[TestTime]:
+    """The times of a file."""
+    return [TestTime(**json.loads(line)) for line in file.read_text("utf-8").splitlines()]
+
+
+def misplaced(times: Iterable[TestTime]) -> list[TestTime]:
+    """The quick tests that take too large a share of the time of all quick tests."""
+    quick = [time for time in times if time.tier == "quick"]
+    limit_s = SHARE * sum(time.processor_s for time in quick)
+    return [time for time in quick if time.processor_s > limit_s]
+
+
+def main(files: list[str]) -> int:
+    """Print the cost of each tier and the tests that belong into the other one."""
+    times = [time for file in files for time in read_times(Path(file))]
+    for tier in ("quick", "slow"):
+        of_tier = [time for time in times if time.tier == tier]
+        processor_s = sum(time.processor_s for time in of_tier)
+        print(f"{tier}: {len(of_tier)} tests, {processor_s:.0f} processor seconds")
+    wrong = misplaced(times)
+    for time in wrong:
+        print(f"needs the mark slow, or less time: {time.test}: {time.processor_s:.1f} s")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
