@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.cluster import Cluster
+from tests.chaos.cluster import SCRIPTED, Cluster
 from tests.chaos.postgres import Postgres
-from tests.chaos.reference_run import RunResult, train
+from tests.chaos.reference_run import RunResult, scripted_reference, train
 
 
 @pytest.hookimpl(wrapper=True)
@@ -68,3 +68,12 @@ def cluster(shared_cluster: Callable[[], Cluster]) -> Iterator[Cluster]:
 def reference_run() -> RunResult:
     """The undisturbed run that all others must equal; trained once per test session."""
     return train()
+
+
+@pytest.fixture
+def reference(request: pytest.FixtureRequest, trainer: str) -> RunResult:
+    """The undisturbed run of the trainer of a test."""
+    if trainer == SCRIPTED:
+        return scripted_reference()
+    result: RunResult = request.getfixturevalue("reference_run")
+    return result

@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import httpx
+import pytest
 import redis
 from sqlalchemy import select
 
@@ -17,7 +18,7 @@ from tests.chaos.reference_run import HOLD_STEP, SPEC, TINY, TOTAL_STEPS, outcom
 from tests.chaos.service_processes import CLEAN_EXIT_CODES, Api
 from tests.waiting import DEADLINE_S, join, wait_until
 
-pytestmark = xdist_groups.SCRIPTED
+pytestmark = [xdist_groups.SCRIPTED, pytest.mark.quick]
 
 
 def test_a_job_runs_although_its_api_died_between_commit_and_message(

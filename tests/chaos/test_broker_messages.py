@@ -22,7 +22,7 @@ from tests.chaos.reference_run import (
 )
 from tests.waiting import DEADLINE_S, wait_until
 
-pytestmark = xdist_groups.SCRIPTED
+pytestmark = [xdist_groups.SCRIPTED, pytest.mark.quick]
 
 QUEUE = "cpu"
 

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import psutil
+import pytest
 
 from ampclient import Job
 from ampcore.spec import State
@@ -12,7 +13,7 @@ from tests.chaos.reference_run import HOLD_STEP, SPEC, reached, states
 from tests.processes import has_ended
 from tests.waiting import wait_until
 
-pytestmark = xdist_groups.SCRIPTED
+pytestmark = [xdist_groups.SCRIPTED, pytest.mark.quick]
 
 GRACE_S = 2.0
 """How long a trainer may take after SIGTERM before it is killed."""

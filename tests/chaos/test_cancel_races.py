@@ -5,6 +5,8 @@ import threading
 import time
 from collections import Counter
 
+import pytest
+
 from ampcore.spec import TERMINAL, JobSpec, State
 from store import attempts, jobs
 from tests.chaos import xdist_groups
@@ -13,7 +15,7 @@ from tests.chaos.reference_run import TINY, outcomes, states
 from tests.waiting import join
 from worker.outcome import AttemptOutcome, AttemptResult
 
-pytestmark = xdist_groups.SCRIPTED
+pytestmark = [xdist_groups.SCRIPTED, pytest.mark.quick]
 
 RACES = 200
 FIRST_DELAY_S = 0.003

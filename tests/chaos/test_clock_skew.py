@@ -13,7 +13,7 @@ from tests.chaos.reference_run import SPEC, assert_equals_reference, scripted_re
 from tests.chaos.stack_environment import LEASE_S
 from tests.waiting import wait_until
 
-pytestmark = xdist_groups.SCRIPTED
+pytestmark = [xdist_groups.SCRIPTED, pytest.mark.quick]
 
 
 @pytest.mark.parametrize("wrong_s", [600, -600])

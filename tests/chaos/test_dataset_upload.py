@@ -10,7 +10,7 @@ from tests.chaos import xdist_groups
 from tests.chaos.cluster import Cluster
 from tests.waiting import DEADLINE_S
 
-pytestmark = xdist_groups.SCRIPTED
+pytestmark = [xdist_groups.SCRIPTED, pytest.mark.quick]
 
 SIZE = 6_000_000
 CHUNK = 1_000_000

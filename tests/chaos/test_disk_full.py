@@ -69,6 +69,7 @@ def other_filesystem() -> Iterator[Path]:
 
 
 @xdist_groups.SCRIPTED
+@pytest.mark.quick
 @pytest.mark.needs("second file system")
 def test_a_worker_with_a_full_storage_keeps_recorded_files_and_continues(
     cluster: Cluster, other_filesystem: Path

@@ -1,5 +1,7 @@
 """A worker is killed while it explains a step: another one explains it, once."""
 
+import pytest
+
 from tests.chaos import xdist_groups
 from tests.chaos.cluster import SCRIPTED, Cluster
 from tests.chaos.programs import scripted_values
@@ -7,7 +9,7 @@ from tests.chaos.reference_run import BLOCK_STEPS, SPEC, TOTAL_STEPS, outcomes, 
 from tests.processes import has_ended
 from tests.waiting import wait_until
 
-pytestmark = xdist_groups.SCRIPTED
+pytestmark = [xdist_groups.SCRIPTED, pytest.mark.quick]
 
 STEP = 2 * BLOCK_STEPS
 

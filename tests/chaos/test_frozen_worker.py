@@ -1,5 +1,7 @@
 """A worker is suspended until another one has claimed its job, and then resumed."""
 
+import pytest
+
 from ampcore.spec import State
 from tests.chaos import xdist_groups
 from tests.chaos.cluster import SCRIPTED, Cluster
@@ -16,7 +18,7 @@ from tests.chaos.reference_run import (
 from tests.processes import has_ended
 from tests.waiting import DEADLINE_S, wait_until
 
-pytestmark = xdist_groups.SCRIPTED
+pytestmark = [xdist_groups.SCRIPTED, pytest.mark.quick]
 
 
 def test_writes_of_a_worker_that_lost_its_lease_are_refused(

@@ -25,7 +25,7 @@ from tests.chaos.reference_run import (
 from tests.processes import has_ended
 from tests.waiting import DEADLINE_S, wait_until
 
-pytestmark = xdist_groups.SCRIPTED
+pytestmark = [xdist_groups.SCRIPTED, pytest.mark.quick]
 
 TIMEOUT_S = 3600
 """Longer than a test: a rank is lost only if the test ends the time for its answer."""
@@ -40,6 +40,7 @@ def gang(workers: int, devices: int = 1, **runtime: Any) -> dict[str, Any]:
     return {**SPEC, "runtime": {**SPEC["runtime"], "max_attempts": 50, **ranks, **runtime}}
 
 
+@pytest.mark.slow
 def test_each_rank_is_killed_in_each_phase(cluster: Cluster) -> None:
     """Mechanisms: the worker of rank 0 watches the others, and all resume from its checkpoint.
 
@@ -67,7 +68,7 @@ def test_each_rank_is_killed_in_each_phase(cluster: Cluster) -> None:
     assert [rank.state for rank in job.attempts()[-1].ranks] == ["succeeded"] * 4
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_the_worker_of_a_rank_is_killed(cluster: Cluster, number: int) -> None:
     """Mechanism: the lease of each worker of an attempt ends the attempt.
 
@@ -167,6 +168,7 @@ def test_a_waiting_gang_says_what_it_waits_for(cluster: Cluster) -> None:
     assert job.wait(timeout=DEADLINE_S).state == State.SUCCEEDED
 
 
+@pytest.mark.slow
 def test_a_gang_with_a_suspended_rank_is_cancelled(cluster: Cluster) -> None:
     """Mechanism: `cancelled` is recorded when all ranks have ended.
 

@@ -5,6 +5,7 @@ import socket
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from sqlalchemy import func, select
 
 from store.tables import Base
@@ -13,7 +14,7 @@ from tests.chaos.cluster import Cluster
 from tests.chaos.reference_run import TINY
 from tests.waiting import DEADLINE_S
 
-pytestmark = xdist_groups.SCRIPTED
+pytestmark = [xdist_groups.SCRIPTED, pytest.mark.quick]
 
 MEGABYTE = 2**20
 CHANGING_TABLES = {"workers", "audit", "step_blocks", "step_levels", "step_points", "file_removals"}

@@ -6,22 +6,21 @@ from tests.chaos.reference_run import SPEC, RunResult, assert_equals_reference, 
 from tests.processes import has_ended
 from tests.waiting import wait_until
 
-pytestmark = xdist_groups.TENSORFLOW
 
-
+@xdist_groups.with_each_trainer
 def test_a_job_resumes_from_its_last_checkpoint_after_its_trainer_was_killed(
-    cluster: Cluster, reference_run: RunResult
+    cluster: Cluster, trainer: str, reference: RunResult
 ) -> None:
     """Mechanism: the recorded checkpoint is downloaded, and the trainer resumes from it.
 
     Checked: with `"resume": False` in worker/attempt.py it fails with "it restarted at step 0".
     """
-    cluster.ensure_workers(1)
+    cluster.ensure_workers(1, trainer)
     job = cluster.submit_paused_at(SPEC)
     cluster.wait_past_checkpoint(job)
     cluster.trainer(job).kill()
     job = cluster.finish(job)
-    assert_equals_reference(job, reference_run)
+    assert_equals_reference(job, reference)
     assert outcomes(job) == [("failed", "process_killed"), ("succeeded", None)]
     resumed_at = job.attempts()[1].first_step
     assert resumed_at, "it restarted at step 0"
@@ -29,8 +28,9 @@ def test_a_job_resumes_from_its_last_checkpoint_after_its_trainer_was_killed(
     assert len(job.steps(attempt=1)) >= resumed_at
 
 
+@xdist_groups.with_each_trainer
 def test_children_of_a_killed_worker_die_and_another_worker_resumes(
-    cluster: Cluster, reference_run: RunResult
+    cluster: Cluster, trainer: str, reference: RunResult
 ) -> None:
     """Mechanisms: trainers die with their worker; the reconciler requeues jobs of lost workers.
 
@@ -38,7 +38,7 @@ def test_children_of_a_killed_worker_die_and_another_worker_resumes(
     ampcore/isolation/process_group_tracker.py the children stay; without `expire` in
     server/background/reconciler.py no worker takes the job.
     """
-    workers = cluster.ensure_workers(2)
+    workers = cluster.ensure_workers(2, trainer)
     job = cluster.submit_paused_at(SPEC)
     worker = cluster.wait_past_checkpoint(job)
     children = worker.descendants()
@@ -50,7 +50,7 @@ def test_children_of_a_killed_worker_die_and_another_worker_resumes(
     [other] = [one for one in workers if one is not worker]
     assert cluster.owner(job) is other
     job = cluster.finish(job)
-    assert_equals_reference(job, reference_run)
+    assert_equals_reference(job, reference)
     assert outcomes(job) == [("lost", "worker_lost"), ("succeeded", None)]
     assert job.attempts()[1].first_step, "it restarted at step 0"
     assert states(job) == ["queued", "starting", "running"] * 2 + ["succeeded"]

@@ -11,7 +11,7 @@ from store import attempts, lease_expiry
 from tests.chaos import xdist_groups
 from tests.chaos.reference_run import TINY
 
-pytestmark = xdist_groups.SCRIPTED
+pytestmark = [xdist_groups.SCRIPTED, pytest.mark.quick]
 
 QUEUED_JOBS = 10_000
 SPEC = {**TINY, "runtime": {"queue": "nobody"}}

@@ -12,32 +12,31 @@ from tests.chaos.reference_run import (
     assert_equals_reference,
     outcomes,
     reached,
-    scripted_reference,
     states,
 )
 from tests.processes import has_ended, is_gone
 from tests.waiting import DEADLINE_S, wait_until
 
 
-@xdist_groups.TENSORFLOW
+@xdist_groups.with_each_trainer
 def test_a_paused_job_frees_its_slot_and_resumes_exactly(
-    cluster: Cluster, reference_run: RunResult
+    cluster: Cluster, trainer: str, reference: RunResult
 ) -> None:
     """Mechanism: a pause stops the trainer at a checkpoint.
 
     Checked: if worker/stop_reason.py ignores the request, the job stays "pausing".
     """
-    cluster.ensure_workers(1)
+    cluster.ensure_workers(1, trainer)
     job = cluster.submit_paused_at(SPEC)
     wait_until(lambda: reached(job, HOLD_STEP), "the job runs")
-    trainer = cluster.trainer(job)
+    process = cluster.trainer(job)
     job.pause()
     wait_until(lambda: job.refresh().state == State.PAUSED, "it is paused")
-    assert has_ended(trainer)
+    assert has_ended(process)
     paused_at = job.refresh().step
     job.refresh().resume()
     job = cluster.finish(job)
-    assert_equals_reference(job, reference_run)
+    assert_equals_reference(job, reference)
     assert [outcome for outcome, _ in outcomes(job)] == ["paused", "succeeded"]
     assert job.attempts()[1].first_step == paused_at, "steps were trained twice"
 
@@ -46,19 +45,16 @@ def test_a_paused_job_frees_its_slot_and_resumes_exactly(
     ("method", "trainer"),
     [
         pytest.param("SIGTERM", PACED, marks=xdist_groups.TENSORFLOW, id="SIGTERM"),
-        pytest.param("HTTP", SCRIPTED, marks=xdist_groups.SCRIPTED, id="HTTP"),
+        pytest.param("HTTP", SCRIPTED, marks=[xdist_groups.SCRIPTED, pytest.mark.quick], id="HTTP"),
     ],
 )
 def test_a_drained_worker_hands_its_job_to_another(
-    cluster: Cluster, request: pytest.FixtureRequest, method: str, trainer: str
+    cluster: Cluster, method: str, trainer: str, reference: RunResult
 ) -> None:
     """Mechanism: a worker that shuts down hands its jobs back.
 
     Checked: if worker/outcome.py makes it a failure, the job fails.
     """
-    reference = (
-        request.getfixturevalue("reference_run") if trainer == PACED else scripted_reference()
-    )
     cluster.ensure_workers(2, trainer)
     job = cluster.submit_paused_at(SPEC)
     wait_until(lambda: reached(job, HOLD_STEP), "the job runs")
@@ -79,6 +75,7 @@ def test_a_drained_worker_hands_its_job_to_another(
 
 
 @xdist_groups.SCRIPTED
+@pytest.mark.quick
 def test_a_job_past_its_timeout_is_stopped_and_not_retried(cluster: Cluster) -> None:
     """Mechanism: the worker checks the timeout.
 

@@ -16,6 +16,7 @@ ROOM_BYTES = 512 * 2**20
 
 
 @xdist_groups.SCRIPTED
+@pytest.mark.quick
 @pytest.mark.parametrize("reason", ["skip_budget_exceeded", "non_finite_loss"])
 def test_a_job_with_only_nan_losses_fails_once_with_valid_json(
     cluster: Cluster, reason: str
@@ -51,6 +52,7 @@ def test_out_of_memory_is_not_retried(cluster: Cluster) -> None:
 
 
 @xdist_groups.SCRIPTED
+@pytest.mark.quick
 def test_a_job_whose_process_always_dies_fails_after_max_attempts(cluster: Cluster) -> None:
     """Mechanism: `max_attempts`.
 

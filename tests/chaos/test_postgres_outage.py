@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from server.background.reconciler import EXPIRE_LEASES
 from tests.chaos import xdist_groups
 from tests.chaos.cluster import SCRIPTED, Cluster
@@ -18,7 +20,7 @@ from tests.chaos.stack_environment import LEASE_S
 from tests.folders import paths_in
 from tests.waiting import wait_until
 
-pytestmark = xdist_groups.SCRIPTED
+pytestmark = [xdist_groups.SCRIPTED, pytest.mark.quick]
 
 
 def test_training_continues_while_postgresql_is_down_longer_than_a_lease(

@@ -10,7 +10,7 @@ from tests.chaos.cluster import SCRIPTED, Cluster
     "_group",
     [
         pytest.param("real", marks=xdist_groups.TENSORFLOW, id="real"),
-        pytest.param("scripted", marks=xdist_groups.SCRIPTED, id="scripted"),
+        pytest.param("scripted", marks=[xdist_groups.SCRIPTED, pytest.mark.quick], id="scripted"),
     ],
 )
 def test_a_stopped_stack_leaves_no_process_and_no_file(cluster: Cluster, _group: str) -> None:

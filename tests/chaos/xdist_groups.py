@@ -1,8 +1,20 @@
-"""Groups of tests that share a stack in a parallel run."""
+"""Groups of tests that share a stack in a parallel run, and the trainers of their workers."""
 
 import pytest
+
+from tests.chaos.cluster import PACED
+from tests.chaos.cluster import SCRIPTED as SCRIPTED_TRAINER
 
 TENSORFLOW = pytest.mark.xdist_group("chaos-real")
 """With TensorFlow: tests of what a trainer computes, or how it fails."""
 SCRIPTED = pytest.mark.xdist_group("chaos-scripted")
 """Without TensorFlow: all other tests, because these trainers start and end much faster."""
+
+with_each_trainer = pytest.mark.parametrize(
+    "trainer",
+    [
+        pytest.param(SCRIPTED_TRAINER, marks=[SCRIPTED, pytest.mark.quick], id="scripted"),
+        pytest.param(PACED, marks=TENSORFLOW, id="tensorflow"),
+    ],
+)
+"""The test runs without TensorFlow, which is the cheapest proof, and with it."""
