@@ -12,10 +12,10 @@ COMPILE := $(VENV)/bin/uv pip compile --universal --python-version 3.11 --quiet 
 LOCK := $(COMPILE) pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test containers check bench screenshots lock clean
+.PHONY: help install demo test test-slow test-all containers check bench screenshots lock clean
 
 help: ## Show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
 
 install: $(INSTALLED) $(DASHBOARD) ## Install everything into .venv/, and build the dashboard
 
@@ -39,10 +39,17 @@ $(DASHBOARD): $(INSTALLED) $(DASHBOARD_SOURCES)
 demo: install ## Train one model in three precisions on a temporary local stack
 	@$(RUN) examples/demo.py
 
-test: install ## Run all tests
-	$(RUN) -m pytest
+test: install ## Run the quick tests: on each change
+	$(RUN) -m pytest -m "not slow"
 
-containers: install ## Build the images, and test the Compose files with podman (root, 15 minutes)
+test-slow: install ## Run the other tests: browser, whole stacks, chaos, documents, fuzzing
+	$(RUN) -m pytest -m slow
+
+test-all: install ## Run all tests, also those in containers
+	$(RUN) -m pytest
+	$(RUN) -m pytest -n 0 tests/containers
+
+containers: install ## Build the images, and test the Compose files with podman (root)
 	$(RUN) -m pytest -n 0 tests/containers
 
 check: install ## Run linters, type checks, the rules of imports and names, and the dashboard's checks

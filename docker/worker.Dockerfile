@@ -41,7 +41,7 @@ LABEL org.opencontainers.image.title="ampcore worker" \
 # The sandbox for code of users, where the container may make user namespaces.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends bubblewrap \
-    && rm --recursive /var/lib/apt/lists/*
+    && rm --recursive /var/lib/apt/lists/* /var/cache/apt/*
 # A new named volume gets the owner of the folder that it is mounted on.
 RUN groupadd --gid 10001 ampcore \
     && useradd --uid 10001 --gid ampcore --create-home ampcore \

@@ -1,6 +1,8 @@
 """Which tests are slow, and the check of what they cost."""
 
+import ast
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import pytest
 from tests import tiers
 
 ROOT = Path(__file__).parents[1]
+TEST = re.compile(r"tests/[a-z_/0-9]*\.py::[a-z_0-9]*")
 
 
 def times_file(folder: Path, *times: tiers.TestTime) -> Path:
@@ -41,6 +44,41 @@ def test_processor_time_includes_children_that_have_ended() -> None:
     own = resource.getrusage(resource.RUSAGE_SELF)
     assert tiers.processor_s() - before_s > 0
     assert tiers.processor_s() > own.ru_utime + own.ru_stime
+
+
+def test_each_promise_has_a_quick_test() -> None:
+    """A row of docs/reliability.md names a test that `make test` runs.
+
+    Containers are left out, and rows about TensorFlow, which follow the same promise without it.
+    """
+    text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    promises = text.partition("\n## In containers\n")[0]
+    rows = [line for line in promises.splitlines() if TEST.search(line)]
+    rows = [row for row in rows if not row.startswith("| … with TensorFlow")]
+    assert len(rows) > 150
+    unproved = [row for row in rows if not any(map(is_quick, TEST.findall(row)))]
+    assert unproved == []
+
+
+def is_quick(test: str) -> bool:
+    """Whether `make test` runs at least one case of a test, by the marks in its module."""
+    path, _, name = test.partition("::")
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    marks = [
+        ast.unparse(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+    ]
+    [function] = [
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name
+    ]
+    decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
+    if "pytest.mark.slow" in decorators or any("mark.slow" in mark for mark in marks):
+        return False
+    if not any(folder in (ROOT / path).parents for folder in tiers.SLOW_FOLDERS):
+        return True
+    words = " ".join(marks + decorators)
+    return "mark.quick" in words or "with_each_trainer" in words
 
 
 def test_slow_folders_exist() -> None:

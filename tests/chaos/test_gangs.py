@@ -2,6 +2,7 @@
 
 import signal
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -40,8 +41,17 @@ def gang(workers: int, devices: int = 1, **runtime: Any) -> dict[str, Any]:
     return {**SPEC, "runtime": {**SPEC["runtime"], "max_attempts": 50, **ranks, **runtime}}
 
 
-@pytest.mark.slow
-def test_each_rank_is_killed_in_each_phase(cluster: Cluster) -> None:
+@pytest.mark.parametrize(
+    ("phases", "numbers"),
+    [
+        pytest.param([HOLD_STEP], [1], id="one rank in one phase"),
+        # Before the first step, and with recorded checkpoints.
+        pytest.param(
+            [0, HOLD_STEP], range(4), marks=pytest.mark.slow, id="each rank in each phase"
+        ),
+    ],
+)
+def test_a_rank_is_killed(cluster: Cluster, phases: Sequence[int], numbers: Sequence[int]) -> None:
     """Mechanisms: the worker of rank 0 watches the others, and all resume from its checkpoint.
 
     Checked: if worker/gang_leader.py reports no failure of other workers, the ranks wait for ever.
@@ -49,9 +59,9 @@ def test_each_rank_is_killed_in_each_phase(cluster: Cluster) -> None:
     cluster.ensure_workers(2, SCRIPTED, AMPCORE_WORKER_SLOTS="2")
     job = cluster.submit_paused_at(gang(2, 2), step=0)
     attempt = 0
-    for hold_at in (0, HOLD_STEP):  # before the first step, and with recorded checkpoints
+    for hold_at in phases:
         cluster.control.hold(hold_at)
-        for number in range(4):
+        for number in numbers:
             attempt += 1
             wait_until(lambda n=attempt: job.refresh().attempt == n, f"attempt {attempt} starts")
             ranks = [cluster.rank(job, one) for one in range(4)]

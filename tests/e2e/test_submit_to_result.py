@@ -63,6 +63,7 @@ def local_run(
     return decode((folder / "steps").read_bytes()), done.stdout.split()[-1]
 
 
+@pytest.mark.quick
 def test_every_step_is_stored_once_as_the_trainer_recorded_it(
     trained: Any, local_run: tuple[StepBlock, str]
 ) -> None:
@@ -76,6 +77,7 @@ def test_every_step_is_stored_once_as_the_trainer_recorded_it(
     assert trained.summary.weights_digest == weights_digest
 
 
+@pytest.mark.quick
 def test_a_loss_scale_that_is_too_high_skips_steps_and_is_reduced(trained: Any) -> None:
     steps = trained.steps()
     skipped, scale = steps["skipped"], steps["loss_scale"]
@@ -88,6 +90,7 @@ def test_a_loss_scale_that_is_too_high_skips_steps_and_is_reduced(trained: Any) 
     assert [event.step for event in overflows] == np.flatnonzero(skipped).tolist()
 
 
+@pytest.mark.quick
 def test_events_record_every_state_in_order(trained: Any) -> None:
     events = trained.events()
     states = [event.data["state"] for event in events if event.type == "state"]

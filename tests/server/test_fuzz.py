@@ -21,6 +21,7 @@ from ampcore.spec.tracked import TrackedSpec
 from store import jobs, tracked_runs
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.xdist_group("fuzz"),
     pytest.mark.usefixtures("_describe_in_this_process"),
 ]
