@@ -6,7 +6,6 @@ Run it with `make demo`. Read `main` first: it shows the whole use of the Python
 import math
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ampclient import AmpcoreError, Client, Job, Summary
+from server.embedded.child_process import ChildProcess
 
 POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
 START_S, STOP_S, TRAIN_S = 60.0, 30.0, 600.0  # deadlines, in seconds
@@ -126,29 +126,26 @@ def running_stack() -> Iterator[Path]:
     """`ampserver up` with its own data folder; both are removed when the context ends."""
     with tempfile.TemporaryDirectory(prefix="ampcore-demo-") as name:
         folder = Path(name)
-        with open(folder / "demo.log", "wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "server", "up", "--data", str(folder), "--port", "0"],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                # The demo ignores the settings of a real installation.
-                env={k: v for k, v in os.environ.items() if not k.startswith("AMPCORE_")},
-                # Ctrl-C must reach only the demo, which then stops the stack.
-                start_new_session=True,
-            )
+        stack = ChildProcess(
+            "the stack",
+            [sys.executable, "-P", "-m", "server", "up", "--data", str(folder), "--port", "0"],
+            log_file=folder / "demo.log",
+            # The demo ignores the settings of a real installation.
+            environment={k: v for k, v in os.environ.items() if not k.startswith("AMPCORE_")},
+        )
+        stack.start()
         try:
-            yield wait_for_connection(process, folder)
+            yield wait_for_connection(stack, folder)
         finally:
-            stop(process)
+            stack.stop(STOP_S)
 
 
-def wait_for_connection(process: "subprocess.Popen[bytes]", folder: Path) -> Path:
+def wait_for_connection(stack: ChildProcess, folder: Path) -> Path:
     """The connection file, which is written once the stack is ready."""
     file = folder / "connection.json"
     deadline_s = time.monotonic() + START_S
     while not file.exists():
-        if process.poll() is not None or time.monotonic() > deadline_s:
+        if not stack.running or time.monotonic() > deadline_s:
             log = (folder / "demo.log").read_text(errors="replace").splitlines()
             raise SystemExit(
                 "\n".join(["The stack did not start. The end of its log:", *log[-30:]])
@@ -162,16 +159,6 @@ def wait_for_worker(client: Client) -> None:
     deadline_s = time.monotonic() + START_S
     while not client.workers.list() and time.monotonic() < deadline_s:
         time.sleep(0.1)
-
-
-def stop(process: "subprocess.Popen[bytes]") -> None:
-    """Stop the stack; kill its process group only if it does not exit."""
-    process.terminate()
-    try:
-        process.wait(STOP_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def print_line(text: str) -> None:

@@ -27,14 +27,22 @@ def parent_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        signal.SIGKILL,
+    ],
+)
 def test_an_interrupted_run_leaves_no_process_and_no_file(
     number: signal.Signals, parent_folder: Path
 ) -> None:
     """The signal reaches pytest's controller alone, while both of its processes run a test."""
     report = parent_folder / "report"
     report.mkdir()
-    environment = {**os.environ, REPORT: str(report), "TMPDIR": str(parent_folder)}
+    options = {"PYTEST_ADDOPTS": "", REPORT: str(report), "TMPDIR": str(parent_folder)}
+    environment = {**os.environ, **options}
     command = ["-m", "pytest", "-p", "no:cacheprovider", "-n", "2", "tests/endless_run.py"]
     with (parent_folder / "output.log").open("wb") as log:
         controller = subprocess.Popen(

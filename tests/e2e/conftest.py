@@ -80,10 +80,11 @@ class Stack:
         return self.process.wait(DEADLINE_S)
 
 
-def start_stack(data: Path, port: int = 0) -> Stack:
+def start_stack(data: Path, port: int = 0, **settings: str) -> Stack:
     """Start `ampserver up` in this folder, on a free port unless one is given."""
     log = data.with_suffix(".log")
     environment = {key: value for key, value in os.environ.items() if "AMPCORE" not in key}
+    environment |= settings
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "server", "up", "--data", str(data), "--port", str(port)],
