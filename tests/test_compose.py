@@ -25,6 +25,7 @@ from server.http.limits import MAX_BODY_BYTES, UPLOADS
 from server.serving.serve import SHUTDOWN_TIMEOUT_S
 from server.settings import Settings as ServerSettings
 from tests.environment import settings_from
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 from worker.settings import Settings as WorkerSettings
 from worker.stop_reason import GRACE_S
@@ -81,7 +82,7 @@ def matches_compose_schema(file: Path) -> bool:
     return subprocess.run([*command, str(file)], check=False, timeout=DEADLINE_S).returncode == 0
 
 
-@pytest.mark.parametrize("name", FILES)
+@every_row("name", FILES)
 def test_the_file_matches_the_compose_schema(name: str) -> None:
     assert matches_compose_schema(ROOT / name)
 
@@ -90,10 +91,6 @@ def test_the_compose_schema_rejects_a_misspelt_key(tmp_path: Path) -> None:
     file = tmp_path / "docker-compose.yml"
     file.write_text((ROOT / FILES[0]).read_text().replace("healthcheck:", "helthcheck:"))
     assert not matches_compose_schema(file)
-
-
-def test_there_are_six_services() -> None:
-    assert set(SERVICES) == {"postgres", "redis", "migrate", "server", "proxy", "worker"}
 
 
 def test_every_image_is_pinned_to_a_version() -> None:
@@ -317,7 +314,7 @@ def passed_through_variables() -> set[str]:
     return {name for variables in given for name, text in variables.items() if text is None}
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@every_row("service", SERVICES)
 def test_a_container_has_no_privileges_and_a_read_only_file_system(service: str) -> None:
     assert SERVICES[service]["cap_drop"] == ["ALL"]
     assert SERVICES[service]["security_opt"] == ["no-new-privileges:true"]
@@ -389,7 +386,7 @@ def started_commands() -> set[str]:
     return commands
 
 
-@pytest.mark.parametrize("command", sorted(started_commands()))
+@every_row("command", sorted(started_commands()))
 def test_the_command_exists(command: str) -> None:
     program, *arguments = shlex.split(command)
     assert program == "ampserver"

@@ -22,6 +22,7 @@ from ampclient import (
 from ampclient.datasets import name_of
 from ampcore.spec import State
 from store import projects
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
 SIZE = 2_500_000
@@ -215,7 +216,7 @@ def test_a_damaged_download_is_deleted(api, client, file, tmp_path):
     assert list((tmp_path / "new").iterdir()) == []
 
 
-@pytest.mark.parametrize("reference", ["Birds", "birds@x", "birds@0", ""])
+@every_row("reference", ["Birds", "birds@x", "birds@0", ""])
 def test_a_malformed_reference_is_refused_before_it_is_sent(client, file, reference):
     for call in (client.datasets.get, client.datasets.delete, client.datasets.download):
         with pytest.raises(ValueError, match="expected the name of a dataset"):

@@ -17,11 +17,12 @@ from ampclient import (
     Unavailable,
     UnexpectedResponse,
 )
+from tests.tables import every_row
 
 SPEC = {"model": {"kind": "cnn", "filters": [8]}, "data": {"kind": "digits"}}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("status", "name"),
     [
         (400, "BadRequest"),
@@ -76,7 +77,7 @@ def test_an_error_without_a_problem_document_shows_the_response_body(client, ser
         client.version()
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("status", "options"),
     [
         (200, {"html": "<!doctype html>"}),
@@ -90,7 +91,7 @@ def test_a_server_that_is_not_ampcore_is_reported(client, server, respond, statu
         client.version()
 
 
-@pytest.mark.parametrize("status", [413, 500])
+@every_row("status", [413, 500])
 def test_an_error_page_of_a_proxy_is_not_reported_as_a_wrong_server(
     client, server, respond, status
 ):
@@ -99,7 +100,7 @@ def test_an_error_page_of_a_proxy_is_not_reported_as_a_wrong_server(
         client.version()
 
 
-@pytest.mark.parametrize("content", [b"<html>", b"[]", b"{}", b'{"version": 1}', b"\xff"])
+@every_row("content", [b"<html>", b"[]", b"{}", b'{"version": 1}', b"\xff"])
 def test_a_response_with_an_invalid_body_is_unexpected(client, server, respond, content):
     server.next_responses = [respond(200, content=content)]
     with pytest.raises(UnexpectedResponse, match="GET /api/v1/version"):
@@ -170,7 +171,7 @@ def test_the_error_of_a_submission_without_a_response_has_its_key(client, server
     assert (caught.value.sent, caught.value.idempotency_key) == (True, "mine")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("state", "verb"),
     [("paused", "resume"), ("failed", "retry"), ("failed", "delete"), ("queued", "cancel")],
 )
@@ -221,7 +222,7 @@ def test_an_exceeded_quota_is_raised_without_a_retry(client, server, clock, resp
     assert (caught.value.retry_after_s, clock.slept) == (5.0, [])
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("status", "options"), [(500, {"json": {"code": "internal_error", "detail": "Sorry."}}),
                             (404, {"json": {"code": "not_found", "detail": "No."}}),
                             (200, {"html": "<!doctype html>"}), (302, {})],
@@ -246,7 +247,7 @@ def test_a_submission_that_was_not_sent_is_retried(client, server, respond):
     assert len(server.jobs) == 1
 
 
-@pytest.mark.parametrize("status", [429, 503])
+@every_row("status", [429, 503])
 def test_retry_after_of_429_and_503_is_honoured(client, server, clock, respond, status):
     server.next_responses = [respond(status, headers={"retry-after": "7"})]
     client.jobs.submit(SPEC)

@@ -9,6 +9,13 @@ from server.dispatch import TIMEOUT_S, CeleryDispatcher, RedisUnavailable, dispa
 from server.embedded.private_redis import start_redis
 from service.celery_names import TASK_NAME, queue_key
 from store import workers
+from tests.tables import every_row
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """SQLite alone: nothing here depends on the database."""
+    return sqlite_url
 
 
 @pytest.fixture
@@ -83,7 +90,7 @@ def test_a_message_goes_to_the_queue_of_its_job(database, make_job, dispatcher):
     assert dispatcher.queues == ["default", "gpu", "big"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("parts", "queue"),
     [
         ({"precision": {"policy": "mixed_float16"}}, "gpu"),
@@ -93,7 +100,6 @@ def test_a_message_goes_to_the_queue_of_its_job(database, make_job, dispatcher):
         ({"precision": {"policy": "float16"}, "runtime": {"device": "cpu"}}, "cpu"),
         ({"precision": {"policy": "float16"}, "runtime": {"queue": "big"}}, "big"),
     ],
-    ids=str,
 )
 def test_a_float16_job_goes_to_the_gpu_queue_if_a_worker_serves_it(
     database, make_job, dispatcher, parts, queue

@@ -11,6 +11,7 @@ from ampcore.spec import State
 from ampcore.spec.problems import MAX_PROBLEMS
 from server.http.limits import MAX_HEADER_BYTES, MAX_HEADERS
 from store.tables import Base
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
@@ -76,7 +77,7 @@ BODIES = [
 ]
 
 
-@pytest.mark.parametrize(
+@every_row(
     "what",
     [
         *("POST jobs", "POST jobs/validate", "PATCH jobs/{id}", "POST jobs/{id}/clone"),
@@ -99,7 +100,7 @@ def test_only_the_first_of_many_unknown_parameters_are_reported(api, assert_refu
     assert len(answer["errors"]) == MAX_PROBLEMS
 
 
-@pytest.mark.parametrize(
+@every_row(
     "part",
     [
         {"train": {"epochs": 10**9}},
@@ -122,7 +123,6 @@ def test_only_the_first_of_many_unknown_parameters_are_reported(api, assert_refu
         {"runtime": {"priority": -1}},
         {"precision": {"overrides": [{"layers": "(", "dtype": "float32"}]}},
     ],
-    ids=lambda part: str(part)[:50],
 )
 def test_a_spec_with_values_out_of_range_is_refused(api, assert_refused, job_id, part):
     assert_refused(api.client.post("/api/v1/jobs", json={**SPEC, **part}), 422)
@@ -134,7 +134,7 @@ def test_a_body_above_the_limit_is_refused(api, assert_refused, size):
     assert_refused(api.client.post("/api/v1/jobs", content=b" " * size), 413)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "json", ""]
 )
 def test_a_body_with_another_content_type_is_refused(api, assert_refused, job_id, kind):
@@ -171,7 +171,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize(
+@every_row(
     "what",
     [
         *("GET jobs/{}", "PATCH jobs/{}", "DELETE jobs/{}", "POST jobs/{}/cancel"),
@@ -253,7 +253,7 @@ def answer_to(port, *pieces):
     return int(head.split()[1]), head.lower(), body
 
 
-@pytest.mark.parametrize(
+@every_row(
     "request_bytes",
     [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS on a plain HTTP port

@@ -5,6 +5,7 @@ from ampcore.spec import Reason, State
 from store import attempts, jobs, leases, projects
 from store.clock import after
 from store.tables import Attempt
+from tests.tables import every_row
 
 
 def claim_next(session, *queues, **options):
@@ -122,8 +123,8 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("state", State, ids=str)
+@every_row("end", ENDS)
+@every_row("state", State)
 def test_an_attempt_that_is_not_active_changes_nothing(
     database, in_transaction, make_job, state, end
 ):

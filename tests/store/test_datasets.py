@@ -11,6 +11,7 @@ from store.clock import after
 from store.dataset_uploads import MAX_OPEN, NewUpload, TooManyUploads
 from store.datasets import STORAGE_FOLDER, DatasetQuotaExceeded, Description, StoredDataset
 from store.tables import DatasetUpload
+from tests.tables import every_row
 from tests.waiting import join
 
 DESCRIBED = Description("described", None, "npz", 3, [{"name": "x"}], {"rows": [[1]]})
@@ -229,7 +230,7 @@ def test_an_upload_expires_after_its_last_part_and_at_the_end_of_its_lifetime(
     assert in_transaction(dataset_uploads.get, "default", "birds", upload.id) is None
 
 
-@pytest.mark.parametrize("state", list(State))
+@every_row("state", list(State))
 def test_a_version_is_in_use_until_its_jobs_have_ended(database, add, make_job, state):
     add()
     job = make_job(state, data={"kind": "npz", "dataset": "birds@1"})

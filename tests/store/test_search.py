@@ -12,6 +12,7 @@ from store.job_order import MetricSort, Sort
 from store.jobs import Origin, create
 from store.search import Search
 from store.tables import Job, JobMetric
+from tests.tables import every_row
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def pages(database, sort, limit, between=lambda: None):
         between()
 
 
-@pytest.mark.parametrize("sort", Sort)
+@every_row("sort", Sort)
 def test_pages_list_every_job_once_in_order_even_with_equal_values(database, add, sort):
     ids = add(*({"name": f"job {n % 3}", "runtime": {"priority": n % 2}} for n in range(11)))
     with database.write() as session:  # jobs of one transaction have one time
@@ -87,7 +88,7 @@ def test_deleting_a_job_between_two_pages_skips_no_other_job(database, add):
     ]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("label", "found"),
     [
         (("team", None), [0, 1]),
@@ -112,7 +113,7 @@ def test_a_job_must_have_every_requested_label(add, find):
     assert find(labels=(("a", "1"), ("b", None))) == [both]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("q", "found"),
     [("DIGITS", [0]), ("100%", [0]), ("%", [0]), ("_", [1]), ("\\", [1]), ("/", [1]), ("s_f", [])],
 )
@@ -145,8 +146,8 @@ def test_jobs_are_filtered_by_project_policy_model_state_and_time(database, add,
     assert find(created_after=made) == [two]
 
 
-@pytest.mark.parametrize("wanted", [Search(), Search(project="default")])
-@pytest.mark.parametrize("sort", [Sort.NEWEST, Sort.CREATED_AT])
+@every_row("wanted", [Search(), Search(project="default")])
+@every_row("sort", [Sort.NEWEST, Sort.CREATED_AT])
 def test_a_page_sorted_by_time_is_read_from_an_index(database, make_spec, add, wanted, sort):
     fill(database, make_spec)
     with database.read() as session:
@@ -172,8 +173,8 @@ def measured(database, add):
     return ids
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("descends", [False, True])
+@every_row("limit", [1, 2, 3, 4, 5])
+@every_row("descends", [False, True])
 def test_a_list_is_sorted_by_a_metric_and_jobs_without_it_are_last(
     database, measured, limit, descends
 ):
@@ -197,7 +198,7 @@ def test_a_job_whose_metric_improves_while_pages_are_read_is_listed(database, me
     assert found == set(measured)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("comparison", "value", "found"),
     [(">=", 2.0, [0, 2]), (">", 2.0, []), ("<", 2.0, [1]), ("<=", 1.0, [1]), ("=", 1.0, [1])],
 )

@@ -11,6 +11,7 @@ from sqlalchemy import update
 from ampcore.spec import State
 from store.tables import DatasetVersion
 from tests.ampclient.cli.conftest import SPEC
+from tests.tables import every_row
 
 COLUMNS = [
     {"name": "x_train", "shape": [28, 28], "dtype": "uint8"},
@@ -120,7 +121,7 @@ def test_the_job_that_uses_a_version_is_named(ampctl, birds, make_job):
     assert "'my job'" in ampctl("dataset", "delete", "birds@1").err
 
 
-@pytest.mark.parametrize(
+@every_row(
     "arguments",
     [
         ["show", "Birds"],

@@ -1,0 +1,6 @@
+"""Marker of tests that run on one kind of database."""
+
+import pytest
+
+ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+"""For a test whose result does not depend on the SQL dialect, in a module with others."""
