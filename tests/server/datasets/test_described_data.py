@@ -117,7 +117,7 @@ OUTPUTS = PEOPLE | {"target": None, "inputs": ["city"]}
 
 
 @pytest.mark.usefixtures("datasets")
-@pytest.mark.parametrize(
+@every_row(
     ("data", "pointer", "detail"),
     [
         (
@@ -182,7 +182,7 @@ def test_what_cannot_be_trained_is_refused_at_once(api, data, pointer, detail):
 
 
 @pytest.mark.usefixtures("datasets")
-@pytest.mark.parametrize(
+@every_row(
     ("data", "parts", "pointer", "detail"),
     [
         (
@@ -212,7 +212,7 @@ def test_other_parts_of_the_spec_are_checked_too(api, data, parts, pointer, deta
 
 
 @pytest.mark.usefixtures("datasets")
-@pytest.mark.parametrize(
+@every_row(
     ("data", "parts"),
     [
         (PEOPLE, {}),
