@@ -43,7 +43,7 @@ def test_each_file_is_saved_at_its_path(job, tmp_path):
     assert files_in(tmp_path) == FILES
 
 
-@every_row(
+@pytest.mark.parametrize(
     ("path", "names"),
     [
         ("attempt-2/model.keras", ["attempt-2/model.keras"]),

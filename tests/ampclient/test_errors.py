@@ -171,7 +171,7 @@ def test_the_error_of_a_submission_without_a_response_has_its_key(client, server
     assert (caught.value.sent, caught.value.idempotency_key) == (True, "mine")
 
 
-@every_row(
+@pytest.mark.parametrize(
     ("state", "verb"),
     [("paused", "resume"), ("failed", "retry"), ("failed", "delete"), ("queued", "cancel")],
 )
@@ -247,7 +247,7 @@ def test_a_submission_that_was_not_sent_is_retried(client, server, respond):
     assert len(server.jobs) == 1
 
 
-@every_row("status", [429, 503])
+@pytest.mark.parametrize("status", [429, 503])
 def test_retry_after_of_429_and_503_is_honoured(client, server, clock, respond, status):
     server.next_responses = [respond(status, headers={"retry-after": "7"})]
     client.jobs.submit(SPEC)

@@ -132,7 +132,7 @@ def test_a_stream_that_ends_before_its_job_is_reopened(job, server, clock):
     assert clock.slept == [0.5]
 
 
-@every_row("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_lines_may_end_with_lf_or_crlf(ended, server, respond, line_end):
     text = 'event: end\ndata: {\ndata: "state": "failed"}\n\n'.replace("\n", line_end)
     server.next_responses = [respond(200, text=text, headers={"content-type": MEDIA_TYPE})]

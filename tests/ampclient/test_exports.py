@@ -48,7 +48,7 @@ def test_an_export_is_saved_at_the_given_path(job, tmp_path):
     assert files_in(tmp_path) == {"new/steps.csv": CSV}
 
 
-@every_row("folder", ["", "new/"])
+@pytest.mark.parametrize("folder", ["", "new/"])
 def test_an_export_into_a_folder_has_the_file_name_from_the_server(job, tmp_path, folder):
     path = job.export(f"{tmp_path}/{folder}")
     assert path == tmp_path / folder / "digits-a.csv"

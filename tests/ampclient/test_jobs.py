@@ -257,7 +257,7 @@ def test_list_filters_by_one_state_or_several(client, server):
     assert [job.id for job in client.jobs.list(state=[State.RUNNING, "failed"])] == ["r", "f"]
 
 
-@every_row(
+@pytest.mark.parametrize(
     ("label", "sent"),
     [
         ("team=vision", ["team=vision"]),

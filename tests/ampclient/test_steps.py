@@ -126,7 +126,7 @@ def test_columns_without_valid_steps_are_unexpected(job, server, arrow, columns)
         job.steps()
 
 
-@every_row("hidden", [False, True])
+@pytest.mark.parametrize("hidden", [False, True])
 def test_reading_resumes_after_a_broken_connection(job, server, cut_response, hidden):
     server.add_steps("a", 25)
     server.steps_per_page = 5
@@ -147,7 +147,7 @@ def test_a_slow_reader_resumes_after_interruptions(job, server, cut_response, cl
     assert steps == list(range(25))
 
 
-@every_row("status", [429, 502, 503])
+@pytest.mark.parametrize("status", [429, 502, 503])
 def test_a_temporary_error_response_is_retried(job, server, respond, clock, status):
     server.add_steps("a", 3)
     server.next_responses = [respond(status, headers={"retry-after": "2"})]

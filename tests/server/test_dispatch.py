@@ -9,7 +9,6 @@ from server.dispatch import TIMEOUT_S, CeleryDispatcher, RedisUnavailable, dispa
 from server.embedded.private_redis import start_redis
 from service.celery_names import TASK_NAME, queue_key
 from store import workers
-from tests.tables import every_row
 
 
 @pytest.fixture
@@ -90,7 +89,7 @@ def test_a_message_goes_to_the_queue_of_its_job(database, make_job, dispatcher):
     assert dispatcher.queues == ["default", "gpu", "big"]
 
 
-@every_row(
+@pytest.mark.parametrize(
     ("parts", "queue"),
     [
         ({"precision": {"policy": "mixed_float16"}}, "gpu"),
