@@ -22,12 +22,19 @@ from ampclient import (
 from ampclient.datasets import name_of
 from ampcore.spec import State
 from store import projects
+from tests.file_descriptions import describe_in_this_process
 from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
 SIZE = 2_500_000
 CONTENT = os.urandom(SIZE)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture(autouse=True)
+def describe_files(monkeypatch):
+    """Describe uploaded files without the server's child process."""
+    describe_in_this_process(monkeypatch)
 
 
 @pytest.fixture
