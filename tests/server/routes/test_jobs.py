@@ -89,15 +89,21 @@ def test_a_job_submitted_without_redis_is_dispatched_later(api):
         assert queue.queues_to_dispatch(session, silent_for_s=-1) == ["default"]
 
 
-@every_row("table", ["jobs", "events", "audit", "idempotency_keys"])
-def test_a_submission_that_fails_at_any_table_leaves_nothing_in_the_database(api, table):
+@every_row(
+    "statement",
+    [
+        *("INSERT ON jobs", "INSERT ON events", "INSERT ON audit", "INSERT ON idempotency_keys"),
+        "UPDATE ON idempotency_keys",
+    ],
+)
+def test_a_submission_that_fails_at_any_statement_leaves_nothing_in_the_database(api, statement):
     def row_counts():
         with api.database.read() as session:
             tables = Base.metadata.sorted_tables
             return {t.name: session.scalar(select(func.count()).select_from(t)) for t in tables}
 
     counts = row_counts()
-    failure = f"BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+    failure = f"BEFORE {statement} BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
     with api.database.write() as session:
         session.execute(text(f"CREATE TRIGGER full_disk {failure}"))
     headers = {"Idempotency-Key": "once"}
