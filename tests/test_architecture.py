@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-import pytest
+from tests.tables import every_row
 
 ROOT = Path(__file__).parents[1]
 
@@ -137,7 +137,7 @@ def is_within(name: str, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
 
 
-@pytest.mark.parametrize("package", ALLOWED)
+@every_row("package", ALLOWED)
 def test_a_package_imports_only_allowed_packages(package):
     files = list((ROOT / package).rglob("*.py"))
     assert files
@@ -152,7 +152,7 @@ def test_a_package_imports_only_allowed_packages(package):
             )
 
 
-@pytest.mark.parametrize(
+@every_row(
     "package", ["callbacks", "checkpoint", "compat", "diagnostics", "distributed", "precision"]
 )
 def test_packages_that_training_uses_do_not_import_ampcore_train(package):
@@ -162,7 +162,7 @@ def test_packages_that_training_uses_do_not_import_ampcore_train(package):
         assert not any(is_within(name, "ampcore.train") for name in imports(file)), file
 
 
-@pytest.mark.parametrize("package", ALLOWED_IN_SERVER)
+@every_row("package", ALLOWED_IN_SERVER)
 def test_a_package_of_the_server_imports_only_allowed_ones(package):
     files = list((ROOT / "server" / package).rglob("*.py"))
     assert files
@@ -217,7 +217,7 @@ def server_part(module: str) -> str:
     return ".".join(module.split(".")[:2])
 
 
-@pytest.mark.parametrize("package", PACKAGES_WITHOUT_CYCLES)
+@every_row("package", PACKAGES_WITHOUT_CYCLES)
 def test_a_package_has_no_import_cycles(package):
     assert import_cycles(import_graph([package])) == []
 
@@ -240,7 +240,7 @@ def test_allowed_lists_every_package():
     assert packages == {name for name in ALLOWED if "/" not in name}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("modules", "without"),
     [
         ("ampcore.spec, ampclient", {"tensorflow", "fastapi", "sqlalchemy", "celery"}),

@@ -12,6 +12,7 @@ from server.access.session_cookie import COOKIE
 from server.app import create_app
 from server.cli.app import app as ampserver
 from server.settings import Settings as ServerSettings
+from tests.tables import every_row
 from worker.settings import Settings as WorkerSettings
 
 ROOT = Path(__file__).parents[1]
@@ -23,7 +24,7 @@ PATH = re.compile(r"\b((?:examples|benchmarks|docs|tests|server|worker|store|amp
                   r"[\w./-]+\.(?:py|yaml|md|yml))")  # fmt: skip
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@every_row("document", DOCUMENTS)
 def test_every_link_and_file_named_in_a_document_exists(document):
     text = document.read_text(encoding="utf-8")
     links = [link for link in LINK.findall(text) if not re.match(r"[a-z]+:", link)]
@@ -41,7 +42,7 @@ NAMED_TESTS = sorted(
 )
 
 
-@pytest.mark.parametrize(("file", "name"), NAMED_TESTS)
+@every_row(("file", "name"), NAMED_TESTS)
 def test_a_test_named_in_a_document_exists(file, name):
     assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8")
 
@@ -160,9 +161,7 @@ FOREIGN_OPTIONS = {
 the program."""
 
 
-@pytest.mark.parametrize(
-    "document", CURRENT_DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT))
-)
+@every_row("document", CURRENT_DOCUMENTS)
 def test_every_command_and_option_in_a_document_exists(document):
     text = document.read_text(encoding="utf-8")
     assert [words for words in shell_commands(text) if unknown_in(words)] == []

@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import ampcore
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[1]
@@ -48,7 +49,7 @@ def test_the_expected_lock_files_exist() -> None:
     ]
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+@every_row("lock", LOCKS)
 def test_a_lock_contains_only_exact_versions_with_hashes(lock: Path) -> None:
     requirements = [line.split("\t") for line in logical_lines(lock)]
     assert requirements
@@ -58,14 +59,14 @@ def test_a_lock_contains_only_exact_versions_with_hashes(lock: Path) -> None:
         assert all(HASH.match(one.strip()) for one in hashes), pin
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+@every_row("lock", LOCKS)
 def test_a_lock_contains_no_index_and_no_url(lock: Path) -> None:
     text = lock.read_text()
     assert "://" not in text
     assert not re.search(r"^\s*(#\s*)?--(index|extra-index|find-links|trusted-host)", text, re.M)
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+@every_row("lock", LOCKS)
 def test_a_lock_satisfies_its_requirements(lock: Path) -> None:
     pins = dict(line.split("\t")[0].split(";")[0].split("==") for line in logical_lines(lock))
     for requirement in map(Requirement, requirements_of(lock)):

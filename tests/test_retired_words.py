@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import every_row
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("ampcore", "server", "store", "service", "worker", "ampclient", "migrations")
 RETIRED = {
@@ -114,7 +116,7 @@ def offenders(package: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@every_row("package", PACKAGES)
 def test_no_public_name_has_a_retired_word(package: str) -> None:
     found = offenders(ROOT / package)
     assert found == [], "\n".join(["", *found])

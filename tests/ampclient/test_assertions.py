@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from ampclient.assertions import SUCCEEDED, Assertion, InvalidAssertion
 from ampclient.comparison import Comparison
+from tests.tables import every_row
 
 NAN = math.nan
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "base", "holding", "failing"),
     [
         ("val_accuracy within 0.5 points", 0.91, [0.905, 0.915, 0.91], [0.9049, 0.9151]),
@@ -42,7 +43,7 @@ def test_an_assertion_holds_for_what_it_allows(text, base, holding, failing):
     assert [assertion.holds(value, base) for value in failing] == [False] * len(failing)
 
 
-@pytest.mark.parametrize("operator", ["within 5", "<= 5", ">= -5", "<= 2x", ">= base - 3"])
+@every_row("operator", ["within 5", "<= 5", ">= -5", "<= 2x", ">= base - 3"])
 def test_no_assertion_holds_for_a_value_that_is_not_finite(operator):
     assertion = Assertion.parse(f"loss {operator}")
     assert not any(assertion.holds(value, 1.0) for value in (NAN, math.inf, -math.inf))
@@ -50,7 +51,7 @@ def test_no_assertion_holds_for_a_value_that_is_not_finite(operator):
         assert not any(assertion.holds(1.0, base) for base in (NAN, math.inf, -math.inf))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "name"),
     [
         ("loss < 1", "final_loss"),
@@ -64,7 +65,7 @@ def test_an_assertion_names_a_result(text, name):
     assert Assertion.parse(text).name == name
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         *("", "loss", "loss 5", "loss <=", "<= 5", "loss = 5", "loss <= five", "loss <= 5 apples"),

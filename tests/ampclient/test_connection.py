@@ -5,6 +5,7 @@ import pytest
 
 from ampclient import Client, NotConfigured
 from ampclient.connection import Connection, login_path, resolve
+from tests.tables import every_row
 
 FILE_TOKEN = "from-file"
 
@@ -71,19 +72,19 @@ def test_a_trailing_slash_and_the_api_prefix_are_removed_from_the_url(url, norma
     assert Connection(url, "token").url == normal
 
 
-@pytest.mark.parametrize("url", ["host:8000", "ftp://host", "http://", ""])
+@every_row("url", ["host:8000", "ftp://host", "http://", ""])
 def test_an_invalid_url_is_refused(url):
     with pytest.raises(NotConfigured, match=r"such as http://127\.0\.0\.1:8470"):
         Connection(url, "token")
 
 
-@pytest.mark.parametrize("token", ["", " \n", "a\nb", "naïve"])
+@every_row("token", ["", " \n", "a\nb", "naïve"])
 def test_a_token_that_is_no_valid_header_value_is_refused(token):
     with pytest.raises(NotConfigured, match="token"):
         Connection("http://host", token)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"url": "http://host"}', "\x00"])
+@every_row("text", ["", "[]", '{"url": "http://host"}', "\x00"])
 def test_an_invalid_connection_file_is_named_in_the_error(tmp_path, text):
     path = tmp_path / "connection.json"
     path.write_text(text)
@@ -101,7 +102,7 @@ def test_the_token_is_not_printed():
     assert "secret" not in repr(Client("http://host", "secret"))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("url", "loopback"),
     [
         ("http://127.0.0.1:1", True),

@@ -22,11 +22,19 @@ from ampclient import (
 from ampclient.datasets import name_of
 from ampcore.spec import State
 from store import projects
+from tests.file_descriptions import describe_in_this_process
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
 SIZE = 2_500_000
 CONTENT = os.urandom(SIZE)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture(autouse=True)
+def describe_files(monkeypatch):
+    """Describe uploaded files without the server's child process."""
+    describe_in_this_process(monkeypatch)
 
 
 @pytest.fixture
@@ -215,7 +223,7 @@ def test_a_damaged_download_is_deleted(api, client, file, tmp_path):
     assert list((tmp_path / "new").iterdir()) == []
 
 
-@pytest.mark.parametrize("reference", ["Birds", "birds@x", "birds@0", ""])
+@every_row("reference", ["Birds", "birds@x", "birds@0", ""])
 def test_a_malformed_reference_is_refused_before_it_is_sent(client, file, reference):
     for call in (client.datasets.get, client.datasets.delete, client.datasets.download):
         with pytest.raises(ValueError, match="expected the name of a dataset"):

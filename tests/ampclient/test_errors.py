@@ -17,11 +17,12 @@ from ampclient import (
     Unavailable,
     UnexpectedResponse,
 )
+from tests.tables import every_row
 
 SPEC = {"model": {"kind": "cnn", "filters": [8]}, "data": {"kind": "digits"}}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("status", "name"),
     [
         (400, "BadRequest"),
@@ -76,7 +77,7 @@ def test_an_error_without_a_problem_document_shows_the_response_body(client, ser
         client.version()
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("status", "options"),
     [
         (200, {"html": "<!doctype html>"}),
@@ -90,7 +91,7 @@ def test_a_server_that_is_not_ampcore_is_reported(client, server, respond, statu
         client.version()
 
 
-@pytest.mark.parametrize("status", [413, 500])
+@every_row("status", [413, 500])
 def test_an_error_page_of_a_proxy_is_not_reported_as_a_wrong_server(
     client, server, respond, status
 ):
@@ -99,7 +100,7 @@ def test_an_error_page_of_a_proxy_is_not_reported_as_a_wrong_server(
         client.version()
 
 
-@pytest.mark.parametrize("content", [b"<html>", b"[]", b"{}", b'{"version": 1}', b"\xff"])
+@every_row("content", [b"<html>", b"[]", b"{}", b'{"version": 1}', b"\xff"])
 def test_a_response_with_an_invalid_body_is_unexpected(client, server, respond, content):
     server.next_responses = [respond(200, content=content)]
     with pytest.raises(UnexpectedResponse, match="GET /api/v1/version"):
@@ -221,7 +222,7 @@ def test_an_exceeded_quota_is_raised_without_a_retry(client, server, clock, resp
     assert (caught.value.retry_after_s, clock.slept) == (5.0, [])
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("status", "options"), [(500, {"json": {"code": "internal_error", "detail": "Sorry."}}),
                             (404, {"json": {"code": "not_found", "detail": "No."}}),
                             (200, {"html": "<!doctype html>"}), (302, {})],

@@ -16,6 +16,7 @@ from ampclient import (
     UnexpectedResponse,
 )
 from ampclient.event_stream import MEDIA_TYPE
+from tests.tables import every_row
 
 NOW = "2030-01-02T03:04:05Z"
 
@@ -108,7 +109,7 @@ def test_kinds_columns_and_start_are_sent_to_the_server(ended, server):
     assert (second.url.params["kinds"], second.url.params["columns"]) == ("steps", "loss")
 
 
-@pytest.mark.parametrize("kinds", [[], ["state"]])
+@every_row("kinds", [[], ["state"]])
 def test_missing_or_unknown_kinds_are_a_value_error(ended, kinds):
     with pytest.raises(ValueError, match="kinds among steps, events, logs"):
         ended.follow(kinds=kinds)
@@ -139,7 +140,7 @@ def test_lines_may_end_with_lf_or_crlf(ended, server, respond, line_end):
     assert len(streams(server)) == 1
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "media_type"),
     [
         ("<html>", "text/html"),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ampclient import ConnectionFailed, InvalidRequest, UnexpectedResponse
 from ampclient.exports import MAX_TRIES
+from tests.tables import every_row
 
 LINES = ["step,loss,skipped", "0,1.0,False", "1,0.5,False", "2,NaN,True"]
 CSV = "".join(f"{line}\n" for line in LINES).encode()
@@ -54,14 +55,14 @@ def test_an_export_into_a_folder_has_the_file_name_from_the_server(job, tmp_path
     assert files_in(tmp_path) == {f"{folder}digits-a.csv": CSV}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("path", "expected"), [("runs", "runs/digits-a.csv"), ("my.tfevents.1", "my.tfevents.1")]
 )
 def test_a_tensorboard_path_without_tfevents_in_its_name_is_a_folder(job, tmp_path, path, expected):
     assert job.export(tmp_path / path, "tensorboard") == tmp_path / expected
 
 
-@pytest.mark.parametrize(
+@every_row(
     "disposition",
     [None, "attachment", *(f'attachment; filename="{n}"' for n in ("../x", "..", "a/b", "C:x"))],
 )
@@ -81,7 +82,7 @@ def test_export_options_are_sent_to_the_server(job, server, tmp_path):
     assert dict(export_requests(server)[0].url.params) == {**wanted, "format": "csv"}
 
 
-@pytest.mark.parametrize("format_", ["xml", "json"])
+@every_row("format_", ["xml", "json"])
 def test_an_unsupported_format_is_a_value_error(job, server, tmp_path, format_):
     with pytest.raises(ValueError, match=f"csv, ndjson, parquet.*received '{format_}'"):
         job.export(tmp_path, format_)

@@ -3,9 +3,10 @@ from datetime import UTC, datetime
 import pytest
 
 from ampclient import formats
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("value", "text"),
     [
         (2.0**15, "2^15"),
@@ -23,7 +24,7 @@ def test_large_powers_of_two_are_written_as_powers(value, text):
     assert formats.loss_scale(value) == text
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("value", "text"),
     [(0.123456, "0.1235"), (float("nan"), "nan"), (float("-inf"), "-inf"), (None, "–")],
 )
@@ -31,7 +32,7 @@ def test_numbers_have_four_digits_and_non_finite_ones_a_name(value, text):
     assert formats.number(value) == text
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("seconds", "text"),
     [(0, "0:00"), (0.254, "0.25 s"), (7.4, "0:07"), (754, "12:34"), (3723, "1:02:03"), (None, "–")],
 )
@@ -39,7 +40,7 @@ def test_durations_from_one_second_are_written_as_clock_times(seconds, text):
     assert formats.duration(seconds) == text
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("seconds", "text"),
     [
         (-2, "0 s ago"),
@@ -67,7 +68,7 @@ def test_times_are_written_to_the_second():
     assert formats.moment(moment) == f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("size", "text"),
     [
         (0, "0 B"),
@@ -86,7 +87,7 @@ def test_a_log_keeps_lines_and_colours_but_no_other_control_sequences():
     assert formats.log_text(text) == "a\t\x1b[31mred\x1b[0m\n�[2Jb� 数字\n"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "shown"),
     [
         ("rm -rf /\rls      \n", "rm -rf /\nls      \n"),

@@ -10,6 +10,13 @@ from ampclient import Client, Forbidden, InvalidRequest, NotFound, QuotaExceeded
 from store import artifacts, attempts, ingest, jobs, workers
 from tests.waiting import DEADLINE_S, join
 
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """SQLite alone: the store has its own tests on both databases."""
+    return sqlite_url
+
+
 SPEC = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits"}, "name": "one"}
 
 

@@ -15,6 +15,7 @@ from ampcore.spec import State
 from ampcore.telemetry.json_values import column_from_json
 from server.telemetry import steps_reader
 from store import ingest
+from tests.tables import every_row
 
 LOSSES = [0.1, math.nan, math.inf, -math.inf, 1e-30, 12345678.0]
 SKIPS = [6, 7, 8]
@@ -97,7 +98,7 @@ def test_columns_have_the_requested_order(job):
     assert job.steps(columns=["skipped", "loss"], start=20).names == ("skipped", "loss")
 
 
-@pytest.mark.parametrize("format_", READERS)
+@every_row("format_", READERS)
 def test_every_format_has_the_same_values_as_steps(job, tmp_path, format_):
     columns = READERS[format_](job.export(tmp_path, format_).read_bytes())
     steps = columns.pop("step")
@@ -118,7 +119,7 @@ def test_tensorboard_files_have_the_same_values_as_steps(job, tmp_path):
         np.testing.assert_array_equal(np.float32(values), steps[name].astype(np.float32))
 
 
-@pytest.mark.parametrize("format_", READERS)
+@every_row("format_", READERS)
 def test_an_export_can_select_columns_steps_and_the_number_of_points(job, tmp_path, format_):
     wanted = {"start": 2, "end": 19, "columns": ["loss"], "max_points": 5}
     columns = READERS[format_](job.export(tmp_path / "file", format_, **wanted).read_bytes())
@@ -133,7 +134,7 @@ def test_iter_export_yields_the_bytes_of_the_file(job, tmp_path):
     assert b"".join(job.iter_export("parquet")) == whole
 
 
-@pytest.mark.parametrize("format_", READERS)
+@every_row("format_", READERS)
 def test_a_job_without_steps_can_be_exported(new_job, tmp_path, format_):
     assert new_job().export(tmp_path, format_).exists()
 

@@ -19,6 +19,7 @@ from ampclient import (
 )
 from ampclient.spec_input import split_options
 from ampcore.spec import SpecValidationError
+from tests.tables import every_row
 
 SPEC = {"model": {"kind": "cnn", "filters": [8]}, "data": {"kind": "digits"}}
 
@@ -63,7 +64,7 @@ def test_a_file_that_is_not_yaml_is_an_invalid_spec_and_is_not_sent(client, serv
     assert server.requests == []
 
 
-@pytest.mark.parametrize("document", [None, [], 3])
+@every_row("document", [None, [], 3])
 def test_a_document_that_is_not_an_object_has_the_problems_of_the_spec_parser(
     client, server, document
 ):

@@ -8,6 +8,7 @@ import pytest
 from ampclient import AsyncClient, Client, InvalidRequest, InvalidSpec
 from ampclient.cli import main
 from tests.server.studies.conftest import SPEC, StudyDriver
+from tests.tables import every_row
 
 SPACE = {"optimizer.learning_rate": {"log_uniform": [1e-4, 0.1]}, "data.batch_size": [32, 64]}
 
@@ -249,7 +250,7 @@ def test_ampctl_searches_and_prints_the_best_values(ampctl, driver, tmp_path):
     assert [8, 16] in [one["values"]["model.hidden"] for one in study["answer"]["runs"]]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("options", "message"),
     [
         (["--space", "data.batch_size"], "PATH=RANGE:LOW,HIGH[,POINTS]"),

@@ -13,6 +13,7 @@ from ampclient.progress.curve import Curve, curve_of, skips_in
 from ampclient.progress.dot_canvas import ASCII_DOTS, BRAILLE_DOTS
 from ampclient.progress.job_progress import distinct_names
 from ampclient.progress.plots import LABEL_WIDTH, PlotSize, plot_size, plots
+from tests.tables import every_row
 
 NO_CHANGES = ScaleChanges(0, *[np.array([])] * 3, ())
 
@@ -98,7 +99,7 @@ def test_a_skipped_step_is_red_in_every_curve():
     assert stream.getvalue().count("\x1b[1;31m") >= 3
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("width", "height", "jobs", "rows"),
     [
         (80, 24, 1, 4),

@@ -13,6 +13,7 @@ from ampclient.client import BaseClient
 from ampclient.job import BaseJob
 from ampclient.jobs import BaseJobs
 from ampclient.workers import BaseWorkers
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
 SEVERAL_REQUESTS = {"wait", "steps", "download", "export"}
@@ -47,7 +48,7 @@ def test_actions_of_a_job_and_pages_of_a_list_take_the_options(client, server):
     assert all(request.headers.get("x-trace") == "7" for request in server.requests[1:])
 
 
-@pytest.mark.parametrize(("owner", "name"), list(operations()))
+@every_row(("owner", "name"), list(operations()))
 def test_every_operation_shows_the_options_in_its_signature(owner, name):
     if name in SEVERAL_REQUESTS:
         return

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ampclient import ConnectionFailed, StepBlock, StepsMissing, UnexpectedResponse
 from ampclient.arrow_stream import MEDIA_TYPE
 from ampclient.errors import InvalidRequest
+from tests.tables import every_row
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def page(*steps):
     return {"step": [*steps], "loss": [float(step) for step in steps]}
 
 
-@pytest.mark.parametrize("pages", [[page(0, 1, 4, 5)], [page(0, 1), page(4, 5)]])
+@every_row("pages", [[page(0, 1, 4, 5)], [page(0, 1), page(4, 5)]])
 def test_missing_steps_start_a_new_block(job, server, arrow, pages):
     server.next_responses = [arrow(*pages)] * 2
     blocks = list(job.iter_steps())
@@ -95,7 +96,7 @@ def test_missing_steps_start_a_new_block(job, server, arrow, pages):
         job.steps()
 
 
-@pytest.mark.parametrize(
+@every_row(
     "pages", [[page(3, 3)], [page(3, 2)], [page(3, 4), page(4)], [page(3), page(0)], [page(2)]]
 )
 def test_a_repeated_step_is_unexpected(job, server, arrow, pages):
@@ -104,7 +105,7 @@ def test_a_repeated_step_is_unexpected(job, server, arrow, pages):
         job.steps(start=3)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "options",
     [
         {"json": {"data": {}}},
@@ -118,7 +119,7 @@ def test_a_response_that_is_no_arrow_stream_is_unexpected(job, server, respond, 
         job.steps()
 
 
-@pytest.mark.parametrize("columns", [{"loss": [1.0]}, {"step": [-1], "loss": [1.0]}])
+@every_row("columns", [{"loss": [1.0]}, {"step": [-1], "loss": [1.0]}])
 def test_columns_without_valid_steps_are_unexpected(job, server, arrow, columns):
     server.next_responses = [arrow(columns)]
     with pytest.raises(UnexpectedResponse, match="Expected an Arrow stream of steps"):

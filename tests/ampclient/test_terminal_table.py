@@ -1,9 +1,9 @@
 import io
 
-import pytest
 from rich.console import Console
 
 from ampclient.terminal_table import TableColumn, fitted_table
+from tests.tables import every_row
 
 COLUMNS = (
     TableColumn("ID"),
@@ -20,7 +20,7 @@ def drawn(width, columns=COLUMNS):
     return [line.rstrip() for line in stream.getvalue().splitlines()]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("width", "heads", "row"),
     [
         (60, "ID NAME POLICY AGE", "0a1b2c  a name of some length  mixed_float16  3 d ago"),

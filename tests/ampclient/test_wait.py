@@ -2,6 +2,7 @@ import httpx
 import pytest
 
 from ampclient import ConnectionFailed, JobFailed, State, WaitTimeout
+from tests.tables import every_row
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_wait_raises_after_its_timeout_and_names_the_unfinished_jobs(job, clock)
     assert [job.id for job in caught.value.jobs] == ["a"]
 
 
-@pytest.mark.parametrize("state", ["failed", "cancelled"])
+@every_row("state", ["failed", "cancelled"])
 def test_wait_returns_a_failed_job_unless_raise_on_failure_is_set(job, server, state):
     server.change("a", state=state, reason="out_of_memory", message="Use a smaller batch.")
     assert job.wait().state == state

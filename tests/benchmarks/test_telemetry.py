@@ -27,6 +27,16 @@ def script(under_load):
     return importlib.import_module
 
 
+@pytest.fixture(scope="module")
+def running_server(request):
+    """A service and its server process, with which a benchmark measures."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(request.config.rootpath / "benchmarks")
+        parts = importlib.import_module("under_load.service_processes")
+        with parts.service_environment("sqlite") as service, parts.api(service) as server:
+            yield service, server
+
+
 def test_the_synthetic_steps_have_all_columns_and_skips(under_load):
     made = under_load.telemetry
     block = made.block(1000, 5000)
@@ -97,12 +107,10 @@ def test_a_plot_that_hides_a_skipped_step_is_an_error(script, hidden):
         plot.check(good | hidden, [7])
 
 
-def test_an_export_is_measured_and_complete(under_load, script):
-    export, parts = script("export_memory"), under_load.service_processes
-    with parts.service_environment("sqlite") as service:
-        job_id = under_load.telemetry.create_finished_job(service.database, 5000)
-        with parts.api(service) as server:
-            found = export.measure(server, job_id, "csv", 5000)
+def test_an_export_is_measured_and_complete(under_load, script, running_server):
+    export, (service, server) = script("export_memory"), running_server
+    job_id = under_load.telemetry.create_finished_job(service.database, 5000)
+    found = export.measure(server, job_id, "csv", 5000)
     assert 0 < found["before_mb"] <= found["peak_mb"]
     assert found["file_mb"] > 0.1
 
@@ -122,12 +130,11 @@ def test_a_process_that_ends_is_an_error(under_load):
         ended.receive()
 
 
-def test_dataset_uploads_are_measured(under_load, script, tmp_path):
-    benchmark, parts = script("dataset_upload"), under_load.service_processes
-    file, disk, sha256 = benchmark.write_file(tmp_path, 2 * 2**20)
-    assert min(disk, sha256) > 0
-    for upload in ("put", "sdk"):
-        with parts.service_environment("sqlite") as service, parts.api(service) as server:
-            found = benchmark.measure(server, file, upload)
+def test_dataset_uploads_are_measured(script, running_server, tmp_path):
+    benchmark, (_, server) = script("dataset_upload"), running_server
+    for upload in ("put", "sdk"):  # each of another file, which the server does not have
+        file, disk, sha256 = benchmark.write_file(tmp_path, 2 * 2**20)
+        assert min(disk, sha256) > 0
+        found = benchmark.measure(server, file, upload)
         assert found["mb_per_s"] > 0
         assert found["high_water_mb"] > 10

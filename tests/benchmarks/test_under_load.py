@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
 
@@ -94,7 +95,7 @@ def test_an_error_response_is_an_error_and_not_counted(under_load, start_server,
     connection.close()
 
 
-@pytest.mark.parametrize(("percent", "value"), [(50, 50), (99, 99), (100, 100), (1, 1)])
+@every_row(("percent", "value"), [(50, 50), (99, 99), (100, 100), (1, 1)])
 def test_a_percentile_is_an_observed_value(under_load, percent, value):
     assert under_load.load.percentile(range(1, 101), percent) == value
 

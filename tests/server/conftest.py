@@ -1,26 +1,11 @@
 """Fixtures of the tests of the server."""
 
-import json
-from pathlib import Path
-
 import pytest
 
-from ampcore.describe_untrusted_file import describe_file
-from ampcore.formats.description import describe
-from server.datasets.describe import PROGRAM
+from tests.file_descriptions import describe_in_this_process
 
 
 @pytest.fixture
 def _describe_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Describe uploaded files by the same code as the server's child process, without that.
-
-    Starting it takes 0.3 s for each file. tests/server/datasets/test_describe.py tests it.
-    """
-
-    def run(command: tuple[str, ...], timeout_s: float) -> tuple[bytes, int]:
-        *program, file, cache = command
-        assert tuple(program) == PROGRAM
-        found = describe_file(Path(file), lambda file: describe(file, cache=Path(cache)))
-        return json.dumps(found).encode(), 0
-
-    monkeypatch.setattr("server.datasets.describe.run_program", run)
+    """Describe uploaded files without the server's child process."""
+    describe_in_this_process(monkeypatch)

@@ -3,6 +3,7 @@ import pytest
 from ampcore.spec import SpecValidationError
 from ampcore.spec.object_url import ObjectUrl
 from server.dataset_folder import DatasetFolder
+from tests.tables import every_row
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def check(folder, make_spec, path):
     DatasetFolder(folder).check(make_spec(data={"kind": "npz", "path": path}))
 
 
-@pytest.mark.parametrize(
+@every_row(
     "path", ["small.npz", "images/mnist.npz", "images/../small.npz", "in.npz", "./small.npz"]
 )
 def test_a_file_in_the_folder_is_accepted(folder, make_spec, path):
@@ -42,7 +43,7 @@ def test_a_folder_is_accepted_for_data_that_may_be_one(folder, make_spec):
     DatasetFolder(folder).check(spec)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "path",
     [
         "../outside.npz",
@@ -84,7 +85,7 @@ def test_only_a_few_dataset_names_are_suggested(folder, make_spec):
     assert caught.value.problems[0].expected.count(".npz") == 5
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("path", "why"),
     [
         ("../outside.npz", "which leads out of the datasets folder"),

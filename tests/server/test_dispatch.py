@@ -12,6 +12,12 @@ from store import workers
 
 
 @pytest.fixture
+def database_url(sqlite_url):
+    """SQLite alone: nothing here depends on the database."""
+    return sqlite_url
+
+
+@pytest.fixture
 def celery_dispatcher(redis_url):
     dispatcher = CeleryDispatcher(redis_url)
     yield dispatcher
@@ -93,7 +99,6 @@ def test_a_message_goes_to_the_queue_of_its_job(database, make_job, dispatcher):
         ({"precision": {"policy": "float16"}, "runtime": {"device": "cpu"}}, "cpu"),
         ({"precision": {"policy": "float16"}, "runtime": {"queue": "big"}}, "big"),
     ],
-    ids=str,
 )
 def test_a_float16_job_goes_to_the_gpu_queue_if_a_worker_serves_it(
     database, make_job, dispatcher, parts, queue

@@ -10,6 +10,7 @@ from sqlalchemy.exc import OperationalError
 from server.http.json_body import MAX_DEPTH
 from server.http.limits import MAX_BODY_BYTES
 from store import search
+from tests.tables import every_row
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 
@@ -35,7 +36,7 @@ def assert_problem(answer, status, code):
     return problem
 
 
-@pytest.mark.parametrize(
+@every_row(
     "body",
     [
         b"",
@@ -52,19 +53,18 @@ def assert_problem(answer, status, code):
         b'{"a":' * 20_000 + b"1" + b"}" * 20_000,
         b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1),
     ],
-    ids=range(13),
 )
 def test_a_body_that_is_not_json_is_refused(api, body):
     assert_problem(post(api, body), 400, "malformed_json")
 
 
-@pytest.mark.parametrize("body", [b"null", b"[]", b"3", b'"text"', b"{}"])
+@every_row("body", [b"null", b"[]", b"3", b'"text"', b"{}"])
 def test_json_that_is_not_a_spec_is_an_invalid_spec(api, body):
     assert_problem(post(api, body), 422, "invalid_spec")
 
 
-@pytest.mark.parametrize("text", ["a\0b", "\ud800"])
-@pytest.mark.parametrize("part", ["name", "labels"])
+@every_row("text", ["a\0b", "\ud800"])
+@every_row("part", ["name", "labels"])
 def test_text_that_a_database_cannot_store_is_an_invalid_spec(api, text, part):
     value = text if part == "name" else {text: text}
     problem = assert_problem(post(api, json.dumps({**SPEC, part: value})), 422, "invalid_spec")
@@ -101,7 +101,7 @@ def test_an_unknown_path_is_not_found(api):
     assert_problem(api.client.get("/api/v1/docs/assets/nothing.js"), 404, "not_found")
 
 
-@pytest.mark.parametrize("path", ["/docs", "/api/v1", "/api/v1/", "/api/v1/jobs/"])
+@every_row("path", ["/docs", "/api/v1", "/api/v1/", "/api/v1/jobs/"])
 def test_the_error_of_an_unknown_path_names_the_page_of_all_paths(api, path):
     detail = assert_problem(api.client.get(path), 404, "not_found")["detail"]
     assert "/api/v1/docs" in detail
@@ -116,14 +116,14 @@ def test_the_error_of_a_yaml_body_names_ampctl(api, body, hinted):
     assert ("ampctl" in problem["detail"]) == hinted
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/api/v1/jobs", "/api/v1/nothing"])
+@every_row("path", ["/healthz", "/readyz", "/api/v1/jobs", "/api/v1/nothing"])
 def test_head_is_answered_as_get_without_the_body(api, path):
     get, head = api.client.get(path), api.client.head(path)
     assert (head.status_code, head.content) == (get.status_code, b"")
     assert head.headers["content-length"] == get.headers["content-length"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("method", "path", "allowed"),
     [
         ("DELETE", "jobs", "GET, HEAD, POST"),
@@ -140,7 +140,7 @@ def test_a_method_that_a_path_does_not_support_is_refused(api, method, path, all
     assert answer.status_code == 405
 
 
-@pytest.mark.parametrize("path", ["/readyz", "/healthz", "/api/v1/version", "/api/v1/models"])
+@every_row("path", ["/readyz", "/healthz", "/api/v1/version", "/api/v1/models"])
 def test_an_unknown_parameter_is_refused(api, path):
     problem = assert_problem(api.client.get(f"{path}?limit=3"), 422, "invalid_request")
     assert problem["errors"][0]["pointer"] == "/query/limit"

@@ -12,6 +12,13 @@ from store.clock import after
 from store.tables import Attempt, Job
 from tests.waiting import DEADLINE_S
 
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """SQLite alone: the store has its own tests on both databases."""
+    return sqlite_url
+
+
 EXACT_S = 0.01
 """The resolution of the databases' clocks."""
 

@@ -5,6 +5,7 @@ import pytest
 from server.settings import Settings
 from service.settings import SettingsInvalid
 from tests.environment import settings_from
+from tests.tables import every_row
 
 
 def test_an_empty_environment_gives_the_defaults(monkeypatch, tmp_path):
@@ -40,7 +41,7 @@ def test_settings_are_read_from_the_environment():
     assert (settings.host, settings.port) == ("0.0.0.0", 80)  # noqa: S104 - only read
 
 
-@pytest.mark.parametrize("port", ["x", "-1", "65536", "8.5", "²", "9" * 5000])
+@every_row("port", ["x", "-1", "65536", "8.5", "²", "9" * 5000])
 def test_an_invalid_port_is_refused(port):
     with pytest.raises(SettingsInvalid, match=r"AMPCORE_PORT: expected .* 65535, received"):
         settings_from(Settings, {"AMPCORE_PORT": port})

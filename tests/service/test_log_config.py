@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from service.log_config import ContextFilter, JsonFormatter, TextFormatter, log_context, redact
+from tests.tables import every_row
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "amp_" + "aB3_-" * 8
@@ -80,7 +81,7 @@ SECRETS = [
 ]
 
 
-@pytest.mark.parametrize("text", SECRETS)
+@every_row("text", SECRETS)
 def test_secrets_are_redacted_in_messages_arguments_errors_and_fields(write, text):
     lines = [
         write(text)[0],
@@ -95,7 +96,7 @@ def test_secrets_are_redacted_in_messages_arguments_errors_and_fields(write, tex
     assert "***" in lines[0]
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "https://host:8470/api/v1/jobs",

@@ -3,6 +3,7 @@ from pydantic import ValidationError
 
 from service.settings import SettingsInvalid, SharedSettings
 from tests.environment import settings_from
+from tests.tables import every_row
 
 GIVEN = {"AMPCORE_DATABASE_URL": "sqlite://", "AMPCORE_REDIS_URL": "redis://h"}
 INVALID_DATABASE_URLS = [
@@ -34,7 +35,7 @@ def shared(**variables):
     return settings_from(SharedSettings, GIVEN | variables)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("name", "text"),
     [
         *[("AMPCORE_DATABASE_URL", text) for text in INVALID_DATABASE_URLS],
@@ -49,7 +50,7 @@ def test_an_invalid_url_is_refused_without_repeating_it(name, text):
     assert caught.value.__suppress_context__  # pydantic's error holds the value
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("name", "text"),
     [
         ("database_url", "postgresql://ada:secret@host:5432/amp"),
@@ -63,7 +64,7 @@ def test_a_valid_url_is_returned_unchanged(name, text):
     assert getattr(shared(**{f"AMPCORE_{name.upper()}": text}), name) == text
 
 
-@pytest.mark.parametrize("lease", ["0", "-5", "nan", "inf", "soon", "1e9"])
+@every_row("lease", ["0", "-5", "nan", "inf", "soon", "1e9"])
 def test_an_invalid_duration_is_refused(lease):
     with pytest.raises(SettingsInvalid, match=rf"AMPCORE_LEASE_S: expected .* 3600.*'{lease}'"):
         shared(AMPCORE_LEASE_S=lease)
@@ -114,7 +115,7 @@ def test_prefixes_of_data_are_separated_by_commas():
     assert [str(prefix) for prefix in settings.data_prefixes] == ["s3://bucket/birds", "gs://other"]
 
 
-@pytest.mark.parametrize("text", ["bucket", "https://host/folder", "s3://a,,s3://b", "s3://"])
+@every_row("text", ["bucket", "https://host/folder", "s3://a,,s3://b", "s3://"])
 def test_an_invalid_prefix_of_data_is_refused(text):
     with pytest.raises(SettingsInvalid, match="DATA_PREFIXES: expected comma-separated prefixes"):
         shared(AMPCORE_DATA_PREFIXES=text)

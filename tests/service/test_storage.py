@@ -16,6 +16,7 @@ from service.storage import (
     check_path,
 )
 from tests.processes import free_port
+from tests.tables import every_row
 
 JOB = "0123456789ab"
 PATH = "attempt-1/checkpoints/step-7.npz"
@@ -48,7 +49,7 @@ def test_a_stored_file_is_read_back(storage, file):
     assert file.read_bytes() == BYTES
 
 
-@pytest.mark.parametrize("name", ["ü %2e*?[a].npz", "..hidden", "a b/#c&d=e"])
+@every_row("name", ["ü %2e*?[a].npz", "..hidden", "a b/#c&d=e"])
 def test_a_path_may_have_any_character_of_a_file_name(storage, file, name):
     storage.put(JOB, name, file)
     assert read_all(storage, name) == BYTES
@@ -63,7 +64,7 @@ def test_an_empty_file_is_stored_and_read_back(storage, tmp_path):
     assert read_all(storage, size=0) == b""
 
 
-@pytest.mark.parametrize(("start", "end"), [(0, 1), (4_999_999, 5_000_001), (5_119_999, 5_120_000)])
+@every_row(("start", "end"), [(0, 1), (4_999_999, 5_000_001), (5_119_999, 5_120_000)])
 def test_only_the_range_is_read(storage, file, start, end):
     storage.put(JOB, PATH, file)
     assert b"".join(storage.read(JOB, PATH, start, end)) == BYTES[start:end]
@@ -127,7 +128,7 @@ def test_removing_a_job_removes_only_its_files(storage, file):
 # ---- Paths stay in the folder of their job
 
 
-@pytest.mark.parametrize(
+@every_row(
     "path",
     [
         "", ".", "..", "../x", "a/../b", "a/..", "/etc/passwd", "a//b", "a/", "a/./b",
@@ -143,7 +144,7 @@ def test_a_path_that_could_leave_the_folder_is_refused(storage, file, path):
         storage.read(JOB, path, 0, 1)
 
 
-@pytest.mark.parametrize("job_id", ["", "..", "a/b", "*", "x" * 65])
+@every_row("job_id", ["", "..", "a/b", "*", "x" * 65])
 def test_an_invalid_job_id_is_refused(storage, job_id):
     with pytest.raises(PathInvalid):
         storage.remove_job(job_id)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from sqlalchemy import literal, select
 
 from store.clock import UtcDateTime, after, now, seconds_since
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
 EXACT = timedelta(milliseconds=2)
@@ -27,7 +28,7 @@ def test_now_has_microseconds(database):
     assert any(time.microsecond % 1000 for time in times)
 
 
-@pytest.mark.parametrize("seconds", [0.25, 30, -30, 86_400 * 400, 1e-3])
+@every_row("seconds", [0.25, 30, -30, 86_400 * 400, 1e-3])
 def test_after_adds_seconds_to_the_current_time(database, seconds):
     with database.read() as session:
         first, moved, last = session.execute(select(now(), after(seconds), now())).one()

@@ -14,6 +14,7 @@ from server.background.compactor import Compactor
 from store import attempts, compaction, compaction_queue, ingest, jobs, steps
 from store.compaction_queue import MIN_BLOCKS, SEGMENT_STEPS, UncompactedAttempt
 from store.tables import Job, StepBlockRow, StepLevel, StepPoints
+from tests.databases import ON_SQLITE
 from tests.waiting import join
 
 CHILD = Path(__file__).with_name("killed_compactor.py")
@@ -57,6 +58,7 @@ def compact(database_url):
         process.stdin.close()
 
 
+@ON_SQLITE  # it tests that the statements are one transaction
 def test_compaction_killed_at_any_statement_changes_nothing(database, compact, trained_job):
     before = visible_steps(database, trained_job.id)
     assert len(before) == 400

@@ -1,6 +1,7 @@
 import threading
 
 import pytest
+from sqlalchemy import delete as delete_rows
 from sqlalchemy import event
 from sqlalchemy.exc import InvalidRequestError
 
@@ -10,7 +11,7 @@ from store import dataset_uploads, datasets, file_removals, projects
 from store.clock import after
 from store.dataset_uploads import MAX_OPEN, NewUpload, TooManyUploads
 from store.datasets import STORAGE_FOLDER, DatasetQuotaExceeded, Description, StoredDataset
-from store.tables import DatasetUpload
+from store.tables import DatasetUpload, Job
 from tests.waiting import join
 
 DESCRIBED = Description("described", None, "npz", 3, [{"name": "x"}], {"rows": [[1]]})
@@ -229,15 +230,16 @@ def test_an_upload_expires_after_its_last_part_and_at_the_end_of_its_lifetime(
     assert in_transaction(dataset_uploads.get, "default", "birds", upload.id) is None
 
 
-@pytest.mark.parametrize("state", list(State))
-def test_a_version_is_in_use_until_its_jobs_have_ended(database, add, make_job, state):
+def test_a_version_is_in_use_until_its_jobs_have_ended(database, add, make_job):
     add()
-    job = make_job(state, data={"kind": "npz", "dataset": "birds@1"})
-    with database.read() as session:
-        used = datasets.unfinished_job(session, "default", "birds", [2, 1])
-        assert used == (None if state.is_terminal else (job.id, job.name, "birds@1"))
-        assert datasets.unfinished_job(session, "default", "birds", [2]) is None
-        assert datasets.unfinished_job(session, "vision", "birds", [1]) is None
+    for state in State:
+        job = make_job(state, data={"kind": "npz", "dataset": "birds@1"})
+        with database.write() as session:
+            used = datasets.unfinished_job(session, "default", "birds", [2, 1])
+            assert used == (None if state.is_terminal else (job.id, job.name, "birds@1")), state
+            assert datasets.unfinished_job(session, "default", "birds", [2]) is None
+            assert datasets.unfinished_job(session, "vision", "birds", [1]) is None
+            session.execute(delete_rows(Job))
 
 
 def test_a_version_that_a_new_job_has_locked_is_deleted_only_after_its_commit(

@@ -5,6 +5,7 @@ from ampcore.telemetry import Event, EventType
 from store import attempts, events, ingest, jobs, logs, steps
 from store.ingest import LogChunk
 from store.tables import StepBlockRow
+from tests.tables import every_row
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_a_write_returns_the_requested_action(in_transaction, running, make_bloc
     assert lease.requested == jobs.CANCEL
 
 
-@pytest.mark.parametrize("state", State, ids=str)
+@every_row("state", State)
 def test_only_the_attempt_that_owns_the_job_writes(
     database, in_transaction, make_job, make_block, state
 ):

@@ -16,6 +16,7 @@ from store.clock import after
 from store.jobs import Origin
 from store.retries import BACKOFF_BY_REASON
 from store.tables import Attempt, EventRow, Job, LogRow, StepBlockRow
+from tests.databases import ON_SQLITE
 
 MAX_ATTEMPTS = 2
 BACK = st.sampled_from([0, 0, 0, 1, 2])
@@ -250,6 +251,7 @@ class JobLifecycle(RuleBasedStateMachine):
         assert np.array_equal(reading.block["loss"], np.array(wanted, dtype=np.float32))
 
 
+@ON_SQLITE  # test_attempts.py, test_jobs.py and test_races.py run each transition on both
 def test_any_order_of_actions_keeps_the_invariants_of_a_job(database, make_spec, make_block):
     run_state_machine_as_test(
         lambda: JobLifecycle(database, make_spec, make_block),

@@ -6,6 +6,8 @@ from ampcore.spec import TERMINAL, Reason, State
 from store import attempts, events, jobs, leases
 from store.jobs import Origin
 from store.tables import Artifact, Attempt, EventRow, Job, LogRow, StepBlockRow
+from tests.databases import ON_SQLITE
+from tests.tables import every_row
 from tests.waiting import join
 
 
@@ -25,7 +27,7 @@ def test_a_new_job_is_queued_with_an_event(database, in_transaction, make_spec):
         assert (event.type, event.data) == ("state", {"state": "queued"})
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("runtime", "queue"),
     [
         ({}, "default"),
@@ -33,7 +35,6 @@ def test_a_new_job_is_queued_with_an_event(database, in_transaction, make_spec):
         ({"device": "gpu"}, "gpu"),
         ({"device": "gpu", "queue": "big"}, "big"),
     ],
-    ids=str,
 )
 def test_the_queue_defaults_to_that_of_the_device(make_spec, runtime, queue):
     assert jobs.queue_of(make_spec(runtime=runtime)) == queue
@@ -162,7 +163,7 @@ ACTIONS = {
 }
 
 
-@pytest.mark.parametrize("action", ACTIONS)
+@every_row("action", ACTIONS)
 def test_each_action_leads_from_each_state_to_the_expected_one(
     make_job, in_transaction, state_of, action
 ):
@@ -177,11 +178,12 @@ def test_each_action_leads_from_each_state_to_the_expected_one(
     assert found == leads_to
 
 
-@pytest.mark.parametrize("action", ACTIONS)
+@every_row("action", ACTIONS)
 def test_an_action_on_an_unknown_job_returns_none(in_transaction, action):
     assert in_transaction(ACTIONS[action][0], "0" * 12) is None
 
 
+@ON_SQLITE
 def test_the_events_of_a_job_are_numbered_without_gaps(database, make_job):
     job = make_job(State.SUCCEEDED)
     with database.read() as session:
@@ -217,7 +219,7 @@ def test_an_empty_edit_writes_no_event(in_transaction, make_job):
     assert in_transaction(jobs.edit, job.id, {}).seq == 1
 
 
-@pytest.mark.parametrize("state", State, ids=str)
+@every_row("state", State)
 def test_only_a_job_that_has_ended_can_be_deleted(database, in_transaction, make_job, state):
     job_id = make_job(state).id
     assert in_transaction(jobs.delete_job, job_id) == (state in TERMINAL)
@@ -267,6 +269,7 @@ def test_retrying_a_job_resets_its_failures_and_keeps_counting_attempts(in_trans
     assert in_transaction(attempts.claim, job.id, "w").attempt == 2
 
 
+@ON_SQLITE
 def test_only_a_job_in_a_terminal_state_has_a_finish_time(make_job):
     for state in State:
         assert (make_job(state).finished_at is not None) == (state in TERMINAL)

@@ -5,6 +5,7 @@ import pytest
 from ampcore.spec import ACTIVE, State
 from store import attempts, jobs, leases
 from store.clock import after
+from tests.tables import every_row
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def lease_duration_s(database):
     return lease_duration_s
 
 
-@pytest.mark.parametrize("state", State, ids=str)
+@every_row("state", State)
 def test_only_the_lease_of_an_active_job_can_be_renewed(in_transaction, make_job, state):
     job_id = make_job(state).id
     assert (in_transaction(leases.renew_lease, job_id, 1) is not None) == (state in ACTIVE)
@@ -50,7 +51,7 @@ def test_the_outage_grace_is_a_third_of_the_lease_up_to_a_maximum():
     assert graces_s == [2.0, 10.0, leases.MAX_OUTAGE_GRACE_S]
 
 
-@pytest.mark.parametrize("lease_s", [1.0, 3.0, leases.LEASE_S, 3000.0])
+@every_row("lease_s", [1.0, 3.0, leases.LEASE_S, 3000.0])
 def test_a_worker_reconnects_within_the_outage_grace(lease_s):
     """Fails if the longest wait is a constant: jobs with short leases would be lost."""
     assert leases.max_reconnect_wait_s(lease_s) < leases.outage_grace_s(lease_s)

@@ -95,6 +95,13 @@ def test_the_queue_of_another_project_is_not_counted(database, project, make_spe
         projects.ensure(session, "other")
     submit(database, make_spec())
     submit(database, make_spec(), "other")
+    with database.read() as session:
+        assert projects.load_by_project(session) == {
+            "default": ProjectLoad(queued=1, running=0),
+            "other": ProjectLoad(queued=1, running=0),
+        }
+    with pytest.raises(QuotaExceeded, match="quota of 1"):
+        submit(database, make_spec())
 
 
 def test_the_queue_quota_holds_for_concurrent_submissions(database, project, make_spec):

@@ -3,6 +3,7 @@ import pytest
 from ampcore.spec import State
 from store import attempts, jobs, projects, queue, workers
 from store.clock import after
+from tests.tables import every_row
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_a_job_is_not_dispatched_before_it_is_due(in_transaction, make_job, put)
     assert in_transaction(undispatched_jobs) == [job_id]
 
 
-@pytest.mark.parametrize("state", [state for state in State if state != State.QUEUED], ids=str)
+@every_row("state", [state for state in State if state != State.QUEUED])
 def test_only_a_queued_job_has_a_reason_for_waiting(make_job, why, state):
     assert why(make_job(state).id) is None
 

@@ -11,6 +11,7 @@ from ampcore.spec import TRANSITIONS, State
 from store import attempts, events, jobs, lease_expiry, projects, queue
 from store.clock import after
 from store.tables import Attempt
+from tests.databases import ON_POSTGRESQL
 
 ROUNDS = 200
 
@@ -72,6 +73,7 @@ def test_a_job_that_is_being_edited_is_claimed(database, make_job, run_concurren
         run_concurrently(lambda s, n=claimed.attempt: attempts.hand_back(s, job_id, n))
 
 
+@ON_POSTGRESQL
 def test_a_cancel_concurrent_with_a_success_leads_to_one_outcome(
     database, make_job, run_concurrently
 ):

@@ -1,9 +1,9 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ampcore.spec import Reason
 from store.retries import BACKOFF_BY_REASON, final_failure_advice, wait_s
+from tests.tables import every_row
 
 
 @given(st.sampled_from(Reason), st.integers(1, 5000), st.integers(1, 100))
@@ -21,7 +21,7 @@ def test_the_backoff_doubles_with_each_failure_up_to_a_maximum():
     assert waits == [5.0, 10.0, 20.0, 40.0, 300.0]
 
 
-@pytest.mark.parametrize(
+@every_row(
     "reason", [Reason.OUT_OF_MEMORY, Reason.INVALID_DATA, Reason.TIMEOUT, Reason.INVALID_SPEC]
 )
 def test_a_permanent_failure_is_not_retried(reason):

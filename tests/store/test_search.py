@@ -12,6 +12,7 @@ from store.job_order import MetricSort, Sort
 from store.jobs import Origin, create
 from store.search import Search
 from store.tables import Job, JobMetric
+from tests.tables import every_row
 
 
 @pytest.fixture
@@ -55,9 +56,17 @@ def pages(database, sort, limit, between=lambda: None):
         between()
 
 
-@pytest.mark.parametrize("sort", Sort)
-def test_pages_list_every_job_once_in_order_even_with_equal_values(database, add, sort):
-    ids = add(*({"name": f"job {n % 3}", "runtime": {"priority": n % 2}} for n in range(11)))
+@pytest.fixture
+def ids_of_equal_jobs(add):
+    """The ids of eleven jobs with three names and two priorities."""
+    return add(*({"name": f"job {n % 3}", "runtime": {"priority": n % 2}} for n in range(11)))
+
+
+@every_row("sort", Sort)
+def test_pages_list_every_job_once_in_order_even_with_equal_values(
+    database, ids_of_equal_jobs, sort
+):
+    ids = ids_of_equal_jobs
     with database.write() as session:  # jobs of one transaction have one time
         session.execute(update(Job).where(Job.id.in_(ids[:5])).values(created_at=now()))
         old = now() if "created" in sort else after(-3600)  # long before the first page
@@ -87,7 +96,17 @@ def test_deleting_a_job_between_two_pages_skips_no_other_job(database, add):
     ]
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+def ids_of_labelled_jobs(add):
+    """The ids of three jobs with labels."""
+    return add(
+        {"name": "a", "labels": {"team": "vision"}},
+        {"name": "b", "labels": {"team": "speech"}},
+        {"name": "c", "labels": {"a.\"b'$[0]\\": "=%_", "größe": "🎓"}},
+    )
+
+
+@every_row(
     ("label", "found"),
     [
         (("team", None), [0, 1]),
@@ -98,13 +117,8 @@ def test_deleting_a_job_between_two_pages_skips_no_other_job(database, add):
         (("größe", "🎓"), [2]),
     ],
 )
-def test_labels_match_exactly(add, find, label, found):
-    ids = add(
-        {"name": "a", "labels": {"team": "vision"}},
-        {"name": "b", "labels": {"team": "speech"}},
-        {"name": "c", "labels": {"a.\"b'$[0]\\": "=%_", "größe": "🎓"}},
-    )
-    assert find(labels=(label,)) == [ids[n] for n in found]
+def test_labels_match_exactly(ids_of_labelled_jobs, find, label, found):
+    assert find(labels=(label,)) == [ids_of_labelled_jobs[n] for n in found]
 
 
 def test_a_job_must_have_every_requested_label(add, find):
@@ -112,13 +126,18 @@ def test_a_job_must_have_every_requested_label(add, find):
     assert find(labels=(("a", "1"), ("b", None))) == [both]
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+def ids_of_named_jobs(add):
+    """The ids of two jobs whose names have the wildcards of SQL."""
+    return add({"name": "digits of 100%"}, {"name": "a_b\\c/d"})
+
+
+@every_row(
     ("q", "found"),
     [("DIGITS", [0]), ("100%", [0]), ("%", [0]), ("_", [1]), ("\\", [1]), ("/", [1]), ("s_f", [])],
 )
-def test_the_search_matches_any_part_of_a_name_without_wildcards(add, find, q, found):
-    ids = add({"name": "digits of 100%"}, {"name": "a_b\\c/d"})
-    assert find(q=q) == [ids[n] for n in found]
+def test_the_search_matches_any_part_of_a_name_without_wildcards(ids_of_named_jobs, find, q, found):
+    assert find(q=q) == [ids_of_named_jobs[n] for n in found]
 
 
 def test_the_search_matches_only_the_beginning_of_an_id(add, find):
@@ -145,10 +164,24 @@ def test_jobs_are_filtered_by_project_policy_model_state_and_time(database, add,
     assert find(created_after=made) == [two]
 
 
-@pytest.mark.parametrize("wanted", [Search(), Search(project="default")])
-@pytest.mark.parametrize("sort", [Sort.NEWEST, Sort.CREATED_AT])
-def test_a_page_sorted_by_time_is_read_from_an_index(database, make_spec, add, wanted, sort):
-    fill(database, make_spec)
+@pytest.fixture
+def many_jobs(database, make_spec):
+    """10,000 queued jobs with a metric, and statistics of the tables."""
+    spec = make_spec().to_json()
+    facts = {"project": "default", "name": "x", "policy": "float32", "model": "mlp"}
+    facts |= {"labels": {}, "spec": spec, "queue": "default"}
+    with database.write() as session:
+        session.execute(insert(Job), [facts for _ in range(10_000)])
+        ids = session.scalars(select(Job.id)).all()
+        metrics = [{"job_id": id_, "name": "val_loss", "value": n} for n, id_ in enumerate(ids)]
+        session.execute(insert(JobMetric), metrics)
+    with database.write() as session:
+        session.execute(text("ANALYZE"))
+
+
+@every_row("wanted", [Search(), Search(project="default")])
+@every_row("sort", [Sort.NEWEST, Sort.CREATED_AT])
+def test_a_page_sorted_by_time_is_read_from_an_index(database, many_jobs, wanted, sort):
     with database.read() as session:
         position = search.page(session, wanted, sort=sort, after_position=None, limit=50).next
         plan = explain(
@@ -172,8 +205,8 @@ def measured(database, add):
     return ids
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("descends", [False, True])
+@every_row("limit", [1, 2, 3, 4, 5])
+@every_row("descends", [False, True])
 def test_a_list_is_sorted_by_a_metric_and_jobs_without_it_are_last(
     database, measured, limit, descends
 ):
@@ -197,7 +230,7 @@ def test_a_job_whose_metric_improves_while_pages_are_read_is_listed(database, me
     assert found == set(measured)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("comparison", "value", "found"),
     [(">=", 2.0, [0, 2]), (">", 2.0, []), ("<", 2.0, [1]), ("<=", 1.0, [1]), ("=", 1.0, [1])],
 )
@@ -222,15 +255,8 @@ def test_a_list_can_be_sorted_by_one_metric_and_filtered_by_the_same_and_another
     assert [job.id for job in found.jobs] == [measured[1]]
 
 
-@pytest.mark.parametrize("descends", [False, True])
-def test_a_page_sorted_by_a_metric_is_read_from_an_index(database, make_spec, descends):
-    fill(database, make_spec)
-    with database.write() as session:
-        ids = session.scalars(select(Job.id)).all()
-        facts = [{"job_id": id_, "name": "val_loss", "value": n} for n, id_ in enumerate(ids)]
-        session.execute(insert(JobMetric), facts)
-    with database.write() as session:
-        session.execute(text("ANALYZE"))
+@every_row("descends", [False, True])
+def test_a_page_sorted_by_a_metric_is_read_from_an_index(database, many_jobs, descends):
     sort = MetricSort("val_loss", descends)
     with database.read() as session:
         position = search.page(session, Search(), sort=sort, after_position=None, limit=50).next
@@ -242,16 +268,6 @@ def test_a_page_sorted_by_a_metric_is_read_from_an_index(database, make_spec, de
     assert "TEMP B-TREE" not in plan
     assert "Sort" not in plan
     assert "Seq Scan" not in plan
-
-
-def fill(database, make_spec, count=10_000):
-    """Insert many queued jobs, and update the statistics of the table."""
-    spec = make_spec().to_json()
-    facts = {"project": "default", "name": "x", "policy": "float32", "model": "mlp"}
-    facts |= {"labels": {}, "spec": spec, "queue": "default"}
-    with database.write() as session:
-        session.execute(insert(Job), [facts for _ in range(count)])
-        session.execute(text("ANALYZE jobs"))
 
 
 def explain(session, work):

@@ -16,6 +16,7 @@ from server.background.compactor import Compactor
 from store import compaction, compaction_queue, downsampling, key_steps, step_totals, steps
 from store.jobs import Origin, create
 from store.tables import StepBlockRow, StepLevel, StepPoints
+from tests.databases import ON_SQLITE
 
 LEVELS, BUCKETS_PER_CHUNK, SEGMENT_STEPS = (4, 16, 64), 4, 32
 VALUES = [0.0, 1.5, -3.0, math.nan, math.inf, -math.inf]
@@ -197,6 +198,7 @@ def assert_totals(recorded, step):
     assert found["skipped_s"] == pytest.approx(skipped_s, rel=1e-4)
 
 
+@ON_SQLITE  # the next test runs the same reads on both
 @settings(max_examples=25, **OPTIONS)
 @given(attempts, st.integers(0, 2**32 - 1), st.data())
 def test_reads_do_not_depend_on_what_was_compacted_and_when(new_recorded_steps, made, seed, data):
@@ -253,6 +255,7 @@ def test_compaction_leaves_few_rows(new_recorded_steps):
     assert_raw(recorded, 0, 400)
 
 
+@ON_SQLITE
 def test_downsampling_a_long_run_reads_few_steps(new_recorded_steps, monkeypatch):
     recorded = new_recorded_steps()
     recorded.begin_attempt(0)

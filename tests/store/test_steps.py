@@ -9,6 +9,7 @@ from ampcore.telemetry import COLUMNS
 from store import ingest, steps
 from store.jobs import Origin, create
 from store.tables import StepBlockRow
+from tests.tables import every_row
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def numbers(reading):
     return reading.block["step"].tolist()
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("asked", "expected", "more"),
     [
         ({}, range(30), False),
@@ -49,7 +50,6 @@ def numbers(reading):
         ({"start": 9, "end": 9}, [], False),
         ({"start": 20, "end": 10}, [], False),
     ],
-    ids=str,
 )
 def test_any_range_can_be_read(database, job_of_30_steps, asked, expected, more):
     reading = read(database, job_of_30_steps.id, **asked)

@@ -98,7 +98,7 @@ def send_job_message(redis_url: str, queue: str) -> None:
 def test_a_message_in_any_queue_runs_its_job_and_a_drain_ends_the_worker(
     worker: Process, redis_url: str, make_job: Callable[..., Any], wait_until: Callable[..., Any]
 ) -> None:
-    job = make_job(train={"steps": 3}, runtime={"queue": "night"})
+    job = make_job(train={"steps": 3}, runtime={"queue": "night", "engine": "graph"})
     send_job_message(redis_url, "night")
     wait_until(lambda: worker.state_of(job.id) == State.SUCCEEDED)
     row = worker.row()
@@ -148,7 +148,7 @@ def test_a_killed_fork_server_ends_its_trainers_and_is_restarted(
         children = psutil.Process(worker.process.pid).children()
         return [child for child in children if name_of(child) == SERVER_NAME]
 
-    job = make_job(train={"steps": 1_000_000})
+    job = make_job(train={"steps": 1_000_000}, runtime={"engine": "graph"})
     send_job_message(redis_url, "default")
     wait_until(lambda: worker.state_of(job.id) == State.RUNNING)
     (first,) = server()

@@ -15,6 +15,12 @@ from worker import checkpoint_download, storage_retry
 from worker.database_retry import Lease, RetryingDatabase
 
 
+@pytest.fixture
+def database_url(sqlite_url):
+    """SQLite alone: nothing here depends on the database."""
+    return sqlite_url
+
+
 class JobWithCheckpoints:
     """A job with checkpoints in a storage, and an attempt that downloads them."""
 

@@ -1,9 +1,8 @@
 import signal
 
-import pytest
-
 from ampcore.spec import Reason
 from ampcore.telemetry.frames import Frame, FrameType
+from tests.tables import every_row
 from worker.outcome import AttemptOutcome, TrainerExit, failed_in_worker, result_of
 from worker.stop_reason import StopReason
 
@@ -13,13 +12,13 @@ STOPPED = Frame(FrameType.STOPPED)
 KILLED = -signal.SIGKILL
 
 
-@pytest.mark.parametrize("stop_reason", [StopReason.FENCED, StopReason.SELF_FENCE])
-@pytest.mark.parametrize("frame", [None, SUCCEEDED, FAILED, STOPPED])
+@every_row("stop_reason", [StopReason.FENCED, StopReason.SELF_FENCE])
+@every_row("frame", [None, SUCCEEDED, FAILED, STOPPED])
 def test_a_fenced_attempt_has_no_result(stop_reason: StopReason, frame: Frame | None) -> None:
     assert result_of(TrainerExit(frame, 0, stop_reason), None) is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     "stop_reason",
     [None, StopReason.PAUSE, StopReason.SHUTDOWN, StopReason.TIMEOUT, StopReason.CANCEL],
 )
@@ -29,17 +28,15 @@ def test_a_success_outranks_every_stop_request(stop_reason: StopReason | None) -
     assert (result.outcome, result.summary) == (AttemptOutcome.SUCCEEDED, {"steps": 1})
 
 
-@pytest.mark.parametrize(
-    "stop_reason", [None, StopReason.PAUSE, StopReason.SHUTDOWN, StopReason.TIMEOUT]
-)
+@every_row("stop_reason", [None, StopReason.PAUSE, StopReason.SHUTDOWN, StopReason.TIMEOUT])
 def test_a_failure_keeps_its_own_reason(stop_reason: StopReason | None) -> None:
     result = result_of(TrainerExit(FAILED, 1, stop_reason), 1.0)
     assert result is not None
     assert (result.outcome, result.reason) == (AttemptOutcome.FAILED, Reason.OUT_OF_MEMORY)
 
 
-@pytest.mark.parametrize("trainer_exit", [(STOPPED, 0), (None, KILLED), (None, 0)])
-@pytest.mark.parametrize(
+@every_row("trainer_exit", [(STOPPED, 0), (None, KILLED), (None, 0)])
+@every_row(
     ("stop_reason", "outcome"),
     [
         (StopReason.CANCEL, AttemptOutcome.CANCELLED),
@@ -72,7 +69,7 @@ def test_a_stop_without_a_request_counts_as_killed() -> None:
     assert (result.outcome, result.reason) == (AttemptOutcome.FAILED, Reason.PROCESS_KILLED)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("trainer_exit", "reason", "expected"),
     [
         (TrainerExit(None, 7), Reason.INTERNAL_ERROR, "exited with code 7 and reported no result."),

@@ -12,6 +12,13 @@ from store.database import Database
 from store.tables import Worker
 from worker.registration import WorkerRegistration
 
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """SQLite alone: the store has its own tests on both databases."""
+    return sqlite_url
+
+
 ID = "w0"
 
 

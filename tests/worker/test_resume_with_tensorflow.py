@@ -50,30 +50,44 @@ def database(sqlite_url: str) -> Iterator[Database]:
     database.close()
 
 
+@pytest.fixture(scope="module")
+def module_control(tmp_path_factory: pytest.TempPathFactory) -> Control:
+    """The control of the fork server; tests use `control`."""
+    return Control(tmp_path_factory.mktemp("control"), BLOCK)
+
+
+@pytest.fixture(scope="module")
+def standby(module_control: Control) -> Iterator[Standby]:
+    """One fork server for all tests: importing TensorFlow takes it two seconds."""
+    standby = Standby((sys.executable, "-u", str(TRAINER), module_control.argument()))
+    yield standby
+    standby.close()
+
+
 @pytest.fixture
-def control(tmp_path: Path) -> Control:
+def control(module_control: Control) -> Iterator[Control]:
     """How far trainers may train."""
-    folder = tmp_path / "control"
-    folder.mkdir()
-    return Control(folder, BLOCK)
+    yield module_control
+    module_control.release()
 
 
 @pytest.fixture
-def context(database: Database, control: Control, tmp_path: Path) -> Iterator[WorkerContext]:
+def context(
+    database: Database, control: Control, standby: Standby, tmp_path: Path
+) -> Iterator[WorkerContext]:
     context = WorkerContext(
         worker_id=WORKER,
         queues=("default",),
         database=database,
         storage=Storage((tmp_path / "artifacts").as_uri()),
         work_dirs=WorkDirs(tmp_path / "scratch", WORKER),
-        standby=Standby((sys.executable, "-u", str(TRAINER), control.argument())),
+        standby=standby,
         data_root=tmp_path,
         dataset_cache=DatasetCache(tmp_path / "dataset-cache"),
         notifier=Notifier("redis://127.0.0.1:1"),
     )
     yield context
     context.shutting_down.set()
-    context.standby.close()
 
 
 def series(database: Database, job_id: str) -> StepBlock:

@@ -10,6 +10,7 @@ from ampcore.telemetry.codec import decode
 from ampcore.telemetry.frames import Frame, FrameType
 from ampcore.telemetry.range_samples import RangeSample
 from tests.range_layers import GOOD
+from tests.tables import every_row
 from worker.sandboxed_frames import MAX_COLUMNS, MAX_STEP, checked
 
 STEPS = {
@@ -38,7 +39,7 @@ def test_a_block_is_encoded_again_with_its_own_sums() -> None:
     assert frame.size_bytes == 99
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("frame", "words"),
     [
         (Frame(FrameType.STEPS, {"first_step": 0}, b"ARROW1"), "expected encoded arrays"),
@@ -80,7 +81,7 @@ def test_what_no_trainer_sends_is_refused(frame: Frame, words: str) -> None:
         checked(frame)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "frame",
     [
         Frame(FrameType.EVENT, {"event": "warning", "step": None, "data": {"code": "x"}}),
@@ -99,7 +100,7 @@ def test_a_range_sample_is_checked_and_keeps_only_what_belongs_to_it() -> None:
     assert checked(Frame(FrameType.EVENT, header)).header["data"] == data
 
 
-@pytest.mark.parametrize(
+@every_row(
     "change",
     [
         {"scales": {"model": 0}},

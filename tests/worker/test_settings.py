@@ -4,6 +4,7 @@ import pytest
 
 from service.settings import SettingsInvalid
 from tests.environment import settings_from
+from tests.tables import every_row
 from worker.settings import Settings
 
 GIVEN = {
@@ -36,7 +37,7 @@ def test_a_missing_setting_is_named(name: str) -> None:
             settings_from(Settings, environment)
 
 
-@pytest.mark.parametrize("slots", ["0", "-1", "two", "1.5", "1025"])
+@every_row("slots", ["0", "-1", "two", "1.5", "1025"])
 def test_slots_must_be_a_positive_number(slots: str) -> None:
     with pytest.raises(SettingsInvalid, match=f"AMPCORE_WORKER_SLOTS.*{slots}"):
         settings_from(Settings, {**GIVEN, "AMPCORE_WORKER_SLOTS": slots})
@@ -47,7 +48,7 @@ def test_queues_are_comma_separated() -> None:
     assert settings.worker_queues == ("gpu", "big.a100")
 
 
-@pytest.mark.parametrize("queues", ["GPU", "a b", "gpu,,cpu", "../x", "x" * 64, ","])
+@every_row("queues", ["GPU", "a b", "gpu,,cpu", "../x", "x" * 64, ","])
 def test_an_invalid_queue_name_is_quoted(queues: str) -> None:
     with pytest.raises(SettingsInvalid, match="AMPCORE_WORKER_QUEUES"):
         settings_from(Settings, {**GIVEN, "AMPCORE_WORKER_QUEUES": queues})
@@ -71,7 +72,7 @@ def test_the_address_of_a_worker_is_a_host(given: str, host: str) -> None:
     assert settings_from(Settings, GIVEN).worker_address is None
 
 
-@pytest.mark.parametrize("given", ["10.0.0.7:8080", "http://a", "a b", "a/b"])
+@every_row("given", ["10.0.0.7:8080", "http://a", "a b", "a/b"])
 def test_another_address_is_quoted(given: str) -> None:
     with pytest.raises(SettingsInvalid, match=f"AMPCORE_WORKER_ADDRESS.*{given}"):
         settings_from(Settings, {**GIVEN, "AMPCORE_WORKER_ADDRESS": given})
@@ -83,7 +84,7 @@ def test_the_ports_of_ranks_are_a_range() -> None:
     assert settings_from(Settings, GIVEN).worker_ports is None
 
 
-@pytest.mark.parametrize("given", ["42000", "42003-42000", "0-9", "42000-70000", "a-b"])
+@every_row("given", ["42000", "42003-42000", "0-9", "42000-70000", "a-b"])
 def test_another_range_of_ports_is_quoted(given: str) -> None:
     with pytest.raises(SettingsInvalid, match=f"AMPCORE_WORKER_PORTS.*42000-42015.*{given}"):
         settings_from(Settings, {**GIVEN, "AMPCORE_WORKER_PORTS": given})

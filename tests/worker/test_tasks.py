@@ -16,6 +16,12 @@ from store.tables import Job
 from worker.tasks import run_queued_jobs
 
 
+@pytest.fixture
+def database_url(sqlite_url):
+    """SQLite alone: the store has its own tests on both databases."""
+    return sqlite_url
+
+
 def states(database: Database, *found: Any) -> list[str]:
     with database.read() as session:
         return [jobs.get(session, job.id).state for job in found]  # type: ignore[union-attr]

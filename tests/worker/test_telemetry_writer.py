@@ -19,6 +19,7 @@ from store import events, jobs, logs, steps
 from store.database import Database
 from store.ingest import LogChunk
 from store.tables import Job
+from tests.databases import ON_SQLITE
 from tests.waiting import DEADLINE_S
 from worker.database_retry import Lease, RetryingDatabase
 from worker.telemetry_writer import TelemetryWriter
@@ -141,6 +142,7 @@ def test_a_commit_whose_response_is_lost_is_not_repeated(
     assert running.writer.error is None
 
 
+@ON_SQLITE
 def test_the_job_has_the_totals_of_its_steps(
     running: RunningWriter, unreliable: Unreliable, job: Any
 ) -> None:
@@ -152,6 +154,7 @@ def test_the_job_has_the_totals_of_its_steps(
     assert (totals["best_loss"], totals["scale_health"]) == (1.0, "steady")
 
 
+@ON_SQLITE
 def test_on_event_is_called_after_the_commit(
     running: RunningWriter, unreliable: Unreliable
 ) -> None:
@@ -160,6 +163,7 @@ def test_on_event_is_called_after_the_commit(
     assert [event.type for event in running.events] == [EventType.EVALUATION]
 
 
+@ON_SQLITE
 def test_a_heartbeat_without_telemetry_reads_requests(
     unreliable: Unreliable, job: Any, wait_until: Callable[..., Any]
 ) -> None:
@@ -172,6 +176,7 @@ def test_a_heartbeat_without_telemetry_reads_requests(
     running.writer.close()
 
 
+@ON_SQLITE
 def test_a_fenced_attempt_writes_nothing(
     running: RunningWriter, unreliable: Unreliable, job: Any, wait_until: Callable[..., Any]
 ) -> None:
@@ -186,6 +191,7 @@ def test_a_fenced_attempt_writes_nothing(
     assert running.events == []
 
 
+@ON_SQLITE
 def test_since_heartbeat_grows_while_the_database_is_unreachable(
     running: RunningWriter, unreliable: Unreliable, wait_until: Callable[..., Any]
 ) -> None:
@@ -196,6 +202,7 @@ def test_since_heartbeat_grows_while_the_database_is_unreachable(
     wait_until(lambda: running.writer.since_heartbeat_s < 0.5)
 
 
+@ON_SQLITE
 def test_the_write_buffer_is_bounded(
     running: RunningWriter, unreliable: Unreliable, wait_until: Callable[..., Any]
 ) -> None:
@@ -207,6 +214,7 @@ def test_the_write_buffer_is_bounded(
     assert running.writer.buffer.has_room
 
 
+@ON_SQLITE
 def test_pending_writes_are_dropped_when_the_attempt_ends(
     running: RunningWriter, unreliable: Unreliable
 ) -> None:
@@ -232,6 +240,7 @@ def test_telemetry_that_cannot_be_stored_is_an_error_and_later_transactions_run(
     assert not running.writer.is_fenced
 
 
+@ON_SQLITE
 def test_log_output_is_stored_with_the_telemetry(
     running: RunningWriter, unreliable: Unreliable, job: Any
 ) -> None:
@@ -242,6 +251,7 @@ def test_log_output_is_stored_with_the_telemetry(
     assert (chunk.stream, chunk.text) == ("stderr", "half a \ufffd line")
 
 
+@ON_SQLITE
 def test_stored_steps_are_measured(running: RunningWriter) -> None:
     running.write_frames(RUNNING, block(), block(4))
     reading = running.metrics.reading()

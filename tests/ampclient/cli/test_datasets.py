@@ -11,11 +11,19 @@ from sqlalchemy import update
 from ampcore.spec import State
 from store.tables import DatasetVersion
 from tests.ampclient.cli.conftest import SPEC
+from tests.file_descriptions import describe_in_this_process
+from tests.tables import every_row
 
 COLUMNS = [
     {"name": "x_train", "shape": [28, 28], "dtype": "uint8"},
     {"name": "y_train", "shape": [], "dtype": "int64", "classes": ["cat", "dog"]},
 ]
+
+
+@pytest.fixture(autouse=True)
+def describe_files(monkeypatch):
+    """Describe uploaded files without the server's child process."""
+    describe_in_this_process(monkeypatch)
 
 
 @pytest.fixture
@@ -120,7 +128,7 @@ def test_the_job_that_uses_a_version_is_named(ampctl, birds, make_job):
     assert "'my job'" in ampctl("dataset", "delete", "birds@1").err
 
 
-@pytest.mark.parametrize(
+@every_row(
     "arguments",
     [
         ["show", "Birds"],

@@ -8,6 +8,7 @@ import pytest
 from ampclient.exports import MAX_TRIES
 from ampcore.spec import State
 from store import ingest
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
 
@@ -53,7 +54,7 @@ def test_an_incomplete_export_exits_1_and_leaves_no_file(ampctl, job, server, re
     assert not (tmp_path / "here").exists()
 
 
-@pytest.mark.parametrize(
+@every_row(
     "arguments",
     [
         ["--format", "xml"],
@@ -90,7 +91,7 @@ def database_url(sqlite_url):
     return sqlite_url
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("format_", "name"),
     [
         ("csv", "digits-{}.csv"),

@@ -2,6 +2,7 @@ import pytest
 import typer
 
 from ampclient.cli.grid import variants
+from tests.tables import every_row
 
 
 def test_without_a_grid_there_is_one_variant_without_assignments():
@@ -39,9 +40,7 @@ def test_a_grid_of_job_names_adds_no_suffix():
     assert [variant.suffix for variant in variants(["name=a,b"])] == ["", ""]
 
 
-@pytest.mark.parametrize(
-    "grids", [["x"], ["=1"], ["a..b=1"], ["a=1,"], ["a="], ["a=1,1"], ["a=1,2", "a=3"]]
-)
+@every_row("grids", [["x"], ["=1"], ["a..b=1"], ["a=1,"], ["a="], ["a=1,1"], ["a=1,2", "a=3"]])
 def test_an_invalid_grid_is_wrong_usage(grids):
     with pytest.raises(typer.BadParameter):
         variants(grids)

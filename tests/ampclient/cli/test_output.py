@@ -1,9 +1,9 @@
 """Output as JSON, output in limited encodings, and suggestions for mistyped ids."""
 
-import pytest
 import typer.main
 
 from ampclient.cli.app import app
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
 NO_JSON = {"completion"}
@@ -25,7 +25,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize(("words", "command"), COMMANDS, ids=[" ".join(c[0]) for c in COMMANDS])
+@every_row(("words", "command"), COMMANDS)
 def test_every_command_has_a_json_option(words, command):
     assert any("--json" in parameter.opts for parameter in command.params)
 

@@ -7,6 +7,7 @@ import pytest
 from ampclient import ScaleChanges, SkippedSteps, StepSample
 from ampclient.cli.step_output import write_steps
 from ampcore.telemetry import COLUMNS, StepBlock
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
 
@@ -230,7 +231,7 @@ def test_logs_as_json_are_one_document_per_line(ampctl, server):
 ODD = "a\x7fb\x9b8mc\u202ed\u2028e\ufefff\x1b[8m\r\b名"
 
 
-@pytest.mark.parametrize("words", [("logs", "a"), ("get", "a"), ("list",), ("events", "a")])
+@every_row("words", [("logs", "a"), ("get", "a"), ("list",), ("events", "a")])
 def test_json_is_exact_and_has_no_control_characters(ampctl, server, words):
     server.add_job("a", name=ODD, message=ODD)
     server.add_logs("a", ODD)

@@ -1,6 +1,7 @@
 import pytest
 
 from ampclient.code_bundle import bundle_source
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
 
@@ -33,7 +34,7 @@ def test_set_changes_fields_of_the_spec(ampctl, spec_file, server):
     assert spec["optimizer"]["learning_rate"] == 0.01
 
 
-@pytest.mark.parametrize(
+@every_row(
     "assignment",
     ["name.x=1", "model.filters.9=1", "model.filters.a=1", "name={"],
 )
@@ -241,8 +242,8 @@ def test_a_queue_that_fills_up_shows_the_queued_jobs_and_how_to_continue(
     assert (again.code, again.out) == (0, "000000\n000001\n")
 
 
-@pytest.mark.parametrize("digits", [1001, 100_000])
-@pytest.mark.parametrize("place", ["file", "set"])
+@every_row("digits", [1001, 100_000])
+@every_row("place", ["file", "set"])
 def test_a_number_with_too_many_digits_is_refused_with_its_line(
     ampctl, server, tmp_path, place, digits
 ):

@@ -11,6 +11,7 @@ from server.access.rate_limit import RateLimit
 from server.errors import TooManyRequests
 from store import tokens
 from store.database import Database
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
 BEARER = 'Bearer realm="ampcore"'
@@ -38,9 +39,7 @@ def test_an_unknown_path_also_needs_a_token(api):
     assert api.anonymous.get("/api/v1/nothing").status_code == 401
 
 
-@pytest.mark.parametrize(
-    "header", ["Bearer wrong", "Bearer", "wrong", "", "Basic xyz", "Bearer \u00fc"]
-)
+@every_row("header", ["Bearer wrong", "Bearer", "wrong", "", "Basic xyz", "Bearer \u00fc"])
 def test_an_invalid_authorization_header_gets_401(api, header):
     answer = api.anonymous.get("/api/v1/jobs", headers={"Authorization": header.encode("latin-1")})
     assert answer.status_code == 401
@@ -71,13 +70,13 @@ def test_basic_authentication_is_accepted_only_for_the_docs_pages(api):
     assert api.anonymous.post("/api/v1/docs", headers=headers).status_code == 401
 
 
-@pytest.mark.parametrize("value", ["Basic", "Basic !!!", "Basic /w==", "Basic YQ=="])
+@every_row("value", ["Basic", "Basic !!!", "Basic /w==", "Basic YQ=="])
 def test_a_malformed_basic_header_is_refused(api, value):
     answer = api.anonymous.get("/api/v1/docs", headers={"Authorization": value})
     assert answer.status_code == 401
 
 
-@pytest.mark.parametrize("name", ["token", "access_token", "API_KEY", "anything"])
+@every_row("name", ["token", "access_token", "API_KEY", "anything"])
 def test_a_token_in_the_url_is_refused_and_not_repeated(api, name):
     answer = api.anonymous.get("/api/v1/jobs", params={name: api.token})
     assert answer.status_code == 401

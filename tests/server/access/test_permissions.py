@@ -11,6 +11,7 @@ from server.access.rate_limit import RateLimit
 from store import dataset_uploads, jobs, tokens, workers
 from store.clock import after
 from store.tables import Token
+from tests.tables import every_row
 
 PUBLIC = "health and sign-in: no token needed"
 ANYONE = "any valid token"
@@ -228,7 +229,7 @@ def address_of(api, make_job):
     return fill
 
 
-@pytest.mark.parametrize("who", SECRETS)
+@every_row("who", SECRETS)
 def test_every_route_allows_exactly_the_roles_in_the_table(api, address_of, who):
     # The guesses come from one address.
     api.app.state.services.authenticator.failures = RateLimit("1000000/second")

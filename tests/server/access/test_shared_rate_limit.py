@@ -23,6 +23,7 @@ from server.errors import TooManyRequests
 from server.settings import Settings
 from service.settings import SettingsInvalid
 from tests.environment import settings_from
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S, wait_until
 
 NO_REDIS = "redis://127.0.0.1:1/0"
@@ -180,13 +181,13 @@ def test_a_redis_that_is_back_counts_for_all_again(tmp_path, caplog, monkeypatch
     server.stop(grace_s=1)
 
 
-@pytest.mark.parametrize("rate", ["off", "1/second", "60000/minute", "5/day"])
+@every_row("rate", ["off", "1/second", "60000/minute", "5/day"])
 def test_a_valid_rate_is_accepted(rate):
     assert settings_from(Settings, {"AMPCORE_RATE_LIMIT": rate}).rate_limit == rate
     assert (rate_limit_from_setting(rate) is None) == (rate == "off")
 
 
-@pytest.mark.parametrize("rate", ["0/minute", "5", "fast", "-1/second", "5/fortnight", "1/s;2/m"])
+@every_row("rate", ["0/minute", "5", "fast", "-1/second", "5/fortnight", "1/s;2/m"])
 def test_an_invalid_rate_is_refused(rate):
     with pytest.raises(SettingsInvalid, match="AMPCORE_RATE_LIMIT: expected off, or"):
         settings_from(Settings, {"AMPCORE_RATE_LIMIT": rate})

@@ -15,6 +15,7 @@ from store import attempts, gang_members, jobs, workers
 from store.clock import after
 from store.retries import BACKOFF_BY_REASON, Backoff
 from store.tables import Job, Worker
+from tests.databases import ON_SQLITE
 
 REDISPATCH_AFTER_S, FALLBACK_AFTER_S = 1800.0, 7200.0
 """Longer than any test may be stalled."""
@@ -61,6 +62,7 @@ def register(database, worker_id="w", slots=1, queues=("default",)):
         workers.register(session, worker_id, slots=slots, queues=queues, **known)
 
 
+@ON_SQLITE
 def test_a_job_whose_message_was_never_sent_is_dispatched(
     database, reconciler, make_job, dispatcher
 ):
@@ -71,6 +73,7 @@ def test_a_job_whose_message_was_never_sent_is_dispatched(
     assert (dispatcher.sent, dispatcher.queues) == ([job_id], ["default"])
 
 
+@ON_SQLITE
 def test_a_job_that_was_just_dispatched_is_not_dispatched_again(
     reconciler, make_job, undispatched_job, dispatcher
 ):
@@ -81,12 +84,14 @@ def test_a_job_that_was_just_dispatched_is_not_dispatched_again(
     assert len(dispatcher.sent) == 1
 
 
+@ON_SQLITE
 def test_each_queue_gets_the_messages_of_its_own_jobs(reconciler, undispatched_job, dispatcher):
     made = {undispatched_job(runtime={"queue": name}): name for name in ("big", "small")}
     reconciler.redispatch()
     assert dict(zip(dispatcher.sent, dispatcher.queues, strict=True)) == made
 
 
+@ON_SQLITE
 def test_nothing_is_sent_to_a_queue_with_pending_messages(
     reconciler, undispatched_job, dispatcher, monkeypatch
 ):
@@ -97,6 +102,7 @@ def test_nothing_is_sent_to_a_queue_with_pending_messages(
     assert dispatcher.sent == [other]
 
 
+@ON_SQLITE
 def test_no_more_messages_are_sent_than_there_are_slots(
     database, reconciler, undispatched_job, dispatcher
 ):
@@ -109,6 +115,7 @@ def test_no_more_messages_are_sent_than_there_are_slots(
     assert sorted(dispatcher.sent) == sorted(made)
 
 
+@ON_SQLITE
 def test_a_retried_job_is_dispatched_as_soon_as_it_is_due(
     database, reconciler, make_job, dispatcher
 ):
@@ -122,6 +129,7 @@ def test_a_retried_job_is_dispatched_as_soon_as_it_is_due(
     assert dispatcher.sent == [job_id]
 
 
+@ON_SQLITE
 def test_a_job_that_was_handed_back_is_dispatched_at_once(
     database, reconciler, make_job, dispatcher
 ):
@@ -135,6 +143,7 @@ def test_a_job_that_was_handed_back_is_dispatched_at_once(
 FLOAT16 = {"precision": {"policy": "mixed_float16"}}
 
 
+@ON_SQLITE
 def test_a_float16_job_is_dispatched_to_the_gpu_queue_if_a_worker_serves_it(
     database, reconciler, undispatched_job, dispatcher
 ):
@@ -146,6 +155,7 @@ def test_a_float16_job_is_dispatched_to_the_gpu_queue_if_a_worker_serves_it(
     assert dispatcher.queues == ["default", "gpu"]
 
 
+@ON_SQLITE
 def test_a_float16_job_goes_to_any_worker_when_no_gpu_becomes_free(
     database, reconciler, undispatched_job, dispatcher, monkeypatch
 ):
@@ -159,6 +169,7 @@ def test_a_float16_job_goes_to_any_worker_when_no_gpu_becomes_free(
     assert (dispatcher.sent, dispatcher.queues) == ([late], ["default"])
 
 
+@ON_SQLITE
 def test_no_lease_expires_during_the_grace_after_an_outage(
     database, make_job, dispatcher, monkeypatch
 ):
@@ -175,6 +186,7 @@ def test_no_lease_expires_during_the_grace_after_an_outage(
     assert expired == [1]
 
 
+@ON_SQLITE
 def test_leases_expire_on_a_machine_that_is_always_slow(
     database, make_job, dispatcher, monkeypatch
 ):
@@ -213,6 +225,7 @@ def test_no_lease_expires_because_the_clock_of_the_database_jumps(
     assert reconciler.leases_expired == 1
 
 
+@ON_SQLITE
 def test_a_job_of_a_lost_worker_is_queued_again(database, reconciler, make_job):
     job_id = make_job(State.RUNNING).id
     put(database, job_id, lease_expires_at=after(-1))
@@ -245,6 +258,7 @@ def test_two_reconcilers_do_the_work_once(database, dispatcher, make_job, undisp
         assert {jobs.get(session, job_id).failures for job_id in expired_jobs} == {1}
 
 
+@ON_SQLITE
 def test_slots_are_reserved_for_a_gang(database, reconciler, make_job):
     job_id = make_job(runtime={"workers": 2}).id
     for name in ("w0", "w1"):
@@ -256,6 +270,7 @@ def test_slots_are_reserved_for_a_gang(database, reconciler, make_job):
         assert [one.worker_id for one in gang_members.listing(session, job_id)] == ["w0", "w1"]
 
 
+@ON_SQLITE
 def test_no_message_is_sent_for_a_gang(database, reconciler, make_job, dispatcher):
     job_id = make_job(runtime={"workers": 2}).id
     put(database, job_id, dispatched_at=None)
@@ -263,6 +278,7 @@ def test_no_message_is_sent_for_a_gang(database, reconciler, make_job, dispatche
     assert dispatcher.sent == []
 
 
+@ON_SQLITE
 def test_workers_not_seen_for_long_are_deleted_once_a_minute(database, dispatcher):
     now = [1000.0]
     reconciler = Reconciler(database, dispatcher, clock=lambda: now[0])
@@ -286,6 +302,7 @@ def test_workers_not_seen_for_long_are_deleted_once_a_minute(database, dispatche
     assert worker_ids() == []
 
 
+@ON_SQLITE
 def test_jobs_submitted_during_a_redis_outage_are_dispatched_afterwards(
     reconciler, undispatched_job, dispatcher, wait_until, caplog
 ):
@@ -312,6 +329,7 @@ def wait_for_rounds(reconciler, wait_until, more=5):
     return len(rounds)
 
 
+@ON_SQLITE
 def test_an_unexpected_error_does_not_end_the_thread(reconciler, wait_until, caplog):
     rounds = []
     reconciler.redispatch = lambda: rounds.append(1) or 1 / 0
@@ -322,6 +340,7 @@ def test_an_unexpected_error_does_not_end_the_thread(reconciler, wait_until, cap
     assert reconciler.last_success_at is None
 
 
+@ON_SQLITE
 def test_the_time_of_the_last_successful_round_is_recorded(reconciler, wait_until):
     reconciler.start()
     first = wait_until(lambda: reconciler.last_success_at)
@@ -329,6 +348,7 @@ def test_the_time_of_the_last_successful_round_is_recorded(reconciler, wait_unti
     reconciler.stop()
 
 
+@ON_SQLITE
 def test_messages_that_redis_lost_are_sent_again(database, undispatched_job, redis_url):
     import redis
 
@@ -354,6 +374,7 @@ def app(database_url, dispatcher, tmp_path):
     )
 
 
+@ON_SQLITE
 def test_the_application_reconciles_in_the_background(
     app, undispatched_job, dispatcher, wait_until
 ):

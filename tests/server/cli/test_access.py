@@ -5,6 +5,7 @@ from server.cli.app import app
 from server.migrate import migrate
 from store import audit, projects, tokens
 from store.database import Database
+from tests.tables import every_row
 
 
 def run(*arguments, url):
@@ -57,7 +58,7 @@ def test_a_token_is_created_with_a_right_that_the_list_shows(migrated):
     assert listed[2:4] == ["member", "code"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     "options",
     [
         ["--role", "god"],
@@ -67,7 +68,6 @@ def test_a_token_is_created_with_a_right_that_the_list_shows(migrated):
         ["--expires-in", "0d"],
         ["--expires-in", ""],
     ],
-    ids=" ".join,
 )
 def test_invalid_options_create_no_token(migrated, options):
     outcome = run("token", "create", "ada", *options, url=migrated)

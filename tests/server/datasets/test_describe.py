@@ -9,6 +9,7 @@ import pytest
 
 from server.datasets.describe import MAX_OUTPUT_BYTES, describe
 from tests.processes import is_gone
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S, wait_until
 
 FULL = {
@@ -46,7 +47,7 @@ def test_the_program_gets_the_path_and_no_secret(run, monkeypatch):
     assert run(code).message == "content False"
 
 
-@pytest.mark.parametrize(
+@every_row(
     "code",
     [
         "",

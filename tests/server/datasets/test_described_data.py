@@ -13,6 +13,14 @@ from ampcore.spec import JobSpec
 from server.datasets.describe import run_program
 from server.datasets.described_data import problems_of_data
 from store.tables import DatasetVersion
+from tests.tables import every_row
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """SQLite alone: nothing here depends on the database."""
+    return sqlite_url
+
 
 MODEL = {"kind": "mlp"}
 
@@ -109,7 +117,7 @@ OUTPUTS = PEOPLE | {"target": None, "inputs": ["city"]}
 
 
 @pytest.mark.usefixtures("datasets")
-@pytest.mark.parametrize(
+@every_row(
     ("data", "pointer", "detail"),
     [
         (
@@ -174,7 +182,7 @@ def test_what_cannot_be_trained_is_refused_at_once(api, data, pointer, detail):
 
 
 @pytest.mark.usefixtures("datasets")
-@pytest.mark.parametrize(
+@every_row(
     ("data", "parts", "pointer", "detail"),
     [
         (
@@ -204,7 +212,7 @@ def test_other_parts_of_the_spec_are_checked_too(api, data, parts, pointer, deta
 
 
 @pytest.mark.usefixtures("datasets")
-@pytest.mark.parametrize(
+@every_row(
     ("data", "parts"),
     [
         (PEOPLE, {}),
@@ -261,7 +269,7 @@ FILLED = PEOPLE | {"preprocessing": {"income": {"missing": "mean"}}}
 """What a trainer can read, too: it needs a number in every row."""
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("data", "parts", "pointer", "message"),
     [
         (PEOPLE | {"kind": "parquet"}, {}, "/data/kind", "people.csv: expected .*Parquet"),
@@ -307,7 +315,6 @@ FILLED = PEOPLE | {"preprocessing": {"income": {"missing": "mean"}}}
         (EYES, {}, None, None),
         (PETS, {}, None, None),
     ],
-    ids=str,
 )
 def test_the_trainer_agrees_with_what_is_refused_or_accepted(
     tmp_path, data, parts, pointer, message

@@ -22,6 +22,7 @@ from store.clock import after
 from store.dataset_uploads import NewUpload, folder_of
 from store.datasets import STORAGE_FOLDER, Description
 from store.tables import AuditEntry, DatasetUpload, FileRemoval
+from tests.databases import ON_SQLITE
 from tests.waiting import DEADLINE_S
 
 ACTOR = Actor("default", "t", "ada", "127.0.0.1", None)
@@ -134,6 +135,7 @@ class TestOnBothStorages:
             uploads.complete(key, ACTOR)
 
 
+@ON_SQLITE
 def test_the_bytes_of_the_newest_version_create_no_second_one(database, uploads, upload, start):
     first = upload()
     again = upload()
@@ -144,12 +146,14 @@ def test_the_bytes_of_the_newest_version_create_no_second_one(database, uploads,
     assert other_size.number is None
 
 
+@ON_SQLITE
 def test_equal_bytes_are_stored_once_per_project(storage, uploads, upload):
     first, changed, back, copy = upload(), upload(content=b"x"), upload(), upload("copy")
     assert [first.number, changed.number, back.number, copy.number] == [1, 2, 3, 1]
     assert first.path == back.path == copy.path != changed.path
 
 
+@ON_SQLITE
 def test_a_file_with_another_digest_is_refused_and_its_upload_deleted(
     database, storage, uploads, start, send
 ):
@@ -163,6 +167,7 @@ def test_a_file_with_another_digest_is_refused_and_its_upload_deleted(
         storage.read(folder_of(key.upload_id), row.parts[0][0], 0, 3)
 
 
+@ON_SQLITE
 def test_an_upload_is_completed_only_with_all_of_its_bytes(uploads, start, send):
     key = start(uploads, size=3)
     with pytest.raises(Conflict, match="all 3 bytes of the file, received 0"):
@@ -172,12 +177,14 @@ def test_an_upload_is_completed_only_with_all_of_its_bytes(uploads, start, send)
         uploads.complete(key, ACTOR)
 
 
+@ON_SQLITE
 def test_an_empty_file_needs_no_part(storage, uploads, start):
     version = uploads.complete(start(uploads, size=0), ACTOR).version
     assert (version.size_bytes, version.sha256) == (0, hashlib.sha256().hexdigest())
     assert stored_content(storage, version) == b""
 
 
+@ON_SQLITE
 def test_a_file_of_several_parts_may_be_called_like_the_file_that_joins_them(uploads, start, send):
     file = FILE_NAME.lstrip(".")
     key = start(uploads, size=6, file=file)
@@ -219,6 +226,7 @@ def test_concurrent_completions_create_one_version(database, uploads, start, sen
         assert (entry.target, entry.data["size_bytes"]) == ("birds@1", 3)
 
 
+@ON_SQLITE
 def test_a_shared_file_that_is_deleted_in_the_meantime_is_stored_again(
     *, database, storage, tmp_path, start, send, upload
 ):
@@ -248,6 +256,7 @@ def test_a_shared_file_that_is_deleted_in_the_meantime_is_stored_again(
     assert stored_content(storage, version) == b"abc"
 
 
+@ON_SQLITE
 def test_a_file_whose_server_died_before_the_commit_is_deleted_later(
     *, database, storage, uploads, start, send, monkeypatch
 ):
@@ -268,6 +277,7 @@ def test_a_file_whose_server_died_before_the_commit_is_deleted_later(
         storage.read(STORAGE_FOLDER, path, 0, 3)
 
 
+@ON_SQLITE
 def test_the_file_of_a_version_survives_the_scheduled_removal(database, storage, upload):
     version = upload()
     make_removals_due(database)
@@ -282,6 +292,7 @@ def make_removals_due(database):
         session.execute(update(FileRemoval).values(due_at=after(-1.0)))
 
 
+@ON_SQLITE
 def test_expired_uploads_are_deleted_with_their_bytes(database, storage, uploads, start, send):
     key, kept = start(uploads, size=6), start(uploads, size=6)
     row = send(uploads, key, 0, b"abc")
@@ -296,6 +307,7 @@ def test_expired_uploads_are_deleted_with_their_bytes(database, storage, uploads
         assert session.get(DatasetUpload, key.upload_id) is None
 
 
+@ON_SQLITE
 def test_a_completed_upload_no_longer_counts_in_the_quota(database, uploads, upload, start):
     with database.write() as session:
         projects.update(session, "default", {"max_dataset_bytes": 5})
@@ -305,6 +317,7 @@ def test_a_completed_upload_no_longer_counts_in_the_quota(database, uploads, upl
         start(uploads, size=1)
 
 
+@ON_SQLITE
 def test_a_file_over_the_maximum_size_is_refused_at_the_start(uploads, start):
     with pytest.raises(PayloadTooLarge, match="at most 10000000 bytes"):
         start(uploads, size=10_000_001)

@@ -7,6 +7,7 @@ import pytest
 
 from server.errors import RequestInvalid, Unavailable
 from server.files.inspection import inspect_bundle
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
 
@@ -32,7 +33,7 @@ def test_a_file_that_is_no_bundle_is_refused(tmp_path):
         inspect_bundle(tmp_path / "other")
 
 
-@pytest.mark.parametrize(
+@every_row(
     "code",
     [
         "",

@@ -8,6 +8,7 @@ from server.http.client_address import ClientAddress
 from server.settings import Settings
 from service.settings import SettingsInvalid
 from tests.environment import settings_from
+from tests.tables import every_row
 
 PROXIES = ("10.0.0.5/32", "172.31.240.0/24", "2001:db8:5::/64")
 
@@ -55,12 +56,12 @@ def test_a_client_inside_the_trusted_network_is_found():
     assert seen("10.0.0.5")[0] == "10.0.0.5"
 
 
-@pytest.mark.parametrize("entry", ["unknown", "_hidden", "", "not an address", "1.2.3.4.5", "[::"])
+@every_row("entry", ["unknown", "_hidden", "", "not an address", "1.2.3.4.5", "[::"])
 def test_entries_left_of_an_invalid_one_are_ignored(entry):
     assert seen("10.0.0.5", f"203.0.113.9, {entry}, 172.31.240.1")[0] == "172.31.240.1"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("entry", "client"),
     [
         ("198.51.100.7:5000", "198.51.100.7"),
@@ -81,7 +82,7 @@ def test_ipv4_mapped_ipv6_addresses_are_converted_to_ipv4():
     assert seen("::ffff:10.0.0.5", "198.51.100.7")[0] == "198.51.100.7"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("proto", "scheme"),
     [
         ("https", "https"),
@@ -122,7 +123,7 @@ def test_only_loopback_addresses_are_trusted_by_default():
     assert nobody.trusted_proxies == ()
 
 
-@pytest.mark.parametrize("text", ["*", "proxy", "10.0.0.1/8", "10.0.0.1,", "10.0.0.256"])
+@every_row("text", ["*", "proxy", "10.0.0.1/8", "10.0.0.1,", "10.0.0.256"])
 def test_an_invalid_trusted_proxy_is_refused(text):
     with pytest.raises(SettingsInvalid, match="AMPCORE_TRUSTED_PROXIES: expected none, or comma"):
         settings_from(Settings, {"AMPCORE_TRUSTED_PROXIES": text})

@@ -12,6 +12,7 @@ from ampcore.telemetry import array_codec
 from ampcore.telemetry.scale_health import ScaleHealth
 from server.jobs.run_upload import DEFAULTS
 from store import steps
+from tests.tables import every_row
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def packed(first_step, **arrays):
     return {"type": "steps", "first_step": first_step, "packed": payload}
 
 
-@pytest.mark.parametrize(
+@every_row(
     "entry",
     [
         {"type": "steps", "first_step": 0},
@@ -90,7 +91,7 @@ def compressed(header, body=b""):
     return base64.b64encode(zlib.compress(header + b"\n" + body)).decode()
 
 
-@pytest.mark.parametrize(
+@every_row(
     "payload",
     [
         compressed(b'{"loss": ["|O", 1]}', b"\0" * 8),

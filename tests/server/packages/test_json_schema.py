@@ -6,6 +6,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from server.packages.json_schema import NotChecked, schema_problems
+from tests.tables import every_row
 
 
 class Part(BaseModel):
@@ -61,7 +62,7 @@ def test_valid_options_have_no_problem():
     assert found(VALID) == found({"units": 1}) == []
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("changes", "expected"),
     [
         ({"units": 0}, ("/units", "invalid_value", "a number greater than or equal to 1", "0")),
@@ -89,7 +90,7 @@ def test_a_mistake_has_a_pointer_and_says_what_was_expected(changes, expected):
         Options.model_validate(VALID | changes)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("changes", "pointer", "code", "suggestion"),
     [
         ({"mode": "exakt"}, "/mode", "unknown_value", "exact"),
@@ -121,7 +122,7 @@ def test_the_number_of_problems_is_limited():
     assert len(found({"units": 1, "by_name": {str(n): "a" for n in range(900)}})) == 100
 
 
-@pytest.mark.parametrize(
+@every_row(
     "schema",
     [
         {"type": "no such type"},

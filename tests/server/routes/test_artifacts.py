@@ -13,6 +13,7 @@ from ampcore.spec import State
 from server.http import ranges
 from store import artifacts, tokens
 from store.artifacts import StoredFile
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[3]
@@ -95,7 +96,7 @@ def test_an_empty_file_is_downloaded(publish, ask):
     assert ask(range="bytes=0-").status_code == 416
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("given", "start", "end"),
     [
         ("bytes=0-0", 0, 1),
@@ -122,16 +123,14 @@ def test_a_range_beyond_the_end_is_refused_with_the_size(publish, ask, given):
     assert answer.headers["content-range"] == f"bytes */{SIZE}"
 
 
-@pytest.mark.parametrize(
-    "given", ["bytes=0-1,5-6", "bytes=9-5", "bytes=-", "bytes=x-", "lines=0-1", "bytes=²-"]
-)
+@every_row("given", ["bytes=0-1,5-6", "bytes=9-5", "bytes=-", "bytes=x-", "lines=0-1", "bytes=²-"])
 def test_anything_but_a_single_range_returns_the_whole_file(publish, ask, given):
     publish(content=b"0123456789")
     answer = ask(range=given.encode())
     assert (answer.status_code, answer.content) == (200, b"0123456789")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("known", "status"),
     [(f'"{SHA256}"', 206), ('"another"', 200), (f'W/"{SHA256}"', 200),
      ("Fri, 20 Nov 2026 12:00:00 GMT", 200)],
@@ -172,7 +171,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", HOSTILE)
+@every_row("path", HOSTILE)
 def test_only_listed_files_can_be_read(api, job, publish, path):
     publish()
     folder = api.data_dir / "artifacts"

@@ -1,7 +1,15 @@
+import pytest
+
 from ampcore.spec import Reason, State
 from store import attempts, gang_members
 from store.clock import after
 from store.tables import GangMember
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """SQLite alone: the store has its own tests on both databases."""
+    return sqlite_url
 
 
 def test_every_attempt_is_listed_with_its_outcome(api, make_job):

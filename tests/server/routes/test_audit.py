@@ -1,7 +1,7 @@
-import pytest
-
 from store import audit
 from store.audit import Actor
+from tests.databases import ON_SQLITE
+from tests.tables import every_row
 
 AUDIT = "/api/v1/audit"
 
@@ -19,6 +19,7 @@ def actions(api, **wanted):
     return [entry["action"] for entry in answer.json()["items"]]
 
 
+@ON_SQLITE
 def test_an_audit_entry_has_all_fields(api, database):
     record(database, "job.cancel")
     (entry,) = api.client.get(AUDIT).json()["items"]
@@ -52,7 +53,8 @@ def test_pages_have_every_entry_once(api, database):
     assert cursor is None
 
 
-@pytest.mark.parametrize(
+@ON_SQLITE
+@every_row(
     "query", ["cursor=x", "cursor=0", "cursor=9999999999999999999", "limit=0", "limit=101",
               "action=%00", "who=ada"],
 )  # fmt: skip
@@ -61,6 +63,7 @@ def test_an_invalid_query_is_refused(api, query):
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
 
 
+@ON_SQLITE
 def test_an_audit_entry_has_the_request_id(api):
     headers = {"X-Request-ID": "the-request"}
     api.client.post("/api/v1/tokens", json={"name": "new"}, headers=headers)

@@ -5,6 +5,7 @@ from ampcore.spec.layers.catalog import LAYERS
 from ampcore.spec.precision import COMPUTE_DTYPE
 from server import catalog
 from store import workers
+from tests.tables import every_row
 
 
 @pytest.fixture
@@ -13,7 +14,7 @@ def database_url(sqlite_url):
     return sqlite_url
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("name", "some"),
     [
         ("models", {"mlp", "gan", "transformer_lm"}),
@@ -42,7 +43,7 @@ def test_every_kind_of_layer_is_listed_with_a_valid_schema():
         assert set(item.json_schema["properties"]) == set(LAYERS[item.kind].model_fields)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("document", "valid"),
     [
         ({"layer": "Conv2D", "filters": "classes", "kernel_size": [3, 3]}, True),
@@ -81,7 +82,7 @@ def test_policies_are_listed_with_their_dtypes_and_loss_scale():
     assert policies["auto"].loss_scale == "auto"
 
 
-@pytest.mark.parametrize("name", catalog.CLASSES)
+@every_row("name", catalog.CLASSES)
 def test_every_list_of_kinds_is_served(api, name):
     items = api.client.get(f"/api/v1/{name}").json()["items"]
     assert [item["kind"] for item in items] == [kind.kind for kind in catalog.kinds(name).items]
@@ -93,8 +94,7 @@ def test_the_policies_are_served(api):
     assert sorted(policy) == ["compute_dtype", "loss_scale", "name", "variable_dtype"]
 
 
-@pytest.mark.parametrize("name", catalog.EXTENSIBLE)
-def test_what_packages_offer_is_listed_with_the_workers_that_have_it(api, name):
+def test_what_packages_offer_is_listed_with_the_workers_that_have_it(api):
     entry = {
         **{"package": "own-package", "version": "1.0", "name": "one"},
         **{"description": "One.", "schema": {"properties": {"units": {}}}},
@@ -107,6 +107,7 @@ def test_what_packages_offer_is_listed_with_the_workers_that_have_it(api, name):
             )
         for worker in ("a", "b"):
             workers.heartbeat(session, worker, hardware={"packages": reported})
-    answer = api.client.get(f"/api/v1/{name}").json()
-    assert answer["packages"] == [{**entry, "workers": ["a", "b"]}]
-    assert "package" in {item["kind"] for item in answer["items"]}
+    for name in catalog.EXTENSIBLE:
+        answer = api.client.get(f"/api/v1/{name}").json()
+        assert answer["packages"] == [{**entry, "workers": ["a", "b"]}], name
+        assert "package" in {item["kind"] for item in answer["items"]}, name

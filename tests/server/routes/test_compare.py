@@ -10,6 +10,8 @@ from ampcore.telemetry import Event, EventType
 from server.comparison.response import differences
 from store import attempts, ingest
 from store.tokens import create
+from tests.databases import ON_SQLITE
+from tests.tables import every_row
 
 NO_JOB = "0" * 12
 
@@ -120,6 +122,7 @@ def test_a_column_is_returned_for_the_jobs_that_have_it(api, make_trained_job, m
     assert found["jobs"][1]["data"]["loss/generator.mean"] == [0.5] * 10
 
 
+@ON_SQLITE
 def test_an_unchanged_comparison_gets_304(api, make_trained_job, make_job):
     done, running = make_trained_job(10, 1.0), make_job(State.RUNNING)
     query = {"jobs": f"{done},{running.id}"}
@@ -143,7 +146,8 @@ def test_comparing_a_job_that_is_unknown_or_not_visible_gets_404(api, make_train
         assert other in answer.json()["detail"]
 
 
-@pytest.mark.parametrize(
+@ON_SQLITE
+@every_row(
     ("query", "pointer"),
     [
         ({"jobs": "{a}"}, "/query/jobs"),

@@ -12,6 +12,8 @@ import pytest
 from ampcore.spec import State
 from ampcore.telemetry import Event, EventType
 from store import attempts, ingest
+from tests.databases import ON_SQLITE
+from tests.tables import every_row
 
 
 def evaluation(step, **metrics):
@@ -48,6 +50,7 @@ def get(api, job_id, **query):
     return answer
 
 
+@ON_SQLITE
 def test_a_table_has_a_bounded_number_of_metrics(api, make_job, monkeypatch):
     monkeypatch.setattr("server.telemetry.evaluation_table.MAX_COLUMNS", 2)
     job = make_job(State.RUNNING)
@@ -128,6 +131,7 @@ def test_a_sample_is_evenly_spaced_and_has_the_last_evaluation(api, make_job, mo
     assert (page["next"], page["more"]) == (9, False)
 
 
+@ON_SQLITE
 def test_without_a_start_event_the_epoch_is_unknown(api, make_job):
     job = make_job(State.RUNNING)
     append(api, job.id, 1, [evaluation(9, val_loss=0.5)])
@@ -138,7 +142,8 @@ def test_a_job_without_evaluations_has_no_rows(api, make_job):
     assert get(api, make_job().id).json() == {"items": [], "next": None, "more": False}
 
 
-@pytest.mark.parametrize("form", ["arrow", "csv", "ndjson", "parquet"])
+@ON_SQLITE
+@every_row("form", ["arrow", "csv", "ndjson", "parquet"])
 def test_every_format_has_the_same_rows(api, job_id, form):
     content = get(api, job_id, format=form).content
     match form:
@@ -159,6 +164,7 @@ def test_every_format_has_the_same_rows(api, job_id, form):
     ]
 
 
+@ON_SQLITE
 def test_the_accept_header_selects_the_format(api, job_id):
     url = f"/api/v1/jobs/{job_id}/evaluations"
     answer = api.client.get(url, headers={"Accept": "text/csv"})
@@ -166,18 +172,21 @@ def test_the_accept_header_selects_the_format(api, job_id):
     assert "Accept" in answer.headers["vary"]
 
 
+@ON_SQLITE
 def test_unchanged_evaluations_are_not_sent_again(api, job_id):
     etag = get(api, job_id).headers["etag"]
     url = f"/api/v1/jobs/{job_id}/evaluations"
     assert api.client.get(url, headers={"If-None-Match": etag}).status_code == 304
 
 
-@pytest.mark.parametrize("query", ["limit=0", "after=-2", "format=tensorboard", "epoch=1"])
+@ON_SQLITE
+@every_row("query", ["limit=0", "after=-2", "format=tensorboard", "epoch=1"])
 def test_invalid_parameters_are_rejected(api, job_id, query):
     answer = api.client.get(f"/api/v1/jobs/{job_id}/evaluations?{query}")
     assert answer.status_code == 422
 
 
+@ON_SQLITE
 def test_the_evaluations_of_another_project_are_not_found(api, make_job, client_with_role):
     job = make_job(project="other")
     client = client_with_role("member", "default")

@@ -3,6 +3,8 @@ import pytest
 from ampcore.spec import State
 from ampcore.telemetry import Event, EventType
 from store import ingest
+from tests.databases import ON_SQLITE
+from tests.tables import every_row
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ def test_the_event_log_is_read_backwards_from_any_seq(api, job_id):
     assert seqs("before=4&after=1") == ([2, 3], False)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("query", "seqs"),
     [
         ("type=overflow", [4]),
@@ -67,13 +69,15 @@ def test_the_event_log_is_filtered_by_type_and_step(api, job_id, query, seqs):
     assert [event["seq"] for event in page["items"]] == seqs
 
 
+@ON_SQLITE
 def test_an_unchanged_event_log_gets_304(api, job_id):
     path = f"/api/v1/jobs/{job_id}/events?after=2"
     etag = api.client.get(path).headers["ETag"]
     assert api.client.get(path, headers={"If-None-Match": etag}).status_code == 304
 
 
-@pytest.mark.parametrize(
+@ON_SQLITE
+@every_row(
     "query",
     ["before=-1", "type=nothing", "start=-1", "after=-1", "limit=0", "limit=1001", "since=1"],
 )

@@ -7,6 +7,8 @@ from ampcore.telemetry import Event, EventType
 from store import artifacts, attempts, ingest, jobs
 from store.artifacts import CHECKPOINT, StoredFile
 from store.tables import Job
+from tests.databases import ON_SQLITE
+from tests.tables import every_row
 
 ANSWER = {"attribution": "data", "sentence": "The inputs are not finite.", "layers": []}
 
@@ -31,6 +33,7 @@ def get(api, job_id, rest="", **params):
     return api.client.get(f"/api/v1/jobs/{job_id}/explanations{rest}", params=params)
 
 
+@ON_SQLITE
 def test_an_explanation_is_a_queued_job_of_its_own(api, trained):
     answer = explain(api, trained, step=70)
     job = answer.json()
@@ -44,6 +47,7 @@ def test_an_explanation_is_a_queued_job_of_its_own(api, trained):
     assert entry["action"] == "job.explain"
 
 
+@ON_SQLITE
 @pytest.mark.parametrize(("step", "first", "steps"), [(59, 0, 59), (60, 60, 0), (99, 60, 39)])
 def test_the_cost_is_that_of_the_steps_after_the_nearest_earlier_checkpoint(
     api, trained, step, first, steps
@@ -54,6 +58,7 @@ def test_the_cost_is_that_of_the_steps_after_the_nearest_earlier_checkpoint(
     assert found["seconds"] == (steps * batch / 640 or None)
 
 
+@ON_SQLITE
 def test_an_explanation_is_read_with_its_answer_once_it_has_one(api, trained):
     job_id = explain(api, trained, step=70).json()["id"]
     found = get(api, trained, f"/{job_id}").json()
@@ -77,6 +82,7 @@ def test_explanations_are_listed_by_step_the_newest_first(api, trained):
     assert [one["job"] for one in get(api, trained, step=3).json()["items"]] == [made[2], made[0]]
 
 
+@ON_SQLITE
 def test_a_step_that_is_not_stored_or_an_explanation_itself_is_refused(api, trained):
     late = explain(api, trained, step=100)
     assert late.status_code == 409
@@ -86,11 +92,13 @@ def test_a_step_that_is_not_stored_or_an_explanation_itself_is_refused(api, trai
     assert get(api, trained, "/cost", step=100).status_code == 409
 
 
-@pytest.mark.parametrize("body", [{}, {"step": -1}, {"step": "3"}, {"step": 3, "more": 1}])
+@ON_SQLITE
+@every_row("body", [{}, {"step": -1}, {"step": "3"}, {"step": 3, "more": 1}])
 def test_an_invalid_step_is_refused(api, trained, body):
     assert explain(api, trained, **body).status_code == 422
 
 
+@ON_SQLITE
 def test_an_explanation_of_another_job_is_not_found(api, trained, make_job):
     other = make_job(State.QUEUED).id
     job_id = explain(api, trained, step=1).json()["id"]
@@ -98,6 +106,7 @@ def test_an_explanation_of_another_job_is_not_found(api, trained, make_job):
     assert get(api, trained, f"/{other}").status_code == 404
 
 
+@ON_SQLITE
 def test_other_projects_see_and_explain_nothing(api, trained, client_with_role):
     stranger = client_with_role("member", project="other")
     path = f"/api/v1/jobs/{trained}/explanations"
@@ -106,6 +115,7 @@ def test_other_projects_see_and_explain_nothing(api, trained, client_with_role):
         assert stranger.get(path + rest).status_code == 404
 
 
+@ON_SQLITE
 def test_a_job_is_not_deleted_while_an_unfinished_one_explains_it(api, trained):
     job_id = explain(api, trained, step=70).json()["id"]
     refused = api.client.delete(f"/api/v1/jobs/{trained}")
@@ -141,6 +151,7 @@ def test_pages_without_explanations_have_all_their_jobs(api, trained, make_job):
     assert refused.status_code == 422
 
 
+@ON_SQLITE
 def test_explanations_count_in_the_quota_of_queued_jobs(api, trained):
     api.client.put("/api/v1/projects/default", json={"max_queued": 1})
     assert explain(api, trained, step=3).status_code == 201

@@ -13,6 +13,8 @@ from server.files.uploads import MAX_BYTES
 from store import files, projects
 from store.clock import after
 from store.tables import AuditEntry, FileRemoval, ProjectFile
+from tests.databases import ON_SQLITE
+from tests.tables import every_row
 from tests.waiting import join
 
 CONTENT = encode_tensors({"x": np.arange(640_000, dtype=np.float32)}, {})
@@ -31,6 +33,7 @@ def stored_contents(api):
     return read
 
 
+@ON_SQLITE
 def test_a_file_is_stored_once(api, stored_contents):
     assert api.client.get(WEIGHTS).status_code == 404
     first, again = (api.client.put(WEIGHTS, content=CONTENT) for _ in range(2))
@@ -45,6 +48,7 @@ def test_a_file_is_stored_once(api, stored_contents):
         assert (entry.target, entry.data["kind"]) == (SHA256, "weights")
 
 
+@ON_SQLITE
 def test_head_tells_whether_the_project_has_a_file(api, client_with_role):
     assert api.client.head(WEIGHTS).status_code == 404
     api.client.put(WEIGHTS, content=CONTENT)
@@ -53,6 +57,7 @@ def test_head_tells_whether_the_project_has_a_file(api, client_with_role):
     assert api.client.head(f"/api/v1/files/bundle/{SHA256}").status_code == 404
 
 
+@ON_SQLITE
 def test_a_bundle_needs_the_right_to_run_code(api, client_with_role):
     path = f"/api/v1/files/bundle/{SHA256}"
     answer = client_with_role().put(path, content=CONTENT)
@@ -60,6 +65,7 @@ def test_a_bundle_needs_the_right_to_run_code(api, client_with_role):
     assert "--right code" in answer.json()["detail"]
 
 
+@ON_SQLITE
 def test_a_file_is_downloaded_in_whole_and_in_part(api):
     api.client.put(WEIGHTS, content=CONTENT)
     whole = api.client.get(f"{WEIGHTS}/content")
@@ -69,6 +75,7 @@ def test_a_file_is_downloaded_in_whole_and_in_part(api):
     assert (part.status_code, part.content) == (206, CONTENT[5:10])
 
 
+@ON_SQLITE
 def test_other_bytes_than_announced_are_refused(api, stored_contents):
     answer = api.client.put(WEIGHTS, content=b"x")
     assert answer.status_code == 422
@@ -77,18 +84,21 @@ def test_other_bytes_than_announced_are_refused(api, stored_contents):
     assert stored_contents() == list((api.data_dir / "uploads").iterdir()) == []
 
 
-@pytest.mark.parametrize(
+@ON_SQLITE
+@every_row(
     "path", ["weights/xyz", f"weights/{SHA256.upper()}", f"model/{SHA256}", f"weights/{SHA256}0"]
 )
 def test_invalid_names_are_refused(api, path):
     assert api.client.put(f"/api/v1/files/{path}", content=b"x").status_code == 422
 
 
+@ON_SQLITE
 def test_a_body_of_unknown_length_is_refused(api):
     answer = api.client.put(WEIGHTS, content=iter([b"a", b"b"]))
     assert (answer.status_code, answer.json()["code"]) == (411, "length_required")
 
 
+@ON_SQLITE
 @pytest.mark.parametrize("kind", MAX_BYTES)
 def test_each_kind_has_a_maximum_size(api, kind, monkeypatch):
     monkeypatch.setitem(MAX_BYTES, kind, len(CONTENT) - 1)
@@ -97,6 +107,7 @@ def test_each_kind_has_a_maximum_size(api, kind, monkeypatch):
     assert str(len(CONTENT) - 1) in answer.json()["detail"]
 
 
+@ON_SQLITE
 def test_the_quota_is_enforced_before_and_after_the_bytes_arrive(api, stored_contents):
     with api.database.write() as session:
         projects.update(session, "default", {"max_dataset_bytes": len(CONTENT) - 1})
@@ -127,6 +138,7 @@ def test_concurrent_uploads_of_the_same_bytes_make_one_file(api, stored_contents
     assert stored_contents() == [CONTENT]
 
 
+@ON_SQLITE
 def test_an_unused_file_and_its_content_are_deleted(api, stored_contents):
     api.client.put(WEIGHTS, content=CONTENT)
     storage = api.app.state.services.storage
@@ -141,6 +153,7 @@ def test_an_unused_file_and_its_content_are_deleted(api, stored_contents):
         assert session.scalar(select(func.count()).select_from(FileRemoval)) == 1
 
 
+@ON_SQLITE
 def test_weights_in_another_format_are_refused(api, stored_contents):
     for content in (b"a pickle", CONTENT[:-1]):
         path = f"/api/v1/files/weights/{hashlib.sha256(content).hexdigest()}"

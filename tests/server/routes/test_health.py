@@ -6,6 +6,12 @@ from server import schema
 
 
 @pytest.fixture
+def database_url(sqlite_url):
+    """SQLite alone: the store has its own tests on both databases."""
+    return sqlite_url
+
+
+@pytest.fixture
 def anyone(api):
     """A client without a token."""
     return api.anonymous

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import httpx
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import func, select, text, update
 
 from ampcore.spec import State
 from ampcore.telemetry import Event, EventType
@@ -15,8 +15,16 @@ from service.storage import Storage, StorageFailed
 from store import artifacts, attempts, ingest, jobs, projects, queue
 from store.artifacts import CHECKPOINT, StoredFile
 from store.clock import after
-from store.tables import FileRemoval
+from store.tables import AuditEntry, Base, EventRow, FileRemoval, IdempotencyKey, Job
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """SQLite alone: the store has its own tests on both databases."""
+    return sqlite_url
+
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 JOB_FIELDS = {
@@ -81,14 +89,40 @@ def test_a_job_submitted_without_redis_is_dispatched_later(api):
         assert queue.queues_to_dispatch(session, silent_for_s=-1) == ["default"]
 
 
-def test_a_submission_is_one_transaction(api, monkeypatch):
-    commits = []
-    write = type(api.database).write
-    monkeypatch.setattr(
-        type(api.database), "write", lambda database: commits.append(1) or write(database)
-    )
-    api.client.post("/api/v1/jobs", json=SPEC)
-    assert len(commits) == 1
+@every_row(
+    "statement",
+    [
+        *("INSERT ON jobs", "INSERT ON events", "INSERT ON audit", "INSERT ON idempotency_keys"),
+        "UPDATE ON idempotency_keys",
+    ],
+)
+def test_a_submission_that_fails_at_any_statement_leaves_nothing_in_the_database(api, statement):
+    def row_counts():
+        with api.database.read() as session:
+            tables = Base.metadata.sorted_tables
+            return {t.name: session.scalar(select(func.count()).select_from(t)) for t in tables}
+
+    counts = row_counts()
+    failure = f"BEFORE {statement} BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+    with api.database.write() as session:
+        session.execute(text(f"CREATE TRIGGER full_disk {failure}"))
+    headers = {"Idempotency-Key": "once"}
+    assert api.client.post("/api/v1/jobs", json=SPEC, headers=headers).status_code == 500
+    assert row_counts() == counts
+    assert api.dispatcher.sent == []
+    with api.database.write() as session:
+        session.execute(text("DROP TRIGGER full_disk"))
+
+
+def test_a_submission_writes_its_job_event_audit_entry_and_key(api):
+    answer = api.client.post("/api/v1/jobs", json=SPEC, headers={"Idempotency-Key": "once"})
+    assert answer.status_code == 201
+    with api.database.read() as session:
+        counts = [
+            session.scalar(select(func.count()).select_from(table))
+            for table in (Job, EventRow, AuditEntry, IdempotencyKey)
+        ]
+    assert counts == [1, 1, 1, 1]
 
 
 def test_a_full_queue_refuses_submit_clone_retry_and_resume(api, make_job):
@@ -177,7 +211,7 @@ def test_a_failed_job_shows_its_reason(api, make_job):
     assert (job["reason"], job["message"]) == ("invalid_data", "The data is NaN.")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("action", "states"),
     {
         "cancel": "queued:cancelled paused:cancelled cancelled:cancelled "
@@ -188,9 +222,10 @@ def test_a_failed_job_shows_its_reason(api, make_job):
         "retry": "failed:queued cancelled:queued",
     }.items(),
 )
-@pytest.mark.parametrize("state", State, ids=str)
+@every_row("state", State)
 def test_an_action_returns_the_new_state_or_a_conflict(api, make_job, state, action, states):
     job_id = make_job(state).id
+    api.dispatcher.sent.clear()
     answer = api.client.post(f"/api/v1/jobs/{job_id}/{action}")
     then = dict(pair.split(":") for pair in states.split()).get(state)
     if then is None:
@@ -235,7 +270,7 @@ def test_fields_missing_in_an_edit_keep_their_values(api, make_job):
     assert unchanged == shown
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("changes", "pointer"),
     [
         ({"nam": "x"}, "/nam"),
@@ -249,7 +284,6 @@ def test_fields_missing_in_an_edit_keep_their_values(api, make_job):
         ({"state": "failed"}, "/state"),
         ([], ""),
     ],
-    ids=str,
 )
 def test_an_invalid_edit_changes_nothing(api, make_job, changes, pointer):
     job = make_job()
@@ -260,7 +294,7 @@ def test_an_invalid_edit_changes_nothing(api, make_job, changes, pointer):
     assert api.client.get(f"/api/v1/jobs/{job.id}").json() == before
 
 
-@pytest.mark.parametrize("state", State, ids=str)
+@every_row("state", State)
 def test_a_job_can_be_deleted_only_after_its_end_and_its_files_are_deleted_with_it(
     api, make_job, state
 ):
@@ -416,7 +450,7 @@ def test_a_value_that_the_new_kind_does_not_have_is_an_error(api, make_job):
     assert [error["pointer"] for error in answer.json()["errors"]] == ["/optimizer/beta_1"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("body", "code"),
     [
         ({"set": {"train.epochs": -1}}, "invalid_spec"),
@@ -430,12 +464,13 @@ def test_a_value_that_the_new_kind_does_not_have_is_an_error(api, make_job):
         ({"set": ["train.epochs=1"]}, "invalid_request"),
         ({"sett": {}}, "invalid_request"),
     ],
-    ids=str,
 )
 def test_an_invalid_clone_request_creates_no_job(api, make_job, body, code):
-    answer = api.client.post(f"/api/v1/jobs/{make_job().id}/clone", json=body)
+    job_id = make_job().id
+    jobs_before = api.client.get("/api/v1/jobs").json()["items"]
+    answer = api.client.post(f"/api/v1/jobs/{job_id}/clone", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, code)
-    assert len(api.client.get("/api/v1/jobs").json()["items"]) == 1
+    assert api.client.get("/api/v1/jobs").json()["items"] == jobs_before
 
 
 @pytest.fixture
@@ -499,7 +534,7 @@ def test_a_job_that_stopped_early_is_extended_from_its_last_epoch(api, finished,
     assert extended["early_stopping"] == {"patience": 4, "min_delta": 0.0, "start_epoch": 2}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("saved", "train", "why"),
     [
         ([50], {}, "its last checkpoint is after 50 of 100 steps"),
@@ -521,7 +556,7 @@ def test_only_a_succeeded_job_can_be_extended(api, make_job, state):
     assert "expected the state succeeded" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     "body", [{}, {"epochs": 0}, {"epochs": 1.5}, {"epochs": 10**9}, {"epochs": 1, "steps": 1}]
 )
 def test_an_invalid_extension_is_refused(api, finished, body):
@@ -587,8 +622,8 @@ def test_every_change_is_audited(api, make_job):
     ]
 
 
-@pytest.mark.parametrize("job_id", ["0123456789ab", "x", "%00", "a" * 500, "0123456789AB"])
-@pytest.mark.parametrize(
+@every_row("job_id", ["0123456789ab", "x", "%00", "a" * 500, "0123456789AB"])
+@every_row(
     "what",
     [
         *("GET ", "GET /steps", "GET /events", "GET /attempts", "PATCH ", "DELETE "),
@@ -611,7 +646,7 @@ def test_a_profile_is_requested_for_a_number_of_steps(api, make_job, database):
         assert jobs.profile_steps(requested) == steps.get("steps", 10)
 
 
-@pytest.mark.parametrize("body", [{"steps": 0}, {"steps": 201}, {"steps": "10"}, {"step": 1}])
+@every_row("body", [{"steps": 0}, {"steps": 201}, {"steps": "10"}, {"step": 1}])
 def test_a_wrong_number_of_steps_is_refused(api, make_job, body):
     answer = api.client.post(f"/api/v1/jobs/{make_job(State.RUNNING).id}/profile", json=body)
     assert answer.status_code == 422

@@ -11,6 +11,8 @@ from store import attempts, search
 from store.clock import after
 from store.job_order import Sort
 from store.tables import Job, JobMetric
+from tests.databases import ON_SQLITE
+from tests.tables import every_row
 
 
 def listed(client, **query):
@@ -25,18 +27,24 @@ def page(api, **query):
     return answer.json()
 
 
-@pytest.mark.parametrize("sort", [None, *Sort])
-def test_pages_list_every_job_once(api, make_job, sort):
-    made = [make_job(name=f"Grüße {n % 2}").id for n in range(5)]
-    with api.database.write() as session:  # long before the first page
+@pytest.fixture
+def namesakes(api, make_job):
+    """The ids of five jobs with two names, unchanged for long before the first page."""
+    job_ids = [make_job(name=f"Grüße {n % 2}").id for n in range(5)]
+    with api.database.write() as session:
         session.execute(update(Job).values(updated_at=after(-3600)))
+    return job_ids
+
+
+@every_row("sort", [None, *Sort])
+def test_pages_list_every_job_once(api, namesakes, sort):
     query = {"limit": 2} | ({"sort": sort} if sort else {})
     seen, cursor = [], {}
     while cursor is not None:
         found = page(api, **query, **cursor)
         seen += [job["id"] for job in found["items"]]
         cursor = {"cursor": found["next_cursor"]} if found["next_cursor"] else None
-    assert sorted(seen) == sorted(made)
+    assert sorted(seen) == sorted(namesakes)
 
 
 def test_the_newest_jobs_come_first_by_default(api, make_job):
@@ -101,6 +109,7 @@ def test_pages_sorted_by_a_metric_list_every_job(api, evaluated, limit):
     assert seen == [evaluated[accuracy] for accuracy in (0.875, 0.75, 0.5, None)]
 
 
+@ON_SQLITE
 def test_a_mistyped_sort_key_gets_a_suggestion(api):
     [error] = api.client.get("/api/v1/jobs?sort=-prority").json()["errors"]
     assert error["suggestion"] == "-priority"
@@ -132,7 +141,8 @@ def cursor(api, make_job):
     return page(api, limit=1, sort="name", state="queued")["next_cursor"]
 
 
-@pytest.mark.parametrize(
+@ON_SQLITE
+@every_row(
     "other",
     [
         {},
@@ -142,7 +152,6 @@ def cursor(api, make_job):
         {"sort": "name", "state": "queued", "label": "a"},
         {"sort": "name", "state": "queued", "project": "default"},
     ],
-    ids=str,
 )
 def test_a_cursor_is_valid_only_for_its_own_list(api, cursor, other):
     answer = api.client.get("/api/v1/jobs", params={**other, "cursor": cursor})
@@ -167,7 +176,8 @@ def encoded(parts):
 ID = "0123456789ab"
 
 
-@pytest.mark.parametrize(
+@ON_SQLITE
+@every_row(
     ("sort", "value", "job_id"),
     [
         ("name", 3, ID),
@@ -196,7 +206,8 @@ def test_a_cursor_with_another_position_is_refused(api, make_job, sort, value, j
     assert page(api, sort=sort, cursor=encoded(real))["items"]
 
 
-@pytest.mark.parametrize("parts", [0, 3, 4, 6])
+@ON_SQLITE
+@every_row("parts", [0, 3, 4, 6])
 def test_a_cursor_with_too_few_or_too_many_parts_is_refused(api, make_job, parts):
     make_job()
     make_job()
@@ -209,7 +220,8 @@ def test_a_cursor_with_too_few_or_too_many_parts_is_refused(api, make_job, parts
 TIME = "2020-01-01T00:00:00+00:00"
 
 
-@pytest.mark.parametrize(
+@ON_SQLITE
+@every_row(
     ("sort", "parts"),
     [
         ("val_accuracy", [True, ID, TIME, "in_order"]),
@@ -227,7 +239,6 @@ TIME = "2020-01-01T00:00:00+00:00"
         ("name", ["a", ID, TIME, True]),
         ("-created_at", [TIME, ID, None, "moved"]),
     ],
-    ids=str,
 )
 def test_a_forged_position_is_refused(api, evaluated, sort, parts):
     list_digest, *_ = decoded(page(api, limit=1, sort=sort)["next_cursor"])
@@ -236,13 +247,15 @@ def test_a_forged_position_is_refused(api, evaluated, sort, parts):
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/query/cursor")
 
 
-@pytest.mark.parametrize("cursor", ["x", "A" * 40, "W10", "e30", "MQ", "W1tbW1tbW1s", "ä", "%"])
+@ON_SQLITE
+@every_row("cursor", ["x", "A" * 40, "W10", "e30", "MQ", "W1tbW1tbW1s", "ä", "%"])
 def test_a_malformed_cursor_is_refused(api, cursor):
     answer = api.client.get("/api/v1/jobs", params={"cursor": cursor})
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/query/cursor")
 
 
-@pytest.mark.parametrize(
+@ON_SQLITE
+@every_row(
     "query",
     [
         "limit=0",
@@ -307,12 +320,14 @@ def test_a_list_has_specs_only_on_request(api, make_job):
     assert {**whole, "waiting": None} == long
 
 
+@ON_SQLITE
 def test_an_unknown_field_is_refused(api):
     answer = api.client.get("/api/v1/jobs?fields=steps")
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"].startswith("/query/fields")
 
 
+@ON_SQLITE
 def test_a_page_of_large_jobs_is_shorter_and_the_next_pages_continue(api, make_job, monkeypatch):
     made = [make_job(**large(number)).id for number in range(7)]
     whole = len(api.client.get("/api/v1/jobs?fields=spec&limit=1").content)
@@ -331,6 +346,7 @@ def test_a_page_of_large_jobs_is_shorter_and_the_next_pages_continue(api, make_j
     assert len(page(api, fields="spec")["items"]) == 1
 
 
+@ON_SQLITE
 def test_labels_count_towards_the_size_of_a_page(api, make_job, monkeypatch):
     for _ in range(4):
         make_job(labels={f"key {number}": "v" * 200 for number in range(30)})

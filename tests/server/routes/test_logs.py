@@ -12,6 +12,8 @@ from server.streaming import follow, streams
 from store import attempts, ingest, tokens
 from store.ingest import LogChunk
 from store.tables import Job
+from tests.databases import ON_SQLITE
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
 TEXT = {"Accept": "text/plain"}
@@ -92,6 +94,7 @@ def test_a_log_is_read_backwards_from_any_seq_with_an_etag(api, job, append_log)
     assert api.client.get(f"{path}{2**53}", headers=known).status_code == 304
 
 
+@ON_SQLITE
 def test_log_entries_are_returned_in_order(api, job, append_log):
     append_log("one\n", "two\n")
     append_log("oh\n", stream="stderr")
@@ -117,6 +120,7 @@ def test_polling_with_next_returns_every_chunk_once(api, job, append_log):
     assert get(api, job, after=after).json() == {"items": [], "next": after, "more": False}
 
 
+@ON_SQLITE
 def test_the_plain_text_log_is_complete(api, job, append_log, monkeypatch):
     monkeypatch.setattr(follow, "PAGE", 2)
     append_log(*"abcde", "ü\n")
@@ -134,9 +138,8 @@ def test_a_log_can_be_filtered_by_attempt(api, job, append_log):
     assert get(api, job, attempt=2).json()["items"] == []
 
 
-@pytest.mark.parametrize(
-    "query", ["after=-1", "limit=0", "limit=1001", "attempt=0", "follow=perhaps", "since=1"]
-)
+@ON_SQLITE
+@every_row("query", ["after=-1", "limit=0", "limit=1001", "attempt=0", "follow=perhaps", "since=1"])
 def test_an_invalid_log_query_is_refused(api, job, query):
     answer = api.client.get(f"/api/v1/jobs/{job.id}/logs?{query}")
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
@@ -145,6 +148,7 @@ def test_an_invalid_log_query_is_refused(api, job, query):
 # ---- Following
 
 
+@ON_SQLITE
 def test_following_a_log_returns_old_and_new_text_until_the_job_ends(append_log, end, follow_log):
     append_log("before\n")
     pieces = (answer := follow_log()).iter_text()
@@ -158,6 +162,7 @@ def test_following_a_log_returns_old_and_new_text_until_the_job_ends(append_log,
     assert "".join(pieces) == "last\n"
 
 
+@ON_SQLITE
 def test_a_follower_resumes_after_the_last_entry(append_log, end, follow_log):
     append_log("a", "b", "c")
     end()
@@ -167,6 +172,7 @@ def test_a_follower_resumes_after_the_last_entry(append_log, end, follow_log):
     assert [json.loads(line)["text"] for line in again.iter_lines()] == ["b", "c"]
 
 
+@ON_SQLITE
 def test_a_silent_stream_sends_heartbeats(append_log, end, follow_log, monkeypatch):
     monkeypatch.setattr(follow, "HEARTBEAT_S", 0.1)
     lines = follow_log("application/x-ndjson").iter_lines()
@@ -176,6 +182,7 @@ def test_a_silent_stream_sends_heartbeats(append_log, end, follow_log, monkeypat
     assert [json.loads(line)["text"] for line in lines if line] == ["x"]
 
 
+@ON_SQLITE
 def test_a_stream_ends_when_its_job_is_deleted(api, job, append_log, follow_log):
     append_log("x")
     pieces = follow_log().iter_text()
@@ -211,10 +218,12 @@ def revoke(api):
     return revoke
 
 
+@ON_SQLITE
 def test_the_cache_time_and_the_stream_check_interval_add_up_to_less_than_two_seconds():
     assert CACHE_TTL_S + streams.AUTH_CHECK_S < 2.0
 
 
+@ON_SQLITE
 @pytest.mark.parametrize("path", ["logs?follow=true", "stream"])
 def test_a_stream_ends_at_the_next_check_when_its_token_is_revoked(
     *, api, job, client_with_role, clock, revoke, monkeypatch, path
@@ -229,6 +238,7 @@ def test_a_stream_ends_at_the_next_check_when_its_token_is_revoked(
         assert "event: end" not in "".join(answer.iter_text())
 
 
+@ON_SQLITE
 def test_streams_of_one_token_share_one_query_about_it(
     *, api, job, client_with_role, clock, monkeypatch, wait_until
 ):
@@ -270,6 +280,7 @@ def test_a_stream_continues_after_a_database_outage(append_log, end, follow_log,
     assert len(failures) == 2
 
 
+@ON_SQLITE
 def test_every_stream_ends_at_once_when_the_server_stops(api, job, append_log, follow_log):
     append_log("x")
     answers = [follow_log().iter_text() for _ in range(20)]
@@ -278,6 +289,7 @@ def test_every_stream_ends_at_once_when_the_server_stops(api, job, append_log, f
     assert [list(pieces) for pieces in answers] == [[]] * 20
 
 
+@ON_SQLITE
 def test_streams_block_no_other_request(api, job, append_log, follow_log):
     append_log("x")
     for _ in range(30):  # more than threads and database connections
@@ -312,6 +324,7 @@ def reads(monkeypatch):
     return counted
 
 
+@ON_SQLITE
 def test_a_stream_does_not_read_ahead_for_a_slow_client(
     *, api, job, append_log, reads, monkeypatch, wait_until
 ):
@@ -331,6 +344,7 @@ def test_a_stream_does_not_read_ahead_for_a_slow_client(
         wait_until(lambda: api.app.state.services.streams._open == 0)
 
 
+@ON_SQLITE
 def test_a_disconnected_client_ends_its_stream(api, job, append_log, wait_until):
     open_streams = api.app.state.services.streams
     client = connect(api, job)
@@ -339,12 +353,14 @@ def test_a_disconnected_client_ends_its_stream(api, job, append_log, wait_until)
     wait_until(lambda: open_streams._open == 0)
 
 
+@ON_SQLITE
 def test_head_of_a_stream_is_answered_at_once(api, job, wait_until):
     answer = api.client.head(f"/api/v1/jobs/{job.id}/logs?follow=true")
     assert (answer.status_code, answer.content) == (200, b"")
     wait_until(lambda: api.app.state.services.streams._open == 0)
 
 
+@ON_SQLITE
 def test_followers_of_a_silent_job_share_few_threads(job, follow_log, reads, wait_until):
     for _ in range(10):
         follow_log()

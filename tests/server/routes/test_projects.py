@@ -2,6 +2,14 @@ import pytest
 
 from ampcore.spec import State
 from store import audit
+from tests.tables import every_row
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """SQLite alone: the store has its own tests on both databases."""
+    return sqlite_url
+
 
 PROJECTS = "/api/v1/projects"
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
@@ -30,14 +38,14 @@ def test_a_project_shows_the_use_of_its_quotas(api, make_job):
     assert (project["queued"], project["running"]) == (1, 1)
 
 
-@pytest.mark.parametrize("name", ["UPPER", "-dash", "x" * 65, "a%20b", "%00", "a%0a"])
+@every_row("name", ["UPPER", "-dash", "x" * 65, "a%20b", "%00", "a%0a"])
 def test_an_invalid_name_is_refused(api, name):
     answer = api.client.put(f"{PROJECTS}/{name}", json={})
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
     assert len(api.client.get(PROJECTS).json()["items"]) == 1
 
 
-@pytest.mark.parametrize("quotas", [{"max_queued": -1}, {"max_running": "x"}, {"more": 1}, []])
+@every_row("quotas", [{"max_queued": -1}, {"max_running": "x"}, {"more": 1}, []])
 def test_invalid_quotas_are_refused(api, quotas):
     assert api.client.put(f"{PROJECTS}/default", json=quotas).status_code == 422
 

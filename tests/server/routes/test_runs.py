@@ -14,6 +14,14 @@ from server.background.compactor import Compactor
 from store import steps
 from store.clock import after
 from store.tables import AuditEntry, Job, LogRow
+from tests.tables import every_row
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """SQLite alone: the store has its own tests on both databases."""
+    return sqlite_url
+
 
 RUNS = "/api/v1/runs"
 JOBS = "/api/v1/jobs"
@@ -100,7 +108,7 @@ def test_a_repeated_creation_with_the_same_key_creates_one_run(api):
     assert len(api.client.get(JOBS).json()["items"]) == 1
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("body", "pointer"),
     [
         ({"name": ""}, "/body/name"),
@@ -235,7 +243,7 @@ def test_a_job_of_a_worker_accepts_no_uploads(api, make_job):
         assert "a worker runs the job" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("action", "body", "state"),
     [
         ("pause", None, "failed"),

@@ -7,6 +7,7 @@ import pytest
 from server.access.rate_limit import RateLimit
 from store import audit, tokens
 from tests.conftest import NO_TLS
+from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
 SESSION = "/api/v1/session"
@@ -142,7 +143,7 @@ def test_many_wrong_tokens_from_one_address_get_429(api):
     assert sign_in(api).status_code == 201
 
 
-@pytest.mark.parametrize(
+@every_row(
     "body", [{}, {"token": ["amp_s3cret"]}, {"tokn": "amp_s3cret"}, ["amp_s3cret"], {"token": ""}]
 )
 def test_an_invalid_body_is_refused_without_repeating_it(api, body):
@@ -162,8 +163,8 @@ CROSS_ORIGIN = [
 """Headers that a page of this server never sends."""
 
 
-@pytest.mark.parametrize("headers", CROSS_ORIGIN, ids=str)
-@pytest.mark.parametrize(("method", "path"), [("DELETE", SESSION), ("POST", "/api/v1/tokens")])
+@every_row("headers", CROSS_ORIGIN)
+@every_row(("method", "path"), [("DELETE", SESSION), ("POST", "/api/v1/tokens")])
 def test_a_cross_origin_change_by_cookie_is_refused(api, browser, method, path, headers):
     cookie = {"Cookie": f"ampcore_session={browser.cookies['ampcore_session']}"}
     sent = {**cookie, **headers}

@@ -9,6 +9,8 @@ from ampcore.spec import State
 from server.background.compactor import Compactor
 from store import attempts, ingest
 from store.key_steps import MAX_LISTED
+from tests.databases import ON_SQLITE
+from tests.tables import every_row
 
 COUNT = 5000
 SKIPS = [7, 1234, 1235, 4999]
@@ -131,6 +133,7 @@ def test_non_finite_values_are_strings(api, append_blocks, make_job, make_block)
     assert data["loss.mean"] == ["NaN", "NaN"]
 
 
+@ON_SQLITE
 def test_a_job_without_steps_has_no_points(api, make_job):
     steps = read(api, make_job(State.RUNNING).id, max_points=10)
     assert (
@@ -155,6 +158,7 @@ def test_polling_reports_superseded_attempts(api, append_blocks, make_job, make_
     ]
 
 
+@ON_SQLITE
 def test_a_known_etag_gets_304(api, append_blocks, make_job, make_block):
     job = make_job(State.RUNNING)
     append_blocks(job.id, make_block(0, 30))
@@ -178,7 +182,7 @@ def job_with_gap(api, append_blocks, make_job, make_block):
     return job.id
 
 
-@pytest.mark.parametrize("form", ["json", "arrow", "csv", "ndjson", "parquet"])
+@every_row("form", ["json", "arrow", "csv", "ndjson", "parquet"])
 def test_a_range_of_missing_steps_has_no_points(api, job_with_gap, form):
     query = {"start": 20, "end": 90_000, "max_points": 100, "format": form}
     answer = api.client.get(f"/api/v1/jobs/{job_with_gap}/steps", params=query)
@@ -189,6 +193,7 @@ def test_a_range_of_missing_steps_has_no_points(api, job_with_gap, form):
         assert (steps["next"], steps["skipped_steps"]["total"]) == (None, 0)
 
 
+@ON_SQLITE
 def test_max_points_and_limit_exclude_each_other(api, job_with_gap):
     answer = api.client.get(f"/api/v1/jobs/{job_with_gap}/steps?max_points=10&limit=5")
     assert answer.status_code == 422

@@ -19,6 +19,8 @@ from server.telemetry import steps_reader
 from server.telemetry.steps_query import StepsQuery
 from store import ingest
 from store.tables import Job
+from tests.databases import ON_SQLITE
+from tests.tables import every_row
 
 LOSSES = [0.1, math.nan, math.inf, -math.inf, 1e-30, 12345678.0]
 FORMS = ["arrow", "csv", "ndjson", "parquet"]
@@ -81,7 +83,8 @@ def floats(rows):
     ]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@ON_SQLITE
+@every_row("form", FORMS)
 def test_every_format_has_every_step(api, job_id, form):
     content = get(api, job_id, format=form).content
     rows = floats(rows_of(form, content))
@@ -92,7 +95,8 @@ def test_every_format_has_every_step(api, job_id, form):
     assert {row["skipped"] for row in rows} == {"0.0"}
 
 
-@pytest.mark.parametrize("form", FORMS)
+@ON_SQLITE
+@every_row("form", FORMS)
 def test_a_range_of_steps_and_some_columns_can_be_exported(api, job_id, form):
     content = get(api, job_id, format=form, start=2, end=24, limit=17, columns="loss").content
     rows = rows_of(form, content)
@@ -100,7 +104,8 @@ def test_a_range_of_steps_and_some_columns_can_be_exported(api, job_id, form):
     assert {tuple(row) for row in rows} == {("step", "loss")}
 
 
-@pytest.mark.parametrize("form", FORMS)
+@ON_SQLITE
+@every_row("form", FORMS)
 def test_downsampled_points_can_be_exported(api, job_id, form):
     content = get(api, job_id, format=form, max_points=3, columns="loss").content
     rows = rows_of(form, content)
@@ -108,7 +113,8 @@ def test_downsampled_points_can_be_exported(api, job_id, form):
     assert {"step", "count", "skipped", "loss.min", "loss.mean"} <= rows[0].keys()
 
 
-@pytest.mark.parametrize(
+@ON_SQLITE
+@every_row(
     ("accept", "media_type"),
     [
         ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.stream"),
@@ -124,6 +130,7 @@ def test_the_accept_header_selects_the_format(api, job_id, accept, media_type):
     assert get(api, job_id, accept=accept).headers["content-type"] == media_type
 
 
+@ON_SQLITE
 def test_the_format_parameter_overrides_accept_and_names_the_file(api, job_id):
     answer = get(api, job_id, accept="text/html", format="csv")
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
@@ -132,12 +139,14 @@ def test_the_format_parameter_overrides_accept_and_names_the_file(api, job_id):
     assert 'filename="events.out.tfevents.' in answer.headers["content-disposition"]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@ON_SQLITE
+@every_row("form", FORMS)
 def test_a_job_without_steps_is_an_empty_file(api, make_job, form):
     job = make_job(State.RUNNING)
     assert rows_of(form, get(api, job.id, format=form).content) == []
 
 
+@ON_SQLITE
 @pytest.mark.parametrize("form", ["csv", "tensorboard"])
 def test_an_export_that_fails_returns_an_error_status(api, job_id, form):
     answer = api.client.get(f"/api/v1/jobs/{job_id}/steps?format={form}&columns=los")
@@ -145,6 +154,7 @@ def test_an_export_that_fails_returns_an_error_status(api, job_id, form):
     assert answer.json()["errors"][0]["suggestion"] == "loss"
 
 
+@ON_SQLITE
 def test_tensorboard_reads_every_step_at_its_time(api, job_id):
     import tensorflow as tf
     from tensorflow.core.util import event_pb2
@@ -194,6 +204,7 @@ def evaluations_in(events):
     return sorted(found, key=lambda each: each[0])
 
 
+@ON_SQLITE
 @pytest.mark.parametrize("query", [{}, {"max_points": 4}])
 def test_tensorboard_reads_every_evaluation_at_its_step(api, job_id, tensorboard_events, query):
     evaluations = [(5, {"val_loss": 0.5, "val_auc": 0.25}), (13, {"val_loss": math.inf}), (24, {})]
@@ -208,6 +219,7 @@ def test_tensorboard_reads_every_evaluation_at_its_step(api, job_id, tensorboard
         assert all(wall_time == times[step] for step, wall_time, _ in found)
 
 
+@ON_SQLITE
 def test_a_downsampled_tensorboard_file_has_no_more_evaluations_than_points(
     api, job_id, tensorboard_events
 ):
@@ -219,6 +231,7 @@ def test_a_downsampled_tensorboard_file_has_no_more_evaluations_than_points(
     assert evaluations_in(tensorboard_events(job_id, attempt=2)) == []
 
 
+@ON_SQLITE
 def test_tensorboard_has_the_evaluations_of_the_requested_columns_only(
     api, job_id, tensorboard_events
 ):

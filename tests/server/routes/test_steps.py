@@ -3,6 +3,8 @@ import pytest
 from ampcore.spec import State
 from ampcore.telemetry import COLUMNS
 from store import attempts, ingest
+from tests.databases import ON_SQLITE
+from tests.tables import every_row
 
 
 @pytest.fixture
@@ -47,7 +49,7 @@ def test_every_step_has_every_column(api, job_id):
     ) == (1, 29, False)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("query", "expected", "more"),
     [
         ({"start": 5, "end": 12}, range(5, 12), False),
@@ -57,7 +59,6 @@ def test_every_step_has_every_column(api, job_id):
         ({"start": 3, "after": 8, "limit": 2}, range(9, 11), True),
         ({"start": 29}, [29], False),
     ],
-    ids=str,
 )
 def test_a_range_of_steps_can_be_requested(api, job_id, query, expected, more):
     steps = read(api, job_id, **query)
@@ -83,6 +84,7 @@ def test_an_empty_page_keeps_next(api, job_id, query, following):
     assert (steps["next"], steps["more"]) == (following, False)
 
 
+@ON_SQLITE
 def test_columns_are_returned_in_the_requested_order_after_the_step(api, job_id):
     steps = read(api, job_id, columns="loss_scale, loss", limit=2)
     assert steps["data"] == {"step": [0, 1], "loss_scale": [1024, 1024], "loss": [0, 1]}
@@ -113,7 +115,8 @@ def test_a_column_of_earlier_steps_is_nan_in_later_ones(api, append_blocks, make
     assert steps["data"] == {"step": [2, 3], "loss/generator": ["NaN", "NaN"]}
 
 
-@pytest.mark.parametrize(
+@ON_SQLITE
+@every_row(
     "query",
     [
         "start=-1",
@@ -139,6 +142,7 @@ def test_an_invalid_steps_query_is_refused(api, job_id, query):
     assert problem["errors"][0]["pointer"] == f"/query/{query.partition('=')[0]}"
 
 
+@ON_SQLITE
 def test_a_misspelt_column_gets_a_suggestion(api, job_id):
     answer = api.client.get(f"/api/v1/jobs/{job_id}/steps?columns=loss_scal")
     assert answer.json()["errors"][0]["suggestion"] == "loss_scale"

@@ -18,6 +18,13 @@ from server.telemetry import server_sent_events
 from store import attempts, event_stream, ingest, jobs
 from store.ingest import LogChunk
 from store.tables import Job
+from tests.tables import every_row
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """SQLite alone: the store has its own tests on both databases."""
+    return sqlite_url
 
 
 @pytest.fixture
@@ -315,7 +322,7 @@ def test_a_stream_that_the_server_ends_has_no_end_event(api, job, follow_stream)
     assert "end" not in [name for _, name, _ in events]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("query", "headers"),
     [("after=-1", {}), ("kinds=stepps", {}), ("", {"Last-Event-ID": "x"}), ("from=3", {})],
 )

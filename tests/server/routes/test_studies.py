@@ -1,10 +1,10 @@
 """The routes of studies; their jobs and answers are tested in tests/server/studies."""
 
-import pytest
-
 from store import audit
 from store.tables import StudyJob
+from tests.databases import ON_SQLITE
 from tests.server.studies.conftest import StudyDriver
+from tests.tables import every_row
 
 STUDIES = "/api/v1/studies"
 SPEC = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits", "batch_size": 64}}
@@ -29,7 +29,8 @@ def test_a_study_is_created_once_for_one_idempotency_key(api):
     assert (entry.action, entry.target) == ("study.create", first.json()["id"])
 
 
-@pytest.mark.parametrize(
+@ON_SQLITE
+@every_row(
     ("body", "pointer", "code"),
     [
         ([], "", "wrong_type"),
@@ -49,7 +50,7 @@ def test_a_study_is_created_once_for_one_idempotency_key(api):
          "invalid_value"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("path", [STUDIES, f"{STUDIES}/estimate"])
+@every_row("path", [STUDIES, f"{STUDIES}/estimate"])
 def test_a_mistake_is_named_with_its_field(api, path, body, pointer, code):
     response = api.client.post(path, json=body)
     assert response.status_code == 422, response.text
@@ -57,6 +58,7 @@ def test_a_mistake_is_named_with_its_field(api, path, body, pointer, code):
     assert api.client.get(STUDIES).json()["items"] == []
 
 
+@ON_SQLITE
 def test_an_estimate_names_the_jobs_and_queues_none(api):
     body = {**STUDY, "options": {"seeds": 4, "steps": 10}}
     found = api.client.post(f"{STUDIES}/estimate", json=body).json()
@@ -105,6 +107,7 @@ def test_a_list_has_pages_and_only_the_studies_of_the_project(api, client_with_r
     assert (wrong.status_code, list(pointers(wrong))) == (422, ["/query/cursor"])
 
 
+@ON_SQLITE
 def test_a_viewer_reads_studies_and_creates_and_cancels_none(api, client_with_role):
     study = api.client.post(STUDIES, json=STUDY).json()["id"]
     viewer = client_with_role("viewer")
@@ -114,6 +117,7 @@ def test_a_viewer_reads_studies_and_creates_and_cancels_none(api, client_with_ro
     assert viewer.delete(f"{STUDIES}/{study}").status_code == 403
 
 
+@ON_SQLITE
 def test_a_study_of_own_code_needs_the_right(api, client_with_role):
     bundle = {"kind": "bundle", "bundle": f"sha256:{'0' * 64}", "build": "net:build"}
     body = {**STUDY, "spec": {**SPEC, "model": bundle}}
@@ -121,6 +125,7 @@ def test_a_study_of_own_code_needs_the_right(api, client_with_role):
     assert (response.status_code, response.json()["code"]) == (403, "forbidden")
 
 
+@ON_SQLITE
 def test_unknown_studies_are_not_found(api):
     for path in ("none", "none/report", "0" * 12):
         assert api.client.get(f"{STUDIES}/{path}").status_code == 404

@@ -3,6 +3,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from store import audit, tokens
+from tests.tables import every_row
+
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """SQLite alone: the store has its own tests on both databases."""
+    return sqlite_url
+
 
 TOKENS = "/api/v1/tokens"
 
@@ -73,7 +81,7 @@ INVALID = [
 ]
 
 
-@pytest.mark.parametrize("body", INVALID, ids=str)
+@every_row("body", INVALID)
 def test_an_invalid_request_creates_no_token(api, body):
     answer = api.client.post(TOKENS, json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
@@ -106,7 +114,7 @@ def test_revoking_a_token_twice_is_audited_once(api, database):
         assert len(audit.page(session, action="token.revoke", limit=10)) == 1
 
 
-@pytest.mark.parametrize("token_id", ["0123456789ab", "%00", "x" * 1000, "..%2f"])
+@every_row("token_id", ["0123456789ab", "%00", "x" * 1000, "..%2f"])
 def test_revoking_an_unknown_token_fails(api, token_id):
     answer = api.client.delete(f"{TOKENS}/{token_id}")
     assert answer.status_code in (404, 422)

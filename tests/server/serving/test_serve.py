@@ -16,6 +16,7 @@ from ampcore.spec import State
 from server.serving.serve import exposure_warning, listen, url_of
 from store import projects, tokens
 from store.database import Database
+from tests.databases import ON_POSTGRESQL
 from tests.waiting import DEADLINE_S, wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -139,6 +140,7 @@ def log_of_stopped_api(start_with_token):
     return api.log.read_text()
 
 
+@ON_POSTGRESQL
 def test_many_open_streams_delay_neither_requests_nor_the_shutdown(
     *, database_url, database, start, make_job, wait_until
 ):

@@ -3,8 +3,9 @@
 import asyncio
 
 import pytest
+import redis.asyncio
 
-from server.streaming.subscribe import Subscriptions, _relay, relay_notifications
+from server.streaming.subscribe import Subscriptions, relay_notifications
 from service.notify import Notifier
 from tests.waiting import DEADLINE_S
 
@@ -52,7 +53,13 @@ def test_an_unusable_redis_url_does_not_stop_the_server(url, monkeypatch):
     notifier.notify("a")
     tries = []
     monkeypatch.setattr("server.streaming.subscribe.RECONNECT_S", 0.01)
-    monkeypatch.setattr("server.streaming.subscribe._relay", counted(_relay, tries))
+    connect = redis.asyncio.Redis.from_url
+
+    def counted(*arguments, **options):
+        tries.append(arguments)
+        return connect(*arguments, **options)
+
+    monkeypatch.setattr(redis.asyncio.Redis, "from_url", counted)
 
     async def main():
         listening = asyncio.create_task(relay_notifications(url, Subscriptions()))
@@ -63,11 +70,3 @@ def test_an_unusable_redis_url_does_not_stop_the_server(url, monkeypatch):
         listening.cancel()
 
     asyncio.run(main())
-
-
-def counted(real, calls):
-    async def call(*arguments):
-        calls.append(arguments)
-        await real(*arguments)
-
-    return call

@@ -11,6 +11,7 @@ from server.studies.progress import WAITING
 from store import datasets, projects
 from store.datasets import Description, StoredDataset
 from store.tables import Job
+from tests.databases import ON_SQLITE
 from tests.range_layers import HOT
 from tests.range_layers import layer as range_layer
 from tests.server.studies.conftest import SPEC, STUDIES
@@ -33,6 +34,7 @@ def run_precision(driver, others, speed=1.5, **options):
     return driver.get(study)
 
 
+@ON_SQLITE
 def test_a_study_queues_a_job_for_each_seed_and_policy(driver):
     study = driver.create(name="which?")
     planned = driver.get(study)
@@ -49,6 +51,7 @@ def test_a_study_queues_a_job_for_each_seed_and_policy(driver):
     assert job["created_by"] == "test"
 
 
+@ON_SQLITE
 def test_an_equal_and_faster_policy_is_recommended(driver):
     study = run_precision(driver, [0.9502, 0.9539, 0.9491])
     assert (study["state"], study["progress"]) == ("succeeded", 1.0)
@@ -65,12 +68,14 @@ def test_an_equal_and_faster_policy_is_recommended(driver):
     assert all(job in report.text for job in driver.jobs(study["id"]).values())
 
 
+@ON_SQLITE
 def test_a_policy_that_is_1_point_worse_is_not_recommended(driver):
     answer = run_precision(driver, [0.9401, 0.9442, 0.9388])["answer"]
     assert answer["policies"][1]["verdict"] == "worse"
     assert answer["recommended"] == "float32"
 
 
+@ON_SQLITE
 def test_too_few_seeds_say_how_many_more_are_needed(driver):
     answer = run_precision(driver, [0.956, 0.949])["answer"]
     other = answer["policies"][1]
@@ -80,6 +85,7 @@ def test_too_few_seeds_say_how_many_more_are_needed(driver):
     assert answer["recommended"] == "float32"
 
 
+@ON_SQLITE
 def test_a_policy_that_diverges_has_failed_and_the_study_succeeds(driver):
     study = driver.create(options={"seeds": 2})
     driver.progress.advance(study)
@@ -96,6 +102,7 @@ def test_a_policy_that_diverges_has_failed_and_the_study_succeeds(driver):
     assert "non_finite_loss" in other["explanation"]
 
 
+@ON_SQLITE
 def test_a_study_without_results_of_float32_fails_and_says_why(driver):
     study = driver.create(options={"seeds": 2})
     driver.progress.advance(study)
@@ -138,6 +145,7 @@ def test_a_round_that_dies_before_its_commit_leaves_no_job_behind(driver, monkey
     assert len(driver.api.client.get("/api/v1/jobs").json()["items"]) == 6
 
 
+@ON_SQLITE
 def test_a_full_queue_delays_the_other_jobs(driver):
     driver.api.client.put("/api/v1/projects/default", json={"max_queued": 2})
     study = driver.create()
@@ -150,6 +158,7 @@ def test_a_full_queue_delays_the_other_jobs(driver):
     assert len([job for job in driver.jobs(study).values() if job]) == 3
 
 
+@ON_SQLITE
 def test_cancelling_a_study_cancels_its_jobs_and_ends_it_after_them(driver):
     study = driver.create()
     driver.progress.advance(study)
@@ -175,6 +184,7 @@ def test_cancelling_a_study_cancels_its_jobs_and_ends_it_after_them(driver):
     assert (again.status_code, again.json()["code"]) == (409, "conflict")
 
 
+@ON_SQLITE
 def test_a_cancelled_study_queues_nothing(driver):
     study = driver.create()
     driver.api.client.post(f"{STUDIES}/{study}/cancel")
@@ -183,6 +193,7 @@ def test_a_cancelled_study_queues_nothing(driver):
     assert driver.api.client.get("/api/v1/jobs").json()["items"] == []
 
 
+@ON_SQLITE
 def test_a_job_that_was_deleted_counts_as_cancelled(driver):
     study = driver.create(options={"seeds": 2})
     driver.progress.advance(study)
@@ -198,6 +209,7 @@ def test_a_job_that_was_deleted_counts_as_cancelled(driver):
     assert found["answer"]["policies"][1]["verdict"] == "failed"
 
 
+@ON_SQLITE
 def test_a_study_whose_dataset_was_deleted_fails(driver):
     study = driver.create()
     with driver.api.database.write() as session:
@@ -239,6 +251,7 @@ RUN = (
 )
 
 
+@ON_SQLITE
 def test_a_study_without_validation_examples_ends_with_its_first_job(driver, own_data):
     study = driver.create(spec=own_data)
     driver.progress.advance(study)
@@ -255,6 +268,7 @@ def test_a_study_without_validation_examples_ends_with_its_first_job(driver, own
     assert cancelled == {"cancelled"}
 
 
+@ON_SQLITE
 def test_a_metric_that_no_job_reports_ends_a_study_with_its_first_job(driver):
     study = driver.create(options={"metric": "val_gain"})
     driver.progress.advance(study)
@@ -263,6 +277,7 @@ def test_a_metric_that_no_job_reports_ends_a_study_with_its_first_job(driver):
     assert "report no finite val_gain; they report: val_accuracy" in driver.get(study)["message"]
 
 
+@ON_SQLITE
 def test_jobs_tell_the_memory_of_a_model_on_own_data(driver, own_data):
     driver.report_cpu(memory_bytes=2**20)
     study = driver.create(spec=own_data, options={"seeds": 2})
@@ -276,6 +291,7 @@ def test_jobs_tell_the_memory_of_a_model_on_own_data(driver, own_data):
     assert float32["largest_batch"] == 296
 
 
+@ON_SQLITE
 def test_the_first_job_tells_a_study_of_capacity_how_many_examples_there_are(driver, own_data):
     driver.report_cpu(memory_bytes=2**30)
     study = driver.create("capacity", spec=own_data, options={"policies": ["float32"]})
@@ -293,6 +309,7 @@ def test_the_first_job_tells_a_study_of_capacity_how_many_examples_there_are(dri
     assert list(tried) == [f"float32/batch-{batch}" for batch in batches]
 
 
+@ON_SQLITE
 def test_an_estimate_knows_own_data_from_an_earlier_job(driver, own_data):
     body = {"kind": "precision", "spec": own_data, "options": {"policies": ["mixed_bfloat16"]}}
     estimate = f"{STUDIES}/estimate"
@@ -304,6 +321,7 @@ def test_an_estimate_knows_own_data_from_an_earlier_job(driver, own_data):
     assert (found["steps"], found["train_s"]) == (60, 60.0)
 
 
+@ON_SQLITE
 @pytest.mark.parametrize(
     ("kind", "options"),
     [("precision", {}), ("bisect", {}), ("search", {"space": {"train.seed": {"choice": [1, 2]}}})],
@@ -315,6 +333,7 @@ def test_a_study_of_a_metric_needs_validation_examples(driver, kind, options):
     assert problem["pointer"] == "/spec/data/validation_split"
 
 
+@ON_SQLITE
 def test_capacity_waits_until_a_worker_has_reported_its_devices(driver):
     study = driver.create("capacity")
     driver.progress.advance(study)
@@ -327,6 +346,7 @@ def test_capacity_waits_until_a_worker_has_reported_its_devices(driver):
     assert driver.api.dispatcher.sent == [found["jobs"][0]["job"]]
 
 
+@ON_SQLITE
 def test_capacity_searches_until_the_next_batch_dies_of_memory(driver):
     driver.report_cpu(memory_bytes=2**30)
     study = driver.create(
@@ -361,6 +381,7 @@ def test_capacity_searches_until_the_next_batch_dies_of_memory(driver):
         assert session.get(Study, later).facts["measured_batches"] == {"mixed_bfloat16": 200}
 
 
+@ON_SQLITE
 def test_a_bisecting_study_tries_the_layers_first_that_its_range_samples_name(driver):
     spec = {**SPEC, "model": {"kind": "mlp", "hidden": [8] * 5}}
     study_id = driver.create("bisect", spec=spec, options={"policy": "mixed_float16"})
@@ -382,6 +403,7 @@ def test_a_bisecting_study_tries_the_layers_first_that_its_range_samples_name(dr
     assert [one["layer"] for one in result["losses"]] == ["dense_3", "dense_4", "dense_1"]
 
 
+@ON_SQLITE
 def test_a_grid_that_is_planned_in_parts_has_every_combination_once(driver):
     """PostgreSQL sorts the keys of the stored space in another way than the request."""
     space = {"optimizer.learning_rate": {"choice": [0.1, 0.01]}, "train.seed": {"choice": [1, 2]}}

@@ -6,6 +6,7 @@ import pytest
 
 from ampcore.spec import JobSpec, Reason
 from tests.server.studies.conftest import SPEC, STUDIES
+from tests.tables import every_row
 
 RATE, BATCH = "optimizer.learning_rate", "data.batch_size"
 SPACE = {RATE: {"log_uniform": [1e-4, 1.0]}, BATCH: {"choice": [32, 64]}}
@@ -50,7 +51,7 @@ def run(driver, study, end=finish, done=None):
     return driver.get(study)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("options", "pointer", "expected", "received"),
     [
         ({}, "/options/space", None, None),

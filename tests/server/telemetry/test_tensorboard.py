@@ -8,6 +8,7 @@ from hypothesis.extra import numpy as arrays
 
 from server.telemetry import tensorboard
 from server.telemetry.tensorboard import events, file_version_record
+from tests.tables import every_row
 
 EDGES = [0, 1, 127, 128, 2**14 - 1, 2**14, 2**21, 2**40, 2**63 - 1]
 """Steps on both sides of where their varints grow."""
@@ -102,7 +103,7 @@ def test_numbers_beyond_float32_become_infinities():
     assert struct.pack("<f", -np.inf) in written
 
 
-@pytest.mark.parametrize("short", range(4))
+@every_row("short", range(4))
 def test_columns_of_unequal_lengths_are_refused(short):
     steps, wall_times, values = ramp(3)
     columns = [steps, wall_times, *values.values()]
