@@ -29,7 +29,6 @@ FLOAT32 = {
     "runtime": {"device": "cpu", "engine": "graph"},
     "telemetry": {"ranges": {"enabled": False}},
 }
-SMALL_CNN = {"kind": "cnn", "filters": [4], "dense": [], "dropout": 0.0}
 MLP = {"kind": "mlp", "hidden": [8]}
 AS_PIXELS = {"*": {"rescaling": "pixels", "normalize": True}}
 STEPS_OF_TWO_BATCHES = {"epochs": 3, "accumulate": 2, "seed": 3}
@@ -46,7 +45,7 @@ def data_format(write):
 def npz(folder):
     np.savez_compressed(folder / "it.npz", x=PIXELS, y=CLASSES)
     data = {"path": "it.npz", "validation_split": 0.2, "preprocessing": AS_PIXELS}
-    return {"model": SMALL_CNN, "data": data}
+    return {"model": MLP, "data": data}
 
 
 @data_format
@@ -69,7 +68,7 @@ def csv_table(folder):
 def parquet_images(folder):
     encoded = [{"bytes": png_of(pixels), "path": None} for pixels in PIXELS]
     pq.write_table(pa.table({"image": encoded, "label": CLASSES}), folder / "it.parquet")
-    return {"model": SMALL_CNN, "data": {"path": "it.parquet", "preprocessing": AS_PIXELS}}
+    return {"model": MLP, "data": {"path": "it.parquet", "preprocessing": AS_PIXELS}}
 
 
 @data_format
@@ -95,7 +94,7 @@ def images(folder):
         Image.fromarray(PIXELS[row]).save(path)
     augmentation = [{"layer": "RandomFlip"}]
     data = {"path": "birds", "preprocessing": AS_PIXELS, "augmentation": augmentation}
-    return {"model": SMALL_CNN, "data": data}
+    return {"model": MLP, "data": data}
 
 
 @data_format
@@ -117,7 +116,7 @@ def tfrecord(folder):
     rows = zip(PIXELS, CLASSES, strict=True)
     examples = [example(image=png_of(pixels), label=[kind]) for pixels, kind in rows]
     write_records(folder / "it.tfrecord", *examples)
-    return {"model": SMALL_CNN, "data": {"path": "it.tfrecord", "preprocessing": AS_PIXELS}}
+    return {"model": MLP, "data": {"path": "it.tfrecord", "preprocessing": AS_PIXELS}}
 
 
 KINDS = {"csv_table": "csv", "parquet_images": "parquet", "parquet_text": "parquet"}
