@@ -141,6 +141,7 @@ def test_the_step_is_traced_once_a_run(run_job, monkeypatch, engine):
     assert len(traces) == 1
 
 
+@pytest.mark.xdist_group("python_commands")
 def test_xla_compiles_once_for_blocks_of_every_start_and_size(python_commands, tmp_path):
     child = Path(__file__).with_name("compiling_child.py")
     # XLA writes every program that it compiles to a file.

@@ -20,6 +20,7 @@ from ampcore.train import Trainer
 from tests.ampcore.train import resume_child
 from tests.ampcore.train.resume_child import attempt
 
+pytestmark = pytest.mark.xdist_group("python_commands")
 DIGITS = {"kind": "digits", "batch_size": 128}
 NO_VALIDATION = DIGITS | {"validation_split": 0.0, "batch_size": 144}
 """Tracing an evaluation takes as long as training these few steps."""
