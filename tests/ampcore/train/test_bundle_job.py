@@ -105,6 +105,7 @@ def trainer(tmp_path):
             "data": {"kind": "digits", "batch_size": 64},
             "train": {"steps": 12},
             "runtime": {"device": "cpu", "engine": "graph"},
+            "telemetry": {"ranges": {"enabled": False}},
             **parts,
         }
         spec = JobSpec.parse(document)

@@ -13,7 +13,10 @@ from ampcore.errors import IncompatibleCheckpoint, InvalidData, InvalidModel, No
 from ampcore.spec import SpecValidationError
 from ampcore.telemetry import EventType
 
-GRAPH = {"runtime": {"device": "cpu", "engine": "graph"}}
+GRAPH = {
+    "runtime": {"device": "cpu", "engine": "graph"},
+    "telemetry": {"ranges": {"enabled": False}},
+}
 ROWS = 96
 
 

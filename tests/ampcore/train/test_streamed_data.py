@@ -151,8 +151,9 @@ def stream(monkeypatch):
     return start
 
 
-def run(sections, folder, output="out", **options):
-    return ampcore.Trainer(JobSpec.parse(sections), folder, folder / output, **options).run()
+def run(sections, folder, output=None, **options):
+    output_dir = None if output is None else folder / output
+    return ampcore.Trainer(JobSpec.parse(sections), folder, output_dir, **options).run()
 
 
 def test_data_that_is_read_in_each_epoch_trains_as_data_in_memory(sections, tmp_path, stream):
@@ -169,7 +170,7 @@ def test_a_run_on_streamed_data_resumes_exactly(tmp_path, stream):
     sections = {**FLOAT32, **images(tmp_path)}
     sections["data"] = {"kind": "images", "batch_size": 4, **sections["data"]}
     streamed = stream()
-    whole = run(sections | {"train": {"steps": 20}}, tmp_path, "whole")
+    whole = run(sections | {"train": {"steps": 20}}, tmp_path)
     run(sections | {"train": {"steps": 9}}, tmp_path, "parts")  # in the middle of a window
     resumed = run(sections | {"train": {"steps": 20}}, tmp_path, "parts", resume=True)
     assert {type(examples) for examples in streamed} == {FileExamples}
@@ -181,7 +182,7 @@ def test_the_model_of_streamed_data_takes_the_raw_data(tmp_path, stream):
     sections = {**FLOAT32, **npz(tmp_path), "train": {"epochs": 1}}
     sections["data"] = {"kind": "npz", "batch_size": 8, **sections["data"]}
     stream()
-    result = run(sections, tmp_path)
+    result = run(sections, tmp_path, "out")
     model = keras.saving.load_model(result.model_file)
     right = model(PIXELS[48:]).numpy().argmax(axis=-1) == CLASSES[48:]
     assert result.val_accuracy == pytest.approx(right.mean(), abs=1e-6)
