@@ -1,8 +1,11 @@
 """`python -m ampcore.formats`: JSON, exit codes, and the limits of the process."""
 
+import io
 import json
 import subprocess
 import sys
+import zipfile
+import zlib
 
 import numpy as np
 import pyarrow as pa
@@ -85,8 +88,23 @@ def test_memory_is_limited(tmp_path):
     assert (code, result["error"]["code"]) == (3, "memory")
 
 
+def write_zeros(path, size):
+    """An array of zeros in an npz file, whose compressed blocks are written again and again."""
+    header, block = io.BytesIO(), bytes(2**24)
+    description = {"descr": "|u1", "fortran_order": False, "shape": (size // 2**20, 2**20)}
+    np.lib.format.write_array_header_1_0(header, description)
+    deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    start = deflate.compress(header.getvalue()) + deflate.flush(zlib.Z_FULL_FLUSH)
+    repeated = deflate.compress(block) + deflate.flush(zlib.Z_FULL_FLUSH)
+    compressed = start + repeated * (size // len(block)) + deflate.flush()
+    with zipfile.ZipFile(path, "w") as archive:
+        member = zipfile.ZipInfo("x.npy")
+        archive.writestr(member, compressed)
+        member.compress_type, member.file_size = zipfile.ZIP_DEFLATED, header.tell() + size
+
+
 def test_cpu_time_is_limited(tmp_path):
-    np.savez_compressed(tmp_path / "it.npz", x=np.zeros(2**29, np.uint8))
+    write_zeros(tmp_path / "it.npz", 2**34)  # no processor reads 16 GiB in a second
     code, result = run(tmp_path / "it.npz", "--cpu", 1)
     assert (code, result["error"]["code"]) == (3, "cpu")
 
