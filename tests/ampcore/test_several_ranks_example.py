@@ -4,12 +4,15 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from ampcore.distributed.launcher import Launch, launch_ranks
 from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.xdist_group("python_commands")
 def test_an_own_loop_trains_on_two_ranks(python_commands, capfd):
     program = ROOT / "examples" / "several-ranks" / "train.py"
     environ = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}

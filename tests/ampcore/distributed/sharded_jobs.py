@@ -5,6 +5,7 @@ import numpy as np
 from ampcore.data.dataset import Dataset
 from ampcore.spec import JobSpec
 from ampcore.train.job import SpecJob
+from tests.ampcore.distributed.rank_jobs import NO_RANGES
 
 SLOTS, NNZ, DIM, VOCABULARY = 4, 2, 4, 51
 CLICKS = {
@@ -35,11 +36,12 @@ def job(placement="sharded", **parts):
     runtime = {"devices": 2, "engine": "graph", "elastic": {"min": 1, "max": 2}}
     runtime |= parts.pop("runtime", {})
     train = {"steps": 24, "seed": 3} | parts.pop("train", {})
-    return {"model": model, "data": CLICKS, "runtime": runtime, "train": train} | parts
+    common = {"model": model, "data": CLICKS, "runtime": runtime, "train": train}
+    return common | {"telemetry": NO_RANGES} | parts
 
 
 JOBS = {
-    "float32": job(),
+    "float32": job(telemetry={}),  # rank 0 samples the ranges of its layers
     "replicated": job("replicated"),
     "float16": job(**FLOAT16, **AVERAGED),
     "float16_replicated": job("replicated", **FLOAT16, **AVERAGED),

@@ -15,6 +15,8 @@ from tests.ampcore.distributed.four_ranks_program import (
 )
 from tests.ampcore.distributed.rank_processes import arrays_of, run_program
 
+pytestmark = pytest.mark.xdist_group("python_commands")
+
 
 @pytest.fixture(scope="module")
 def four(python_commands, tmp_path_factory):

@@ -8,6 +8,8 @@ import pytest
 from tests.ampcore.distributed import keras_program
 from tests.waiting import DEADLINE_S
 
+pytestmark = pytest.mark.xdist_group("python_commands")
+
 
 @pytest.mark.parametrize(
     ("bad_replica", "weight"),

@@ -160,6 +160,7 @@ def test_a_job_and_options_of_run_reach_every_rank(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.xdist_group("python_commands")
 def test_the_summary_as_json_is_that_of_run_with_what_ranks_add(python_commands, tmp_path):
     job = tmp_path / "job.yaml"
     job.write_text("model: {kind: mlp, hidden: [8]}\ndata: {kind: digits}\ntrain: {steps: 3}\n")

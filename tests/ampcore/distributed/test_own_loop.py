@@ -12,6 +12,8 @@ from ampcore.errors import InvalidModel
 from tests.ampcore.distributed import own_loop_program
 from tests.ampcore.distributed.rank_processes import run_program
 
+pytestmark = pytest.mark.xdist_group("python_commands")
+
 
 @pytest.fixture(scope="module")
 def ranks(python_commands, tmp_path_factory):

@@ -22,6 +22,8 @@ from tests.ampcore.distributed.rank_jobs import (
 )
 from tests.ampcore.distributed.rank_processes import arrays_of, run_program
 
+pytestmark = pytest.mark.xdist_group("python_commands")
+
 JOBS_WITH_WEIGHTS = (
     *(name for name in JOBS if name not in {"differs", "scale_differs", "early_stopping"}),
     *(

@@ -24,6 +24,8 @@ from tests.ampcore.distributed.sharded_jobs import (
     plant_overflow_once,
 )
 
+pytestmark = pytest.mark.xdist_group("python_commands")
+
 FOLLOWS = 1e-5
 TABLE = "model/model/0/embedding/embeddings"
 WITH_WEIGHTS = (*JOBS, "again", "resumed", "resumed_from_one", "resumed_replicated", "overflow")

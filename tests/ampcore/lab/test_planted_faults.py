@@ -57,14 +57,12 @@ def network(stddev: float) -> dict[str, Any]:
 class Fault:
     """A spec with a fault, and the results of its jobs, each trained once.
 
-    The ranges of the layers, which take as long to trace as the training, are sampled if the
-    answer needs them.
+    The ranges of the layers, which take as long to trace as the training, are sampled in the jobs
+    for which the study asks for them.
     """
 
-    def __init__(
-        self, folder: Any, model: dict[str, Any], *, sampled: bool = False, **sections: Any
-    ) -> None:
-        self.folder, self.sampled = folder, sampled
+    def __init__(self, folder: Any, model: dict[str, Any], **sections: Any) -> None:
+        self.folder = folder
         self.document = {
             "model": model,
             "data": {"kind": "npz", "path": "rows.npz", "batch_size": BATCH},
@@ -88,10 +86,12 @@ class Fault:
 
     def _train_once(self, question: Question[Any], job: PlannedJob) -> JobResult:
         document = job.document(question, "s")
-        if not self.sampled:
+        is_sampled = "telemetry.ranges" in job.changes
+        if not is_sampled:
             document = {**document, "telemetry": {"ranges": {"enabled": False}}}
         spec = JobSpec.parse(document)
-        differs = json.dumps([job.changes["precision"], spec.train.seed], sort_keys=True)
+        changes = [job.changes["precision"], spec.train.seed, is_sampled]
+        differs = json.dumps(changes, sort_keys=True)
         if differs not in self._trained:
             self._trained[differs] = self._train(spec, job.key)
         return self._trained[differs]
@@ -147,7 +147,7 @@ def test_a_layer_that_overflows_at_any_scale_fails_the_policy(rows: Any) -> None
 
 
 def test_a_layer_that_underflows_is_found_although_no_step_is_skipped(rows: Any) -> None:
-    fault = Fault(rows(), network(1e-9), sampled=True)
+    fault = Fault(rows(), network(1e-9))
     answer = fault.ask("bisect", "mixed_float16")
     assert isinstance(answer, BisectAnswer)
     [layer] = answer.layers
@@ -202,7 +202,7 @@ def test_a_policy_that_is_1_point_worse_is_told_from_one_that_is_equal(
     }
     optimizer = {"kind": "adam", "learning_rate": 0.1, "schedule": {"kind": "cosine"}}
     train = {"epochs": 16}
-    fault = Fault(rows(damage), model, sampled=bool(offset), optimizer=optimizer, train=train)
+    fault = Fault(rows(damage), model, optimizer=optimizer, train=train)
     answer = fault.ask("precision", "mixed_bfloat16", seeds=3)
     assert isinstance(answer, PrecisionAnswer)
     bfloat16 = answer.policies[1]

@@ -16,11 +16,24 @@ def test_a_spec_may_name_exactly_the_models_of_keras_applications():
     assert set(NAMES) == found
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_minimum_image_size_is_that_of_keras(name):
-    least = KerasApplication(name=name).min_image_size
-    with pytest.raises(ValueError, match=f"at least {least}x{least}"):
-        getattr(keras.applications, name)(weights=None, input_shape=(least - 1, least, 3))
+def keras_message(name, width, height):
+    """What Keras says about images of this size."""
+    try:
+        getattr(keras.applications, name)(weights=None, input_shape=(width, height, 3))
+    except ValueError as error:
+        return str(error)
+    return "no error"
+
+
+def test_the_minimum_image_size_is_that_of_keras():
+    sizes = {name: KerasApplication(name=name).min_image_size for name in NAMES}
+    messages = {name: keras_message(name, size - 1, size) for name, size in sizes.items()}
+    other = {
+        name: message
+        for name, message in messages.items()
+        if f"at least {sizes[name]}x{sizes[name]}" not in message
+    }
+    assert other == {}
 
 
 @pytest.mark.parametrize("name", ["VGG16", "Xception"])

@@ -1,7 +1,5 @@
 """Which kernels count as Tensor-Core kernels, on names that profilers have recorded."""
 
-import pytest
-
 from ampcore.profile.gpu_kernels import input_dtype, uses_tensor_cores
 
 ON_TENSOR_CORES = [
@@ -106,13 +104,9 @@ ON_CUDA_CORES = [
 ]
 
 
-@pytest.mark.parametrize(("kernel", "dtype"), ON_TENSOR_CORES)
-def test_a_kernel_for_tensor_cores_is_recognised(kernel, dtype):
-    assert uses_tensor_cores(kernel)
-    assert input_dtype(kernel) == dtype
-
-
-@pytest.mark.parametrize(("kernel", "dtype"), ON_CUDA_CORES)
-def test_a_kernel_for_cuda_cores_is_not_counted(kernel, dtype):
-    assert not uses_tensor_cores(kernel)
-    assert input_dtype(kernel) == dtype
+def test_kernels_for_tensor_cores_are_told_from_others_with_their_dtype():
+    expected = {kernel: (True, dtype) for kernel, dtype in ON_TENSOR_CORES}
+    expected |= {kernel: (False, dtype) for kernel, dtype in ON_CUDA_CORES}
+    classes = {kernel: (uses_tensor_cores(kernel), input_dtype(kernel)) for kernel in expected}
+    wrong = {kernel: row for kernel, row in classes.items() if row != expected[kernel]}
+    assert wrong == {}

@@ -20,6 +20,7 @@ SPEC = {
     "train": {"steps": 130},
     "runtime": {"engine": "graph"},
 }
+SHORT = {"train": {"steps": 10}, "telemetry": {"ranges": {"enabled": False}}}
 PROFILE = {"start": 120, "steps": 4}
 """After 90 steps TensorFlow knows the cheap operations, and does not record them by itself."""
 EARLY_PROFILE = {"start": 5, "steps": 4}
@@ -87,7 +88,7 @@ def test_the_results_are_those_without_a_profile_bit_for_bit(profiled, tmp_path)
 
 def test_a_tensorflow_without_levels_of_detail_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(trace_level, "_level", lambda: None)
-    _, events = run(spec_with(EARLY_PROFILE, train={"steps": 10}), tmp_path)
+    _, events = run(spec_with(EARLY_PROFILE, **SHORT), tmp_path)
     assert events["warning"].data["code"] == recorder.INCOMPLETE
     assert "profile" in events
 
@@ -123,17 +124,17 @@ def test_tensorflows_own_table_has_the_same_times(profiled):
 
 
 def test_the_first_steps_are_left_out(tmp_path):
-    _, events = run(spec_with({"start": 0, "steps": 3}, train={"steps": 8}), tmp_path)
+    _, events = run(spec_with({"start": 0, "steps": 3}, **SHORT), tmp_path)
     assert events["profile"].data["first_step"] == recorder.WARMUP_STEPS
 
 
 def test_a_run_that_ends_earlier_has_a_shorter_profile(tmp_path):
-    _, events = run(spec_with({"start": 5, "steps": 100}, train={"steps": 8}), tmp_path)
-    assert events["profile"].data["steps"] == 3
+    _, events = run(spec_with({"start": 5, "steps": 100}, **SHORT), tmp_path)
+    assert events["profile"].data["steps"] == 10 - 5
 
 
 def test_a_run_that_ends_before_its_profile_says_so(tmp_path):
-    _, events = run(spec_with({"start": 50, "steps": 5}, train={"steps": 4}), tmp_path)
+    _, events = run(spec_with({"start": 50, "steps": 5}, **SHORT), tmp_path)
     assert "profile" not in events
     assert events["warning"].data["code"] == recorder.NOT_TAKEN
     assert "step 50" in events["warning"].data["message"]
@@ -141,7 +142,7 @@ def test_a_run_that_ends_before_its_profile_says_so(tmp_path):
 
 def test_a_profile_on_demand_starts_with_the_next_steps(tmp_path):
     events = []
-    trainer = Trainer(spec_with(None), output_dir=tmp_path)
+    trainer = Trainer(spec_with(None, **SHORT), output_dir=tmp_path)
 
     def request_once(block):
         if block.first_step == 0:
@@ -155,7 +156,7 @@ def test_a_profile_on_demand_starts_with_the_next_steps(tmp_path):
 def test_another_profiler_in_the_process_costs_only_the_profile(tmp_path):
     tf.profiler.experimental.start(str(tmp_path / "other"))
     try:
-        result, events = run(spec_with(EARLY_PROFILE, train={"steps": 10}), tmp_path / "run")
+        result, events = run(spec_with(EARLY_PROFILE, **SHORT), tmp_path / "run")
     finally:
         tf.profiler.experimental.stop(save=False)
     assert result.steps == 10
@@ -167,7 +168,7 @@ def test_an_analysis_that_dies_costs_only_the_profile(tmp_path, monkeypatch):
     (tmp_path / "dying.py").write_text(script)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr("ampcore.profile.analysis_process.MODULE", "dying")
-    result, events = run(spec_with(EARLY_PROFILE, train={"steps": 10}), tmp_path / "run")
+    result, events = run(spec_with(EARLY_PROFILE, **SHORT), tmp_path / "run")
     assert result.steps == 10
     assert events["warning"].data["code"] == recorder.FAILED
     assert "no memory" in events["warning"].data["message"]
@@ -175,7 +176,7 @@ def test_an_analysis_that_dies_costs_only_the_profile(tmp_path, monkeypatch):
 
 def test_where_no_process_can_start_the_report_has_no_trace_for_perfetto(tmp_path, monkeypatch):
     monkeypatch.setattr("ampcore.profile.analysis_process.sys.executable", "/no/such/python")
-    _, events = run(spec_with(EARLY_PROFILE, train={"steps": 10}), tmp_path)
+    _, events = run(spec_with(EARLY_PROFILE, **SHORT), tmp_path)
     names = [name.rpartition("/")[2] for name in events["profile"].data["files"]]
     assert names == [analysis.REPORT, analysis.TRACE]
 
@@ -190,7 +191,7 @@ def test_a_converter_that_aborts_loses_only_the_trace_for_perfetto(tmp_path, mon
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr("ampcore.profile.analysis_process.MODULE", "aborting")
-    _, events = run(spec_with(EARLY_PROFILE, train={"steps": 12}), tmp_path / "run")
+    _, events = run(spec_with(EARLY_PROFILE, **SHORT), tmp_path / "run")
     assert [name.rpartition("/")[2] for name in events["profile"].data["files"]] == [
         analysis.REPORT,
         analysis.TRACE,

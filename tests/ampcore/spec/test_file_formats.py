@@ -28,35 +28,41 @@ def test_lists_of_json_become_tuples():
     assert CsvOptions(missing_values=["", "NA"]).missing_values == ("", "NA")
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"kind": "pickle"},
-        {"kind": "csv", "sep": ","},
-        {"kind": "csv", "delimiter": ",,"},
-        {"kind": "csv", "delimiter": '"'},
-        {"kind": "csv", "header": "no"},
-        {"kind": "csv", "dtypes": {"a": "object"}},
-        {"kind": "csv", "dtypes": {"": "int64"}},
-        {"kind": "csv", "missing": "mean"},
-        {"kind": "csv", "missing_values": ["x"] * 17},
-        {"kind": "images", "size": [0, 4]},
-        {"kind": "images", "size": [5000, 4]},
-        {"kind": "images", "size": [4]},
-        {"kind": "images", "channels": 4},
-        {"kind": "images", "channels": "3"},
-        {"kind": "images", "resample": "nearest"},
-        {"kind": "parquet", "image": {"size": "4x4"}},
-        {"kind": "tfrecord", "raw": {"x": {"dtype": "object"}}},
-        {"kind": "tfrecord", "raw": {"x": {"dtype": "uint8", "shape": [1] * 5}}},
-        {"kind": "tfrecord", "raw": {"x": {"dtype": "uint8", "shape": [2**14, 2**13]}}},
-        {"kind": "text", "sequence": 0},
-        {"kind": "npz", "x": ""},
-    ],
-)
-def test_other_values_are_rejected(document):
-    with pytest.raises(ValidationError):
+REJECTED = [
+    {"kind": "pickle"},
+    {"kind": "csv", "sep": ","},
+    {"kind": "csv", "delimiter": ",,"},
+    {"kind": "csv", "delimiter": '"'},
+    {"kind": "csv", "header": "no"},
+    {"kind": "csv", "dtypes": {"a": "object"}},
+    {"kind": "csv", "dtypes": {"": "int64"}},
+    {"kind": "csv", "missing": "mean"},
+    {"kind": "csv", "missing_values": ["x"] * 17},
+    {"kind": "images", "size": [0, 4]},
+    {"kind": "images", "size": [5000, 4]},
+    {"kind": "images", "size": [4]},
+    {"kind": "images", "channels": 4},
+    {"kind": "images", "channels": "3"},
+    {"kind": "images", "resample": "nearest"},
+    {"kind": "parquet", "image": {"size": "4x4"}},
+    {"kind": "tfrecord", "raw": {"x": {"dtype": "object"}}},
+    {"kind": "tfrecord", "raw": {"x": {"dtype": "uint8", "shape": [1] * 5}}},
+    {"kind": "tfrecord", "raw": {"x": {"dtype": "uint8", "shape": [2**14, 2**13]}}},
+    {"kind": "text", "sequence": 0},
+    {"kind": "npz", "x": ""},
+]
+
+
+def is_rejected(document):
+    try:
         OPTIONS.validate_python(document)
+    except ValidationError:
+        return True
+    return False
+
+
+def test_other_values_are_rejected():
+    assert [document for document in REJECTED if not is_rejected(document)] == []
 
 
 def test_options_can_be_part_of_a_key():

@@ -239,17 +239,19 @@ def make_session(job):
     return make
 
 
-@pytest.fixture
-def one_step_blocks(monkeypatch):
+class OneStep:
     """Makes every block one step long, whatever its duration."""
 
-    class OneStep:
-        def next_size(self, remaining):
-            return 1
+    def next_size(self, remaining):
+        return 1
 
-        def observe(self, steps, seconds):
-            pass
+    def observe(self, steps, seconds):
+        pass
 
+
+@pytest.fixture
+def one_step_blocks(monkeypatch):
+    """Makes every block one step long."""
     monkeypatch.setattr(session, "AdaptiveBlockSize", OneStep)
 
 

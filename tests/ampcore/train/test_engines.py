@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import keras
@@ -142,12 +141,13 @@ def test_the_step_is_traced_once_a_run(run_job, monkeypatch, engine):
     assert len(traces) == 1
 
 
-def test_xla_compiles_once_for_blocks_of_every_start_and_size(tmp_path):
+@pytest.mark.xdist_group("python_commands")
+def test_xla_compiles_once_for_blocks_of_every_start_and_size(python_commands, tmp_path):
     child = Path(__file__).with_name("compiling_child.py")
     # XLA writes every program that it compiles to a file.
     flags = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text --xla_dump_hlo_module_re=.*"
     environment = os.environ | {"XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "2"}
-    command = [sys.executable, str(child), str(tmp_path)]
+    command = [python_commands / "python", str(child), str(tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout.splitlines()[-1])

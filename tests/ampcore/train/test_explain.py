@@ -21,6 +21,7 @@ from ampcore.train.session import Session
 from ampcore.train.step_replay import ReplayStopped
 
 ROWS, WIDTH, BATCH = 1600, 6, 32
+GRAPH = {"runtime": {"engine": "graph"}, "telemetry": {"ranges": {"enabled": False}}}
 BAD_ROW = 40 * BATCH + 4
 STEP_EVENTS = (EventType.OVERFLOW, EventType.LOSS_SPIKE, EventType.GRAD_NORM_JUMP)
 RECORDED = ("loss", "grad_norm", "loss_scale", "skipped")
@@ -53,7 +54,7 @@ def make_job(damage, model, loss_scale=None, **sections):
         batch_size=BATCH,
         steps_per_epoch=None,
         shuffle=False,
-        sections={"runtime": {"engine": "graph"}, "train": {"epochs": 1}, **sections},
+        sections={**GRAPH, "train": {"epochs": 1}, **sections},
     )
 
 
@@ -266,7 +267,7 @@ def digits_run(tmp_path_factory):
             "precision": {"policy": "mixed_float16"},
             "loss_scale": {"mode": "dynamic", "initial": 2.0**24},
             "train": {"steps": 30, "checkpoint_every_s": 60},
-            "runtime": {"engine": "graph"},
+            **GRAPH,
         }
     )
     blocks = []
@@ -327,7 +328,7 @@ def test_the_examples_of_shuffled_data_are_shown_with_their_row_in_the_file(tmp_
             },
             "task": {"kind": "regression"},
             "train": {"epochs": 1},
-            "runtime": {"engine": "graph"},
+            **GRAPH,
         }
     )
     found = StepExplainer(training_job(spec, data_root=tmp_path), None, 1).run()

@@ -20,6 +20,7 @@ SPEC = {
     "data": {"kind": "digits", "batch_size": 128},
     "precision": {"policy": "mixed_float8", "float8": {"amax_history": 4}},
     "runtime": {"engine": "graph", "device": "cpu"},
+    "telemetry": {"ranges": {"enabled": False}},
     "train": {"steps": 4},
 }
 FORMS = [(False, 1), (True, 1), (False, 4)]
@@ -164,7 +165,8 @@ def test_from_keras_trains_in_float8():
         optimizer={"kind": "adam", "learning_rate": 0.02},
         policy="mixed_float8",
         epochs=8,
-        runtime={"engine": "graph", "device": "cpu"},
+        runtime=SPEC["runtime"],
+        telemetry=SPEC["telemetry"],
     )
     assert trainer.run().final_loss < 0.4
     # The model itself stays one of Keras in float32.

@@ -6,9 +6,10 @@ import pytest
 from ampcore.diagnostics import scale_table
 from ampcore.errors import NonFiniteLoss, NonFiniteResult, SkipBudgetExceeded
 from ampcore.telemetry import EventType
-from ampcore.train import Trainer
+from ampcore.train import Trainer, session
 from ampcore.train.guard import TooManyBadSteps
 from ampcore.train.recovery import MAX_ROLLBACKS, GoodState, Recovery
+from tests.ampcore.train.conftest import OneStep
 
 BATCH, STEPS = 8, 24
 BAD = (10, 11, 12)
@@ -154,12 +155,30 @@ FALLBACK = {
 }
 
 
+@pytest.fixture(scope="module")
+def fallback_job():
+    """A job that falls back to float32 after its fourth step."""
+    return {
+        "data": {"kind": "digits", "batch_size": 64},
+        "model": {"kind": "mlp", "hidden": [5]},
+        "guard": {"max_consecutive_skips": 3, "on_exceeded": "float32"},
+        **FALLBACK,
+    }
+
+
+@pytest.fixture(scope="module")
+def fallback_run(run_job, fallback_job):
+    """The whole run of that job, in blocks of one step."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "AdaptiveBlockSize", OneStep)
+        return run_job(**fallback_job)
+
+
+@pytest.mark.usefixtures("one_step_blocks")
 def test_the_fallback_continues_in_float32_with_weights_slots_and_schedule(
-    run_job, make_session, parts, one_step_blocks
+    make_session, fallback_job, fallback_run
 ):
-    job = parts("float32", **FALLBACK)
-    job["data"] = {"kind": "digits", "batch_size": 64}
-    run = run_job(**job)
+    job, run = fallback_job, fallback_run
     assert run.steps["skipped"].tolist() == [False] + [True] * 3 + [False] * 18
     [event] = run.of(EventType.FLOAT32_FALLBACK)
     assert (event.step, event.data["first_bad_step"], event.data["steps_kept"]) == (3, 1, 1)
@@ -185,9 +204,9 @@ def test_bad_steps_after_the_fallback_to_float32_end_the_run(run_job, parts):
         run_job(**job)
 
 
-def test_a_run_in_float32_is_resumed_in_float32(run_job, parts, one_step_blocks, tmp_path):
-    job = parts("float32", **FALLBACK) | {"data": {"kind": "digits", "batch_size": 64}}
-    whole = run_job(**job)
+@pytest.mark.usefixtures("one_step_blocks")
+def test_a_run_in_float32_is_resumed_in_float32(run_job, fallback_job, fallback_run, tmp_path):
+    job, whole = fallback_job, fallback_run
     calls = iter(range(100))
     first = run_job(should_stop=lambda: next(calls) == 8, output_dir=tmp_path, **job)
     assert first.result.stopped

@@ -11,6 +11,13 @@ STEPS = 12
 SEED = 3
 DIGITS = {"kind": "digits", "batch_size": 128}
 RATE = 0.05
+NORMALIZED = [
+    {"layer": "Conv2D", "filters": 4, "kernel_size": 3, "use_bias": False},
+    {"layer": "BatchNormalization"},
+    {"layer": "ReLU"},
+    {"layer": "Flatten"},
+    {"layer": "Dense", "units": "classes"},
+]
 B1, B2, EPSILON = 0.9, 0.999, 1e-7
 
 
@@ -96,7 +103,7 @@ def test_a_perceptron_trains_as_in_plain_numpy(session_of, kind, update, loss_sc
     [
         {"kind": "mlp", "hidden": [16], "dropout": 0.2},
         {"kind": "cnn", "filters": [4, 8], "dense": [16]},  # with dropout
-        {"kind": "resnet", "depth": 8, "width": 4},  # with statistics
+        {"kind": "layers", "layers": NORMALIZED},  # with statistics
     ],
     ids=lambda model: model["kind"],
 )

@@ -4,10 +4,9 @@ import functools
 import itertools
 import json
 import random
+import shutil
 import signal
 import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,8 +17,10 @@ from ampcore.telemetry import EventType, StepBlock
 from ampcore.telemetry.codec import decode
 from ampcore.telemetry.frames import FrameReader, FrameType
 from ampcore.train import Trainer
+from tests.ampcore.train import resume_child
+from tests.ampcore.train.resume_child import attempt
 
-CHILD = Path(__file__).with_name("resume_child.py")
+pytestmark = pytest.mark.xdist_group("python_commands")
 DIGITS = {"kind": "digits", "batch_size": 128}
 NO_VALIDATION = DIGITS | {"validation_split": 0.0, "batch_size": 144}
 """Tracing an evaluation takes as long as training these few steps."""
@@ -115,32 +116,23 @@ JOBS[EARLY] = {
     },
 }
 SLOW = ("dropout", "batch norm, 16 bit", "two optimizers, two scales", "compiled by XLA")
-"""Slow to trace: these are killed once, the others twice, and explain no skipped steps."""
+"""Slow to trace: these are interrupted once, the others twice, and explain no skipped steps."""
 SAMPLED = "streamed data"
 """The ranges of this job's layers are sampled in each attempt, which takes as long as it trains."""
 WINDOW_BYTES = {"streamed data": 128 * 9 * 4 * 3}
 """Three steps: the last window of an epoch overlaps the one before it."""
 
 
-same_xdist_worker = pytest.mark.xdist_group("resume")
-"""For the tests that share the uninterrupted runs."""
-
-
-@pytest.fixture(scope="module")
-def trainer_process():
-    """A process that makes an attempt for each request."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, CHILD], **pipes) as process:
-        yield process
-        process.stdin.close()
-
-
 class Job:
-    """A job in its folder, and the frames of all its attempts."""
+    """A job in its folder, which may be a copy of another one, and the frames of all attempts."""
 
-    def __init__(self, trainer_process, folder, name):
-        folder.mkdir()
-        self._trainer_process, self._log = trainer_process, folder / "log"
+    def __init__(self, folder, name, copied=None):
+        if copied is None:
+            folder.mkdir()
+        else:
+            shutil.copytree(copied, folder)
+        self._log, self._snapshots = folder / "log", {}
+        self._folder, self._snapshot_folder = folder, folder.with_name(f"{folder.name}-snapshots")
         spec = {"runtime": {"engine": "graph"}} | JOBS[name]
         spec["train"] = JOBS[name].get("train", {}) | {"steps": STEPS, "checkpoint_every_s": 1e-9}
         spec["telemetry"] = {"ranges": {"enabled": name == SAMPLED}}
@@ -152,12 +144,24 @@ class Job:
             "explain": name not in SLOW,
         }
 
-    def attempt(self, sizes=None, die=None):
-        """Train until the end or until killed; returns the exit code."""
-        request = self._request | {"sizes": sizes, "die": die}
-        self._trainer_process.stdin.write(json.dumps(request) + "\n")
-        self._trainer_process.stdin.flush()
-        return int(self._trainer_process.stdout.readline())
+    def train(self, sizes):
+        """Train until the end; the folder is copied whenever something was written."""
+        attempt(self.request(sizes), self._copy)
+        return self
+
+    def request(self, sizes, kill=None):
+        """What an attempt needs to know."""
+        return self._request | {"sizes": sizes, "kill": kill}
+
+    def _copy(self, what, step):
+        copy = self._snapshot_folder / f"{what}-{step}"
+        shutil.copytree(self._folder, copy, dirs_exist_ok=True)
+        self._snapshots[what, step] = copy
+
+    def killed_at(self, what, step):
+        """The folder as a kill would leave it right after it was written: this step, or later."""
+        steps = [written for kind, written in self._snapshots if kind == what and written >= step]
+        return self._snapshots[what, min(steps)]
 
     @property
     def frames(self):
@@ -187,14 +191,12 @@ class Job:
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(trainer_process, tmp_path_factory):
+def uninterrupted(tmp_path_factory):
     """The jobs, each run once without interruption."""
 
     @functools.cache
     def run(name):
-        job = Job(trainer_process, tmp_path_factory.mktemp("whole") / "job", name)
-        assert job.attempt() == 0
-        return job
+        return Job(tmp_path_factory.mktemp("whole") / "job", name).train(sizes=0)
 
     return run
 
@@ -209,72 +211,67 @@ def assert_equal(interrupted, uninterrupted):
     ]
 
 
-@same_xdist_worker
 @pytest.mark.parametrize("name", [name for name in JOBS if name != EARLY])
-def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
-    trainer_process, uninterrupted, tmp_path, name
-):
-    interrupted = Job(trainer_process, tmp_path / "job", name)
-    rng = random.Random(name)
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(uninterrupted, tmp_path, name):
+    whole, rng = uninterrupted(name), random.Random(name)
     kill_steps = sorted(rng.sample(range(2, STEPS - 1), 2))
-    assert interrupted.attempt(rng.random(), ["checkpoint", kill_steps[0]]) == -signal.SIGKILL
+    killed = whole.killed_at("checkpoint", kill_steps[0])
+    resumed = Job(tmp_path / "once", name, killed).train(rng.random())
+    assert_equal(resumed, whole)
     if name not in SLOW:
-        assert interrupted.attempt(rng.random(), ["block", kill_steps[1]]) == -signal.SIGKILL
-    assert interrupted.attempt(rng.random()) == 0
-    resumed = interrupted.events(EventType.RESUMED)
-    assert [event["data"]["steps"] >= kill_steps[0] for event in resumed] == [True] * len(resumed)
-    assert resumed
+        killed = resumed.killed_at("block", kill_steps[1])
+        resumed = Job(tmp_path / "twice", name, killed).train(rng.random())
+        assert_equal(resumed, whole)
+    steps = [event["data"]["steps"] for event in resumed.events(EventType.RESUMED)]
+    assert len(steps) == (1 if name in SLOW else 2)
+    assert min(steps) >= kill_steps[0]
+
+
+@pytest.mark.parametrize(("name", "what"), [("dropout", "checkpoint"), ("skips", "block")])
+def test_a_process_that_resumes_a_killed_one_equals_an_uninterrupted_one(
+    *, python_commands, uninterrupted, tmp_path, name, what
+):
+    interrupted = Job(tmp_path / "job", name)
+
+    def attempt_in_a_process(**request):
+        document = json.dumps(interrupted.request(**request))
+        command = [python_commands / "python", resume_child.__file__, document]
+        return subprocess.run(command, check=False).returncode
+
+    assert attempt_in_a_process(sizes=1, kill=[what, 14]) == 128 + signal.SIGKILL
+    assert attempt_in_a_process(sizes=2) == 0
+    [resumed] = interrupted.events(EventType.RESUMED)
+    assert 0 < resumed["data"]["steps"] < STEPS
     assert_equal(interrupted, uninterrupted(name))
 
 
-@same_xdist_worker
 @pytest.mark.parametrize("kill", ["before", "at", "after"])
 @pytest.mark.parametrize("what", ["checkpoint", "block"])
 def test_a_run_killed_around_its_best_epoch_ends_early_with_the_same_weights(
-    trainer_process, uninterrupted, tmp_path, what, kill
+    uninterrupted, tmp_path, what, kill
 ):
     whole = uninterrupted(EARLY)
     best, end = whole.summary["best"]["steps"], whole.summary["steps"]
     assert 0 < best < end < STEPS, "the best epoch must lie inside the run, and its end before all"
-    interrupted = Job(trainer_process, tmp_path / "job", EARLY)
     step = {"before": best - 1, "at": best, "after": best + 1}[kill]
-    assert interrupted.attempt(3, [what, step]) == -signal.SIGKILL
-    assert interrupted.attempt(4) == 0
-    assert_equal(interrupted, whole)
-    [stopped] = interrupted.events(EventType.STOPPED_EARLY)
+    resumed = Job(tmp_path / "job", EARLY, whole.killed_at(what, step)).train(sizes=4)
+    assert_equal(resumed, whole)
+    [stopped] = resumed.events(EventType.STOPPED_EARLY)
     assert stopped["step"] == end - 1
 
 
-@same_xdist_worker
-def test_a_run_killed_after_its_early_end_does_not_train_further(
-    trainer_process, uninterrupted, tmp_path
-):
+def test_a_run_killed_after_its_early_end_does_not_train_further(uninterrupted, tmp_path):
     whole = uninterrupted(EARLY)
-    interrupted = Job(trainer_process, tmp_path / "job", EARLY)
-    assert interrupted.attempt(3, ["checkpoint", whole.summary["steps"]]) == -signal.SIGKILL
-    assert interrupted.attempt(4) == 0
-    assert_equal(interrupted, whole)
+    killed = whole.killed_at("checkpoint", whole.summary["steps"])
+    assert_equal(Job(tmp_path / "job", EARLY, killed).train(sizes=4), whole)
 
 
-@same_xdist_worker
-def test_a_run_killed_at_random_times_equals_an_uninterrupted_one(
-    trainer_process, uninterrupted, tmp_path
-):
-    interrupted = Job(trainer_process, tmp_path / "job", "skips")
-    rng = random.Random(0)
-    for _ in range(4):
-        interrupted.attempt(rng.random(), ["clock", rng.uniform(0.2, 0.8)])
-    assert interrupted.attempt() == 0
-    assert_equal(interrupted, uninterrupted("skips"))
-
-
-@same_xdist_worker
 @pytest.mark.parametrize("name", ["two optimizers, two scales", "skips", "calibrated scale"])
 def test_the_uninterrupted_runs_skip_some_steps(uninterrupted, name):
     assert 2 < uninterrupted(name).summary["skipped"] < STEPS // 2
 
 
-# ---- In this process: changes of the job between two runs
+# ---- Changes of the job between two runs
 
 
 FLOAT16 = {
@@ -288,13 +285,17 @@ class RecordedRun:
 
     def __init__(self, spec, folder, *, resume=True, blocks=None):
         self.blocks, self.events = [], []
-        trainer = Trainer(spec, output_dir=folder, resume=resume)
+        trainer = Trainer(spec, output_dir=folder, resume=resume and folder is not None)
         left = itertools.repeat(1) if blocks is None else itertools.count(-blocks)
         self.result = trainer.run(self.blocks.append, self.events.append, lambda: next(left) == 0)
 
     @property
     def steps(self):
         return StepBlock.concat(self.blocks)
+
+    @property
+    def digest(self):
+        return self.result.weights_digest
 
     def of(self, kind):
         return [event for event in self.events if event.type is kind]
@@ -304,10 +305,11 @@ class RecordedRun:
 def run(job, tmp_path):
     """Makes runs of a job in one folder; they save after every block."""
 
-    def make(resume=True, blocks=None, folder=tmp_path / "job", **parts):
+    def make(resume=True, blocks=None, **parts):
         train = {"steps": 12, "checkpoint_every_s": 1e-9} | parts.pop("train", {})
         parts = {"runtime": {"engine": "graph"}} | parts
-        return RecordedRun(job(train=train, **parts), folder, resume=resume, blocks=blocks)
+        spec = job(train=train, **parts)
+        return RecordedRun(spec, tmp_path / "job", resume=resume, blocks=blocks)
 
     return make
 
@@ -322,22 +324,24 @@ def saved_arrays(folder):
     return newest(folder).checkpoint.arrays
 
 
-def test_a_run_without_resume_starts_at_step_0_and_can_be_resumed_later(run, tmp_path):
-    run(train={"seed": 1})
+@pytest.fixture(scope="module")
+def whole_digest(job):
+    """The digest of the weights after twelve steps of an uninterrupted run."""
+    return RecordedRun(job(train={"steps": 12}, runtime={"engine": "graph"}), None).digest
+
+
+def test_a_run_without_resume_starts_at_step_0_and_can_be_resumed_later(run, whole_digest):
+    run(train={"seed": 1, "steps": 2})
     restarted = run(resume=False, blocks=1)
     assert restarted.steps.first_step == 0
-    assert run().result.weights_digest == run(folder=tmp_path / "b").result.weights_digest
+    assert run().digest == whole_digest
 
 
-def test_a_finished_run_can_be_extended(run, tmp_path):
-    run()
-    longer = run(train={"steps": 20}).result
-    uninterrupted = run(train={"steps": 20}, folder=tmp_path / "b").result
-    assert longer.weights_digest == uninterrupted.weights_digest
-
-
-def test_only_the_newest_checkpoints_are_kept(run, folder):
-    run()
+def test_a_finished_run_can_be_extended_and_keeps_only_its_newest_checkpoints(
+    run, folder, whole_digest
+):
+    run(train={"steps": 4})
+    assert run().digest == whole_digest
     assert len(list(folder.iterdir())) == 2
 
 
@@ -410,7 +414,7 @@ def test_arrays_of_another_state_are_refused_by_name(run, folder):
 # ---- Damaged checkpoints
 
 
-def test_a_damaged_checkpoint_is_reported_and_the_previous_one_used(run, folder, tmp_path):
+def test_a_damaged_checkpoint_is_reported_and_the_previous_one_used(run, folder, whole_digest):
     run(blocks=3)
     file = newest(folder).file
     file.write_bytes(file.read_bytes()[:-1])
@@ -418,7 +422,7 @@ def test_a_damaged_checkpoint_is_reported_and_the_previous_one_used(run, folder,
     (warning,) = resumed.of(EventType.WARNING)
     assert warning.data["code"] == "unreadable_checkpoint"
     assert file.name in warning.data["message"]
-    assert resumed.result.weights_digest == run(folder=tmp_path / "b").result.weights_digest
+    assert resumed.digest == whole_digest
 
 
 def test_a_run_fails_to_resume_if_no_checkpoint_can_be_read(run, folder):

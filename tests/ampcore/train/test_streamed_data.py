@@ -29,7 +29,6 @@ FLOAT32 = {
     "runtime": {"device": "cpu", "engine": "graph"},
     "telemetry": {"ranges": {"enabled": False}},
 }
-SMALL_CNN = {"kind": "cnn", "filters": [4], "dense": [], "dropout": 0.0}
 MLP = {"kind": "mlp", "hidden": [8]}
 AS_PIXELS = {"*": {"rescaling": "pixels", "normalize": True}}
 STEPS_OF_TWO_BATCHES = {"epochs": 3, "accumulate": 2, "seed": 3}
@@ -46,7 +45,7 @@ def data_format(write):
 def npz(folder):
     np.savez_compressed(folder / "it.npz", x=PIXELS, y=CLASSES)
     data = {"path": "it.npz", "validation_split": 0.2, "preprocessing": AS_PIXELS}
-    return {"model": SMALL_CNN, "data": data}
+    return {"model": MLP, "data": data}
 
 
 @data_format
@@ -69,7 +68,7 @@ def csv_table(folder):
 def parquet_images(folder):
     encoded = [{"bytes": png_of(pixels), "path": None} for pixels in PIXELS]
     pq.write_table(pa.table({"image": encoded, "label": CLASSES}), folder / "it.parquet")
-    return {"model": SMALL_CNN, "data": {"path": "it.parquet", "preprocessing": AS_PIXELS}}
+    return {"model": MLP, "data": {"path": "it.parquet", "preprocessing": AS_PIXELS}}
 
 
 @data_format
@@ -95,7 +94,7 @@ def images(folder):
         Image.fromarray(PIXELS[row]).save(path)
     augmentation = [{"layer": "RandomFlip"}]
     data = {"path": "birds", "preprocessing": AS_PIXELS, "augmentation": augmentation}
-    return {"model": SMALL_CNN, "data": data}
+    return {"model": MLP, "data": data}
 
 
 @data_format
@@ -117,7 +116,7 @@ def tfrecord(folder):
     rows = zip(PIXELS, CLASSES, strict=True)
     examples = [example(image=png_of(pixels), label=[kind]) for pixels, kind in rows]
     write_records(folder / "it.tfrecord", *examples)
-    return {"model": SMALL_CNN, "data": {"path": "it.tfrecord", "preprocessing": AS_PIXELS}}
+    return {"model": MLP, "data": {"path": "it.tfrecord", "preprocessing": AS_PIXELS}}
 
 
 KINDS = {"csv_table": "csv", "parquet_images": "parquet", "parquet_text": "parquet"}
@@ -152,8 +151,9 @@ def stream(monkeypatch):
     return start
 
 
-def run(sections, folder, output="out", **options):
-    return ampcore.Trainer(JobSpec.parse(sections), folder, folder / output, **options).run()
+def run(sections, folder, output=None, **options):
+    output_dir = None if output is None else folder / output
+    return ampcore.Trainer(JobSpec.parse(sections), folder, output_dir, **options).run()
 
 
 def test_data_that_is_read_in_each_epoch_trains_as_data_in_memory(sections, tmp_path, stream):
@@ -170,7 +170,7 @@ def test_a_run_on_streamed_data_resumes_exactly(tmp_path, stream):
     sections = {**FLOAT32, **images(tmp_path)}
     sections["data"] = {"kind": "images", "batch_size": 4, **sections["data"]}
     streamed = stream()
-    whole = run(sections | {"train": {"steps": 20}}, tmp_path, "whole")
+    whole = run(sections | {"train": {"steps": 20}}, tmp_path)
     run(sections | {"train": {"steps": 9}}, tmp_path, "parts")  # in the middle of a window
     resumed = run(sections | {"train": {"steps": 20}}, tmp_path, "parts", resume=True)
     assert {type(examples) for examples in streamed} == {FileExamples}
@@ -182,7 +182,7 @@ def test_the_model_of_streamed_data_takes_the_raw_data(tmp_path, stream):
     sections = {**FLOAT32, **npz(tmp_path), "train": {"epochs": 1}}
     sections["data"] = {"kind": "npz", "batch_size": 8, **sections["data"]}
     stream()
-    result = run(sections, tmp_path)
+    result = run(sections, tmp_path, "out")
     model = keras.saving.load_model(result.model_file)
     right = model(PIXELS[48:]).numpy().argmax(axis=-1) == CLASSES[48:]
     assert result.val_accuracy == pytest.approx(right.mean(), abs=1e-6)

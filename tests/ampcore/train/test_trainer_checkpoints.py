@@ -1,12 +1,15 @@
 """When a trainer saves checkpoints, and how it resumes; for killed runs see test_resume."""
 
+import shutil
+
 import numpy as np
 import pytest
 
 from ampcore.checkpoint import newest
 from ampcore.errors import NonFiniteLoss
 from ampcore.telemetry import EventType, StepBlock
-from ampcore.train import Trainer
+from ampcore.train import Trainer, session
+from tests.ampcore.train.conftest import OneStep
 
 JOB = {
     "model": {"kind": "mlp", "hidden": [16], "dropout": 0.2},
@@ -24,13 +27,43 @@ def stopped_after(run_job, one_step_blocks, tmp_path):
     """Runs JOB to its end, or until this many steps are done."""
 
     def run(steps=None, **parts):
-        calls = iter(range(10**6))
-        return run_job(
-            lambda: next(calls) == steps,
-            output_dir=tmp_path,
-            **{**JOB, "train": train(60), **parts},
-        )
+        return run_until(run_job, steps, tmp_path, **parts)
 
+    return run
+
+
+def run_until(run_job, steps, folder, **parts):
+    calls = iter(range(10**6))
+    return run_job(
+        lambda: next(calls) == steps,
+        output_dir=folder,
+        **{**JOB, "train": train(60), **parts},
+    )
+
+
+@pytest.fixture(scope="module")
+def shared_runs(run_job, tmp_path_factory):
+    """A run of JOB to its end and one that stopped after 4 steps, each with its folder."""
+    folders = [tmp_path_factory.mktemp(name) for name in ("complete", "stopped")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "AdaptiveBlockSize", OneStep)
+        runs = [run_until(run_job, *pair) for pair in zip((None, 4), folders, strict=True)]
+    return list(zip(runs, folders, strict=True))
+
+
+@pytest.fixture
+def whole(shared_runs, tmp_path):
+    """The run of JOB to its end, a copy of whose folder is the test's."""
+    run, folder = shared_runs[0]
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    return run
+
+
+@pytest.fixture
+def stopped(shared_runs, tmp_path):
+    """The run of JOB that stopped after 4 steps, a copy of whose folder is the test's."""
+    run, folder = shared_runs[1]
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     return run
 
 
@@ -50,8 +83,8 @@ def test_a_checkpoint_is_saved_when_it_is_due_and_is_an_event(run_job, one_step_
         assert event.data["seconds"] >= 0
 
 
-def test_a_run_shorter_than_the_interval_saves_only_its_end(stopped_after):
-    assert saved(stopped_after()) == [9]
+def test_a_run_shorter_than_the_interval_saves_only_its_end(whole):
+    assert saved(whole) == [9]
 
 
 def test_a_stopped_run_is_saved_even_without_a_checkpoint_interval(stopped_after):
@@ -81,11 +114,10 @@ def test_a_checkpoint_that_cannot_be_saved_is_a_warning_and_the_run_continues(ru
     assert run.result.model_file.exists()
 
 
-def test_a_resumed_run_continues_where_it_was_stopped(run_job, stopped_after, tmp_path):
-    whole = run_job(**JOB, train=train(60))
-    first = stopped_after(4)
+def test_a_resumed_run_continues_where_it_was_stopped(run_job, shared_runs, stopped, tmp_path):
+    whole, _ = shared_runs[0]
     rest = run_job(output_dir=tmp_path, resume=True, **JOB, train=train(60))
-    assert StepBlock.concat([first.without_times, rest.without_times]) == whole.without_times
+    assert StepBlock.concat([stopped.without_times, rest.without_times]) == whole.without_times
     assert rest.result.weights_digest == whole.result.weights_digest
     assert (rest.result.steps, rest.result.skipped) == (10, whole.result.skipped)
     assert rest.of(EventType.EVALUATION) == whole.of(EventType.EVALUATION)
@@ -93,25 +125,15 @@ def test_a_resumed_run_continues_where_it_was_stopped(run_job, stopped_after, tm
     assert rest.of(EventType.EPOCH) == whole.of(EventType.EPOCH)
 
 
-def test_the_resumed_event_has_the_checkpoint_and_the_changes(run_job, stopped_after, tmp_path):
-    first = stopped_after(4)
+def test_the_resumed_event_has_the_checkpoint_and_the_changes(run_job, stopped, tmp_path):
     rest = run_job(output_dir=tmp_path, resume=True, **JOB, train=train(60, epochs=3))
     [event] = rest.of(EventType.RESUMED)
     assert event.step == 4
     assert event.data["steps"] == rest.events[0].data["first_step"] == 4
-    assert event.data["file"] == first.of(EventType.CHECKPOINT_SAVED)[0].data["file"]
+    assert event.data["file"] == stopped.of(EventType.CHECKPOINT_SAVED)[0].data["file"]
     assert event.data["policy_before"] == "mixed_float16"
     assert any("train" in change for change in event.data["changed"])
     assert rest.result.steps == 15
-
-
-def test_a_resumed_run_uses_the_engine_of_its_checkpoint(run_job, stopped_after, tmp_path):
-    stopped_after(2, runtime={"engine": "xla_step"})
-    auto = {"engine": "auto"}
-    rest = run_job(output_dir=tmp_path, resume=True, **JOB, train=train(60), runtime=auto)
-    [event] = rest.of(EventType.ENGINE)
-    assert event.data["engine"] == rest.result.engine == "xla_step"
-    assert event.data["reason"] == "same engine as the checkpoint"
 
 
 def test_a_resumed_run_without_a_checkpoint_starts_at_step_0(run_job, tmp_path):
@@ -120,14 +142,13 @@ def test_a_resumed_run_without_a_checkpoint_starts_at_step_0(run_job, tmp_path):
     assert not run.of(EventType.RESUMED)
 
 
+@pytest.mark.usefixtures("stopped")
 def test_a_run_without_resume_starts_at_step_0(stopped_after):
-    stopped_after(4)
     again = stopped_after(2)
     assert again.steps.first_step == 0
 
 
-def test_a_finished_run_trains_no_steps_when_it_is_resumed(run_job, stopped_after, tmp_path):
-    whole = stopped_after()
+def test_a_finished_run_trains_no_steps_when_it_is_resumed(run_job, whole, tmp_path):
     again = run_job(output_dir=tmp_path, resume=True, **JOB, train=train(60))
     assert again.blocks == []
     assert again.result.steps == 10
@@ -166,11 +187,14 @@ def bad_data(tmp_path):
     return {"kind": "npz", "path": str(file), "batch_size": 8, "shuffle": False}
 
 
-def test_a_finished_run_that_is_resumed_keeps_its_engine_for_more_steps(steps):
+def test_a_resumed_run_keeps_the_engine_of_its_checkpoint_for_more_steps(steps):
     steps(2, runtime={"engine": "xla_step"})
     auto = {"runtime": {"engine": "auto"}}
-    steps(2, **auto)
-    assert steps(3, **auto).result.engine == "xla_step"
+    steps(2, **auto)  # trains no step, so that it has no engine
+    rest = steps(3, **auto)
+    [event] = rest.of(EventType.ENGINE)
+    assert event.data["engine"] == rest.result.engine == "xla_step"
+    assert event.data["reason"] == "same engine as the checkpoint"
 
 
 def test_a_resumed_epoch_reports_all_its_steps(run_job, steps):

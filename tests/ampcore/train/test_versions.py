@@ -69,8 +69,13 @@ def write(file, document, rest):
     file.write_bytes(data + hashlib.sha256(data).digest())
 
 
-def test_a_checkpoint_of_version_0_5_resumes_to_the_same_result(run_job, folder):
-    whole = run_job(**JOB)
+@pytest.fixture(scope="module")
+def whole(run_job):
+    """The run of JOB by this version."""
+    return run_job(**JOB)
+
+
+def test_a_checkpoint_of_version_0_5_resumes_to_the_same_result(run_job, whole, folder):
     rest = run_job(output_dir=folder.parent, resume=True, **JOB)
     assert not rest.of(EventType.WARNING)
     assert rest.steps.first_step == DONE
@@ -83,16 +88,15 @@ def test_a_checkpoint_of_version_0_5_resumes_to_the_same_result(run_job, folder)
     assert (rest.result.steps, rest.result.skipped) == (STEPS, len(SKIPPED))
 
 
-def test_a_counter_of_a_later_version_is_ignored_and_not_saved_again(run_job, folder):
+def test_a_counter_of_a_later_version_is_ignored_and_not_saved_again(run_job, whole, folder):
     counters = dict(newest(folder).checkpoint.manifest.counters)
     counters["totals"] |= {"watts": 7.0, "epoch": counters["totals"]["epoch"] | {"watts": 7.0}}
     counters["diagnosis"]["verdicts"] |= {"watts": 7.0}
     counters["diagnosis"]["table"]["samples"] |= {"watts": 7.0}
     counters["diagnosis"]["health"]["model"] |= {"watts": 7.0}
     change(folder, counters=counters | {"watts": 7.0})
-    plain = run_job(**JOB)
     run = run_job(output_dir=folder.parent, resume=True, **JOB)
-    assert (run.result.steps, run.result.skipped) == (STEPS, plain.result.skipped)
+    assert (run.result.steps, run.result.skipped) == (STEPS, whole.result.skipped)
     assert "watts" not in json.dumps(newest(folder).checkpoint.manifest.counters)
 
 

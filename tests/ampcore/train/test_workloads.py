@@ -100,7 +100,6 @@ def test_a_keras_application_learns(run_job):
         optimizer={"kind": "adam", "learning_rate": 0.002},
         train={"epochs": 6},
     )
-    print(run.steps["loss"], run.result.train_s)
     assert run.steps["loss"][-2:].mean() < 0.7 * run.steps["loss"][:2].mean()
 
 

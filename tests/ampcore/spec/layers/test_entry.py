@@ -96,10 +96,14 @@ def test_an_unknown_field_is_answered_with_the_fields_of_the_layer():
     )
 
 
-@pytest.mark.parametrize("kind", LEFT_OUT)
-def test_a_layer_that_is_left_out_is_answered_with_the_reason(kind):
-    problem = problems({"layer": kind}, LOGITS)["/model/layers/0/layer"]
-    assert LEFT_OUT[kind] in problem.expected
+def test_a_layer_that_is_left_out_is_answered_with_the_reason():
+    answers = {
+        kind: problems({"layer": kind}, LOGITS)["/model/layers/0/layer"].expected
+        for kind in LEFT_OUT
+    }
+    assert len(answers) > 50
+    without_reason = {kind: text for kind, text in answers.items() if LEFT_OUT[kind] not in text}
+    assert without_reason == {}
 
 
 @pytest.mark.parametrize("code", ["__reduce__", "os.system", "keras.layers.Lambda", "Dense\n", ""])
