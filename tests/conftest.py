@@ -27,7 +27,7 @@ from tests.collection import folders_first, group_by_shared_fixtures
 from tests.forked_python import forked_python
 from tests.needs import require_for
 from tests.run_folder import RunFolder
-from tests.tiers import TestTimes, mark_slow
+from tests.tiers import CostRecorder, mark_slow
 from tests.waiting import DEADLINE_S
 
 # How long it takes to generate and to run an example depends on the machine, not on the code.
@@ -68,7 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # not in the processes of xdist
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         config.pluginmanager.register(RunFolder(config))
-    config.pluginmanager.register(TestTimes(config.option.times), "test times")
+    config.pluginmanager.register(CostRecorder(config.option.times), "cost recorder")
 
 
 @pytest.hookimpl(tryfirst=True)

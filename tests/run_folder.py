@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests import cleanup, waiting
+from tests.processes import command_of
 
 
 class RunFolder:
@@ -43,7 +44,8 @@ class RunFolder:
         yield
         if session.exitstatus != pytest.ExitCode.INTERRUPTED and (left := self._wait_for_end()):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-            print("\nThe tests left these processes behind:", *left, sep="\n  ")
+            commands = [f"{process.pid}: {command_of(process)}" for process in left]
+            print("\nThe tests left these processes behind:", *commands, sep="\n  ")
         if session.exitstatus == pytest.ExitCode.TESTS_FAILED:
             print(f"\nThe files of this run are in {self.path}")
             self._send(cleanup.KEEP_FILES)

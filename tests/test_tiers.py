@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 TEST = re.compile(r"tests/[a-z_/0-9]*\.py::[a-z_0-9]*")
 
 
-def times_file(folder: Path, *times: tiers.TestTime) -> Path:
+def times_file(folder: Path, *times: tiers.Cost) -> Path:
     """What `--times` writes."""
     file = folder / "times.jsonl"
     file.write_text("\n".join(json.dumps(time._asdict()) for time in times), encoding="utf-8")
@@ -26,15 +26,15 @@ def times_file(folder: Path, *times: tiers.TestTime) -> Path:
 def test_a_quick_test_that_takes_more_than_its_share_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cheap = [tiers.TestTime(f"tests/a.py::test_{n}", "quick", 1.0, 1.0) for n in range(198)]
-    file = times_file(tmp_path, *cheap, tiers.TestTime("tests/a.py::big", "quick", 1.0, 2.1))
+    cheap = [tiers.Cost(f"tests/a.py::test_{n}", "quick", 1.0, 1.0) for n in range(198)]
+    file = times_file(tmp_path, *cheap, tiers.Cost("tests/a.py::big", "quick", 1.0, 2.1))
     assert tiers.main([str(file)]) == 1
     assert "tests/a.py::big: 2.1 s" in capsys.readouterr().out
 
 
 def test_a_slow_test_may_take_any_time(tmp_path: Path) -> None:
-    cheap = [tiers.TestTime(f"tests/a.py::test_{n}", "quick", 1.0, 1.0) for n in range(100)]
-    file = times_file(tmp_path, *cheap, tiers.TestTime("tests/a.py::big", "slow", 99.0, 99.0))
+    cheap = [tiers.Cost(f"tests/a.py::test_{n}", "quick", 1.0, 1.0) for n in range(100)]
+    file = times_file(tmp_path, *cheap, tiers.Cost("tests/a.py::big", "slow", 99.0, 99.0))
     assert tiers.main([str(file)]) == 0
 
 

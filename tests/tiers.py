@@ -24,7 +24,7 @@ SHARE: Final = 0.01
 PROCESSOR_S: Final = "processor_s"
 
 
-class TestTime(NamedTuple):
+class Cost(NamedTuple):
     """What a test took, with the fixtures that were made for it."""
 
     test: str
@@ -48,13 +48,13 @@ def processor_s() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-class TestTimes:
+class CostRecorder:
     """A plugin that writes the time of each test to a file at the end."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
         self._started_s = 0.0
-        self._times: dict[str, TestTime] = {}
+        self._times: dict[str, Cost] = {}
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, nextitem: pytest.Item | None) -> Iterator[None]:
@@ -75,11 +75,11 @@ class TestTimes:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add a phase to the time of its test, in the process that has the file."""
-        seen = self._times.get(report.nodeid, TestTime(report.nodeid, "", 0, 0))
+        seen = self._times.get(report.nodeid, Cost(report.nodeid, "", 0, 0))
         used_s = dict(report.user_properties).get(PROCESSOR_S, seen.processor_s)
         tier = "slow" if "slow" in report.keywords else "quick"
         wall_s = seen.wall_s + report.duration
-        self._times[report.nodeid] = TestTime(report.nodeid, tier, wall_s, float(str(used_s)))
+        self._times[report.nodeid] = Cost(report.nodeid, tier, wall_s, float(str(used_s)))
 
     def pytest_unconfigure(self) -> None:
         """Write the file."""
@@ -88,12 +88,12 @@ class TestTimes:
             self._file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def read_times(file: Path) -> list[TestTime]:
+def read_times(file: Path) -> list[Cost]:
     """The times of a file."""
-    return [TestTime(**json.loads(line)) for line in file.read_text("utf-8").splitlines()]
+    return [Cost(**json.loads(line)) for line in file.read_text("utf-8").splitlines()]
 
 
-def misplaced(times: Iterable[TestTime]) -> list[TestTime]:
+def misplaced(times: Iterable[Cost]) -> list[Cost]:
     """The quick tests that take too large a share of the time of all quick tests."""
     quick = [time for time in times if time.tier == "quick"]
     limit_s = SHARE * sum(time.processor_s for time in quick)
