@@ -6,6 +6,8 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 from tests.tables import every_row
 
 ROOT = Path(__file__).parents[1]
@@ -240,6 +242,7 @@ def test_allowed_lists_every_package():
     assert packages == {name for name in ALLOWED if "/" not in name}
 
 
+@pytest.mark.slow
 @every_row(
     ("modules", "without"),
     [

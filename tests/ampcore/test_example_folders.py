@@ -13,7 +13,10 @@ from typer.testing import CliRunner
 from ampcore.commands.app import app
 from tests.waiting import DEADLINE_S
 
-pytestmark = pytest.mark.xdist_group("stack")  # which has the forked Python, too
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("stack"),
+]  # which has the forked Python, too
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OPTIONS = {

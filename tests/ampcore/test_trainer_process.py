@@ -21,6 +21,8 @@ from ampcore.train import Trainer
 from tests.ampcore.fork_client import TRAINER_COMMAND, Server
 from tests.waiting import DEADLINE_S
 
+pytestmark = pytest.mark.slow
+
 ENDLESS = {"train": {"epochs": 1_000_000}, "runtime": {"engine": "graph"}}
 
 

@@ -67,6 +67,7 @@ def test_the_storage_size_per_step_is_measured(under_load):
     assert 5 < sizes["bytes_per_step"] <= sizes["growth_by_the_first_job"]
 
 
+@pytest.mark.slow
 def test_ingest_latency_finds_every_step_of_every_job(script):
     found = script("ingest_latency").measure("sqlite", jobs=3, blocks=3, sample=2)
     assert (found["blocks_seen"], found["blocks_not_seen"], found["steps_lost"]) == (6, 0, 0)
@@ -74,6 +75,7 @@ def test_ingest_latency_finds_every_step_of_every_job(script):
     assert 0 < found["since_handed"]["p50_ms"] <= found["since_due"]["worst_ms"]
 
 
+@pytest.mark.slow
 def test_plot_latency_is_measured_for_every_range(script):
     plot = script("plot_latency")
     lengths = {"long": 30_000, "short": 3000}
@@ -130,6 +132,7 @@ def test_a_process_that_ends_is_an_error(under_load):
         ended.receive()
 
 
+@pytest.mark.slow
 def test_dataset_uploads_are_measured(script, running_server, tmp_path):
     benchmark, (_, server) = script("dataset_upload"), running_server
     for upload in ("put", "sdk"):  # each of another file, which the server does not have

@@ -4,6 +4,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -251,6 +252,7 @@ class JobLifecycle(RuleBasedStateMachine):
         assert np.array_equal(reading.block["loss"], np.array(wanted, dtype=np.float32))
 
 
+@pytest.mark.slow
 @ON_SQLITE  # test_attempts.py, test_jobs.py and test_races.py run each transition on both
 def test_any_order_of_actions_keeps_the_invariants_of_a_job(database, make_spec, make_block):
     run_state_machine_as_test(

@@ -73,6 +73,7 @@ def test_a_job_that_is_being_edited_is_claimed(database, make_job, run_concurren
         run_concurrently(lambda s, n=claimed.attempt: attempts.hand_back(s, job_id, n))
 
 
+@pytest.mark.slow
 @ON_POSTGRESQL
 def test_a_cancel_concurrent_with_a_success_leads_to_one_outcome(
     database, make_job, run_concurrently

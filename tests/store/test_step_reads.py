@@ -198,6 +198,7 @@ def assert_totals(recorded, step):
     assert found["skipped_s"] == pytest.approx(skipped_s, rel=1e-4)
 
 
+@pytest.mark.slow
 @ON_SQLITE  # the next test runs the same reads on both
 @settings(max_examples=25, **OPTIONS)
 @given(attempts, st.integers(0, 2**32 - 1), st.data())

@@ -95,6 +95,7 @@ def send_job_message(redis_url: str, queue: str) -> None:
         celery.send_task(TASK_NAME, args=["any"], queue=queue_key(queue), ignore_result=True)
 
 
+@pytest.mark.slow
 def test_a_message_in_any_queue_runs_its_job_and_a_drain_ends_the_worker(
     worker: Process, redis_url: str, make_job: Callable[..., Any], wait_until: Callable[..., Any]
 ) -> None:
@@ -139,6 +140,7 @@ def test_an_invalid_setting_is_exit_code_2() -> None:
     assert "AMPCORE_DATABASE_URL" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_killed_fork_server_ends_its_trainers_and_is_restarted(
     worker: Process, redis_url: str, make_job: Callable[..., Any], wait_until: Callable[..., Any]
 ) -> None:

@@ -395,6 +395,7 @@ def test_all_ranks_end_when_the_lease_of_one_worker_expires(gang: Gang) -> None:
     gang.until_ended()
 
 
+@pytest.mark.slow
 def test_only_rank_0_gets_the_checkpoint_which_it_sends_to_the_others(gang: Gang) -> None:
     """Checked: without `only_data` in worker/rank_group.py rank 1 finds one, too."""
     for name in ("w0", "w1"):

@@ -141,6 +141,7 @@ def test_an_isolated_trainer_cannot_reach_other_data_or_processes(
     assert set(report["permitted"].values()) == {"done"}, report["permitted"]
 
 
+@pytest.mark.slow
 def test_without_isolation_a_trainer_can_reach_what_its_worker_can(
     attack: Callable[..., Any],
 ) -> None:

@@ -43,6 +43,7 @@ def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(site)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 def test_a_broken_package_is_logged_and_not_announced(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
@@ -98,6 +99,7 @@ def worker(
         yield worker
 
 
+@pytest.mark.slow
 def test_a_worker_announces_its_packages_and_trains_with_them(
     *,
     worker: Process,

@@ -27,6 +27,8 @@ from worker.dataset_cache import DatasetCache
 from worker.standby import Standby
 from worker.work_dirs import WorkDirs
 
+pytestmark = pytest.mark.slow
+
 TRAINER = Path(programs.__file__).with_name("paced_trainer.py")
 BLOCK, STEPS = 22, 264
 HELD_AT = 6 * BLOCK

@@ -38,6 +38,7 @@ def standby() -> Iterator[Standby]:
     made.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SandboxKind)
 def test_a_sandboxed_trainer_trains_and_saves_its_model(
     kind: SandboxKind,

@@ -47,6 +47,7 @@ def completions(configured, tmp_path):
     return complete
 
 
+@pytest.mark.slow
 def test_bash_completes_commands_states_and_ids(completions, server):
     server.add_job("abc123", state="paused")
     server.add_job("abd456", state="running")

@@ -125,6 +125,7 @@ def test_resume_needs_an_output_folder(cli, spec_file):
     assert "--resume needs --output" in result.stderr
 
 
+@pytest.mark.slow
 def test_control_c_exits_with_130_and_saves_a_checkpoint(spec_file, tmp_path):
     settings = ["--set", "train.epochs=1000000", "--set", "runtime.engine=graph"]
     output = ["--output", str(tmp_path / "output"), *settings]

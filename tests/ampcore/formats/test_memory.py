@@ -67,7 +67,11 @@ def write_text(path, size_mib):
 WRITERS = (write_npy, write_npz, write_csv, write_parquet, write_tfrecord, write_text)
 
 
-@pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__.partition("_")[2])
+@pytest.mark.parametrize(
+    "write",
+    [WRITERS[0], *(pytest.param(write, marks=pytest.mark.slow) for write in WRITERS[1:])],
+    ids=lambda write: write.__name__.partition("_")[2],
+)
 def test_a_file_larger_than_the_memory_is_read(tmp_path, write):
     small, large = tmp_path / "small", tmp_path / "large"
     write(small, 1)

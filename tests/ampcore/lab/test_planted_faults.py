@@ -35,6 +35,8 @@ from ampcore.telemetry.range_report import range_report
 from ampcore.telemetry.range_samples import RangeSample
 from ampcore.train import Trainer
 
+pytestmark = pytest.mark.slow
+
 BATCH, WIDTH, ROWS, TEST_ROWS = 64, 8, 1280, 4096
 
 

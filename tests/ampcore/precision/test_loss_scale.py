@@ -77,12 +77,14 @@ def reference(scale, finite):
     return [np.stack(field) for field in zip(*rows, strict=True)]
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(scale=DYNAMIC, share=st.floats(0, 1), seed=st.integers(0, 2**32 - 1))
 def test_the_dynamic_scale_matches_the_numpy_reference(scale, share, seed):
     check_against_reference(scale, share, seed)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(scale=CALIBRATED, share=st.floats(0, 1), seed=st.integers(0, 2**32 - 1))
 def test_the_calibrated_scale_matches_the_numpy_reference(scale, share, seed):

@@ -136,6 +136,7 @@ def test_each_micro_batch_has_its_own_noise_seed(make_step, gan, batch, train, m
     assert len(seeds) == len({tuple(seed) for seed in seeds}) == 4
 
 
+@pytest.mark.slow
 def test_a_replay_uses_the_noise_of_each_micro_batch(make_step, gan, batch, train):
     step = make_step(task=gan(), accumulate=2)
     replay = Replay(step.task, step.loss_scales, accumulate=2)

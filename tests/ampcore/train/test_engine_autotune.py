@@ -263,6 +263,7 @@ def kind_of_step(request, monkeypatch):
     return request.node.callspec.id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind_of_step", [OTHER], indirect=True)
 def test_autotuning_keeps_weights_slots_seeds_and_scales_bit_for_bit(make_session, kind_of_step):
     session = make_session(**EVERYTHING)

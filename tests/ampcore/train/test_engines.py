@@ -65,6 +65,7 @@ def assert_equal_by_xla(loops, values):
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_xla_updates_the_rows_of_a_table_as_the_graph_engine_does(
     make_step, make_clicks_loop, clicks, values
 ):
@@ -74,6 +75,7 @@ def test_xla_updates_the_rows_of_a_table_as_the_graph_engine_does(
     assert_equal_by_xla(loops, values)
 
 
+@pytest.mark.slow
 def test_xla_updates_statistics_and_clips_as_the_graph_engine_does(
     make_step, make_loop, task_of, values
 ):

@@ -173,6 +173,7 @@ def test_a_layer_that_overflows_at_any_scale_is_attributed_to_the_operation(expl
     assert in_float32["finite_gradients"]
 
 
+@pytest.mark.slow
 def test_a_bad_learning_rate_is_attributed_to_the_weights(explained):
     found = explained(
         step=lambda losses: int(np.argmax(~(losses < 100 * losses[0]))),
@@ -279,6 +280,7 @@ def digits_run(tmp_path_factory):
     return spec, folder, saved, losses
 
 
+@pytest.mark.slow
 def test_a_step_after_a_checkpoint_is_replayed_from_there_bit_for_bit(digits_run):
     spec, folder, saved, losses = digits_run
     record = StepRecord({"loss": float(losses[29])}, "graph")

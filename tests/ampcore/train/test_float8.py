@@ -175,6 +175,7 @@ def test_from_keras_trains_in_float8():
     assert accuracy > 0.9
 
 
+@pytest.mark.slow
 def test_float8_reaches_what_float32_reaches_within_the_noise_of_seeds():
     """From the same initial weights, on the same batches. A figure is in docs/benchmarks.md."""
 

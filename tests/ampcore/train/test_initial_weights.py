@@ -137,6 +137,7 @@ def test_frozen_normalization_keeps_its_statistics(run_job, tmp_path):
     assert changed == {"head/kernel", "head/bias"}
 
 
+@pytest.mark.slow
 def test_each_network_of_a_gan_takes_its_own_weights(run_job, tmp_path):
     gan = {"model": {"kind": "gan", "latent": 4, "generator": [4, 4], "discriminator": [4]}}
     data = {"data": {"kind": "synthetic", "shape": [8, 8, 1], "examples": 64, "batch_size": 32}}

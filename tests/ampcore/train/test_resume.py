@@ -115,6 +115,8 @@ JOBS[EARLY] = {
         "best": {"metric": "val_accuracy"},
     },
 }
+QUICK = ("batch norm, 16 bit", "skips")
+"""Two policies are enough on each change."""
 SLOW = ("dropout", "batch norm, 16 bit", "two optimizers, two scales", "compiled by XLA")
 """Slow to trace: these are interrupted once, the others twice, and explain no skipped steps."""
 SAMPLED = "streamed data"
@@ -211,7 +213,13 @@ def assert_equal(interrupted, uninterrupted):
     ]
 
 
-@pytest.mark.parametrize("name", [name for name in JOBS if name != EARLY])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *QUICK,
+        *(pytest.param(job, marks=pytest.mark.slow) for job in JOBS if job not in (EARLY, *QUICK)),
+    ],
+)
 def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(uninterrupted, tmp_path, name):
     whole, rng = uninterrupted(name), random.Random(name)
     kill_steps = sorted(rng.sample(range(2, STEPS - 1), 2))

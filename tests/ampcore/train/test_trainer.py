@@ -33,6 +33,7 @@ def float16_run(run_job, tmp_path_factory):
     return run_job(output_dir=tmp_path_factory.mktemp("output") / "new", **FLOAT16)
 
 
+@pytest.mark.slow
 def test_two_runs_of_one_spec_are_equal_bit_for_bit(float16_run, run_job):
     warm_up()  # nor does it matter what ran before
     again = run_job(**FLOAT16)

@@ -187,6 +187,7 @@ def bad_data(tmp_path):
     return {"kind": "npz", "path": str(file), "batch_size": 8, "shuffle": False}
 
 
+@pytest.mark.slow
 def test_a_resumed_run_keeps_the_engine_of_its_checkpoint_for_more_steps(steps):
     steps(2, runtime={"engine": "xla_step"})
     auto = {"runtime": {"engine": "auto"}}

@@ -28,7 +28,7 @@ FAST = {"kind": "adam", "learning_rate": 0.005}
         ({"kind": "mlp", "hidden": [64]}, 6),
         ({"kind": "cnn", "filters": [8, 16], "dense": [32], "dense_dropout": 0.2}, 5),
         ({"kind": "lenet5"}, 3),
-        ({"kind": "resnet", "depth": 8, "width": 8}, 3),
+        pytest.param({"kind": "resnet", "depth": 8, "width": 8}, 3, marks=pytest.mark.slow),
         ({"kind": "layers", "layers": OWN_LAYERS}, 5),
     ],
     ids=["mlp", "cnn", "lenet5", "resnet", "layers"],
@@ -38,6 +38,7 @@ def test_a_classifier_learns_handwritten_digits(run_job, model, epochs):
     assert run.result.val_accuracy > 0.8
 
 
+@pytest.mark.slow
 def test_both_networks_of_a_gan_learn(run_job):
     run = run_job(
         model={"kind": "gan", "latent": 8, "generator": [8, 4], "discriminator": [8]},
@@ -90,6 +91,7 @@ def test_a_language_model_learns_more_than_character_frequencies(run_job, text, 
     assert run.result.val_loss < 0.75 * entropy
 
 
+@pytest.mark.slow
 def test_a_keras_application_learns(run_job):
     run = run_job(
         model={"kind": "keras_application", "name": "MobileNet"},

@@ -230,6 +230,7 @@ def address_of(api, make_job):
 
 
 @every_row("who", SECRETS)
+@pytest.mark.quick
 def test_every_route_allows_exactly_the_roles_in_the_table(api, address_of, who):
     # The guesses come from one address.
     api.app.state.services.authenticator.failures = RateLimit("1000000/second")

@@ -128,6 +128,7 @@ def test_files_in_the_current_folder_do_not_stand_in_for_the_modules_of_a_worker
     assert ended.stdout == ""
 
 
+@pytest.mark.slow
 def test_up_starts_restarts_and_stops_all_processes(up, wait_until):
     assert up.client.get("/readyz").json() == {"status": "ready"}
     assert up.client.get("/api/v1/jobs").json()["items"] == []
@@ -185,6 +186,7 @@ def reason(up, job_id):
     return up.client.get(f"/api/v1/jobs/{job_id}").json()["reason"]
 
 
+@pytest.mark.slow
 def test_a_killed_up_leaves_no_process_and_can_be_started_again(up, wait_until):
     token = (up.folder / "token").read_text()
     up.child("worker")
@@ -198,6 +200,7 @@ def test_a_killed_up_leaves_no_process_and_can_be_started_again(up, wait_until):
     assert again.process.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_does_not_disturb_the_shutdown(up, wait_until):
     up.process.send_signal(signal.SIGINT)
     wait_until(lambda: "Shutting down" in (up.folder / "logs" / "server.log").read_text())

@@ -116,6 +116,7 @@ def two_outputs(**outputs):
 OUTPUTS = PEOPLE | {"target": None, "inputs": ["city"]}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("datasets")
 @every_row(
     ("data", "pointer", "detail"),
