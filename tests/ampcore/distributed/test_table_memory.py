@@ -19,7 +19,7 @@ from tests.ampcore.distributed.rank_processes import ROOT, run_program
 from tests.memory_limit import EXCEEDED
 from tests.waiting import DEADLINE_S
 
-pytestmark = pytest.mark.xdist_group("python_commands")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("python_commands")]
 
 FIRST_STEPS = 2
 
