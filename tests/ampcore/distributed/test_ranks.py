@@ -106,9 +106,7 @@ def test_arrays_of_any_dtype_reach_all_ranks(ranks):
     assert [found["collectives"]["arrays"] for found in ranks.found] == [expected] * 2
 
 
-@pytest.mark.parametrize(
-    "name", ["dropout", "accumulated", pytest.param("gan", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", ["dropout", "accumulated", "gan"])
 def test_two_ranks_train_as_one_process_that_accumulates_twice_as_much(ranks, alone, name):
     expected, found = alone(JOBS[name]), ranks.found[0][name]
     for column in ("skipped", "loss_scale"):
