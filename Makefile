@@ -33,6 +33,7 @@ $(INSTALLED): requirements/dev.lock requirements/uv.lock requirements/install.sh
 	@touch $@
 
 $(DASHBOARD): $(INSTALLED) $(DASHBOARD_SOURCES)
+	@echo "Building the dashboard …"
 	@$(RUN) dashboard/build.py
 	@touch $@
 

@@ -42,9 +42,9 @@ def test_a_marked_test_may_take_any_time(tmp_path: Path, mark: str) -> None:
 def test_processor_time_includes_children_that_have_ended() -> None:
     before_s = tiers.processor_s()
     subprocess.run([sys.executable, "-c", "sum(range(10**7))"], check=True)
-    own = resource.getrusage(resource.RUSAGE_SELF)
+    this_process = resource.getrusage(resource.RUSAGE_SELF)
     assert tiers.processor_s() - before_s > 0
-    assert tiers.processor_s() > own.ru_utime + own.ru_stime
+    assert tiers.processor_s() > this_process.ru_utime + this_process.ru_stime
 
 
 def test_each_promise_has_a_quick_test() -> None:

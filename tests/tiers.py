@@ -55,7 +55,7 @@ class CostRecorder:
     def __init__(self, file: Path | None) -> None:
         self._file = file
         self._started_s = 0.0
-        self._times: dict[str, Cost] = {}
+        self._costs: dict[str, Cost] = {}
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, nextitem: pytest.Item | None) -> Iterator[None]:
@@ -76,42 +76,42 @@ class CostRecorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add a phase to the time of its test, in the process that has the file."""
-        seen = self._times.get(report.nodeid, Cost(report.nodeid, "", 0, 0))
+        seen = self._costs.get(report.nodeid, Cost(report.nodeid, "", 0, 0))
         used_s = dict(report.user_properties).get(PROCESSOR_S, seen.processor_s)
         mark = next((mark for mark in ("slow", "quick") if mark in report.keywords), "")
         wall_s = seen.wall_s + report.duration
-        self._times[report.nodeid] = Cost(report.nodeid, mark, wall_s, float(str(used_s)))
+        self._costs[report.nodeid] = Cost(report.nodeid, mark, wall_s, float(str(used_s)))
 
     def pytest_unconfigure(self) -> None:
         """Write the file."""
         if self._file is not None:
-            lines = [json.dumps(time._asdict()) for time in self._times.values()]
+            lines = [json.dumps(cost._asdict()) for cost in self._costs.values()]
             self._file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def read_times(file: Path) -> list[Cost]:
-    """The times of a file."""
+def read_costs(file: Path) -> list[Cost]:
+    """The costs of the tests in a file."""
     return [Cost(**json.loads(line)) for line in file.read_text("utf-8").splitlines()]
 
 
-def misplaced(times: Iterable[Cost]) -> list[Cost]:
+def misplaced(costs: Iterable[Cost]) -> list[Cost]:
     """The tests without a mark that take too large a share of the time of `make test`."""
-    quick = [time for time in times if time.mark != "slow"]
-    limit_s = SHARE * sum(time.processor_s for time in quick)
-    return [time for time in quick if not time.mark and time.processor_s > limit_s]
+    quick = [cost for cost in costs if cost.mark != "slow"]
+    limit_s = SHARE * sum(cost.processor_s for cost in quick)
+    return [cost for cost in quick if not cost.mark and cost.processor_s > limit_s]
 
 
 def main(files: list[str]) -> int:
     """Print the cost of each tier and the tests that belong into the other one."""
-    times = [time for file in files for time in read_times(Path(file))]
+    costs = [cost for file in files for cost in read_costs(Path(file))]
     for target, is_slow in (("test", False), ("test-slow", True)):
-        tier = [time for time in times if (time.mark == "slow") is is_slow]
-        used_s = sum(time.processor_s for time in tier)
+        tier = [cost for cost in costs if (cost.mark == "slow") is is_slow]
+        used_s = sum(cost.processor_s for cost in tier)
         print(f"make {target}: {len(tier)} tests, {used_s:.0f} processor seconds")
-    wrong = misplaced(times)
-    for time in wrong:
-        print(f"needs the mark slow, or less time: {time.test}: {time.processor_s:.1f} s")
-    return bool(wrong)
+    misplaced_costs = misplaced(costs)
+    for cost in misplaced_costs:
+        print(f"needs the mark slow, or less time: {cost.test}: {cost.processor_s:.1f} s")
+    return bool(misplaced_costs)
 
 
 if __name__ == "__main__":
