@@ -43,37 +43,6 @@ def database_url(sqlite_url: str) -> str:
     return sqlite_url
 
 
-class SharedStandby(Standby):
-    """Its fork server is that of several tests: it runs until `end`."""
-
-    def close(self) -> None:
-        """Called at the end of each test."""
-
-    def end(self) -> None:
-        super().close()
-
-
-@dataclass
-class Standbys:
-    """The fork servers of all tests, one for each worker and script."""
-
-    by_worker: dict[tuple[str, str], SharedStandby] = field(default_factory=dict)
-
-    def of_worker(self, name: str, script: str) -> SharedStandby:
-        key = (name, script)
-        if key not in self.by_worker:
-            self.by_worker[key] = SharedStandby(program(script))
-        return self.by_worker[key]
-
-
-@pytest.fixture(scope="module")
-def standbys() -> Iterator[Standbys]:
-    standbys = Standbys()
-    yield standbys
-    for standby in standbys.by_worker.values():
-        standby.end()
-
-
 @dataclass
 class Gang:
     """Workers in threads, and the gang that they run."""
@@ -81,7 +50,6 @@ class Gang:
     database: Database
     make_job: Callable[..., Any]
     make_context: Callable[..., WorkerContext]
-    standbys: Standbys
     folder: Path
     contexts: dict[str, WorkerContext] = field(default_factory=dict)
     runners: list[GangRunner] = field(default_factory=list)
@@ -93,7 +61,7 @@ class Gang:
             worker_id=name,
             slots=Slots(slots),
             work_dirs=WorkDirs(self.folder / name, name),
-            standby=self.standbys.of_worker(name, script),
+            standby=Standby(program(script)),
             lease_s=LEASE_S,
             **parts,
         )
@@ -171,6 +139,8 @@ class Gang:
             context.shutting_down.set()
         for runner in self.runners:
             runner.stop()
+        for context in self.contexts.values():
+            context.standby.close()
 
 
 @pytest.fixture
@@ -178,10 +148,9 @@ def gang(
     database: Database,
     make_job: Callable[..., Any],
     make_context: Callable[..., WorkerContext],
-    standbys: Standbys,
     tmp_path: Path,
 ) -> Iterator[Gang]:
-    gang = Gang(database, make_job, make_context, standbys, tmp_path / "workers")
+    gang = Gang(database, make_job, make_context, tmp_path / "workers")
     yield gang
     gang.close()
 
