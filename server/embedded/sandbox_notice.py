@@ -26,11 +26,18 @@ class SandboxNotice:
 
     Args:
         database: Where the worker registers.
+        worker_pid: The process of the worker now. A killed server leaves the row of its own worker,
+            which counts as online for a while.
         write: Called with the notice; not called if the worker has a sandbox.
     """
 
-    def __init__(self, database: Database, write: Callable[[str], object]) -> None:
-        self._database, self._write = database, write
+    def __init__(
+        self,
+        database: Database,
+        worker_pid: Callable[[], int | None],
+        write: Callable[[str], object],
+    ) -> None:
+        self._database, self._worker_pid, self._write = database, worker_pid, write
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sandbox-notice", daemon=True)
 
@@ -63,7 +70,8 @@ class SandboxNotice:
             log.warning("cannot read what the worker reports: %s", error)
             return None
         for worker, state in rows:
-            if state == workers.ONLINE and isinstance(worker.hardware, dict):
+            is_ours = state == workers.ONLINE and worker.pid == self._worker_pid()
+            if is_ours and isinstance(worker.hardware, dict):
                 sandbox = worker.hardware.get("sandbox")
                 return sandbox if isinstance(sandbox, dict) else {}
         return None

@@ -78,7 +78,7 @@ def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int)
     keeper.start()
     stack.callback(keeper.stop)
     stack.callback(folder.remove_connection)
-    notice = SandboxNotice(database, lambda text: _print(f"\n{text}\n"))
+    notice = SandboxNotice(database, lambda: worker.pid, lambda text: _print(f"\n{text}\n"))
 
     def announce() -> None:
         folder.write_connection(url_of(listener))

@@ -4,10 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from server.embedded.sandbox_notice import SandboxNotice
 from store import workers
+from store.clock import after
 from store.database import Database
+from store.tables import Worker
 from tests.waiting import wait_until
 
 MISSING = "The sandbox bubblewrap is not available: the program bwrap is not installed."
@@ -25,13 +28,17 @@ def notices(database: Database) -> Callable[[dict[str, Any]], list[str]]:
 
     def report(hardware: dict[str, Any]) -> list[str]:
         written: list[str] = []
-        notice = SandboxNotice(database, written.append)
+        notice = SandboxNotice(database, lambda: 2, written.append)
         with database.write() as session:
-            facts: dict[str, Any] = {"hostname": "h", "pid": 1, "slots": 1, "version": "1"}
-            workers.register(session, "w", queues=["default"], **facts)
+            facts: dict[str, Any] = {"hostname": "h", "slots": 1, "version": "1"}
+            for pid in (1, 2):  # the first is of a server that was killed
+                workers.register(session, f"w{pid}", pid=pid, queues=["default"], **facts)
+            workers.heartbeat(session, "w1", hardware={"sandbox": {"kind": None, "missing": ["x"]}})
+            # The newest workers are listed first.
+            session.execute(update(Worker).where(Worker.pid == 1).values(started_at=after(60)))
         notice.start()
         with database.write() as session:
-            workers.heartbeat(session, "w", hardware=hardware)
+            workers.heartbeat(session, "w2", hardware=hardware)
         wait_until(lambda: not notice.is_waiting, "the report is read")
         notice.stop()
         return written
@@ -64,7 +71,7 @@ def test_with_a_sandbox_nothing_is_written(
 
 def test_a_server_that_stops_before_the_report_does_not_wait_for_it(database: Database) -> None:
     written: list[str] = []
-    notice = SandboxNotice(database, written.append)
+    notice = SandboxNotice(database, lambda: 1, written.append)
     notice.start()
     notice.stop()
     assert not notice.is_waiting
