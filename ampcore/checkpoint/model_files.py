@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -45,10 +46,30 @@ def save_models(
     """
     folder.mkdir(parents=True, exist_ok=True)
     for network in networks:
-        model = without_augmentation(network.model)
-        if preprocessing is not None:
-            model = with_preprocessing(model, preprocessing)
-        yield _save(folder, f"{network.name}{suffix}.keras", _writer(model, tables))
+        with network.dtypes.saving(), _without_compile_state(network.model):
+            model = without_augmentation(network.model)
+            if preprocessing is not None:
+                model = with_preprocessing(model, preprocessing)
+            file = _save(folder, f"{network.name}{suffix}.keras", _writer(model, tables))
+        yield file
+
+
+@contextmanager
+def _without_compile_state(model: Any) -> Iterator[None]:
+    """A context in which a model seems not compiled.
+
+    The run has used neither its loss nor its optimizer, whose slots would double the file, and a
+    loss without a registered name could not be loaded.
+    """
+    if not getattr(model, "compiled", False):
+        yield
+        return
+    optimizer = model.optimizer
+    model.compiled, model.optimizer = False, None
+    try:
+        yield
+    finally:
+        model.compiled, model.optimizer = True, optimizer
 
 
 def _writer(model: Any, tables: Mapping[int, ArrayInPieces]) -> Callable[[Path], Any]:

@@ -1,7 +1,7 @@
 """Records the outputs of all layers of a task while its losses are traced."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -59,9 +59,16 @@ def replaced_layer_calls(task: Task, replace: Callable[[LayerRef, Any], Any]) ->
         for network in task.networks
         for found in walk_layers(network.model)
     ]
-    with replaced_calls(
-        (layer, wraps(layer.call)(replace(layer_ref, layer.call))) for layer, layer_ref in watched
-    ):
+    with ExitStack() as stack:
+        for network in task.networks:
+            # Before the calls are replaced: it replaces some itself.
+            stack.enter_context(network.dtypes.applied())
+        stack.enter_context(
+            replaced_calls(
+                (layer, wraps(layer.call)(replace(layer_ref, layer.call)))
+                for layer, layer_ref in watched
+            )
+        )
         yield
 
 

@@ -36,6 +36,11 @@ def tables_from_model(task: Task, policies: LayerPolicies) -> tuple[LayerTable, 
 
 
 def _table(network: Network, policies: LayerPolicies) -> LayerTable:
+    with network.dtypes.applied():
+        return _table_of_layers(network, policies)
+
+
+def _table_of_layers(network: Network, policies: LayerPolicies) -> LayerTable:
     found = list(walk_layers(network.model))
     # A layer inside another one is counted with it.
     outer = [entry for entry in found if entry.parent is None or is_network(entry.parent)]

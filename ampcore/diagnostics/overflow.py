@@ -9,13 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
-import tensorflow as tf
-
 from ampcore.data import Batch
 from ampcore.diagnostics.overflow_cause import CauseDetails, OverflowCause, explain_cause
 from ampcore.diagnostics.replay import Replay
 from ampcore.diagnostics.skipped_step import BatchPosition, SkippedStep, explain_step
-from ampcore.models.task import Task
+from ampcore.models.task import float32_view
 from ampcore.precision import NoLossScale
 
 Tensor = Any
@@ -55,18 +53,15 @@ class OverflowDiagnostics:
 
     Args:
         replay: Replays the task that is trained.
-        float32_task: Builds the same task in float32; called once, when it is first needed. The
-            values of its weights and non-trainable variables do not matter.
         clock: Returns seconds since any fixed time.
     """
 
     def __init__(
         self,
         replay: Replay,
-        float32_task: Callable[[], Task],
         clock: Clock = time.perf_counter,
     ) -> None:
-        self._replay, self._make_float32_task = replay, float32_task
+        self._replay = replay
         self._float32_replay: Replay | None = None
         self._clock, self._began = clock, clock()
         self.budget = ExplanationBudget()
@@ -116,20 +111,11 @@ class OverflowDiagnostics:
         return self.budget.run_s + self._clock() - self._began
 
     def _in_float32(self) -> Replay:
-        """The float32 replay, with the current values."""
+        """The replay of the same task in float32."""
         if self._float32_replay is None:
-            task = self._make_float32_task()
+            task = float32_view(self._replay.task)
             self._float32_replay = Replay(task, [NoLossScale()] * len(task.networks))
-        copy_values(self._replay.task, self._float32_replay.task)
         return self._float32_replay
-
-
-def copy_values(source: Task, target: Task) -> None:
-    """Assign the trainable variables of one task to another one, in its dtypes."""
-    for old, new in zip(source.networks, target.networks, strict=True):
-        pairs = zip(old.model.trainable_variables, new.model.trainable_variables, strict=True)
-        for variable, copy in pairs:
-            copy.assign(tf.cast(variable.value, copy.dtype))
 
 
 def _unknown_cause(error: Exception) -> dict[str, Any]:

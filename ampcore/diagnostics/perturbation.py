@@ -18,13 +18,11 @@ from ampcore.diagnostics.range_probe import (
     EXPONENT_BIAS,
     MANTISSA_BITS,
     exponent_codes,
-    float32_layers,
-    float32_view,
     layer_dtypes,
     variable_owners,
 )
 from ampcore.models.seeds import micro_batch_seed
-from ampcore.models.task import Task, Weights
+from ampcore.models.task import Task, Weights, float32_view
 from ampcore.precision import without_overwrites
 from ampcore.precision.finite import dense_values
 from ampcore.precision.layer_paths import walk_layers
@@ -138,7 +136,6 @@ class PerturbationTest:
 
         weights = [[tf.convert_to_tensor(value) for value in own] for own in self._task.weights()]
         with (
-            float32_layers(self._task),
             replaced_layer_calls(self._task, rounding),
             tf.GradientTape(persistent=True) as tape,
         ):

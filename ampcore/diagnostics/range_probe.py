@@ -6,10 +6,7 @@ gradients and their histograms, so that no tensor leaves the device; nothing is 
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from copy import copy
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import tensorflow as tf
@@ -17,9 +14,8 @@ import tensorflow as tf
 from ampcore.data import Batch
 from ampcore.diagnostics.layer_outputs import LayerOutput, LayerRef, layer_outputs
 from ampcore.models.seeds import micro_batch_seed
-from ampcore.models.task import Task, Weights
+from ampcore.models.task import Task, float32_view
 from ampcore.precision import without_overwrites
-from ampcore.precision.in_place import InPlaceDtypes
 from ampcore.precision.layer_paths import walk_layers
 from ampcore.spec.layer_dtypes import SHAPE_ONLY_LAYERS
 from ampcore.telemetry.exponent_histogram import ExponentHistogram
@@ -131,8 +127,8 @@ class RangeProbe:
         self, batch: Batch, seed: Tensor
     ) -> tuple[list[LayerOutput], list[list[Any]], list[tuple[LayerRef | None, Any]]]:
         """The layers' outputs; of each loss the gradients by them; those by each variable."""
-        weights = _float32_weights(self.task)
-        with float32_layers(self.task), layer_outputs(self.task) as outputs:
+        weights = [[tf.convert_to_tensor(value) for value in own] for own in self.task.weights()]
+        with layer_outputs(self.task) as outputs:
             with tf.GradientTape(persistent=True) as tape:
                 tape.watch(weights)
                 losses, _ = self.task.losses(weights, self.task.non_trainable(), batch, seed)
@@ -151,26 +147,6 @@ class RangeProbe:
                 for variable, gradient in zip(variables, gradients, strict=True)
             ]
         return kept, [by_outputs for _, by_outputs in found], of_weights
-
-
-def float32_view(task: Task) -> Task:
-    """The same task and variables, whose networks set no dtypes of their own when called."""
-    view = copy(task)
-    view.networks = tuple(replace(each, dtypes=InPlaceDtypes()) for each in task.networks)
-    return view
-
-
-@contextmanager
-def float32_layers(task: Task) -> Iterator[None]:
-    """A context in which all layers of a task compute in float32; only tracing needs it."""
-    with ExitStack() as stack:
-        for network in task.networks:
-            layers = [found.layer for found in walk_layers(network.model)]
-            changed = [
-                (layer, "float32") for layer in layers if layer.dtype_policy.name != "float32"
-            ]
-            stack.enter_context(InPlaceDtypes(changed).applied())
-        yield
 
 
 def variable_owners(task: Task) -> dict[int, LayerRef]:
@@ -246,10 +222,6 @@ def _tensor_range(counts: Any, stats: Any, stride: int) -> TensorRange:
 def _flat(value: Any) -> Tensor:
     values = value.values if isinstance(value, tf.IndexedSlices) else value
     return tf.reshape(tf.cast(values, tf.float32), [-1])
-
-
-def _float32_weights(task: Task) -> Weights:
-    return [[tf.convert_to_tensor(value) for value in own] for own in task.weights()]
 
 
 def layer_dtypes(task: Task) -> dict[tuple[str, str], str]:

@@ -123,6 +123,7 @@ class Replay:
     ) -> tuple[Any, ...]:
         weights = self.task.weights()
         with layer_outputs(self.task) as outputs, tf.GradientTape(persistent=True) as tape:
+            tape.watch(weights)
             losses, after = self.task.losses(weights, non_trainable, batch, seed)
             scaled = [
                 loss_scale.scale(loss_scale.init()._replace(scale=scale), loss)

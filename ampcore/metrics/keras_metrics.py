@@ -29,7 +29,7 @@ def as_metric(
         field: Where it was given, for errors.
 
     Raises:
-        InvalidModel: It is none of these, or a metric that cannot be copied.
+        InvalidModel: It is none of these.
     """
     metric = _metric(given, targets, predictions, loss, field)
     if not metric.variables:
@@ -41,7 +41,7 @@ def _metric(
     given: object, targets: tf.TensorSpec, predictions: tf.TensorSpec, loss: Loss | None, field: str
 ) -> Metric:
     if isinstance(given, keras.metrics.Metric):
-        return _copy(given, field)
+        return given  # its own sums are not changed: those of a run are kept apart
     if isinstance(given, str) and given in ACCURACY:
         return _accuracy(given, targets, predictions, loss)
     function: Any = given
@@ -62,18 +62,6 @@ def _metric(
         "(targets, predictions)",
         received=repr(given),
     )
-
-
-def _copy(metric: Metric, field: str) -> Metric:
-    """A metric with sums of its own: those of one run must not go into those of another."""
-    try:
-        return type(metric).from_config(metric.get_config())
-    except (TypeError, ValueError) as error:
-        raise InvalidModel(
-            field,
-            expected="a metric with a get_config that returns the arguments of its constructor",
-            received=type(metric).__name__,
-        ) from error
 
 
 def _accuracy(

@@ -31,7 +31,7 @@ class DropoutSeeds:
     def __init__(self, task: Task, share: StepShare) -> None:
         self._task, self._share = task, share
         self._is_seed = [
-            [variable.name == STATE_NAME for variable in network.model.non_trainable_variables]
+            [variable.name == STATE_NAME for variable in network.state_variables]
             for network in task.networks
         ]
         self._is_needed = share.replicas > 1 and any(map(any, self._is_seed))

@@ -19,8 +19,9 @@ from ampcore.errors import InvalidModel
 from ampcore.models.building_blocks import build_networks
 from ampcore.models.classification import binary_cross_entropy
 from ampcore.models.registry import DtypePolicies, register
+from ampcore.models.stateless_call import call_stateless
 from ampcore.models.table_rows import assign_initial_rows
-from ampcore.models.task import Network, NonTrainable, Task, Tensor, Weights, call_stateless
+from ampcore.models.task import Network, NonTrainable, Task, Tensor, Weights
 from ampcore.spec.model import Embedding
 
 
@@ -54,8 +55,7 @@ class ClickPrediction(Task):
             _index_of(variable, model.trainable_variables)
             for variable in self._after_table.trainable_variables
         ]
-        _, after, *_ = self._after_table.layers
-        self._vector_dtype = after.compute_dtype
+        _, self._first_after_table, *_ = self._after_table.layers
 
     def losses(
         self, weights: Weights, non_trainable: NonTrainable, batch: Batch, seed: Tensor
@@ -104,11 +104,13 @@ class ClickPrediction(Task):
     def _logits(
         self, weights: Weights, non_trainable: NonTrainable, keys: Tensor, *, training: bool
     ) -> tuple[Tensor, list[Tensor]]:
-        rows = self._look_up(weights[0][self._table], keys, self._vector_dtype)
         dense = [weights[0][place] for place in self._dense]
-        logits, after = call_stateless(
-            self._after_table, dense, non_trainable[0], rows, training=training
-        )
+        with self.networks[0].dtypes.applied():
+            dtype = self._first_after_table.compute_dtype
+            rows = self._look_up(weights[0][self._table], keys, dtype)
+            logits, after, _ = call_stateless(
+                self._after_table, dense, non_trainable[0], rows, training=training
+            )
         return logits[:, 0], after
 
 
@@ -141,7 +143,10 @@ class FetchedRows(ClickPrediction):
     def weights(self) -> Weights:
         """The variables themselves, with the fetched rows as the table."""
         [own] = super().weights()
-        return [[*own[: self._table], self._rows, *own[self._table + 1 :]]]
+        rows = self._rows
+        if self.networks[0].in_float32 and rows.dtype != tf.float32:
+            rows = tf.cast(rows, tf.float32)
+        return [[*own[: self._table], rows, *own[self._table + 1 :]]]
 
     def _look_up(self, table: Any, keys: Tensor, dtype: Any) -> Tensor:
         found = tf.searchsorted(self._keys, tf.reshape(keys, [-1]))

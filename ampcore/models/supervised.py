@@ -142,7 +142,7 @@ class SupervisedTask(Task):
             weights[0], non_trainable[0], batch.x, training=training
         )
         named = dict(zip(self._objectives, flat_outputs(outputs), strict=True))
-        return named, after, [tf.cast(loss, tf.float32) for loss in losses]
+        return named, after, losses
 
     def _output_losses(self, outputs: Mapping[str, Tensor], batch: Batch) -> dict[str, Tensor]:
         targets = self._targets(batch, outputs)

@@ -2,22 +2,25 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import tensorflow as tf
 
 from ampcore.data.examples import Batch
 from ampcore.distributed.row_shards import RowShard
+from ampcore.models.layer_losses import float32_regularizers, sum_in_float32
+from ampcore.models.stateless_call import call_stateless
 from ampcore.precision.float8_products import Float8Scaling
-from ampcore.precision.in_place import InPlaceDtypes
+from ampcore.precision.in_place import InPlaceDtypes, float32_dtypes
 from ampcore.precision.layer_products import installed_products
 
 Tensor = Any
 Weights = list[list[Tensor]]
 """Per network, the values of model.trainable_variables, in order."""
 NonTrainable = list[list[Tensor]]
-"""Per network, the values of model.non_trainable_variables: statistics and dropout seeds."""
+"""Per network, the values of its state variables: statistics, dropout seeds."""
 MetricStates = Any
 """Tensors: what the metrics of a task keep from batch to batch."""
 
@@ -32,28 +35,65 @@ class Network:
     name: str
     model: Any
     dtypes: InPlaceDtypes = NO_DTYPES
-    """Those of a model whose layers do not have their dtypes themselves."""
+    """Those that the layers have only while the model is called; without any, they keep theirs."""
+    assigned: tuple[int, ...] = ()
+    """The indices of trainable variables that a call in training assigns."""
+    in_float32: bool = False
+    """Whether it computes in float32, whatever its weights are stored in."""
 
     @property
     def float8_scalings(self) -> list[Float8Scaling]:
         """The scales of its layers that compute in float8 with delayed scaling."""
+        if self.in_float32:
+            return []
         products = [*installed_products(self.model), *self.dtypes.products]
         found = [one.scaling for one in products if one.scaling is not None]
         return [scaling for scaling in found if scaling.history is not None]
+
+    @property
+    def state_variables(self) -> list[Any]:
+        """The variables that a forward pass changes: not trainable, or assigned in a call."""
+        trainable = self.model.trainable_variables
+        return [
+            *self.model.non_trainable_variables,
+            *(trainable[index] for index in self.assigned),
+        ]
+
+    def weights(self) -> list[Tensor]:
+        """The trainable variables themselves; in float32, copies of those in 16 bits."""
+        values = [variable.value for variable in self.model.trainable_variables]
+        if not self.in_float32:
+            return values
+        return [
+            tf.cast(value, tf.float32) if value.dtype in (tf.float16, tf.bfloat16) else value
+            for value in values
+        ]
+
+    def as_float32(self) -> "Network":
+        """The same network and variables, computed in float32."""
+        return replace(self, dtypes=float32_dtypes(self.model), in_float32=True)
 
     def __call__(
         self, weights: list[Tensor], non_trainable: list[Tensor], x: Tensor, *, training: bool
     ) -> tuple[Tensor, list[Tensor]]:
         """The outputs on `x`, and the next non-trainable values: see `call_stateless`."""
-        with self.dtypes.applied():
-            return call_stateless(self.model, weights, non_trainable, x, training=training)
+        outputs, after, _ = self.call_with_losses(weights, non_trainable, x, training=training)
+        return outputs, after
 
     def call_with_losses(
         self, weights: list[Tensor], non_trainable: list[Tensor], x: Any, *, training: bool
     ) -> tuple[Any, list[Tensor], list[Tensor]]:
-        """As the call, and third the losses that layers add, such as weight regularization."""
-        with self.dtypes.applied():
-            return _call_stateless(self.model, weights, non_trainable, x, training=training)
+        """As the call, and third the losses that layers add, float32 scalars."""
+        with self.dtypes.applied(), float32_regularizers(self.model):
+            outputs, after, losses = call_stateless(
+                self.model,
+                weights,
+                non_trainable,
+                x,
+                training=training,
+                assigned=self.assigned,
+            )
+            return outputs, after, sum_in_float32(losses)
 
 
 class Task(ABC):
@@ -130,11 +170,8 @@ class Task(ABC):
         return batch_size
 
     def weights(self) -> Weights:
-        """The trainable variables themselves, not copies."""
-        return [
-            [variable.value for variable in network.model.trainable_variables]
-            for network in self.networks
-        ]
+        """Of each network, what `Network.weights` returns."""
+        return [network.weights() for network in self.networks]
 
     def shards(self) -> Mapping[int, RowShard]:
         """The trainable variables that hold only this replica's rows of a table, by `id`."""
@@ -154,33 +191,14 @@ class Task(ABC):
         """Fetch the rows of tables that a batch names; all replicas call it together."""
 
     def non_trainable(self) -> NonTrainable:
-        """The non-trainable variables themselves, not copies."""
+        """The state variables themselves, not copies."""
         return [
-            [variable.value for variable in network.model.non_trainable_variables]
-            for network in self.networks
+            [variable.value for variable in network.state_variables] for network in self.networks
         ]
 
 
-def call_stateless(
-    model: Any, weights: list[Tensor], non_trainable: list[Tensor], x: Tensor, *, training: bool
-) -> tuple[Tensor, list[Tensor]]:
-    """Call a model without assigning its variables.
-
-    Returns:
-        The outputs on `x`, and the next non-trainable values: the same objects where nothing
-        changed.
-    """
-    outputs, after, _ = _call_stateless(model, weights, non_trainable, x, training=training)
-    return outputs, after
-
-
-def _call_stateless(
-    model: Any, weights: list[Tensor], non_trainable: list[Tensor], x: Any, *, training: bool
-) -> tuple[Any, list[Tensor], list[Tensor]]:
-    # Keras would read the variables again, so that unchanged values could not be recognised.
-    before = [tf.convert_to_tensor(value) for value in non_trainable]
-    # As in `fit`: a subclassed model need not have the argument.
-    named = {"training": training} if model._call_has_training_arg else {}
-    outputs, after, losses = model.stateless_call(weights, before, x, return_losses=True, **named)
-    rows = zip(non_trainable, before, after, strict=True)
-    return outputs, [given if new is old else new for given, old, new in rows], losses
+def float32_view(task: Task) -> Task:
+    """The same task with the same variables, computed in float32."""
+    view = copy(task)
+    view.networks = tuple(network.as_float32() for network in task.networks)
+    return view

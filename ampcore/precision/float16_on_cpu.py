@@ -6,7 +6,7 @@ activation, and computes them with a reference implementation, which then domina
 step. Source: `ONEDNN_VERBOSE=1`, which lists these as `ref`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -42,14 +42,20 @@ def without_op_fusion(precision: Precision, device: DeviceInfo) -> Iterator[None
         tf.config.optimizer.set_experimental_options({REMAPPING_OPTION: before})
 
 
-def use_float32_kernel_gradient(layer: Layer) -> None:
-    """Compute the kernel gradient of a float16 convolution in float32.
+def with_float32_kernel_gradient(layer: Layer) -> Callable[..., Any]:
+    """The convolution of a float16 layer, with the gradient of its kernel computed in float32.
 
     The result is rounded to float16, as in the replaced kernel: the values are the same, and values
-    above float16's range still overflow. Layers of other kinds or dtypes are unchanged.
+    above float16's range still overflow.
+
+    Args:
+        layer: One of CONVOLUTIONS.
+
+    Returns:
+        What computes as `layer.convolution_op`.
     """
-    if isinstance(layer, CONVOLUTIONS) and layer.compute_dtype == "float16":
-        layer.convolution_op = _with_float32_kernel_gradient(layer.convolution_op)
+    function: Callable[..., Any] = _with_float32_kernel_gradient(layer.convolution_op)
+    return function
 
 
 def _with_float32_kernel_gradient(convolve: Any) -> Any:

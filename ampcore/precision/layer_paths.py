@@ -152,7 +152,9 @@ def layers_of_outputs(model: Model, example: Any = None) -> set[int]:
     if example is None:
         return set(weighted[-1:])
     returned: list[tuple[Layer, list[Any], list[Any]]] = []
-    with replaced_calls((layer, _recorded_call(layer, returned)) for layer in layers):
+    recorded = [(layer, _recorded_call(layer, returned)) for layer in layers]
+    # What layers change in their calls stays as it was.
+    with replaced_calls(recorded), keras.StatelessScope():
         outputs = keras.tree.flatten(model(example))
     found: set[int] = set()
     for output in outputs:

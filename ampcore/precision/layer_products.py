@@ -81,6 +81,11 @@ class LayerProducts:
         return outputs if layer.activation is None else layer.activation(outputs)
 
 
+def has_installed_products(layer: Layer) -> bool:
+    """Whether the layer computes its products by role."""
+    return _INSTALLED in vars(layer)
+
+
 def installed_products(model: Any) -> list[LayerProducts]:
     """The products that were installed in the layers of a model."""
     # Keras has no public attribute for all layers inside; it finds each layer once.

@@ -39,10 +39,11 @@ class GraphLowering:
         """Apply gradients and state updates where `applied` is true; always where it is None."""
 
         def commit() -> Tensor:
-            for optimizer, grads, variables in groups:
-                optimizer.apply(list(grads), list(variables))
+            # First: a layer may have assigned a weight, which the optimizer then updates.
             for variable, value in state_updates:
                 variable.assign(value)
+            for optimizer, grads, variables in groups:
+                optimizer.apply(list(grads), list(variables))
             return tf.constant(True)
 
         if applied is None:
@@ -65,13 +66,13 @@ class XlaLowering:
     ) -> None:
         """Choose between the old and the new value of every variable."""
         applied = tf.constant(True) if applied is None else applied
+        for variable, value in state_updates:
+            variable.assign(tf.where(applied, value, tf.convert_to_tensor(variable.value)))
         for optimizer, grads, variables in groups:
             if hasattr(optimizer, "apply_where"):
                 optimizer.apply_where(applied, list(grads), list(variables))
             else:
                 _apply_and_choose(applied, optimizer, list(grads), list(variables))
-        for variable, value in state_updates:
-            variable.assign(tf.where(applied, value, tf.convert_to_tensor(variable.value)))
 
 
 Lowering = GraphLowering | XlaLowering

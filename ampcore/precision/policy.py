@@ -11,8 +11,7 @@ from pydantic import ValidationError
 from ampcore.errors import InvalidModel
 from ampcore.precision import float16_on_cpu
 from ampcore.precision.float8_products import Float8Scaling
-from ampcore.precision.in_place import InPlaceDtypes
-from ampcore.precision.layer_clone import clone_with_policy
+from ampcore.precision.in_place import SIXTEEN_BITS, InPlaceDtypes
 from ampcore.precision.layer_paths import (
     LayerEntry,
     applied_layer,
@@ -21,18 +20,13 @@ from ampcore.precision.layer_paths import (
     walk_layers,
 )
 from ampcore.precision.layer_products import LayerProducts
-from ampcore.precision.model_copy import (
-    assign_values,
-    build_subclassed,
-    clone_network,
-    recreate_subclassed,
-)
+from ampcore.precision.saved_layers import creatable_initializers, policy_maps
+from ampcore.precision.weight_storage import FLOATS, KeptVariables, direct_variables, store_as
 from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.layer_dtypes import (
     Float32Reason,
     LayerDtypes,
     layer_dtypes,
-    matching_override,
     resolve_policy,
 )
 from ampcore.spec.precision import Override, Policy, Precision
@@ -60,17 +54,16 @@ def apply_policy(
     device: DeviceInfo | None = None,
     example: Any = None,
 ) -> Model:
-    """A copy of a Keras model that computes in a precision policy.
+    """Have a Keras model compute in a precision policy, as if it had been created in it.
 
-        model = ampcore.apply_policy(
-            model, "mixed_float16", [{"layers": "^logits$", "dtype": "float32"}]
-        )
+        ampcore.apply_policy(model, "mixed_float16", [{"layers": "^logits$", "dtype": "float32"}])
 
     Outputs, softmax, embeddings and inputs stay in float32, as in a job; an override changes the
     layers whose path matches its regular expression, and the last match wins.
 
     Args:
-        model: A built keras.Model in float32, nested ones included.
+        model: A built keras.Model, nested ones included. Its layers and variables stay the same
+            objects. Compile it again, if it is compiled.
         policy: A policy of Keras (`mixed_float16`, `mixed_bfloat16`, `float16`, `bfloat16`,
             `float32`), an optimization level (`O0` to `O3`), or `auto`: the best one for `device`.
         overrides: Mappings with `layers`, a regular expression, and `dtype`: `float32`,
@@ -80,13 +73,11 @@ def apply_policy(
             compute its outputs. Without them the last layer counts as the output.
 
     Returns:
-        A clone with the same weights, rounded where they are stored in 16 bits; the model itself
-        if nothing changes.
+        The same model. Its weights are rounded where they are stored in 16 bits.
 
     Raises:
         SpecValidationError: The policy or an override is invalid.
-        InvalidModel: The model is not built or cannot be created again, or an override matches no
-            layer, or one that cannot follow it.
+        InvalidModel: The model is not built, or an override matches no layer.
 
     Source: the rules are those of a job's spec, docs/reference/spec.md, "precision".
     """
@@ -97,9 +88,15 @@ def apply_policy(
             received=type(model).__name__,
         )
     policies = layer_policies(_precision(policy, overrides), device)
-    converted = policies.apply(model, example)
-    policies.check_all_matched()
-    return converted
+    kept = KeptVariables(model.variables)
+    dtypes = policies.in_place(model, example)
+    try:
+        policies.check_all_matched()
+    except InvalidModel:
+        kept.put_back()
+        raise
+    dtypes.install(model)
+    return model
 
 
 def _precision(policy: str, overrides: Sequence[Override | Mapping[str, Any]]) -> Precision:
@@ -135,84 +132,52 @@ class LayerPolicies:
     """Those that overrides of products match."""
 
     def apply(self, model: Model, example: Any = None) -> Model:
-        """The same network with the dtypes of this policy; Keras's global policy is not changed.
+        """Give the layers of a model the dtypes of this policy for good.
+
+        Keras's global policy is not changed.
 
         Args:
-            model: A built keras.Model in float32, nested ones included.
+            model: A built keras.Model, nested ones included.
             example: Inputs of one or more examples, for a subclassed model: they tell which layers
                 compute its outputs. Without them the last layer counts as the output.
 
         Returns:
-            A clone with the same weights, rounded if they are stored in 16 bits; the model itself
-            if nothing changes.
-
-        Raises:
-            InvalidModel: An override of a sub-layer that its layer cannot follow.
+            The same model. Its variables are rounded if they are stored in 16 bits.
         """
-        outputs = None if is_network(model) else layers_of_outputs(model, example)
-        found = list(walk_layers(model, outputs))
-        wanted = self._assign(found)
-        if all(_is_plain_float32(dtypes) for dtypes in wanted.values()):
-            return model
-        if is_network(model):
-            clone = clone_network(model, lambda layer: clone_with_policy(layer, wanted))
-        else:
-            clone = recreate_subclassed(model)
-            # Before they are built: with 16-bit weights the policy decides the variables.
-            self._set_policies(found, clone, wanted)
-            build_subclassed(clone, model, example)
-        self._set_policies(found, clone, wanted)
-        assign_values(model, clone)
-        return clone
+        self.in_place(model, example).install(model)
+        return model
 
     def in_place(self, model: Model, example: Any = None) -> InPlaceDtypes:
-        """The dtypes of this policy for the layers of a model that cannot be created again.
+        """Store the weights of a model as this policy says; return the dtypes of its layers.
 
-        Raises:
-            InvalidModel: The policy stores weights in 16 bits.
+        Args:
+            model: As of `apply`, and so is `example`.
+            example: As of `apply`.
         """
-        found = list(walk_layers(model, layers_of_outputs(model, example)))
-        wanted = self._assign(found)
-        for entry in found:
-            dtypes = wanted[id(entry.layer)]
-            if dtypes.variable_dtype != "float32" and entry.layer.variables:
-                raise InvalidModel(
-                    "precision.policy",
-                    expected="a policy with float32 weights, such as mixed_"
-                    f"{dtypes.compute_dtype}, for a subclassed model without a get_config",
-                    received=self.name,
-                )
-        rows = [(entry.layer, wanted[id(entry.layer)]) for entry in found]
+        outputs = None if is_network(model) else layers_of_outputs(model, example)
+        entries = list(walk_layers(model, outputs))
+        wanted = self._assign(entries)
+        rows = [(entry, wanted[id(entry.layer)]) for entry in entries]
+        for entry, dtypes in rows:
+            for variable in direct_variables(entry.layer):
+                store_as(variable, dtypes.variable_dtype)
         return InPlaceDtypes(
-            [(layer, dtypes.policy) for layer, dtypes in rows if dtypes.policy != "float32"],
+            [*_policy_of_model(model), *_layer_policies(rows)],
             [
                 self._products(entry.layer, entry.info.path, dtypes.products, dtypes.compute_dtype)
-                for entry in found
-                if (dtypes := wanted[id(entry.layer)]).products is not None
-                and applied_layer(entry.layer) is entry.layer
+                for entry, dtypes in rows
+                if dtypes.products is not None and applied_layer(entry.layer) is entry.layer
             ],
+            [
+                (entry.layer, float16_on_cpu.with_float32_kernel_gradient(entry.layer))
+                for entry, dtypes in rows
+                if self.on_cpu
+                and dtypes.compute_dtype == "float16"
+                and isinstance(entry.layer, float16_on_cpu.CONVOLUTIONS)
+            ],
+            saved_policies=policy_maps(rows),
+            saved_initializers=creatable_initializers(rows),
         )
-
-    def _set_policies(
-        self, found: list[LayerEntry], clone: Model, wanted: dict[int, LayerDtypes]
-    ) -> None:
-        """Give the layers of a clone the dtypes wanted for those of the model.
-
-        A sub-layer that its parent creates gets no dtype from a config.
-        """
-        layers = {entry.info.path: entry.layer for entry in found}
-        for made in walk_layers(clone, set()):
-            original = layers.get(made.info.path)
-            if original is None:
-                continue
-            self._set_policy(made.layer, made.info.path, wanted[id(original)])
-            if self.on_cpu:
-                float16_on_cpu.use_float32_kernel_gradient(made.layer)
-            products = wanted[id(original)].products
-            if products is not None and applied_layer(made.layer) is made.layer:
-                self._products(
-                    made.layer, made.info.path, products, made.layer.compute_dtype
-                ).install()
 
     def _products(
         self, layer: Layer, path: str, dtypes: ProductDtypes, compute_dtype: str
@@ -276,21 +241,19 @@ class LayerPolicies:
             wanted[id(entry.layer)] = self.layers[entry.info.path] = own
         return wanted
 
-    def _set_policy(self, layer: Layer, path: str, dtypes: LayerDtypes) -> None:
-        if (layer.compute_dtype, layer.variable_dtype) == (
-            dtypes.compute_dtype,
-            dtypes.variable_dtype,
-        ):
-            return
-        if layer.variable_dtype != dtypes.variable_dtype and layer.variables:
-            raise InvalidModel(
-                f"precision.overrides/{matching_override(self.precision, path)}/layers",
-                expected="the path of a layer whose weights can be stored in "
-                f"{dtypes.variable_dtype} on their own",
-                received=f"{path}, whose weights are created by its parent layer",
-            )
-        layer.dtype_policy = keras.DTypePolicy(dtypes.policy)
+
+def _policy_of_model(model: Model) -> list[tuple[Model, Any]]:
+    """Float32 for a model that was created in another policy: it would round its inputs."""
+    changed = model.compute_dtype in SIXTEEN_BITS
+    return [(model, keras.DTypePolicy("float32"))] if changed else []
 
 
-def _is_plain_float32(dtypes: LayerDtypes) -> bool:
-    return dtypes.policy == "float32" and dtypes.products is None
+def _layer_policies(rows: Sequence[tuple[LayerEntry, LayerDtypes]]) -> list[tuple[Layer, Any]]:
+    """The layers whose dtype policy is not the wanted one, with this one."""
+    return [
+        (entry.layer, keras.DTypePolicy(dtypes.policy))
+        for entry, dtypes in rows
+        if (entry.layer.compute_dtype, entry.layer.variable_dtype)
+        != (dtypes.compute_dtype, dtypes.variable_dtype)
+        and entry.layer.compute_dtype in FLOATS
+    ]

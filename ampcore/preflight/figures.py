@@ -10,7 +10,15 @@ from ampcore.spec.optimizer import Optimizer
 from ampcore.spec.precision import Precision
 from ampcore.spec.run import RunSpec
 
-BYTES: Final = {"float32": 4, "float16": 2, "bfloat16": 2}
+BYTES: Final = {
+    **dict.fromkeys(("bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2"), 1),
+    **dict.fromkeys(("float16", "bfloat16", "int16", "uint16"), 2),
+    **dict.fromkeys(("float32", "int32", "uint32"), 4),
+    **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),
+    "complex128": 16,
+    "string": 24,  # that of the object; long strings need more
+}
+"""Of one element, for every dtype that a layer of Keras can have."""
 FLOAT8_BYTES: Final = 1
 SLOT_BYTES: Final = BYTES["float32"]
 FLOPS_PER_MULTIPLY_ADD: Final = 2

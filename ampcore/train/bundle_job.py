@@ -15,6 +15,7 @@ from ampcore.data import Dataset, local_path
 from ampcore.data.local import LocalDataset, zero_example
 from ampcore.errors import CodeFailed, InvalidModel, TrainingError
 from ampcore.models.augmentation import with_augmentation
+from ampcore.models.example_call import call_on_example
 from ampcore.models.objectives import default_task
 from ampcore.models.objectives import objectives as task_objectives
 from ampcore.models.supervised import Objective, SupervisedTask, flat_outputs
@@ -26,8 +27,8 @@ from ampcore.spec.model import Bundle
 from ampcore.spec.task import Outputs
 from ampcore.train.bundle_data import DATA_FIELDS, bundle_data, check_like, errors_named
 from ampcore.train.from_keras import check_model, objectives, output_names
+from ampcore.train.given_model import GivenModel
 from ampcore.train.job import SpecJob
-from ampcore.train.keras_job import copied_network
 
 FIELDS: Final = ("model", "loss", "loss_weights", "metrics", *DATA_FIELDS)
 """What the function may return, as the arguments of `Trainer.from_keras`."""
@@ -37,10 +38,9 @@ INPUT: Final = "input"
 
 @dataclass(frozen=True)
 class _Built:
-    """A model in float32, the inputs of an example, the objectives of its outputs, and data."""
+    """A model, the objectives of its outputs, and data."""
 
-    model: Any
-    example: Any
+    given: GivenModel
     objectives: Mapping[str, Objective]
     data: LocalDataset | None
     """The examples of the bundle; None: those of the spec."""
@@ -50,7 +50,7 @@ class _Built:
 class BundleJob(SpecJob):
     """A job whose model comes from the function that `model.build` names.
 
-    The function is called once; every task has a copy of its model.
+    The function is called once, and its model is trained itself.
 
     Args:
         spec: The spec.
@@ -86,6 +86,9 @@ class BundleJob(SpecJob):
         loaded = self._load_spec_data()
         if self._built is None:
             self._built = self._build(loaded)
+        else:
+            # An earlier run has trained it.
+            self._built.given.put_back()
         given = self._built.data
         if given is None:
             self._check_fills_step(loaded)
@@ -96,12 +99,17 @@ class BundleJob(SpecJob):
         return Dataset(given.train, given.validation, signature)
 
     def build_task(self, dataset: Dataset, policies: LayerPolicies) -> Task:
-        """A copy of the model with the policy's dtypes, and its losses and metrics."""
+        """The model with the policy's dtypes while it is called, its losses and metrics."""
         built = self._built
         if built is None:
             raise TypeError("A bundle is built by load_data, which comes first.")
-        network = copied_network(built.model, built.example, policies)
-        return self.freeze(SupervisedTask(network, built.objectives))
+        return self.freeze(SupervisedTask(built.given.network(policies), built.objectives))
+
+    def assign_untrained(self, task: Task, dataset: Dataset) -> None:
+        """Assign the values that the function made, and the weights of the file."""
+        if self._built is not None:
+            self._built.given.assign_initial()
+        self.set_initial_weights(task)
 
     def explain(self, error: Exception) -> TrainingError | None:
         """An error in the code of the bundle, for example in the call of a layer."""
@@ -133,7 +141,7 @@ class BundleJob(SpecJob):
             model = self._augmented(model)
             with errors_named(f"data of {section.build}") if data is not None else nullcontext():
                 made = self._objectives(model, example, dataset, train.spec.y, given)
-            return _Built(model, example, made, data, has_loss)
+            return _Built(GivenModel(model, example), made, data, has_loss)
 
     def _augmented(self, model: Any) -> Any:
         augmentation = getattr(self.spec.data, "augmentation", ())
@@ -241,7 +249,7 @@ def _check_one_loss(task: Any) -> None:
 
 def _check_outputs(model: Any, example: Any, signature: Signature) -> None:
     """Raise InvalidModel unless each output has a number for each class, label or number."""
-    outputs = model(example)
+    outputs = call_on_example(model, example)
     names = output_names(model, outputs)
     targets = dict(signature.targets)
     if len(targets) == 1 and len(names) == 1:

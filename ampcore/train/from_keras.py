@@ -12,6 +12,7 @@ from ampcore.data.local import LocalDataset, local_dataset
 from ampcore.errors import InvalidData, InvalidModel
 from ampcore.losses import as_loss
 from ampcore.metrics import as_metric
+from ampcore.models.example_call import call_on_example
 from ampcore.models.supervised import Objective, by_output, flat_outputs, trackers
 from ampcore.spec.optimizer import Optimizer
 from ampcore.spec.run import micro_batches
@@ -74,7 +75,8 @@ def check_model(model: object) -> Any:
     """The model, if it can be trained.
 
     Raises:
-        InvalidModel: It is no keras.Model, not built, or has training code of its own.
+        InvalidModel: It is no keras.Model, not built, has training code of its own, or a layer that
+            keeps a state from batch to batch.
     """
     if not isinstance(model, keras.Model):
         raise InvalidModel("model", expected="a keras.Model", received=type(model).__name__)
@@ -93,6 +95,18 @@ def check_model(model: object) -> Any:
                 "a function as the loss instead",
                 received=type(model).__name__,
             )
+    stateful = [
+        layer.name
+        for layer in model._flatten_layers(include_self=False)
+        if isinstance(layer, keras.layers.RNN) and layer.stateful
+    ]
+    if stateful:
+        raise InvalidModel(
+            "model",
+            expected="recurrent layers with stateful=False: each step begins with new states, "
+            "since its examples do not follow on those of the last one",
+            received=f"stateful=True in {', '.join(stateful)}",
+        )
     return model
 
 
@@ -207,7 +221,7 @@ def objectives(
 def _call(model: Any, example: Any) -> Any:
     """The outputs for an example of the data."""
     try:
-        return model(example)
+        return call_on_example(model, example)
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
         given = tf.nest.map_structure(lambda part: (None, *part.shape[1:]), example)
         known = getattr(model, "input_shape", None)
@@ -295,19 +309,11 @@ def _check_targets(
 
 
 def _describe(optimizer: Any) -> KerasOptimizer:
-    probe = keras.Variable([0.0])
     try:
         config = dict(optimizer.get_config())
-        copy = type(optimizer).from_config(optimizer.get_config())
-    except (TypeError, ValueError) as error:
-        raise InvalidModel(
-            "optimizer",
-            expected="an optimizer with a get_config that returns the arguments of its constructor",
-            received=type(optimizer).__name__,
-        ) from error
+    except NotImplementedError:
+        config = {}
     rate = config.pop("learning_rate", None)
-    before = len(copy.variables)
-    copy.build([probe])
     constant = float(rate) if isinstance(rate, int | float) else 1.0
     if not 0 < constant < math.inf:
         raise InvalidModel(
@@ -317,8 +323,19 @@ def _describe(optimizer: Any) -> KerasOptimizer:
         class_name=type(optimizer).__name__,
         config={name: value for name, value in config.items() if _is_plain(value)},
         learning_rate=constant,
-        slots_per_weight=len(copy.variables) - before,
+        slots_per_weight=_slots_per_weight(optimizer),
     )
+
+
+def _slots_per_weight(optimizer: Any) -> int:
+    """The numbers that an optimizer keeps for each weight; of an unknown one, as many as Adam."""
+    try:
+        like = type(optimizer).from_config(optimizer.get_config())
+    except (NotImplementedError, TypeError, ValueError):
+        return 2
+    before = len(like.variables)
+    like.build([keras.Variable([0.0])])
+    return len(like.variables) - before
 
 
 def _is_plain(value: object) -> bool:

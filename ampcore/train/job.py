@@ -1,10 +1,14 @@
 """What a run trains: its settings, and how its data, task and optimizers are made."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
 from typing import Any
+
+import keras
+import tensorflow as tf
 
 from ampcore import data, models, optimizers
 from ampcore.data import Dataset
@@ -14,7 +18,7 @@ from ampcore.models.embedding import sharded
 from ampcore.models.frozen_layers import freeze_layers
 from ampcore.models.initial_weights import take_weights
 from ampcore.models.task import Network, Task
-from ampcore.precision import LayerPolicies
+from ampcore.precision import LayerPolicies, layer_policies
 from ampcore.spec import JobSpec
 from ampcore.spec.initial_weights import Init
 from ampcore.spec.model import Embedding
@@ -31,8 +35,8 @@ MAX_NAMED = 4
 class TrainingJob(ABC):
     """The settings of a run, and what it trains.
 
-    Every task that `build_task` returns has its own weights: a run builds a second one to replay a
-    skipped step in float32.
+    A run builds one task, and a second one if it continues in float32. Of a model that was given
+    there is only one: the first task is no longer used then.
     """
 
     spec: RunSpec
@@ -57,6 +61,18 @@ class TrainingJob(ABC):
         """
         return ()
 
+    @abstractmethod
+    def assign_untrained(self, task: Task, dataset: Dataset) -> None:
+        """Assign the values that the variables of a task have before the first step."""
+
+    @contextmanager
+    def lent_model(self) -> Iterator[Callable[[], None]]:
+        """A context for the time of a run; calling its value keeps what was trained.
+
+        Otherwise a model that was given gets its variables back as they were.
+        """
+        yield lambda: None
+
     def in_float32(self) -> "TrainingJob":
         """The same job in float32, without a loss scale."""
         plain = {"precision": Precision(), "loss_scale": NoScale()}
@@ -76,9 +92,6 @@ class TrainingJob(ABC):
     def explain(self, error: Exception) -> TrainingError | None:
         """An unexpected error in the words of what the run trains; None if it has none."""
         return None
-
-    def on_success(self, task: Task) -> None:  # noqa: B027 - most jobs have nothing to do
-        """Called with the trained task at the end of a complete run."""
 
 
 class SpecJob(TrainingJob):
@@ -167,6 +180,16 @@ class SpecJob(TrainingJob):
             message = f"Frozen weights keep their random values: {names}."
             events.append(Event.warning("frozen_at_random", message))
         return events
+
+    def assign_untrained(self, task: Task, dataset: Dataset) -> None:
+        """Assign the random values of the seed, and the weights of the file."""
+        keras.utils.set_random_seed(self.spec.train.seed)
+        untrained = self.build_task(dataset, layer_policies(Precision()))
+        self.set_initial_weights(untrained)
+        for network, source in zip(task.networks, untrained.networks, strict=True):
+            pairs = zip(network.model.variables, source.model.variables, strict=True)
+            for variable, initial in pairs:
+                variable.assign(tf.cast(initial.value, variable.dtype))
 
     def build_optimizer(self, network: Network, total_steps: int) -> tuple[Any, Clip]:
         """The optimizer that the spec names for this network."""

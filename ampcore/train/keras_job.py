@@ -1,7 +1,8 @@
 """The job of `Trainer.from_keras`: a Keras model with its own data, losses and metrics."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from ampcore import optimizers
 from ampcore.data import Dataset
@@ -9,39 +10,24 @@ from ampcore.data.local import LocalDataset
 from ampcore.models.supervised import Objective, SupervisedTask
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
-from ampcore.precision.model_copy import assign_values, can_recreate, copy_model
 from ampcore.train.clip import Clip
+from ampcore.train.given_model import GivenModel, GivenOptimizer
 from ampcore.train.job import TrainingJob
 from ampcore.train.local_spec import KerasOptimizer, LocalSpec
-
-NETWORK: Final = "model"
-"""The name of the network, and of its file."""
-
-
-def copied_network(model: Any, example: Any, policies: LayerPolicies) -> Network:
-    """A network with a copy of a model, in the policy's dtypes.
-
-    A subclassed model without a get_config is not copied, but given its dtypes when it is called.
-    """
-    if not can_recreate(model):
-        return Network(NETWORK, model, policies.in_place(model, example))
-    converted = policies.apply(model, example)
-    copied = copy_model(model, example) if converted is model else converted
-    return Network(NETWORK, copied)
 
 
 class KerasJob(TrainingJob):
     """A Keras model that is trained on given data.
 
-    A run trains a copy of the model, and a complete run copies the trained values back. A
-    subclassed model without a get_config is trained itself.
+    The model itself is trained, with the optimizer itself, as in `fit`. A run that fails or is
+    stopped puts the variables of both back.
 
     Args:
-        model: A built keras.Model in float32.
+        model: A built keras.Model.
         data: The examples.
         spec: The settings.
         objectives: The loss and the metrics of each output as they were given, by its name.
-        optimizer: An optimizer of Keras to copy; None: the one that the spec describes.
+        optimizer: An optimizer of Keras; None: the one that the spec describes.
     """
 
     def __init__(
@@ -54,31 +40,53 @@ class KerasJob(TrainingJob):
     ) -> None:
         self.spec: LocalSpec = spec
         self.model = model
+        self._given: GivenModel | None = None
         self._data, self._objectives = data, dict(objectives)
         self._optimizer = optimizer
+        self._given_optimizer: GivenOptimizer | None = None
 
     def load_data(self) -> Dataset:
         """The given examples."""
         return self._data.dataset()
 
-    def build_task(self, dataset: Dataset, policies: LayerPolicies) -> Task:
-        """A copy of the model with the policy's dtypes, with its losses and metrics.
+    @property
+    def _given_model(self) -> GivenModel:
+        if self._given is None:
+            self._given = GivenModel(self.model, self._data.example)
+        return self._given
 
-        A subclassed model without a get_config is not copied: all tasks have its variables.
-        """
-        network = copied_network(self.model, self._data.example, policies)
-        return SupervisedTask(network, self._objectives)
+    @contextmanager
+    def lent_model(self) -> Iterator[Callable[[], None]]:
+        """A context after which model and optimizer are as before, unless its value is called."""
+        self._given = given = GivenModel(self.model, self._data.example)
+        optimizer = None if self._optimizer is None else GivenOptimizer(self._optimizer)
+        self._given_optimizer = optimizer
+        parts = [part for part in (given, optimizer) if part is not None]
+        completed = False
+
+        def keep() -> None:
+            nonlocal completed
+            completed = True
+
+        try:
+            yield keep
+        finally:
+            for part in parts:
+                part.keep() if completed else part.put_back()
+            self._given = self._given_optimizer = None
+
+    def build_task(self, dataset: Dataset, policies: LayerPolicies) -> Task:
+        """The model with the policy's dtypes while it is called, its losses and metrics."""
+        return SupervisedTask(self._given_model.network(policies), self._objectives)
+
+    def assign_untrained(self, task: Task, dataset: Dataset) -> None:
+        """Assign the values that the model was given with."""
+        self._given_model.assign_initial()
 
     def build_optimizer(self, network: Network, total_steps: int) -> tuple[Any, Clip]:
-        """A new optimizer, whose slots are zero."""
+        """The given optimizer, or a new one whose slots are zero."""
         own = self.spec.optimizer
         if isinstance(own, KerasOptimizer):
-            given = self._optimizer
-            return type(given).from_config(given.get_config()), Clip()
+            given = self._given_optimizer or GivenOptimizer(self._optimizer)
+            return given.built_for(network), Clip()
         return optimizers.build(own, total_steps), Clip(own.clip_norm, own.clip_value)
-
-    def on_success(self, task: Task) -> None:
-        """Copy the trained values into the given model."""
-        trained = task.networks[0].model
-        if trained is not self.model:
-            assign_values(trained, self.model)

@@ -43,7 +43,7 @@ class RunDiagnostics:
         replay = Replay(
             session.local_task, session.loss_scales, session.step.accumulate, session.step.share
         )
-        self._overflow_causes = OverflowDiagnostics(replay, session.float32_task)
+        self._overflow_causes = OverflowDiagnostics(replay)
         has_float16 = "float16" in session.policies.compute_dtypes
         samples = is_leader and not is_replay
         self._scale_table = ScaleTable(replay) if has_float16 and samples else None

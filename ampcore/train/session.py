@@ -3,7 +3,8 @@
 import hashlib
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -23,9 +24,9 @@ from ampcore.models.seeds import step_seed
 from ampcore.models.synchronized_batch_norm import check_synchronizable
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
+from ampcore.precision.weight_storage import KeptVariables
 from ampcore.profile.phases import Phase
 from ampcore.profile.scopes import phase_span
-from ampcore.spec.precision import Precision
 from ampcore.telemetry import StepBlock
 from ampcore.train.batch_slicing import slice_batch
 from ampcore.train.feed import Feed, Window
@@ -68,7 +69,8 @@ class Session:
         self.optimizers = [optimizer for optimizer, _ in own]
         for optimizer, network in zip(self.optimizers, self.task.networks, strict=True):
             # Slots must exist before the loop is traced.
-            optimizer.build(network.model.trainable_variables)
+            if not optimizer.built:
+                optimizer.build(network.model.trainable_variables)
         resolved = precision.resolve_loss_scale(spec.loss_scale, policies.compute_dtypes)
         self.scale_spec: dict[str, Any] = resolved.model_dump(mode="json")
         self.loss_scales = [precision.from_spec(resolved)] * len(own)
@@ -173,10 +175,17 @@ class Session:
         """The task as this replica repeats a step alone: see `Task.without_communication`."""
         return self.task.without_communication()
 
-    def float32_task(self) -> Task:
-        """The same as `local_task` in float32, with its own weights."""
-        task = self._job.build_task(self._dataset, precision.layer_policies(Precision()))
-        return task.without_communication(self.local_task)
+    @contextmanager
+    def untrained_weights(self) -> Iterator[None]:
+        """A context in which the weights are those that a run begins with."""
+        kept = KeptVariables(
+            [variable for network in self.networks for variable in network.model.variables]
+        )
+        try:
+            self._job.assign_untrained(self.task, self._dataset)
+            yield
+        finally:
+            kept.put_back()
 
     def position(self, step: int) -> tuple[int, int]:
         """The epoch of a step, and its batch in that epoch."""

@@ -289,7 +289,7 @@ def _changed_variables(
 ) -> Iterator[tuple[Any, Tensor]]:
     """The variables that the forward pass changes, with their new values."""
     for network, *values in zip(networks, before, after, strict=True):
-        rows = zip(network.model.non_trainable_variables, *values, strict=True)
+        rows = zip(network.state_variables, *values, strict=True)
         yield from ((variable, new) for variable, old, new in rows if new is not old)
 
 

@@ -3,7 +3,6 @@
 import math
 from typing import Any, Final
 
-import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
@@ -18,7 +17,6 @@ from ampcore.diagnostics.attribution import (
 )
 from ampcore.diagnostics.example_view import example_rows
 from ampcore.diagnostics.nonfinite_values import nonfinite_examples
-from ampcore.diagnostics.overflow import copy_values
 from ampcore.diagnostics.overflow_cause import CauseDetails
 from ampcore.diagnostics.probe import MAX_OTHERS, Probe, StepInputs, example_losses, measure
 from ampcore.diagnostics.replay import Replay
@@ -29,6 +27,7 @@ from ampcore.diagnostics.skipped_step import (
     diagnose_step,
 )
 from ampcore.diagnostics.step_values import MAX_ROWS, layer_rows, variable_rows
+from ampcore.models.task import float32_view
 from ampcore.precision import NoLossScale
 from ampcore.telemetry import StepBlock
 from ampcore.train.job import TrainingJob
@@ -137,13 +136,11 @@ class StepAnalysis:
         return rows
 
     def _in_float32(self) -> Replay:
-        """The replay in float32, with the current weights."""
+        """The replay in float32, of the same weights."""
         if self._float32_replay is None:
-            task = self._session.float32_task()
+            task = float32_view(self._session.local_task)
             scales = [NoLossScale()] * len(task.networks)
             self._float32_replay = Replay(task, scales, self._session.step.accumulate)
-        copy_values(self._session.task, self._float32_replay.task)
-        _copy_statistics(self._session.task, self._float32_replay.task)
         return self._float32_replay
 
     def _probe(self) -> Probe:
@@ -151,13 +148,9 @@ class StepAnalysis:
         own = measure(replay, self._inputs)
         others = [measure(replay, inputs) for inputs in self._other_inputs()]
         losses = self._example_losses(replay)
-        # The same random weights as those that the run began with.
-        keras.utils.set_random_seed(self._job.spec.train.seed)
-        untrained = self._session.float32_task()
-        self._job.set_initial_weights(untrained)
-        copy_values(untrained, replay.task)
-        _copy_statistics(untrained, replay.task)
-        return Probe(own, others, measure(replay, self._inputs), losses)
+        with self._session.untrained_weights():
+            untrained = measure(replay, self._inputs)
+        return Probe(own, others, untrained, losses)
 
     def _example_losses(self, replay: Replay) -> NDArray[np.float32]:
         found = example_losses(replay.task, self._inputs.batch)
@@ -224,13 +217,3 @@ def row_value(block: StepBlock, name: str) -> float | bool:
     """A value of a block with one step."""
     value = block[name][0]
     return bool(value) if name == "skipped" else float(value)
-
-
-def _copy_statistics(source: Any, target: Any) -> None:
-    """Assign the non-trainable variables of one task to another one, in its dtypes."""
-    for old, new in zip(source.networks, target.networks, strict=True):
-        pairs = zip(
-            old.model.non_trainable_variables, new.model.non_trainable_variables, strict=True
-        )
-        for variable, copy in pairs:
-            copy.assign(tf.cast(variable.value, copy.dtype))

@@ -319,10 +319,14 @@ class Trainer:
         info = hardware.device_info(device)
         context = run_context(self._job, dataset, info, replicas=replicas)
         with (
+            self._job.lent_model() as keep_trained,
             without_op_fusion(spec.precision, context.device),
             tensor_float32(allowed=spec.precision.tf32),
         ):
-            return self._train(context, callback_buffer, should_stop)
+            result = self._train(context, callback_buffer, should_stop)
+            if not result.stopped:
+                keep_trained()
+            return result
 
     def _train(
         self, context: RunContext, callback_buffer: CallbackBuffer, should_stop: ShouldStop
@@ -379,7 +383,6 @@ class Trainer:
         selection = ModelSelection(run, self.spec.train.keep, callback_buffer)
         if run.is_done:
             selection.assign()
-            self._job.on_success(session.task)
         files: tuple[Path, ...] = ()
         best_files: tuple[Path, ...] = ()
         if run.is_done and self._saves_model(run):

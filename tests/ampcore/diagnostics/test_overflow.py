@@ -55,15 +55,9 @@ def case(digits):
     """A small network in mixed_float16 with the diagnostics of its skips; tests share them."""
     task = build(SMALL, digits.signature)
     replay = Replay(task, [FixedLossScale()])
-    made = []
-
-    def float32_task():
-        made.append(build(SMALL, digits.signature, "float32"))
-        return made[-1]
-
-    diagnostics = OverflowDiagnostics(replay, float32_task)
+    diagnostics = OverflowDiagnostics(replay)
     return SimpleNamespace(
-        task=task, model=task.networks[0].model, replay=replay, diagnostics=diagnostics, made=made
+        task=task, model=task.networks[0].model, replay=replay, diagnostics=diagnostics
     )
 
 
@@ -192,7 +186,6 @@ def test_explanations_trace_each_precision_once(mlp, batch, position):
         mlp.diagnostics.explain([scale], batch, SEED, position)
     mlp.diagnostics.explain([1.0], batch._replace(x=batch.x * 1e6), SEED, position)
     assert mlp.replay.function.experimental_get_tracing_count() == 1
-    assert len(mlp.made) == 1
 
 
 def test_explaining_changes_neither_weights_nor_other_variables_nor_layers(mlp, batch, position):
@@ -216,19 +209,16 @@ def test_the_report_lists_the_first_examples_of_the_batch_and_their_number(mlp, 
 
 def test_nothing_is_built_or_traced_before_the_first_skip(digits):
     replay = Replay(build(SMALL, digits.signature), [FixedLossScale()])
-
-    def float32_task():
-        raise AssertionError("built too early")
-
-    assert OverflowDiagnostics(replay, float32_task).is_due
+    assert OverflowDiagnostics(replay).is_due
     assert replay.function.experimental_get_tracing_count() == 0
 
 
-def test_a_failed_replay_is_reported_as_an_unknown_cause(mlp, batch, position):
-    def float32_task():
+def test_a_failed_replay_is_reported_as_an_unknown_cause(mlp, batch, position, monkeypatch):
+    def float32_view(task):
         raise tf.errors.ResourceExhaustedError(None, None, "no memory for it")
 
-    diagnostics = OverflowDiagnostics(mlp.replay, float32_task)
+    monkeypatch.setattr("ampcore.diagnostics.overflow.float32_view", float32_view)
+    diagnostics = OverflowDiagnostics(mlp.replay)
     facts = diagnostics.explain([1.0], batch._replace(x=batch.x * 1e6), SEED, position)
     assert facts["verdict"] == "unknown"
     assert "no memory for it" in facts["sentence"]
@@ -295,9 +285,7 @@ def test_a_run_halted_on_a_skip_can_replay_the_skipped_step(digits, position):
     examples = Batch(*(part[number * SIZE : (number + 1) * SIZE] for part in window))
     replay = Replay(task, [scale])
     ((_, replayed),) = replay.step([skipped["loss_scale"]], examples, seed)
-    facts = OverflowDiagnostics(replay, _no_float32_task).explain(
-        [skipped["loss_scale"]], examples, seed, position
-    )
+    facts = OverflowDiagnostics(replay).explain([skipped["loss_scale"]], examples, seed, position)
     assert skipped["skipped"]
     assert replayed.losses[0] == pytest.approx(skipped["loss"], rel=1e-6)
     assert facts["verdict"] == "scale"
@@ -308,23 +296,17 @@ def test_infinite_float32_gradients_are_a_separate_cause(digits, batch, position
     task = InfiniteGradients(
         [Network("model", build(SMALL, digits.signature, "float32").networks[0].model)]
     )
-    diagnostics = OverflowDiagnostics(Replay(task, [FixedLossScale()]), _no_float32_task)
+    diagnostics = OverflowDiagnostics(Replay(task, [FixedLossScale()]))
     facts = diagnostics.explain([1024.0], batch, SEED, position)
     assert facts["verdict"] == "float32_overflow"
     assert facts["first_layer"]["layer"] == "predictions"
-
-
-def _no_float32_task():
-    raise AssertionError("float32 need not be computed twice")
 
 
 def test_bad_micro_batches_are_named(digits, batch, position):
     replay = Replay(build(SMALL, digits.signature), [FixedLossScale()], accumulate=4)
     x = np.copy(batch.x)
     x[17], x[24] = np.nan, np.nan
-    facts = OverflowDiagnostics(replay, _no_float32_task).explain(
-        [1.0], Batch(x, batch.y), SEED, position
-    )
+    facts = OverflowDiagnostics(replay).explain([1.0], Batch(x, batch.y), SEED, position)
     assert facts["batch"]["micro_batches"] == [2, 3]
     assert facts["batch"]["examples"] == list(range(1016, 1032))
     assert facts["batch"]["bad_examples"] == [1017, 1024]
@@ -335,7 +317,7 @@ def test_the_network_whose_scale_was_too_high_is_named(digits, batch, position):
     spec = Gan(latent=2, generator=(1, 1, 1), discriminator=(2,))
     task = build(spec, digits.signature)
     scales = [DynamicLossScale(minimum=2.0**20, initial=2.0**30, maximum=2.0**40)] * 2
-    diagnostics = OverflowDiagnostics(Replay(task, scales), _no_float32_task)
+    diagnostics = OverflowDiagnostics(Replay(task, scales))
     facts = diagnostics.explain([2.0**40, 1.0], Batch(batch.x[:4], batch.y[:4]), SEED, position)
     assert facts["verdict"] == "scale"
     assert list(facts["finite_below"]) == ["generator"]
@@ -351,9 +333,7 @@ def test_sparse_gradients_stay_sparse_and_their_table_is_named(position):
     replay = Replay(task, [FixedLossScale()])
     labels = random.integers(2, size=SIZE, dtype=np.int32)
     ((_, replayed),) = replay.step([1.0], Batch(keys, labels), SEED)
-    facts = OverflowDiagnostics(replay, _no_float32_task).explain(
-        [2.0**60], Batch(keys, labels), SEED, position
-    )
+    facts = OverflowDiagnostics(replay).explain([2.0**60], Batch(keys, labels), SEED, position)
     assert any(isinstance(grad, tf.IndexedSlices) for grad in replayed.gradients[0])
     assert facts["verdict"] == "scale"
     assert facts["variables"][-1]["variable"] == "embedding/embeddings"
@@ -387,7 +367,7 @@ class Clock:
 
 def test_the_first_eight_skips_and_then_each_power_of_two_are_explained(case):
     clock = Clock()
-    diagnostics = OverflowDiagnostics(case.replay, _no_float32_task, clock)
+    diagnostics = OverflowDiagnostics(case.replay, clock)
     explained = []
     for number in range(1, 101):
         clock.now += 1000.0
@@ -400,7 +380,7 @@ def test_the_first_eight_skips_and_then_each_power_of_two_are_explained(case):
 
 def test_later_explanations_take_a_limited_share_of_the_run_time(case):
     clock = Clock()
-    diagnostics = OverflowDiagnostics(case.replay, _no_float32_task, clock)
+    diagnostics = OverflowDiagnostics(case.replay, clock)
     diagnostics.budget.record_explanation(2.0)
     diagnostics.observe(100)
     clock.now = 199.0
@@ -411,12 +391,12 @@ def test_later_explanations_take_a_limited_share_of_the_run_time(case):
 
 def test_the_diagnostics_restore_their_state_in_a_resumed_run(case):
     clock = Clock()
-    before = OverflowDiagnostics(case.replay, _no_float32_task, clock)
+    before = OverflowDiagnostics(case.replay, clock)
     before.observe(10)
     before.budget.record_explanation(0.5)
     clock.now = 30.0
     document = json.loads(json.dumps(before.to_json()))
-    after = OverflowDiagnostics(case.replay, _no_float32_task, clock)
+    after = OverflowDiagnostics(case.replay, clock)
     after.restore(document)
     assert after.to_json() == document
     assert not after.is_due
@@ -462,7 +442,7 @@ def test_the_explanation_of_a_cause_gives_advice(found, advice):
 def test_the_skips_of_language_models_are_explained(spec, layer, position):
     task = build(spec, Signature((6,), "int32", 5, 5))
     tokens = np.random.default_rng(0).integers(5, size=(4, 7), dtype=np.int32)
-    diagnostics = OverflowDiagnostics(Replay(task, [FixedLossScale()]), _no_float32_task)
+    diagnostics = OverflowDiagnostics(Replay(task, [FixedLossScale()]))
     facts = diagnostics.explain([2.0**40], Batch(tokens[:, :-1], tokens[:, 1:]), SEED, position)
     assert facts["verdict"] == "scale"
     assert facts["first_layer"]["layer"] == layer

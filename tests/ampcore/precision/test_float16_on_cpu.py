@@ -6,7 +6,7 @@ import tensorflow as tf
 from ampcore import JobSpec, Trainer
 from ampcore.errors import InvalidModel
 from ampcore.precision import layer_policies
-from ampcore.precision.float16_on_cpu import use_float32_kernel_gradient, without_op_fusion
+from ampcore.precision.float16_on_cpu import with_float32_kernel_gradient, without_op_fusion
 from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.precision import Override, Precision
 
@@ -25,7 +25,7 @@ def gradients(rank, worked_around, scale=1.0, policy="mixed_float16", **options)
     inputs = tf.constant(values, tf.float16)
     layer.build(inputs.shape)
     if worked_around:
-        use_float32_kernel_gradient(layer)
+        layer.convolution_op = with_float32_kernel_gradient(layer)
 
     @tf.function
     def compute():
@@ -62,7 +62,7 @@ def test_the_workaround_keeps_float16_overflows():
 def test_the_workaround_supports_second_order_gradients():
     layer = keras.layers.Conv2D(2, 2, dtype="float16")
     layer.build((None, 4, 4, 1))
-    use_float32_kernel_gradient(layer)
+    layer.convolution_op = with_float32_kernel_gradient(layer)
     inputs = tf.ones((1, 4, 4, 1), tf.float16)
     with tf.GradientTape() as outer:
         outer.watch(inputs)

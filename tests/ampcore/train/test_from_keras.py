@@ -221,13 +221,6 @@ def test_the_layer_that_computes_the_output_of_a_subclassed_model_stays_in_float
     ]
 
 
-def test_a_subclassed_model_without_a_config_cannot_store_weights_in_16_bits(table):
-    model = Subclassed()
-    model(table[0][:1])
-    with pytest.raises(InvalidModel, match="such as mixed_bfloat16"):
-        train(model, table, loss="sparse_categorical_crossentropy", policy="bfloat16")
-
-
 def test_a_skip_of_a_subclassed_model_is_explained_in_float32(table):
     x, y = table[0].copy(), table[1]
     model = Subclassed()
@@ -420,7 +413,8 @@ def test_an_optimizer_of_keras_skips_steps_as_a_whole_also_under_xla(table, engi
     assert all(np.isfinite(part).all() for part in values(model))
     causes = [event.data["verdict"] for event in events if event.type is EventType.OVERFLOW]
     assert causes == ["data"] * 3
-    assert not optimizer.built
+    # The given optimizer itself took the steps.
+    assert optimizer.iterations.numpy() == result.steps - 3
 
 
 def test_batches_of_a_tf_data_dataset_train_the_same_steps_as_arrays(table):
@@ -615,16 +609,6 @@ def own_metric(targets, predictions):
     return predictions[:, 0]
 
 
-class WithoutConfig(keras.metrics.MeanSquaredError):
-    def __init__(self, factor):
-        super().__init__()
-
-
-class OwnOptimizer(keras.optimizers.SGD):
-    def __init__(self, factor):
-        super().__init__(0.1)
-
-
 @pytest.mark.parametrize(
     ("model", "arguments", "message"),
     [
@@ -648,13 +632,6 @@ class OwnOptimizer(keras.optimizers.SGD):
             },
             "none of a loss; received 'two_loss' twice",
         ),
-        (dense_model, {"metrics": [WithoutConfig(2)]}, "a metric with a get_config.*WithoutConfig"),
-        (
-            dense_model,
-            {"metrics": [keras.metrics.MeanMetricWrapper(own_metric)]},
-            "a metric with a get_config.*MeanMetricWrapper",
-        ),
-        (dense_model, {"optimizer": OwnOptimizer(2)}, "an optimizer with a get_config"),
         (dense_model, {"optimizer": keras.optimizers.SGD(0.0)}, "a learning_rate above 0"),
         (dense_model, {"optimizer": "adamm"}, "the name of an optimizer in keras.optimizers"),
         (dense_model, {"loss": {"price": "mse"}}, r"outputs of the model: scores"),
@@ -716,17 +693,3 @@ def test_settings_are_checked_as_those_of_a_spec(table):
 def test_a_keras_model_in_place_of_a_spec_names_from_keras():
     with pytest.raises(TypeError, match=r"Trainer\.from_keras"):
         ampcore.Trainer(dense_model())
-
-
-def test_a_layer_without_a_config_is_named_with_the_reason(table):
-    class NoConfig(keras.layers.Layer):
-        def __init__(self, table):
-            super().__init__()
-            self.table = table
-
-        def call(self, inputs):
-            return inputs
-
-    model = keras.Sequential([keras.Input((6,)), NoConfig(np.ones(3)), keras.layers.Dense(2)])
-    with pytest.raises(InvalidModel, match="needs a get_config"):
-        train(model, table, loss="sparse_categorical_crossentropy", policy="mixed_bfloat16")

@@ -1,0 +1,15 @@
+"""Calls a model on an example without changing anything, as no step of training does."""
+
+from typing import Any
+
+import keras
+
+
+def call_on_example(model: Any, example: Any) -> Any:
+    """The outputs of a built model for an example.
+
+    States that layers change in their calls stay: statistics, seeds, the states of recurrent
+    layers, the vectors of SpectralNormalization.
+    """
+    with keras.StatelessScope():
+        return model(example)
