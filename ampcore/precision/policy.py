@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import keras
 from pydantic import ValidationError
@@ -27,6 +27,7 @@ from ampcore.spec.layer_dtypes import (
     Float32Reason,
     LayerDtypes,
     layer_dtypes,
+    nearest_override,
     resolve_policy,
 )
 from ampcore.spec.precision import Override, Policy, Precision
@@ -125,6 +126,8 @@ class LayerPolicies:
     """Whether float16 layers get the workarounds for CPUs."""
     has_float8: bool = False
     """Whether the device multiplies 8-bit numbers; otherwise float8 is emulated."""
+    keeps_dtypes: bool = False
+    """Whether layers without an override keep the dtypes that they have."""
     layers: dict[str, LayerDtypes] = field(default_factory=dict)
     """The dtypes by layer path, of every network so far; `attention/query` is a sub-layer."""
     _paths: set[str] = field(default_factory=set)
@@ -233,6 +236,9 @@ class LayerPolicies:
             self._paths.update(paths)
             if has_products(entry.info):
                 self._paths_with_products.update(paths)
+            if self.keeps_dtypes and nearest_override(self.precision, paths) is None:
+                wanted[id(entry.layer)] = self.layers[entry.info.path] = _dtypes_of(entry.layer)
+                continue
             own = layer_dtypes(self.precision, self.name, entry.info, entry.ancestors)
             # Parts of a layer with matrix products compute in its dtype: dropout in attention.
             softmax = entry.info.softmax
@@ -240,6 +246,24 @@ class LayerPolicies:
                 own = parent
             wanted[id(entry.layer)] = self.layers[entry.info.path] = own
         return wanted
+
+
+def _dtypes_of(layer: Layer) -> LayerDtypes:
+    """The dtypes that a layer has; float32 for one that computes in another dtype, and keeps it."""
+    if layer.compute_dtype not in FLOATS or layer.variable_dtype not in FLOATS:
+        return LayerDtypes("float32", "float32")
+    return LayerDtypes(layer.compute_dtype, layer.variable_dtype)
+
+
+def own_policy(model: Model) -> Policy:
+    """The policy that a model was created in, by the dtypes of its layers; float16 comes first."""
+    layers = [entry.layer for entry in walk_layers(model, set())]
+    for dtype in ("float16", "bfloat16"):
+        of_dtype = [layer for layer in layers if layer.compute_dtype == dtype]
+        if of_dtype:
+            pure = all(layer.variable_dtype == dtype for layer in of_dtype)
+            return cast("Policy", dtype if pure else f"mixed_{dtype}")
+    return "float32"
 
 
 def _policy_of_model(model: Model) -> list[tuple[Model, Any]]:

@@ -122,7 +122,7 @@ def layer_dtypes(
         ancestors: The paths of the layers around it, the nearest first.
     """
     paths = (layer.path, *ancestors)
-    override = _nearest_override(precision, paths)
+    override = nearest_override(precision, paths)
     found = _whole_layer_dtypes(precision, policy, layer, override)
     base = base_product_dtype(policy, layer, override, found.compute_dtype)
     products = product_dtypes(precision, layer, paths, override, found.compute_dtype, base)
@@ -158,7 +158,11 @@ def matching_override(precision: Precision, path: str) -> int | None:
     return max(matching, default=None)
 
 
-def _nearest_override(precision: Precision, paths: Sequence[str]) -> int | None:
+def nearest_override(precision: Precision, paths: Sequence[str]) -> int | None:
+    """The index of the override that decides a layer's dtype; None without one.
+
+    `paths` are that of the layer and those of the layers around it, the nearest first.
+    """
     found = (matching_override(precision, path) for path in paths)
     return next((index for index in found if index is not None), None)
 

@@ -14,6 +14,7 @@ from ampcore.losses import as_loss
 from ampcore.metrics import as_metric
 from ampcore.models.example_call import call_on_example
 from ampcore.models.supervised import Objective, by_output, flat_outputs, trackers
+from ampcore.precision.policy import own_policy
 from ampcore.spec.optimizer import Optimizer
 from ampcore.spec.run import micro_batches
 from ampcore.train.keras_job import KerasJob
@@ -43,6 +44,10 @@ def keras_job(
 ) -> KerasJob:
     """The job for the arguments of `Trainer.from_keras`; `sections` are those of a spec."""
     check_model(model)
+    keeps_dtypes = sections["precision"]["policy"] is None
+    if keeps_dtypes:
+        precision = {**sections["precision"], "policy": own_policy(model)}
+        sections = {**sections, "precision": precision}
     section, own = optimizer_section(optimizer)
     seed = sections["train"].get("seed", 0)
     examples = local_dataset(
@@ -68,7 +73,7 @@ def keras_job(
         }
     )
     check_batch_size(examples, micro_batches(spec))
-    return KerasJob(model, examples, spec, made, own)
+    return KerasJob(model, examples, spec, made, own, keeps_dtypes=keeps_dtypes)
 
 
 def check_model(model: object) -> Any:

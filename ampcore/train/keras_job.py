@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 from ampcore import optimizers
@@ -10,6 +11,7 @@ from ampcore.data.local import LocalDataset
 from ampcore.models.supervised import Objective, SupervisedTask
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
+from ampcore.spec.precision import NoScale, Precision
 from ampcore.train.clip import Clip
 from ampcore.train.given_model import GivenModel, GivenOptimizer
 from ampcore.train.job import TrainingJob
@@ -28,6 +30,7 @@ class KerasJob(TrainingJob):
         spec: The settings.
         objectives: The loss and the metrics of each output as they were given, by its name.
         optimizer: An optimizer of Keras; None: the one that the spec describes.
+        keeps_dtypes: Whether layers without an override compute in the dtypes that they have.
     """
 
     def __init__(
@@ -37,9 +40,12 @@ class KerasJob(TrainingJob):
         spec: LocalSpec,
         objectives: Mapping[str, Objective],
         optimizer: Any = None,
+        *,
+        keeps_dtypes: bool = False,
     ) -> None:
         self.spec: LocalSpec = spec
         self.model = model
+        self.keeps_dtypes = keeps_dtypes
         self._given: GivenModel | None = None
         self._data, self._objectives = data, dict(objectives)
         self._optimizer = optimizer
@@ -77,7 +83,17 @@ class KerasJob(TrainingJob):
 
     def build_task(self, dataset: Dataset, policies: LayerPolicies) -> Task:
         """The model with the policy's dtypes while it is called, its losses and metrics."""
+        policies.keeps_dtypes = self.keeps_dtypes
         return SupervisedTask(self._given_model.network(policies), self._objectives)
+
+    def in_float32(self) -> "KerasJob":
+        """The same job in float32, whatever dtypes the layers have."""
+        changed = copy(self)
+        changed.spec = self.spec.model_copy(
+            update={"precision": Precision(), "loss_scale": NoScale()}
+        )
+        changed.keeps_dtypes = False
+        return changed
 
     def assign_untrained(self, task: Task, dataset: Dataset) -> None:
         """Assign the values that the model was given with."""

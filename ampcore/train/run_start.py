@@ -144,6 +144,7 @@ def _started_event(context: RunContext, run: Run) -> Event:
         "parameters": parameters(session.task),
         "device": context.device.kind,
         "policy": session.policies.name,
+        "policy_set_by": "model" if session.policies.keeps_dtypes else "spec",
         "tf32": context.job.spec.precision.tf32 and context.device.has_tf32,
         "dropped_examples": context.dataset.dropped_examples(examples),
         "global_batch_size": examples,

@@ -115,7 +115,7 @@ class Trainer:
         early_stopping: Mapping[str, Any] | None = None,
         keep: Literal["last", "best", "both"] = "last",
         shuffle: bool = True,
-        policy: Policy = "float32",
+        policy: Policy | None = None,
         overrides: Sequence[Any] = (),
         float8: Mapping[str, Any] | None = None,
         tf32: bool = True,
@@ -143,21 +143,22 @@ class Trainer:
             )
             result = trainer.run()
 
-        The run trains a copy, in the same way as a job; when it is complete, the model holds the
-        trained weights. `fit` is not called, nor are callbacks of Keras or a `train_step`.
+        The run trains the model itself, in the same way as a job. If it fails or is stopped, the
+        model and the optimizer get back the values that they had. `fit` is not called, nor are
+        callbacks of Keras or a `train_step`.
 
         Args:
-            model: A built keras.Model in float32, with any inputs and outputs. The outputs are
-                those that the losses expect: logits, or probabilities.
+            model: A built keras.Model with any inputs and outputs. The outputs are those that the
+                losses expect: logits, or probabilities.
             data: Arrays (x, y) or (x, y, sample_weight), where each may be a dictionary, list or
                 tuple of arrays; or batches of them: a tf.data.Dataset, a keras.utils.PyDataset, or
                 a generator, with which a run cannot resume.
             loss: A name of Keras, a keras.losses.Loss or a function of (targets, predictions); for
                 several outputs a dictionary by name or a list. None: only losses of layers.
             loss_weights: The factors of the outputs' losses in the total; None: 1.
-            optimizer: A name, a mapping as in a spec, or an optimizer of Keras, of which a copy
-                with new slots is used. The names sgd, momentum, adam, adamw and rmsprop stand for
-                ampcore's own, which are faster.
+            optimizer: A name, a mapping as in a spec, or an optimizer of Keras, which is used
+                itself, with the slots that it has. The names sgd, momentum, adam, adamw and rmsprop
+                stand for ampcore's own, which are faster.
             metrics: Names, objects and functions as of Keras; for several outputs by name.
             validation_data: Examples for validation, in one of the forms of `data`.
             validation_split: The share of arrays that is split off at the end for validation.
@@ -170,7 +171,9 @@ class Trainer:
             keep: Which weights the model gets: the `last` ones, the `best` ones, or the last ones
                 with the best ones saved in a second file (`both`).
             shuffle: Whether arrays, and the batches of a PyDataset, have a new order in each epoch.
-            policy: The precision policy, as in a spec: `mixed_float16`, `mixed_bfloat16`, `auto`, …
+            policy: The precision policy, as in a spec: `mixed_float16`, `mixed_bfloat16`, `auto`,
+                …; None: that of the model, whose layers keep their dtypes. A model that was created
+                in float32 trains in float32.
             overrides: Mappings with `layers`, a regular expression, and `dtype`; with `roles`, only
                 for these products.
             float8: The section `precision.float8` of a spec.

@@ -298,3 +298,57 @@ def test_a_loss_of_a_layer_with_several_values_is_added_up_as_in_fit(x, y):
     history = by_fit.fit(small, y, batch_size=32, shuffle=False, verbose=0)
     _, losses = train(model(), (small, y))
     assert np.mean(losses) == pytest.approx(history.history["loss"][0], rel=1e-6)
+
+
+def created_in(policy):
+    """A model that was created while this was Keras's global policy."""
+    keras.mixed_precision.set_global_policy(policy)
+    try:
+        keras.utils.set_random_seed(0)
+        hidden = keras.layers.Dense(8, "relu", name="hidden")
+        return keras.Sequential([keras.Input((4,)), hidden, keras.layers.Dense(1, name="out")])
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+
+
+@pytest.mark.parametrize(
+    ("created", "given", "reported", "computes_in"),
+    [
+        ("mixed_float16", None, "mixed_float16", {"hidden": "float16", "out": "float16"}),
+        ("bfloat16", None, "bfloat16", {"hidden": "bfloat16", "out": "bfloat16"}),
+        ("float32", None, "float32", {"hidden": "float32", "out": "float32"}),
+        ("mixed_float16", "float32", "float32", {"hidden": "float32", "out": "float32"}),
+        ("mixed_float16", "mixed_bfloat16", "mixed_bfloat16", {"hidden": "bfloat16"}),
+    ],
+)
+def test_the_reported_policy_is_that_of_the_layers(  # noqa: PLR0917 - pytest gives names
+    x, y, created, given, reported, computes_in
+):
+    model = created_in(created)
+    before = [layer.dtype_policy.name for layer in model.layers]
+    seen, events, blocks = {}, [], []
+    for layer in model.layers:
+        call = type(layer).call.__get__(layer)
+
+        def recorded(inputs, *args, layer=layer, call=call, **named):
+            outputs = call(inputs, *args, **named)
+            if not tf.executing_eagerly():  # nor the call on an example
+                seen.setdefault(layer.name, outputs.dtype.name)
+            return outputs
+
+        layer.__dict__["call"] = recorded
+    result = ampcore.Trainer.from_keras(
+        model,
+        data=(x / 1000, y),
+        loss="mse",
+        policy=given,
+        epochs=20,
+        telemetry={"ranges": {"enabled": False}},
+        **GRAPH,
+    ).run(on_event=events.append, on_block=blocks.append)
+    started = next(event.data for event in events if event.type == "started")
+    assert result.policy == started["policy"] == reported
+    assert started["policy_set_by"] == ("spec" if given else "model")
+    assert {name: seen[name] for name in computes_in} == computes_in
+    assert (blocks[0]["loss_scale"][0] > 1) == ("float16" in seen.values())
+    assert [layer.dtype_policy.name for layer in model.layers] == before
