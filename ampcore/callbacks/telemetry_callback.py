@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import keras
 
+from ampcore.callbacks.custom_step import CustomStep, has_custom_step, scaled_optimizer
 from ampcore.callbacks.fit_loss_scale import FitLossScale
 from ampcore.telemetry.scale_health import ScaleBounds
 
@@ -80,6 +81,11 @@ class TelemetryCallback(keras.callbacks.Callback):  # type: ignore[misc]
     to about 1e-7 of the sum of all losses of the epoch. After a loss that is not finite, the losses
     of the rest of the epoch are not finite either.
 
+    Of a model with a `train_step` of its own, the row has what that returned, under its names: of a
+    `keras.metrics.Mean`, the mean of the step. Without a `loss`, that column is the sum of the
+    values whose names end in `loss`; the learning rates are those of the optimizers that the step
+    has applied.
+
     Args:
         run: From `client.runs.track`.
     """
@@ -96,7 +102,8 @@ class TelemetryCallback(keras.callbacks.Callback):  # type: ignore[misc]
     @_never_fails
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Find out what the model is compiled with."""
-        optimizer = self.model.optimizer
+        custom = has_custom_step(self.model)
+        optimizer = scaled_optimizer(self.model) if custom else self.model.optimizer
         self._loss_scale = FitLossScale(optimizer)
         self._run.use_scale_bounds(self._loss_scale.bounds)
         self._optimizer = optimizer
@@ -104,6 +111,7 @@ class TelemetryCallback(keras.callbacks.Callback):  # type: ignore[misc]
         self._learning_rate = float(optimizer.learning_rate)
         self._loss_metric = next((m for m in self.model.metrics if _is_loss(m)), None)
         self._counts_examples = self._loss_metric is getattr(self.model, "_loss_tracker", None)
+        self._custom_step = CustomStep(self.model) if custom else None
         self._expects_steps = True
 
     @_never_fails
@@ -114,6 +122,8 @@ class TelemetryCallback(keras.callbacks.Callback):  # type: ignore[misc]
             self._expect_steps(epoch)
         self._batch, self._total, self._count = -1, 0.0, 0.0
         self._rows = self._skipped_rows = 0
+        if self._custom_step is not None:
+            self._custom_step.begin_epoch()
         self._step_began = time.perf_counter()
 
     @_never_fails
@@ -128,16 +138,17 @@ class TelemetryCallback(keras.callbacks.Callback):  # type: ignore[misc]
         self._steps += steps
         self._has_rows_of_steps &= steps == 1
         scaled, values = self._loss_scale.read(), logs or {}
-        loss, examples = self._loss_and_examples(values)
         row = {
-            "loss": loss,
             "loss_scale": scaled.loss_scale,
             "skipped": scaled.skipped,
-            "learning_rate": self._next_learning_rate(),
-            "examples": examples,
             "step_time_s": step_time_s,
             "grad_norm": values.get("grad_norm"),
         }
+        if self._custom_step is not None:
+            row |= self._custom_step.row(values)
+        else:
+            row["loss"], row["examples"] = self._loss_and_examples(values)
+            row["learning_rate"] = self._next_learning_rate()
         if not self._has_rows_of_steps:
             row["last_step"] = self._steps - 1
         self._run.log(**row)
@@ -150,7 +161,10 @@ class TelemetryCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Add the events of the epoch and of its validation."""
         values = logs or {}
-        data = {"epoch": epoch, "loss": float(values.get("loss", math.nan))}
+        loss = float(values.get("loss", math.nan))
+        if self._custom_step is not None:
+            loss = self._custom_step.loss_of_epoch(values)
+        data = {"epoch": epoch, "loss": loss}
         applied = self._rows - self._skipped_rows
         self._run.event("epoch", data | {"steps": applied, "skipped": self._skipped_rows})
         found = {name: float(value) for name, value in values.items() if name.startswith("val_")}
@@ -183,7 +197,7 @@ class TelemetryCallback(keras.callbacks.Callback):  # type: ignore[misc]
             self._total, self._count = total, count
             if weight > 0:
                 return loss_sum / weight, round(weight) if self._counts_examples else 0
-        return loss, 0  # a train_step of its own
+        return loss, 0
 
     def _next_learning_rate(self) -> float:
         """The learning rate of the step that has ended."""

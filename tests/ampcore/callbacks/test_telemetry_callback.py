@@ -239,3 +239,78 @@ def test_a_loss_that_is_not_finite_is_recorded_as_such(run):
     fit(a_model(ours()), run, x)
     assert np.isfinite(run["loss"]).tolist() == [step < BAD for step in range(BATCHES)]
     assert run["skipped"][BAD]
+
+
+class TwoLosses(keras.Model):
+    """A model with a training step and optimizers of its own, one of which it never applies."""
+
+    def __init__(self, optimizers):
+        super().__init__()
+        self.first, self.second = keras.layers.Dense(1), keras.layers.Dense(1)
+        self.first_optimizer, self.second_optimizer, self.unused_optimizer = optimizers
+        self.first_loss = keras.metrics.Mean(name="first_loss")
+        self.build((None, 8))
+
+    def build(self, shape):
+        self.first.build(shape)
+        self.second.build(shape)
+
+    @property
+    def metrics(self):
+        return [self.first_loss]
+
+    def train_step(self, data):
+        x, y = data
+        losses = []
+        for layer, optimizer in (
+            (self.first, self.first_optimizer),
+            (self.second, self.second_optimizer),
+        ):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((layer(x)[:, 0] - tf.cast(y, tf.float32)) ** 2)
+                scaled = optimizer.scale_loss(loss)
+            optimizer.apply(
+                tape.gradient(scaled, layer.trainable_variables), layer.trainable_variables
+            )
+            losses.append(loss)
+        self.first_loss.update_state(losses[0])
+        return {"first_loss": self.first_loss.result(), "second_loss": losses[1], "size": 3.0}
+
+
+def test_a_training_step_of_its_own_has_its_values_under_their_names(run):
+    keras.utils.set_random_seed(0)
+    scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.25), initial_scale=64.0)
+    model = TwoLosses([keras.optimizers.SGD(0.5), scaled, keras.optimizers.SGD(0.125)])
+    model.compile()
+    model.fit(
+        X, Y, batch_size=8, epochs=2, shuffle=False, verbose=0, callbacks=[TelemetryCallback(run)]
+    )
+    assert run["examples"] == [*[8] * 7, 4] * 2
+    assert run["size"] == [3.0] * 16
+    assert run["loss_scale"] == [64.0] * 16
+    assert run["learning_rate"] == run["first_optimizer_learning_rate"] == [0.5] * 16
+    assert run["second_optimizer_learning_rate"] == [0.25] * 16
+    assert "unused_optimizer_learning_rate" not in run.rows[0]
+    keras.utils.set_random_seed(0)
+    again = keras.layers.Dense(1)
+    again.build((None, 8))
+    expected = []
+    for start in range(0, 60, 8):
+        x, y = X[start : start + 8], Y[start : start + 8].astype(np.float32)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((again(x)[:, 0] - y) ** 2)
+        gradients = tape.gradient(loss, again.trainable_variables)
+        keras.optimizers.SGD(0.5).apply(gradients, again.trainable_variables)
+        expected.append(float(loss))
+    np.testing.assert_allclose(run["first_loss"][:8], expected, rtol=1e-5)
+    sums = np.add(run["first_loss"], run["second_loss"])
+    np.testing.assert_allclose(run["loss"], sums, rtol=1e-6)
+    assert np.isfinite([data["loss"] for kind, data in run.events if kind == "epoch"]).all()
+
+
+def test_a_second_fit_of_such_a_model_counts_its_examples_too(run):
+    model = TwoLosses([keras.optimizers.SGD(0.5) for _ in range(3)])
+    model.compile()
+    for _ in range(2):
+        model.fit(X, Y, batch_size=20, verbose=0, callbacks=[TelemetryCallback(run)])
+    assert run["examples"] == [20] * 6
