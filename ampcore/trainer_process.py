@@ -160,8 +160,6 @@ def _train(
             return stop.is_set()
 
         result = trainer.run(frame_writer.block, frame_writer.event, should_stop)
-    except BrokenPipeError:
-        os._exit(1)  # the supervisor is gone
     except SpecValidationError as error:
         return _failed(Reason.INVALID_SPEC, " ".join(map(str, error.problems)))
     except TrainingError as error:
@@ -204,16 +202,26 @@ class _FrameWriter:
             "last": {**last, "examples_per_s": block.examples_per_s},
             "scale_health": self.scale_health(),
         }
-        write_frame(self._frames, Frame(FrameType.STEPS, header, self._encode(block)))
+        self._write(Frame(FrameType.STEPS, header, self._encode(block)))
 
     def event(self, event: Event) -> None:
         """Write an event."""
         if event.type is EventType.STARTED:
-            write_frame(self._frames, Frame(FrameType.RUNNING, event.data))
+            self._write(Frame(FrameType.RUNNING, event.data))
         if self._rank > 0:  # rank 0 reports what happens in the job
             return
         header = {"event": event.type, "step": event.step, "data": event.data}
-        write_frame(self._frames, Frame(FrameType.EVENT, header))
+        self._write(Frame(FrameType.EVENT, header))
+
+    def _write(self, frame: Frame) -> None:
+        """Write a frame; exit if the supervisor is gone.
+
+        A broken pipe of the user's own code is an error of the job like others.
+        """
+        try:
+            write_frame(self._frames, frame)
+        except BrokenPipeError:
+            os._exit(1)
 
 
 def _encode_plainly(block: StepBlock) -> bytes:

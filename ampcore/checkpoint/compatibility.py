@@ -1,7 +1,7 @@
 """Checks whether a job can resume from a checkpoint."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -135,10 +135,24 @@ def cast_array(array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Ar
 def _with_expected_names(arrays: Arrays, expected_arrays: ExpectedArrays) -> Arrays:
     """The arrays, under the expected names where only numbers that Keras counted up differ.
 
-    A name has the number of its variable, so that it stays unique without them.
+    Names that are equal without numbers belong together: each to the same name if all of them
+    occur on both sides, else in their order, if there are as many.
     """
-    expected = {_AUTO_NUMBER.sub("", name): name for name in expected_arrays}
-    return {expected.get(_AUTO_NUMBER.sub("", name), name): arrays[name] for name in arrays}
+    given, expected = _by_stem(arrays), _by_stem(expected_arrays)
+    renamed: dict[str, str] = {}
+    for stem, names in given.items():
+        others = expected.get(stem, [])
+        is_renamed = len(others) == len(names) and set(others) != set(names)
+        renamed |= zip(names, others if is_renamed else names, strict=True)
+    return {renamed[name]: array for name, array in arrays.items()}
+
+
+def _by_stem(names: Iterable[str]) -> dict[str, list[str]]:
+    """The names that are equal without the numbers that Keras counts up, in their order."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(_AUTO_NUMBER.sub("", name), []).append(name)
+    return found
 
 
 def _refuse(problems: list[str]) -> NoReturn:

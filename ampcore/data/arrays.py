@@ -52,6 +52,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _array(part: Any, source: str, field: str) -> NDArray[Any]:
+    if hasattr(part, "to_numpy") and hasattr(part, "columns"):
+        part = _frame(part, source, field)
     array = np.asarray(part.numpy() if tf.is_tensor(part) else part)
     if array.dtype == np.float64:
         array = array.astype(np.float32)
@@ -65,6 +67,24 @@ def _array(part: Any, source: str, field: str) -> NDArray[Any]:
     if array.ndim == 0:
         raise InvalidData(source, field, expected="an array of examples", received="one number")
     return array
+
+
+def _frame(frame: Any, source: str, field: str) -> Any:
+    """A pandas frame as one array: mixed columns of numbers, booleans and nullables as float32."""
+    if frame.to_numpy().dtype.kind in "biuf":
+        return frame
+    columns = []
+    for name in frame.columns:
+        try:
+            columns.append(frame[name].to_numpy(dtype=np.float32, na_value=np.nan))
+        except (TypeError, ValueError):
+            raise InvalidData(
+                source,
+                f"{field}[{name!r}]",
+                expected="a column of numbers; encode text and categories as integers first",
+                received=f"dtype {frame[name].dtype}",
+            ) from None
+    return np.stack(columns, axis=1)
 
 
 def _check_rows(batch: Batch, source: str) -> None:

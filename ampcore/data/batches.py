@@ -58,7 +58,8 @@ class BatchSource(ABC):
             if part.shape[1:] != tuple(spec.shape) or part.dtype != spec.dtype:
                 _refuse(
                     index,
-                    f"{spec.dtype.name} of shape {list(spec.shape)}, as in the first batch",
+                    f"{spec.dtype.name} of shape {list(spec.shape)}, as in the first batch; pad "
+                    "sequences to one length for all batches (padded_shapes of padded_batch)",
                     f"{part.dtype} of shape {list(part.shape[1:])}",
                 )
             if len(part) > self.batch_size:

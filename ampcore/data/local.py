@@ -1,11 +1,12 @@
 """LocalDataset: examples that a program gives as objects, for training without a job spec."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from ampcore.data.arrays import as_batch
 from ampcore.data.batches import BatchSource, arrives_in_batches, batch_source
@@ -83,7 +84,9 @@ def local_dataset(
             arrays, validation = _split(arrays, validation_split)
         made = LocalDataset(ArrayExamples(arrays), validation, batch_size or DEFAULT_BATCH_SIZE)
     if validation is not None:
+        validation = _like(made.train.spec, validation)
         _check_same(made.train.spec, validation.spec)
+        made = replace(made, validation=validation)
     return made
 
 
@@ -132,6 +135,31 @@ def _split(arrays: Batch, share: float) -> tuple[Batch, ArrayExamples | None]:
         arrays.map(lambda part: part[:split_at]),
         ArrayExamples(arrays.map(lambda part: part[split_at:])),
     )
+
+
+def _like(train: Batch, validation: Examples | BatchSource) -> Examples | BatchSource:
+    """Validation arrays in the dtypes of the training, with an axis of size 1 more or less.
+
+    So does `fit`. What would change a value is left as it is, and refused later.
+    """
+    if not isinstance(validation, ArrayExamples):
+        return validation
+    arrays = validation.arrays
+    given = Batch(arrays.x, arrays.y)
+    try:
+        tf.nest.assert_same_structure(Batch(train.x, train.y), given)
+    except (TypeError, ValueError):
+        return validation
+    fitted = tf.nest.map_structure(_fitted, Batch(train.x, train.y), given)
+    return ArrayExamples(Batch(fitted.x, fitted.y, arrays.sample_weight))
+
+
+def _fitted(spec: tf.TensorSpec, array: NDArray[Any]) -> NDArray[Any]:
+    shape = (len(array), *spec.shape)
+    if shape not in {array.shape, (*array.shape, 1)} and array.shape != (*shape, 1):
+        return array
+    cast = array.reshape(shape).astype(spec.dtype.as_numpy_dtype)
+    return cast if np.array_equal(cast.astype(array.dtype), array.reshape(shape)) else array
 
 
 def _check_same(train: Batch, validation: Batch) -> None:

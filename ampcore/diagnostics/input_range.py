@@ -3,6 +3,7 @@
 from typing import Final
 
 import numpy as np
+import tensorflow as tf
 
 from ampcore.data import Examples
 from ampcore.data.batches import BatchSource
@@ -26,8 +27,8 @@ def input_range_finding(
     if not policies.compute_dtypes or isinstance(examples, BatchSource):
         return None
     rows = examples.read(np.arange(min(ROWS, len(examples))))
-    values = rows.x.values() if isinstance(rows.x, dict) else [rows.x]
-    floats = [np.abs(np.asarray(part)) for part in values if np.asarray(part).dtype.kind == "f"]
+    arrays = [np.asarray(part) for part in tf.nest.flatten(rows.x)]
+    floats = [np.abs(array) for array in arrays if array.dtype.kind == "f"]
     largest = max((float(part.max(initial=0.0)) for part in floats), default=0.0)
     if largest <= LARGEST:
         return None

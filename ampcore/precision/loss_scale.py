@@ -63,7 +63,7 @@ def _state(scale: float) -> LossScaleState:
 
 @dataclass(frozen=True)
 class NoLossScale:
-    """No scaling and no finite check: for float32 and bfloat16, whose range is wide enough."""
+    """No scaling, and no finite check of its own: for float32 and bfloat16, with a wide range."""
 
     checks_finite: ClassVar[bool] = False
 

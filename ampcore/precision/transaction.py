@@ -93,6 +93,7 @@ def commit_or_skip(
     state_updates: Iterable[tuple[Any, Tensor]],
     *,
     lowering: Lowering,
+    checks: Sequence[bool] | None = None,
     norms: Sequence[Tensor] | None = None,
     recompute_gradients: Sequence[Callable[[], Sequence[Any]]] | None = None,
 ) -> Outcome:
@@ -104,6 +105,8 @@ def commit_or_skip(
         groups: An optimizer, its unscaled gradients and their variables, for each group.
         state_updates: Variables with the values that they take in an applied step.
         lowering: How norms and the update are written for the compiler in use.
+        checks: For each group, whether gradients that are not finite skip the step; None: if its
+            loss scale does.
         norms: The global norms of the groups' gradients, without overwrites: a finite one proves
             that all elements are finite.
         recompute_gradients: For each group, computes its gradients again, unclipped and without
@@ -113,7 +116,8 @@ def commit_or_skip(
     _check_optimizers(groups)
     _build(groups)
     gradients = [without_overwrites(grads, variables) for _, grads, variables in groups]
-    checked = [index for index, loss_scale in enumerate(loss_scales) if loss_scale.checks_finite]
+    checks = checks or [loss_scale.checks_finite for loss_scale in loss_scales]
+    checked = [index for index, is_checked in enumerate(checks) if is_checked]
     with phase_scope(Phase.CHECK):
         flags = each_finite(
             [(recompute_gradients or gradients)[index] for index in checked],

@@ -161,7 +161,7 @@ class Precision(SpecModel):
 
 
 class NoScale(SpecModel):
-    """No loss scaling and no finite check."""
+    """No loss scaling; `guard.skip_nonfinite` decides about non-finite steps."""
 
     mode: Literal["none"] = "none"
 

@@ -59,6 +59,8 @@ class Train(SpecModel):
 class Guard(SpecModel):
     """Ends or recovers a run that no longer learns."""
 
+    skip_nonfinite: bool = True
+    """Whether a step with non-finite gradients is skipped; with a loss scale it always is."""
     max_consecutive_skips: int = Field(default=200, ge=1, le=2**31 - 1)
     """Limit of consecutive skipped steps; without a finite check, of non-finite steps."""
     on_exceeded: Literal["fail", "rollback", "float32"] = "fail"

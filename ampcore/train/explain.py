@@ -17,13 +17,12 @@ from ampcore.diagnostics.attribution import (
     StepKind,
     not_reproducible,
 )
-from ampcore.precision.float16_on_cpu import without_op_fusion
 from ampcore.telemetry import Event, EventType, StepBlock
 from ampcore.telemetry.json_values import json_safe
 from ampcore.train.callback_buffer import OnBlock
 from ampcore.train.job import TrainingJob
 from ampcore.train.repeat import RepeatedStep, repeat_step
-from ampcore.train.run_setup import memory_errors
+from ampcore.train.run_setup import device_settings, memory_errors
 from ampcore.train.step_analysis import StepAnalysis, row_value
 from ampcore.train.step_replay import (
     ReplayCost,
@@ -87,7 +86,7 @@ class StepExplainer:
         """
         with memory_errors():
             context = replay_context(self._job, self._step)
-            with without_op_fusion(self._job.spec.precision, context.device):
+            with device_settings(self._job.spec, context.device):
                 stop = should_stop or (lambda: False)
                 replayed = replay_to(context, self._step, self._start, on_block, stop)
                 return self._explain(replayed, on_block)

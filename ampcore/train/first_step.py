@@ -1,5 +1,7 @@
 """Measures the first step of a job without training it."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ampcore.data import Batch
@@ -12,10 +14,17 @@ from ampcore.train.session import Session
 
 
 class FirstStep:
-    """A job with its initial weights and its first batch; nothing changes them."""
+    """A job with its initial weights and its first batch; nothing changes them.
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    Args:
+        session: The session of the job.
+        settings: Makes a context in which the device computes as in a run of the job.
+    """
+
+    def __init__(
+        self, session: Session, settings: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._session, self._settings = session, settings
         batch, seed = session.step_inputs(0)
         self._batch: Batch = batch
         self._seed: Any = seed
@@ -24,7 +33,8 @@ class FirstStep:
         """The exponents of all layers' values and gradients."""
         session = self._session
         probe = RangeProbe(session.task, session.step.accumulate)
-        return probe(0, self._scales, self._batch, self._seed)
+        with self._settings():
+            return probe(0, self._scales, self._batch, self._seed)
 
     def perturb(self, number_format: str = "float16") -> list[LayerPerturbation]:
         """What rounding one layer at a time does to the loss and the gradients, the worst first.
@@ -36,7 +46,8 @@ class FirstStep:
         report = range_report([self.ranges()], NUMBER_FORMATS[number_format])
         scales = [2.0**found.best_exponent for found in report.scales] if report else self._scales
         test = PerturbationTest(session.task, number_format, session.step.accumulate)
-        return test(scales, self._batch, self._seed)
+        with self._settings():
+            return test(scales, self._batch, self._seed)
 
     @property
     def _scales(self) -> list[float]:

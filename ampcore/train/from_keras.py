@@ -44,9 +44,9 @@ def keras_job(
 ) -> KerasJob:
     """The job for the arguments of `Trainer.from_keras`; `sections` are those of a spec."""
     check_model(model)
-    keeps_dtypes = sections["precision"]["policy"] is None
+    keeps_dtypes = sections.get("precision", {}).get("policy") is None
     if keeps_dtypes:
-        precision = {**sections["precision"], "policy": own_policy(model)}
+        precision = {**sections.get("precision", {}), "policy": own_policy(model)}
         sections = {**sections, "precision": precision}
     section, own = optimizer_section(optimizer)
     seed = sections["train"].get("seed", 0)

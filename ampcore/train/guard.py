@@ -42,7 +42,7 @@ class TooManyBadSteps:
             )
         return NonFiniteLoss(
             f"{self.message}; check the data for outliers, lower optimizer.learning_rate, or "
-            "set loss_scale.mode: dynamic to skip such steps."
+            "set guard.skip_nonfinite: true to skip such steps."
         )
 
 
@@ -79,8 +79,8 @@ GuardFailure = TooManyBadSteps | DamagedState
 
 def nonfinite_advice(spec: RunSpec) -> str:
     """What to do about values that are not finite."""
-    skip = ", or set loss_scale.mode: dynamic to skip steps with non-finite gradients"
-    unchecked = isinstance(spec.loss_scale, NoScale | AutoScale)
+    skip = ", or set guard.skip_nonfinite: true to skip steps with non-finite gradients"
+    unchecked = isinstance(spec.loss_scale, NoScale | AutoScale) and not spec.guard.skip_nonfinite
     return f"check the data for outliers, lower optimizer.learning_rate{skip if unchecked else ''}"
 
 

@@ -87,8 +87,7 @@ class Loop:
         width = step.row_width
         size = batch_size * step.accumulate
         step = step if engine == "graph" else step.for_xla()
-        checked = any(loss_scale.checks_finite for loss_scale in step.loss_scales)
-        bad = _was_skipped if checked else _is_not_finite
+        bad = _was_skipped if any(step.checks) else _is_not_finite
         draw_seed = partial(step_seed, seed)
         block = _make_block(_compiled(step, engine), bad, width, size, engine, draw_seed)
         self.function = tf.function(block, autograph=False, jit_compile=engine == "xla_loop")

@@ -150,7 +150,7 @@ class Run:
         self._emit(self.evaluations.after_block(self.session, self.totals))
         if good is not None:
             self._keep_snapshot(good)
-        if self._checkpoints.is_due:
+        if self._checkpoints.check_due():
             self.save()
         self._emit(self.recorder.finish_if_done(self.session))
 

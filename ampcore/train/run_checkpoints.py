@@ -55,9 +55,8 @@ class RunCheckpoints:
         """Whether the run writes checkpoints."""
         return self._saver.is_enabled
 
-    @property
-    def is_due(self) -> bool:
-        """Whether it is time for the next one."""
+    def check_due(self) -> bool:
+        """Whether it is time for the next one; all ranks ask together, and get one answer."""
         return self._saver.is_due()
 
     @property

@@ -11,10 +11,12 @@ import tensorflow as tf
 from ampcore.data import Dataset
 from ampcore.distributed import Replicas, SingleReplica
 from ampcore.errors import OutOfMemory
+from ampcore.precision.float16_on_cpu import without_op_fusion
+from ampcore.precision.tensor_float32 import tensor_float32
 from ampcore.spec import JobSpec
 from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.model import Bundle
-from ampcore.spec.run import micro_batches
+from ampcore.spec.run import RunSpec, micro_batches
 from ampcore.train.bundle_job import BundleJob
 from ampcore.train.feed import feed_for
 from ampcore.train.job import SpecJob, TrainingJob
@@ -69,6 +71,16 @@ def training_job(
         return job
     hint = "; train a Keras model with Trainer.from_keras" if isinstance(job, keras.Model) else ""
     raise TypeError(f"Trainer: expected a JobSpec; received {type(job).__name__}{hint}.")
+
+
+@contextmanager
+def device_settings(spec: RunSpec, device: DeviceInfo) -> Iterator[None]:
+    """A context in which the device computes as a spec says: in TF32 or not, and in float16."""
+    with (
+        without_op_fusion(spec.precision, device),
+        tensor_float32(allowed=spec.precision.tf32),
+    ):
+        yield
 
 
 @contextmanager

@@ -82,6 +82,7 @@ class Session:
             accumulate=accumulate,
             replicas=replicas or SingleReplica(),
             exchange=spec.runtime.exchange,
+            skip_nonfinite=spec.guard.skip_nonfinite,
         )
         if self.replicas.size > 1:
             self._check_exchange()
@@ -106,7 +107,8 @@ class Session:
         exchange = self.step.exchange
         if exchange.batch_norm == "sync":
             check_synchronizable(self.networks)
-        if exchange.gradient_dtype == "float16" and not self.checks_finite:
+        has_scale = any(loss_scale.checks_finite for loss_scale in self.loss_scales)
+        if exchange.gradient_dtype == "float16" and not has_scale:
             raise InvalidModel(
                 "runtime.exchange.gradient_dtype",
                 expected="bfloat16 or float32 for a job without a loss scale",
@@ -138,7 +140,7 @@ class Session:
     @property
     def checks_finite(self) -> bool:
         """Whether steps with non-finite gradients are skipped."""
-        return any(loss_scale.checks_finite for loss_scale in self.loss_scales)
+        return any(self.step.checks)
 
     @property
     def step_examples(self) -> int:

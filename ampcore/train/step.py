@@ -54,6 +54,7 @@ class TrainStep:
         accumulate: The micro-batches of a step, on each replica.
         replicas: The processes that make each step together.
         exchange: How they exchange gradients and statistics.
+        skip_nonfinite: Whether non-finite gradients skip a step without a loss scale, too.
     """
 
     task: Task
@@ -63,12 +64,18 @@ class TrainStep:
     accumulate: int = 1
     replicas: Replicas = field(default_factory=SingleReplica)
     exchange: Exchange = field(default_factory=Exchange)
+    skip_nonfinite: bool = True
     _: KW_ONLY
     _lowering: Lowering = field(default=GRAPH, repr=False)
 
     def for_xla(self) -> Self:
         """The same step in the form for XLA."""
         return replace(self, _lowering=XLA)
+
+    @property
+    def checks(self) -> list[bool]:
+        """For each network, whether its gradients skip a step if they are not finite."""
+        return [self.skip_nonfinite or one.checks_finite for one in self.loss_scales]
 
     @property
     def share(self) -> StepShare:
@@ -212,6 +219,7 @@ class TrainStep:
                 _next_histories(self.task.networks, found.amaxes),
             ),
             lowering=self._lowering,
+            checks=self.checks,
             norms=norms,
             recompute_gradients=(
                 tuple(partial(list, own) for own in measured)

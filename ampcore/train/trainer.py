@@ -21,8 +21,6 @@ from ampcore.errors import (
     SkipBudgetExceeded,
     TrainingError,
 )
-from ampcore.precision.float16_on_cpu import without_op_fusion
-from ampcore.precision.tensor_float32 import tensor_float32
 from ampcore.profile.recorder import ProfileRecorder, ProfileRequest
 from ampcore.spec import JobSpec
 from ampcore.spec.devices import DeviceInfo, DeviceKind
@@ -37,7 +35,7 @@ from ampcore.train.ranks import check_connected, connected, only_own_events, wit
 from ampcore.train.result import TrainResult
 from ampcore.train.run import Run
 from ampcore.train.run_context import RunContext
-from ampcore.train.run_setup import memory_errors, run_context, training_job
+from ampcore.train.run_setup import device_settings, memory_errors, run_context, training_job
 from ampcore.train.run_start import start_or_resume
 from ampcore.train.session import parameters
 
@@ -266,9 +264,10 @@ class Trainer:
             device = hardware.select(spec.runtime.device)
             keras.utils.set_random_seed(spec.train.seed)
             dataset = self._job.load_data()
-            session = run_context(self._job, dataset, hardware.device_info(device)).build_session()
+            context = run_context(self._job, dataset, hardware.device_info(device))
+            session = context.build_session()
             self._job.set_initial_weights(session.task)
-            return FirstStep(session)
+            return FirstStep(session, lambda: device_settings(spec, context.device))
 
     def run(
         self,
@@ -323,8 +322,7 @@ class Trainer:
         context = run_context(self._job, dataset, info, replicas=replicas)
         with (
             self._job.lent_model() as keep_trained,
-            without_op_fusion(spec.precision, context.device),
-            tensor_float32(allowed=spec.precision.tf32),
+            device_settings(spec, context.device),
         ):
             result = self._train(context, callback_buffer, should_stop)
             if not result.stopped:

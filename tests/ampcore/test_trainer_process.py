@@ -245,6 +245,17 @@ def test_an_unexpected_exception_is_an_internal_error(job, tmp_path, capsys):
     assert "Traceback" in capsys.readouterr().err
 
 
+def test_a_broken_pipe_of_the_jobs_own_code_is_an_error_of_the_job(job, tmp_path, monkeypatch):
+    def load(*_, **__):
+        raise BrokenPipeError("their server has gone")
+
+    monkeypatch.setattr("ampcore.data.load_unchecked", load)
+    document = {"spec": job().to_json(), "data_root": None, "output_dir": str(tmp_path)}
+    frame = run_in_process(document)
+    assert frame.header["reason"] == Reason.INTERNAL_ERROR
+    assert "their server has gone" in frame.header["message"]
+
+
 def test_a_stop_request_before_the_first_step_stops_the_job(job, tmp_path):
     document = {"spec": job().to_json(), "data_root": None, "output_dir": str(tmp_path)}
     assert run_in_process(document, stop=True).type is FrameType.STOPPED

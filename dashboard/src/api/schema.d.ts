@@ -4051,6 +4051,11 @@ export interface components {
          */
         Guard: {
             /**
+             * Skip Nonfinite
+             * @default true
+             */
+            skip_nonfinite: boolean;
+            /**
              * Max Consecutive Skips
              * @default 200
              */
@@ -4508,7 +4513,7 @@ export interface components {
         };
         /**
          * NoScale
-         * @description No loss scaling and no finite check.
+         * @description No loss scaling; `guard.skip_nonfinite` decides about non-finite steps.
          */
         NoScale: {
             /**
@@ -5995,6 +6000,7 @@ export interface components {
             train: components["schemas"]["Train"];
             /**
              * @default {
+             *       "skip_nonfinite": true,
              *       "max_consecutive_skips": 200,
              *       "on_exceeded": "fail",
              *       "keep_state_every_steps": 500

@@ -196,3 +196,19 @@ def test_an_array_that_does_not_match_is_refused_by_name(changed, wanted, proble
 def test_the_message_names_the_first_arrays_and_counts_the_rest():
     with pytest.raises(IncompatibleCheckpoint, match=r"w7 is missing and 12 more\.$"):
         match_arrays({}, {f"w{number}": ((), "float32") for number in range(20)})
+
+
+@pytest.mark.parametrize(
+    ("saved_names", "expected_names"),
+    [
+        (["h/conv_1", "h/conv_2"], ["h/conv_2", "h/conv_1"]),  # equal names, in another order
+        (["h/conv_1", "h/conv_2"], ["h/conv_7", "h/conv_8"]),  # Keras has counted on
+        (["h/conv_1", "h/conv_2"], ["h/conv_2", "h/conv_3"]),  # and one name occurs by chance
+    ],
+)
+def test_like_named_arrays_are_told_apart(saved_names, expected_names):
+    values = {name: np.float32(number) for number, name in enumerate(saved_names)}
+    matched = match_arrays(values, dict.fromkeys(expected_names, ((), "float32")))
+    same = set(saved_names) == set(expected_names)
+    expected = values if same else dict(zip(expected_names, values.values(), strict=True))
+    assert matched == expected

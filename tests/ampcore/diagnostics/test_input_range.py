@@ -19,7 +19,9 @@ def finding(x, policy):
     return input_range_finding(ArrayExamples(Batch(x, np.zeros(len(x), np.int32))), policies)
 
 
-@pytest.mark.parametrize("x", [PIXELS, {"a": PIXELS / 255, "b": -PIXELS}])
+@pytest.mark.parametrize(
+    "x", [PIXELS, {"a": PIXELS / 255, "b": -PIXELS}, [PIXELS / 255, np.full((4, 2, 2), 255.0)]]
+)
 def test_pixels_are_a_warning_in_16_bits(x):
     policies = layer_policies(Precision(policy="mixed_float16"))
     models.build(Mlp(), Signature((3,), "float32", 2), policies)

@@ -83,7 +83,9 @@ def clicks(make_task):
 def make_step(make_task):
     """Makes a step of a task; a single scale or clip is for every network of the task."""
 
-    def make(*scales, task=None, policy="float32", optimizer=None, clips=(), accumulate=1):
+    def make(
+        *scales, task=None, policy="float32", optimizer=None, clips=(), accumulate=1, **options
+    ):
         task = task or make_task(policy=policy)
         count = len(task.networks)
         spec = optimizer or Sgd(learning_rate=0.1)
@@ -96,6 +98,7 @@ def make_step(make_task):
             _for_each(count, scales or (NoLossScale(),)),
             _for_each(count, clips or (Clip(),)),
             accumulate,
+            **options,
         )
 
     return make

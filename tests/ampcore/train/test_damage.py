@@ -36,6 +36,7 @@ def parts(tmp_path_factory):
             "optimizer": {"kind": "momentum", "learning_rate": 0.1},
             "loss_scale": UNCHECKED,
             **others,
+            "guard": {"skip_nonfinite": False, **others.get("guard", {})},
         }
 
     return make

@@ -124,10 +124,13 @@ def test_a_jump_of_the_gradient_norm_alone_is_attributed_to_the_data(explained):
     assert "gradient norm" in found["sentence"]
 
 
-def test_a_loss_that_is_not_finite_without_a_loss_scale_is_attributed_to_the_data(explained):
-    """Nothing is skipped there: the step itself damages the weights."""
-    found = explained(step=BAD_ROW // BATCH, damage=damage_row(np.inf), train={"steps": 41})
-    assert (found["kind"], found["attribution"]) == ("nonfinite_loss", "data")
+@pytest.mark.parametrize("skips", [True, False])
+def test_a_loss_that_is_not_finite_without_a_loss_scale_is_attributed_to_the_data(explained, skips):
+    """Without the check the step itself damages the weights."""
+    options = {"train": {"steps": 41}, "guard": {"skip_nonfinite": skips}}
+    found = explained(step=BAD_ROW // BATCH, damage=damage_row(np.inf), **options)
+    kind = "skip" if skips else "nonfinite_loss"
+    assert (found["kind"], found["attribution"]) == (kind, "data")
     assert [one["example"] for one in found["examples"]["shown"]] == [BAD_ROW]
     assert found["advice"].startswith("Repair or remove")
 

@@ -145,13 +145,13 @@ def test_an_automatic_loss_scale_is_dynamic_if_layers_compute_in_float16(make_se
     float16 = "float16" in session.policies.compute_dtypes
     assert float16 == (spec["policy"] == "mixed_float16")
     assert session.loss_scales == [DynamicLossScale() if float16 else NoLossScale()]
-    assert session.checks_finite == float16
+    assert session.checks_finite
 
 
 def test_a_float32_session_has_neither_mixed_precision_nor_a_loss_scale(make_session):
     session = make_session(float32=True, **EVERYTHING)
     assert session.policies.name == "float32"
-    assert not session.checks_finite
+    assert session.checks_finite
     assert {dtype for _, dtype in session.expected_arrays().values()} <= {
         "float32",
         "int64",

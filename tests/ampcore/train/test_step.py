@@ -115,9 +115,17 @@ def test_a_skipped_step_advances_neither_the_updates_nor_the_schedule(make_step,
 
 
 def test_without_a_finite_check_a_bad_step_is_applied(make_step, bad, train):
-    step = make_step(NoLossScale())
+    step = make_step(NoLossScale(), skip_nonfinite=False)
     assert train(step, bad).row["skipped"] == 0.0
     assert not np.isfinite(step.task.networks[0].model.get_weights()[0]).all()
+
+
+@pytest.mark.parametrize("form", [lambda step: step, lambda step: step.for_xla()])
+def test_without_a_loss_scale_a_bad_step_is_skipped_too(make_step, bad, train, values, form):
+    step = make_step(NoLossScale())
+    before = values(step)
+    assert train(form(step), bad).row["skipped"] == 1.0
+    np.testing.assert_equal(values(step), before)
 
 
 @pytest.mark.parametrize("scale", [FixedLossScale(1024.0), DynamicLossScale()])

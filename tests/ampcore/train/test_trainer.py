@@ -68,6 +68,7 @@ def test_the_first_event_describes_the_run(float16_run):
         "parameters": 64 * 16 + 16 + 16 * 10 + 10,
         "device": "cpu",
         "policy": "mixed_float16",
+        "policy_set_by": "spec",
         "tf32": False,
         "dropped_examples": 1437 - 5 * 256,
         "global_batch_size": 256,
@@ -257,14 +258,17 @@ def test_too_many_skips_end_the_run_after_its_steps_are_reported(job):
     assert StepBlock.concat(blocks)["skipped"].sum() >= 7
 
 
-def test_a_loss_that_stays_nan_ends_the_run(job):
+@pytest.mark.parametrize(
+    ("skip_nonfinite", "error"), [(True, SkipBudgetExceeded), (False, NonFiniteLoss)]
+)
+def test_a_loss_that_stays_nan_ends_the_run(job, skip_nonfinite, error):
     spec = job(
         model={"kind": "mlp", "hidden": [16], "activation": "linear"},
         optimizer={"kind": "sgd", "learning_rate": 1e6},
         train={"steps": 40},
-        guard={"max_consecutive_skips": 3},
+        guard={"max_consecutive_skips": 3, "skip_nonfinite": skip_nonfinite},
     )
-    with pytest.raises(NonFiniteLoss):
+    with pytest.raises(error):
         Trainer(spec).run()
 
 

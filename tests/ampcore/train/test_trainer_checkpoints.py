@@ -235,7 +235,7 @@ def test_a_failed_run_without_a_finite_check_keeps_finite_checkpoints(
     spec = job(
         data=bad_data,
         loss_scale={"mode": "none"},
-        guard={"max_consecutive_skips": 3},
+        guard={"max_consecutive_skips": 3, "skip_nonfinite": False},
         train={"steps": 12, "checkpoint_every_s": 1e-9},
     )
     with pytest.raises(NonFiniteLoss):
