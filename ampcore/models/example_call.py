@@ -4,12 +4,14 @@ from typing import Any
 
 import keras
 
+from ampcore.precision.in_place import float32_dtypes
+
 
 def call_on_example(model: Any, example: Any) -> Any:
-    """The outputs of a built model for an example.
+    """The outputs of a built model for an example, in float32.
 
     States that layers change in their calls stay: statistics, seeds, the states of recurrent
     layers, the vectors of SpectralNormalization.
     """
-    with keras.StatelessScope():
+    with float32_dtypes(model).applied(), keras.StatelessScope():
         return model(example)

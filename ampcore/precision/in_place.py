@@ -7,9 +7,11 @@ not in a config: adapted statistics, lookup tables, frozen layers, functions wit
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial, wraps
 from typing import Any, Final
 
 import keras
+import tensorflow as tf
 
 from ampcore.precision.layer_products import (
     LayerProducts,
@@ -35,20 +37,26 @@ class InPlaceDtypes:
         policies: The layers, each with its dtype policy.
         products: The products of layers that compute them by role.
         convolutions: For layers whose convolution is computed by another function, this function.
+        casts: Sub-layers whose outputs are cast, each with the layer in whose dtype they are
+            wanted, or that dtype itself.
         plain: Layers that compute their products as Keras does, whatever is installed in them.
         as_float32: Variables that seem to be stored in float32: so values in float32, and their
             gradients, are not rounded to the dtype that they are stored in.
         saved_policies: As `policies`, where the config of a layer needs another one.
         saved_initializers: Attributes of layers with the initializers that a config needs.
+        saves_dtypes: Whether a saved model has these dtypes. Keras does not save those of
+            sub-layers that a person's own layer makes: then all of them are saved as they were.
     """
 
     policies: Sequence[tuple[Layer, Any]] = ()
     products: Sequence[LayerProducts] = ()
     convolutions: Sequence[tuple[Layer, Callable[..., Any]]] = ()
+    casts: Sequence[tuple[Layer, Any]] = ()
     plain: Sequence[Layer] = ()
     as_float32: Sequence[Any] = ()
     saved_policies: Sequence[tuple[Layer, Any]] = ()
     saved_initializers: Sequence[tuple[Layer, str, Any]] = ()
+    saves_dtypes: bool = True
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -67,6 +75,9 @@ class InPlaceDtypes:
             stored = [(variable, "float32") for variable in self.as_float32]
             stack.enter_context(replaced_attributes("_dtype", stored))
             stack.enter_context(replaced_calls(calls))
+            # Read after the products are replaced.
+            casts = [(layer, _casting(layer.call, wanted)) for layer, wanted in self.casts]
+            stack.enter_context(replaced_calls(casts))
             _active.append(self)
             stack.callback(_active.pop)
             yield
@@ -74,6 +85,9 @@ class InPlaceDtypes:
     @contextmanager
     def saving(self) -> Iterator[None]:
         """A context in which the configs of the layers have these dtypes."""
+        if not self.saves_dtypes:
+            yield
+            return
         with ExitStack() as stack:
             policies = [*self.policies, *self.saved_policies]
             stack.enter_context(replaced_attributes("_dtype_policy", policies))
@@ -91,9 +105,27 @@ class InPlaceDtypes:
             layer.convolution_op = convolution
         for products in self.products:
             products.install()
+        for layer, wanted in self.casts:
+            layer.__dict__["call"] = _casting(layer.call, wanted)
         for name in COMPILED_FUNCTIONS:
             if getattr(model, name, None) is not None:
                 setattr(model, name, None)
+
+
+def _casting(call: Any, wanted: Any) -> Any:
+    """The call of a layer, with floating-point outputs in a dtype, or in that of another layer."""
+
+    @wraps(call)
+    def casting(*args: Any, **kwargs: Any) -> Any:
+        dtype = wanted if isinstance(wanted, str) else wanted.compute_dtype
+        return keras.tree.map_structure(partial(_cast, dtype=dtype), call(*args, **kwargs))
+
+    return casting
+
+
+def _cast(value: Any, dtype: str) -> Any:
+    is_float = keras.ops.is_tensor(value) and value.dtype in (tf.float32, tf.float16, tf.bfloat16)
+    return tf.cast(value, dtype) if is_float else value
 
 
 _active: list[InPlaceDtypes] = []

@@ -83,6 +83,14 @@ def is_network(layer: Layer) -> bool:
     return isinstance(layer, keras.Model) and getattr(layer, "outputs", None) is not None
 
 
+def computes_itself(layer: Layer) -> bool:
+    """Whether a class that is not of Keras calls the sub-layers, and may compute with the results.
+
+    TensorFlow's operators take tensors of one dtype; those of a graph of layers convert them.
+    """
+    return not is_network(layer) and not _is_of_keras(type(layer))
+
+
 def _names(parent: Layer | None, layers: list[Layer]) -> list[str]:
     """The names of layers as parts of a path.
 

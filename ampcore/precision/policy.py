@@ -1,20 +1,24 @@
 """A Keras dtype policy for every layer: the spec's policy, its level, and its overrides."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import keras
+import tensorflow as tf
 from pydantic import ValidationError
 
 from ampcore.errors import InvalidModel
 from ampcore.precision import float16_on_cpu
+from ampcore.precision.dtype_conflict import explain_dtype_conflict
 from ampcore.precision.float8_products import Float8Scaling
 from ampcore.precision.in_place import SIXTEEN_BITS, InPlaceDtypes
 from ampcore.precision.layer_paths import (
     LayerEntry,
     applied_layer,
+    children,
+    computes_itself,
     is_network,
     layers_of_outputs,
     walk_layers,
@@ -30,7 +34,7 @@ from ampcore.spec.layer_dtypes import (
     nearest_override,
     resolve_policy,
 )
-from ampcore.spec.precision import Override, Policy, Precision
+from ampcore.spec.precision import COMPUTE_DTYPE, Override, Policy, Precision
 from ampcore.spec.problems import SpecValidationError, from_pydantic
 from ampcore.spec.product_dtypes import ProductDtypes, has_products
 from ampcore.spec.text import join_names
@@ -78,7 +82,8 @@ def apply_policy(
 
     Raises:
         SpecValidationError: The policy or an override is invalid.
-        InvalidModel: The model is not built, or an override matches no layer.
+        InvalidModel: The model is not built, an override matches no layer, or a layer of a person's
+            own computes with tensors of two dtypes.
 
     Source: the rules are those of a job's spec, docs/reference/spec.md, "precision".
     """
@@ -93,11 +98,38 @@ def apply_policy(
     dtypes = policies.in_place(model, example)
     try:
         policies.check_all_matched()
-    except InvalidModel:
+        with dtypes.applied():
+            _check_callable(model, example)
+    except Exception:
         kept.put_back()
         raise
     dtypes.install(model)
     return model
+
+
+def _check_callable(model: Model, example: Any) -> None:
+    """Raise InvalidModel if a person's own layer computes with two dtypes."""
+    own = [layer for layer in model._flatten_layers() if computes_itself(layer)]
+    inputs = _input_specs(model) if is_network(model) else example
+    if not own or inputs is None:
+        return
+
+    def call(x: Any) -> Any:
+        with keras.StatelessScope():
+            return model(x)
+
+    try:
+        tf.function(call, autograph=False).get_concrete_function(inputs)
+    except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
+        raise explain_dtype_conflict(model, error) or error from error
+
+
+def _input_specs(model: Model) -> Any:
+    """The inputs of a functional or sequential model, with their structure."""
+    inputs = model.input if not isinstance(model, keras.Sequential) else model.inputs[0]
+    return keras.tree.map_structure(
+        lambda one: tf.TensorSpec(one.shape, keras.backend.standardize_dtype(one.dtype)), inputs
+    )
 
 
 def _precision(policy: str, overrides: Sequence[Override | Mapping[str, Any]]) -> Precision:
@@ -178,9 +210,38 @@ class LayerPolicies:
                 and dtypes.compute_dtype == "float16"
                 and isinstance(entry.layer, float16_on_cpu.CONVOLUTIONS)
             ],
+            casts=list(self._casts(model, rows)),
+            saves_dtypes=not any(
+                children(owner)
+                for owner in [model, *(entry.layer for entry in entries)]
+                if computes_itself(owner)
+            ),
             saved_policies=policy_maps(rows),
             saved_initializers=creatable_initializers(rows),
         )
+
+    def _casts(
+        self, model: Model, rows: Sequence[tuple[LayerEntry, LayerDtypes]]
+    ) -> Iterator[tuple[Layer, Any]]:
+        """The sub-layers of classes that compute with their outputs, and in whose dtype."""
+        if self.keeps_dtypes:
+            return
+        wanted = {id(entry.layer): (entry, dtypes) for entry, dtypes in rows}
+        outputs = {id(entry.layer) for entry, _ in rows if entry.info.output}
+        for owner in [model, *(entry.layer for entry, _ in rows)]:
+            if not computes_itself(owner):
+                continue
+            around = owner
+            dtype = wanted[id(owner)][1].compute_dtype if id(owner) in wanted else None
+            if owner is model:
+                around = dtype = "float32" if self.name == "O1" else COMPUTE_DTYPE[self.name]
+            for child in children(owner):
+                parts = {id(part) for part in child._flatten_layers()}
+                known = wanted.get(id(child))
+                if parts & outputs or (known is not None and known[1].compute_dtype == dtype):
+                    continue
+                if is_network(child) or known is not None:
+                    yield child, around
 
     def _products(
         self, layer: Layer, path: str, dtypes: ProductDtypes, compute_dtype: str

@@ -21,6 +21,7 @@ from ampcore.models.objectives import objectives as task_objectives
 from ampcore.models.supervised import Objective, SupervisedTask, flat_outputs
 from ampcore.models.task import Task
 from ampcore.precision import LayerPolicies
+from ampcore.precision.dtype_conflict import explain_dtype_conflict
 from ampcore.precision.layer_paths import is_network
 from ampcore.spec import JobSpec
 from ampcore.spec.model import Bundle
@@ -113,7 +114,9 @@ class BundleJob(SpecJob):
 
     def explain(self, error: Exception) -> TrainingError | None:
         """An error in the code of the bundle, for example in the call of a layer."""
-        return explain(error, self._folder)
+        model = None if self._built is None else self._built.given.model
+        conflict = None if model is None else explain_dtype_conflict(model, error)
+        return conflict or explain(error, self._folder)
 
     def _build(self, dataset: Dataset) -> _Built:
         section = self.spec.model

@@ -8,9 +8,11 @@ from typing import Any
 from ampcore import optimizers
 from ampcore.data import Dataset
 from ampcore.data.local import LocalDataset
+from ampcore.errors import TrainingError
 from ampcore.models.supervised import Objective, SupervisedTask
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
+from ampcore.precision.dtype_conflict import explain_dtype_conflict
 from ampcore.spec.precision import NoScale, Precision
 from ampcore.train.clip import Clip
 from ampcore.train.given_model import GivenModel, GivenOptimizer
@@ -98,6 +100,10 @@ class KerasJob(TrainingJob):
     def assign_untrained(self, task: Task, dataset: Dataset) -> None:
         """Assign the values that the model was given with."""
         self._given_model.assign_initial()
+
+    def explain(self, error: Exception) -> TrainingError | None:
+        """An error in the call of a layer that computes with two dtypes."""
+        return explain_dtype_conflict(self.model, error)
 
     def build_optimizer(self, network: Network, total_steps: int) -> tuple[Any, Clip]:
         """The given optimizer, or a new one whose slots are zero."""

@@ -2,8 +2,10 @@
 
 A variant is named `<problem>-<policy>-<loss scale>-<engine>`; the engine `any` tries all of them,
 as a job's autotuning does. A problem with the suffix `_keras` is the same network and data, given
-to `Trainer.from_keras`. Every step is recorded and passed on, except in variants with the suffix
-`-last` or `-silent`: no job runs like that; they show the cost of the records.
+to `Trainer.from_keras`. With the loss scale `none` steps that are not finite are not skipped, as in
+the peers' loops; `checked` skips them, as jobs do by default. Every step is recorded and passed on,
+except in variants with the suffix `-last` or `-silent`: no job runs like that; they show the cost
+of the records.
 """
 
 import sys
@@ -33,6 +35,7 @@ OWN = "_keras"
 ENGINES = ("graph", "xla_step", "xla_loop")
 LOSS_SCALES = {
     "none": {"mode": "none"},
+    "checked": {"mode": "none"},
     "fixed": {"mode": "fixed", "scale": 1024.0},
     "dynamic": {"mode": "dynamic"},
 }
@@ -77,6 +80,7 @@ def session(problem: str, policy: str, loss_scale: str) -> Session:
             "data": {**examples, "validation_split": 0.0, "shuffle": False},
             "precision": {"policy": policy},
             "loss_scale": LOSS_SCALES[loss_scale],
+            "guard": {"skip_nonfinite": loss_scale != "none"},
             "optimizer": {"kind": "adam", "learning_rate": LEARNING_RATE},
             "train": {"steps": steps, "checkpoint_every_s": None},
         }
@@ -97,7 +101,7 @@ def own_model_job(spec: JobSpec) -> TrainingJob:
     plain = layer_policies(Precision())
     [network] = models.build(spec.model, dataset.require_signature(), plain).networks
     arrays = dataset.train.arrays
-    sections = spec.model_dump(include={"precision", "loss_scale", "train"})
+    sections = spec.model_dump(include={"precision", "loss_scale", "guard", "train"})
     return keras_job(
         network.model,
         data=(arrays.x, arrays.y),

@@ -327,6 +327,23 @@ def test_an_override_reaches_a_sub_layer_whose_dtype_its_layer_fixes():
     assert model.get_layer("custom").own.compute_dtype == "float32"
 
 
+def test_a_layer_that_computes_with_two_dtypes_is_named_and_the_model_stays_as_it_was():
+    class Shift(layers.Layer):
+        def call(self, inputs):
+            return inputs + tf.ones_like(inputs, tf.float32)
+
+    inputs = keras.Input((4,))
+    hidden = Shift(name="shift")(layers.Dense(4, name="hidden")(inputs))
+    model = keras.Model(inputs, layers.Dense(2)(hidden))
+    for policy in ("mixed_float16", "bfloat16"):
+        with pytest.raises(InvalidModel, match=r"\^shift\$.*float32 that does not match"):
+            apply_policy(model, policy)
+        assert {layer.compute_dtype for layer in model.layers} == {"float32"}
+        assert {variable.dtype for variable in model.variables} == {"float32"}
+    apply_policy(model, "mixed_float16", [{"layers": "^shift$", "dtype": "float32"}])
+    assert model(tf.ones([1, 4])).dtype == tf.float32
+
+
 class Custom(layers.Layer):
     """A layer that fixes the dtype of its sub-layer."""
 

@@ -1,0 +1,45 @@
+"""The cost of skipping steps that are not finite, in runs without a loss scale: one JSON line.
+
+ampcore's loop as a job runs it, and the same loop with `guard.skip_nonfinite: false`.
+"""
+
+import argparse
+
+from compare import Candidate, CandidateProgram, compare, report
+
+OURS = CandidateProgram("ours.training")
+ROUNDS = 11
+PROBLEMS = ("mlp", "cnn")
+POLICIES = ("float32", "mixed_bfloat16")
+ENGINES = ("graph", "xla_loop")
+
+
+def main() -> None:
+    """Measure and print."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    ratios, step_ms, quartiles, versions = {}, {}, {}, {}
+    for problem in PROBLEMS:
+        for policy in POLICIES:
+            for engine in ENGINES:
+                name = f"{problem}-{policy}-{engine}"
+                result = compare(
+                    (
+                        Candidate("checked", OURS, f"{problem}-{policy}-checked-{engine}"),
+                        Candidate("unchecked", OURS, f"{problem}-{policy}-none-{engine}"),
+                    ),
+                    ROUNDS,
+                )
+                ratios[name] = result.ratio("checked", "unchecked")
+                step_ms[name] = result.table()
+                quartiles[name], versions = result.quartiles(), result.versions
+    report(
+        "finite_check",
+        checked_over_unchecked=ratios,
+        step_ms=step_ms,
+        quartiles_ms=quartiles,
+        versions=versions,
+    )
+
+
+if __name__ == "__main__":
+    main()
