@@ -3,6 +3,7 @@
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from ampcore.precision.in_place import float32_dtypes
 
@@ -13,5 +14,7 @@ def call_on_example(model: Any, example: Any) -> Any:
     States that layers change in their calls stay: statistics, seeds, the states of recurrent
     layers, the vectors of SpectralNormalization.
     """
-    with float32_dtypes(model).applied(), keras.StatelessScope():
+    dtypes = float32_dtypes(model)
+    wide = [(variable, tf.cast(variable._value, tf.float32)) for variable in dtypes.as_float32]
+    with dtypes.applied(), keras.StatelessScope(wide):
         return model(example)

@@ -35,7 +35,7 @@ class GivenModel:
         # Its weights may be stored in 16 bits by an earlier call.
         self._kept.keep_values()
         dtypes = policies.in_place(self.model, self._example)
-        return Network(NETWORK, self.model, dtypes, assigned=self._assigned)
+        return Network(NETWORK, self.model, dtypes, assigned=self._assigned, is_given=True)
 
     def assign_initial(self) -> None:
         """Assign the values of the beginning; the dtypes stay."""

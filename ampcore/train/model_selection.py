@@ -4,12 +4,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from ampcore.checkpoint.model_files import save_models, save_signature, save_weights
+from ampcore.checkpoint.model_files import (
+    WEIGHTS_FILE,
+    save_models,
+    save_signature,
+    save_weights,
+)
 from ampcore.telemetry import Event, EventType
 from ampcore.train.callback_buffer import CallbackBuffer
 from ampcore.train.run import Run
 from ampcore.train.signature import signature_document
 
+UNSAVEABLE: Final = (AttributeError, KeyError, NotImplementedError, TypeError, ValueError)
+"""The errors of a get_config that does not work."""
 BEST_SUFFIX: Final = "-best"
 """In the name of a model file with `train.keep: both`: the weights of the best evaluation."""
 
@@ -87,6 +94,26 @@ class ModelSelection:
             return None
         return best.stopped_json(self._run.evaluations.last_epoch(self._run.totals.steps))
 
+    def _saved(self, files: Iterator[Path]) -> Iterator[Path]:
+        """The files; of a person's own model that cannot be saved, a warning instead.
+
+        Its weights are saved anyway, and what was trained must not be lost.
+        """
+        run = self._run
+        is_given = all(network.is_given for network in run.session.networks)
+        try:
+            yield from files
+        except UNSAVEABLE as error:
+            if not is_given:
+                raise
+            reason = (str(error).strip().splitlines() or ["no details"])[0][:300]
+            message = (
+                f"The model was not saved as a file of Keras: {type(error).__name__}: {reason}. "
+                f"Its weights are in {WEIGHTS_FILE}."
+            )
+            step = run.totals.steps - 1
+            self._callback_buffer.event(Event.warning("model_not_saved", message, step))
+
     def _save(self, folder: Path | None, suffix: str, *, is_best: bool) -> Iterator[Path]:
         run = self._run
         session, networks = run.session, run.session.networks
@@ -102,7 +129,8 @@ class ModelSelection:
         best = self.best_json() if is_best else None
         weights = None if suffix else save_weights(networks, folder, session.model_tables())
         tables = session.model_tables()
-        for file in save_models(networks, folder, layers, suffix=suffix, tables=tables):
+        files = save_models(networks, folder, layers, suffix=suffix, tables=tables)
+        for file in self._saved(files):
             facts = {
                 "file": file.name,
                 "size_bytes": file.stat().st_size,

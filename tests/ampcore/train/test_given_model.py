@@ -405,3 +405,26 @@ def test_the_reported_policy_is_that_of_the_layers(  # noqa: PLR0917 - pytest gi
     assert {name: seen[name] for name in computes_in} == computes_in
     assert (blocks[0]["loss_scale"][0] > 1) == ("float16" in seen.values())
     assert [layer.dtype_policy.name for layer in model.layers] == before
+
+
+def test_a_model_that_keras_cannot_save_keeps_what_was_trained(x, y, tmp_path):
+    class Unsaveable(keras.layers.Layer):
+        def call(self, inputs):
+            return inputs
+
+        def get_config(self):
+            raise AttributeError("no attribute 'scaling'")
+
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, keras.layers.Dense(1)(Unsaveable()(inputs / 1000)))
+    before, events = arrays(model.variables), []
+    trainer = ampcore.Trainer.from_keras(
+        model, data=(x, y), loss="mse", output_dir=tmp_path, **GRAPH
+    )
+    result = trainer.run(on_event=events.append)
+    [warning] = [event.data for event in events if event.data.get("code") == "model_not_saved"]
+    assert "no attribute 'scaling'" in warning["message"]
+    assert result.model_file is None
+    assert (tmp_path / "weights.safetensors").exists()
+    assert not list(tmp_path.glob(".model*"))
+    assert (np.array(model.variables[0]) != before[0]).any()
