@@ -10,6 +10,11 @@ import tensorflow as tf
 COUNTED: Final = "_ampcore_examples"
 """The attribute of a model that holds the variable with the examples of all its steps."""
 
+OUR_COLUMNS: Final = frozenset(
+    {"step", "last_step", "loss_scale", "skipped", "learning_rate", "examples", "step_time_s"}
+)
+"""What the callback measures itself: a value of the step with such a name is `returned_NAME`."""
+
 
 def has_custom_step(model: Any) -> bool:
     """Whether a model has a `train_step` of its own."""
@@ -47,7 +52,13 @@ class CustomStep:
         the mean of the epoch so far, it is the mean since the last call. Without a value `loss`,
         that column is the sum of those whose names end in `loss`.
         """
-        values = {name: self._since_last(name, float(value)) for name, value in logs.items()}
+        values = {
+            f"returned_{name}" if name in OUR_COLUMNS else name: self._since_last(
+                name, float(value)
+            )
+            for name, value in logs.items()
+            if keras.ops.ndim(value) == 0
+        }
         losses = [value for name, value in values.items() if name.endswith("loss")]
         loss = values.pop("loss", sum(losses) if losses else math.nan)
         total = int(self._counted.numpy())

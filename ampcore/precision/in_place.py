@@ -15,7 +15,9 @@ import tensorflow as tf
 
 from ampcore.precision.layer_products import (
     LayerProducts,
-    has_installed_products,
+    has_installed_call,
+    install_cast,
+    remove_installed_call,
     replaced_calls,
 )
 
@@ -39,7 +41,8 @@ class InPlaceDtypes:
         convolutions: For layers whose convolution is computed by another function, this function.
         casts: Sub-layers whose outputs are cast, each with the layer in whose dtype they are
             wanted, or that dtype itself.
-        plain: Layers that compute their products as Keras does, whatever is installed in them.
+        plain: Layers whose call an earlier policy has replaced for good: they have that of their
+            class again, unless `products` or `casts` replace it.
         as_float32: Variables that seem to be stored in float32: so values in float32, and their
             gradients, are not rounded to the dtype that they are stored in.
         saved_policies: As `policies`, where the config of a layer needs another one.
@@ -67,8 +70,8 @@ class InPlaceDtypes:
         if any(active is self for active in _active):
             yield
             return
-        calls = [(one.layer, one.call) for one in self.products]
-        calls += [(layer, type(layer).call.__get__(layer)) for layer in self.plain]
+        calls = [(layer, type(layer).call.__get__(layer)) for layer in self.plain]
+        calls += [(products.layer, products.call) for products in self.products]
         with ExitStack() as stack:
             stack.enter_context(replaced_attributes("_dtype_policy", self.policies))
             stack.enter_context(replaced_attributes("convolution_op", self.convolutions))
@@ -101,12 +104,14 @@ class InPlaceDtypes:
             setattr(layer, name, initializer)
         for layer, policy in [*self.policies, *self.saved_policies]:
             layer._dtype_policy = policy
+        for layer in self.plain:
+            remove_installed_call(layer)
         for layer, convolution in self.convolutions:
             layer.convolution_op = convolution
         for products in self.products:
             products.install()
         for layer, wanted in self.casts:
-            layer.__dict__["call"] = _casting(layer.call, wanted)
+            install_cast(layer, _casting(layer.call, wanted))
         for name in COMPILED_FUNCTIONS:
             if getattr(model, name, None) is not None:
                 setattr(model, name, None)
@@ -138,7 +143,7 @@ def float32_dtypes(model: Model) -> InPlaceDtypes:
     policy = keras.DTypePolicy("float32")
     return InPlaceDtypes(
         [(layer, policy) for layer in layers if layer.compute_dtype in SIXTEEN_BITS],
-        plain=[layer for layer in layers if has_installed_products(layer)],
+        plain=[layer for layer in layers if has_installed_call(layer)],
         as_float32=[variable for variable in model.variables if variable.dtype in SIXTEEN_BITS],
     )
 

@@ -24,6 +24,8 @@ LAYERS: Final = (keras.layers.Dense, keras.layers.EinsumDense, *CONVOLUTIONS)
 """The layers whose products can be computed by role."""
 _INSTALLED: Final = "_ampcore_products"
 """The attribute of a layer that holds its products."""
+_CASTS: Final = "_ampcore_casts"
+"""The attribute of a layer whose outputs are cast."""
 
 
 def has_own_call(layer: Layer) -> bool:
@@ -81,9 +83,20 @@ class LayerProducts:
         return outputs if layer.activation is None else layer.activation(outputs)
 
 
-def has_installed_products(layer: Layer) -> bool:
-    """Whether the layer computes its products by role."""
-    return _INSTALLED in vars(layer)
+def has_installed_call(layer: Layer) -> bool:
+    """Whether a policy has replaced the layer's call for good."""
+    return "call" in vars(layer) and (_INSTALLED in vars(layer) or _CASTS in vars(layer))
+
+
+def install_cast(layer: Layer, call: Any) -> None:
+    """Replace a layer's call for good by one that casts its outputs."""
+    layer.__dict__.update({"call": call, _CASTS: True})
+
+
+def remove_installed_call(layer: Layer) -> None:
+    """Compute again as the layer's class does."""
+    for name in ("call", _INSTALLED, _CASTS):
+        layer.__dict__.pop(name, None)
 
 
 def installed_products(model: Any) -> list[LayerProducts]:

@@ -23,7 +23,7 @@ from ampcore.precision.layer_paths import (
     layers_of_outputs,
     walk_layers,
 )
-from ampcore.precision.layer_products import LayerProducts
+from ampcore.precision.layer_products import LayerProducts, has_installed_call
 from ampcore.precision.saved_layers import creatable_initializers, policy_maps
 from ampcore.precision.weight_storage import FLOATS, KeptVariables, direct_variables, store_as
 from ampcore.spec.devices import DeviceInfo
@@ -211,6 +211,9 @@ class LayerPolicies:
                 and isinstance(entry.layer, float16_on_cpu.CONVOLUTIONS)
             ],
             casts=list(self._casts(model, rows)),
+            plain=[]
+            if self.keeps_dtypes
+            else [layer for layer in model._flatten_layers() if has_installed_call(layer)],
             saves_dtypes=not any(
                 children(owner)
                 for owner in [model, *(entry.layer for entry in entries)]

@@ -94,7 +94,7 @@ class ModelSelection:
             return None
         return best.stopped_json(self._run.evaluations.last_epoch(self._run.totals.steps))
 
-    def _saved(self, files: Iterator[Path]) -> Iterator[Path]:
+    def _saved(self, files: Iterator[Path], suffix: str) -> Iterator[Path]:
         """The files; of a person's own model that cannot be saved, a warning instead.
 
         Its weights are saved anyway, and what was trained must not be lost.
@@ -107,9 +107,14 @@ class ModelSelection:
             if not is_given:
                 raise
             reason = (str(error).strip().splitlines() or ["no details"])[0][:300]
+            rest = (
+                "The weights of the best evaluation are in no file but the checkpoint."
+                if suffix
+                else f"Its weights are in {WEIGHTS_FILE}."
+            )
             message = (
-                f"The model was not saved as a file of Keras: {type(error).__name__}: {reason}. "
-                f"Its weights are in {WEIGHTS_FILE}."
+                "The model was not saved as a file of Keras: "
+                f"{type(error).__name__}: {reason}. {rest}"
             )
             step = run.totals.steps - 1
             self._callback_buffer.event(Event.warning("model_not_saved", message, step))
@@ -130,7 +135,7 @@ class ModelSelection:
         weights = None if suffix else save_weights(networks, folder, session.model_tables())
         tables = session.model_tables()
         files = save_models(networks, folder, layers, suffix=suffix, tables=tables)
-        for file in self._saved(files):
+        for file in self._saved(files, suffix):
             facts = {
                 "file": file.name,
                 "size_bytes": file.stat().st_size,

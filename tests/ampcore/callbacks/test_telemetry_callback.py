@@ -274,7 +274,12 @@ class TwoLosses(keras.Model):
             )
             losses.append(loss)
         self.first_loss.update_state(losses[0])
-        return {"first_loss": self.first_loss.result(), "second_loss": losses[1], "size": 3.0}
+        return {
+            "first_loss": self.first_loss.result(),
+            "second_loss": losses[1],
+            "size": 3.0,
+            "examples": 7.0,
+        }
 
 
 def test_a_training_step_of_its_own_has_its_values_under_their_names(run):
@@ -287,6 +292,7 @@ def test_a_training_step_of_its_own_has_its_values_under_their_names(run):
     )
     assert run["examples"] == [*[8] * 7, 4] * 2
     assert run["size"] == [3.0] * 16
+    assert run["returned_examples"] == [7.0] * 16
     assert run["loss_scale"] == [64.0] * 16
     assert run["learning_rate"] == run["first_optimizer_learning_rate"] == [0.5] * 16
     assert run["second_optimizer_learning_rate"] == [0.25] * 16

@@ -344,6 +344,17 @@ def test_a_layer_that_computes_with_two_dtypes_is_named_and_the_model_stays_as_i
     assert model(tf.ones([1, 4])).dtype == tf.float32
 
 
+def test_a_policy_replaces_what_an_earlier_one_has_installed():
+    model = a_network()
+    inputs = tf.fill([2, 4], 1.001)
+    expected = model(inputs)
+    roles = [{"layers": "hidden", "dtype": "bfloat16", "roles": ["forward"]}]
+    apply_policy(model, "float32", roles)
+    assert (model(inputs) != expected).numpy().any()
+    apply_policy(model, "float32")
+    np.testing.assert_array_equal(model(inputs), expected)
+
+
 class Custom(layers.Layer):
     """A layer that fixes the dtype of its sub-layer."""
 
