@@ -122,6 +122,12 @@ class BisectRuns:
                     f"Float32 itself does not train to its end: job {result.job_id} is "
                     f"{result.state} ({result.reason}), so no override can help. {result.message}"
                 )
+            if result.skipped_share > self._question.options.skipped_share:
+                raise NoAnswer(
+                    f"Float32 itself does not train: job {result.job_id} skipped "
+                    f"{100 * result.skipped_share:.3g} % of its steps, whose gradients were not "
+                    "finite, so no override can help. Look at its learning rate and its data."
+                )
         options = self._question.options
         metric, higher = baseline_metric(self._question.spec, options.metric, results)
         values = [result.metrics[metric] for result in results]
@@ -144,7 +150,7 @@ class BisectRuns:
 
     def _judge(self, result: JobResult) -> tuple[bool, str]:
         """Whether a job is as good as float32, and why."""
-        skipped = result.number("skipped_share") or 0.0
+        skipped = result.skipped_share
         if skipped > self._question.options.skipped_share:
             return False, f"{100 * skipped:.3g} % of the steps were skipped."
         if not result.succeeded:

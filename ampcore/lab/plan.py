@@ -19,6 +19,8 @@ KEY_LABEL: Final = "study_job"
 
 OUT_OF_MEMORY: Final = (Reason.OUT_OF_MEMORY, Reason.RESOURCE_LIMIT)
 """The reasons of jobs that needed more memory than there was."""
+MAX_SKIPPED_SHARE: Final = 0.1
+"""Float32 has no loss scale: a job in it that skips more of its steps is no reference."""
 DIVERGED: Final = (Reason.NON_FINITE_LOSS, Reason.NON_FINITE_RESULT, Reason.SKIP_BUDGET_EXCEEDED)
 """The reasons of jobs whose numbers did not work out: their policy is not as good as float32."""
 
@@ -104,6 +106,11 @@ class JobResult:
     def had_enough_memory(self) -> bool:
         """Whether it trained, even if its numbers did not work out."""
         return self.succeeded or self.reason in DIVERGED
+
+    @property
+    def skipped_share(self) -> float:
+        """The share of its steps that were skipped, from 0 to 1; 0 if it is not known."""
+        return self.number("skipped_share") or 0.0
 
     @classmethod
     def refused(cls, message: str) -> Self:

@@ -16,7 +16,16 @@ from ampcore.api.study_requests import PrecisionOptions
 from ampcore.lab.memory_model import BATCH_MULTIPLE, memory_model
 from ampcore.lab.metric import baseline_metric, validation_problems
 from ampcore.lab.paired_test import TEST, NoiseBand, PairedComparison, compare
-from ampcore.lab.plan import DIVERGED, JobResult, Limit, NoAnswer, PlannedJob, Question, Results
+from ampcore.lab.plan import (
+    DIVERGED,
+    MAX_SKIPPED_SHARE,
+    JobResult,
+    Limit,
+    NoAnswer,
+    PlannedJob,
+    Question,
+    Results,
+)
 from ampcore.lab.policies import (
     FLOAT32,
     TF32,
@@ -82,7 +91,7 @@ class PrecisionKind:
         values = {
             seed: result.metrics[metric]
             for seed, result in baseline.items()
-            if metric in result.metrics
+            if metric in result.metrics and result.skipped_share <= MAX_SKIPPED_SHARE
         }
         if len(values) < MIN_PAIRS:
             raise NoAnswer(_no_baseline(metric, len(values), results, seeds))
@@ -171,10 +180,10 @@ class _Comparison:
         self, policy: str, jobs: dict[int, JobResult], diverged: Sequence[JobResult]
     ) -> str:
         if diverged:
-            skipped = [job.number("skipped_share") or 0.0 for job in diverged]
+            skipped = 100 * fmean(job.skipped_share for job in diverged)
             text = (
                 f"{len(diverged)} of {plural(len(jobs), 'job')} did not train to the end: "
-                f"{_reasons(diverged)}; {100 * fmean(skipped):.3g} % of their steps were skipped."
+                f"{_reasons(diverged)}; {skipped:.3g} % of their steps were skipped."
             )
             if spec_policy(policy) == FLOAT32:
                 return text
@@ -319,10 +328,17 @@ def _explanation(found: PairedComparison, band: NoiseBand, metric: str) -> str:
 
 
 def _no_baseline(metric: str, found: int, results: Results, seeds: Sequence[int]) -> str:
-    failed = [
-        results[_key(FLOAT32, seed)] for seed in seeds if not results[_key(FLOAT32, seed)].succeeded
-    ]
+    jobs = [results[_key(FLOAT32, seed)] for seed in seeds]
+    failed = [job for job in jobs if not job.succeeded]
+    skipping = [job for job in jobs if job.succeeded and job.skipped_share > MAX_SKIPPED_SHARE]
     text = f"Needs {metric} of at least {MIN_PAIRS} jobs in float32; {found} have it"
+    if skipping and not failed:
+        ids = ", ".join(job.job_id for job in skipping)
+        share = 100 * fmean(job.skipped_share for job in skipping)
+        return (
+            f"{text}: {plural(len(skipping), 'job')} ({ids}) skipped {share:.3g} % of the steps, "
+            "whose gradients were not finite. Look at the learning rate and the data."
+        )
     if not failed:
         return f"{text}."
     return f"{text}: {_reasons(failed)}. {failed[0].message or ''}".rstrip()
