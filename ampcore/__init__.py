@@ -26,17 +26,24 @@ if TYPE_CHECKING:
         global_norm,
     )
     from ampcore.spec import JobSpec, SpecValidationError
+    from ampcore.spec.precision import Override, Precision
+    from ampcore.spec.telemetry import Telemetry
+    from ampcore.spec.training import Best, Diagnostics, EarlyStopping, Guard, Runtime, Train
     from ampcore.telemetry import Event, StepBlock
     from ampcore.train import Trainer, TrainResult
 
 __version__ = "0.5.0"
 
 _LAZY_MODULES = {
+    "Best": "ampcore.spec.training",
     "CalibratedLossScale": "ampcore.precision",
     "ConvertedModel": "ampcore.conversion",
+    "Diagnostics": "ampcore.spec.training",
     "DynamicLossScale": "ampcore.precision",
+    "EarlyStopping": "ampcore.spec.training",
     "Event": "ampcore.telemetry",
     "FixedLossScale": "ampcore.precision",
+    "Guard": "ampcore.spec.training",
     "JobSpec": "ampcore.spec",
     "LossScale": "ampcore.precision",
     "LossScaleCallback": "ampcore.callbacks",
@@ -45,10 +52,15 @@ _LAZY_MODULES = {
     "NoLossScale": "ampcore.precision",
     "NotConvertible": "ampcore.conversion",
     "Outcome": "ampcore.precision",
+    "Override": "ampcore.spec.precision",
+    "Precision": "ampcore.spec.precision",
+    "Runtime": "ampcore.spec.training",
     "SkipReport": "ampcore.callbacks",
     "SpecValidationError": "ampcore.spec",
     "StepBlock": "ampcore.telemetry",
+    "Telemetry": "ampcore.spec.telemetry",
     "TelemetryCallback": "ampcore.callbacks",
+    "Train": "ampcore.spec.training",
     "TrainResult": "ampcore.train",
     "Trainer": "ampcore.train",
     "TrainingError": "ampcore.errors",
@@ -61,11 +73,15 @@ _LAZY_MODULES = {
 }
 
 __all__ = [
+    "Best",
     "CalibratedLossScale",
     "ConvertedModel",
+    "Diagnostics",
     "DynamicLossScale",
+    "EarlyStopping",
     "Event",
     "FixedLossScale",
+    "Guard",
     "JobSpec",
     "LossScale",
     "LossScaleCallback",
@@ -74,10 +90,15 @@ __all__ = [
     "NoLossScale",
     "NotConvertible",
     "Outcome",
+    "Override",
+    "Precision",
+    "Runtime",
     "SkipReport",
     "SpecValidationError",
     "StepBlock",
+    "Telemetry",
     "TelemetryCallback",
+    "Train",
     "TrainResult",
     "Trainer",
     "TrainingError",

@@ -23,9 +23,6 @@ from ampcore.train.local_spec import KerasOptimizer, LocalSpec
 OWN_OPTIMIZERS: Final = ("sgd", "momentum", "adam", "adamw", "rmsprop")
 """The optimizers of ampcore; a name stands for one of them before one of Keras."""
 
-LossScaleArgument = str | float | Mapping[str, Any]
-"""A mode, the number of a fixed scale, or the section of a spec."""
-
 
 def keras_job(
     model: Any,
@@ -132,13 +129,6 @@ def data_section(data: LocalDataset, *, shuffle: bool) -> dict[str, Any]:
     }
 
 
-def loss_scale_section(given: LossScaleArgument) -> Any:
-    """The section of a spec that the argument stands for, not checked yet."""
-    if isinstance(given, str):
-        return {"mode": given}
-    return dict(given) if isinstance(given, Mapping) else {"mode": "fixed", "scale": given}
-
-
 def optimizer_section(given: object) -> tuple[Any, Any | None]:
     """The section of a spec for an optimizer, and the optimizer if it is one of Keras.
 
@@ -175,6 +165,15 @@ def optimizer_section(given: object) -> tuple[Any, Any | None]:
             received=repr(given),
         )
     return _describe(found).model_dump(), found
+
+
+def has_schedule(optimizer: object) -> bool:
+    """Whether the learning rate of the argument `optimizer` follows a schedule."""
+    if isinstance(optimizer, keras.optimizers.Optimizer):
+        return isinstance(optimizer._learning_rate, keras.optimizers.schedules.LearningRateSchedule)
+    if isinstance(optimizer, Optimizer):
+        optimizer = optimizer.model_dump()
+    return isinstance(optimizer, Mapping) and bool(optimizer.get("schedule"))
 
 
 def objectives(

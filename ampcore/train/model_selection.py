@@ -89,6 +89,8 @@ class ModelSelection:
 
     def stopped_json(self) -> dict[str, Any] | None:
         """The facts of an early end; None without one."""
+        if (epoch := self._run.stopped_by_callback) is not None:
+            return {"epoch": epoch, "metric": None, "best": None}
         best = self._run.evaluations.best
         if best is None or not best.has_stopped:
             return None

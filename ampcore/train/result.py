@@ -14,7 +14,7 @@ class TrainResult:
     others. It is the last evaluation, or with `train.keep: best` the best one. `best` tells which
     evaluation was the best: its `metric`, `value`, `epoch` (from 0), `steps` and `metrics`; None
     unless the spec asks for it. `stopped_early` has `epoch`, `metric` and `best` of a run that
-    early stopping ended; else None.
+    early stopping ended, or a callback of Keras, which has no metric; else None.
     `final_loss` is the loss of the last applied step. `weights_digest` is the SHA-256 of
     all weights in the models' order. `examples_per_s` leaves the first block out (it holds the
     compilation) when there is more than one. `peak_memory_bytes` is the device's where TensorFlow
@@ -47,6 +47,12 @@ class TrainResult:
     """With `train.keep: both`, the models with the best weights."""
     global_batch_size: int = 0
     """The examples of a step on all ranks: `batch_size` × `accumulate` × ranks."""
+    history: Mapping[str, list[float]] = field(default_factory=dict)
+    """Of `Trainer.from_keras`: the loss, the metrics, the learning rate, the loss scale and the
+    skipped steps of each epoch that this call has trained, by name as in Keras's `History.history`.
+    """
+    epochs: tuple[int, ...] = ()
+    """The numbers of these epochs, counted from 0."""
     ranks: Mapping[str, Any] | None = None
     """With several ranks, the time of each for a step, and which of them is slow."""
 

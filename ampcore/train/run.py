@@ -13,7 +13,7 @@ from ampcore.profile.recorder import ProfileRecorder
 from ampcore.profile.scopes import phase_span
 from ampcore.spec.devices import DeviceInfo
 from ampcore.spec.text import join_names
-from ampcore.telemetry import Event, StepBlock
+from ampcore.telemetry import Event, EventType, StepBlock
 from ampcore.telemetry.scale_events import scale_events
 from ampcore.train import recovery
 from ampcore.train.callback_buffer import CallbackBuffer
@@ -63,6 +63,9 @@ class Run:
         self.totals = Totals()
         self.recovery = Recovery(self._spec, in_float32=float32)
         self._warned_of_damage = False
+        self._epoch_event: Event | None = None
+        self.stopped_by_callback: int | None = None
+        """The epoch after which a callback of Keras has ended the run."""
         self._replicas = context.replicas
         self.rank_times = RankTimes(self._replicas.size)
         self._use_session(context.build_session(float32=float32))
@@ -101,8 +104,23 @@ class Run:
 
     @property
     def has_stopped_early(self) -> bool:
-        """Whether the run has ended because its evaluations no longer improved."""
-        return self.evaluations.has_stopped_early
+        """Whether the run has ended before its last step, but is complete."""
+        return self.evaluations.has_stopped_early or self.stopped_by_callback is not None
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """The epoch of the next step, and its batch in that epoch; both count from 0."""
+        return self._plan.position(self.totals.steps)
+
+    @property
+    def epochs(self) -> int:
+        """The number of epochs of the plan, the last one of which may have fewer steps."""
+        return -(-self._plan.total_steps // self._plan.steps_per_epoch)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """The steps of an epoch."""
+        return self._plan.steps_per_epoch
 
     @property
     def steps_left(self) -> int:
@@ -357,12 +375,45 @@ class Run:
         return self.guard.damage
 
     def _close_epoch(self) -> None:
-        epoch, batch = self._plan.position(self.totals.steps)
+        epoch, batch = self.position
+        self._epoch_event = None
         if batch == 0:
-            self._callback_buffer.event(self.totals.close_epoch(epoch - 1))
+            self._epoch_event = self.totals.close_epoch(epoch - 1)
         elif self.is_done:
             # The epoch stays open: a run with more steps continues it.
-            self._callback_buffer.event(self.totals.epoch.event(epoch, self.totals.steps - 1))
+            self._epoch_event = self.totals.epoch.event(epoch, self.totals.steps - 1)
+        if self._epoch_event is not None:
+            self._callback_buffer.event(self._epoch_event)
+
+    def epoch_logs(self) -> dict[str, float] | None:
+        """The loss of the epoch that the last block has ended, and what was measured after it.
+
+        None if the epoch goes on.
+        """
+        if self._epoch_event is None:
+            return None
+        epoch = self._epoch_event.data
+        return {
+            "loss": epoch["loss"],
+            **(
+                self.totals.evaluation
+                if self.evaluations.evaluates_after(self.totals.steps)
+                else {}
+            ),
+            "learning_rate": float(self.session.optimizers[0].learning_rate),
+            "loss_scale": self.session.smallest_scale,
+            "skipped_steps": epoch["skipped"],
+        }
+
+    def stop_by_callback(self) -> None:
+        """End the run after this epoch, as a callback has asked for, unless it is complete."""
+        if self.is_done:
+            return
+        self._emit(self.evaluations.before_early_end(self.session, self.totals))
+        self.stopped_by_callback = self.evaluations.last_epoch(self.totals.steps)
+        message = f"A callback stopped the training after epoch {self.stopped_by_callback}."
+        data = {"epoch": self.stopped_by_callback, "message": message}
+        self._callback_buffer.event(Event(EventType.STOPPED_EARLY, self.totals.steps - 1, data))
 
     def _recover(self, failure: GuardFailure) -> Arrays | None:
         """Roll back to the good state; returns the state that replaces it, if any."""

@@ -60,10 +60,21 @@ class RunEvaluations:
         """Whether the run has ended because its evaluations no longer improved."""
         return self.best is not None and self.best.has_stopped
 
+    def evaluates_after(self, steps: int) -> bool:
+        """Whether the run is evaluated after so many steps."""
+        return self._validation is not None and self._plan.evaluates_after(steps)
+
     def after_block(self, session: Session, totals: Totals) -> Iterator[Event]:
         """Evaluate if the plan says so; the result becomes part of the totals."""
-        if self._validation is None or not self._plan.evaluates_after(totals.steps):
-            return
+        if self.evaluates_after(totals.steps):
+            yield from self._evaluate(session, totals)
+
+    def before_early_end(self, session: Session, totals: Totals) -> Iterator[Event]:
+        """Evaluate the weights of a run that ends now, if the plan does not."""
+        if self._validation is not None and not self._plan.evaluates_after(totals.steps):
+            yield from self._evaluate(session, totals)
+
+    def _evaluate(self, session: Session, totals: Totals) -> Iterator[Event]:
         with phase_span(Phase.EVALUATION):
             own = self._evaluator and self._evaluator(session.evaluation_weights())
         # The same numbers decide on all replicas whether the run ends early.

@@ -25,10 +25,19 @@ class Epoch:
         self.steps += int(applied.sum())
         self.skipped += len(block) - int(applied.sum())
 
+    @property
+    def mean_loss(self) -> float:
+        """The mean over the applied steps; NaN without any."""
+        return self.loss_sum / self.steps if self.steps else math.nan
+
     def event(self, index: int, last_step: int) -> Event:
         """The event of the epoch; `loss` is the mean over the applied steps, NaN without any."""
-        loss = self.loss_sum / self.steps if self.steps else math.nan
-        data = {"epoch": index, "loss": loss, "steps": self.steps, "skipped": self.skipped}
+        data = {
+            "epoch": index,
+            "loss": self.mean_loss,
+            "steps": self.steps,
+            "skipped": self.skipped,
+        }
         return Event(EventType.EPOCH, last_step, data)
 
 

@@ -1,10 +1,11 @@
 """Trainer: trains one job spec, from loading the data to saving the model."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Self, Unpack
 
 import keras
 import tensorflow as tf
@@ -26,9 +27,19 @@ from ampcore.spec import JobSpec
 from ampcore.spec.devices import DeviceInfo, DeviceKind
 from ampcore.spec.precision import Policy
 from ampcore.train.callback_buffer import CallbackBuffer, OnBlock, OnEvent
+from ampcore.train.epoch_reports import EpochReports, NoReports, Verbose
 from ampcore.train.first_step import FirstStep
-from ampcore.train.from_keras import LossScaleArgument, keras_job, loss_scale_section
+from ampcore.train.from_keras import has_schedule, keras_job
 from ampcore.train.job import TrainingJob
+from ampcore.train.keras_arguments import (
+    LossScaleArgument,
+    Sections,
+    add_early_stopping,
+    examples_argument,
+    loss_scale_section,
+    section_documents,
+    set_once,
+)
 from ampcore.train.model_selection import ModelSelection
 from ampcore.train.rank_agreement import check_rank_count
 from ampcore.train.ranks import check_connected, connected, only_own_events, with_ranks_of
@@ -46,7 +57,7 @@ SAME_ON_ALL_RANKS: Final = (NonFiniteLoss, NonFiniteResult, SkipBudgetExceeded)
 
 
 class Trainer:
-    """Trains the job of a spec on this machine; `from_keras` trains an own Keras model.
+    """Trains the job of a spec on this machine; `from_keras` trains your Keras model.
 
     Args:
         job: The spec of the job to train, or another kind of job.
@@ -92,14 +103,18 @@ class Trainer:
         self._cluster = cluster
         self._output_dir = None if output_dir is None or not self._is_leader else Path(output_dir)
         self._current_run: Run | None = None
+        self._reports: Callable[[Run], NoReports] = NoReports
         self._profile_requests: SimpleQueue[ProfileRequest] = SimpleQueue()
 
     @classmethod
     def from_keras(
         cls,
         model: Any,
+        x: Any = None,
+        y: Any = None,
         *,
-        data: Any,
+        sample_weight: Any = None,
+        data: Any = None,
         loss: Any = None,
         loss_weights: Any = None,
         optimizer: Any = "adam",
@@ -109,29 +124,22 @@ class Trainer:
         batch_size: int | None = None,
         steps_per_epoch: int | None = None,
         epochs: int = 1,
-        best: Mapping[str, Any] | None = None,
-        early_stopping: Mapping[str, Any] | None = None,
-        keep: Literal["last", "best", "both"] = "last",
         shuffle: bool = True,
+        callbacks: Any = None,
+        verbose: Verbose = "auto",
         policy: Policy | None = None,
-        overrides: Sequence[Any] = (),
-        float8: Mapping[str, Any] | None = None,
-        tf32: bool = True,
         loss_scale: LossScaleArgument | None = None,
-        train: Mapping[str, Any] | None = None,
-        guard: Mapping[str, Any] | None = None,
-        diagnostics: Mapping[str, Any] | None = None,
-        runtime: Mapping[str, Any] | None = None,
-        telemetry: Mapping[str, Any] | None = None,
         output_dir: str | Path | None = None,
         resume: bool = False,
         cluster: Cluster | None = None,
+        **sections: Unpack[Sections],
     ) -> Self:
-        """A trainer of a Keras model with own data, losses and metrics.
+        """A trainer of your Keras model, with the arguments of `compile` and `fit`.
 
             trainer = ampcore.Trainer.from_keras(
                 model,
-                data=(x, y),
+                x,
+                y,
                 loss="sparse_categorical_crossentropy",
                 metrics=["accuracy"],
                 validation_data=(x_val, y_val),
@@ -140,23 +148,27 @@ class Trainer:
                 policy="mixed_float16",
             )
             result = trainer.run()
+            print(result.history["val_loss"])
 
         The run trains the model itself, in the same way as a job. If it fails or is stopped, the
-        model and the optimizer get back the values that they had. `fit` is not called, nor are
-        callbacks of Keras or a `train_step`.
+        model and the optimizer get back the values that they had. `fit` is not called, nor is a
+        `train_step`.
 
         Args:
             model: A built keras.Model with any inputs and outputs. The outputs are those that the
                 losses expect: logits, or probabilities.
-            data: Arrays (x, y) or (x, y, sample_weight), where each may be a dictionary, list or
-                tuple of arrays; or batches of them: a tf.data.Dataset, a keras.utils.PyDataset, or
-                a generator, with which a run cannot resume.
+            x: Inputs: an array, or a dictionary, list or tuple of arrays; or, without `y`, batches
+                of inputs, targets and weights: a tf.data.Dataset, a keras.utils.PyDataset, or a
+                generator, with which a run cannot resume.
+            y: Targets, in the same forms as arrays.
+            sample_weight: The weight of each example, or of each output's examples.
+            data: In place of `x`: (x, y), (x, y, sample_weight) or batches.
             loss: A name of Keras, a keras.losses.Loss or a function of (targets, predictions); for
                 several outputs a dictionary by name or a list. None: only losses of layers.
             loss_weights: The factors of the outputs' losses in the total; None: 1.
             optimizer: A name, a mapping as in a spec, or an optimizer of Keras, which is used
                 itself, with the slots that it has. The names sgd, momentum, adam, adamw and rmsprop
-                stand for ampcore's own, which are faster.
+                stand for ampcore's optimizers, which are faster.
             metrics: Names, objects and functions as of Keras; for several outputs by name.
             validation_data: Examples for validation, in one of the forms of `data`.
             validation_split: The share of arrays that is split off at the end for validation.
@@ -164,43 +176,48 @@ class Trainer:
             steps_per_epoch: For endless batches and generators, the batches of an epoch, all of
                 one size.
             epochs: How often the data is trained on.
-            best: The `metric` that decides which evaluation is the best, and its `mode`.
-            early_stopping: `patience`, `min_delta` and `start_epoch`, as in a spec.
-            keep: Which weights the model gets: the `last` ones, the `best` ones, or the last ones
-                with the best ones saved in a second file (`both`).
             shuffle: Whether arrays, and the batches of a PyDataset, have a new order in each epoch.
+            callbacks: Callbacks of Keras, called at the begin and the end of the training and of
+                each epoch; one that acts on batches is refused. EarlyStopping becomes
+                `train.early_stopping`. The state of the others is no part of a checkpoint.
+            verbose: 0: nothing is printed; 1: a progress bar; 2: a line for each epoch; "auto": 1
+                on a terminal, else 2.
             policy: The precision policy, as in a spec: `mixed_float16`, `mixed_bfloat16`, `auto`,
                 …; None: that of the model, whose layers keep their dtypes. A model that was created
                 in float32 trains in float32.
-            overrides: Mappings with `layers`, a regular expression, and `dtype`; with `roles`, only
-                for these products.
-            float8: The section `precision.float8` of a spec.
-            tf32: Whether float32 products on GPUs may be computed in TF32.
-            loss_scale: A mode, the number of a fixed scale, or a mapping as in a spec; None: the
-                default of the policy.
-            train: Other fields of a spec's section `train`: seed, steps, accumulate, ….
-            guard: The section `guard` of a spec.
-            diagnostics: The section `diagnostics` of a spec.
-            runtime: `device` and `engine`, as in a spec.
-            telemetry: The section `telemetry` of a spec.
+            loss_scale: A mode, the number of a fixed scale, a loss scale such as
+                `ampcore.DynamicLossScale(…)`, or a mapping as in a spec; None: the default of the
+                policy.
             output_dir: The folder for the trained model and the checkpoints; None: not saved.
             resume: Resume from the newest checkpoint in `output_dir`.
-            cluster: The ranks that train together, as of the class; with a default `runtime` as
+            cluster: The ranks that train together, see the class; with a default `runtime` as
                 many as it has. None: those that `python -m ampcore launch` has started, if any. The
                 program connects with them before it creates the model.
+            **sections: Further settings, by the section of a spec: `precision`, `train`, `guard`,
+                `diagnostics`, `runtime` and `telemetry`, each an object such as
+                `ampcore.Train(seed=1, accumulate=4)` or a mapping.
 
         Raises:
-            InvalidModel: The model, a loss, a metric or the optimizer cannot be used; or the model
-                of a rank was created before this process connected with the others.
+            InvalidModel: The model, a loss, a metric, the optimizer or a callback cannot be used;
+                or the model of a rank was created before this process connected with the others.
             InvalidData: The data has another form.
             SpecValidationError: A setting is not valid.
+            TypeError: There is no such argument.
         """
         cluster = cluster or cluster_from_environment()
         check_connected(cluster)
-        runtime = with_ranks_of(cluster, dict(runtime or {}))
+        documents = section_documents(sections)
+        documents["runtime"] = with_ranks_of(cluster, documents["runtime"])
+        set_once(documents["precision"], "precision", "policy", policy, None)
+        set_once(documents["train"], "train", "epochs", epochs, 1)
+        if loss_scale is not None:
+            documents["loss_scale"] = loss_scale_section(loss_scale)
+        kept_callbacks = add_early_stopping(
+            documents["train"], callbacks, has_schedule=has_schedule(optimizer)
+        )
         job = keras_job(
             model,
-            data=data,
+            data=examples_argument(x, y, sample_weight, data),
             loss=loss,
             loss_weights=loss_weights,
             optimizer=optimizer,
@@ -210,28 +227,11 @@ class Trainer:
             batch_size=batch_size,
             steps_per_epoch=steps_per_epoch,
             shuffle=shuffle,
-            sections={
-                "precision": {
-                    "policy": policy,
-                    "overrides": list(overrides),
-                    "float8": dict(float8 or {}),
-                    "tf32": tf32,
-                },
-                **({} if loss_scale is None else {"loss_scale": loss_scale_section(loss_scale)}),
-                "train": {
-                    "epochs": epochs,
-                    "keep": keep,
-                    **({} if best is None else {"best": dict(best)}),
-                    **({} if early_stopping is None else {"early_stopping": dict(early_stopping)}),
-                    **(train or {}),
-                },
-                "guard": dict(guard or {}),
-                "diagnostics": dict(diagnostics or {}),
-                "runtime": runtime,
-                "telemetry": dict(telemetry or {}),
-            },
+            sections=documents,
         )
-        return cls(job, output_dir=output_dir, resume=resume, cluster=cluster)
+        trainer = cls(job, output_dir=output_dir, resume=resume, cluster=cluster)
+        trainer._reports = lambda run: EpochReports(run, kept_callbacks, model, verbose)
+        return trainer
 
     @property
     def _is_leader(self) -> bool:
@@ -340,10 +340,15 @@ class Trainer:
             self._profile_recorder(context.device),
             resume=self._resume,
         )
+        reports = self._reports(run)
         started_at = time.perf_counter()
         try:
+            reports.begin()
             while not run.is_done and not any(context.replicas.all_gather_object(should_stop())):
+                reports.before_block()
                 run.advance()
+                reports.after_block()
+            reports.end()
             if run.is_done:
                 run.finish_profiles()
                 run.check_result()
@@ -364,7 +369,8 @@ class Trainer:
         if not run.is_done or context.job.spec.train.checkpoint_every_s is not None:
             run.save()
         peak_memory = hardware.peak_memory(context.device.kind)
-        return self._result(run, train_s, peak_memory.bytes, callback_buffer)
+        result = self._result(run, train_s, peak_memory.bytes, callback_buffer)
+        return replace(result, history=reports.history, epochs=tuple(reports.epochs))
 
     def _saves_model(self, run: Run) -> bool:
         """Whether the trained model is saved: by this rank, or by rank 0 with rows of this one."""

@@ -19,7 +19,7 @@ def main() -> None:
     """Train, and print the metrics."""
     trainer = ampcore.Trainer.from_keras(
         flats.build_model(),
-        data=flats.make_flats(2000, seed=0),
+        *flats.make_flats(2000, seed=0),
         validation_data=flats.make_flats(400, seed=1),
         loss=flats.LOSS,
         metrics=flats.METRICS,

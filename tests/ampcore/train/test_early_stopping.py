@@ -147,7 +147,7 @@ def test_a_keras_model_gets_its_best_weights():
         )
         return trainer.run(), model.get_weights()
 
-    result, best = trained(6, early_stopping={"patience": 2}, keep="best")
+    result, best = trained(6, train={"early_stopping": {"patience": 2}, "keep": "best"})
     assert result.stopped_early["epoch"] == 3
     _, short = trained(2)
     np.testing.assert_equal(best, short)

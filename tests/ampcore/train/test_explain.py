@@ -15,7 +15,8 @@ from ampcore.errors import InvalidData, NonFiniteResult, SkipBudgetExceeded
 from ampcore.telemetry import EventType
 from ampcore.train import Trainer
 from ampcore.train.explain import StepExplainer, StepRecord
-from ampcore.train.from_keras import keras_job, loss_scale_section
+from ampcore.train.from_keras import keras_job
+from ampcore.train.keras_arguments import loss_scale_section
 from ampcore.train.run_setup import training_job
 from ampcore.train.session import Session
 from ampcore.train.step_replay import ReplayStopped

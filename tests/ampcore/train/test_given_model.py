@@ -225,7 +225,7 @@ def test_an_operation_on_two_dtypes_in_a_layer_is_explained_with_the_override(x,
     assert '{"layers": "^positions$", "dtype": "float32"}' in message
     assert "float32 that does not match type float16" in message
     overrides = [{"layers": "^positions$", "dtype": "float32"}]
-    train(model, (x, y), policy="mixed_float16", overrides=overrides, epochs=20)
+    train(model, (x, y), precision={"policy": "mixed_float16", "overrides": overrides}, epochs=20)
 
 
 class Mixing(keras.layers.Layer):

@@ -1,0 +1,168 @@
+"""Turns the arguments of `Trainer.from_keras` into the sections of a spec, and into data."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final, TypedDict
+
+from ampcore.callbacks.run_callbacks import check_callbacks, split_early_stopping
+from ampcore.errors import InvalidData, InvalidModel
+from ampcore.precision.loss_scale import (
+    CalibratedLossScale,
+    DynamicLossScale,
+    FixedLossScale,
+    LossScale,
+    NoLossScale,
+)
+from ampcore.spec.base import SpecModel
+from ampcore.spec.precision import Precision
+from ampcore.spec.telemetry import Telemetry
+from ampcore.spec.training import Diagnostics, Guard, Runtime, Train
+
+LossScaleArgument = str | float | Mapping[str, Any] | LossScale
+"""A mode, the number of a fixed scale, the section of a spec, or a loss scale of this library."""
+
+MODES: Final[Mapping[type, str]] = {
+    NoLossScale: "none",
+    DynamicLossScale: "dynamic",
+    CalibratedLossScale: "calibrated",
+}
+
+ELSEWHERE: Final = {
+    "overrides": "precision=ampcore.Precision(overrides=…)",
+    "float8": "precision=ampcore.Precision(float8=…)",
+    "tf32": "precision=ampcore.Precision(tf32=…)",
+    "best": "train=ampcore.Train(best=…)",
+    "early_stopping": "train=ampcore.Train(early_stopping=…)",
+    "keep": "train=ampcore.Train(keep=…)",
+    "class_weight": "sample_weight=…",
+    "initial_epoch": "resume=True",
+    "validation_freq": "train=ampcore.Train(eval_every_epochs=…)",
+    "validation_steps": "validation_data=… with the examples to evaluate on",
+    "validation_batch_size": "batch_size=…, which evaluations use, too",
+    "steps_per_execution": "no argument: a run chooses it by time",
+    "jit_compile": 'runtime=ampcore.Runtime(engine="xla_step")',
+    "auto_scale_loss": "loss_scale=…",
+    "weighted_metrics": "metrics=…, which are not weighted",
+}
+"""Names that somebody may try, and what to write for them."""
+
+
+class Sections(TypedDict, total=False):
+    """The sections of a spec that a run of a Keras model has, as objects or as mappings."""
+
+    precision: Precision | Mapping[str, Any]
+    train: Train | Mapping[str, Any]
+    guard: Guard | Mapping[str, Any]
+    diagnostics: Diagnostics | Mapping[str, Any]
+    runtime: Runtime | Mapping[str, Any]
+    telemetry: Telemetry | Mapping[str, Any]
+
+
+def section_documents(sections: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The fields that are set in each section; not checked yet.
+
+    Raises:
+        TypeError: There is no such argument.
+        InvalidModel: A section is neither its class nor a mapping.
+    """
+    documents: dict[str, dict[str, Any]] = {name: {} for name in Sections.__annotations__}
+    for name, section in sections.items():
+        if name not in documents:
+            hint = f"; write {ELSEWHERE[name]}" if name in ELSEWHERE else ""
+            raise TypeError(f"from_keras() has no argument {name!r}{hint}")
+        if isinstance(section, SpecModel):
+            documents[name] = section.model_dump(exclude_unset=True)
+        elif isinstance(section, Mapping):
+            documents[name] = dict(section)
+        elif section is not None:
+            expected = f"an ampcore.{name.capitalize()}, or a mapping with its fields"
+            raise InvalidModel(name, expected=expected, received=repr(section))
+    return documents
+
+
+def set_once(
+    document: dict[str, Any], section: str, field: str, argument: Any, default: Any
+) -> None:
+    """Set a field of a section that is an argument of its own, too.
+
+    Raises:
+        InvalidModel: The section has another value.
+    """
+    value = document.setdefault(field, argument)
+    if argument not in (default, value):
+        raise InvalidModel(
+            field,
+            expected=f"the same value in {field}= and in {section}=",
+            received=f"{argument!r} and {value!r}",
+        )
+
+
+def add_early_stopping(train: dict[str, Any], callbacks: Any, *, has_schedule: bool) -> list[Any]:
+    """Move Keras's EarlyStopping into the section `train`.
+
+    Args:
+        train: The section, which is changed.
+        callbacks: The argument `callbacks`.
+        has_schedule: Whether the learning rate follows a schedule.
+
+    Returns:
+        The other callbacks.
+
+    Raises:
+        InvalidModel: A callback cannot be called by a run.
+    """
+    items = check_callbacks(callbacks, has_schedule=has_schedule)
+    others, stopping = split_early_stopping(items)
+    if stopping is not None:
+        early_stopping, best, keeps_best = stopping
+        set_once(train, "train", "early_stopping", early_stopping.model_dump(), None)
+        set_once(train, "train", "best", best.model_dump(), None)
+        if keeps_best:
+            set_once(train, "train", "keep", "best", "last")
+    return others
+
+
+def examples_argument(x: Any, y: Any, sample_weight: Any, data: Any) -> Any:
+    """The examples as one value: `data`, the batches in `x`, or (x, y, sample_weight).
+
+    Raises:
+        InvalidData: There are none, or two.
+    """
+    if (x is None) == (data is None):
+        received = "both" if x is not None else "neither"
+        raise InvalidData("data", None, expected="x, or data", received=received)
+    if x is None:
+        if y is not None or sample_weight is not None:
+            expected = "targets and weights in data, as (x, y, sample_weight)"
+            raise InvalidData("data", "y", expected=expected, received="y or sample_weight")
+        return data
+    if sample_weight is not None:
+        return (x, y, sample_weight)
+    return x if y is None else (x, y)
+
+
+def loss_scale_section(loss_scale: LossScaleArgument) -> dict[str, Any]:
+    """The section of a spec that the argument stands for; its values are not checked yet.
+
+    Raises:
+        InvalidModel: It is an object of another class, whose arithmetic a run would not use.
+    """
+    match loss_scale:
+        case str():
+            return {"mode": loss_scale}
+        case Mapping():
+            return dict(loss_scale)
+        case FixedLossScale():
+            return {"mode": "fixed", "scale": loss_scale.value}
+        case bool():
+            pass
+        case int() | float():
+            return {"mode": "fixed", "scale": float(loss_scale)}
+        case _ if type(loss_scale) in MODES:
+            return {"mode": MODES[type(loss_scale)], **asdict(loss_scale)}
+    raise InvalidModel(
+        "loss_scale",
+        expected="a mode, a number, a mapping, or a FixedLossScale, DynamicLossScale, "
+        "CalibratedLossScale or NoLossScale",
+        received=repr(loss_scale),
+    )
