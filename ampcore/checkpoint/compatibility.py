@@ -12,6 +12,7 @@ from ampcore.checkpoint.file_format import Array, Arrays
 from ampcore.checkpoint.finite import FLOATS
 from ampcore.checkpoint.manifest import Manifest
 from ampcore.errors import IncompatibleCheckpoint
+from ampcore.spec.checked import WITHOUT_RULES
 from ampcore.spec.problems import format_value
 from ampcore.spec.run import RunSpec
 from ampcore.spec.text import join_names, plural
@@ -164,7 +165,7 @@ def _refuse(problems: list[str]) -> NoReturn:
 def _normalised(spec: dict[str, JsonValue], kind: type[RunSpec]) -> dict[str, JsonValue]:
     """The spec with the fields that later versions added, if it can be parsed."""
     try:
-        return kind.model_validate(_with_pixels(spec)).to_json()
+        return kind.model_validate(_with_pixels(spec), context=WITHOUT_RULES).to_json()
     except ValidationError:
         return spec
 

@@ -5,7 +5,8 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from ampcore.spec.base import SpecModel, with_default_kind
+from ampcore.spec.base import with_default_kind
+from ampcore.spec.checked import WITHOUT_RULES, CheckedSpec
 from ampcore.spec.data import DataSpec
 from ampcore.spec.initial_weights import Init
 from ampcore.spec.model import ModelSpec
@@ -13,7 +14,7 @@ from ampcore.spec.optimizer import Adam, OptimizerSpec
 from ampcore.spec.package import PackageReference
 from ampcore.spec.package_rules import package_references
 from ampcore.spec.precision import LossScaleSpec, Precision, default_loss_scale
-from ampcore.spec.problems import Problem, SpecValidationError, from_pydantic
+from ampcore.spec.problems import Parts
 from ampcore.spec.rules import RULES
 from ampcore.spec.task import TaskSpec
 from ampcore.spec.telemetry import Telemetry
@@ -38,8 +39,10 @@ def _default_mode(precision: Any) -> str | None:
         return None
 
 
-class JobSpec(SpecModel):
+class JobSpec(CheckedSpec):
     """The complete description of a training job. Unknown fields are an error."""
+
+    rules = RULES
 
     model: ModelSpec
     data: DataSpec
@@ -81,23 +84,6 @@ class JobSpec(SpecModel):
         return filled
 
     @classmethod
-    def parse(cls, document: object) -> Self:
-        """Parse a decoded JSON or YAML document.
-
-        Raises SpecValidationError with all mistakes: of single fields, between fields, and fields
-        that this version does not support yet.
-        """
-        try:
-            spec = cls.model_validate(document)
-        except ValidationError as error:
-            problems = from_pydantic(error, cls)
-            problems += _rule_problems(_valid_sections(document))
-            raise SpecValidationError(problems) from None
-        if problems := _rule_problems({name: getattr(spec, name) for name in cls.model_fields}):
-            raise SpecValidationError(problems)
-        return spec
-
-    @classmethod
     def from_file(cls, path: str | Path) -> Self:
         """Read a YAML or JSON file. Raises OSError, or SpecValidationError."""
         return cls.parse(parse_yaml(Path(path).read_text(encoding="utf-8")))
@@ -121,20 +107,16 @@ class JobSpec(SpecModel):
         document: dict[str, Any] = self.model_dump(mode="json")
         return document
 
-
-def _rule_problems(parts: dict[str, Any]) -> list[Problem]:
-    return [problem for rule in RULES for problem in rule(parts)]
-
-
-def _valid_sections(document: object) -> dict[str, Any]:
-    """The top-level parts of an invalid document that are valid themselves."""
-    parts: dict[str, Any] = {}
-    if not isinstance(document, dict):
-        return parts
-    for name in JobSpec.model_fields.keys() & document.keys():
-        probe = {"model": {"kind": "lenet5"}, "data": {"kind": "digits"}, name: document[name]}
-        try:
-            parts[name] = getattr(JobSpec.model_validate(probe), name)
-        except ValidationError:
-            continue
-    return parts
+    @classmethod
+    def _valid_sections(cls, document: object) -> Parts:
+        sections: Parts = {}
+        if not isinstance(document, dict):
+            return sections
+        for name in cls.model_fields.keys() & document.keys():
+            probe = {"model": {"kind": "lenet5"}, "data": {"kind": "digits"}, name: document[name]}
+            try:
+                spec = cls.model_validate(probe, context=WITHOUT_RULES)
+            except ValidationError:
+                continue
+            sections[name] = getattr(spec, name)
+        return sections

@@ -1,9 +1,9 @@
 """All rules across the sections of a spec; each rule checks only sections that are valid."""
 
-from collections.abc import Callable, Iterator
 from typing import Final
 
 from ampcore.spec.best_evaluation import best_evaluation_exists
+from ampcore.spec.checked import Rule
 from ampcore.spec.data_rules import (
     batch_fits_data,
     one_data_source,
@@ -23,7 +23,6 @@ from ampcore.spec.model_rules import (
     tables_fit_ranks,
 )
 from ampcore.spec.package_rules import one_package, package_fits_queue
-from ampcore.spec.problems import Parts, Problem
 from ampcore.spec.task_rules import (
     losses_and_metrics_fit_task,
     metrics_have_names,
@@ -40,8 +39,6 @@ from ampcore.spec.training_rules import (
     optimizers_name_networks,
     ranks_are_possible,
 )
-
-Rule = Callable[[Parts], Iterator[Problem]]
 
 RULES: Final[tuple[Rule, ...]] = (
     loss_scale_bounds,

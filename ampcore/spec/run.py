@@ -73,7 +73,7 @@ class RunSpec(Protocol):
         """The settings with some sections replaced."""
 
     @classmethod
-    def model_validate(cls, obj: Any) -> Self:
+    def model_validate(cls, obj: Any, *, context: Any = None) -> Self:
         """The settings of a document that `to_json` returned, also in an earlier version."""
 
     def to_json(self) -> dict[str, Any]:

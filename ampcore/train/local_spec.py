@@ -1,10 +1,11 @@
 """The settings of a run that was started with `Trainer.from_keras`, without a job spec."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue
 
 from ampcore.spec.base import SpecModel
+from ampcore.spec.checked import CheckedSpec
 from ampcore.spec.optimizer import (
     Adam,
     AdamW,
@@ -16,7 +17,6 @@ from ampcore.spec.optimizer import (
     Sgd,
 )
 from ampcore.spec.precision import LossScaleSpec, Precision, default_loss_scale
-from ampcore.spec.problems import SpecValidationError, from_pydantic
 from ampcore.spec.telemetry import Telemetry
 from ampcore.spec.training import Diagnostics, Guard, Runtime, Train
 from ampcore.spec.training_rules import (
@@ -70,8 +70,10 @@ def _default_loss_scale(valid: dict[str, Any]) -> Any:
     return default_loss_scale(valid.get("precision") or Precision())
 
 
-class LocalSpec(SpecModel):
+class LocalSpec(CheckedSpec):
     """The settings of such a run; those that a spec has, too, have the same names."""
+
+    rules = (loss_scale_bounds, nesterov_needs_momentum, averages_need_own_optimizers)
 
     model: KerasModel
     data: LocalData
@@ -89,19 +91,6 @@ class LocalSpec(SpecModel):
         default=Telemetry(), exclude_if=lambda telemetry: telemetry == Telemetry()
     )
     name: str = "model"
-
-    @classmethod
-    def parse(cls, document: object) -> Self:
-        """The settings in a document. Raises SpecValidationError with all mistakes."""
-        try:
-            spec = cls.model_validate(document)
-        except ValidationError as error:
-            raise SpecValidationError(from_pydantic(error, cls)) from None
-        sections = {name: getattr(spec, name) for name in cls.model_fields}
-        rules = (loss_scale_bounds, nesterov_needs_momentum, averages_need_own_optimizers)
-        if problems := [problem for rule in rules for problem in rule(sections)]:
-            raise SpecValidationError(problems)
-        return spec
 
     def to_json(self) -> dict[str, Any]:
         """The document that identifies the run in a checkpoint."""

@@ -1,0 +1,60 @@
+"""The base class of specs whose sections must fit together."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar, Final, Self
+
+from pydantic import ValidationError, ValidationInfo, model_validator
+
+from ampcore.spec.base import SpecModel
+from ampcore.spec.problems import Parts, Problem, SpecValidationError, from_pydantic
+
+Rule = Callable[[Parts], Iterator[Problem]]
+"""Finds mistakes between the sections that are valid themselves."""
+
+WITHOUT_RULES: Final = {"rules": False}
+"""The context of a validation that checks each section alone."""
+
+
+class CheckedSpec(SpecModel):
+    """A spec with rules between its sections; they hold however it is made, also by `model_copy`.
+
+    `parse` raises SpecValidationError with all mistakes; pydantic's own ways raise its
+    ValidationError.
+    """
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @model_validator(mode="after")
+    def _follow_rules(self, info: ValidationInfo) -> Self:
+        if info.context != WITHOUT_RULES and (problems := self._problems(self.fields)):
+            raise SpecValidationError(problems)
+        return self
+
+    @classmethod
+    def parse(cls, document: object) -> Self:
+        """Parse a decoded JSON or YAML document.
+
+        Raises SpecValidationError with all mistakes: of single fields, between fields, and fields
+        that this version does not support yet.
+        """
+        try:
+            return cls.model_validate(document)
+        except ValidationError as error:
+            raise SpecValidationError(cls._all_problems(error, document)) from None
+
+    @classmethod
+    def _problems(cls, sections: Parts) -> list[Problem]:
+        return [problem for rule in cls.rules for problem in rule(sections)]
+
+    @classmethod
+    def _all_problems(cls, error: ValidationError, document: object) -> Sequence[Problem]:
+        for details in error.errors(include_url=False):
+            broken_rules = details.get("ctx", {}).get("error")
+            if isinstance(broken_rules, SpecValidationError):
+                return broken_rules.problems
+        return from_pydantic(error, cls) + cls._problems(cls._valid_sections(document))
+
+    @classmethod
+    def _valid_sections(cls, document: object) -> Parts:
+        """The sections of an invalid document that are valid themselves."""
+        return {}

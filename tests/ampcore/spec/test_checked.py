@@ -1,0 +1,41 @@
+"""The rules between sections hold however a spec is made."""
+
+import pytest
+from pydantic import ValidationError
+
+from ampcore.spec import JobSpec, SpecValidationError
+from ampcore.spec.checked import WITHOUT_RULES
+from ampcore.spec.optimizer import Sgd
+
+VALID = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
+BROKEN = {**VALID, "optimizer": {"kind": "sgd", "nesterov": True}}
+MESSAGE = "/optimizer/momentum: Expected a momentum above 0"
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (JobSpec.parse, SpecValidationError),
+        (JobSpec.model_validate, ValidationError),
+        (lambda document: JobSpec(**document), ValidationError),
+    ],
+)
+def test_a_spec_that_breaks_a_rule_cannot_be_made(make, error):
+    with pytest.raises(error, match=MESSAGE):
+        make(BROKEN)
+
+
+def test_a_copy_follows_the_rules_and_the_types():
+    spec = JobSpec.parse(VALID)
+    with pytest.raises(ValidationError, match=MESSAGE):
+        spec.model_copy(update={"optimizer": Sgd(nesterov=True)})
+    with pytest.raises(ValidationError, match="greater than or equal to 1"):
+        spec.train.model_copy(update={"steps": -1})
+    with pytest.raises(ValidationError, match="Extra inputs"):
+        spec.model_copy(update={"optimiser": Sgd()})
+    copy = spec.model_copy(update={"train": spec.train.model_copy(update={"steps": 7})})
+    assert (copy.train.steps, spec.train.steps, copy.model) == (7, None, spec.model)
+
+
+def test_a_stored_spec_is_read_although_a_later_rule_refuses_it():
+    assert JobSpec.model_validate(BROKEN, context=WITHOUT_RULES).optimizer == Sgd(nesterov=True)
