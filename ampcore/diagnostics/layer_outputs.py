@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from ampcore.models.task import Task
+from ampcore.precision.in_place import replaced_attributes
 from ampcore.precision.layer_paths import walk_layers
 from ampcore.precision.layer_products import replaced_calls
 
@@ -28,11 +29,16 @@ class LayerOutput(NamedTuple):
 
     layer_ref: LayerRef
     tensor: Tensor
+    is_loss: bool = False
+    """Whether it is a loss that the layer has added, or that a regularizer makes of a weight."""
 
 
 @contextmanager
-def layer_outputs(task: Task) -> Iterator[list[LayerOutput]]:
+def layer_outputs(task: Task, *, losses: bool = False) -> Iterator[list[LayerOutput]]:
     """A context in which the list collects the outputs of layers, in the order of their calls.
+
+    With `losses` also the losses of layers, each after the output of its layer, and those of their
+    weights at the end.
 
     Enter it while a function is traced. The tensors are the inputs of the next layers, so that
     gradients with respect to them can be computed. Layers inside a loop, such as the cell of a
@@ -42,23 +48,43 @@ def layer_outputs(task: Task) -> Iterator[list[LayerOutput]]:
     outputs: list[LayerOutput] = []
     graph = tf.compat.v1.get_default_graph()
 
-    def record(layer_ref: LayerRef, result: Any) -> None:
+    def record(layer_ref: LayerRef, result: Any, *, is_loss: bool = False) -> None:
         for tensor in tf.nest.flatten(result):
             if tf.is_tensor(tensor) and tensor.dtype.is_floating and tensor.graph is graph:
-                outputs.append(LayerOutput(layer_ref, tensor))
+                outputs.append(LayerOutput(layer_ref, tensor, is_loss))
 
-    with replaced_layer_calls(task, lambda ref, call: _recording(call, ref, record)):
+    with ExitStack() as stack:
+        stack.enter_context(
+            replaced_layer_calls(task, lambda ref, call: _recording(call, ref, record))
+        )
+        if losses:
+            stack.enter_context(_recorded_losses(task, partial(record, is_loss=True)))
         yield outputs
+
+
+@contextmanager
+def _recorded_losses(task: Task, record: Callable[[LayerRef, Any], None]) -> Iterator[None]:
+    """A context in which the losses of layers, and of the weights of layers, are recorded."""
+    layers = list(_watched(task))
+    added = [(layer, _recording_loss(layer.add_loss, ref, record)) for layer, ref in layers]
+    # A layer comes before its parts: the innermost one stays.
+    owners = {
+        id(variable): (variable, ref)
+        for layer, ref in layers
+        for variable in layer.trainable_variables
+        if variable.regularizer is not None
+    }
+    regularizers = [
+        (variable, _recording(variable.regularizer, ref, record))
+        for variable, ref in owners.values()
+    ]
+    with replaced_calls(added, "add_loss"), replaced_attributes("regularizer", regularizers):
+        yield
 
 
 @contextmanager
 def replaced_layer_calls(task: Task, replace: Callable[[LayerRef, Any], Any]) -> Iterator[None]:
     """A context in which every layer's `call` is replaced by `replace(layer, call)`."""
-    watched = [
-        (found.layer, LayerRef(network.name, found.info.path, found.info.kind))
-        for network in task.networks
-        for found in walk_layers(network.model)
-    ]
     with ExitStack() as stack:
         for network in task.networks:
             # Before the calls are replaced: it replaces some itself.
@@ -66,10 +92,26 @@ def replaced_layer_calls(task: Task, replace: Callable[[LayerRef, Any], Any]) ->
         stack.enter_context(
             replaced_calls(
                 (layer, wraps(layer.call)(replace(layer_ref, layer.call)))
-                for layer, layer_ref in watched
+                for layer, layer_ref in _watched(task)
             )
         )
         yield
+
+
+def _watched(task: Task) -> Iterator[tuple[Any, LayerRef]]:
+    """The layers of the networks; a layer comes before its parts."""
+    for network in task.networks:
+        for found in walk_layers(network.model):
+            yield found.layer, LayerRef(network.name, found.info.path, found.info.kind)
+
+
+def _recording_loss(add_loss: Any, layer_ref: LayerRef, record: Any) -> Any:
+    def recorded(loss: Any) -> None:
+        tensors = [tf.convert_to_tensor(part) for part in tf.nest.flatten(loss)]
+        record(layer_ref, tensors)
+        add_loss(tensors)
+
+    return recorded
 
 
 def _recording(call: Any, layer_ref: LayerRef, record: Any) -> Any:

@@ -130,6 +130,7 @@ def _call_info(replay: Replay, call: int, direction: str, stats: TensorStats) ->
         "pass": direction,
         "layer": layer_ref.path,
         "kind": layer_ref.kind,
+        **({"part": "loss"} if call in replay.loss_calls else {}),
         "dtype": replay.dtypes[call],
         "inf": int(infinite),
         "nan": int(nan),

@@ -37,6 +37,8 @@ class CauseDetails:
     finite_below: float = 0.0
     """The largest power of two at which its gradients are finite."""
     layer: str | None = None
+    is_loss: bool = False
+    """Whether it is a loss that the layer adds."""
     layers: Sequence[str] = ()
     """The layers that need to compute in float32."""
     damaged: Sequence[str] = ()
@@ -84,6 +86,13 @@ def _explain_data(found: CauseDetails) -> str:
             f"The inputs of {examples} contain non-finite values: repair or remove them. "
             "The weights are unchanged, because the step was skipped."
         )
+    if found.layer:
+        return (
+            f"A loss of layer {found.layer} is not finite, even in float32, although inputs and "
+            f"weights are finite (they reach {found.largest_input:.3g} and "
+            f"{found.largest_weight:.3g}): look at its regularizers and at what it adds with "
+            "add_loss."
+        )
     which = f" for {examples}" if found.bad_examples else ""
     return (
         f"The loss is not finite{which}, even in float32, although inputs and weights are finite: "
@@ -111,7 +120,10 @@ def _explain_scale(found: CauseDetails) -> str:
 
 
 def _explain_operation(found: CauseDetails) -> str:
-    what = f"Layer {found.layer} overflows" if found.layer else "An operation overflows"
+    what = "An operation overflows"
+    if found.layer:
+        part = "A loss of layer" if found.is_loss else "Layer"
+        what = f"{part} {found.layer} overflows"
     happened = f"{what} in {found.dtype} at every loss scale, but not in float32"
     if found.dtype == "float16" and found.largest_input > FLOAT16_MAX:
         return (

@@ -81,6 +81,8 @@ class Replay:
         self.loss_scales = tuple(loss_scales)
         self.calls: tuple[LayerRef, ...] = ()
         """The calls of layers, in order; known after the first replay."""
+        self.loss_calls: frozenset[int] = frozenset()
+        """The indices of `calls` whose value is no output but a loss of the layer."""
         self.dtypes: tuple[str, ...] = ()
         """The dtypes of their outputs."""
         self.function = tf.function(self._function, autograph=False)
@@ -122,7 +124,10 @@ class Replay:
         self, scales: Tensor, non_trainable: NonTrainable, batch: Batch, seed: Tensor
     ) -> tuple[Any, ...]:
         weights = self.task.weights()
-        with layer_outputs(self.task) as outputs, tf.GradientTape(persistent=True) as tape:
+        with (
+            layer_outputs(self.task, losses=True) as outputs,
+            tf.GradientTape(persistent=True) as tape,
+        ):
             tape.watch(weights)
             losses, after = self.task.losses(weights, non_trainable, batch, seed)
             scaled = [
@@ -132,6 +137,7 @@ class Replay:
                 )
             ]
         self.calls = tuple(output.layer_ref for output in outputs)
+        self.loss_calls = frozenset(n for n, output in enumerate(outputs) if output.is_loss)
         tensors = [output.tensor for output in outputs]
         self.dtypes = tuple(tensor.dtype.name for tensor in tensors)
         sources = [(own, tensors) for own in weights]

@@ -225,7 +225,8 @@ class _CauseSearch:
             else overflow.replayed
         )
         first = first_nonfinite(self._replay, lowest) or {}
-        found = CauseDetails(OverflowCause.OPERATION, layer=first.get("layer"))
+        is_loss = first.get("part") == "loss"
+        found = CauseDetails(OverflowCause.OPERATION, layer=first.get("layer"), is_loss=is_loss)
         dtypes = sorted(set(self._replay.dtypes) - {"float32"})
         if not dtypes:
             return self._float32_cause(found, self._replay, overflow.first, lowest)
@@ -253,7 +254,9 @@ class _CauseSearch:
             return replace(found, cause=OverflowCause.FLOAT32_OVERFLOW, layer=first.get("layer"))
         rows = micro.first_row + _examples_without_finite_loss(replay.task, micro)
         examples = self._step.position.indices[rows].tolist()
-        return replace(found, cause=OverflowCause.DATA, layer=None, bad_examples=examples)
+        first = first_nonfinite(replay, replayed) or {}
+        adds_loss = first["layer"] if first.get("part") == "loss" else None
+        return replace(found, cause=OverflowCause.DATA, layer=adds_loss, bad_examples=examples)
 
     def _names(self) -> list[str]:
         return [network.name for network in self._replay.task.networks]

@@ -31,6 +31,7 @@ def layer_rows(
                 "network": layer.network,
                 "layer": layer.path,
                 "kind": layer.kind,
+                **({"part": "loss"} if number in replay.loss_calls else {}),
                 "dtype": dtype,
                 "forward": _counts(replayed.forward[number]),
                 "backward": {
@@ -86,7 +87,7 @@ def _first_index(rows: list[JsonObject], first: JsonObject | None) -> int | None
     matching = [
         index
         for index in order
-        if (rows[index]["network"], rows[index]["layer"]) == (first["network"], first["layer"])
+        if all(rows[index].get(name) == first.get(name) for name in ("network", "layer", "part"))
     ]
     bad = [index for index in matching if rows[index][side]["inf"] + rows[index][side]["nan"]]
     return next(iter(bad or matching), None)

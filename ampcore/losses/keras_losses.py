@@ -49,9 +49,16 @@ def as_loss(given: object, field: str = "loss") -> Loss:
         field: Where it was given, for errors.
 
     Raises:
-        InvalidModel: It is none of these.
+        InvalidModel: It is none of these, or a loss without a reduction.
     """
     if isinstance(given, keras.losses.Loss):
+        if given.reduction in (None, "none"):
+            raise InvalidModel(
+                field,
+                expected='a loss with a reduction: "sum_over_batch_size" for the mean of the '
+                'examples, "sum" for what `fit` trains without one',
+                received=f'{type(given).__name__} with reduction="none"',
+            )
         return given
     if isinstance(given, str):
         try:

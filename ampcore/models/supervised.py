@@ -147,13 +147,21 @@ class SupervisedTask(Task):
     def _output_losses(self, outputs: Mapping[str, Tensor], batch: Batch) -> dict[str, Tensor]:
         targets = self._targets(batch, outputs)
         sample_weights = by_output(batch.sample_weight, list(self._objectives))
-        return {
+        losses = {
             name: tf.cast(
                 objective.loss(targets[name], outputs[name], sample_weights.get(name)), tf.float32
             )
             for name, objective in self._objectives.items()
             if objective.loss is not None
         }
+        for name, loss in losses.items():
+            if loss.shape.rank:
+                raise InvalidModel(
+                    f"loss[{name!r}]",
+                    expected="a loss that returns one number for a batch",
+                    received=f"values of shape {tuple(loss.shape)}",
+                )
+        return losses
 
     def _targets(self, batch: Batch, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The targets of each output."""

@@ -142,8 +142,8 @@ def _bias(layer: Layer) -> Tensor:
 
 
 @contextmanager
-def replaced_calls(calls: Iterable[tuple[Layer, Any]]) -> Iterator[None]:
-    """A context in which each layer's `call` is another function.
+def replaced_calls(calls: Iterable[tuple[Layer, Any]], method: str = "call") -> Iterator[None]:
+    """A context in which a method of each layer is another function.
 
     Keras has no hooks: an attribute of the object hides the method of its class. __dict__ avoids
     __setattr__, with which Keras would track the function.
@@ -151,12 +151,12 @@ def replaced_calls(calls: Iterable[tuple[Layer, Any]]) -> Iterator[None]:
     before = []
     try:
         for layer, call in calls:
-            before.append((layer, layer.__dict__.get("call")))
-            layer.__dict__["call"] = call
+            before.append((layer, layer.__dict__.get(method)))
+            layer.__dict__[method] = call
         yield
     finally:
-        for layer, own in reversed(before):
-            if own is None:
-                del layer.__dict__["call"]
+        for layer, installed in reversed(before):
+            if installed is None:
+                del layer.__dict__[method]
             else:
-                layer.__dict__["call"] = own
+                layer.__dict__[method] = installed

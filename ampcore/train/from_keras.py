@@ -195,6 +195,7 @@ def objectives(
         InvalidData: The inputs do not match those of the model, or the targets its outputs.
     """
     outputs = _call(model, example)
+    _check_flat(outputs)
     predictions = [
         tf.TensorSpec(tensor.shape[1:], tensor.dtype) for tensor in flat_outputs(outputs)
     ]
@@ -220,6 +221,18 @@ def objectives(
     }
     trackers(made)  # checks the names before the run
     return made
+
+
+def _check_flat(outputs: Any) -> None:
+    """Raise InvalidModel for lists or dictionaries within the outputs."""
+    for output in flat_outputs(outputs):
+        if isinstance(output, Mapping | list | tuple):
+            raise InvalidModel(
+                "model",
+                expected="outputs that are a tensor, or one list or dictionary of tensors, such as "
+                "keras.Model(model.inputs, keras.tree.flatten(model.outputs))",
+                received=f"{type(output).__name__} within a {type(outputs).__name__}",
+            )
 
 
 def _call(model: Any, example: Any) -> Any:

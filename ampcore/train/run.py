@@ -7,6 +7,7 @@ from typing import Any, Final
 from ampcore.checkpoint import Checkpoint, nonfinite_names
 from ampcore.checkpoint.state import Arrays
 from ampcore.data import Dataset
+from ampcore.diagnostics.overflow_cause import OverflowCause
 from ampcore.errors import NonFiniteResult
 from ampcore.profile.phases import Phase
 from ampcore.profile.recorder import ProfileRecorder
@@ -64,6 +65,8 @@ class Run:
         self.recovery = Recovery(self._spec, in_float32=float32)
         self._warned_of_damage = False
         self._epoch_event: Event | None = None
+        self._cause_of_skips: str | None = None
+        """What the last explained skip was due to, unless it was the loss scale."""
         self.stopped_by_callback: int | None = None
         """The epoch after which a callback of Keras has ended the run."""
         self._replicas = context.replicas
@@ -158,6 +161,10 @@ class Run:
         overflow_causes = self.diagnostics.after_block(block, stopped_at_skip=stop_at_skip)
         if stop_at_skip and block["skipped"][-1]:
             overflow_causes = overflow_causes_of_ranks(self._replicas, overflow_causes)
+        for cause in overflow_causes.values():
+            # A loss scale that was too high backs off: then the run was only too short.
+            is_scale = cause["verdict"] == OverflowCause.SCALE
+            self._cause_of_skips = None if is_scale else cause["sentence"].rstrip(".")
         for event in scale_events(block, self.session.scale_by_network, overflow_causes):
             self._callback_buffer.event(event)
         for event in self.diagnostics.spikes(block):
@@ -212,7 +219,7 @@ class Run:
             found = f"{join_names(names)} hold non-finite values"
         elif not math.isfinite(loss) and self.totals.skipped == self.totals.steps:
             found = "every step was skipped, and nothing was learned"
-            advice = (
+            advice = self._cause_of_skips or (
                 "the overflow events say why: a loss scale that is still too high (train for more "
                 "steps, or lower loss_scale.initial), an operation, or the data"
             )

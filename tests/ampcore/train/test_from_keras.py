@@ -84,6 +84,19 @@ class Doubling(keras.layers.Layer):
         return {**super().get_config(), "factor": self.factor}
 
 
+def nested_outputs_model():
+    inputs = keras.Input((6,))
+    first, second = keras.layers.Dense(3)(inputs), keras.layers.Dense(3)(inputs)
+    return keras.Model(inputs, {"scores": [first, second]})
+
+
+class VectorLoss(keras.losses.Loss):
+    """It has no reduction, although it says so."""
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        return tf.square(y_pred - tf.cast(y_true[:, None], tf.float32))
+
+
 class Subclassed(keras.Model):
     """A model without a graph of layers."""
 
@@ -640,6 +653,12 @@ def own_metric(targets, predictions):
             {"optimizer": keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())},
             "an optimizer without a loss scale",
         ),
+        (
+            dense_model,
+            {"loss": keras.losses.MeanSquaredError(reduction="none")},
+            "expected a loss with a reduction: .*received MeanSquaredError",
+        ),
+        (nested_outputs_model, {}, "expected outputs that are .*; received list within a dict"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_with_a_sentence(table, model, arguments, message):
@@ -681,6 +700,11 @@ def test_validation_examples_of_another_shape_are_refused(table):
     other = np.zeros((ROWS, 3), np.float32), table[1]
     with pytest.raises(InvalidData, match="validation_data: expected examples as in data"):
         train(dense_model(), table, loss="mse", validation_data=other)
+
+
+def test_a_loss_of_several_values_is_refused_by_name(table):
+    with pytest.raises(InvalidModel, match=r"loss\['scores'\]: .*one number .*shape \(32, 2\)"):
+        train(dense_model(), table, loss=VectorLoss())
 
 
 def test_settings_are_checked_as_those_of_a_spec(table):

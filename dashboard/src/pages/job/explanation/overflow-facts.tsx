@@ -4,7 +4,7 @@ import { countsText, type Counts, type VariableRow } from "../../../display/expl
 import { integer } from "../../../display/format.ts";
 import { FoldedTable } from "./folded-table.tsx";
 
-interface FirstLayer extends Counts { layer: string | null; kind?: string; pass: string; dtype?: string; variable?: string }
+interface FirstLayer extends Counts { layer: string | null; kind?: string; part?: "loss"; pass: string; dtype?: string; variable?: string }
 interface Batch { epoch: number; batch: number; total: number; bad_examples?: number[]; bad_total?: number }
 interface Facts { first_layer: FirstLayer | null; variables: VariableRow[]; variables_left_out: number; batch: Batch }
 
@@ -17,7 +17,7 @@ export function OverflowFacts({ data }: { data: JsonObject }) {
     <div class="stack">
       {first && (
         <p>
-          First not finite, in the {first.pass} pass: <strong>{first.variable ?? first.layer ?? "the loss"}</strong>
+          First not finite, in the {first.pass} pass: {first.part === "loss" && "a loss of "}<strong>{first.variable ?? first.layer ?? "the loss"}</strong>
           {first.kind && ` (${first.kind}${first.dtype ? `, ${first.dtype}` : ""})`}
           {first.largest !== undefined && `: ${countsText(first)}`}
         </p>
