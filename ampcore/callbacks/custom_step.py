@@ -1,11 +1,14 @@
 """What a model's own `train_step` did in a step of `fit`: values, examples and optimizers."""
 
+import logging
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import keras
 import tensorflow as tf
+
+log = logging.getLogger(__name__)
 
 COUNTED: Final = "_ampcore_examples"
 """The attribute of a model that holds the variable with the examples of all its steps."""
@@ -30,6 +33,7 @@ class CustomStep:
 
     def __init__(self, model: Any) -> None:
         self._model = model
+        self._has_warned = False
         self._optimizers = dict(_optimizers(model))
         self._iterations = self._current_iterations()
         self._means = {
@@ -52,6 +56,7 @@ class CustomStep:
         the mean of the epoch so far, it is the mean since the last call. Without a value `loss`,
         that column is the sum of those whose names end in `loss`.
         """
+        self._warn_about_arrays(logs)
         values = {
             f"returned_{name}" if name in OUR_COLUMNS else name: self._since_last(
                 name, float(value)
@@ -75,6 +80,17 @@ class CustomStep:
             if name.endswith("loss") and not name.startswith("val_")
         ]
         return sum(losses) if losses else math.nan
+
+    def _warn_about_arrays(self, logs: Mapping[str, Any]) -> None:
+        """Log once which returned values have no column, since they are not one number."""
+        arrays = [name for name, value in logs.items() if keras.ops.ndim(value)]
+        if arrays and not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "the values %s of train_step are not sent: each has several numbers, and a "
+                "column has one for each step",
+                ", ".join(arrays),
+            )
 
     def _since_last(self, name: str, value: float) -> float:
         metric = self._means.get(name)

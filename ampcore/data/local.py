@@ -158,8 +158,12 @@ def _fitted(spec: tf.TensorSpec, array: NDArray[Any]) -> NDArray[Any]:
     shape = (len(array), *spec.shape)
     if shape not in {array.shape, (*array.shape, 1)} and array.shape != (*shape, 1):
         return array
-    cast = array.reshape(shape).astype(spec.dtype.as_numpy_dtype)
-    return cast if np.array_equal(cast.astype(array.dtype), array.reshape(shape)) else array
+    with np.errstate(invalid="ignore"):  # NaN as an integer: found below
+        cast = array.reshape(shape).astype(spec.dtype.as_numpy_dtype)
+    # NaN is the same missing value in every dtype of floats; other dtypes cannot hold it.
+    has_nan = array.dtype.kind == "f" == cast.dtype.kind
+    is_exact = np.array_equal(cast.astype(array.dtype), array.reshape(shape), equal_nan=has_nan)
+    return cast if is_exact else array
 
 
 def _check_same(train: Batch, validation: Batch) -> None:

@@ -136,7 +136,7 @@ def optimizer_section(given: object) -> tuple[Any, Any | None]:
         given: A name, the section of a spec, or an optimizer of Keras.
 
     Raises:
-        InvalidModel: It is none of these, or an optimizer that cannot be copied.
+        InvalidModel: It is none of these, or an optimizer with a loss scale of its own.
     """
     if isinstance(given, Optimizer):
         return given.model_dump(), None

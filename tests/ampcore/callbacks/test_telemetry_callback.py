@@ -1,5 +1,6 @@
 """TelemetryCallback in `model.fit`: what it records of each step, and that it never ends `fit`."""
 
+
 import keras
 import numpy as np
 import pytest
@@ -279,10 +280,11 @@ class TwoLosses(keras.Model):
             "second_loss": losses[1],
             "size": 3.0,
             "examples": 7.0,
+            "by_layer": tf.stack(losses),
         }
 
 
-def test_a_training_step_of_its_own_has_its_values_under_their_names(run):
+def test_a_training_step_of_its_own_has_its_values_under_their_names(run, caplog):
     keras.utils.set_random_seed(0)
     scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.25), initial_scale=64.0)
     model = TwoLosses([keras.optimizers.SGD(0.5), scaled, keras.optimizers.SGD(0.125)])
@@ -292,6 +294,11 @@ def test_a_training_step_of_its_own_has_its_values_under_their_names(run):
     )
     assert run["examples"] == [*[8] * 7, 4] * 2
     assert run["size"] == [3.0] * 16
+    assert "by_layer" not in run.rows[0]
+    [warning] = [
+        text for text in map(logging.LogRecord.getMessage, caplog.records) if "by_layer" in text
+    ]
+    assert "are not sent" in warning
     assert run["returned_examples"] == [7.0] * 16
     assert run["loss_scale"] == [64.0] * 16
     assert run["learning_rate"] == run["first_optimizer_learning_rate"] == [0.5] * 16

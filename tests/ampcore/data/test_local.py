@@ -18,6 +18,7 @@ Y = np.arange(8) % 3
         (Y, (X[:4], Y[:4].astype("int32"))),
         (Y, ((X[:4] > 0.5).astype("uint8"), Y[:4])),
         (Y[:, None], (X[:4], Y[:4])),
+        (Y, (np.where(X[:4] < 0.2, np.nan, X[:4]).astype("float64"), Y[:4])),
     ],
 )
 def test_validation_arrays_get_the_dtypes_and_axes_of_the_training(y, validation):
@@ -35,6 +36,7 @@ def test_validation_arrays_get_the_dtypes_and_axes_of_the_training(y, validation
         (X[:4], Y[:4] + 0.5),  # no integers
         (X[:4], np.stack([Y[:4]] * 2, axis=1)),
         (X[:4, :2], Y[:4]),
+        (X[:4], np.array([0, 1, np.nan, 2])),
     ],
 )
 def test_validation_arrays_that_would_change_are_refused(validation):
