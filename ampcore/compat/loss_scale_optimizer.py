@@ -8,9 +8,9 @@ import tensorflow as tf
 from ampcore.compat.collectives import Ranks, current_ranks, reduced_gradients
 from ampcore.compat.graph_context import is_session_graph, session_graph
 from ampcore.compat.inner_optimizers import adapt, deserialize
-from ampcore.compat.loss_scale_arguments import loss_scale_from_arguments
 from ampcore.compat.step_transaction import GroupDecision, StepTransaction
 from ampcore.precision import DynamicLossScale, LossScaleState
+from ampcore.precision.loss_scale_arguments import loss_scale_from_arguments
 
 Tensor = Any
 

@@ -1,8 +1,8 @@
-"""The loss scale that the arguments of Keras 2's LossScaleOptimizer describe."""
+"""The loss scale that the arguments of Keras's LossScaleOptimizer describe, and the reverse."""
 
 from typing import Any
 
-from ampcore.precision import DynamicLossScale, FixedLossScale
+from ampcore.precision.loss_scale import DynamicLossScale, FixedLossScale, LossScale
 
 
 def loss_scale_from_arguments(
@@ -38,6 +38,18 @@ def loss_scale_from_arguments(
     if initial_scale is None:
         raise ValueError("initial_scale: expected a number with dynamic=False. Received: None.")
     return FixedLossScale(_number("initial_scale", initial_scale))
+
+
+def initial_scale_of(loss_scale: LossScale) -> float:
+    """The first value of a loss scale: its `initial_scale` in Keras."""
+    if isinstance(loss_scale, DynamicLossScale):
+        return loss_scale.initial
+    return loss_scale.value if isinstance(loss_scale, FixedLossScale) else 1.0
+
+
+def growth_steps_of(loss_scale: LossScale) -> int | None:
+    """The finite steps in a row after which a loss scale grows; None if it never does."""
+    return loss_scale.growth_interval if isinstance(loss_scale, DynamicLossScale) else None
 
 
 def _number(name: str, value: Any) -> float:
