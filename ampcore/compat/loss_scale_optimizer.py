@@ -85,7 +85,12 @@ class LossScaleOptimizer(tf.Module):  # type: ignore[misc]
             self._bad_steps = _scalar("bad_steps", first.bad_steps)
             self._round_steps = _scalar("round_steps", first.round_steps)
             self._skipped_steps = _scalar("skipped_steps", tf.constant(0))
-        self._step = StepTransaction(self._constants, self._ranks)
+            self._nonfinite_gradients = (
+                tf.Variable(0, trainable=False) if self._created_in is None else None
+            )
+        self._step = StepTransaction(
+            self._constants, self._ranks, lambda: self.state, self._nonfinite_gradients
+        )
         self._shared_before: list[Tensor] = []
         self._last_operation: Any = None
 
@@ -185,7 +190,7 @@ class LossScaleOptimizer(tf.Module):  # type: ignore[misc]
                 "get_scaled_loss: expected it where the optimizer was created: in TF 2, or in the "
                 "same graph of a session. Received: a call elsewhere."
             )
-        return self._constants.scale(self._step.begin(lambda: self.state), loss)
+        return self._constants.scale(self._step.begin(), loss)
 
     @_as_written  # type: ignore[untyped-decorator]
     def get_unscaled_gradients(self, grads: Sequence[Any]) -> list[Any]:
