@@ -6,6 +6,9 @@ import tensorflow as tf
 
 Graph = Any
 
+as_written = tf.autograph.experimental.do_not_convert
+"""For code that needs no conversion where a tf.function calls it, or that cannot be converted."""
+
 _CONTROL_FLOW: Final = ("WhileBodyFuncGraph", "CondBranchFuncGraph")
 """TensorFlow's classes of the graphs of loop bodies and branches."""
 

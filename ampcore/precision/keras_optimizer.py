@@ -18,6 +18,7 @@ from ampcore.precision.loss_scale import (
     NoLossScale,
 )
 from ampcore.precision.loss_scale_arguments import (
+    check_inner_arguments,
     growth_steps_of,
     initial_scale_of,
     loss_scale_from_arguments,
@@ -30,19 +31,6 @@ KINDS: Final[dict[str, Callable[..., LossScale]]] = {
     kind.__name__: kind
     for kind in (CalibratedLossScale, DynamicLossScale, FixedLossScale, NoLossScale)
 }
-
-_INNER_ARGUMENTS: Final[dict[str, Any]] = {
-    "weight_decay": None,
-    "clipnorm": None,
-    "global_clipnorm": None,
-    "clipvalue": None,
-    "use_ema": False,
-    "ema_momentum": 0.99,
-    "ema_overwrite_frequency": None,
-    "loss_scale_factor": None,
-    "gradient_accumulation_steps": None,
-}
-"""Arguments of the inner optimizer, with the defaults that older configurations of Keras repeat."""
 
 
 @keras.saving.register_keras_serializable("ampcore")
@@ -111,7 +99,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):  # type: ignore[m
                 f"name: expected a string. Received: {name!r}. For the number of growth steps "
                 f"write dynamic_growth_steps={name!r}."
             )
-        _check_inner_arguments(arguments)
+        check_inner_arguments(arguments)
         if isinstance(loss_scale, int | float):
             if initial_scale is not None:
                 raise ValueError(
@@ -253,25 +241,6 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):  # type: ignore[m
         initializer = keras.initializers.Constant(value)
         dtype = "float32" if isinstance(value, float) else "int32"
         return self.add_variable((), initializer, dtype=dtype, aggregation="none", name=name)
-
-
-def _check_inner_arguments(arguments: dict[str, Any]) -> None:
-    """Refuse arguments that are unknown, or that only the inner optimizer has.
-
-    Raises:
-        ValueError: There is such an argument.
-    """
-    for argument, value in arguments.items():
-        if argument in _INNER_ARGUMENTS and value != _INNER_ARGUMENTS[argument]:
-            raise ValueError(
-                f"{argument}: expected it on the `inner_optimizer`. "
-                f"Received: {argument}={value!r} of LossScaleOptimizer."
-            )
-    if unknown := [f"`{argument}`" for argument in arguments if argument not in _INNER_ARGUMENTS]:
-        raise ValueError(
-            "Expected loss_scale, name, initial_scale, dynamic_growth_steps or dynamic. "
-            f"Received the arguments: {', '.join(unknown)}."
-        )
 
 
 def _check_unchanged(argument: str, value: float | None, assigned: float | None) -> None:

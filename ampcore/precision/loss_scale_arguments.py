@@ -1,8 +1,21 @@
 """The loss scale that the arguments of Keras's LossScaleOptimizer describe, and the reverse."""
 
-from typing import Any
+from typing import Any, Final
 
 from ampcore.precision.loss_scale import DynamicLossScale, FixedLossScale, LossScale
+
+_INNER_ARGUMENTS: Final[dict[str, Any]] = {
+    "weight_decay": None,
+    "clipnorm": None,
+    "global_clipnorm": None,
+    "clipvalue": None,
+    "use_ema": False,
+    "ema_momentum": 0.99,
+    "ema_overwrite_frequency": None,
+    "loss_scale_factor": None,
+    "gradient_accumulation_steps": None,
+}
+"""Arguments of the inner optimizer, with the defaults that older configurations of Keras repeat."""
 
 
 def loss_scale_from_arguments(
@@ -38,6 +51,25 @@ def loss_scale_from_arguments(
     if initial_scale is None:
         raise ValueError("initial_scale: expected a number with dynamic=False. Received: None.")
     return FixedLossScale(_number("initial_scale", initial_scale))
+
+
+def check_inner_arguments(arguments: dict[str, Any]) -> None:
+    """Refuse arguments that are unknown, or that only the inner optimizer has.
+
+    Raises:
+        ValueError: There is such an argument.
+    """
+    for argument, value in arguments.items():
+        if argument in _INNER_ARGUMENTS and value != _INNER_ARGUMENTS[argument]:
+            raise ValueError(
+                f"{argument}: expected it on the `inner_optimizer`. "
+                f"Received: {argument}={value!r} of LossScaleOptimizer."
+            )
+    if unknown := [f"`{argument}`" for argument in arguments if argument not in _INNER_ARGUMENTS]:
+        raise ValueError(
+            "LossScaleOptimizer: expected the arguments initial_scale, dynamic_growth_steps and "
+            f"dynamic. Received the arguments: {', '.join(unknown)}."
+        )
 
 
 def initial_scale_of(loss_scale: LossScale) -> float:
