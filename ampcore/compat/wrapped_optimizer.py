@@ -30,6 +30,36 @@ _WRITE_INSTEAD: Final = {
 """What does the same as methods of Keras 3 that would bypass the loss scale, and as `iterations`
 with an optimizer of TF 1, which does not count."""
 
+_SLOTS: Final = "variables; only tf_keras.optimizers.legacy and tf.compat.v1.train name slots"
+_NEW_VARIABLE: Final = "the variable in a subclass of the inner optimizer"
+_CLIP: Final = "ampcore.clip_by_global_norm on the unscaled gradients"
+_AVERAGE: Final = "a tf.train.ExponentialMovingAverage of the variables"
+_WITHOUT_IT_WRITE: Final = {
+    "add_optimizer_variables": _NEW_VARIABLE,
+    "add_slot": _NEW_VARIABLE,
+    "add_variable": _NEW_VARIABLE,
+    "add_variable_from_reference": _NEW_VARIABLE,
+    "add_weight": _NEW_VARIABLE,
+    "aggregate_gradients": "compat.all_reduce(grads)",
+    "built": "build(variables)",
+    "clipnorm": _CLIP,
+    "clipvalue": _CLIP,
+    "decay": "a schedule of the same library as learning_rate",
+    "ema_momentum": _AVERAGE,
+    "ema_overwrite_frequency": _AVERAGE,
+    "exclude_from_weight_decay": "an inner optimizer of Keras 3, which has it",
+    "finalize_variable_values": "nothing: the variables have their final values",
+    "get_slot": _SLOTS,
+    "get_slot_names": _SLOTS,
+    "global_clipnorm": _CLIP,
+    "gradient_accumulation_steps": "get_unscaled_gradients for each micro-batch",
+    "jit_compile": "tf.function(step, jit_compile=True)",
+    "loss_scale_factor": "loss_scale",
+    "use_ema": _AVERAGE,
+    "weight_decay": "an inner optimizer of tf_keras or Keras 3 with weight_decay",
+}
+"""What to write where the inner optimizer lacks a name that optimizers of other libraries have."""
+
 
 class WrappedOptimizer(tf.Module):  # type: ignore[misc]
     """An inner optimizer, and the variables of a loss scale beside its own.
@@ -164,7 +194,16 @@ class WrappedOptimizer(tf.Module):  # type: ignore[misc]
                 f"compat.LossScaleOptimizer with {type(inner).__name__} has no {name}. "
                 f"Write: {_WRITE_INSTEAD[name]}."
             )
-        return getattr(inner, name)
+        try:
+            return getattr(inner, name)
+        except AttributeError:
+            if name not in _WITHOUT_IT_WRITE:
+                raise
+            raise AttributeError(
+                f"compat.LossScaleOptimizer with {type(inner).__name__} of "
+                f"{type(inner).__module__.partition('.')[0]} has no {name}. "
+                f"Write: {_WITHOUT_IT_WRITE[name]}."
+            ) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Hyper-parameters are set on the inner optimizer, as in Keras 2."""
