@@ -168,10 +168,25 @@ def all_reduce(
     reduced = _all_reduce(current_ranks(), tensors, operation)
     if name is not None:
         reduced = [value if value is None else _named(value, name) for value in reduced]
-    for value in reduced:
+    mark_reduced(reduced)
+    return reduced if isinstance(tensor, list | tuple) else reduced[0]
+
+
+def mark_reduced(values: Iterable[Any]) -> None:
+    """Remember that these gradients are combined already: `apply_gradients` leaves them so."""
+    for value in values:
         if value is not None:
             _process.reduced[id(value)] = value
-    return reduced if isinstance(tensor, list | tuple) else reduced[0]
+
+
+def keep_reduced_mark(grads: Sequence[Any], unscaled: Sequence[Any]) -> None:
+    """Mark those gradients of `unscaled` as reduced that were in `grads` before."""
+    pairs = zip(grads, unscaled, strict=True)
+    mark_reduced(value for grad, value in pairs if _is_reduced(grad))
+
+
+def _is_reduced(grad: Any) -> bool:
+    return grad is not None and _process.reduced.get(id(grad)) is grad
 
 
 def all_gather(tensor: Tensor) -> Tensor:
@@ -221,11 +236,8 @@ def reduced_gradients(ranks: Ranks, grads: Sequence[Any], average: bool | None) 
     """
     if ranks.size == 1 or average is False or (average is None and is_session_graph()):
         return list(grads)
-    reduced = _process.reduced
     positions = [
-        index
-        for index, grad in enumerate(grads)
-        if grad is not None and reduced.get(id(grad)) is not grad
+        index for index, grad in enumerate(grads) if grad is not None and not _is_reduced(grad)
     ]
     sparse = sum(isinstance(grads[index], tf.IndexedSlices) for index in positions)
     if average is None and sparse:

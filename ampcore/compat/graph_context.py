@@ -1,10 +1,16 @@
 """Where code runs: eagerly, while a tf.function is traced, or while a graph of TF 1 is built."""
 
-from typing import Any
+from typing import Any, Final
 
 import tensorflow as tf
 
 Graph = Any
+
+as_written = tf.autograph.experimental.do_not_convert
+"""For code that needs no conversion where a tf.function calls it, or that cannot be converted."""
+
+_CONTROL_FLOW: Final = ("WhileBodyFuncGraph", "CondBranchFuncGraph")
+"""TensorFlow's classes of the graphs of loop bodies and branches."""
 
 
 def current_graph() -> Graph | None:
@@ -38,6 +44,20 @@ def can_read_from(graph: Graph | None) -> bool:
     while current is not None and current is not graph:
         current = getattr(current, "outer_graph", None)
     return current is graph
+
+
+def is_around(graph: Graph | None) -> bool:
+    """Whether the present code is around a loop body or branch whose graph is `graph`.
+
+    It is not around another tf.function that it calls, which is not traced again in each trace of
+    this code.
+    """
+    current = current_graph()
+    if graph is None or current is None or graph is current:
+        return False
+    while graph is not current and type(graph).__name__ in _CONTROL_FLOW:
+        graph = graph.outer_graph
+    return graph is current
 
 
 def describe(graph: Graph | None) -> str:

@@ -1,7 +1,7 @@
 """The optimizers that a LossScaleOptimizer can wrap: of Keras 3, of tf_keras and of TF 1."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import keras
@@ -21,10 +21,19 @@ _SHARED_ATTRIBUTES: Final = ("_iterations", "_u_product", "_m_cache")
 """Scalars that every update of a Keras optimizer changes: the count, and products of Nadam."""
 
 
+_SUM_OVER_REPLICAS: Final = "all_reduce_sum_gradients"
+"""The function with which tf_keras aggregates the gradients in a tf.distribute strategy."""
+
+
 class InnerOptimizer(Protocol):
     """What a transaction needs of an optimizer of any library."""
 
     optimizer: Any
+    saved_as_itself: bool
+    """Whether a LossScaleOptimizer of its library is saved as the inner optimizer is."""
+
+    def aggregate(self, grads: Sequence[Any], variables: Sequence[Variable]) -> list[Any] | None:
+        """The gradients that the optimizer's own aggregation returns; None: it has none."""
 
     def prepare(self, variables: Sequence[Variable]) -> None:
         """Create the slots of these variables, outside of branches and functions."""
@@ -46,19 +55,19 @@ def adapt(optimizer: Any) -> InnerOptimizer:
     """The adapter for an optimizer.
 
     Raises:
-        TypeError: It is no optimizer that is known.
-        ValueError: It scales losses itself, or cannot be used in the graph that is being built.
+        TypeError: It is no optimizer that is known, or is a LossScaleOptimizer.
+        ValueError: It scales losses itself, is wrapped already, or cannot be used in the graph that
+            is being built.
     """
     if "LossScale" in type(optimizer).__name__:
-        raise ValueError(
+        raise TypeError(
             "inner_optimizer: expected an optimizer without a loss scale. Received: "
             f"{type(optimizer).__name__}. Pass its inner_optimizer."
         )
-    factor = getattr(optimizer, "loss_scale_factor", None)
-    if factor is not None:
+    if getattr(optimizer, "_is_wrapped_by_loss_scale_optimizer", False):
         raise ValueError(
-            "inner_optimizer: expected an optimizer without a loss scale. Received: "
-            f"{type(optimizer).__name__} with loss_scale_factor={factor}."
+            "inner_optimizer: expected an optimizer of no other LossScaleOptimizer. Received: "
+            f"{type(optimizer).__name__}, which is already wrapped by one. Create another."
         )
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
         return SessionOptimizer(optimizer)
@@ -84,6 +93,12 @@ def adapt(optimizer: Any) -> InnerOptimizer:
 def _check_state(optimizer: Any, of_keras: bool) -> None:
     """Refuse optimizers whose state several calls in a step would change wrongly."""
     name = type(optimizer).__name__
+    factor = getattr(optimizer, "loss_scale_factor", None)
+    if factor is not None:
+        raise ValueError(
+            "inner_optimizer: expected an optimizer without a loss scale. Received: "
+            f"{name} with loss_scale_factor={factor}."
+        )
     for option in _OF_ALL_VARIABLES if of_keras else ():
         if getattr(optimizer, option, None):
             raise ValueError(
@@ -98,37 +113,20 @@ def _check_state(optimizer: Any, of_keras: bool) -> None:
         )
 
 
-def deserialize(config: Any, custom_objects: Any = None) -> Any:
-    """An optimizer from its configuration, also from one that Keras 2 has saved.
-
-    Args:
-        config: What `serialized` or Keras returned; or an optimizer, which is returned itself.
-        custom_objects: Own classes by name, as for Keras.
-
-    Raises:
-        ImportError: The configuration is of Keras 2, and tf_keras is not installed.
-    """
-    if not isinstance(config, dict):
-        return config
-    inside = config.get("config", {})
-    is_legacy = str(config.get("module", "")).endswith(".legacy") or "decay" in inside
-    if not is_legacy and "is_legacy_optimizer" not in inside:
-        return keras.saving.deserialize_keras_object(config, custom_objects)
-    import tf_keras
-
-    return tf_keras.optimizers.deserialize(
-        config, custom_objects=custom_objects, use_legacy_optimizer=is_legacy
-    )
-
-
 class KerasOptimizer:
     """An optimizer of Keras 3."""
+
+    saved_as_itself = False
 
     def __init__(self, optimizer: Any) -> None:
         self.optimizer = optimizer
 
+    def aggregate(self, grads: Sequence[Any], variables: Sequence[Variable]) -> None:
+        """Keras 3 has none."""
+
     def prepare(self, variables: Sequence[Variable]) -> None:
         """Build it, or extend it where it was built for other variables only."""
+        _check_state(self.optimizer, of_keras=True)  # options may be set later
         with tf.init_scope():
             build_for_later_variables(self.optimizer, variables)
 
@@ -154,8 +152,17 @@ class KerasOptimizer:
 class TfKerasOptimizer:
     """An optimizer of tf_keras, except the legacy ones."""
 
+    saved_as_itself = True
+
     def __init__(self, optimizer: Any) -> None:
         self.optimizer = optimizer
+
+    def aggregate(self, grads: Sequence[Any], variables: Sequence[Variable]) -> list[Any] | None:
+        """What an `aggregate_gradients` of the user's class returns."""
+        original = sys.modules["tf_keras"].optimizers.Optimizer.aggregate_gradients
+        if type(self.optimizer).aggregate_gradients is original:
+            return None
+        return _aggregated(self.optimizer.aggregate_gradients, grads, variables)
 
     def prepare(self, variables: Sequence[Variable]) -> None:
         """Build it, or extend it where it was built for other variables only."""
@@ -184,8 +191,19 @@ class TfKerasOptimizer:
 class LegacyKerasOptimizer:
     """An optimizer of tf_keras.optimizers.legacy, as Keras 2 had them before version 2.11."""
 
+    saved_as_itself = True
+
     def __init__(self, optimizer: Any) -> None:
         self.optimizer = optimizer
+
+    def aggregate(self, grads: Sequence[Any], variables: Sequence[Variable]) -> list[Any] | None:
+        """What a `gradient_aggregator`, or a method of the user's class, returns."""
+        original = sys.modules["tf_keras"].optimizers.legacy.Optimizer._aggregate_gradients
+        aggregator = self.optimizer.gradient_aggregator
+        is_original = type(self.optimizer)._aggregate_gradients is original
+        if is_original and getattr(aggregator, "__name__", "") == _SUM_OVER_REPLICAS:
+            return None
+        return _aggregated(self.optimizer._aggregate_gradients, grads, variables)
 
     def prepare(self, variables: Sequence[Variable]) -> None:
         """Create the counter, the hyper-parameters and the slots."""
@@ -215,8 +233,13 @@ class LegacyKerasOptimizer:
 class SessionOptimizer:
     """An optimizer of tf.compat.v1.train, in a session's graph or in TF 2."""
 
+    saved_as_itself = False
+
     def __init__(self, optimizer: Any) -> None:
         self.optimizer = optimizer
+
+    def aggregate(self, grads: Sequence[Any], variables: Sequence[Variable]) -> None:
+        """TF 1 has none."""
 
     def prepare(self, variables: Sequence[Variable]) -> None:
         """Create the slots."""
@@ -247,6 +270,17 @@ class SessionOptimizer:
             f"get_config: expected an optimizer of Keras. Received: {type(self.optimizer).__name__}"
             " of tf.compat.v1.train, which has no configuration."
         )
+
+
+def _aggregated(
+    aggregate: Callable[[list[tuple[Any, Variable]]], Any],
+    grads: Sequence[Any],
+    variables: Sequence[Variable],
+) -> list[Any]:
+    """The gradients after a function of pairs, which may leave some out or change their order."""
+    pairs = list(zip(grads, variables, strict=True))
+    results = {id(variable): grad for grad, variable in aggregate(pairs)}
+    return [results.get(id(variable)) for variable in variables]
 
 
 def _new_branches() -> bool:

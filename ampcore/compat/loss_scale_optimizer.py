@@ -5,20 +5,29 @@ from typing import Any, Self
 
 import tensorflow as tf
 
-from ampcore.compat.collectives import Ranks, current_ranks, reduced_gradients
-from ampcore.compat.graph_context import is_session_graph, session_graph
-from ampcore.compat.inner_optimizers import adapt, deserialize
-from ampcore.compat.loss_scale_arguments import loss_scale_from_arguments
+from ampcore.compat.callable_values import CallableTensor
+from ampcore.compat.collectives import (
+    Ranks,
+    current_ranks,
+    keep_reduced_mark,
+    reduced_gradients,
+)
+from ampcore.compat.configurations import arguments_of
+from ampcore.compat.gradient_methods import GradientMethods
+from ampcore.compat.graph_context import as_written, is_session_graph, session_graph
+from ampcore.compat.optimizer_checkpoints import CheckpointedOptimizer
 from ampcore.compat.step_transaction import GroupDecision, StepTransaction
 from ampcore.precision import DynamicLossScale, LossScaleState
+from ampcore.precision.loss_scale_arguments import (
+    growth_steps_of,
+    initial_scale_of,
+    loss_scale_from_arguments,
+)
 
 Tensor = Any
 
-_as_written = tf.autograph.experimental.do_not_convert
-"""The code needs no conversion where a tf.function calls it; and some of it cannot be converted."""
 
-
-class LossScaleOptimizer(tf.Module):  # type: ignore[misc]
+class LossScaleOptimizer(GradientMethods, CheckpointedOptimizer):
     """Keras 2's LossScaleOptimizer, with one decision for all groups of gradients of a step.
 
         optimizer = ampcore.compat.LossScaleOptimizer(keras.optimizers.Adam(0.1))
@@ -70,29 +79,27 @@ class LossScaleOptimizer(tf.Module):  # type: ignore[misc]
         maximum: float | None = None,
         ranks: Ranks | None = None,
     ) -> None:
-        super().__init__(name="loss_scale_optimizer")
+        super().__init__(inner_optimizer)
         self._constants = loss_scale_from_arguments(
             dynamic, initial_scale, dynamic_growth_steps, minimum, maximum
         )
-        self._inner = adapt(inner_optimizer)
-        self._inner_optimizer = inner_optimizer  # tracked, so that checkpoints contain it
         self._given_ranks = ranks
-        self._created_in = session_graph()
         with tf.init_scope():
             first = self._constants.init()
-            self._scale = _scalar("loss_scale", first.scale)
-            self._good_steps = _scalar("good_steps", first.good_steps)
-            self._bad_steps = _scalar("bad_steps", first.bad_steps)
-            self._round_steps = _scalar("round_steps", first.round_steps)
+            if self.dynamic:
+                self._scale = _scalar("loss_scale", first.scale)
+                # The dtype that Keras saves.
+                self._good_steps = _scalar("good_steps", tf.cast(first.good_steps, tf.int64))
+                self._save_scale(self._scale, self._good_steps)
             self._skipped_steps = _scalar("skipped_steps", tf.constant(0))
-        self._step = StepTransaction(self._constants, self._ranks)
+            self._nonfinite_gradients = (
+                tf.Variable(0, trainable=False) if self._created_in is None else None
+            )
+        self._step = StepTransaction(
+            self._constants, self._ranks, lambda: self.state, self._nonfinite_gradients
+        )
         self._shared_before: list[Tensor] = []
         self._last_operation: Any = None
-
-    @property
-    def inner_optimizer(self) -> Any:
-        """The optimizer that applies the unscaled gradients."""
-        return self._inner_optimizer
 
     @property
     def dynamic(self) -> bool:
@@ -102,19 +109,18 @@ class LossScaleOptimizer(tf.Module):  # type: ignore[misc]
     @property
     def initial_scale(self) -> float:
         """The first loss scale; of a fixed one the only."""
-        if isinstance(self._constants, DynamicLossScale):
-            return self._constants.initial
-        return self._constants.value
+        return initial_scale_of(self._constants)
 
     @property
     def dynamic_growth_steps(self) -> int | None:
         """After how many finite steps in a row the scale doubles; None if it is fixed."""
-        return getattr(self._constants, "growth_interval", None)
+        return growth_steps_of(self._constants)
 
     @property
     def loss_scale(self) -> Tensor:
-        """The loss scale of the next step, a float32 scalar."""
-        return self._scale.read_value()
+        """The loss scale of the next step, a float32 scalar; in TF 2 it may also be called."""
+        scale = self.state.scale
+        return scale if is_session_graph() else CallableTensor(scale)
 
     @property
     def dynamic_counter(self) -> Tensor | None:
@@ -128,47 +134,20 @@ class LossScaleOptimizer(tf.Module):  # type: ignore[misc]
 
     @property
     def state(self) -> LossScaleState:
-        """The state of the loss scale in the next step."""
-        return LossScaleState(*(variable.read_value() for variable in self._state_variables))
-
-    @property
-    def learning_rate(self) -> Any:
-        """The learning rate of the inner optimizer; can be set if its library allows that."""
-        for name in ("learning_rate", "_learning_rate", "_lr"):  # the last two: of TF 1
-            if hasattr(self._inner_optimizer, name):
-                return getattr(self._inner_optimizer, name)
-        raise AttributeError(f"{type(self._inner_optimizer).__name__} has no learning rate")
-
-    @learning_rate.setter
-    def learning_rate(self, value: Any) -> None:
-        if isinstance(self._inner_optimizer, tf.compat.v1.train.Optimizer):
-            raise AttributeError(
-                "learning_rate: expected an optimizer of Keras, whose learning rate can be set. "
-                f"Received: {type(self._inner_optimizer).__name__} of tf.compat.v1.train; give it "
-                "a tensor or a function as learning rate."
-            )
-        self._inner_optimizer.learning_rate = value
-
-    @property
-    def lr(self) -> Any:
-        """The learning rate, under its older name."""
-        return self.learning_rate
-
-    @lr.setter
-    def lr(self, value: Any) -> None:
-        self.learning_rate = value
-
-    @property
-    def variables(self) -> list[Any]:
-        """The variables of the loss scale, then those of the inner optimizer."""
-        own = [*self._state_variables, self._skipped_steps]
-        return [*own, *self._inner.all_variables()]
+        """The state of the loss scale in the next step; a fixed scale is a constant."""
+        state = self._constants.init()
+        if self.dynamic:
+            good_steps = tf.cast(self._good_steps.read_value(), tf.int32)
+            state = state._replace(scale=self._scale.read_value(), good_steps=good_steps)
+        # A loop may assign zeros to all variables of an optimizer, or restore a scale beyond the
+        # limits.
+        return self._constants.clamp(state)
 
     def build(self, var_list: Iterable[Any]) -> None:
         """Create the variables of the inner optimizer before the first step."""
         self._inner.prepare(list(var_list))
 
-    @_as_written  # type: ignore[untyped-decorator]
+    @as_written  # type: ignore[untyped-decorator]
     def get_scaled_loss(self, loss: Any) -> Any:
         """Begin a step: the loss times the loss scale, in float32.
 
@@ -185,9 +164,9 @@ class LossScaleOptimizer(tf.Module):  # type: ignore[misc]
                 "get_scaled_loss: expected it where the optimizer was created: in TF 2, or in the "
                 "same graph of a session. Received: a call elsewhere."
             )
-        return self._constants.scale(self._step.begin(lambda: self.state), loss)
+        return self._constants.scale(self._step.begin(), loss)
 
-    @_as_written  # type: ignore[untyped-decorator]
+    @as_written  # type: ignore[untyped-decorator]
     def get_unscaled_gradients(self, grads: Sequence[Any]) -> list[Any]:
         """The gradients divided by the loss scale, in float32.
 
@@ -200,9 +179,10 @@ class LossScaleOptimizer(tf.Module):  # type: ignore[misc]
         state = self._step.state_to_unscale()
         unscaled: list[Any] = list(self._constants.unscale(state, list(grads)))
         self._step.add_unscaled(unscaled)
+        keep_reduced_mark(grads, unscaled)
         return unscaled
 
-    @_as_written  # type: ignore[untyped-decorator]
+    @as_written  # type: ignore[untyped-decorator]
     def apply_gradients(
         self,
         grads_and_vars: Iterable[tuple[Any, Any]],
@@ -246,84 +226,45 @@ class LossScaleOptimizer(tf.Module):  # type: ignore[misc]
                 f"{len(pairs)} pairs, all without a gradient."
             )
         average = False if skip_gradients_aggregation else experimental_aggregate_gradients
-        grads = reduced_gradients(self._ranks(), [grad for grad, _ in pairs], average)
+        grads = [grad for grad, _ in pairs]
+        # As in tf_keras, before the finite check: a function of the user's may communicate.
+        aggregated = None if average is False else self._inner.aggregate(grads, variables)
+        grads = aggregated or reduced_gradients(self._ranks(), grads, average)
         decision = self._step.decide(grads, variables)
         self._inner.prepare(variables)
         if is_session_graph():
             return self._session_update(decision, grads, variables, global_step, name)
         return self._update(decision, grads, variables, global_step)
 
-    @_as_written  # type: ignore[untyped-decorator]
-    def minimize(
-        self,
-        loss: Any,
-        var_list: Sequence[Any],
-        tape: Any = None,
-        *,
-        global_step: Any = None,
-        name: str | None = None,
-    ) -> Any:
-        """A step with one group: scale the loss, take the gradients, unscale and apply them.
-
-        Args:
-            loss: A function that returns the loss; or a tensor: in TF 2 with its tape.
-            var_list: The variables.
-            tape: The tf.GradientTape in which the loss was computed.
-            global_step: As of `apply_gradients`.
-            name: As of `apply_gradients`.
-
-        Raises:
-            ValueError: In TF 2 the loss is a tensor, and there is no tape.
-        """
-        if is_session_graph():
-            scaled = self.get_scaled_loss(loss() if callable(loss) else loss)
-            grads = tf.gradients(scaled, list(var_list))
-        else:
-            if not callable(loss) and tape is None:
-                raise ValueError("tape: expected the tf.GradientTape of the loss. Received: None.")
-            with tape or tf.GradientTape() as recorded:
-                scaled = self.get_scaled_loss(loss() if callable(loss) else loss)
-            grads = recorded.gradient(scaled, list(var_list))
-        pairs = zip(self.get_unscaled_gradients(grads), var_list, strict=True)
-        return self.apply_gradients(pairs, name, global_step=global_step)
-
     def get_config(self) -> dict[str, Any]:
-        """The arguments, as Keras 2 names them, and the limits of the scale."""
+        """The arguments, as Keras 2 names them, and limits of the scale that are not its own."""
         config = {
             "inner_optimizer": self._inner.serialized(),
             "dynamic": self.dynamic,
             "initial_scale": self.initial_scale,
             "dynamic_growth_steps": self.dynamic_growth_steps,
         }
-        if isinstance(self._constants, DynamicLossScale):
+        described = loss_scale_from_arguments(
+            self.dynamic, self.initial_scale, self.dynamic_growth_steps, None, None
+        )
+        if isinstance(self._constants, DynamicLossScale) and self._constants != described:
             config |= {"minimum": self._constants.minimum, "maximum": self._constants.maximum}
         return config
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
-        """An optimizer with the arguments that `get_config` returned, here or in Keras 2."""
-        arguments = dict(config)
-        inner = deserialize(arguments.pop("inner_optimizer"), custom_objects)
-        return cls(inner, **arguments)
+        """An optimizer with the arguments of a configuration: of ampcore, Keras 2 or Keras 3.
 
-    def __getattr__(self, name: str) -> Any:
-        """Whatever else the inner optimizer has, such as `iterations` and `beta_1`."""
-        inner = vars(self).get("_inner_optimizer")
-        if inner is None or name.startswith("_"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(inner, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Hyper-parameters are set on the inner optimizer, as in Keras 2."""
-        inner = vars(self).get("_inner_optimizer")
-        if name.startswith("_") or hasattr(type(self), name) or not hasattr(inner, name):
-            super().__setattr__(name, value)
-        else:
-            setattr(inner, name, value)
+        Raises:
+            ImportError: The configuration is of Keras 2, and tf_keras is not installed.
+            ValueError: It has arguments, or a loss scale of TensorFlow 2.3, that do not exist here.
+        """
+        return cls(**arguments_of(config, custom_objects))
 
     @property
-    def _state_variables(self) -> tuple[Any, Any, Any, Any]:
-        return self._scale, self._good_steps, self._bad_steps, self._round_steps
+    def _scale_variables(self) -> tuple[Any, ...]:
+        scale = (self._scale, self._good_steps) if self.dynamic else ()
+        return *scale, self._skipped_steps
 
     def _ranks(self) -> Ranks:
         return current_ranks() if self._given_ranks is None else self._given_ranks
@@ -387,9 +328,11 @@ class LossScaleOptimizer(tf.Module):  # type: ignore[misc]
 
     def _assign(self, state: LossScaleState, applied: Tensor) -> list[Any]:
         """Write the next state of the loss scale, once in a step."""
-        pairs = zip(self._state_variables, state, strict=True)
-        assigned = [variable.assign(value) for variable, value in pairs]
-        return [*assigned, self._skipped_steps.assign_add(tf.where(applied, 0, 1))]
+        assigned = [self._skipped_steps.assign_add(tf.where(applied, 0, 1))]
+        if self.dynamic:
+            good_steps = tf.cast(state.good_steps, tf.int64)
+            assigned += [self._scale.assign(state.scale), self._good_steps.assign(good_steps)]
+        return assigned
 
 
 _BROKEN = (

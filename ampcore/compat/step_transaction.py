@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from ampcore.compat.collectives import Ranks
-from ampcore.compat.graph_context import can_read_from, current_graph, describe
+from ampcore.compat.graph_context import can_read_from, current_graph, describe, is_around
 from ampcore.precision import LossScale, LossScaleState, all_finite
 
 Tensor = Any
@@ -38,14 +38,31 @@ class StepTransaction:
     The order is checked when the Python code runs: in a tf.function while it is traced, in TF 1
     while the graph is built. The values are tensors of the code that called `begin`.
 
+    A tf.function may add gradients up in a loop, or over several of its runs, and apply them after
+    the loop, or in a branch of the last run. The tensors of the earlier gradients are out of reach
+    then. So `nonfinite_gradients` remembers that some were not finite, also if the loop has
+    replaced their infinities before it added them up.
+
     Args:
         loss_scale: The loss scale of all gradients.
         ranks: Returns the ranks that decide together; called in the first `decide`.
+        read_state: Reads the state of the loss scale.
+        nonfinite_gradients: An int32 variable: how many groups of gradients that no decision was
+            made about were not finite. None in a session's graph, where only dependencies would
+            order its reads and writes.
     """
 
-    def __init__(self, loss_scale: LossScale, ranks: Callable[[], Ranks]) -> None:
+    def __init__(
+        self,
+        loss_scale: LossScale,
+        ranks: Callable[[], Ranks],
+        read_state: Callable[[], LossScaleState],
+        nonfinite_gradients: Any,
+    ) -> None:
         self._loss_scale = loss_scale
         self._ranks = ranks
+        self._read_state = read_state
+        self._nonfinite_gradients = nonfinite_gradients
         self._graph: Any = None
         self._state: LossScaleState | None = None
         self._finite: Tensor | None = None
@@ -54,7 +71,7 @@ class StepTransaction:
         self._checked: list[weakref.ref[Any]] = []
         self._updated: dict[int, str] = {}
 
-    def begin(self, read_state: Callable[[], LossScaleState]) -> LossScaleState:
+    def begin(self) -> LossScaleState:
         """Begin a step, unless one has begun that nothing was applied in yet.
 
         The second case is a step with several losses, or several micro-batches: gradients of all
@@ -65,7 +82,7 @@ class StepTransaction:
         """
         if self._state is None or self._decision is not None or not can_read_from(self._graph):
             self._graph = current_graph()
-            self._state = read_state()
+            self._state = self._read_state()
             self._finite = self._decision = None
             self._checked, self._updated = [], {}
         return self._state
@@ -96,6 +113,8 @@ class StepTransaction:
         finite = all_finite(grads)
         self._finite = finite if self._finite is None else tf.logical_and(self._finite, finite)
         self._checked += [weakref.ref(grad) for grad in grads if grad is not None]
+        if self._nonfinite_gradients is not None:
+            self._nonfinite_gradients.assign_add(tf.where(finite, 0, 1))
 
     def decide(self, grads: Sequence[Any], variables: Sequence[Any]) -> GroupDecision:
         """Whether the gradients of one group are applied to their variables.
@@ -103,6 +122,7 @@ class StepTransaction:
         Raises:
             RuntimeError: There are no unscaled gradients, or a variable was updated already.
         """
+        self._leave_loop()
         state, finite = self._state, self._finite
         if state is None or finite is None or not can_read_from(self._graph):
             received = "none" if finite is None else f"those of {describe(self._graph)}"
@@ -118,6 +138,9 @@ class StepTransaction:
         if self._decision is None:
             if others_finite is not None:
                 finite = tf.logical_and(finite, others_finite)
+            if self._nonfinite_gradients is not None:
+                finite = tf.logical_and(finite, self._nonfinite_gradients.read_value() == 0)
+                self._nonfinite_gradients.assign(0)
             self._decision, self._decision_graph = self._agreed(finite), current_graph()
             return GroupDecision(
                 self._decision, self._loss_scale.adjust(state, self._decision), None
@@ -131,6 +154,13 @@ class StepTransaction:
             return GroupDecision(self._decision, None, None)
         broken = tf.logical_and(self._decision, tf.logical_not(others_finite))
         return GroupDecision(tf.logical_and(self._decision, others_finite), None, broken)
+
+    def _leave_loop(self) -> None:
+        """Go on with a step after the loop or branch that it began in, from variables."""
+        if self._nonfinite_gradients is not None and is_around(self._graph):
+            self._graph = current_graph()
+            self._state = self._read_state()
+            self._finite = None if self._finite is None else tf.constant(True)
 
     def _agreed(self, finite: Tensor) -> Tensor:
         """Whether the gradients of every rank are finite: the same on all ranks."""

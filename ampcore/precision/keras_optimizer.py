@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from ampcore.precision.finite import sum_duplicate_rows
+from ampcore.precision.fit_losses import add_up_layer_losses_in_float32
 from ampcore.precision.loss_scale import (
     CalibratedLossScale,
     DynamicLossScale,
@@ -15,6 +16,12 @@ from ampcore.precision.loss_scale import (
     LossScale,
     LossScaleState,
     NoLossScale,
+)
+from ampcore.precision.loss_scale_arguments import (
+    check_inner_arguments,
+    growth_steps_of,
+    initial_scale_of,
+    loss_scale_from_arguments,
 )
 from ampcore.precision.transaction import apply_if_finite
 
@@ -47,29 +54,73 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):  # type: ignore[m
     `ampcore.Trainer` restores those, too.
 
     Works with `jit_compile`, `run_eagerly` and `steps_per_execution`; the backend of Keras must be
-    TensorFlow.
+    TensorFlow. Losses of float16 layers (`add_loss`, activity regularizers) are added up in
+    float32. All arguments of Keras's optimizer are accepted, the second one also by position.
 
     Args:
         inner_optimizer: Applies the unscaled gradients.
-        loss_scale: Any of ampcore's loss scales; None: DynamicLossScale().
+        loss_scale: Any of ampcore's loss scales; a number is the `initial_scale` of a dynamic one;
+            None: the one that the next arguments describe.
         name: The name of the optimizer.
+        initial_scale: The first loss scale; None: 2^15.
+        dynamic_growth_steps: After how many finite steps in a row the scale doubles; None: 2000.
+        dynamic: Whether the scale changes; if not, `initial_scale` is the scale.
+        arguments: Arguments of the inner optimizer, with their defaults, as older configurations
+            of Keras have them.
 
     Raises:
-        ValueError: The inner optimizer scales losses itself.
+        TypeError: An argument has the wrong type.
+        ValueError: The inner optimizer scales losses itself; or an argument is unknown, belongs to
+            the inner optimizer, or describes another loss scale than `loss_scale`.
 
     Source: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2.
     """
 
+    loss_scale: LossScale
+
     def __init__(
-        self, inner_optimizer: Any, loss_scale: LossScale | None = None, name: str | None = None
+        self,
+        inner_optimizer: Any,
+        loss_scale: LossScale | float | None = None,
+        name: str | None = None,
+        *,
+        initial_scale: float | None = None,
+        dynamic_growth_steps: int | None = None,
+        dynamic: bool = True,
+        **arguments: Any,
     ) -> None:
         if isinstance(inner_optimizer, keras.optimizers.LossScaleOptimizer):
             raise ValueError(
                 "inner_optimizer: expected an optimizer without a loss scale; received "
                 f"{type(inner_optimizer).__name__}. Pass its inner_optimizer."
             )
-        super().__init__(inner_optimizer, name=name)
-        self.loss_scale = DynamicLossScale() if loss_scale is None else loss_scale
+        if name is not None and not isinstance(name, str):
+            raise TypeError(
+                f"name: expected a string. Received: {name!r}. For the number of growth steps "
+                f"write dynamic_growth_steps={name!r}."
+            )
+        check_inner_arguments(arguments)
+        if isinstance(loss_scale, int | float):
+            if initial_scale is not None:
+                raise ValueError(
+                    f"loss_scale: expected no number beside initial_scale={initial_scale!r}. "
+                    f"Received: {loss_scale!r}."
+                )
+            loss_scale, initial_scale = None, loss_scale
+        if loss_scale is None:
+            loss_scale = loss_scale_from_arguments(
+                dynamic, initial_scale, dynamic_growth_steps, None, None
+            )
+        elif (initial_scale, dynamic_growth_steps, dynamic) != (None, None, True):
+            raise ValueError(
+                "loss_scale: expected it, or initial_scale, dynamic_growth_steps and dynamic. "
+                f"Received: {loss_scale!r}, initial_scale={initial_scale!r}, "
+                f"dynamic_growth_steps={dynamic_growth_steps!r}, dynamic={dynamic!r}."
+            )
+        # Before the constructor of Keras, which assigns `initial_scale` and `dynamic_growth_steps`.
+        object.__setattr__(self, "loss_scale", loss_scale)
+        super().__init__(inner_optimizer, self.initial_scale, self.dynamic_growth_steps, name=name)
+        add_up_layer_losses_in_float32(LossScaleOptimizer)
         self._state_variables: list[Any] = []
 
     def build(self, var_list: Sequence[Any]) -> None:
@@ -83,6 +134,24 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):  # type: ignore[m
         keras.optimizers.Optimizer.build(self, var_list)
 
     @property
+    def initial_scale(self) -> float:
+        """The first loss scale."""
+        return initial_scale_of(self.loss_scale)
+
+    @initial_scale.setter
+    def initial_scale(self, value: float) -> None:
+        _check_unchanged("initial_scale", self.initial_scale, value)
+
+    @property
+    def dynamic_growth_steps(self) -> int | None:
+        """After how many finite steps in a row the scale grows; None if it never does."""
+        return growth_steps_of(self.loss_scale)
+
+    @dynamic_growth_steps.setter
+    def dynamic_growth_steps(self, value: int | None) -> None:
+        _check_unchanged("dynamic_growth_steps", self.dynamic_growth_steps, value)
+
+    @property
     def state(self) -> LossScaleState:
         """The state of the loss scale in the next step; before `build`, its first one."""
         if not self._state_variables:
@@ -94,6 +163,11 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):  # type: ignore[m
         """The loss scale of the next step, a float32 scalar."""
         # Not `self.state.scale`, which reads all variables: callbacks read it after each step.
         return self._state_variables[0].value if self._state_variables else self.state.scale
+
+    @property
+    def step_counter(self) -> Tensor:
+        """The finite steps in a row since the scale last changed, an int32 scalar."""
+        return self.state.good_steps
 
     @property
     def skipped_steps(self) -> Tensor:
@@ -135,21 +209,48 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):  # type: ignore[m
         raise NotImplementedError("ampcore.LossScaleOptimizer needs TensorFlow as Keras's backend.")
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments, for saving a compiled model."""
-        return {
+        """The arguments, for saving a compiled model: those of Keras, if they say everything."""
+        config = {
             "name": self.name,
             "inner_optimizer": keras.saving.serialize_keras_object(self.inner_optimizer),
-            "loss_scale": {"kind": type(self.loss_scale).__name__, **asdict(self.loss_scale)},
+            "initial_scale": self.initial_scale,
+            "dynamic_growth_steps": self.dynamic_growth_steps,
         }
+        described = loss_scale_from_arguments(
+            True, self.initial_scale, self.dynamic_growth_steps, None, None
+        )
+        if self.loss_scale != described:
+            constants = asdict(self.loss_scale)
+            config["loss_scale"] = {"kind": type(self.loss_scale).__name__, **constants}
+        return config
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
-        """An optimizer with the arguments that `get_config` returned."""
-        inner = keras.saving.deserialize_keras_object(config["inner_optimizer"], custom_objects)
-        constants = dict(config["loss_scale"])
-        return cls(inner, KINDS[constants.pop("kind")](**constants), name=config["name"])
+        """An optimizer with the arguments that `get_config` returned, here or in Keras."""
+        arguments = dict(config)
+        inner = keras.saving.deserialize_keras_object(
+            arguments.pop("inner_optimizer"), custom_objects
+        )
+        if (constants := arguments.pop("loss_scale", None)) is None:
+            return cls(inner, **arguments)
+        kind = KINDS[constants["kind"]]
+        constants = {key: value for key, value in constants.items() if key != "kind"}
+        return cls(inner, kind(**constants), name=arguments["name"])
 
     def _add_scalar(self, name: str, value: float) -> Any:
         initializer = keras.initializers.Constant(value)
         dtype = "float32" if isinstance(value, float) else "int32"
         return self.add_variable((), initializer, dtype=dtype, aggregation="none", name=name)
+
+
+def _check_unchanged(argument: str, value: float | None, assigned: float | None) -> None:
+    """Refuse the assignment of a constant, which a compiled step would not notice.
+
+    Raises:
+        AttributeError: The assigned value is another one.
+    """
+    if assigned != value:
+        raise AttributeError(
+            f"{argument}: expected it as an argument of LossScaleOptimizer, which has "
+            f"{argument}={value!r}. Received: the assignment of {assigned!r}."
+        )

@@ -252,3 +252,71 @@ def test_a_session_of_one_rank_is_an_ordinary_one():
         assert total.op.name == "total"
         with compat.session(config=v1.ConfigProto(allow_soft_placement=True)) as session:
             assert np.array_equal(session.run(total), [1.0, 2.0])
+
+
+def tape_of(weight: Any, **options: Any) -> tuple[Any, Any]:
+    """A distributed tape and a target with one dense and one sparse gradient, all ones."""
+    with tf.GradientTape() as tape:
+        target = tf.reduce_sum(weight) + tf.reduce_sum(tf.gather(weight, [1]))
+    return compat.DistributedGradientTape(tape, **options), target
+
+
+def test_a_distributed_tape_combines_gradients_in_their_nesting(ranks):
+    weight, unused = tf.Variable([1.0, 2.0]), tf.Variable(1.0)
+    tape, target = tape_of(weight, sparse_as_dense=True)
+    grads = tape.gradient(target, {"weight": weight, "unused": unused})
+    assert grads["unused"] is None
+    assert grads["weight"].numpy().tolist() == [2.0, 4.0]
+    assert ranks.calls == ["mean of 1"]
+
+
+def test_a_distributed_tape_may_add_up(ranks):
+    weight = tf.Variable([1.0, 2.0])
+    tape, target = tape_of(weight, sparse_as_dense=True, op=compat.Sum)
+    assert tape.gradient(target, weight).numpy().tolist() == [4.0, 8.0]
+
+
+def test_gradients_of_a_distributed_tape_are_not_averaged_again(ranks):
+    weight, table = tf.Variable([1.0]), tf.Variable(tf.ones([4, 1]))
+    optimizer = compat.LossScaleOptimizer(keras.optimizers.SGD(1.0), initial_scale=4.0)
+    with compat.DistributedGradientTape(tf.GradientTape()) as tape:
+        loss = tf.reduce_sum(weight) + tf.reduce_sum(tf.gather(table, [3]))
+        scaled = optimizer.get_scaled_loss(loss)
+    grads = optimizer.get_unscaled_gradients(tape.gradient(scaled, [weight, table]))
+    optimizer.apply_gradients(zip(grads, [weight, table], strict=True))
+    assert ranks.calls == ["mean of 1", "gather of 2", "max of 1"]
+    assert (float(weight[0]), float(table[3, 0])) == (-1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"compression": compat.Compression.fp16}, ValueError, "compression: expected 'none'"),
+        ({"op": "max"}, ValueError, "op: expected Average or Sum. Received: 'max'"),
+        ({"device_dense": "/gpu:0"}, ValueError, "device_dense: expected ''"),
+        ({"gradient_predivide_factor": 2.0}, ValueError, "gradient_predivide_factor: expected 1.0"),
+        ({"num_groups": 2}, ValueError, "num_groups: expected 0"),
+        ({"process_set": 1}, ValueError, "process_set: expected None"),
+        ({"persistent": True}, TypeError, "Received: persistent"),
+    ],
+)
+def test_what_a_distributed_tape_cannot_do_is_refused_by_name(arguments, error, message):
+    with pytest.raises(error, match=message):
+        compat.DistributedGradientTape(tf.GradientTape(), **arguments)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("DistributedOptimizer", "allreduce", "allgather", "broadcast", "callbacks", "join"),
+        *("elastic", "local_size", "shutdown", "broadcast_global_variables", "Adasum"),
+    ],
+)
+def test_a_name_of_horovod_says_what_to_write(name):
+    with pytest.raises(AttributeError, match=f"ampcore.compat has no {name}. Write: "):
+        getattr(compat, name)
+
+
+def test_an_unknown_name_is_an_ordinary_error():
+    with pytest.raises(AttributeError, match="has no attribute 'allreduces'"):
+        compat.allreduces  # noqa: B018

@@ -16,6 +16,7 @@ from tests.ampcore.compat.overflowing_loops import FACTORS
 from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[3]
+TAPE = Path(__file__).parent / "tape_loop.py"
 OVERFLOWING = Path(__file__).parent / "overflowing_loops.py"
 STEPS = 30
 DECISIONS = ("loss_scale", "good_steps", "skipped")
@@ -167,3 +168,26 @@ def test_a_published_loop_computes_what_one_process_accumulates(
     assert found.printed["ranks"] == 2
     assert (0 < found.printed["skipped"] < STEPS) == (is_dynamic and dtype == "float16")
     assert_same(found, expected, weights_atol=1e-5)
+
+
+def test_a_distributed_tape_trains_two_ranks_as_one_process(launch, alone, tmp_path):
+    single, ranks = tmp_path / "single", tmp_path / "ranks"
+    single.mkdir()
+    ranks.mkdir()
+    alone(TAPE, single)
+    assert launch(TAPE, ranks) == 0
+    files = [single / "0.json", ranks / "0.json", ranks / "1.json"]
+    expected, *reports = [json.loads(file.read_text()) for file in files]
+    assert [step["skipped"] for step in expected["steps"]] == [0, 0, 1, 1]
+    assert [step["scale"] for step in expected["steps"]] == [8, 8, 4, 4]
+    for report in reports:
+        assert report["size"] == 2
+        # In the one trace: the dense gradient, the sparse one, and the flag; nothing twice.
+        assert report["calls"] == ["all_reduce", "all_gather", "all_reduce"]
+        for step, single_step in zip(report["steps"], expected["steps"], strict=True):
+            assert (step["scale"], step["skipped"]) == (
+                single_step["scale"],
+                single_step["skipped"],
+            )
+            for values, expected_values in zip(step["values"], single_step["values"], strict=True):
+                np.testing.assert_allclose(values, expected_values, rtol=1e-6)

@@ -1,8 +1,21 @@
-"""The loss scale that the arguments of Keras 2's LossScaleOptimizer describe."""
+"""The loss scale that the arguments of Keras's LossScaleOptimizer describe, and the reverse."""
 
-from typing import Any
+from typing import Any, Final
 
-from ampcore.precision import DynamicLossScale, FixedLossScale
+from ampcore.precision.loss_scale import DynamicLossScale, FixedLossScale, LossScale
+
+_INNER_ARGUMENTS: Final[dict[str, Any]] = {
+    "weight_decay": None,
+    "clipnorm": None,
+    "global_clipnorm": None,
+    "clipvalue": None,
+    "use_ema": False,
+    "ema_momentum": 0.99,
+    "ema_overwrite_frequency": None,
+    "loss_scale_factor": None,
+    "gradient_accumulation_steps": None,
+}
+"""Arguments of the inner optimizer, with the defaults that older configurations of Keras repeat."""
 
 
 def loss_scale_from_arguments(
@@ -38,6 +51,37 @@ def loss_scale_from_arguments(
     if initial_scale is None:
         raise ValueError("initial_scale: expected a number with dynamic=False. Received: None.")
     return FixedLossScale(_number("initial_scale", initial_scale))
+
+
+def check_inner_arguments(arguments: dict[str, Any]) -> None:
+    """Refuse arguments that are unknown, or that only the inner optimizer has.
+
+    Raises:
+        ValueError: There is such an argument.
+    """
+    for argument, value in arguments.items():
+        if argument in _INNER_ARGUMENTS and value != _INNER_ARGUMENTS[argument]:
+            raise ValueError(
+                f"{argument}: expected it on the `inner_optimizer`. "
+                f"Received: {argument}={value!r} of LossScaleOptimizer."
+            )
+    if unknown := [f"`{argument}`" for argument in arguments if argument not in _INNER_ARGUMENTS]:
+        raise ValueError(
+            "LossScaleOptimizer: expected the arguments initial_scale, dynamic_growth_steps and "
+            f"dynamic. Received the arguments: {', '.join(unknown)}."
+        )
+
+
+def initial_scale_of(loss_scale: LossScale) -> float:
+    """The first value of a loss scale: its `initial_scale` in Keras."""
+    if isinstance(loss_scale, DynamicLossScale):
+        return loss_scale.initial
+    return loss_scale.value if isinstance(loss_scale, FixedLossScale) else 1.0
+
+
+def growth_steps_of(loss_scale: LossScale) -> int | None:
+    """The finite steps in a row after which a loss scale grows; None if it never does."""
+    return loss_scale.growth_interval if isinstance(loss_scale, DynamicLossScale) else None
 
 
 def _number(name: str, value: Any) -> float:
