@@ -1,8 +1,8 @@
 """Turns the arguments of `Trainer.from_keras` into the sections of a spec, and into data."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Final, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 from ampcore.callbacks.run_callbacks import check_callbacks, split_early_stopping
 from ampcore.errors import InvalidData, InvalidModel
@@ -14,9 +14,9 @@ from ampcore.precision.loss_scale import (
     NoLossScale,
 )
 from ampcore.spec.base import SpecModel
-from ampcore.spec.precision import Precision
+from ampcore.spec.precision import Float8, Override, Precision
 from ampcore.spec.telemetry import Telemetry
-from ampcore.spec.training import Diagnostics, Guard, Runtime, Train
+from ampcore.spec.training import Best, Diagnostics, EarlyStopping, Guard, Runtime, Train
 
 LossScaleArgument = str | float | Mapping[str, Any] | LossScale
 """A mode, the number of a fixed scale, the section of a spec, or a loss scale of this library."""
@@ -27,13 +27,17 @@ MODES: Final[Mapping[type, str]] = {
     CalibratedLossScale: "calibrated",
 }
 
+SHORT_FORMS: Final = {
+    "overrides": "precision",
+    "float8": "precision",
+    "tf32": "precision",
+    "best": "train",
+    "early_stopping": "train",
+    "keep": "train",
+}
+"""Fields that are arguments of their own, too, and their section."""
+
 ELSEWHERE: Final = {
-    "overrides": "precision=ampcore.Precision(overrides=…)",
-    "float8": "precision=ampcore.Precision(float8=…)",
-    "tf32": "precision=ampcore.Precision(tf32=…)",
-    "best": "train=ampcore.Train(best=…)",
-    "early_stopping": "train=ampcore.Train(early_stopping=…)",
-    "keep": "train=ampcore.Train(keep=…)",
     "class_weight": "sample_weight=…",
     "initial_epoch": "resume=True",
     "validation_freq": "train=ampcore.Train(eval_every_epochs=…)",
@@ -48,14 +52,26 @@ ELSEWHERE: Final = {
 
 
 class Sections(TypedDict, total=False):
-    """The sections of a spec that a run of a Keras model has, as objects or as mappings."""
+    """The sections of a spec that a run of a Keras model has, as objects or as mappings.
 
-    precision: Precision | Mapping[str, Any]
-    train: Train | Mapping[str, Any]
-    guard: Guard | Mapping[str, Any]
-    diagnostics: Diagnostics | Mapping[str, Any]
-    runtime: Runtime | Mapping[str, Any]
-    telemetry: Telemetry | Mapping[str, Any]
+    Some fields have a short form: `overrides=…` is `precision={"overrides": …}`.
+    """
+
+    precision: Precision | Mapping[str, Any] | None
+    train: Train | Mapping[str, Any] | None
+    guard: Guard | Mapping[str, Any] | None
+    diagnostics: Diagnostics | Mapping[str, Any] | None
+    runtime: Runtime | Mapping[str, Any] | None
+    telemetry: Telemetry | Mapping[str, Any] | None
+    overrides: Sequence[Override | Mapping[str, Any]]
+    float8: Float8 | Mapping[str, Any] | None
+    tf32: bool
+    best: Best | Mapping[str, Any] | None
+    early_stopping: EarlyStopping | Mapping[str, Any] | None
+    keep: Literal["last", "best", "both"]
+
+
+SECTIONS: Final = ("precision", "train", "guard", "diagnostics", "runtime", "telemetry")
 
 
 def section_documents(sections: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -65,8 +81,11 @@ def section_documents(sections: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         TypeError: There is no such argument.
         InvalidModel: A section is neither its class nor a mapping.
     """
-    documents: dict[str, dict[str, Any]] = {name: {} for name in Sections.__annotations__}
+    documents: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
+    short_forms = {name: value for name, value in sections.items() if name in SHORT_FORMS}
     for name, section in sections.items():
+        if name in short_forms:
+            continue
         if name not in documents:
             hint = f"; write {ELSEWHERE[name]}" if name in ELSEWHERE else ""
             raise TypeError(f"from_keras() has no argument {name!r}{hint}")
@@ -77,7 +96,17 @@ def section_documents(sections: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         elif section is not None:
             expected = f"an ampcore.{name.capitalize()}, or a mapping with its fields"
             raise InvalidModel(name, expected=expected, received=repr(section))
+    for name, value in short_forms.items():
+        if value is not None:
+            set_once(documents[SHORT_FORMS[name]], SHORT_FORMS[name], name, _plain(value), None)
     return documents
+
+
+def _plain(value: Any) -> Any:
+    """A field as in a document: parts of a spec as mappings, also in a list."""
+    if isinstance(value, SpecModel):
+        return value.model_dump(exclude_unset=True)
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def set_once(

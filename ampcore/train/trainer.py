@@ -195,7 +195,8 @@ class Trainer:
                 program connects with them before it creates the model.
             **sections: Further settings, by the section of a spec: `precision`, `train`, `guard`,
                 `diagnostics`, `runtime` and `telemetry`, each an object such as
-                `ampcore.Train(seed=1, accumulate=4)` or a mapping.
+                `ampcore.Train(seed=1, accumulate=4)` or a mapping. Their fields `overrides`,
+                `float8`, `tf32`, `best`, `early_stopping` and `keep` are arguments, too.
 
         Raises:
             InvalidModel: The model, a loss, a metric, the optimizer or a callback cannot be used;

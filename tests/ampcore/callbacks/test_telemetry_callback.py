@@ -1,6 +1,5 @@
 """TelemetryCallback in `model.fit`: what it records of each step, and that it never ends `fit`."""
 
-
 import keras
 import numpy as np
 import pytest
@@ -295,9 +294,7 @@ def test_a_training_step_of_its_own_has_its_values_under_their_names(run, caplog
     assert run["examples"] == [*[8] * 7, 4] * 2
     assert run["size"] == [3.0] * 16
     assert "by_layer" not in run.rows[0]
-    [warning] = [
-        text for text in map(logging.LogRecord.getMessage, caplog.records) if "by_layer" in text
-    ]
+    [warning] = [message for message in caplog.messages if "by_layer" in message]
     assert "are not sent" in warning
     assert run["returned_examples"] == [7.0] * 16
     assert run["loss_scale"] == [64.0] * 16

@@ -139,7 +139,7 @@ def trainer_of(
     model, examples, cluster=None, *, runtime=None, batch_size=BATCH, loss=None, **options
 ):
     """A trainer of two epochs; on two ranks if there is a cluster."""
-    train = {"seed": 5, **options.pop("train", {})}
+    train = {"seed": 5, "epochs": 2, **options.pop("train", {})}
     ranks = {} if cluster is None else {"devices": cluster.size}
     return Trainer.from_keras(
         model,
@@ -147,7 +147,6 @@ def trainer_of(
         loss=loss or keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         optimizer={"kind": "sgd", "learning_rate": 0.1},
         batch_size=batch_size,
-        epochs=2,
         train=train,
         telemetry=NO_RANGES,
         runtime={"engine": "graph", **ranks, **(runtime or {})},

@@ -8,7 +8,7 @@ import tensorflow as tf
 import ampcore
 from ampcore.errors import InvalidData, InvalidModel
 from ampcore.spec import SpecValidationError
-from ampcore.train.keras_arguments import loss_scale_section
+from ampcore.train.keras_arguments import loss_scale_section, section_documents
 
 GRAPH = {
     "runtime": ampcore.Runtime(engine="graph"),
@@ -72,11 +72,29 @@ def test_a_field_has_one_value(table):
         digest(*table, policy="mixed_float16", precision=precision)
 
 
+def test_short_forms_are_fields_of_their_sections(table):
+    overrides = [
+        ampcore.Override(layers="dense", dtype="bfloat16"),
+        {"layers": "x", "dtype": "float32"},
+    ]
+    documents = section_documents(
+        {"overrides": overrides, "tf32": False, "train": {"seed": 1}, "keep": "best", "best": None}
+    )
+    assert documents["precision"] == {
+        "overrides": [
+            {"layers": "dense", "dtype": "bfloat16"},
+            {"layers": "x", "dtype": "float32"},
+        ],
+        "tf32": False,
+    }
+    assert documents["train"] == {"seed": 1, "keep": "best"}
+    with pytest.raises(InvalidModel, match="keep: expected the same value"):
+        section_documents({"train": {"keep": "both"}, "keep": "best"})
+
+
 @pytest.mark.parametrize(
     ("argument", "hint"),
     [
-        ("overrides", r"precision=ampcore\.Precision"),
-        ("keep", r"train=ampcore\.Train"),
         ("class_weight", "sample_weight"),
         ("jit_compile", "engine="),
         ("epoch", "has no argument 'epoch'$"),
