@@ -66,6 +66,10 @@ def apply_policy(
     Outputs, softmax, embeddings and inputs stay in float32, as in a job; an override changes the
     layers whose path matches its regular expression, and the last match wins.
 
+    A file of the model has the policies of its layers, but Keras saves none of a layer that another
+    layer creates. To load such a model, set the global policy before, as for one that was created
+    in it: `keras.config.set_dtype_policy("mixed_float16")`.
+
     Args:
         model: A built keras.Model, nested ones included. Its layers and variables stay the same
             objects. Compile it again, if it is compiled.
