@@ -19,8 +19,8 @@ KEY_LABEL: Final = "study_job"
 
 OUT_OF_MEMORY: Final = (Reason.OUT_OF_MEMORY, Reason.RESOURCE_LIMIT)
 """The reasons of jobs that needed more memory than there was."""
-MAX_SKIPPED_SHARE: Final = 0.1
-"""Float32 has no loss scale: a job in it that skips more of its steps is no reference."""
+MAX_SKIPPED_SHARE: Final = 0.5
+"""Float32 has no loss scale: a job in it that skips most of its steps is no reference."""
 DIVERGED: Final = (Reason.NON_FINITE_LOSS, Reason.NON_FINITE_RESULT, Reason.SKIP_BUDGET_EXCEEDED)
 """The reasons of jobs whose numbers did not work out: their policy is not as good as float32."""
 
