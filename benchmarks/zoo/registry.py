@@ -1,0 +1,23 @@
+"""All architectures of the zoo, in the order of the table."""
+
+from collections.abc import Iterator
+
+from zoo import applications, patterns_sequences
+from zoo.architecture import Architecture
+
+MODULES = (applications, patterns_sequences)
+
+
+def architectures() -> Iterator[Architecture]:
+    """The architectures of all modules.
+
+    Raises:
+        ValueError: Two of them have one name.
+    """
+    names: set[str] = set()
+    for module in MODULES:
+        for architecture in module.ARCHITECTURES:
+            if architecture.name in names:
+                raise ValueError(f"two architectures are named {architecture.name!r}")
+            names.add(architecture.name)
+            yield architecture
