@@ -10,6 +10,8 @@ import numpy as np
 Model = Any
 Data = tuple[Any, ...]
 """(x, y) or (x, y, sample_weight), as `fit` takes them; each may be a dictionary or a list."""
+Wrap = Callable[[Any], Any]
+"""Returns an optimizer, with a loss scale or without one."""
 Check = Literal["float32", "mixed_bfloat16", "mixed_float16", "saved", "resume", "refused"]
 
 TRAINED: Final[tuple[Check, ...]] = (
@@ -56,6 +58,14 @@ class Deviation:
     in_keras: bool | str = False
 
 
+NO_KEYWORDS: Final = Deviation(
+    "constructors without the `name` and `dtype` that Keras passes: Keras cannot load the model",
+    "unexpected keyword argument",
+    in_keras=True,
+)
+"""For layers as many examples write them: without `**kwargs` and without get_config."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
     """A model of the zoo.
@@ -78,6 +88,7 @@ class Architecture:
         module: A package that has to be installed.
         networks: Of a model with a `train_step` of its own, the parts that get a policy, each with
             an example.
+        compile_model: Compiles it with optimizers that a function wraps.
         columns: The names that its `train_step` returns.
     """
 
@@ -99,6 +110,7 @@ class Architecture:
     overrides: Sequence[Mapping[str, Any]] = ()
     module: str = ""
     networks: Callable[[Model], Sequence[tuple[Model, Any]]] | None = None
+    compile_model: Callable[[Model, Wrap], None] | None = None
     columns: Sequence[str] = ()
 
     def model(self) -> Model:

@@ -11,7 +11,9 @@ PERTURBATION: Final = {"float32": 1e-7, "mixed_bfloat16": 2.0**-8, "mixed_float1
 NEAR: Final = 0.05
 """How far the losses of a policy in 16 bits may be from those in float32, as a share of these."""
 TWINS: Final = 3.0
-"""… or this many times as far as those of a twin whose weights are perturbed."""
+"""… or this many times as far as those of a twin whose weights are perturbed,"""
+OF_KERAS: Final = 2.0
+"""… or this many times as far as those of Keras in the same policy."""
 
 
 def relative_difference(losses: ArrayLike, expected: ArrayLike) -> float:

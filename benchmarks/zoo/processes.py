@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from shutil import rmtree
 
+from tensorflow.python.eager import context
+
 from zoo.architecture import Architecture
 from zoo.checks import check_architecture
 from zoo.outcome import Outcome, Row
@@ -35,6 +37,8 @@ def run_rows(
         for architecture in selection[begin : begin + GROUP]:
             row = _row(architecture, folder, limit_s, limit_bytes)
             rows[row.name] = row
+            states = {check: outcome.status for check, outcome in row.outcomes.items()}
+            print(f"{row.name} {row.seconds:.0f} s {states}", file=sys.stderr, flush=True)
         _compare_saved_models(rows, folder, limit_s)
         for row in rows.values():
             rmtree(folder / row.name, ignore_errors=True)
@@ -48,7 +52,10 @@ def _row(architecture: Architecture, folder: Path, limit_s: float, limit_bytes: 
         return row
     work = folder / architecture.name
     work.mkdir(parents=True)
-    # Forked: importing TensorFlow takes longer than most rows. Nothing has run in this process.
+    if context.context()._context_handle is not None:
+        # Its threads would be missing in a fork, which would wait for them for ever.
+        raise RuntimeError("a module of the zoo has run an operation while it was imported")
+    # Forked: importing TensorFlow takes longer than most rows.
     process = multiprocessing.get_context("fork").Process(
         target=_check, args=(architecture, work, limit_bytes)
     )

@@ -52,7 +52,7 @@ class PlainKeras:
         try:
             for batch in self._batches:
                 model.reset_metrics()
-                losses.append(float(model.train_on_batch(*batch)))
+                losses.append(float(model.train_on_batch(*batch, return_dict=True)["loss"]))
         finally:
             for variable, value in zip(self._variables, self._initial_values, strict=True):
                 variable.assign(value)
@@ -79,7 +79,9 @@ def failure_of_keras(architecture: Architecture, check: Check, folder: Path) -> 
     """How Keras alone fails at what a check asks for; None if it does not."""
     try:
         if check == "saved":
-            _save_and_load(architecture, folder)
+            for policy in ("float32", "mixed_bfloat16"):
+                with global_policy(policy):
+                    _save_and_load(architecture, folder)
             return None
         with global_policy(check):
             losses = PlainKeras(architecture, architecture.model()).losses()

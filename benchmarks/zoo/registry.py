@@ -2,10 +2,28 @@
 
 from collections.abc import Iterator
 
-from zoo import applications, patterns_sequences
+from zoo import (
+    applications,
+    hub,
+    patterns_attention,
+    patterns_custom_steps,
+    patterns_layers,
+    patterns_sequences,
+    patterns_tables,
+    patterns_vision,
+)
 from zoo.architecture import Architecture
 
-MODULES = (applications, patterns_sequences)
+MODULES = (
+    applications,
+    hub,
+    patterns_sequences,
+    patterns_attention,
+    patterns_vision,
+    patterns_tables,
+    patterns_layers,
+    patterns_custom_steps,
+)
 
 
 def architectures() -> Iterator[Architecture]:

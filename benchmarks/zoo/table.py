@@ -35,7 +35,7 @@ def line(row: Row, architecture: Architecture) -> str:
     """The line of a model."""
     notes = list(_notes(row, architecture))
     cells = [_cell(row.outcomes.get(column)) for column in COLUMNS]
-    if row.outcomes.get("resume", Outcome("failed", "")).status == "passed":
+    if cells[COLUMNS.index("resume")].startswith("stopped after"):
         cells[COLUMNS.index("resume")] = "bit-equal"
     if row.outcomes.get("refused", Outcome("failed", "")).status == "passed":
         cells[COLUMNS.index("refused")] = "by name"

@@ -14,7 +14,7 @@ from ampcore.telemetry import Event, StepBlock
 from zoo.architecture import Architecture, Model
 from zoo.reference import values_of
 
-FIRST_SCALE = 2.0**10
+FIRST_SCALE = 2.0**7
 """Runs of a few steps have no time to lower a usual first scale."""
 
 
