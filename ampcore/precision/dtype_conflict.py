@@ -59,9 +59,8 @@ def explain_missing_kernel(model: Any, error: Exception) -> InvalidModel | None:
     if missing is None or dtype is None:
         return None
     scopes = missing[2].split("/")
-    paths = [
-        entry.info.path for entry in walk_layers(model, set()) if entry.layer.name in scopes
-    ]
+    names = {*scopes, *(re.sub(r"_\d+$", "", scope) for scope in scopes)}
+    paths = [entry.info.path for entry in walk_layers(model, set()) if entry.layer.name in names]
     if not paths:
         return None
     path = paths[-1]  # the innermost

@@ -152,8 +152,9 @@ def _output_layers(model: Model) -> set[int]:
 def layers_of_outputs(model: Model, example: Any = None) -> set[int]:
     """The ids of the layers that compute the outputs of a subclassed model.
 
-    They are found in a call of the model on `example`. For an output that no layer returns, and
-    without an example, it is the last layer with weights.
+    They are found in a call of the model on `example`. For an output that no layer returns, because
+    the model computes it itself, they are the model and the last layer with weights; without an
+    example, that layer.
     """
     layers = [entry.layer for entry in walk_layers(model, set())]
     weighted = [id(layer) for layer in layers if layer.weights and not children(layer)]
@@ -166,7 +167,10 @@ def layers_of_outputs(model: Model, example: Any = None) -> set[int]:
         outputs = keras.tree.flatten(model(example))
     found: set[int] = set()
     for output in outputs:
-        found |= _layers_that_return(output, returned) or set(_last_called(returned, weighted))
+        found |= _layers_that_return(output, returned) or {
+            id(model),
+            *_last_called(returned, weighted),
+        }
     return found
 
 

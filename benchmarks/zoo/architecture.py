@@ -60,7 +60,7 @@ class Deviation:
 
 NO_KEYWORDS: Final = Deviation(
     "constructors without the `name` and `dtype` that Keras passes: Keras cannot load the model",
-    "unexpected keyword argument",
+    "unexpected keyword argument|was created by passing",
     in_keras=True,
 )
 """For layers as many examples write them: without `**kwargs` and without get_config."""

@@ -42,10 +42,16 @@ def compare_predictions(architecture: Architecture, folder: Path) -> str:
             if policy == "float32" and not np.array_equal(output, other):
                 difference = np.abs(output - other).max()
                 raise CheckFailed(f"predictions in float32 differ by {difference:.1e}")
+            if policy != "float32" and architecture.chaotic:
+                assert np.isfinite(output).all()
+                continue
             distance = np.abs(output.astype(np.float32) - other).max() / np.abs(other).max()
             if not distance <= ROUNDING:
                 raise CheckFailed(f"predictions in {policy} are {distance:.1%} away")
-        compared.append("bit-equal" if policy == "float32" else "bfloat16 near")
+        if policy == "float32":
+            compared.append("bit-equal")
+        else:
+            compared.append("bfloat16 loads" if architecture.chaotic else "bfloat16 near")
     if "bit-equal" not in compared:
         raise CheckFailed("there is no saved model")
     return ", ".join(compared)

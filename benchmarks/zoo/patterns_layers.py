@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 from keras import layers, ops
 
-from zoo.architecture import Architecture, Data, Deviation, adam
+from zoo.architecture import NO_KEYWORDS, Architecture, Data, Deviation, adam
 from zoo.patterns_attention import SPARSE, next_tokens, small_images
-from zoo.patterns_sequences import LENGTH, WORDS, series, token_classes
+from zoo.patterns_sequences import LENGTH, WORDS, token_classes
 from zoo.patterns_tables import ten_numbers
 
 serializable = keras.saving.register_keras_serializable("zoo")
@@ -421,6 +421,11 @@ UNTIED = Deviation(
     "predictions in float32 differ",
     in_keras="predicts otherwise|Layer .* expected|kernel",
 )
+UNSAVED_SEED = Deviation(
+    "Keras saves no state of a seed generator: a loaded model draws other noise",
+    "predictions in float32 differ",
+    in_keras="predicts otherwise",
+)
 ONE_DTYPE = Deviation(
     "the layer adds a constant in float32: refused by its name with the override that helps",
     r"in shift: cast what it creates.*\"layers\": \"\^shift\$\"",
@@ -430,10 +435,12 @@ ARCHITECTURES = (
     _architecture(
         "switch_transformer", "mixture of experts, add_loss", switch_transformer, token_classes,
         loss=SPARSE,
+        deviations={"saved": NO_KEYWORDS},
     ),
     _architecture(
         "tied_language_model", "one table in two places", tied_language_model, next_tokens,
         loss=SPARSE,
+        deviations={"saved": NO_KEYWORDS},
     ),
     _architecture(
         "reversible_embedding", "ReversibleEmbedding", reversible_embedding, next_tokens,
@@ -474,12 +481,14 @@ ARCHITECTURES = (
         "vector_quantized", "codebook, straight-through gradients, add_loss", vector_quantized,
         same_images,
         loss="mse",
+        chaotic="the nearest code changes with the last bits",
     ),
     _architecture(
         "variational_autoencoder", "noise with a seed generator, add_loss",
         variational_autoencoder,
         same_numbers,
         loss="mse",
+        deviations={"saved": UNSAVED_SEED},
     ),
     _architecture(
         "normalizing_flow", "couplings, a loss without targets", normalizing_flow, same_numbers,

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from keras import layers, ops
 
-from zoo.architecture import Architecture, Data, adam
+from zoo.architecture import NO_KEYWORDS, Architecture, Data
 
 serializable = keras.saving.register_keras_serializable("zoo")
 
@@ -358,13 +358,6 @@ def averaged_adam() -> Any:
     )
 
 
-def ragged_sum() -> Any:
-    """Rows of different lengths as an input."""
-    inputs = keras.Input((None,), dtype="int32", ragged=True)
-    x = layers.Embedding(20, 4)(inputs)
-    return keras.Model(inputs, layers.Dense(1)(ops.mean(x, axis=1)))
-
-
 def _architecture(name: str, kind: str, build: Any, data: Any, **options: Any) -> Architecture:
     return Architecture(
         name=name, source=f"Patterns of tables and graphs: {kind}", build=build, data=data, **options
@@ -404,6 +397,7 @@ ARCHITECTURES = (
     _architecture(
         "recommender", "a subclassed model, regularized embeddings", recommender, ratings,
         loss=BINARY,
+        deviations={"saved": NO_KEYWORDS},
     ),
     _architecture(
         "neural_forest",
@@ -411,6 +405,7 @@ ARCHITECTURES = (
         neural_forest,
         two_classes,
         loss="sparse_categorical_crossentropy",
+        deviations={"saved": NO_KEYWORDS},
     ),
     _architecture(
         "graph_convolution", "a sparse matrix in a layer", graph_convolution, traffic, loss="mae"
