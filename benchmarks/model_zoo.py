@@ -1,4 +1,4 @@
-"""Models that nobody here designed, each against plain Keras: a table, and one JSON line.
+r"""Models that nobody here designed, each against plain Keras: a table, and one JSON line.
 
 For each model: losses in float32 equal those of `train_on_batch` on the same batches;
 mixed_bfloat16 and mixed_float16 train and end near; the saved model loads without ampcore and
@@ -7,8 +7,8 @@ refused by name. Ends with status 1 if a model fails for no documented reason.
 
 Models of keras-hub need an installation of their own:
 
-    .venv/bin/python -m pip install --no-deps --target .venv-bench/keras-hub \\
-        keras-hub==0.32.0 tokenizers kagglehub kagglesdk regex huggingface_hub tqdm requests \\
+    .venv/bin/python -m pip install --no-deps --target .venv-bench/keras-hub \
+        keras-hub==0.32.0 tokenizers kagglehub kagglesdk regex huggingface_hub tqdm requests \
         filelock fsspec
 """
 

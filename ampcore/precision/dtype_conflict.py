@@ -10,7 +10,8 @@ from ampcore.precision.layer_paths import walk_layers
 CONFLICT: Final = re.compile(r"[^\n]*\btype (b?float\d+)\b[^\n]*\btype (b?float\d+)\b[^\n]*")
 """TensorFlow's line about an operation whose arguments have different dtypes."""
 NO_KERNEL: Final = re.compile(
-    r"No OpKernel was registered to support Op '(\w+)' used by (?:\{\{node )?([^}\s]+).*?\bDT_(\w+)",
+    r"No OpKernel was registered to support Op '(\w+)' used by (?:\{\{node )?([^}\s]+)"
+    r".*?\bDT_(\w+)",
     re.DOTALL,
 )
 """TensorFlow's message about an operation that it does not have in a dtype: its name and node."""

@@ -56,10 +56,14 @@ def walk_layers(model: Model, output_layers: set[int] | None = None) -> Iterator
                 continue
             computing = applied_layer(layer)
             repeats = in_loop or isinstance(layer, _LOOPS)
+            # It computes with the result of a layer that stays in float32, and is called here, too.
+            has_output = computes_itself(layer) and any(
+                id(child) in outputs for child in children(layer)
+            )
             info = LayerInfo(
                 path,
                 _kind(computing),
-                is_output,
+                is_output or has_output,
                 _is_softmax(computing),
                 has_own_call(computing),
                 in_loop if computing is layer else repeats,

@@ -102,7 +102,7 @@ class KerasJob(TrainingJob):
         self._given_model.assign_initial()
 
     def explain(self, error: Exception) -> TrainingError | None:
-        """An error in the call of a layer that computes with two dtypes, or in one without a kernel."""
+        """An error of a layer that computes with two dtypes, or in one without a kernel."""
         conflict = explain_dtype_conflict(self.model, error)
         return conflict or explain_missing_kernel(self.model, error)
 

@@ -64,6 +64,11 @@ NO_KEYWORDS: Final = Deviation(
     in_keras=True,
 )
 """For layers as many examples write them: without `**kwargs` and without get_config."""
+UNSAVED_SEED = Deviation(
+    "Keras saves no state of a seed generator: a loaded model draws other noise",
+    "predictions in float32 differ",
+    in_keras="predicts otherwise",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

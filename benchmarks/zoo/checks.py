@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import keras
@@ -21,10 +22,11 @@ from zoo.comparison import (
     relative_difference,
 )
 from zoo.fit_checks import FitChecks
+from zoo.load_saved import PREDICTIONS
 from zoo.outcome import CheckFailed, Outcome, Row, outcome_of
 from zoo.reference import PlainKeras, global_policy, values_of
-from zoo.load_saved import PREDICTIONS
 from zoo.training import Training, train
+
 
 def check_architecture(
     architecture: Architecture, folder: Path, report: Callable[[Row], None]
@@ -121,6 +123,8 @@ class TrainerChecks:
             )
         ):
             raise CheckFailed("the run that was stopped has not put the variables back")
+        # A resumed run that ends has no steps left for another one.
+        copy = copytree(folder, folder.with_name("resume_again"))
         # Its layers have other numbers than those of the model that was stopped.
         model = architecture.model()
         second = train(architecture, model, "float32", folder=folder, resume=True)
@@ -130,7 +134,7 @@ class TrainerChecks:
             # TensorFlow's graph optimizer orders some sums by the names of operations.
             keras.utils.clear_session()
             model = architecture.model()
-            second = train(architecture, model, "float32", folder=folder, resume=True)
+            second = train(architecture, model, "float32", folder=copy, resume=True)
             detail = "bit-equal if layers have the same numbers"
         if [*first.losses, *second.losses] != whole.losses:
             raise CheckFailed(
@@ -163,13 +167,13 @@ class TrainerChecks:
         if any(training.skipped[half:]):
             raise CheckFailed(f"steps were skipped in the second half: {training.skipped}")
         distance = distance_of_ends(training.losses, reference.losses)
-        limit, detail = NEAR, f"{distance:.1%}"
+        limit, detail = NEAR, f"{distance:.2%}"
         if distance > NEAR and plain is not None:
             twin = distance_of_ends(plain.losses(PERTURBATION[policy]), reference.losses)
-            limit, detail = TWINS * twin, f"{distance:.1%}, its twin {twin:.1%}"
+            limit, detail = TWINS * twin, f"{distance:.2%}, its twin {twin:.2%}"
         if distance > limit:
             of_keras = self._distance_of_keras(policy)
-            limit, detail = OF_KERAS * of_keras, f"{distance:.1%}, Keras {of_keras:.1%}"
+            limit, detail = OF_KERAS * of_keras, f"{distance:.2%}, Keras {of_keras:.2%}"
         if not distance <= limit:
             raise CheckFailed(f"the losses end {detail} away: {training.losses}")
         skipped = sum(training.skipped)
@@ -213,5 +217,3 @@ def _check_equal(name: str, values: list[Any], expected: list[Any]) -> None:
     for index, (value, other) in enumerate(zip(values, expected, strict=True)):
         if not np.array_equal(value, other, equal_nan=value.dtype.kind == "f"):
             raise CheckFailed(f"the {name} differ, first in number {index}, {value.shape}")
-
-

@@ -116,7 +116,7 @@ class FitChecks:
             raise CheckFailed("steps were skipped in the second half")
         if not max(distances) <= NEAR:
             raise CheckFailed(f"{architecture.columns} end {distances} away")
-        return f"{max(distances):.1%}"
+        return f"{max(distances):.2%}"
 
     def _check_rows(self, rows: list[dict[str, Any]], logs: Logs) -> None:
         """Each row has the values of its step under the names that the step returned."""
@@ -149,9 +149,7 @@ class _Recorder(keras.callbacks.Callback):  # type: ignore[misc]
             self.logs.setdefault(name, []).append(float(value))
 
 
-def _fit(
-    architecture: Architecture, model: Model, *callbacks: Any, scaled: bool = False
-) -> Logs:
+def _fit(architecture: Architecture, model: Model, *callbacks: Any, scaled: bool = False) -> Logs:
     """What `fit` reports for each batch, with ampcore's loss scale or without one."""
 
     def wrap(optimizer: Any) -> Any:

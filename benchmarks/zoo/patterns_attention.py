@@ -182,9 +182,7 @@ class SubclassedSeq2Seq(keras.Model):  # type: ignore[misc]
         super().__init__()
         self.source_embedding = layers.Embedding(WORDS, 16, mask_zero=True)
         self.target_embedding = layers.Embedding(WORDS, 16, mask_zero=True)
-        self.encoder = layers.Bidirectional(
-            layers.GRU(16, return_sequences=True), merge_mode="sum"
-        )
+        self.encoder = layers.Bidirectional(layers.GRU(16, return_sequences=True), merge_mode="sum")
         self.decoder = layers.GRU(16, return_sequences=True, return_state=True)
         self.attention = layers.AdditiveAttention()
         self.blocks = [layers.Dense(16, activation="tanh"), layers.Dense(WORDS)]

@@ -243,7 +243,7 @@ class Distiller(keras.Model):  # type: ignore[misc]
         self.teacher.trainable = False
         self.built = True
 
-    def compute_loss(  # noqa: PLR0917 - as Keras calls it
+    def compute_loss(
         self,
         x: Any = None,
         y: Any = None,

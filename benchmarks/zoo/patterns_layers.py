@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from keras import layers, ops
 
-from zoo.architecture import NO_KEYWORDS, Architecture, Data, Deviation, adam
+from zoo.architecture import NO_KEYWORDS, UNSAVED_SEED, Architecture, Data, Deviation, adam
 from zoo.patterns_attention import SPARSE, next_tokens, small_images
 from zoo.patterns_sequences import LENGTH, WORDS, token_classes
 from zoo.patterns_tables import ten_numbers
@@ -176,10 +176,9 @@ class RecomputedBlock(layers.Layer):  # type: ignore[misc]
 
 
 def remat() -> Any:
-    """keras.remat around functions of a layer, and a RematScope."""
+    """keras.remat around a function of a layer."""
     inputs = keras.Input((10,))
-    with keras.RematScope(mode="full"):
-        x = layers.Dense(16, activation="relu")(inputs)
+    x = layers.Dense(16, activation="relu")(inputs)
     x = RecomputedBlock(16)(RecomputedBlock(16)(x))
     return keras.Model(inputs, layers.Dense(1)(x))
 
@@ -421,11 +420,6 @@ UNTIED = Deviation(
     "predictions in float32 differ",
     in_keras="predicts otherwise|Layer .* expected|kernel",
 )
-UNSAVED_SEED = Deviation(
-    "Keras saves no state of a seed generator: a loaded model draws other noise",
-    "predictions in float32 differ",
-    in_keras="predicts otherwise",
-)
 ONE_DTYPE = Deviation(
     "the layer adds a constant in float32: refused by its name with the override that helps",
     r"in shift: cast what it creates.*\"layers\": \"\^shift\$\"",
@@ -433,17 +427,26 @@ ONE_DTYPE = Deviation(
 )
 ARCHITECTURES = (
     _architecture(
-        "switch_transformer", "mixture of experts, add_loss", switch_transformer, token_classes,
+        "switch_transformer",
+        "mixture of experts, add_loss",
+        switch_transformer,
+        token_classes,
         loss=SPARSE,
         deviations={"saved": NO_KEYWORDS},
     ),
     _architecture(
-        "tied_language_model", "one table in two places", tied_language_model, next_tokens,
+        "tied_language_model",
+        "one table in two places",
+        tied_language_model,
+        next_tokens,
         loss=SPARSE,
         deviations={"saved": NO_KEYWORDS},
     ),
     _architecture(
-        "reversible_embedding", "ReversibleEmbedding", reversible_embedding, next_tokens,
+        "reversible_embedding",
+        "ReversibleEmbedding",
+        reversible_embedding,
+        next_tokens,
         loss=SPARSE,
     ),
     _architecture(
@@ -456,9 +459,11 @@ ARCHITECTURES = (
     _architecture(
         "lora", "adapters, frozen kernels", lora, token_classes, loss=SPARSE, optimizer=adam
     ),
-    _architecture("remat", "keras.remat, RematScope", remat, ten_numbers, loss="mse"),
+    _architecture("remat", "keras.remat", remat, ten_numbers, loss="mse"),
     _architecture("lambdas", "functions without names", lambdas, floats_and_integers, loss="mse"),
-    _architecture("masked_pixels", "bool, uint8 and scalar inputs", masked_pixels, pixels, loss="mse"),
+    _architecture(
+        "masked_pixels", "bool, uint8 and scalar inputs", masked_pixels, pixels, loss="mse"
+    ),
     _architecture(
         "moving_normalization",
         "statistics that a layer assigns",
@@ -467,7 +472,11 @@ ARCHITECTURES = (
         loss="log_cosh",
     ),
     _architecture(
-        "nested_models", "models in models, nested inputs", nested_models, nested_numbers, loss="mse"
+        "nested_models",
+        "models in models, nested inputs",
+        nested_models,
+        nested_numbers,
+        loss="mse",
     ),
     _architecture(
         "mixed_dtypes",
@@ -478,20 +487,26 @@ ARCHITECTURES = (
         deviations={"mixed_bfloat16": ONE_DTYPE, "mixed_float16": ONE_DTYPE},
     ),
     _architecture(
-        "vector_quantized", "codebook, straight-through gradients, add_loss", vector_quantized,
+        "vector_quantized",
+        "codebook, straight-through gradients, add_loss",
+        vector_quantized,
         same_images,
         loss="mse",
         chaotic="the nearest code changes with the last bits",
     ),
     _architecture(
-        "variational_autoencoder", "noise with a seed generator, add_loss",
+        "variational_autoencoder",
+        "noise with a seed generator, add_loss",
         variational_autoencoder,
         same_numbers,
         loss="mse",
         deviations={"saved": UNSAVED_SEED},
     ),
     _architecture(
-        "normalizing_flow", "couplings, a loss without targets", normalizing_flow, same_numbers,
+        "normalizing_flow",
+        "couplings, a loss without targets",
+        normalizing_flow,
+        same_numbers,
         loss=negative_log_likelihood,
     ),
 )

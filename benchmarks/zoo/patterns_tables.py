@@ -43,7 +43,9 @@ def wide_and_deep() -> Any:
     wide = layers.concatenate([lookup(inputs["education"]), crossed])
     embedded = layers.Flatten()(layers.Embedding(50, 4)(ids))
     numbers = normalize(layers.concatenate([inputs["age"], inputs["hours"]]))
-    married = layers.CategoryEncoding(2, output_mode="one_hot")(ops.cast(inputs["married"], "int32"))
+    married = layers.CategoryEncoding(2, output_mode="one_hot")(
+        ops.cast(inputs["married"], "int32")
+    )
     deep = layers.concatenate([embedded, numbers, married])
     for _ in range(2):
         deep = layers.ReLU()(layers.BatchNormalization()(layers.Dense(16)(deep)))
@@ -328,13 +330,15 @@ def quantiles() -> Any:
     inputs = keras.Input((10,))
     x = layers.Dense(16, activation="swish", kernel_constraint="max_norm")(inputs)
     x = layers.UnitNormalization()(layers.Dense(8, activation="selu")(x))
-    return keras.Model(inputs, {f"q{level}": layers.Dense(1, name=f"q{level}")(x) for level in (1, 5, 9)})
+    return keras.Model(
+        inputs, {f"q{level}": layers.Dense(1, name=f"q{level}")(x) for level in (1, 5, 9)}
+    )
 
 
 def three_targets(random: np.random.Generator, examples: int) -> Data:
     """Rows of numbers, and the same target for each output."""
     x, y = ten_numbers(random, examples)
-    return x, {name: y[:, None] for name in ("q1", "q5", "q9")}
+    return x, dict.fromkeys(("q1", "q5", "q9"), y[:, None])
 
 
 def pinball(level: float) -> Any:
@@ -360,7 +364,11 @@ def averaged_adam() -> Any:
 
 def _architecture(name: str, kind: str, build: Any, data: Any, **options: Any) -> Architecture:
     return Architecture(
-        name=name, source=f"Patterns of tables and graphs: {kind}", build=build, data=data, **options
+        name=name,
+        source=f"Patterns of tables and graphs: {kind}",
+        build=build,
+        data=data,
+        **options,
     )
 
 
@@ -384,7 +392,10 @@ ARCHITECTURES = (
         refusal="encode text and categories as integers first",
     ),
     _architecture(
-        "deep_and_cross", "products of features, float64 arrays", deep_and_cross, ten_numbers,
+        "deep_and_cross",
+        "products of features, float64 arrays",
+        deep_and_cross,
+        ten_numbers,
         loss="mse",
     ),
     _architecture(
@@ -395,7 +406,10 @@ ARCHITECTURES = (
         loss=BINARY,
     ),
     _architecture(
-        "recommender", "a subclassed model, regularized embeddings", recommender, ratings,
+        "recommender",
+        "a subclassed model, regularized embeddings",
+        recommender,
+        ratings,
         loss=BINARY,
         deviations={"saved": NO_KEYWORDS},
     ),

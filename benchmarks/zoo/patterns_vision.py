@@ -113,7 +113,9 @@ class Involution(layers.Layer):  # type: ignore[misc]
     def build(self, input_shape: Any) -> None:
         """Create the network of kernels."""
         self.reshape = layers.Reshape((*input_shape[1:3], 9, 1, self.groups))
-        self.patches = layers.Reshape((*input_shape[1:3], 9, self.channels // self.groups, self.groups))
+        self.patches = layers.Reshape(
+            (*input_shape[1:3], 9, self.channels // self.groups, self.groups)
+        )
         self.kernels = keras.Sequential(
             [
                 layers.Conv2D(self.channels // 2, 1),
@@ -403,8 +405,8 @@ FLOAT32_REGULARIZER = Deviation(
     in_keras=True,
 )
 NO_KERNEL = Deviation(
-    "TensorFlow has no MaxPool3D for float16 on CPUs: refused by the layer's name with the override "
-    "that helps",
+    "TensorFlow has no MaxPool3D for float16 on CPUs: refused by the layer's name, with the "
+    "override that helps",
     r"float16.*max_pooling3d.*\"dtype\": \"float32\"",
     in_keras="No OpKernel",
 )
@@ -470,7 +472,14 @@ ARCHITECTURES = (
         deviations={"saved": FLOAT32_REGULARIZER},
     ),
     _architecture("conv_mixer", "residual mixing", conv_mixer, small_images, loss=CLASSES),
-    _architecture("mlp_mixer", "layers without get_config", mlp_mixer, small_images, loss=SPARSE),
+    _architecture(
+        "mlp_mixer",
+        "layers without get_config",
+        mlp_mixer,
+        small_images,
+        loss=SPARSE,
+        deviations={"saved": NO_KEYWORDS},
+    ),
     _architecture(
         "domain_adversarial",
         "tf.custom_gradient in a layer",

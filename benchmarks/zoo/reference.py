@@ -1,8 +1,8 @@
 """What plain Keras computes for a model of the zoo: the losses of each batch, and of a twin."""
 
 import os
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ def compile_as_described(model: Model, architecture: Architecture) -> None:
         architecture.optimizer(),
         architecture.loss,
         loss_weights=architecture.loss_weights,
+        metrics=None,
         jit_compile=False,
     )
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 import ampcore
@@ -16,6 +15,7 @@ from zoo.reference import values_of
 
 FIRST_SCALE = 2.0**7
 """Runs of a few steps have no time to lower a usual first scale."""
+FIRST_LOSS_SCALE = {"mode": "dynamic", "initial": FIRST_SCALE}
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Training:
         return values_of(self.optimizer.variables)
 
 
-def train(  # noqa: PLR0913 - the settings of a run
+def train(
     architecture: Architecture,
     model: Model,
     policy: str,
@@ -78,7 +78,7 @@ def train(  # noqa: PLR0913 - the settings of a run
         shuffle=False,
         policy=policy,
         overrides=architecture.overrides if policy != "float32" else (),
-        loss_scale={"mode": "dynamic", "initial": FIRST_SCALE} if "float16" == policy[6:] else None,
+        loss_scale=FIRST_LOSS_SCALE if policy == "mixed_float16" else None,
         runtime={"device": "cpu", "engine": "graph"},
         # Sampling ranges takes a third of so short a run.
         telemetry={"ranges": {"enabled": False}},

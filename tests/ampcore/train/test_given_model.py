@@ -308,6 +308,35 @@ def test_a_subclassed_model_may_compute_its_outputs_itself(x, y, policy):
     assert dtypes[-1] == "float32"
 
 
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "bfloat16", "O2"])
+def test_a_layer_may_compute_with_a_sub_layer_that_is_also_the_output(policy):
+    """As the table of a language model, which is its output, too."""
+
+    class Tokens(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.table = keras.layers.ReversibleEmbedding(9, 4)
+            self.shift = keras.layers.Dense(4)
+
+        def call(self, ids):
+            embedded = self.table(ids)
+            return embedded + self.shift(embedded)
+
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((5,), dtype="int32")
+    tokens = Tokens()
+    hidden = keras.layers.Dense(4, name="hidden")(tokens(inputs))
+    model = keras.Model(inputs, tokens.table(hidden, reverse=True))
+    ids = np.random.default_rng(0).integers(9, size=(ROWS, 5)).astype(np.int32)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    before = arrays(model.variables)
+    _, in_float32 = train(model, (ids, ids), loss=loss)
+    for variable, value in zip(model.variables, before, strict=True):
+        variable.assign(value)
+    _, losses = train(model, (ids, ids), loss=loss, policy=policy, loss_scale=1.0)
+    np.testing.assert_allclose(losses, in_float32, rtol=0.1)
+
+
 @pytest.mark.parametrize("engine", ["graph", "xla_step"])
 def test_weights_that_a_layer_assigns_in_its_call_train_as_in_fit(x, y, engine):
     def model():
