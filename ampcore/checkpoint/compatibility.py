@@ -43,8 +43,11 @@ STEP_FIELDS: Final = ("train.accumulate", "runtime.workers", "runtime.devices")
 MAX_NAMED: Final = 8
 """The maximum number of differences in a message; the others are only counted."""
 
-_AUTO_NUMBER: Final = re.compile(r"_\d+(?=[/.]|$)")
-"""The number in the name of an unnamed layer; it differs between models of one process."""
+_AUTO_NUMBER: Final = re.compile(r"_\d+(?=[/._]|$)")
+"""The number in the name of an unnamed layer; it differs between models of one process.
+
+Keras names slots after weights with an underscore: `sgd/conv2d_4_kernel_momentum`.
+"""
 
 ExpectedArrays = Mapping[str, tuple[tuple[int, ...], str]]
 """By name of an array: its shape and the name of its dtype."""

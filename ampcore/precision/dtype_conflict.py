@@ -1,4 +1,4 @@
-"""Explains the error of a person's own layer that computes with tensors of two dtypes."""
+"""Explains errors of the dtypes in a layer: two in one operation, or one without a kernel."""
 
 import re
 import traceback
@@ -9,6 +9,13 @@ from ampcore.precision.layer_paths import walk_layers
 
 CONFLICT: Final = re.compile(r"[^\n]*\btype (b?float\d+)\b[^\n]*\btype (b?float\d+)\b[^\n]*")
 """TensorFlow's line about an operation whose arguments have different dtypes."""
+NO_KERNEL: Final = re.compile(
+    r"No OpKernel was registered to support Op '(\w+)' used by (?:\{\{node )?([^}\s]+)"
+    r".*?\bDT_(\w+)",
+    re.DOTALL,
+)
+"""TensorFlow's message about an operation that it does not have in a dtype: its name and node."""
+DTYPES: Final = {"HALF": "float16", "BFLOAT16": "bfloat16"}
 ESCAPES: Final = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -38,4 +45,29 @@ def explain_dtype_conflict(model: Any, error: Exception) -> InvalidModel | None:
         expected=f"operations on tensors of one dtype in {where}: cast what it creates itself to "
         f"the dtype of its inputs{override}",
         received=conflict[0].strip(),
+    )
+
+
+def explain_missing_kernel(model: Any, error: Exception) -> InvalidModel | None:
+    """What to do about an operation that the device does not have in 16 bits; None for others.
+
+    Args:
+        model: The model that was called.
+        error: What its call raised.
+    """
+    missing = NO_KERNEL.search(ESCAPES.sub("", str(error)))
+    dtype = None if missing is None else DTYPES.get(missing[3])
+    if missing is None or dtype is None:
+        return None
+    scopes = missing[2].split("/")
+    names = {*scopes, *(re.sub(r"_\d+$", "", scope) for scope in scopes)}
+    paths = [entry.info.path for entry in walk_layers(model, set()) if entry.layer.name in names]
+    if not paths:
+        return None
+    path = paths[-1]  # the innermost
+    return InvalidModel(
+        "model",
+        expected=f"operations that this device has in {dtype}; keep {path} in float32 with the "
+        f'override {{"layers": "^{re.escape(path)}$", "dtype": "float32"}}',
+        received=f"{missing[1]} in {path}, for which TensorFlow has no kernel",
     )

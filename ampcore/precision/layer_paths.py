@@ -56,10 +56,14 @@ def walk_layers(model: Model, output_layers: set[int] | None = None) -> Iterator
                 continue
             computing = applied_layer(layer)
             repeats = in_loop or isinstance(layer, _LOOPS)
+            # It computes with the result of a layer that stays in float32, and is called here, too.
+            has_output = computes_itself(layer) and any(
+                id(child) in outputs for child in children(layer)
+            )
             info = LayerInfo(
                 path,
                 _kind(computing),
-                is_output,
+                is_output or has_output,
                 _is_softmax(computing),
                 has_own_call(computing),
                 in_loop if computing is layer else repeats,
@@ -152,8 +156,9 @@ def _output_layers(model: Model) -> set[int]:
 def layers_of_outputs(model: Model, example: Any = None) -> set[int]:
     """The ids of the layers that compute the outputs of a subclassed model.
 
-    They are found in a call of the model on `example`. For an output that no layer returns, and
-    without an example, it is the last layer with weights.
+    They are found in a call of the model on `example`. For an output that no layer returns, because
+    the model computes it itself, they are the model and the last layer with weights; without an
+    example, that layer.
     """
     layers = [entry.layer for entry in walk_layers(model, set())]
     weighted = [id(layer) for layer in layers if layer.weights and not children(layer)]
@@ -166,7 +171,10 @@ def layers_of_outputs(model: Model, example: Any = None) -> set[int]:
         outputs = keras.tree.flatten(model(example))
     found: set[int] = set()
     for output in outputs:
-        found |= _layers_that_return(output, returned) or set(_last_called(returned, weighted))
+        found |= _layers_that_return(output, returned) or {
+            id(model),
+            *_last_called(returned, weighted),
+        }
     return found
 
 

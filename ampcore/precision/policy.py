@@ -214,7 +214,7 @@ class LayerPolicies:
                 and dtypes.compute_dtype == "float16"
                 and isinstance(entry.layer, float16_on_cpu.CONVOLUTIONS)
             ],
-            casts=list(self._casts(model, rows)),
+            casts=list(self._casts(model, rows, outputs or set())),
             plain=[]
             if self.keeps_dtypes
             else [layer for layer in model._flatten_layers() if has_installed_call(layer)],
@@ -228,7 +228,10 @@ class LayerPolicies:
         )
 
     def _casts(
-        self, model: Model, rows: Sequence[tuple[LayerEntry, LayerDtypes]]
+        self,
+        model: Model,
+        rows: Sequence[tuple[LayerEntry, LayerDtypes]],
+        output_layers: set[int],
     ) -> Iterator[tuple[Layer, Any]]:
         """The sub-layers of classes that compute with their outputs, and in whose dtype."""
         if self.keeps_dtypes:
@@ -241,7 +244,9 @@ class LayerPolicies:
             around = owner
             dtype = wanted[id(owner)][1].compute_dtype if id(owner) in wanted else None
             if owner is model:
-                around = dtype = "float32" if self.name == "O1" else COMPUTE_DTYPE[self.name]
+                # Outputs stay in float32, also those that the model itself computes.
+                is_float32 = self.name == "O1" or id(model) in output_layers
+                around = dtype = "float32" if is_float32 else COMPUTE_DTYPE[self.name]
             for child in children(owner):
                 parts = {id(part) for part in child._flatten_layers()}
                 known = wanted.get(id(child))

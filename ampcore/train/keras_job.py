@@ -12,7 +12,7 @@ from ampcore.errors import TrainingError
 from ampcore.models.supervised import Objective, SupervisedTask
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
-from ampcore.precision.dtype_conflict import explain_dtype_conflict
+from ampcore.precision.dtype_conflict import explain_dtype_conflict, explain_missing_kernel
 from ampcore.spec.precision import NoScale, Precision
 from ampcore.train.clip import Clip
 from ampcore.train.given_model import GivenModel, GivenOptimizer
@@ -102,8 +102,9 @@ class KerasJob(TrainingJob):
         self._given_model.assign_initial()
 
     def explain(self, error: Exception) -> TrainingError | None:
-        """An error in the call of a layer that computes with two dtypes."""
-        return explain_dtype_conflict(self.model, error)
+        """An error of a layer that computes with two dtypes, or in one without a kernel."""
+        conflict = explain_dtype_conflict(self.model, error)
+        return conflict or explain_missing_kernel(self.model, error)
 
     def build_optimizer(self, network: Network, total_steps: int) -> tuple[Any, Clip]:
         """The given optimizer, or a new one whose slots are zero."""

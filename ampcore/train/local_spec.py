@@ -1,5 +1,6 @@
 """The settings of a run that was started with `Trainer.from_keras`, without a job spec."""
 
+from collections import Counter
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue
@@ -95,4 +96,27 @@ class LocalSpec(CheckedSpec):
     def to_json(self) -> dict[str, Any]:
         """The document that identifies the run in a checkpoint."""
         document: dict[str, Any] = self.model_dump(mode="json")
+        document["losses"] = _renumbered(document["losses"])
+        config = document["optimizer"].get("config", {})
+        if isinstance(name := config.get("name"), str):
+            config["name"] = _stem_and_number(name)[0]
         return document
+
+
+def _renumbered(by_name: dict[str, str]) -> dict[str, str]:
+    """The values by names that are numbered anew: `dense_7` and `dense_9` as `dense`, `dense_1`.
+
+    Keras numbers unnamed layers with a counter of the process, which another model has moved on.
+    """
+    counts: Counter[str] = Counter()
+    renumbered = {}
+    for name in sorted(by_name, key=_stem_and_number):
+        stem, _ = _stem_and_number(name)
+        renumbered[f"{stem}_{counts[stem]}" if counts[stem] else stem] = by_name[name]
+        counts[stem] += 1
+    return renumbered
+
+
+def _stem_and_number(name: str) -> tuple[str, int]:
+    stem, _, number = name.rpartition("_")
+    return (stem, int(number)) if stem and number.isdecimal() else (name, 0)

@@ -108,7 +108,8 @@ class ModelSelection:
         except UNSAVEABLE as error:
             if not is_given:
                 raise
-            reason = (str(error).strip().splitlines() or ["no details"])[0][:300]
+            paragraph = str(error).strip().partition("\n\n")[0]
+            reason = " ".join(paragraph.split())[:300] or "no details"
             rest = (
                 "The weights of the best evaluation are in no file but the checkpoint."
                 if suffix

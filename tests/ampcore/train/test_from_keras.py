@@ -571,6 +571,41 @@ def test_a_resumed_run_equals_an_uninterrupted_one(table, tmp_path, kind):
     assert resumed.weights_digest == whole.weights_digest
 
 
+class Scaled(keras.layers.Layer):
+    """A layer whose weight has no name."""
+
+    def build(self, input_shape):
+        self.scale = self.add_weight(shape=(input_shape[-1],), initializer="ones")
+
+    def call(self, inputs):
+        return inputs * self.scale
+
+
+def test_a_run_resumes_after_layers_and_optimizer_were_numbered_further(table, tmp_path):
+    """As in a notebook, where the cell that creates the model is run again."""
+
+    def run(epochs, *, resume):
+        keras.utils.set_random_seed(3)
+        inputs = keras.Input((6,))
+        hidden = Scaled()(keras.layers.Dense(8, activation="relu")(inputs))
+        outputs = [keras.layers.Dense(3, activation="softmax")(hidden) for _ in range(2)]
+        return ampcore.Trainer.from_keras(
+            keras.Model(inputs, outputs),
+            data=(table[0], [table[1], table[1]]),
+            loss=["sparse_categorical_crossentropy"] * 2,
+            optimizer=keras.optimizers.Adam(0.01),
+            batch_size=32,
+            epochs=epochs,
+            output_dir=tmp_path / ("parts" if resume is not None else "whole"),
+            resume=bool(resume),
+            **GRAPH,
+        ).run()
+
+    whole = run(4, resume=None)
+    run(2, resume=False)
+    assert run(4, resume=True).weights_digest == whole.weights_digest
+
+
 def test_a_run_with_a_generator_refuses_to_resume(table, tmp_path):
     def endless():
         while True:

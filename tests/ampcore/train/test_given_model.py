@@ -277,6 +277,66 @@ def test_a_layer_may_compute_with_outputs_that_stay_in_float32(x, y, policy, is_
     np.testing.assert_allclose(losses, in_float32, rtol=0.1)
 
 
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "float16", "O2"])
+def test_a_subclassed_model_may_compute_its_outputs_itself(x, y, policy):
+    class Rating(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = keras.layers.Dense(8), keras.layers.Dense(8)
+            self.bias = keras.layers.Dense(1)
+            self.factor = self.add_weight(shape=(1,), initializer="ones", name="factor")
+
+        def call(self, inputs):
+            first = self.first(inputs)
+            product = tf.reduce_sum(first * self.second(inputs), -1, keepdims=True)
+            return tf.sigmoid(product * self.factor + self.bias(inputs) + first[:, :1])
+
+    keras.utils.set_random_seed(0)
+    model, dtypes = Rating(), []
+    model(x[:1])
+    before = arrays(model.variables)
+    _, in_float32 = train(model, (x / 1000, y))
+    for variable, value in zip(model.variables, before, strict=True):
+        variable.assign(value)
+
+    def loss(targets, outputs):
+        dtypes.append(outputs.dtype)
+        return keras.losses.mean_squared_error(targets, outputs)
+
+    _, losses = train(model, (x / 1000, y), policy=policy, loss=loss, loss_scale=1.0)
+    np.testing.assert_allclose(losses, in_float32, rtol=0.1)
+    assert dtypes[-1] == "float32"
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "bfloat16", "O2"])
+def test_a_layer_may_compute_with_a_sub_layer_that_is_also_the_output(policy):
+    """As the table of a language model, which is its output, too."""
+
+    class Tokens(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.table = keras.layers.ReversibleEmbedding(9, 4)
+            self.shift = keras.layers.Dense(4)
+
+        def call(self, ids):
+            embedded = self.table(ids)
+            return embedded + self.shift(embedded)
+
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((5,), dtype="int32")
+    tokens = Tokens()
+    hidden = keras.layers.Dense(4, name="hidden")(tokens(inputs))
+    model = keras.Model(inputs, tokens.table(hidden, reverse=True))
+    ids = np.random.default_rng(0).integers(9, size=(ROWS, 5)).astype(np.int32)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    before = arrays(model.variables)
+    _, in_float32 = train(model, (ids, ids), loss=loss)
+    for variable, value in zip(model.variables, before, strict=True):
+        variable.assign(value)
+    _, losses = train(model, (ids, ids), loss=loss, policy=policy, loss_scale=1.0)
+    np.testing.assert_allclose(losses, in_float32, rtol=0.1)
+
+
 @pytest.mark.parametrize("engine", ["graph", "xla_step"])
 def test_weights_that_a_layer_assigns_in_its_call_train_as_in_fit(x, y, engine):
     def model():
@@ -428,3 +488,15 @@ def test_a_model_that_keras_cannot_save_keeps_what_was_trained(x, y, tmp_path):
     assert (tmp_path / "weights.safetensors").exists()
     assert not list(tmp_path.glob(".model*"))
     assert (np.array(model.variables[0]) != before[0]).any()
+
+
+def test_an_operation_without_a_kernel_in_16_bits_is_explained_with_the_override():
+    layers = [keras.layers.MaxPool3D(name="pool"), keras.layers.Flatten(), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.Input((4, 4, 4, 2)), *layers])
+    data = np.ones((ROWS, 4, 4, 4, 2), np.float32), np.ones((ROWS, 1), np.float32)
+    with pytest.raises(InvalidModel) as caught:
+        train(model, data, policy="mixed_float16")
+    assert "MaxPool3D in pool" in str(caught.value)
+    overrides = [{"layers": "^pool$", "dtype": "float32"}]
+    assert '"layers": "^pool$", "dtype": "float32"' in str(caught.value)
+    train(model, data, policy="mixed_float16", overrides=overrides, loss_scale=1.0)

@@ -1,0 +1,512 @@
+"""Single features of Keras that public models use: ties, adapters, routers, recomputation."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers, ops
+
+from zoo.architecture import NO_KEYWORDS, UNSAVED_SEED, Architecture, Data, Deviation, adam
+from zoo.patterns_attention import SPARSE, next_tokens, small_images
+from zoo.patterns_sequences import LENGTH, WORDS, token_classes
+from zoo.patterns_tables import ten_numbers
+
+serializable = keras.saving.register_keras_serializable("zoo")
+
+
+@serializable  # type: ignore[untyped-decorator]
+class Router(layers.Layer):  # type: ignore[misc]
+    """Sends each token to one expert, and adds a loss for balance."""
+
+    def __init__(self, experts: int, capacity: int) -> None:
+        super().__init__()
+        self.experts, self.capacity = experts, capacity
+        self.route = layers.Dense(experts)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        """What is sent to each place of each expert, and how it is combined."""
+        logits = self.route(inputs)
+        if training:
+            logits += keras.random.uniform(ops.shape(logits), 0.9, 1.1, dtype=logits.dtype, seed=7)
+        probabilities = ops.softmax(ops.cast(logits, "float32"), axis=-1)
+        gate, index = ops.top_k(probabilities, k=1)
+        mask = ops.one_hot(ops.squeeze(index, -1), self.experts)
+        density, proxy = ops.mean(mask, axis=0), ops.mean(probabilities, axis=0)
+        self.add_loss(ops.mean(density * proxy) * self.experts**2)
+        position = ops.cast(ops.cumsum(mask, axis=0) * mask, "int32")
+        mask *= ops.cast(ops.less(position, self.capacity), "float32")
+        place = ops.one_hot(ops.sum(position * ops.cast(mask, "int32"), -1), self.capacity)
+        combined = gate[..., None] * mask[..., None] * place[:, None, :]
+        return ops.cast(combined > 0, inputs.dtype), ops.cast(combined, inputs.dtype)
+
+
+@serializable  # type: ignore[untyped-decorator]
+class Switch(layers.Layer):  # type: ignore[misc]
+    """Experts that a router chooses."""
+
+    def __init__(self, experts: int, width: int, tokens: int) -> None:
+        super().__init__()
+        self.experts, self.width = experts, width
+        self.networks = [
+            keras.Sequential([layers.Dense(width, activation="relu"), layers.Dense(width)])
+            for _ in range(experts)
+        ]
+        self.router = Router(experts, tokens // experts)
+
+    def call(self, inputs: Any) -> Any:
+        """The combined outputs of the experts."""
+        flat = ops.reshape(inputs, (-1, self.width))
+        dispatch, combine = self.router(flat)
+        sent = ops.einsum("td,tec->ecd", flat, dispatch)
+        outputs = [network(sent[number]) for number, network in enumerate(self.networks)]
+        outputs = ops.cast(ops.stack(outputs), inputs.dtype)
+        return ops.reshape(ops.einsum("ecd,tec->td", outputs, combine), ops.shape(inputs))
+
+
+def switch_transformer() -> Any:
+    """A mixture of experts in place of a feed-forward network."""
+    inputs = keras.Input((LENGTH,), dtype="int32")
+    x = layers.Embedding(WORDS, 16)(inputs)
+    x = layers.LayerNormalization()(x + layers.MultiHeadAttention(2, 8)(x, x))
+    x = layers.LayerNormalization()(x + Switch(3, 16, 4 * LENGTH)(x))
+    return keras.Model(inputs, layers.Dense(3)(layers.GlobalAveragePooling1D()(x)))
+
+
+@serializable  # type: ignore[untyped-decorator]
+class TiedLanguageModel(keras.Model):  # type: ignore[misc]
+    """The table of the embedding is the kernel of the output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = layers.Embedding(WORDS, 16)
+        self.hidden = layers.GRU(16, return_sequences=True)
+
+    def call(self, inputs: Any) -> Any:
+        """The logits."""
+        x = self.hidden(self.embedding(inputs))
+        return ops.matmul(x, ops.transpose(ops.cast(self.embedding.embeddings, x.dtype)))
+
+
+def tied_language_model() -> Any:
+    """The subclassed model, built by a call."""
+    model = TiedLanguageModel()
+    model(np.zeros((1, LENGTH), np.int32))
+    return model
+
+
+def reversible_embedding() -> Any:
+    """Keras's layer for tied weights, used in both directions."""
+    inputs = keras.Input((LENGTH,), dtype="int32")
+    embedding = layers.ReversibleEmbedding(WORDS, 16)
+    x = layers.Conv1D(16, 3, padding="causal", activation="relu")(embedding(inputs))
+    return keras.Model(inputs, embedding(x, reverse=True))
+
+
+@serializable  # type: ignore[untyped-decorator]
+class TransposedDense(layers.Layer):  # type: ignore[misc]
+    """A dense layer with the transposed kernel of another one."""
+
+    def __init__(self, other: Any, **options: Any) -> None:
+        super().__init__(**options)
+        self.other = other
+
+    def build(self, input_shape: Any) -> None:
+        """Only the bias is its own."""
+        self.bias = self.add_weight(shape=(self.other.kernel.shape[0],), initializer="zeros")
+
+    def call(self, inputs: Any) -> Any:
+        """The product with the transposed kernel."""
+        kernel = ops.cast(self.other.kernel, inputs.dtype)
+        return ops.matmul(inputs, ops.transpose(kernel)) + self.bias
+
+    def get_config(self) -> dict[str, Any]:
+        """What its constructor takes."""
+        other = keras.saving.serialize_keras_object(self.other)
+        return {**super().get_config(), "other": other}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """A layer with another one that has the same config, and is not tied."""
+        other = keras.saving.deserialize_keras_object(config.pop("other"))
+        return cls(other, **config)
+
+
+def tied_autoencoder() -> Any:
+    """A decoder with the transposed kernel of the encoder."""
+    inputs = keras.Input((10,))
+    encoder = layers.Dense(4, activation="tanh", name="encoder")
+    return keras.Model(inputs, TransposedDense(encoder, name="decoder")(encoder(inputs)))
+
+
+def same_numbers(random: np.random.Generator, examples: int) -> Data:
+    """Rows of numbers as inputs and as targets."""
+    x = random.normal(size=(examples, 10)).astype(np.float32)
+    return x, x
+
+
+def lora() -> Any:
+    """Adapters of rank 2 in dense, einsum and embedding layers; the rest is frozen."""
+    inputs = keras.Input((LENGTH,), dtype="int32")
+    x = layers.Embedding(WORDS, 16, name="embedding")(inputs)
+    x = layers.EinsumDense("abc,cd->abd", (None, 16), bias_axes="d", name="einsum")(x)
+    x = layers.GlobalAveragePooling1D()(layers.Conv1D(8, 3, name="convolution")(x))
+    model = keras.Model(inputs, layers.Dense(3, name="head")(x))
+    for name in ("embedding", "einsum", "convolution"):
+        layer = model.get_layer(name)
+        layer.enable_lora(2) if hasattr(layer, "enable_lora") else None
+    return model
+
+
+@serializable  # type: ignore[untyped-decorator]
+class RecomputedBlock(layers.Layer):  # type: ignore[misc]
+    """A block whose activations are computed again in the backward pass."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dense_1 = layers.Dense(2 * width, activation="gelu")
+        self.dense_2 = layers.Dense(width)
+
+    def call(self, inputs: Any) -> Any:
+        """The input and what is recomputed."""
+        return inputs + keras.remat(self._inner)(inputs)
+
+    def _inner(self, x: Any) -> Any:
+        return self.dense_2(self.dense_1(x))
+
+
+def remat() -> Any:
+    """keras.remat around a function of a layer."""
+    inputs = keras.Input((10,))
+    x = layers.Dense(16, activation="relu")(inputs)
+    x = RecomputedBlock(16)(RecomputedBlock(16)(x))
+    return keras.Model(inputs, layers.Dense(1)(x))
+
+
+def lambdas() -> Any:
+    """Lambdas: a function of Python, one with TensorFlow, one with two inputs."""
+    left, right = keras.Input((10,)), keras.Input((10,), dtype="int32")
+    scaled = layers.Lambda(lambda x: x / 3.0 + 0.1)(left)
+    counted = layers.Lambda(lambda x: tf.cast(x, "float32") * 0.01, output_shape=(10,))(right)
+    both = layers.Lambda(lambda pair: pair[0] * pair[1], output_shape=(10,))([scaled, counted])
+    x = layers.Dense(16, activation=lambda x: ops.sin(2.0 * x))(layers.Add()([both, scaled]))
+    return keras.Model([left, right], layers.Dense(1)(x))
+
+
+def floats_and_integers(random: np.random.Generator, examples: int) -> Data:
+    """Numbers and integers."""
+    x, y = ten_numbers(random, examples)
+    return [x.astype(np.float32), random.integers(100, size=(examples, 10)).astype(np.int32)], y
+
+
+def masked_pixels() -> Any:
+    """A boolean mask, integers of eight bits and a scalar for each example."""
+    image = keras.Input((8, 8, 1), dtype="uint8", name="image")
+    mask = keras.Input((8, 8, 1), dtype="bool", name="mask")
+    scale = keras.Input((), dtype="float32", name="scale")
+    x = layers.Rescaling(1 / 255)(image)
+    x = ops.where(mask, x, ops.zeros_like(x))
+    x = layers.Conv2D(4, 3, activation="relu")(x)
+    x = layers.Flatten()(x) * ops.reshape(scale, (-1, 1))
+    return keras.Model({"image": image, "mask": mask, "scale": scale}, layers.Dense(1)(x))
+
+
+def pixels(random: np.random.Generator, examples: int) -> Data:
+    """Images, masks and scalars."""
+    x = {
+        "image": random.integers(256, size=(examples, 8, 8, 1)).astype(np.uint8),
+        "mask": random.integers(2, size=(examples, 8, 8, 1)).astype(bool),
+        "scale": random.uniform(0.5, 1.5, examples).astype(np.float32),
+    }
+    return x, random.normal(size=(examples, 1)).astype(np.float32)
+
+
+@serializable  # type: ignore[untyped-decorator]
+class MovingNormalization(layers.Layer):  # type: ignore[misc]
+    """Batch normalization that a person wrote: its statistics are assigned in the call."""
+
+    def build(self, input_shape: Any) -> None:
+        """Create scale and statistics."""
+        options = {"shape": (input_shape[-1],), "trainable": False}
+        self.gamma = self.add_weight(shape=(input_shape[-1],), initializer="ones", name="gamma")
+        self.mean = self.add_weight(initializer="zeros", name="moving_mean", **options)
+        self.steps = self.add_weight(
+            shape=(), initializer="zeros", dtype="int32", trainable=False, name="steps"
+        )
+
+    def call(self, inputs: Any, training: Any = None) -> Any:
+        """The inputs without the mean of the batch, or without the moving one."""
+        if not training:
+            return (inputs - ops.cast(self.mean, inputs.dtype)) * ops.cast(self.gamma, inputs.dtype)
+        mean = ops.mean(inputs, axis=0)
+        self.mean.assign(0.9 * self.mean + 0.1 * ops.cast(mean, self.mean.dtype))
+        self.steps.assign_add(1)
+        return (inputs - mean) * ops.cast(self.gamma, inputs.dtype)
+
+
+def moving_normalization() -> Any:
+    """Layers that assign their own statistics."""
+    return keras.Sequential(
+        [
+            keras.Input((10,)),
+            layers.Dense(16),
+            MovingNormalization(),
+            layers.Activation("tanh"),
+            layers.Dense(8, activation="relu"),
+            MovingNormalization(),
+            layers.Dense(1),
+        ]
+    )
+
+
+def nested_models() -> Any:
+    """Models in models, one used twice, with results in dictionaries and lists."""
+    inner_input = keras.Input((10,))
+    hidden = layers.Dense(8, activation="relu")(inner_input)
+    inner = keras.Model(inner_input, {"a": layers.Dense(4)(hidden), "b": hidden}, name="inner")
+    middle = keras.Sequential(
+        [keras.Input((4,)), layers.Dense(6), keras.Sequential([layers.Dense(4), layers.ReLU()])]
+    )
+    left, right = keras.Input((10,)), keras.Input((10,))
+    first, second = inner(left), inner(right)
+    x = layers.Concatenate()([middle(first["a"]), middle(second["a"]), first["b"] - second["b"]])
+    return keras.Model([left, [right]], layers.Dense(1)(x))
+
+
+def nested_numbers(random: np.random.Generator, examples: int) -> Data:
+    """Rows of numbers in a nested list."""
+    x, y = ten_numbers(random, examples)
+    other, _ = ten_numbers(random, examples)
+    return [x.astype(np.float32), [other.astype(np.float32)]], y.astype(np.float32)
+
+
+@serializable  # type: ignore[untyped-decorator]
+class MixedDtypes(layers.Layer):  # type: ignore[misc]
+    """Adds a constant in float32 to whatever it gets."""
+
+    def call(self, inputs: Any) -> Any:
+        """The sum, by an operator of TensorFlow."""
+        return tf.add(inputs, tf.constant(0.5, tf.float32))
+
+
+def mixed_dtypes() -> Any:
+    """A layer that is written for float32 alone."""
+    inputs = keras.Input((10,))
+    x = MixedDtypes(name="shift")(layers.Dense(16, activation="relu")(inputs))
+    return keras.Model(inputs, layers.Dense(1)(x))
+
+
+def mixed_layers() -> Any:
+    """Layers that were created with dtype policies of their own."""
+    inputs = keras.Input((10,))
+    x = layers.Dense(16, dtype="mixed_bfloat16")(inputs)
+    x = layers.LayerNormalization(dtype="float32")(x)
+    x = layers.Dense(8, activation="relu", dtype="float32")(x)
+    return keras.Model(inputs, layers.Dense(1, dtype="float32")(x))
+
+
+@serializable  # type: ignore[untyped-decorator]
+class VectorQuantizer(layers.Layer):  # type: ignore[misc]
+    """The nearest rows of a codebook; the gradient goes straight through; losses are added."""
+
+    def __init__(self, codes: int, width: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.codes, self.width = codes, width
+        self.embeddings = self.add_weight(
+            shape=(width, codes), initializer="random_uniform", name="codebook"
+        )
+
+    def call(self, x: Any) -> Any:
+        """The quantized vectors."""
+        table = ops.cast(self.embeddings, x.dtype)
+        flat = ops.reshape(x, (-1, self.width))
+        distances = ops.sum(table**2, axis=0) - 2 * ops.matmul(flat, table)
+        chosen = ops.one_hot(ops.argmin(distances, axis=1), self.codes, dtype=x.dtype)
+        quantized = ops.reshape(ops.matmul(chosen, ops.transpose(table)), ops.shape(x))
+        commitment = ops.mean((ops.stop_gradient(quantized) - x) ** 2)
+        self.add_loss(0.25 * commitment + ops.mean((quantized - ops.stop_gradient(x)) ** 2))
+        return x + ops.stop_gradient(quantized - x)
+
+    def get_config(self) -> dict[str, Any]:
+        """What its constructor takes."""
+        return {**super().get_config(), "codes": self.codes, "width": self.width}
+
+
+def vector_quantized() -> Any:
+    """An autoencoder of images with a codebook."""
+    inputs = keras.Input((16, 16, 3))
+    x = layers.Conv2D(8, 3, strides=2, padding="same", activation="relu")(inputs)
+    x = VectorQuantizer(12, 4, name="quantizer")(layers.Conv2D(4, 1)(x))
+    x = layers.Conv2DTranspose(8, 3, strides=2, padding="same", activation="relu")(x)
+    return keras.Model(inputs, layers.Conv2DTranspose(3, 3, padding="same")(x))
+
+
+def same_images(random: np.random.Generator, examples: int) -> Data:
+    """Images as inputs and as targets."""
+    x, _ = small_images(random, examples)
+    return x, x
+
+
+@serializable  # type: ignore[untyped-decorator]
+class Sampling(layers.Layer):  # type: ignore[misc]
+    """Draws from a normal distribution with a seed generator, and adds the divergence."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.seed_generator = keras.random.SeedGenerator(1337)
+
+    def call(self, inputs: Any) -> Any:
+        """A sample."""
+        mean, log_variance = inputs
+        divergence = 1 + log_variance - ops.square(mean) - ops.exp(log_variance)
+        self.add_loss(-0.5 * ops.mean(ops.sum(divergence, axis=1)))
+        noise = keras.random.normal(ops.shape(mean), dtype=mean.dtype, seed=self.seed_generator)
+        return mean + ops.exp(0.5 * log_variance) * noise
+
+
+def variational_autoencoder() -> Any:
+    """A variational autoencoder whose divergence is a loss of a layer."""
+    inputs = keras.Input((10,))
+    x = layers.Dense(16, activation="relu")(inputs)
+    z = Sampling()([layers.Dense(2, name="mean")(x), layers.Dense(2, name="log_variance")(x)])
+    return keras.Model(inputs, layers.Dense(10)(layers.Dense(16, activation="relu")(z)))
+
+
+@serializable  # type: ignore[untyped-decorator]
+class Coupling(layers.Layer):  # type: ignore[misc]
+    """An affine coupling with a mask; it adds the logarithm of its determinant as a loss."""
+
+    def __init__(self, parity: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.parity = parity
+        self.mask = (np.arange(10) % 2 == parity).astype(np.float32)
+        self.hidden = layers.Dense(16, activation="relu", kernel_regularizer="l2")
+        self.scale, self.shift = layers.Dense(10, activation="tanh"), layers.Dense(10)
+
+    def call(self, x: Any) -> Any:
+        """The next variables."""
+        mask = ops.cast(self.mask, x.dtype)
+        hidden = self.hidden(x * mask)
+        scale = self.scale(hidden) * (1 - mask)
+        self.add_loss(-ops.mean(ops.sum(scale, axis=-1)))
+        return x * mask + (1 - mask) * (x * ops.exp(scale) + self.shift(hidden))
+
+    def get_config(self) -> dict[str, Any]:
+        """What its constructor takes."""
+        return {**super().get_config(), "parity": self.parity}
+
+
+def normalizing_flow() -> Any:
+    """Couplings; the loss is the negative logarithm of a likelihood."""
+    inputs = x = keras.Input((10,))
+    for number in range(4):
+        x = Coupling(number % 2, name=f"coupling_{number}")(x)
+    return keras.Model(inputs, x)
+
+
+def negative_log_likelihood(_: Any, z: Any) -> Any:
+    """That of a normal distribution, without its constant; targets are not used."""
+    return 0.5 * ops.sum(ops.square(z), axis=-1)
+
+
+def _architecture(name: str, kind: str, build: Any, data: Any, **options: Any) -> Architecture:
+    return Architecture(
+        name=name, source=f"Patterns of layers: {kind}", build=build, data=data, **options
+    )
+
+
+UNTIED = Deviation(
+    "a config cannot tell that two layers share a kernel: Keras loads a model of its own with two",
+    "predictions in float32 differ",
+    in_keras="predicts otherwise|Layer .* expected|kernel",
+)
+ONE_DTYPE = Deviation(
+    "the layer adds a constant in float32: refused by its name with the override that helps",
+    r"in shift: cast what it creates.*\"layers\": \"\^shift\$\"",
+    in_keras="cannot compute|incompatible|float32",
+)
+ARCHITECTURES = (
+    _architecture(
+        "switch_transformer",
+        "mixture of experts, add_loss",
+        switch_transformer,
+        token_classes,
+        loss=SPARSE,
+        deviations={"saved": NO_KEYWORDS},
+    ),
+    _architecture(
+        "tied_language_model",
+        "one table in two places",
+        tied_language_model,
+        next_tokens,
+        loss=SPARSE,
+        deviations={"saved": NO_KEYWORDS},
+    ),
+    _architecture(
+        "reversible_embedding",
+        "ReversibleEmbedding",
+        reversible_embedding,
+        next_tokens,
+        loss=SPARSE,
+    ),
+    _architecture(
+        "tied_autoencoder",
+        "a layer with the kernel of another one",
+        tied_autoencoder,
+        same_numbers,
+        loss="mse",
+    ),
+    _architecture(
+        "lora", "adapters, frozen kernels", lora, token_classes, loss=SPARSE, optimizer=adam
+    ),
+    _architecture("remat", "keras.remat", remat, ten_numbers, loss="mse"),
+    _architecture("lambdas", "functions without names", lambdas, floats_and_integers, loss="mse"),
+    _architecture(
+        "masked_pixels", "bool, uint8 and scalar inputs", masked_pixels, pixels, loss="mse"
+    ),
+    _architecture(
+        "moving_normalization",
+        "statistics that a layer assigns",
+        moving_normalization,
+        ten_numbers,
+        loss="log_cosh",
+    ),
+    _architecture(
+        "nested_models",
+        "models in models, nested inputs",
+        nested_models,
+        nested_numbers,
+        loss="mse",
+    ),
+    _architecture(
+        "mixed_dtypes",
+        "a layer for float32 alone",
+        mixed_dtypes,
+        ten_numbers,
+        loss="mse",
+        deviations={"mixed_bfloat16": ONE_DTYPE, "mixed_float16": ONE_DTYPE},
+    ),
+    _architecture(
+        "vector_quantized",
+        "codebook, straight-through gradients, add_loss",
+        vector_quantized,
+        same_images,
+        loss="mse",
+        chaotic="the nearest code changes with the last bits",
+    ),
+    _architecture(
+        "variational_autoencoder",
+        "noise with a seed generator, add_loss",
+        variational_autoencoder,
+        same_numbers,
+        loss="mse",
+        deviations={"saved": UNSAVED_SEED},
+    ),
+    _architecture(
+        "normalizing_flow",
+        "couplings, a loss without targets",
+        normalizing_flow,
+        same_numbers,
+        loss=negative_log_likelihood,
+    ),
+)
