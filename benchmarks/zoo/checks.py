@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from ampcore.errors import TrainingError
+from ampcore.spec.precision import Policy
 from zoo.architecture import Architecture
 from zoo.comparison import (
     FLOAT32_LIMIT,
@@ -157,7 +158,7 @@ class TrainerChecks:
         _check_equal("weights", values_of(self._model.variables), self._initial_values)
         return self._architecture.refusal
 
-    def _check_mixed(self, policy: str) -> str:
+    def _check_mixed(self, policy: Policy) -> str:
         reference, plain = self._trained(), self._keras
         training = self._train(policy, folder=self._folder / policy)
         self._write_predictions(policy)
@@ -179,7 +180,7 @@ class TrainerChecks:
         skipped = sum(training.skipped)
         return f"{detail}, {skipped} skipped" if skipped else detail
 
-    def _distance_of_keras(self, policy: str) -> float:
+    def _distance_of_keras(self, policy: Policy) -> float:
         """How far plain Keras ends in this policy from the run in float32."""
         with global_policy(policy):
             model = self._architecture.model()
@@ -191,7 +192,7 @@ class TrainerChecks:
             raise CheckFailed("there is no run in float32 to compare with")
         return self._float32
 
-    def _train(self, policy: str, *, folder: Path) -> Training:
+    def _train(self, policy: Policy, *, folder: Path) -> Training:
         self._assign_initial_values()
         return train(self._architecture, self._model, policy, folder=folder)
 
@@ -199,7 +200,7 @@ class TrainerChecks:
         for variable, value in zip(self._model.variables, self._initial_values, strict=True):
             variable.assign(value)
 
-    def _write_predictions(self, policy: str) -> None:
+    def _write_predictions(self, policy: Policy) -> None:
         x, *_ = self._architecture.batches()[0]
         outputs = keras.tree.flatten(self._model(x, training=False))
         path = self._folder / policy / PREDICTIONS

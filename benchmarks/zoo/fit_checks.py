@@ -10,6 +10,7 @@ import numpy as np
 
 import ampcore
 from ampcore.errors import TrainingError
+from ampcore.spec.precision import Policy
 from zoo.architecture import Architecture, Model
 from zoo.comparison import FLOAT32_LIMIT, NEAR, distance_of_ends, relative_difference
 from zoo.outcome import CheckFailed
@@ -95,7 +96,7 @@ class FitChecks:
             return "by name"
         raise CheckFailed(f"the model was trained: {training.losses}")
 
-    def _check_mixed(self, policy: str) -> str:
+    def _check_mixed(self, policy: Policy) -> str:
         architecture, run = self._architecture, RecordedRun()
         model = architecture.model()
         for part, example in self._networks_of(architecture, model):

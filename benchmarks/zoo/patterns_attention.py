@@ -72,24 +72,10 @@ def transformer_classifier() -> Any:
     return keras.Model(inputs, layers.Dense(3, activation="softmax")(x))
 
 
-def miniature_gpt() -> Any:
-    """A causal Transformer with two outputs, of which one has no loss."""
-    inputs = keras.Input((LENGTH,), dtype="int32")
-    x = TokenAndPosition(LENGTH, WORDS, 16)(inputs)
-    x = TransformerBlock(16, 2, causal=True)(x)
-    return keras.Model(inputs, [layers.Dense(WORDS, name="logits")(x), x])
-
-
 def next_tokens(random: np.random.Generator, examples: int) -> Data:
     """Tokens, and the same ones a position ahead; nothing for the second output."""
     tokens = (random.integers(WORDS, size=(examples, 1)) + np.arange(LENGTH + 1)) % WORDS
     return tokens[:, :-1].astype(np.int32), tokens[:, 1:]
-
-
-def only_logits(random: np.random.Generator, examples: int) -> Data:
-    """The targets by the name of the output."""
-    x, y = next_tokens(random, examples)
-    return x, [y, np.zeros((examples, LENGTH, 16), np.float32)]
 
 
 @serializable  # type: ignore[untyped-decorator]
@@ -338,20 +324,6 @@ def compact_transformer() -> Any:
     return keras.Model(inputs, layers.Dense(4)(pooled))
 
 
-def grouped_query_attention() -> Any:
-    """GroupedQueryAttention, RMSNormalization and SwiGLU, as in recent language models."""
-    inputs = keras.Input((LENGTH,), dtype="int32")
-    x = layers.Embedding(WORDS, 16)(inputs)
-    normalized = layers.RMSNormalization()(x)
-    attended = layers.GroupQueryAttention(8, 4, 2)(normalized, normalized, use_causal_mask=True)
-    x = layers.Add()([x, attended])
-    normalized = layers.RMSNormalization()(x)
-    gate = layers.Activation("silu")(layers.Dense(32, use_bias=False)(normalized))
-    up = layers.Dense(32, use_bias=False)(normalized)
-    x = layers.Add()([x, layers.Dense(16, use_bias=False)(gate * up)])
-    return keras.Model(inputs, layers.Dense(WORDS, use_bias=False)(layers.RMSNormalization()(x)))
-
-
 def _architecture(name: str, kind: str, build: Any, data: Any, **options: Any) -> Architecture:
     return Architecture(
         name=name, source=f"Patterns of attention: {kind}", build=build, data=data, **options
@@ -368,14 +340,6 @@ ARCHITECTURES = (
         token_classes,
         deviations={"saved": NO_KEYWORDS},
         loss="sparse_categorical_crossentropy",
-    ),
-    _architecture(
-        "miniature_gpt",
-        "causal Transformer, a second output without a loss",
-        miniature_gpt,
-        only_logits,
-        deviations={"saved": NO_KEYWORDS},
-        loss=[SPARSE, None],
     ),
     _architecture(
         "translation_transformer",
@@ -414,12 +378,5 @@ ARCHITECTURES = (
         compact_transformer,
         small_images,
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=3),
-    ),
-    _architecture(
-        "grouped_query_attention",
-        "RMS normalization, gated feed-forward network",
-        grouped_query_attention,
-        next_tokens,
-        loss=SPARSE,
     ),
 )

@@ -4,7 +4,6 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 from keras import layers, ops
 
 from zoo.architecture import NO_KEYWORDS, Architecture, Data
@@ -14,7 +13,7 @@ serializable = keras.saving.register_keras_serializable("zoo")
 
 def people(random: np.random.Generator, examples: int) -> Data:
     """Numbers, codes and ids of people by name, and whether they earn much."""
-    x = {
+    x: dict[str, Any] = {
         "age": random.uniform(17, 80, (examples, 1)).astype(np.float32),
         "hours": random.integers(10, 60, (examples, 1)),
         "education": random.integers(100, 106, (examples, 1)),
@@ -149,7 +148,7 @@ def variable_selection() -> Any:
 def three_features(random: np.random.Generator, examples: int) -> Data:
     """Three arrays, and whether their sum is positive."""
     x = [random.normal(size=(examples, 2)).astype(np.float32) for _ in range(3)]
-    return x, (sum(x).sum(axis=1) > 0).astype(np.float32)[:, None]
+    return x, (np.sum(x, axis=(0, 2)) > 0).astype(np.float32)[:, None]
 
 
 class RecommenderNet(keras.Model):  # type: ignore[misc]
@@ -231,98 +230,6 @@ def two_classes(random: np.random.Generator, examples: int) -> Data:
     """Rows of numbers, and whether their sum is positive."""
     x = random.normal(size=(examples, 10)).astype(np.float32)
     return x, (x.sum(axis=1) > 0).astype(np.int32)
-
-
-NODES = 12
-EDGES = np.random.default_rng(5).integers(NODES, size=(2, 40))
-
-
-@serializable  # type: ignore[untyped-decorator]
-class GraphConvolution(layers.Layer):  # type: ignore[misc]
-    """Multiplies the features of nodes by a sparse, normalized matrix of a graph."""
-
-    def __init__(self, units: int, **options: Any) -> None:
-        super().__init__(**options)
-        self.units = units
-        edges = sorted({*map(tuple, EDGES.T.tolist()), *((node, node) for node in range(NODES))})
-        matrix = tf.SparseTensor(edges, tf.ones(len(edges)), (NODES, NODES))
-        degrees = tf.sparse.reduce_sum(matrix, axis=1, keepdims=True)
-        self.matrix = matrix / degrees
-        self.dense = layers.Dense(units)
-
-    def call(self, features: Any) -> Any:
-        """The mean over the neighbours, and a dense layer."""
-        flat = ops.reshape(ops.transpose(features, (1, 0, 2)), (NODES, -1))
-        mean = tf.sparse.sparse_dense_matmul(self.matrix, tf.cast(flat, tf.float32))
-        mean = ops.cast(mean, features.dtype)
-        mean = ops.reshape(mean, (NODES, -1, features.shape[-1]))
-        return self.dense(ops.transpose(mean, (1, 0, 2)))
-
-    def get_config(self) -> dict[str, Any]:
-        """What its constructor takes."""
-        return {**super().get_config(), "units": self.units}
-
-
-def graph_convolution() -> Any:
-    """Two convolutions over one graph; a forecast for each node."""
-    inputs = keras.Input((NODES, 4))
-    x = layers.ReLU()(GraphConvolution(8)(inputs))
-    x = layers.ReLU()(GraphConvolution(8)(x))
-    return keras.Model(inputs, layers.Dense(1)(x))
-
-
-def traffic(random: np.random.Generator, examples: int) -> Data:
-    """Features of nodes, and a number for each node."""
-    x = random.normal(size=(examples, NODES, 4)).astype(np.float32)
-    return x, x.sum(-1, keepdims=True)
-
-
-@serializable  # type: ignore[untyped-decorator]
-class GraphAttention(layers.Layer):  # type: ignore[misc]
-    """Attention over the edges of a graph; its edges are an input."""
-
-    def __init__(self, units: int, **options: Any) -> None:
-        super().__init__(**options)
-        self.units = units
-
-    def build(self, input_shape: Any) -> None:
-        """Create the weights."""
-        self.kernel = self.add_weight(shape=(input_shape[0][-1], self.units), name="kernel")
-        self.attention = self.add_weight(shape=(2 * self.units, 1), name="kernel_attention")
-
-    def call(self, inputs: Any) -> Any:
-        """The next features of the nodes."""
-        nodes, edges = inputs
-        states = ops.matmul(nodes, self.kernel)
-        pairs = tf.gather(states, edges, axis=1, batch_dims=1)
-        pairs = ops.reshape(pairs, (ops.shape(pairs)[0], -1, 2 * self.units))
-        scores = ops.squeeze(ops.leaky_relu(ops.matmul(pairs, self.attention), 0.2), -1)
-        scores = ops.exp(ops.clip(scores, -2, 2))
-        sources = ops.one_hot(edges[..., 0], NODES, dtype=scores.dtype)
-        total = ops.einsum("be,ben->bn", scores, sources) + 1e-3
-        neighbours = tf.gather(states, edges[..., 1], axis=1, batch_dims=1)
-        weighted = ops.einsum("be,ben,beu->bnu", scores, sources, neighbours)
-        return weighted / ops.expand_dims(total, -1)
-
-    def get_config(self) -> dict[str, Any]:
-        """What its constructor takes."""
-        return {**super().get_config(), "units": self.units}
-
-
-def graph_attention() -> Any:
-    """Attention over edges, a readout over nodes with weights of examples."""
-    nodes = keras.Input((NODES, 4), name="nodes")
-    edges = keras.Input((20, 2), dtype="int32", name="edges")
-    x = layers.Activation("elu")(GraphAttention(8)([nodes, edges]))
-    x = layers.GlobalSumPooling1D()(x) if hasattr(layers, "GlobalSumPooling1D") else ops.sum(x, 1)
-    return keras.Model([nodes, edges], layers.Dense(1, activation="sigmoid")(x))
-
-
-def molecules(random: np.random.Generator, examples: int) -> Data:
-    """Nodes and edges, labels, and weights."""
-    nodes = random.normal(size=(examples, NODES, 4)).astype(np.float32)
-    edges = random.integers(NODES, size=(examples, 20, 2)).astype(np.int32)
-    return [nodes, edges], random.integers(2, size=examples), random.uniform(0.5, 2, examples)
 
 
 def quantiles() -> Any:
@@ -420,16 +327,6 @@ ARCHITECTURES = (
         two_classes,
         loss="sparse_categorical_crossentropy",
         deviations={"saved": NO_KEYWORDS},
-    ),
-    _architecture(
-        "graph_convolution", "a sparse matrix in a layer", graph_convolution, traffic, loss="mae"
-    ),
-    _architecture(
-        "graph_attention",
-        "edges as integer inputs, weights of examples",
-        graph_attention,
-        molecules,
-        loss=BINARY,
     ),
     _architecture(
         "quantiles",

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from keras import layers, ops
 
-from zoo.architecture import NO_KEYWORDS, Architecture, Data, Deviation, slow_momentum
+from zoo.architecture import NO_KEYWORDS, Architecture, Data, slow_momentum
 from zoo.patterns_attention import SPARSE, small_images
 
 serializable = keras.saving.register_keras_serializable("zoo")
@@ -235,54 +235,6 @@ def objects(random: np.random.Generator, examples: int) -> Data:
     return x, y, weight
 
 
-@serializable  # type: ignore[untyped-decorator]
-class OrthogonalRegularizer(keras.regularizers.Regularizer):  # type: ignore[misc]
-    """Penalizes matrices that are far from orthogonal."""
-
-    def __init__(self, features: int, factor: float = 0.001) -> None:
-        self.features, self.factor = features, factor
-        self.identity = ops.eye(features)
-
-    def __call__(self, x: Any) -> Any:
-        """The penalty of a batch of matrices."""
-        x = ops.reshape(x, (-1, self.features, self.features))
-        products = ops.tensordot(x, x, axes=(2, 2))
-        products = ops.reshape(products, (-1, self.features, self.features))
-        return ops.sum(self.factor * ops.square(products - self.identity))
-
-    def get_config(self) -> dict[str, Any]:
-        """What its constructor takes."""
-        return {"features": self.features, "factor": self.factor}
-
-
-def _transformation(inputs: Any, features: int) -> Any:
-    bias = keras.initializers.Constant(np.eye(features).flatten())
-    x = layers.Conv1D(8, 1, activation="relu")(inputs)
-    x = layers.GlobalMaxPooling1D()(layers.BatchNormalization(momentum=0.0)(x))
-    x = layers.Dense(
-        features * features,
-        kernel_initializer="zeros",
-        bias_initializer=bias,
-        activity_regularizer=OrthogonalRegularizer(features),
-    )(x)
-    return layers.Dot(axes=(2, 1))([inputs, layers.Reshape((features, features))(x)])
-
-
-def point_net() -> Any:
-    """Classifies clouds of points; learned rotations with an activity regularizer."""
-    inputs = keras.Input((32, 3))
-    x = layers.Conv1D(8, 1)(_transformation(inputs, 3))
-    x = layers.Activation("relu")(layers.BatchNormalization(momentum=0.0)(x))
-    x = layers.GlobalMaxPooling1D()(_transformation(x, 8))
-    return keras.Model(inputs, layers.Dense(3, activation="softmax")(x))
-
-
-def clouds(random: np.random.Generator, examples: int) -> Data:
-    """Clouds of points, and classes."""
-    x = random.normal(size=(examples, 32, 3)).astype(np.float32)
-    return x, random.integers(3, size=examples)
-
-
 def conv_mixer() -> Any:
     """Depthwise and pointwise convolutions with residuals, GELU, batch normalization."""
     inputs = keras.Input((16, 16, 3))
@@ -369,47 +321,12 @@ def domains(random: np.random.Generator, examples: int) -> Data:
     return x, [label, (np.arange(examples) % 2).astype(np.float32)[:, None]]
 
 
-def volume_network() -> Any:
-    """Convolutions in three dimensions over a scan."""
-    return keras.Sequential(
-        [
-            keras.Input((12, 12, 8, 1)),
-            layers.Conv3D(4, 3, activation="relu"),
-            layers.MaxPool3D(2),
-            layers.BatchNormalization(),
-            layers.GroupNormalization(2),
-            layers.GlobalAveragePooling3D(),
-            layers.Dense(8, activation="relu"),
-            layers.Dropout(0.3),
-            layers.Dense(1, activation="sigmoid"),
-        ]
-    )
-
-
-def scans(random: np.random.Generator, examples: int) -> Data:
-    """Scans and whether something is in them, as booleans."""
-    x = random.normal(size=(examples, 12, 12, 8, 1)).astype(np.float32)
-    return x, random.integers(2, size=(examples, 1)).astype(bool)
-
-
 def _architecture(name: str, kind: str, build: Any, data: Any, **options: Any) -> Architecture:
     return Architecture(
         name=name, source=f"Patterns of vision: {kind}", build=build, data=data, **options
     )
 
 
-FLOAT32_REGULARIZER = Deviation(
-    "the regularizer subtracts a matrix in float32. The run gives it float32 in every policy; the "
-    "saved model computes in bfloat16, where Keras gives it bfloat16, and fails as Keras does",
-    "expected to be a bfloat16 tensor but is a float",
-    in_keras=True,
-)
-NO_KERNEL = Deviation(
-    "TensorFlow has no MaxPool3D for float16 on CPUs: refused by the layer's name, with the "
-    "override that helps",
-    r"float16.*max_pooling3d.*\"dtype\": \"float32\"",
-    in_keras="No OpKernel",
-)
 CLASSES = "sparse_categorical_crossentropy"
 ARCHITECTURES = (
     _architecture(
@@ -463,14 +380,6 @@ ARCHITECTURES = (
         loss_weights={"box": 10.0, "label": 0.5},
         metrics={"box": ["mae"], "label": ["accuracy"]},
     ),
-    _architecture(
-        "point_net",
-        "an activity regularizer that a person wrote",
-        point_net,
-        clouds,
-        loss=CLASSES,
-        deviations={"saved": FLOAT32_REGULARIZER},
-    ),
     _architecture("conv_mixer", "residual mixing", conv_mixer, small_images, loss=CLASSES),
     _architecture(
         "mlp_mixer",
@@ -486,13 +395,5 @@ ARCHITECTURES = (
         domain_adversarial,
         domains,
         loss=[SPARSE, "binary_crossentropy"],
-    ),
-    _architecture(
-        "volume_network",
-        "three dimensions, boolean targets",
-        volume_network,
-        scans,
-        loss="binary_crossentropy",
-        deviations={"mixed_float16": NO_KERNEL},
     ),
 )

@@ -7,7 +7,10 @@ from zoo import (
     hub,
     patterns_attention,
     patterns_custom_steps,
+    patterns_graphs,
+    patterns_language,
     patterns_layers,
+    patterns_losses,
     patterns_sequences,
     patterns_tables,
     patterns_vision,
@@ -21,7 +24,10 @@ MODULES = (
     patterns_attention,
     patterns_vision,
     patterns_tables,
+    patterns_graphs,
+    patterns_language,
     patterns_layers,
+    patterns_losses,
     patterns_custom_steps,
 )
 

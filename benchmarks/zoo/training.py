@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 import ampcore
+from ampcore.spec.precision import Policy
 from ampcore.telemetry import Event, StepBlock
 from zoo.architecture import Architecture, Model
 from zoo.reference import values_of
@@ -49,7 +50,7 @@ class Training:
 def train(
     architecture: Architecture,
     model: Model,
-    policy: str,
+    policy: Policy,
     *,
     folder: Path | None = None,
     resume: bool = False,
