@@ -15,27 +15,14 @@ SIDE: Final = 64
 numbers makes them chaotic, and their gradients overflow in float16."""
 SMALLEST: Final[Mapping[str, int]] = {"InceptionV3": 75, "InceptionResNetV2": 75, "Xception": 71}
 """The smallest sides that models take, where they are larger."""
-HEAVY: Final = frozenset(
+SMALLEST_OF_FAMILY: Final = frozenset(
     {
-        "ConvNeXtBase",
-        "ConvNeXtLarge",
-        "ConvNeXtXLarge",
-        "DenseNet201",
-        "EfficientNetB4",
-        "EfficientNetB5",
-        "EfficientNetB6",
-        "EfficientNetB7",
-        "EfficientNetV2L",
-        "EfficientNetV2M",
-        "InceptionResNetV2",
-        "NASNetLarge",
-        "ResNet152",
-        "ResNet152V2",
-        "VGG16",
-        "VGG19",
+        *("ConvNeXtTiny", "DenseNet121", "EfficientNetB0", "EfficientNetV2B0", "InceptionV3"),
+        *("MobileNet", "MobileNetV2", "MobileNetV3Large", "MobileNetV3Small", "NASNetMobile"),
+        *("ResNet50", "ResNet50V2", "Xception"),
     }
 )
-"""Those with the most layers or weights: their runs in float16 and their resumption say no more."""
+"""Those with all checks. Larger ones have the same layers, and take minutes for each check."""
 CHAOTIC: Final = frozenset(
     {
         *("EfficientNetB0", "EfficientNetV2B0", "MobileNetV3Large", "MobileNetV3Small"),
@@ -71,7 +58,7 @@ def images(random: np.random.Generator, examples: int, side: int) -> Data:
 
 
 def _architecture(name: str) -> Architecture:
-    heavy = name in HEAVY
+    larger = name not in SMALLEST_OF_FAMILY
     return Architecture(
         name=name,
         source="keras.applications",
@@ -80,10 +67,10 @@ def _architecture(name: str) -> Architecture:
         loss="sparse_categorical_crossentropy",
         optimizer=slow_momentum,
         batch_size=8,
-        steps=2 if heavy else 4,
+        steps=2 if larger else 4,
         chaotic="batch normalization of few numbers" if name in CHAOTIC else "",
-        checks=LIGHT_CHECKS if heavy else TRAINED,
-        left_out="heavy: two steps, neither float16 nor resume" if heavy else "",
+        checks=LIGHT_CHECKS if larger else TRAINED,
+        left_out="two steps, neither float16 nor resume" if larger else "",
     )
 
 

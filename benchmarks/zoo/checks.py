@@ -127,23 +127,30 @@ class TrainerChecks:
         # A resumed run that ends has no steps left for another one.
         copy = copytree(folder, folder.with_name("resume_again"))
         # Its layers have other numbers than those of the model that was stopped.
-        model = architecture.model()
-        second = train(architecture, model, "float32", folder=folder, resume=True)
-        detail = f"stopped after {len(first.losses)} of {len(whole.losses)} steps"
-        losses = [*first.losses, *second.losses]
-        if losses != whole.losses and relative_difference(losses, whole.losses) <= FLOAT32_LIMIT:
+        second, difference = self._resumed(first, folder)
+        if not difference:
+            return f"stopped after {len(first.losses)} of {len(whole.losses)} steps"
+        if relative_difference([*first.losses, *second.losses], whole.losses) <= FLOAT32_LIMIT:
             # TensorFlow's graph optimizer orders some sums by the names of operations.
             keras.utils.clear_session()
-            model = architecture.model()
-            second = train(architecture, model, "float32", folder=copy, resume=True)
-            detail = "bit-equal if layers have the same numbers"
-        if [*first.losses, *second.losses] != whole.losses:
-            raise CheckFailed(
-                f"the losses are {first.losses} and {second.losses}, without a stop {whole.losses}"
-            )
-        _check_equal("weights", values_of(model.variables), self._trained_values)
-        _check_equal("slots", second.slots(), whole.slots())
-        return detail
+            _, difference = self._resumed(first, copy)
+        if difference:
+            raise CheckFailed(difference)
+        return "bit-equal if layers have the same numbers"
+
+    def _resumed(self, first: Training, folder: Path) -> tuple[Training, str]:
+        """A run that resumes with a new model, and how it differs from one without a stop."""
+        model, whole = self._architecture.model(), self._trained()
+        second = train(self._architecture, model, "float32", folder=folder, resume=True)
+        losses = [*first.losses, *second.losses]
+        if losses != whole.losses:
+            return second, f"the losses are {losses}, without a stop {whole.losses}"
+        try:
+            _check_equal("weights", values_of(model.variables), self._trained_values)
+            _check_equal("slots", second.slots(), whole.slots())
+        except CheckFailed as error:
+            return second, str(error)
+        return second, ""
 
     def refused(self) -> str:
         """The model is refused before anything runs, with a message that says why."""
