@@ -67,7 +67,11 @@ def images(random: np.random.Generator, examples: int, side: int) -> Data:
 
 
 def _architecture(name: str) -> Architecture:
-    larger = name not in SMALLEST_OF_FAMILY
+    checks, left_out = TRAINED, ""
+    if name in LARGEST:
+        checks, left_out = LIGHT_CHECKS[:2], "one of the largest: two checks in two steps"
+    elif name not in SMALLEST_OF_FAMILY:
+        checks, left_out = LIGHT_CHECKS, "a larger one: three checks in two steps"
     return Architecture(
         name=name,
         source="keras.applications",
@@ -76,10 +80,10 @@ def _architecture(name: str) -> Architecture:
         loss="sparse_categorical_crossentropy",
         optimizer=slow_momentum,
         batch_size=8,
-        steps=2 if larger else 4,
+        steps=2 if left_out else 4,
         chaotic="batch normalization of few numbers" if name in CHAOTIC else "",
-        checks=LIGHT_CHECKS[: 2 if name in LARGEST else 3] if larger else TRAINED,
-        left_out="two steps, the checks that its larger size may change" if larger else "",
+        checks=checks,
+        left_out=left_out,
     )
 
 
