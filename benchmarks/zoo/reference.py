@@ -41,10 +41,10 @@ class PlainKeras:
         self._variables = [*model.variables, *model.optimizer.variables]
         self._initial_values = values_of(self._variables)
 
-    def losses(self, perturbation: float = 0.0) -> NDArray[np.float64]:
+    def losses(self, perturbation: float = 0.0, seed: int = SEED) -> NDArray[np.float64]:
         """The loss of each batch, from initial weights that differ by a share of themselves."""
         self._assign_initial_values()  # another run may have trained the model since
-        random = np.random.default_rng(SEED)
+        random = np.random.default_rng(seed)
         model = self._model
         for weight in model.trainable_variables if perturbation else ():
             value = np.array(weight)
