@@ -41,10 +41,12 @@ def main() -> int:
     parser.add_argument("--limit-s", type=float, default=900, help="seconds for each model")
     parser.add_argument("--limit-gb", type=float, default=14, help="memory for each model")
     arguments = parser.parse_args()
+    names = set(arguments.names)
+    parts = names - set(by_name)
     selection = [
         architecture
         for name, architecture in by_name.items()
-        if not arguments.names or any(part in name for part in arguments.names)
+        if not names or name in names or any(part in name for part in parts)
     ]
     if arguments.list or not selection:
         print("\n".join(f"{name}: {item.source}" for name, item in by_name.items()))

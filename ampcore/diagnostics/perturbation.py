@@ -150,13 +150,14 @@ class PerturbationTest:
                 for network, own in zip(self._task.networks, weights, strict=True)
             ]
             losses, _ = self._task.losses(used, self._task.non_trainable(), batch, seed)
-        gradients = [
-            gradient
-            for loss, own, network in zip(losses, weights, self._task.networks, strict=True)
-            for gradient in without_overwrites(
-                tape.gradient(loss, own), network.model.trainable_variables
-            )
-        ]
+        with self._task.applied_dtypes():
+            gradients = [
+                gradient
+                for loss, own, network in zip(losses, weights, self._task.networks, strict=True)
+                for gradient in without_overwrites(
+                    tape.gradient(loss, own), network.model.trainable_variables
+                )
+            ]
         return tf.add_n(losses), dense_values(gradients)
 
 

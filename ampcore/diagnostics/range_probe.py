@@ -134,10 +134,11 @@ class RangeProbe:
                 losses, _ = self.task.losses(weights, self.task.non_trainable(), batch, seed)
             kept = [each for each in outputs if each.layer_ref.kind not in SHAPE_ONLY_LAYERS]
             tensors = [output.tensor for output in kept]
-            found = [
-                tape.gradient(loss, (own, tensors))
-                for loss, own in zip(losses, weights, strict=True)
-            ]
+            with self.task.applied_dtypes():
+                found = [
+                    tape.gradient(loss, (own, tensors))
+                    for loss, own in zip(losses, weights, strict=True)
+                ]
         of_weights = []
         for (own, _), network in zip(found, self.task.networks, strict=True):
             variables = network.model.trainable_variables

@@ -141,7 +141,8 @@ class Replay:
         tensors = [output.tensor for output in outputs]
         self.dtypes = tuple(tensor.dtype.name for tensor in tensors)
         sources = [(own, tensors) for own in weights]
-        found = [tape.gradient(*pair) for pair in zip(scaled, sources, strict=True)]
+        with self.task.applied_dtypes():
+            found = [tape.gradient(*pair) for pair in zip(scaled, sources, strict=True)]
         gradients = [
             without_overwrites(own, network.model.trainable_variables)
             for (own, _), network in zip(found, self.task.networks, strict=True)

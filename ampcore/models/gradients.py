@@ -93,7 +93,7 @@ def gradients(  # noqa: PLR0917 - a function of all of these; a step fixes the f
     sources = [
         (own, [next(rest) for _ in each]) for own, each in zip(weights, scalings, strict=True)
     ]
-    with phase_scope(Phase.BACKWARD):
+    with phase_scope(Phase.BACKWARD), task.applied_dtypes():
         results = [tape.gradient(*pair) for pair in zip(scaled, sources, strict=True)]
     found = [by_weights for by_weights, _ in results]
     variables = [network.model.trainable_variables for network in task.networks]

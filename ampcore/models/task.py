@@ -1,7 +1,8 @@
 """Task: the networks to train, and their losses as pure functions of weights and a batch."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -170,6 +171,17 @@ class Task(ABC):
     def examples_per_step(self, batch_size: int) -> int:
         """The examples that throughput counts for a step on a batch of this size."""
         return batch_size
+
+    @contextmanager
+    def applied_dtypes(self) -> Iterator[None]:
+        """A context in which the layers have the dtypes of their networks.
+
+        A backward pass may call layers, too: `keras.remat` computes activations again.
+        """
+        with ExitStack() as stack:
+            for network in self.networks:
+                stack.enter_context(network.dtypes.applied())
+            yield
 
     def weights(self) -> Weights:
         """Of each network, what `Network.weights` returns."""

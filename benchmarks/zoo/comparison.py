@@ -8,10 +8,13 @@ from numpy.typing import ArrayLike
 FLOAT32_LIMIT: Final = 1e-5
 PERTURBATION: Final = {"float32": 1e-7, "mixed_bfloat16": 2.0**-8, "mixed_float16": 2.0**-11}
 """By policy, what rounding a weight changes, as a share of the weight."""
+TWINS: Final = 5
+"""The twins of a chaotic model: of one alone the losses may come near again by chance."""
 NEAR: Final = 0.05
 """How far the losses of a policy in 16 bits may be from those in float32, as a share of these."""
-TWINS: Final = 3.0
-"""… or this many times as far as those of a twin whose weights are perturbed,"""
+TIMES_TWIN: Final = 3.0
+"""… or this many times as far as those of a twin whose weights are perturbed once, at the beginning:
+a run rounds in each step, as Keras itself does in another way where it runs eagerly;"""
 OF_KERAS: Final = 2.0
 """… or this many times as far as those of Keras in the same policy."""
 

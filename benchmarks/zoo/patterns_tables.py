@@ -311,6 +311,7 @@ ARCHITECTURES = (
         variable_selection,
         three_features,
         loss=BINARY,
+        deviations={"saved": NO_KEYWORDS},
     ),
     _architecture(
         "recommender",

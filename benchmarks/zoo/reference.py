@@ -41,9 +41,10 @@ class PlainKeras:
         self._variables = [*model.variables, *model.optimizer.variables]
         self._initial_values = values_of(self._variables)
 
-    def losses(self, perturbation: float = 0.0) -> NDArray[np.float64]:
+    def losses(self, perturbation: float = 0.0, seed: int = SEED) -> NDArray[np.float64]:
         """The loss of each batch, from initial weights that differ by a share of themselves."""
-        random = np.random.default_rng(SEED)
+        self._assign_initial_values()  # another run may have trained the model since
+        random = np.random.default_rng(seed)
         model = self._model
         for weight in model.trainable_variables if perturbation else ():
             value = np.array(weight)
@@ -55,9 +56,12 @@ class PlainKeras:
                 model.reset_metrics()
                 losses.append(float(model.train_on_batch(*batch, return_dict=True)["loss"]))
         finally:
-            for variable, value in zip(self._variables, self._initial_values, strict=True):
-                variable.assign(value)
+            self._assign_initial_values()
         return np.array(losses)
+
+    def _assign_initial_values(self) -> None:
+        for variable, value in zip(self._variables, self._initial_values, strict=True):
+            variable.assign(value)
 
 
 def values_of(variables: Any) -> list[NDArray[Any]]:

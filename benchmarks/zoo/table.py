@@ -49,7 +49,8 @@ def _cell(outcome: Outcome | None) -> str:
 
 
 def _notes(row: Row, architecture: Architecture) -> Iterator[str]:
-    yield row.source.partition(": ")[2]
+    if kind := row.source.partition(": ")[2]:
+        yield kind
     if row.not_run:
         yield f"not run: {row.not_run}"
     if architecture.left_out:

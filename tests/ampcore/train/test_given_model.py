@@ -337,6 +337,49 @@ def test_a_layer_may_compute_with_a_sub_layer_that_is_also_the_output(policy):
     np.testing.assert_allclose(losses, in_float32, rtol=0.1)
 
 
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "bfloat16"])
+def test_activations_are_computed_again_in_the_dtypes_of_the_policy(x, y, policy):
+    class Recomputed(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = keras.layers.Dense(8, "gelu"), keras.layers.Dense(4)
+            self.dtypes = []
+
+        def call(self, inputs):
+            return inputs + keras.remat(self.inner)(inputs)
+
+        def inner(self, inputs):
+            hidden = self.first(inputs)
+            self.dtypes.append(hidden.dtype)
+            return self.second(hidden)
+
+    keras.utils.set_random_seed(0)
+    inputs, block = keras.Input((4,)), Recomputed()
+    model = keras.Model(inputs, keras.layers.Dense(1)(block(inputs / 1000)))
+    before = arrays(model.variables)
+    _, in_float32 = train(model, (x, y))
+    for variable, value in zip(model.variables, before, strict=True):
+        variable.assign(value)
+    block.dtypes.clear()
+    events, ranges = [], {"ranges": {"enabled": True}}
+    trainer = ampcore.Trainer.from_keras(
+        model,
+        data=(x, y),
+        loss="mse",
+        optimizer=SGD,
+        batch_size=32,
+        shuffle=False,
+        policy=policy,
+        loss_scale=2.0**14 if policy == "mixed_float16" else 1.0,
+        telemetry=ranges,
+        **GRAPH,
+    )
+    losses = []
+    trainer.run(on_block=lambda block: losses.extend(block["loss"]), on_event=events.append)
+    np.testing.assert_allclose(losses, in_float32, rtol=0.1)
+    assert policy.removeprefix("mixed_") in block.dtypes
+
+
 @pytest.mark.parametrize("engine", ["graph", "xla_step"])
 def test_weights_that_a_layer_assigns_in_its_call_train_as_in_fit(x, y, engine):
     def model():
