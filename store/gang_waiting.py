@@ -34,7 +34,8 @@ def _sentence(row: Any, nodes: Sequence[Node], members: Sequence[Any]) -> str:
     if members:
         return _reserved_sentence(members)
     if not any(could_fit(size, count, nodes) for count in size.counts()):
-        slots = ", ".join(str(node.slots) for node in nodes) or "none"
+        # The database returns the workers in no order.
+        slots = ", ".join(map(str, sorted((node.slots for node in nodes), reverse=True))) or "none"
         return (
             f"It needs {_needed(size)}. The online workers of the queue {row.queue!r} that run "
             f"ranks, and reach each other, have too few slots: {slots}."
