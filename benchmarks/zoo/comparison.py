@@ -13,8 +13,8 @@ TWINS: Final = 5
 NEAR: Final = 0.05
 """How far the losses of a policy in 16 bits may be from those in float32, as a share of these."""
 TIMES_TWIN: Final = 3.0
-"""… or this many times as far as those of a twin whose weights are perturbed once, at the beginning:
-a run rounds in each step, as Keras itself does in another way where it runs eagerly;"""
+"""… or this many times as far as those of a twin whose weights are changed once:
+a run rounds in each step, and so does Keras itself, in another way where it runs eagerly;"""
 OF_KERAS: Final = 2.0
 """… or this many times as far as those of Keras in the same policy."""
 
