@@ -80,6 +80,7 @@ def train(
         policy=policy,
         overrides=architecture.overrides if policy != "float32" else (),
         loss_scale=FIRST_LOSS_SCALE if policy == "mixed_float16" else None,
+        verbose=0,
         runtime={"device": "cpu", "engine": "graph"},
         # Sampling ranges takes a third of so short a run.
         telemetry={"ranges": {"enabled": False}},
