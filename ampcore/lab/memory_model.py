@@ -45,7 +45,7 @@ def memory_model(document: Mapping[str, Any], policy: str) -> MemoryModel | None
 
 
 def _total(spec: JobSpec, policy: str, batch_size: int) -> int | None:
-    # Copied without checks: the model of memory may ask for more examples than the data has.
+    # Unchecked: the model of memory may ask for more examples than the data has.
     data = spec.data.model_copy(update={"batch_size": batch_size})
-    figures = preflight(spec.model_copy(update={"data": data})).figures
+    figures = preflight(spec.unchecked_copy({"data": data})).figures
     return figures.memory[policy].total if figures is not None else None

@@ -1,7 +1,6 @@
 """The base class of all parts of a job spec: strict types, no unknown fields, frozen."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -10,18 +9,6 @@ class SpecModel(BaseModel):
     """One part of a spec. Values keep the type they were written in: "256" is no integer."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with other values of some fields. Raises ValidationError if one is not valid."""
-        copy = super().model_copy(update=update, deep=deep)
-        if update:
-            type(self).model_validate(copy.fields | dict(update))
-        return copy
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The values by name, without turning parts of the spec into documents."""
-        return {name: getattr(self, name) for name in type(self).model_fields}
 
 
 def with_default_kind(section: Any, kind: str, field: str = "kind") -> Any:

@@ -1,7 +1,7 @@
 """The base class of specs whose sections must fit together."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar, Final, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, Self
 
 from pydantic import ValidationError, ValidationInfo, model_validator
 
@@ -26,7 +26,10 @@ class CheckedSpec(SpecModel):
 
     @model_validator(mode="after")
     def _follow_rules(self, info: ValidationInfo) -> Self:
-        if info.context != WITHOUT_RULES and (problems := self._problems(self.fields)):
+        if info.context == WITHOUT_RULES:
+            return self
+        sections = {name: getattr(self, name) for name in type(self).model_fields}
+        if problems := self._problems(sections):
             raise SpecValidationError(problems)
         return self
 
@@ -41,6 +44,20 @@ class CheckedSpec(SpecModel):
             return cls.model_validate(document)
         except ValidationError as error:
             raise SpecValidationError(cls._all_problems(error, document)) from None
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other sections, which are checked. Raises ValidationError."""
+        if update:
+            sections = {
+                name: section.model_dump(mode="json") if isinstance(section, SpecModel) else section
+                for name, section in update.items()
+            }
+            type(self).model_validate({**self.model_dump(mode="json"), **sections})
+        return super().model_copy(update=update, deep=deep)
+
+    def unchecked_copy(self, update: Mapping[str, Any]) -> Self:
+        """A copy with other sections, for an estimate of what could not be trained."""
+        return super().model_copy(update=update)
 
     @classmethod
     def _problems(cls, sections: Parts) -> list[Problem]:

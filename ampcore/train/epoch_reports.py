@@ -55,7 +55,8 @@ class EpochReports(NoReports):
         self._verbose = _resolved(verbose) if is_leader else 0
         params = {"epochs": run.epochs, "steps": run.steps_per_epoch, "verbose": self._verbose}
         self._callbacks = RunCallbacks(callbacks if is_leader else (), model, params)
-        self._has_callbacks = bool(callbacks)
+        # Of rank 0, which calls them: a program may give them to that rank alone.
+        self._has_callbacks = run.session.replicas.broadcast_object(bool(callbacks))
         self._bar: Any = None
         self._epoch: int | None = None
         self._logs: dict[str, float] = {}

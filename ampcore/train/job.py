@@ -74,10 +74,14 @@ class TrainingJob(ABC):
         yield lambda: None
 
     def in_float32(self) -> "TrainingJob":
-        """The same job in float32, without a loss scale."""
-        plain = {"precision": Precision(), "loss_scale": NoScale()}
+        """The same job in float32, without a loss scale; ranks exchange no float16, either."""
+        sections: dict[str, Any] = {"precision": Precision(), "loss_scale": NoScale()}
+        runtime = self.spec.runtime
+        if runtime.exchange.gradient_dtype == "float16":
+            exchange = runtime.exchange.model_copy(update={"gradient_dtype": "float32"})
+            sections["runtime"] = runtime.model_copy(update={"exchange": exchange})
         changed = copy(self)
-        changed.spec = self.spec.model_copy(update=plain)
+        changed.spec = self.spec.model_copy(update=sections)
         return changed
 
     def for_replicas(self, replicas: Replicas) -> "TrainingJob":

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy
-from typing import Any
+from typing import Any, cast
 
 from ampcore import optimizers
 from ampcore.data import Dataset
@@ -13,7 +12,6 @@ from ampcore.models.supervised import Objective, SupervisedTask
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
 from ampcore.precision.dtype_conflict import explain_dtype_conflict, explain_missing_kernel
-from ampcore.spec.precision import NoScale, Precision
 from ampcore.train.clip import Clip
 from ampcore.train.given_model import GivenModel, GivenOptimizer
 from ampcore.train.job import TrainingJob
@@ -90,10 +88,7 @@ class KerasJob(TrainingJob):
 
     def in_float32(self) -> "KerasJob":
         """The same job in float32, whatever dtypes the layers have."""
-        changed = copy(self)
-        changed.spec = self.spec.model_copy(
-            update={"precision": Precision(), "loss_scale": NoScale()}
-        )
+        changed = cast(KerasJob, super().in_float32())
         changed.keeps_dtypes = False
         return changed
 
