@@ -12,7 +12,7 @@ COMPILE := $(VENV)/bin/uv pip compile --universal --python-version 3.11 --quiet 
 LOCK := $(COMPILE) pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-all containers check bench screenshots lock clean
+.PHONY: help install demo test test-slow test-all containers check bench zoo screenshots lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -60,8 +60,12 @@ check: install ## Run linters, type checks, the rules of imports and names, and 
 	$(RUN) -m pytest -q -n 0 tests/test_architecture.py tests/test_retired_words.py
 	$(RUN) dashboard/build.py check
 
-bench: $(INSTALLED) $(PEERS_INSTALLED) ## Run all benchmarks; prints one JSON line each
-	@for file in benchmarks/*.py; do $(RUN) $$file || exit 1; done
+bench: $(INSTALLED) $(PEERS_INSTALLED) ## Run all benchmarks but the zoo; prints one JSON line each
+	@for file in $(filter-out benchmarks/model_zoo.py,$(wildcard benchmarks/*.py)); do \
+		$(RUN) $$file || exit 1; done
+
+zoo: $(INSTALLED) ## Check 127 models that nobody here designed; takes an hour or two
+	@$(RUN) benchmarks/model_zoo.py
 
 $(PEERS_INSTALLED): requirements/bench.txt requirements/uv.lock requirements/install.sh
 	@echo "Installing PyTorch and JAX for comparison benchmarks into $(PEERS)/ (1.6 GB)."

@@ -37,6 +37,34 @@ def train(batch_size):
     return [each.tolist() for each in model.get_weights()]
 
 
+class Schedule(keras.callbacks.Callback):
+    """Halves the learning rate in each epoch, and stops after the second one."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.model.optimizer.learning_rate = 0.1 / 2**epoch
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.stop_training = epoch == 1
+
+
+def train_with_callback(batch_size, callbacks):
+    """What a run of at most four epochs with these callbacks has trained: weights and rates."""
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
+    result = Trainer.from_keras(
+        model,
+        EXAMPLES,
+        EXAMPLES.sum(axis=1, keepdims=True),
+        loss="mse",
+        optimizer="sgd",
+        batch_size=batch_size,
+        epochs=4,
+        callbacks=callbacks,
+    ).run()
+    weights = [weight.tolist() for weight in model.get_weights()]
+    return {"weights": weights, "learning_rates": result.history["learning_rate"]}
+
+
 def told(replicas):
     """What rank 0 is told when it waits for rank 1, in the third step of a loop."""
 
@@ -63,9 +91,10 @@ def main():
     folder = Path(sys.argv[1])
     replicas = distributed.connect_from_environment()
     trained = train(BATCH)
+    with_callback = train_with_callback(BATCH, [Schedule()] if replicas.rank == 0 else [])
     failure = told(replicas)
     lost = {"ranks": getattr(failure, "ranks", None), "message": str(failure)}
-    answer = {"trained": trained, "lost": lost}
+    answer = {"trained": trained, "with_callback": with_callback, "lost": lost}
     (folder / f"rank-{replicas.rank}.json").write_text(json.dumps(answer))
 
 

@@ -31,6 +31,18 @@ def test_a_model_of_keras_trains_on_all_ranks_of_a_program(ranks):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_a_callback_of_rank_0_acts_on_all_ranks(ranks):
+    first, second = (answers["with_callback"] for answers in ranks)
+    assert first == second
+    assert first["learning_rates"] == pytest.approx([0.1, 0.05])
+    alone = own_loop_program.train_with_callback(
+        2 * own_loop_program.BATCH, [own_loop_program.Schedule()]
+    )
+    assert alone["learning_rates"] == first["learning_rates"]
+    for weight, expected in zip(first["weights"], alone["weights"], strict=True):
+        np.testing.assert_allclose(weight, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_a_rank_that_hangs_is_named_on_all_ranks(ranks):
     """Checked: if the watch never calls, the program of rank 0 does not end."""
     for found in ranks:
