@@ -191,13 +191,17 @@ def split_early_stopping(
             validation data.
     """
     # A subclass may do more: it is called, and stops the run with `model.stop_training`.
-    stopping = [item for item in callbacks if type(item) is keras.callbacks.EarlyStopping]
-    others = [item for item in callbacks if type(item) is not keras.callbacks.EarlyStopping]
-    if not stopping:
-        return others, None
-    if len(stopping) > 1:
-        raise InvalidModel("callbacks", expected="one EarlyStopping", received=str(len(stopping)))
-    [callback] = stopping
+    early_stoppings = [item for item in callbacks if type(item) is keras.callbacks.EarlyStopping]
+    other_callbacks = [
+        item for item in callbacks if type(item) is not keras.callbacks.EarlyStopping
+    ]
+    if not early_stoppings:
+        return other_callbacks, None
+    if len(early_stoppings) > 1:
+        raise InvalidModel(
+            "callbacks", expected="one EarlyStopping", received=str(len(early_stoppings))
+        )
+    [callback] = early_stoppings
     for attribute, is_usable, expected in (
         ("monitor", callback.monitor.startswith("val_"), "a metric of the validation data"),
         ("baseline", callback.baseline is None, "None"),
@@ -214,4 +218,4 @@ def split_early_stopping(
         start_epoch=callback.start_from_epoch,
     )
     best = Best(metric=callback.monitor, mode=callback.mode)
-    return others, (section, best, callback.restore_best_weights)
+    return other_callbacks, (section, best, callback.restore_best_weights)

@@ -66,7 +66,9 @@ def layer_outputs(task: Task, *, losses: bool = False) -> Iterator[list[LayerOut
 def _recorded_losses(task: Task, record: Callable[[LayerRef, Any], None]) -> Iterator[None]:
     """A context in which the losses of layers, and of the weights of layers, are recorded."""
     layers = list(_watched(task))
-    added = [(layer, _recording_loss(layer.add_loss, ref, record)) for layer, ref in layers]
+    add_loss_calls = [
+        (layer, _recording_loss(layer.add_loss, ref, record)) for layer, ref in layers
+    ]
     # A layer comes before its parts: the innermost one stays.
     owners = {
         id(variable): (variable, ref)
@@ -78,7 +80,10 @@ def _recorded_losses(task: Task, record: Callable[[LayerRef, Any], None]) -> Ite
         (variable, _recording(variable.regularizer, ref, record))
         for variable, ref in owners.values()
     ]
-    with replaced_calls(added, "add_loss"), replaced_attributes("regularizer", regularizers):
+    with (
+        replaced_calls(add_loss_calls, "add_loss"),
+        replaced_attributes("regularizer", regularizers),
+    ):
         yield
 
 

@@ -141,14 +141,14 @@ def add_early_stopping(train: dict[str, Any], callbacks: Any, *, has_schedule: b
         InvalidModel: A callback cannot be called by a run.
     """
     items = check_callbacks(callbacks, has_schedule=has_schedule)
-    others, stopping = split_early_stopping(items)
-    if stopping is not None:
-        early_stopping, best, keeps_best = stopping
+    other_callbacks, sections = split_early_stopping(items)
+    if sections is not None:
+        early_stopping, best, keeps_best = sections
         set_once(train, "train", "early_stopping", early_stopping.model_dump(), None)
         set_once(train, "train", "best", best.model_dump(), None)
         if keeps_best:
             set_once(train, "train", "keep", "best", "last")
-    return others
+    return other_callbacks
 
 
 def examples_argument(x: Any, y: Any, sample_weight: Any, data: Any) -> Any:

@@ -213,7 +213,7 @@ class Trainer:
         set_once(documents["train"], "train", "epochs", epochs, 1)
         if loss_scale is not None:
             documents["loss_scale"] = loss_scale_section(loss_scale)
-        kept_callbacks = add_early_stopping(
+        run_callbacks = add_early_stopping(
             documents["train"], callbacks, has_schedule=has_schedule(optimizer)
         )
         job = keras_job(
@@ -231,7 +231,7 @@ class Trainer:
             sections=documents,
         )
         trainer = cls(job, output_dir=output_dir, resume=resume, cluster=cluster)
-        trainer._reports = lambda run: EpochReports(run, kept_callbacks, model, verbose)
+        trainer._reports = lambda run: EpochReports(run, run_callbacks, model, verbose)
         return trainer
 
     @property
