@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from pydantic import JsonValue
 
 from ampcore.formats.detection import guess_options
 from ampcore.formats.file_description import (
@@ -26,8 +27,14 @@ from ampcore.formats.opening import open_request, splits_of_request
 from ampcore.formats.place import Place
 from ampcore.formats.preview import preview_rows
 from ampcore.formats.source import Column, Request, Source
-from ampcore.spec.file_formats import FormatOptions
+from ampcore.spec.file_formats import (
+    CsvOptions,
+    FormatOptions,
+    ParquetOptions,
+    TfrecordOptions,
+)
 
+HasMissing = CsvOptions | ParquetOptions | TfrecordOptions
 PREVIEW_ROWS: Final = 10
 PREVIEW_COLUMNS: Final = 100
 PICTURES: Final = 8
@@ -68,7 +75,7 @@ def describe(
     if options is None:
         options = guess_options(path, request.name, limits)
     # Missing values and different sizes are described; whether they are errors is the job's choice.
-    has_missing = "missing" in type(options).model_fields
+    has_missing = isinstance(options, HasMissing)
     lenient = options.model_copy(update={"missing": "keep"}) if has_missing else options
     splits = splits_of_request(request, lenient)
     rows = {}
@@ -80,7 +87,7 @@ def describe(
         total = source.rows + sum(rows.values())
         return FileDescription(
             kind=options.kind,
-            options=options.model_dump(mode="json"),
+            options=_reading_options(options, source.options),
             size_bytes=_size(path, request.name, limits),
             rows=total,
             splits={first: source.rows, **rows} if first else {},
@@ -88,6 +95,15 @@ def describe(
             preview=preview_rows(source, PREVIEW_ROWS, PREVIEW_COLUMNS),
             pictures=_pictures(source, request),
         )
+
+
+def _reading_options(options: FormatOptions, seen: FormatOptions | None) -> dict[str, JsonValue]:
+    """The options with which a job reads the file as it is described.
+
+    Whether missing values are errors is the job's choice.
+    """
+    missing = {"missing": options.missing} if isinstance(options, HasMissing) else {}
+    return (seen or options).model_copy(update=missing).model_dump(mode="json")
 
 
 def _describe_column(source: Source, name: str) -> ColumnDescription:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ampcore.errors import InvalidData
 from ampcore.formats.limits import Limits
 from ampcore.formats.row_places import RowPlaces
+from ampcore.spec.file_formats import FormatOptions
 from ampcore.spec.text import join_names
 
 Array = NDArray[Any]
@@ -58,6 +59,8 @@ class Source(ABC):
 
     rows: int
     columns: Mapping[str, Column]
+    options: FormatOptions | None = None
+    """The options of the file, where those that were asked for leave some to it."""
 
     def read(self, indices: Indices, columns: Sequence[str] | None = None) -> dict[str, Array]:
         """Read rows in any order; a row may occur several times.

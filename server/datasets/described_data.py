@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ampcore.spec import JobSpec, Problem
-from ampcore.spec.data import AnyFile, Csv, Images, Npz, Tfrecord
+from ampcore.spec.data import AnyFile, Csv, DataSpec, Images, Tfrecord
 from ampcore.spec.data_rules import step_problems, train_examples, training_examples_text
 from ampcore.spec.model import Bundle
 from ampcore.spec.problems import closest_match, format_value, json_pointer
@@ -17,14 +17,20 @@ from ampcore.spec.run import micro_batches
 from ampcore.spec.target_columns import target_columns
 from ampcore.spec.task import Outputs
 from ampcore.spec.text import first_names
+from server.datasets.describe import FORMAT_OPTIONS
+from store.datasets import DESCRIBED, INVALID
 from store.tables import DatasetVersion
 
-DESCRIBED: Final = "described"
 ANY_COLUMN: Final = "*"
 MAX_CLOSEST: Final = 1000
 TEXT_FORMATS: Final = ("csv", "text")
 """A description may take a file of one of them for the other."""
-CSV_MISSING: Final = Csv.model_fields["missing_values"].default
+NAMES_OF_COLUMNS: Final = {
+    "csv": ("encoding", "delimiter", "quote", "trim", "skip_lines", "header"),
+    "npz": ("x", "y"),
+    "tfrecord": ("raw",),
+}
+"""By format, the options that decide which columns there are."""
 
 
 @dataclass(frozen=True)
@@ -57,29 +63,57 @@ def problems_of_data(spec: JobSpec, version: DatasetVersion, reference: str) -> 
         reference: What the version is called: `birds@3`.
     """
     data = spec.data
-    if version.state != DESCRIBED or not isinstance(data, AnyFile):
+    if not isinstance(data, AnyFile):
+        return []
+    if version.state == INVALID and not _says_how_to_read(data):
+        expected = f"a dataset that can be read, or options of the format that {reference} needs"
+        message = version.message or "one that cannot be read"
+        return [Problem("/data/dataset", "invalid_dataset", expected, message)]
+    if version.state != DESCRIBED:
         return []
     if version.kind != data.kind:
         if version.kind in TEXT_FORMATS and data.kind in TEXT_FORMATS:
             return []
         expected = f"{version.kind}, the format of {reference}"
         return [Problem("/data/kind", "wrong_format", expected, data.kind)]
-    found = [DescribedColumn.of(column) for column in version.columns or []]
-    problems = [*_batch(spec, data, version.rows, reference), *_image_size(data, found, reference)]
-    problems += _missing_values(data, found, reference)
-    if not _renames_columns(data):
-        problems += _names(spec, data, [column.name for column in found], reference)
+    columns = [DescribedColumn.of(column) for column in version.columns or []]
+    problems = [
+        *_batch(spec, data, version.rows, reference),
+        *_image_size(data, columns, reference),
+    ]
+    if _has_described_columns(data, version):
+        problems += _missing_values(data, columns, reference)
+        problems += _names(spec, data, [column.name for column in columns], reference)
     return problems
 
 
-def _renames_columns(data: AnyFile) -> bool:
-    """Whether options of the format decide which columns there are."""
-    match data:
-        case Csv():
-            return not data.header or data.delimiter != ","
-        case Npz():
-            return data.x is not None or data.y is not None
-    return isinstance(data, Tfrecord)
+def options_of_version(data: DataSpec, version: DatasetVersion) -> dict[str, Any]:
+    """The options of the format that the data section leaves to the file, as it was described."""
+    if not isinstance(data, AnyFile) or version.kind != data.kind or version.options is None:
+        return {}
+    options = FORMAT_OPTIONS.validate_python(version.options)
+    return {
+        name: value
+        for name, value in options
+        if value is not None and getattr(data, name, value) is None
+    }
+
+
+def _says_how_to_read(data: AnyFile) -> bool:
+    """Whether the data section sets an option that decides which columns there are."""
+    defaults = type(data).model_fields
+    return any(
+        getattr(data, name) != defaults[name].get_default(call_default_factory=True)
+        for name in NAMES_OF_COLUMNS.get(data.kind, ())
+    )
+
+
+def _has_described_columns(data: AnyFile, version: DatasetVersion) -> bool:
+    """Whether a job reads the columns that were described: its options can say otherwise."""
+    if version.options is None:  # described by an earlier release
+        return not _says_how_to_read(data) and not isinstance(data, Tfrecord)
+    values = data.model_dump(mode="json", include=set(NAMES_OF_COLUMNS.get(data.kind, ())))
+    return all(version.options.get(name) == value for name, value in values.items())
 
 
 def _batch(spec: JobSpec, data: AnyFile, rows: int | None, reference: str) -> Iterator[Problem]:
@@ -105,7 +139,7 @@ def _missing_values(
 ) -> Iterator[Problem]:
     if getattr(data, "missing", "keep") == "keep":
         return
-    if isinstance(data, Csv) and (data.missing_values != CSV_MISSING or _renames_columns(data)):
+    if isinstance(data, Csv) and data.missing_values is not None:
         return
     for column in found:
         if column.missing:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 
+import numpy as np
 import pytest
 from PIL import Image
 from sqlalchemy import update
@@ -112,6 +113,7 @@ def test_a_folder_is_pushed_as_an_archive(ampctl, tmp_path):
 
 
 def test_a_job_is_submitted_with_a_dataset_and_keeps_it(ampctl, birds, tmp_path):
+    np.savez(birds, x=np.eye(200), y=np.arange(200) % 2)
     ampctl("dataset", "push", birds)
     spec = SPEC.replace("{kind: digits}", "{kind: npz, dataset: birds}")
     (tmp_path / "job.yaml").write_text(spec)

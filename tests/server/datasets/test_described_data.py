@@ -117,6 +117,35 @@ OUTPUTS = PEOPLE | {"target": None, "inputs": ["city"]}
 
 
 @pytest.mark.slow
+def test_options_that_a_spec_leaves_to_the_file_are_those_of_the_description(api):
+    text = "Land;Größe;y\n" + "".join(f"L{row};{row},5;{row % 2}\n" for row in range(200))
+    upload = {"content": text.encode("windows-1252"), "params": {"file": "states.csv"}}
+    version = api.client.put("/api/v1/datasets/states", **upload).json()
+    assert [(one["name"], one["dtype"]) for one in version["columns"]] == [
+        ("Land", "string"),
+        ("Größe", "float64"),
+        ("y", "int64"),
+    ]
+    data = {"kind": "csv", "dataset": "states", "target": "y"}
+    stored = api.client.post("/api/v1/jobs", json={"model": MODEL, "data": data}).json()["spec"]
+    options = {"delimiter": ";", "decimal_point": ",", "encoding": "windows-1252", "header": True}
+    assert stored["data"].items() >= options.items()
+    other = data | {"delimiter": ",", "target": "column_1"}
+    assert problems(api, other) == {}, "options of a spec decide which columns there are"
+
+
+@pytest.mark.slow
+def test_an_invalid_dataset_takes_no_job_that_does_not_say_how_to_read_it(api):
+    upload = {"content": b"a,b\n1,2\n" + b"1,2,3\n" * 200, "params": {"file": "bad.csv"}}
+    assert api.client.put("/api/v1/datasets/bad", **upload).json()["state"] == "invalid"
+    data = {"kind": "csv", "dataset": "bad", "target": "b"}
+    detail = problems(api, data)["/data/dataset"]
+    assert detail.startswith("Expected a dataset that can be read, or options of the format")
+    assert "bad.csv, line 3: expected 2 cells" in detail
+    assert problems(api, data | {"skip_lines": 2, "header": False, "target": "column_1"}) == {}
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("datasets")
 @every_row(
     ("data", "pointer", "detail"),
