@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from pydantic import JsonValue
 
+from ampcore.formats.column_statistics import ColumnStatistics, column_statistics
 from ampcore.formats.detection import guess_options
 from ampcore.formats.file_description import (
     ClassCount,
@@ -85,13 +86,16 @@ def describe(
     first = splits[0] if splits else None
     with open_request(replace(request, split=first), lenient) as source:
         total = source.rows + sum(rows.values())
+        statistics = column_statistics(source)
         return FileDescription(
             kind=options.kind,
             options=_reading_options(options, source.options),
             size_bytes=_size(path, request.name, limits),
             rows=total,
             splits={first: source.rows, **rows} if first else {},
-            columns=[_describe_column(source, name) for name in source.columns],
+            columns=[
+                _describe_column(source, name, statistics.get(name)) for name in source.columns
+            ],
             preview=preview_rows(source, PREVIEW_ROWS, PREVIEW_COLUMNS),
             pictures=_pictures(source, request),
         )
@@ -106,12 +110,19 @@ def _reading_options(options: FormatOptions, seen: FormatOptions | None) -> dict
     return (seen or options).model_copy(update=missing).model_dump(mode="json")
 
 
-def _describe_column(source: Source, name: str) -> ColumnDescription:
+def _describe_column(
+    source: Source, name: str, statistics: ColumnStatistics | None
+) -> ColumnDescription:
     column = source.columns[name]
     shape = [side or None for side in column.shape]
     classes = None if column.classes is None else _count_classes(source, name, column.classes)
     return ColumnDescription(
-        name=name, dtype=column.dtype, shape=shape, missing=column.missing, classes=classes
+        name=name,
+        dtype=column.dtype,
+        shape=shape,
+        missing=column.missing,
+        classes=classes,
+        statistics=statistics,
     )
 
 
