@@ -6,12 +6,17 @@ from typing import Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from ampcore.formats.image_codec import decode_mask
+from ampcore.formats.place import Place
 from ampcore.formats.source import Array, Column, Source
 
 MAX_VALUES: Final = 2_000_000
 """Values are read of the first rows until there are so many in all columns."""
 MAX_ROWS: Final = 100_000
 MAX_DISTINCT: Final = 1000
+MASK: Final = "mask"
+MAX_MASKS: Final = 32
+MAX_MASK_PIXELS: Final = 2**26
 ROWS_AT_ONCE: Final = 16_384
 
 
@@ -43,16 +48,34 @@ def column_statistics(source: Source) -> dict[str, ColumnStatistics]:
 
     Raises InvalidData for a bad row.
     """
+    masks = {name: _mask_statistics(source, name) for name in source.columns if name == MASK}
     names = [name for name, column in source.columns.items() if _has_single_values(column)]
     if not names:
-        return {}
+        return masks
     rows = min(source.rows, MAX_ROWS, max(100, MAX_VALUES // len(names)))
     parts: dict[str, list[Array]] = {name: [] for name in names}
     for start in range(0, rows, ROWS_AT_ONCE):
         numbers = np.arange(start, min(start + ROWS_AT_ONCE, rows))
         for name, values in source.read(numbers, names).items():
             parts[name].append(values)
-    return {name: _statistics(np.concatenate(parts[name])) for name in names}
+    return masks | {name: _statistics(np.concatenate(parts[name])) for name in names}
+
+
+def _mask_statistics(source: Source, name: str) -> ColumnStatistics:
+    """Of the first masks; files are decoded in their own sizes."""
+    rows = min(source.rows, MAX_MASKS)
+    try:
+        files = [source.image_bytes(name, row) for row in range(rows)]
+    except KeyError:
+        values = source.read(np.arange(rows), [name])[name].ravel()
+    else:
+        places = [Place(source.image_name(name, row)) for row in range(rows)]
+        masks = [
+            decode_mask(content, None, place, MAX_MASK_PIXELS).ravel()
+            for content, place in zip(files, places, strict=True)
+        ]
+        values = np.concatenate(masks)
+    return _statistics(values).model_copy(update={"rows": rows, "is_counted": False})
 
 
 def _has_single_values(column: Column) -> bool:

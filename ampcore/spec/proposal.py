@@ -139,6 +139,13 @@ class _Column:
         is_whole = bool(self.statistics.get("is_whole"))
         return is_whole and self.distinct is not None and self.distinct <= MAX_CLASSES
 
+    @property
+    def is_time(self) -> bool:
+        """Whether the values are seconds or milliseconds since 1970, of years since 1998."""
+        low, high = self.statistics.get("low") or 0, self.statistics.get("high") or 0
+        is_whole = bool(self.statistics.get("is_whole"))
+        return is_whole and any(9e8 * unit < low < high < 3e9 * unit for unit in (1, 1000))
+
     def reason_to_leave_out(self) -> str | None:
         """Why the column helps no model; None if it may."""
         if self.distinct == 0:
@@ -155,6 +162,8 @@ class _Column:
             return "an identifier of the row"
         if self.is_long_text:
             return "text of many words, which needs `tokens` and an input of its own"
+        if self.is_time:
+            return "times since 1970, which grow from row to row"
         if self.is_date:
             return "dates, which no layer reads as they are"
         if self.is_text and (self.distinct is None or self.distinct > MAX_CATEGORIES):
@@ -165,7 +174,11 @@ class _Column:
 def _target(columns: Sequence[_Column], proposal: Proposal) -> _Column:
     by_name = {column.name: column for column in columns}
     usual = columns_named(USUAL_TARGETS, by_name)
-    possible = [column for column in columns if not column.is_picture and not column.is_long_text]
+    possible = [
+        column
+        for column in columns
+        if not (column.is_picture or column.is_long_text or column.is_time)
+    ]
     if usual:
         target, reason = by_name[usual[0]], "is what such a column is usually called"
     elif not possible or len(columns) < 2:
