@@ -359,8 +359,8 @@ def _copy_of(optimizer: Any) -> Any | None:
 
     A class that creates no slots of its own may lack one: that of Keras's class below it will do.
     """
-    mine = type(optimizer)
-    of_keras = next(base for base in mine.__mro__ if base.__module__.startswith("keras."))
+    mine: Any = type(optimizer)
+    of_keras: Any = next(base for base in mine.__mro__ if base.__module__.startswith("keras."))
     for creator in (mine, of_keras) if mine.build is of_keras.build else (mine,):
         try:
             return creator.from_config(creator.get_config(optimizer))

@@ -27,7 +27,7 @@ from ampcore.spec.training_rules import (
 )
 
 ASSUMED_SLOTS: Final = 2
-"""The numbers that an optimizer is assumed to keep for each weight where it has no configuration."""
+"""What an optimizer is assumed to keep for each weight where no config of it is usable."""
 
 
 class KerasModel(SpecModel):

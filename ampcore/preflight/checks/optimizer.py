@@ -74,7 +74,7 @@ def unknown_slots(case: Case) -> Iterator[Finding]:
     """The memory of an optimizer of a package, or of a class without a configuration."""
     for pointer, optimizer, tables in case.optimizers:
         if getattr(optimizer, "slots_per_weight", 0) is None:
-            name, slots = optimizer.class_name, optimizer.slots
+            name, slots = getattr(optimizer, "class_name", "it"), optimizer.slots
             yield Finding(
                 "optimizer_slots_assumed",
                 "info",
