@@ -19,6 +19,8 @@ CHUNK_BYTES: Final = 16 * 2**20
 """Raw rows are read in pieces of about this size."""
 MAX_KEYS: Final = 2**31 - 1
 """Keys are int32."""
+MAX_EXACT: Final = 2.0**53
+"""Up to here float64 has every integer."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,15 @@ class FileRows:
             key_limits: The number of keys by column, where it is known.
 
         Raises:
-            InvalidData: A number is not finite in float32, or a key has no row in the table.
+            InvalidData: A number is not finite in float32, a category is not whole, or a key has no
+                row in the table.
         """
         for column, values in raw.items():
             options = plans[column].options
-            if values.dtype.kind == "f":
+            if values.dtype.kind == "f" and options.categories is not None:
+                bad = ~np.isnan(values) & ((values % 1 != 0) | (np.abs(values) > MAX_EXACT))
+                expected = "a whole number, as every category is"
+            elif values.dtype.kind == "f":
                 with np.errstate(over="ignore"):
                     finite = np.isfinite(values.astype(np.float32, copy=False))
                 bad = ~finite if options.missing == "error" else ~(finite | np.isnan(values))

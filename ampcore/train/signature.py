@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ampcore.checkpoint.model_files import tensor_specs
+from ampcore.checkpoint.model_files import describe_tensors, tensor_specs
 from ampcore.data import Dataset
 from ampcore.models.task import Network
 from ampcore.precision.layer_paths import is_network
@@ -19,9 +19,10 @@ def signature_document(dataset: Dataset, networks: Sequence[Network]) -> dict[st
         model = network.model
         if not is_network(model):
             continue
-        raw = dataset.prepared.model if dataset.prepared is not None else model
         document["models"][network.name] = {
-            "inputs": tensor_specs(raw, "input"),
+            "inputs": tensor_specs(model, "input")
+            if dataset.prepared is None
+            else describe_tensors(dataset.prepared.raw),
             "outputs": tensor_specs(model, "output"),
         }
     if dataset.signature is not None:
