@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ampcore.data.preprocessing import ColumnPlan
+from ampcore.data.targets import is_whole
 from ampcore.errors import InvalidData
 from ampcore.formats import Source
 from ampcore.formats.row_places import RowPlace
@@ -19,8 +20,6 @@ CHUNK_BYTES: Final = 16 * 2**20
 """Raw rows are read in pieces of about this size."""
 MAX_KEYS: Final = 2**31 - 1
 """Keys are int32."""
-MAX_EXACT: Final = 2.0**53
-"""Up to here float64 has every integer."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class FileRows:
         for column, values in raw.items():
             options = plans[column].options
             if values.dtype.kind == "f" and options.categories is not None:
-                bad = ~np.isnan(values) & ((values % 1 != 0) | (np.abs(values) > MAX_EXACT))
+                bad = ~np.isnan(values) & ~is_whole(values)
                 expected = "a whole number, as every category is"
             elif values.dtype.kind == "f":
                 with np.errstate(over="ignore"):

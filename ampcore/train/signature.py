@@ -13,6 +13,7 @@ def signature_document(dataset: Dataset, networks: Sequence[Network]) -> dict[st
     """The inputs and outputs of each model, and the names of classes.
 
     Shapes are those of one example. Outputs are logits for classes and labels, values for numbers.
+    `values` are the numbers of classes in the data, where these are not 0, 1, 2, …
     """
     document: dict[str, Any] = {"models": {}}
     for network in networks:
@@ -31,6 +32,7 @@ def signature_document(dataset: Dataset, networks: Sequence[Network]) -> dict[st
                 "kind": target.kind,
                 "size": target.size,
                 "classes": list(target.names) if target.names is not None else None,
+                **({"values": list(target.values)} if target.values is not None else {}),
             }
             for name, target in dataset.signature.targets.items()
         }
