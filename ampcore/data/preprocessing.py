@@ -146,6 +146,28 @@ class ColumnPlan:
         is_numeric = options.normalize or options.missing == "mean"
         return is_numeric or self.is_integer or self.categories is not None
 
+    @property
+    def is_cast_to_float32(self) -> bool:
+        """Whether the values are numbers that are cast as they are."""
+        options = self.options
+        return not (self.is_integer or self.categories is not None or options.normalize)
+
+    @property
+    def preparation(self) -> str:
+        """What is done to the values, in the words of a spec."""
+        options = self.options
+        if options.tokens is not None:
+            return f"tokens: {options.tokens.split}"
+        if self.categories is not None:
+            return f"categories: {self.categories}"
+        steps = {
+            "keys": options.keys,
+            f"missing: {options.missing}": options.missing != "error",
+            "rescaling": options.rescaling is not None,
+            "normalize": options.normalize,
+        }
+        return ", ".join(step for step, is_done in steps.items() if is_done)
+
     def count(self, rows: Array, statistics: ColumnStatistics) -> None:
         """Count the values of training rows, as far as the layers need them."""
         if self.options.tokens is not None:
