@@ -145,13 +145,13 @@ def _plan(column: str, options: Preprocessing, spec: Columns, rows: FileRows) ->
             received="rescaling, normalize or keys",
         )
     if (options.tokens is not None and not is_text) or (
-        found.dtype.startswith("float") and (options.keys or options.categories is not None)
+        found.dtype.startswith("float") and options.keys
     ):
         raise InvalidData(
             rows.name,
             f"preprocessing.{column}",
-            expected=f"rescaling, normalize or missing, for {found.dtype}",
-            received="tokens, keys or categories",
+            expected=f"rescaling, normalize, missing or categories, for {found.dtype}",
+            received="tokens or keys",
         )
     return ColumnPlan(column, found, options)
 
