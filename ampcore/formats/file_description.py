@@ -27,6 +27,13 @@ class ColumnDescription(_Part):
     """At most 1,000; None where the format has no class names."""
 
 
+class LeftOutDescription(_Part):
+    """A column, file or class that is not read, and why."""
+
+    name: str
+    reason: str
+
+
 class Picture(_Part):
     """One image of the preview."""
 
@@ -49,5 +56,7 @@ class FileDescription(_Part):
     """Rows by split; empty for data without splits."""
     columns: list[ColumnDescription]
     """Of the first split, as the preview."""
+    left_out: list[LeftOutDescription] = []
+    """What is in the data and not read; at most 100."""
     preview: list[dict[str, JsonValue]]
     pictures: list[Picture]

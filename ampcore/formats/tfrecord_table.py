@@ -44,8 +44,8 @@ class _Example(NamedTuple):
 
 
 def is_tfrecord(name: str) -> bool:
-    """Whether a file in a folder is a TFRecord file: `train.tfrecord-00000-of-00002`."""
-    return "tfrecord" in name.lower()
+    """Whether a file in a folder is one: `train.tfrecord-00000-of-00002`, `train00-672.tfrec`."""
+    return ".tfrec" in name.lower() or "tfrecord" in name.lower()
 
 
 def tfrecord_splits(request: Request, options: TfrecordOptions) -> tuple[Split, ...]:

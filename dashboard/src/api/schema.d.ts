@@ -3577,6 +3577,10 @@ export interface components {
          * @description A table as text, with one row per line (RFC 4180, UTF-8).
          */
         Csv: {
+            /** Splits */
+            splits?: {
+                [key: string]: string;
+            };
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -4119,6 +4123,10 @@ export interface components {
          * @description PNG and JPEG files in a folder or .zip: a folder for each class, or `images` and `masks`.
          */
         Images: {
+            /** Splits */
+            splits?: {
+                [key: string]: string;
+            };
             /**
              * Size
              * @default null
@@ -4597,6 +4605,10 @@ export interface components {
          * @description A NumPy archive; `x_train` and `x_test` are training and validation examples of `x`.
          */
         Npz: {
+            /** Splits */
+            splits?: {
+                [key: string]: string;
+            };
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -4908,6 +4920,10 @@ export interface components {
          * @description A table in a Parquet file, which may have images.
          */
         Parquet: {
+            /** Splits */
+            splits?: {
+                [key: string]: string;
+            };
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -5738,6 +5754,10 @@ export interface components {
          * @description TFRecord files of tf.train.Example.
          */
         Tfrecord: {
+            /** Splits */
+            splits?: {
+                [key: string]: string;
+            };
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
