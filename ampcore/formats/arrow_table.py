@@ -6,7 +6,7 @@ Numbers and vectors are stored as Arrow has them, booleans as uint8, text and im
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ampcore.errors import InvalidData
 from ampcore.formats.limits import Limits
-from ampcore.formats.source import Column, Dtype
+from ampcore.formats.source import Column, Dtype, LeftOut
 
 TABLE: Final = "table.arrow"
 COLUMNS: Final = "columns.json"
@@ -52,11 +52,18 @@ class StoredTable:
     """Images have the shape (height, width, 0), or (0, 0, 0) if their sizes differ."""
     files: Mapping[str, int]
     """The number of rows from each file, in their order."""
+    left_out: Sequence[LeftOut] = ()
+    """Columns that are not in the table, or only if they are asked for."""
 
     def write(self, folder: Path) -> None:
         """Write the description next to the table."""
         columns = [{"name": name, **asdict(column)} for name, column in self.columns.items()]
-        document = {"rows": self.rows, "columns": columns, "files": dict(self.files)}
+        document = {
+            "rows": self.rows,
+            "columns": columns,
+            "files": dict(self.files),
+            "left_out": [asdict(one) for one in self.left_out],
+        }
         (folder / COLUMNS).write_text(json.dumps(document), encoding="utf-8")
 
     @classmethod
@@ -68,7 +75,8 @@ class StoredTable:
             classes = None if values["classes"] is None else tuple(values["classes"])
             shape = tuple(values["shape"])
             columns[values["name"]] = Column(shape, values["dtype"], classes, values["missing"])
-        return cls(document["rows"], columns, document["files"])
+        left_out = [LeftOut(**one) for one in document["left_out"]]
+        return cls(document["rows"], columns, document["files"], left_out)
 
 
 class TableWriter:

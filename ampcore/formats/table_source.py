@@ -29,7 +29,7 @@ class TableSource(Source):
         self._request, self._image = request, image or ImageOptions()
         self._stored, self._files = stored.columns, stored.files
         names = choose_columns(request.name, stored.columns, request.columns)
-        self.rows = stored.rows
+        self.rows, self.left_out = stored.rows, stored.left_out
         self.columns = {name: self._column(name, stored.columns[name]) for name in names}
         self._file = pa.memory_map(str(folder / TABLE))
         self._reader = pa.ipc.open_file(self._file)

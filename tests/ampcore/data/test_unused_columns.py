@@ -1,11 +1,13 @@
 """What a spec does not name is not read, converted or checked."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ampcore import data
 from ampcore.errors import InvalidData
-from ampcore.spec.data import Npz
+from ampcore.spec.data import Npz, Parquet
 
 X, Y = np.arange(12.0).reshape(6, 2), np.array([0, 1] * 3)
 
@@ -43,3 +45,22 @@ def test_arrays_without_a_split_are_trained_on(tmp_path, other):
     np.savez(tmp_path / "it.npz", **arrays)
     dataset = data.load(Npz(path="it.npz", batch_size=2), seed=0, data_root=tmp_path)
     assert (len(dataset.train), len(dataset.validation)) == (6, 4)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        [1, None, 3, 4, 5, 6],
+        [[1], [2, 3], [], None, [1], [1]],
+        pa.array([1, 2, 3, 4, 5, 2**63], pa.uint64()),
+        pa.array([b"a", b"\xff", b"", b"a", b"a", b"a"], pa.binary()).view(pa.string()),
+        pa.array([0] * 6, pa.timestamp("s", "Nowhere/Land")),
+        [b"no picture"] * 6,
+    ],
+    ids=["missing", "ragged", "uint64", "latin-1", "time zone", "bytes"],
+)
+def test_bad_columns_of_a_table_do_not_matter_if_they_are_not_named(tmp_path, extra):
+    pq.write_table(pa.table({"x": X[:, 0], "y": Y, "extra": extra}), tmp_path / "it.parquet")
+    spec = Parquet(path="it.parquet", inputs="x", target="y", batch_size=2)
+    dataset = data.load(spec, seed=0, data_root=tmp_path)
+    assert len(dataset.train) == 4

@@ -97,13 +97,13 @@ def test_an_archive_is_described_by_its_splits_with_what_is_left_out(tmp_path):
 
 def test_an_array_that_cannot_be_a_column_is_an_error_if_it_is_named(tmp_path, open_file):
     np.savez(tmp_path / "it.npz", x=np.zeros(3), z=np.zeros(3, complex))
-    with pytest.raises(InvalidData, match="it.npz, z: expected numbers, booleans or text"):
+    with pytest.raises(InvalidData, match=r"it.npz, z: expected numbers, booleans or text"):
         open_file(tmp_path / "it.npz", NpzOptions(), columns=["x", "z"])
 
 
 def test_test_data_alone_are_no_training_data(tmp_path, open_file):
     np.savez(tmp_path / "it.npz", x_test=np.zeros(3), y_test=np.zeros(3))
-    with pytest.raises(InvalidData, match="expected training data.*`splits`; received only test"):
+    with pytest.raises(InvalidData, match=r"expected training data.*`splits`; received only test"):
         open_file(tmp_path / "it.npz", NpzOptions())
     assert open_file(tmp_path / "it.npz", NpzOptions(x="x_test"), columns=["x"]).rows == 3
 
