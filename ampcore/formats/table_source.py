@@ -28,7 +28,7 @@ class TableSource(Source):
         stored = StoredTable.read(folder)
         self._request, self._image = request, image or ImageOptions()
         self._stored, self._files = stored.columns, stored.files
-        names = choose_columns(request.name, stored.columns, request.columns)
+        names = _choose(request, stored)
         self.rows, self.left_out = stored.rows, stored.left_out
         self.columns = {name: self._column(name, stored.columns[name]) for name in names}
         self._file = pa.memory_map(str(folder / TABLE))
@@ -157,6 +157,22 @@ class TableSource(Source):
             with self._lock:
                 batch = self._batches[number] = self._reader.get_batch(number)
         return batch
+
+
+def _choose(request: Request, stored: StoredTable) -> list[str]:
+    """The wanted columns. Raises InvalidData for one that cannot be read."""
+    reasons = {one.name: one.reason for one in stored.left_out if one.name not in stored.columns}
+    available = [*stored.columns, *(() if request.columns is None else reasons)]
+    names = choose_columns(request.name, available, request.columns)
+    for name in names:
+        if name in stored.damaged:
+            raise stored.damaged[name].error()
+        if name in reasons:
+            expected = "a column that can be read, or other `inputs`"
+            raise InvalidData(
+                request.name, f"column {name}", expected=expected, received=reasons[name]
+            )
+    return names
 
 
 def _numpy_dtype(column: Column) -> type | str:

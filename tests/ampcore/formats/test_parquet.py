@@ -334,7 +334,7 @@ def test_shards_may_store_a_column_in_several_types(shards, open_file, first, se
     assert source.columns["a"].dtype == dtype
     read = source.read(np.arange(4))["a"].tolist()
     values = [[None] * 2 if one is None else pa.array(one).to_pylist() for one in (first, second)]
-    assert [None if pd.isna(value) is True else value for value in read] == sum(values, [])
+    assert [None if pd.isna(value) is True else value for value in read] == [*values[0], *values[1]]
 
 
 def test_a_file_without_a_column_names_the_way_out(shards, open_file):
