@@ -14,7 +14,7 @@ from ampcore.errors import InvalidData
 from ampcore.formats.csv_table import SUFFIXES as CSV_SUFFIXES
 from ampcore.formats.csv_table import is_csv
 from ampcore.formats.files import DataFile, is_ignored, list_folder, open_file
-from ampcore.formats.image_layout import is_image
+from ampcore.formats.image_layout import is_picture
 from ampcore.formats.limits import Limits
 from ampcore.formats.npy import MAGIC as NPY
 from ampcore.formats.npz import SUFFIX as NPY_SUFFIX
@@ -36,7 +36,7 @@ from ampcore.spec.file_formats import (
 SAMPLE_BYTES: Final = 65_536
 PARQUET: Final = b"PAR1"
 KINDS: Final[dict[str, Callable[[str], bool]]] = {
-    "images": is_image,
+    "images": is_picture,
     "parquet": is_parquet,
     "tfrecord": is_tfrecord,
     "csv": is_csv,

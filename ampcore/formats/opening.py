@@ -82,6 +82,14 @@ def list_splits(
     return splits_of_request(Request(path, name or path.name, cache), options)
 
 
+def check_images(request: Request, options: FormatOptions) -> None:
+    """Decode the images of all splits. Raises InvalidData, which names all damaged ones."""
+    request = replace(request, any_size=True)
+    for split in splits_of_request(request, options) or (None,):
+        with open_request(replace(request, split=split), options) as source:
+            source.check()
+
+
 def open_request(request: Request, options: FormatOptions) -> Source:
     """Open what a request names. Raises InvalidData."""
     if not request.path.exists():

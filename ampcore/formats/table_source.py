@@ -54,6 +54,20 @@ class TableSource(Source):
         value: bytes = batch.column(column)[row - self._start(number)].as_py()
         return value
 
+    def check(self) -> None:
+        """Decode every image. Raises InvalidData, which names all damaged ones."""
+        from ampcore.formats.image_codec import decode_image
+
+        names = [name for name, column in self.columns.items() if column.dtype == "image"]
+
+        def decode(item: int) -> None:
+            name, row = names[item // self.rows], item % self.rows
+            place = Place(self._request.name, f"row {row + 1}, column {name}")
+            most = self._request.limits.pixels
+            decode_image(self.image_bytes(name, row), self._image, place, most)
+
+        self._threads.run_all(decode, len(names) * self.rows, self._request.name)
+
     def close(self) -> None:
         """Close the table; arrays that were read stay valid."""
         self._views.clear()
@@ -130,7 +144,7 @@ class TableSource(Source):
             pixels[at] = decode_image(contents[at], self._image, place, most)
 
         stored = math.prod(self._stored[name].shape[:2]) or None
-        self._threads.run(decode, len(rows), pixels=stored)
+        self._threads.run_all(decode, len(rows), self._request.name, pixels=stored)
         return pixels
 
     def _column(self, name: str, stored: Column) -> Column:
