@@ -6,13 +6,14 @@ import weakref
 from pathlib import Path
 
 from ampcore.data.column_data import all_rows, prepared_dataset, split_rows
+from ampcore.data.column_roles import INPUT_NAMES, column_roles
 from ampcore.data.dataset import Dataset
 from ampcore.data.file_rows import FileRows
 from ampcore.data.files import resolve_path
 from ampcore.data.registry import LoadOptions, register
-from ampcore.formats import list_splits, open_source
+from ampcore.formats import Column, Columns, Source, Split, list_columns, list_splits, open_source
 from ampcore.spec.data import AnyFile
-from ampcore.spec.target_columns import target_columns
+from ampcore.spec.target_columns import TARGET_NAMES
 
 
 @register("npz", "npy", "csv", "parquet", "images", "tfrecord")
@@ -45,15 +46,30 @@ class _CacheFolder:
 def _parts(
     spec: AnyFile, path: Path, cache: Path, name: str, options: LoadOptions
 ) -> tuple[FileRows, FileRows | None]:
-    """The training rows, and those for validation."""
+    """The training rows, and those for validation, with only the columns that are used."""
     splits = list_splits(path, spec, cache=cache, name=name)
-    source = open_source(path, spec, cache=cache, name=name)
-    targets = target_columns(spec, options.task, source.columns)
-    if spec.kind == "npz" and "x" in source.columns and () in targets.values():
-        # It leaves out arrays with another number of rows; asked for them, it says so.
-        open_source(path, spec, cache=cache, name=name, columns=["x", "y"])
-    own = next((split for split in ("validation", "test") if split in splits), None)
-    if not spec.validation_split and own is not None and "train" in splits:
-        other = open_source(path, spec, cache=cache, name=name, split=own)
-        return all_rows(source, name), all_rows(other, name)
+    columns = _used_columns(spec, options, list_columns(path, spec, cache=cache, name=name), name)
+
+    def open_part(split: Split | None) -> Source:
+        return open_source(path, spec, cache=cache, name=name, split=split, columns=columns)
+
+    source = open_part(None)
+    held_out = next((split for split in ("validation", "test") if split in splits), None)
+    if not spec.validation_split and held_out is not None:
+        return all_rows(source, name), all_rows(open_part(held_out), name)
     return split_rows(spec, source, options.seed, name)
+
+
+def _used_columns(spec: AnyFile, options: LoadOptions, available: Columns, name: str) -> list[str]:
+    """The columns of inputs and targets; what the spec does not name is not read.
+
+    Also columns that are left out if it names them, or by their names, so that the reader says why.
+    """
+    groups = [*(spec.inputs or {}).values(), spec.target or (), *(spec.targets or {}).values()]
+    names = {column for group in groups for column in group}
+    names |= {*TARGET_NAMES, *(INPUT_NAMES if spec.inputs is None else ())}
+    left_out = [one.name for one in available.left_out if one.name in names]
+    columns = {**available.columns, **dict.fromkeys(left_out, Column((), "string"))}
+    roles = column_roles(spec, options.task, columns, name)
+    groups = [*roles.inputs.values(), *roles.targets.values()]
+    return list(dict.fromkeys(column for group in groups for column in group))

@@ -16,7 +16,7 @@ from ampcore.formats.column_names import check_column_names
 from ampcore.formats.limits import Limits
 from ampcore.formats.place import Place
 from ampcore.formats.source import Column, Split
-from ampcore.formats.split_names import array_split
+from ampcore.formats.split_names import split_arrays
 from ampcore.spec.data import PackageData
 
 Arrays = dict[str, NDArray[Any]]
@@ -41,7 +41,7 @@ def package_data(spec: PackageData, options: LoadOptions) -> Dataset:
         raise InvalidData(
             spec.label, None, expected="arrays", received=f"{type(error).__name__}: {error}"
         ) from error
-    parts = _by_split(_named(returned, spec.label))
+    parts = _by_split(_named(returned, spec.label), spec.label)
     sources = {split: _source(arrays, spec.label) for split, arrays in parts.items()}
     held_out = sources.get("validation") or sources.get("test")
     if held_out is None or spec.validation_split:
@@ -87,15 +87,14 @@ def _kind_of(returned: Any) -> str:
     return "no arrays" if isinstance(returned, Mapping) else type(returned).__name__
 
 
-def _by_split(arrays: Arrays) -> dict[Split, Arrays]:
-    """The arrays by split and column; without a split in every name, all are training examples."""
-    parts: dict[Split, Arrays] = {}
-    for name, array in arrays.items():
-        column, split = array_split(name)
-        if split is None:
-            return {"train": arrays}
-        parts.setdefault(split, {})[column] = array
-    return parts if "train" in parts else {"train": arrays}
+def _by_split(arrays: Arrays, label: str) -> dict[Split, Arrays]:
+    """The arrays by split and column; without splits in names, all are training examples."""
+    parts = split_arrays(Place(label), arrays, {}).parts
+    by_split = {
+        split or "train": {column: arrays[name] for column, name in part.items()}
+        for split, part in parts.items()
+    }
+    return by_split if "train" in by_split else {"train": arrays}
 
 
 def _source(arrays: Arrays, label: str) -> ArraySource:

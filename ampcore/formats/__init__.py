@@ -5,7 +5,19 @@ than its limits allow.
 """
 
 from ampcore.formats.limits import Limits
-from ampcore.formats.opening import list_splits, open_source
-from ampcore.formats.source import Array, Column, Dtype, Source, Split
+from ampcore.formats.opening import list_columns, list_splits, open_source
+from ampcore.formats.source import Array, Column, Columns, Dtype, LeftOut, Source, Split
 
-__all__ = ["Array", "Column", "Dtype", "Limits", "Source", "Split", "list_splits", "open_source"]
+__all__ = [
+    "Array",
+    "Column",
+    "Columns",
+    "Dtype",
+    "LeftOut",
+    "Limits",
+    "Source",
+    "Split",
+    "list_columns",
+    "list_splits",
+    "open_source",
+]

@@ -8,8 +8,9 @@ described, 1 the data is invalid, 2 the command is, 3 a limit was reached or the
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from pydantic import TypeAdapter, ValidationError
@@ -21,7 +22,11 @@ from ampcore.spec.file_formats import FormatOptions
 INVALID_DATA: Final = 1
 BAD_COMMAND: Final = 2
 OUT_OF_RESOURCES: Final = 3
+if TYPE_CHECKING:
+    from ampcore.formats.file_description import FileDescription
+
 MIB: Final = 2**20
+ADAPTER: Final[TypeAdapter[FormatOptions]] = TypeAdapter(FormatOptions)
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -38,6 +43,9 @@ def main(
     cache: Annotated[
         Path | None, typer.Option(help="Folder for converted files. Default: temporary.")
     ] = None,
+    check: Annotated[
+        bool, typer.Option(help="Decode every image, instead of reading only the headers.")
+    ] = False,
     memory: Annotated[int, typer.Option(min=256, help="Memory of the process, in MiB.")] = 2048,
     cpu: Annotated[int, typer.Option(min=1, help="CPU time, in seconds.")] = 600,
     disk: Annotated[
@@ -50,9 +58,8 @@ def main(
     # Arrow's own allocators reserve more than they use.
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     try:
-        from ampcore.formats.description import describe
-
-        description = describe(file, chosen, cache=cache, name=name)
+        with tempfile.TemporaryDirectory(prefix="ampcore-formats-") as temporary:
+            description = _describe(file, chosen, cache or Path(temporary), name, check=check)
     except InvalidData as error:
         _fail(
             INVALID_DATA,
@@ -73,12 +80,26 @@ def main(
     typer.echo(description.model_dump_json())
 
 
+def _describe(
+    file: Path, options: FormatOptions | None, cache: Path, name: str | None, *, check: bool
+) -> "FileDescription":
+    from ampcore.formats.description import describe
+    from ampcore.formats.opening import check_images
+    from ampcore.formats.source import Request
+
+    description = describe(file, options, cache=cache, name=name)
+    if check:
+        kept = {"missing": "keep"} if "missing" in description.options else {}
+        read_options = ADAPTER.validate_python({**description.options, **kept})
+        check_images(Request(file, name or file.name, cache), read_options)
+    return description
+
+
 def _parse_options(text: str | None) -> FormatOptions | None:
     if text is None:
         return None
-    adapter: TypeAdapter[FormatOptions] = TypeAdapter(FormatOptions)
     try:
-        return adapter.validate_json(text)
+        return ADAPTER.validate_json(text)
     except ValidationError as error:
         typer.echo(f"--options: {error}", err=True)
         raise typer.Exit(BAD_COMMAND) from None

@@ -6,16 +6,16 @@ Numbers and vectors are stored as Arrow has them, booleans as uint8, text and im
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from ampcore.errors import InvalidData
 from ampcore.formats.limits import Limits
-from ampcore.formats.source import Column, Dtype
+from ampcore.formats.source import Column, Dtype, LeftOut
 
 TABLE: Final = "table.arrow"
 COLUMNS: Final = "columns.json"
@@ -43,6 +43,24 @@ def storage_type(column: Column) -> pa.DataType:
     return pa.list_(scalar, math.prod(column.shape))
 
 
+class Damage(NamedTuple):
+    """The parts of an InvalidData."""
+
+    source: str
+    field: str | None
+    expected: str
+    received: str
+
+    @classmethod
+    def of(cls, error: InvalidData) -> "Damage":
+        """The parts of this error."""
+        return cls(error.source, error.field, error.expected, error.received)
+
+    def error(self) -> InvalidData:
+        """The error again."""
+        return InvalidData(self.source, self.field, expected=self.expected, received=self.received)
+
+
 @dataclass(frozen=True)
 class StoredTable:
     """What a converted table contains."""
@@ -52,11 +70,21 @@ class StoredTable:
     """Images have the shape (height, width, 0), or (0, 0, 0) if their sizes differ."""
     files: Mapping[str, int]
     """The number of rows from each file, in their order."""
+    left_out: Sequence[LeftOut] = ()
+    """Columns that are not in the table, or only if they are asked for."""
+    damaged: Mapping[str, Damage] = field(default_factory=dict)
+    """What is wrong with columns that cannot be read, although they should."""
 
     def write(self, folder: Path) -> None:
         """Write the description next to the table."""
         columns = [{"name": name, **asdict(column)} for name, column in self.columns.items()]
-        document = {"rows": self.rows, "columns": columns, "files": dict(self.files)}
+        document = {
+            "rows": self.rows,
+            "columns": columns,
+            "files": dict(self.files),
+            "left_out": [asdict(one) for one in self.left_out],
+            "damaged": dict(self.damaged),
+        }
         (folder / COLUMNS).write_text(json.dumps(document), encoding="utf-8")
 
     @classmethod
@@ -68,7 +96,9 @@ class StoredTable:
             classes = None if values["classes"] is None else tuple(values["classes"])
             shape = tuple(values["shape"])
             columns[values["name"]] = Column(shape, values["dtype"], classes, values["missing"])
-        return cls(document["rows"], columns, document["files"])
+        left_out = [LeftOut(**one) for one in document["left_out"]]
+        damaged = {name: Damage(*one) for name, one in document["damaged"].items()}
+        return cls(document["rows"], columns, document["files"], left_out, damaged)
 
 
 class TableWriter:

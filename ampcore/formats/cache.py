@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Changes with the layout of converted files."""
 
 

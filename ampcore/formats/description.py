@@ -19,6 +19,7 @@ from ampcore.formats.file_description import (
     ClassCount,
     ColumnDescription,
     FileDescription,
+    LeftOutDescription,
     Picture,
 )
 from ampcore.formats.files import list_folder
@@ -44,6 +45,7 @@ MIN_PICTURE_SIDE: Final = 8
 MAX_PICTURE_SIDE: Final = 4096
 MAX_CLASSES: Final = 1000
 MAX_NAME: Final = 256
+MAX_LEFT_OUT: Final = 100
 ROWS_AT_ONCE: Final = 65_536
 
 
@@ -96,6 +98,7 @@ def describe(
             columns=[
                 _describe_column(source, name, statistics.get(name)) for name in source.columns
             ],
+            left_out=[LeftOutDescription(**vars(one)) for one in source.left_out[:MAX_LEFT_OUT]],
             preview=preview_rows(source, PREVIEW_ROWS, PREVIEW_COLUMNS),
             pictures=_pictures(source, request),
         )

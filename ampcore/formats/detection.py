@@ -1,7 +1,10 @@
 """Recognizes the format of a data file by its content."""
 
 import gzip
+import tempfile
 import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -10,15 +13,15 @@ from ampcore.formats.csv_dialect import SAMPLE_BYTES, recognize_csv
 from ampcore.formats.csv_encoding import decode_start, guess_encoding
 from ampcore.formats.csv_table import SUFFIXES as CSV_SUFFIXES
 from ampcore.formats.csv_table import is_csv
-from ampcore.formats.files import DataFile, list_folder, open_file
-from ampcore.formats.image_layout import is_image
+from ampcore.formats.files import DataFile, is_ignored, list_folder, open_file
+from ampcore.formats.image_layout import is_picture
 from ampcore.formats.limits import Limits
 from ampcore.formats.npy import MAGIC as NPY
 from ampcore.formats.npz import SUFFIX as NPY_SUFFIX
 from ampcore.formats.parquet_table import is_parquet
 from ampcore.formats.tfrecord import GZIP, starts_like_tfrecord
 from ampcore.formats.tfrecord_table import is_tfrecord
-from ampcore.formats.zip_members import ZipMembers
+from ampcore.formats.zip_members import SIGNATURES, ZipMembers
 from ampcore.spec.file_formats import (
     CsvOptions,
     FormatOptions,
@@ -30,10 +33,23 @@ from ampcore.spec.file_formats import (
     TfrecordOptions,
 )
 
-ZIP: Final = (b"PK\3\4", b"PK\5\6")
 PARQUET: Final = b"PAR1"
+KINDS: Final[dict[str, Callable[[str], bool]]] = {
+    "images": is_picture,
+    "parquet": is_parquet,
+    "tfrecord": is_tfrecord,
+    "csv": is_csv,
+}
+"""The kinds of files that folders and zips may have, by their names."""
+FOLDER_KINDS: Final[dict[str, Callable[[], FormatOptions]]] = {
+    "images": ImagesOptions,
+    "parquet": ParquetOptions,
+    "tfrecord": TfrecordOptions,
+}
 DEFAULT_SEQUENCE: Final = TextOptions().sequence
-EXPECTED: Final = "an npz, npy, csv, parquet, tfrecord or text file, or a folder or zip of images"
+EXPECTED: Final = (
+    "an npz, npy, csv, parquet, tfrecord or text file, or a folder or zip of images or tables"
+)
 
 
 def guess_options(path: Path, name: str, limits: Limits) -> FormatOptions:
@@ -46,23 +62,30 @@ def guess_options(path: Path, name: str, limits: Limits) -> FormatOptions:
 
 
 def _of_folder(path: Path, name: str, limits: Limits) -> FormatOptions | None:
-    for parts in list_folder(path, name, limits.files):
-        if is_image(parts[-1]):
-            return ImagesOptions()
-        if is_parquet(parts[-1]):
-            return ParquetOptions()
-        if is_tfrecord(parts[-1]):
-            return TfrecordOptions()
-        if is_csv(parts[-1]):
-            return _of_file(path.joinpath(*parts), "/".join((name, *parts)), limits)
-    return None
+    files = list(list_folder(path, name, limits.files))
+    kind, first = _most_frequent_kind(files)
+    if kind == "csv":
+        return _of_file(path.joinpath(*first), "/".join((name, *first)), limits)
+    return FOLDER_KINDS[kind]() if kind else None
+
+
+def _most_frequent_kind(paths: Iterable[tuple[str, ...]]) -> tuple[str | None, tuple[str, ...]]:
+    """The kind of most files, and the first one of it: a table may describe pictures."""
+    first: dict[str, tuple[str, ...]] = {}
+    counts: Counter[str] = Counter()
+    for parts in paths:
+        if kind := next((kind for kind, is_kind in KINDS.items() if is_kind(parts[-1])), None):
+            first.setdefault(kind, parts)
+            counts[kind] += 1
+    kind = max(counts, key=lambda kind: counts[kind], default=None)
+    return kind, first.get(kind or "", ())
 
 
 def _of_file(path: Path, name: str, limits: Limits) -> FormatOptions | None:
     file = DataFile(path, name)
     with open_file(file) as stream:
         start = stream.read(SAMPLE_BYTES)
-    if start.startswith(ZIP):
+    if start.startswith(SIGNATURES):
         return _of_archive(file, limits)
     if start.startswith(NPY):
         return NpyOptions()
@@ -73,10 +96,22 @@ def _of_file(path: Path, name: str, limits: Limits) -> FormatOptions | None:
     return _of_text(start, name)
 
 
-def _of_archive(file: DataFile, limits: Limits) -> FormatOptions:
+def _of_archive(file: DataFile, limits: Limits) -> FormatOptions | None:
     with ZipMembers(file, limits) as archive:
-        is_npz = all(member.name.endswith(NPY_SUFFIX) for member in archive.members)
-    return NpzOptions() if is_npz else ImagesOptions()
+        members = {
+            tuple(member.name.split("/")): member
+            for member in archive.members
+            if not any(map(is_ignored, member.name.split("/")))
+        }
+        if all(parts[-1].endswith(NPY_SUFFIX) for parts in members):
+            return NpzOptions()
+        kind, first = _most_frequent_kind(sorted(members))
+        if kind != "csv":
+            return FOLDER_KINDS[kind or "images"]()
+        with tempfile.TemporaryDirectory(prefix="ampcore-formats-") as folder:
+            sample = Path(folder, "sample")
+            sample.write_bytes(next(archive.blocks(members[first]), b""))
+            return _of_file(sample, f"{file.name}/{'/'.join(first)}", limits)
 
 
 def _decompress_start(start: bytes) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from ampcore.errors import InvalidData
 from ampcore.formats.arrow_table import storage_type
 from ampcore.formats.encoded_images import ImageSizes, is_encoded_image
 from ampcore.formats.place import Place
@@ -18,6 +19,15 @@ from ampcore.spec.file_formats import RawBytes
 from ampcore.spec.text import plural
 
 NUMBERS: Final[dict[Kind, Dtype]] = {"float": "float32", "int64": "int64"}
+
+
+class OtherValues(InvalidData):
+    """A record has another kind or number of values than the first ones."""
+
+    @classmethod
+    def of(cls, error: InvalidData) -> "OtherValues":
+        """The same error as one of this class."""
+        return cls(error.source, error.field, expected=error.expected, received=error.received)
 
 
 class FeatureColumn(ABC):
@@ -55,10 +65,11 @@ class NumberColumn(FeatureColumn):
     def check(self, feature: Feature, place: Place) -> Any:
         """An array (length,)."""
         if feature.kind != self._kind or len(feature.values) != self._length:
-            raise place.invalid(
+            error = place.invalid(
                 f"{plural(self._length, 'value')} of kind {self._kind}, as in the first records",
                 f"{plural(len(feature.values), 'value')} of kind {feature.kind}",
             )
+            raise OtherValues.of(error)
         return feature.values
 
     def to_arrow(self, values: Sequence[Any]) -> Any:
@@ -158,7 +169,7 @@ def feature_column(
 def _single_value(feature: Feature, place: Place) -> bytes:
     if feature.kind != "bytes" or len(feature.values) != 1:
         received = f"{plural(len(feature.values), 'value')} of kind {feature.kind}"
-        raise place.invalid("1 value of kind bytes", received)
+        raise OtherValues.of(place.invalid("1 value of kind bytes", received))
     return bytes(feature.values[0])
 
 

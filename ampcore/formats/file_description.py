@@ -31,6 +31,13 @@ class ColumnDescription(_Part):
     """None for arrays and images."""
 
 
+class LeftOutDescription(_Part):
+    """A column, file or class that is not read, and why."""
+
+    name: str
+    reason: str
+
+
 class Picture(_Part):
     """One image of the preview."""
 
@@ -53,5 +60,7 @@ class FileDescription(_Part):
     """Rows by split; empty for data without splits."""
     columns: list[ColumnDescription]
     """Of the first split, as the preview."""
+    left_out: list[LeftOutDescription] = []
+    """What is in the data and not read; at most 100."""
     preview: list[dict[str, JsonValue]]
     pictures: list[Picture]

@@ -61,8 +61,12 @@ def read_range(descriptor: int, offset: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def list_folder(folder: Path, name: str, max_files: int) -> Iterator[tuple[str, ...]]:
+def list_folder(
+    folder: Path, name: str, max_files: int, all_folders: set[tuple[str, ...]] | None = None
+) -> Iterator[tuple[str, ...]]:
     """The files below a folder as parts of their paths, sorted; hidden ones are left out.
+
+    `all_folders` receives all folders, also empty ones.
 
     Raises InvalidData for a link that leads out of the folder, a linked folder, and too many files.
     """
@@ -94,6 +98,8 @@ def list_folder(folder: Path, name: str, max_files: int) -> Iterator[tuple[str, 
                     "/".join((name, *path)), None, expected="a file", received="a special file"
                 )
         pending += reversed(folders)
+        if all_folders is not None:
+            all_folders.update(folders)
 
 
 def _check_name(name: str, parts: tuple[str, ...]) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import struct
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -29,12 +30,36 @@ INVALID: Final = (
 )
 """What Pillow raises for damaged or hostile files."""
 MAX_CLASS: Final = 255
+ORIENTATION: Final = 0x0112
+"""The tag in a photo's metadata; cameras turn the picture instead of its pixels."""
+TURNS: Final = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+EXCHANGES_SIDES: Final = 5
+"""From this orientation on, height and width change places."""
+OTHER_KINDS: Final = {
+    b"GIF8": "a GIF image",
+    b"BM": "a BMP image",
+    b"II*\0": "a TIFF image",
+    b"MM\0*": "a TIFF image",
+    b"%PDF": "a PDF file",
+    b"<": "a page of HTML or XML",
+    b"version https://git-lfs": "a pointer of Git LFS instead of its content",
+}
+"""What files with the name of an image often are, by their first bytes."""
 
 
 def image_size(content: bytes, place: Place, max_pixels: int) -> tuple[int, int]:
     """Height and width from the image's header. Raises InvalidData."""
     with _open(content, place, max_pixels) as image:
-        return image.height, image.width
+        sides = image.height, image.width
+        return sides[::-1] if _orientation(image) >= EXCHANGES_SIDES else sides
 
 
 def decode_image(
@@ -42,11 +67,12 @@ def decode_image(
 ) -> NDArray[np.uint8]:
     """The pixels (height, width, channels) of an image, resized if the options say so.
 
-    Images of 16 bits are reduced to their upper 8. Raises InvalidData.
+    They are turned as their metadata says. Images of 16 bits are reduced to their upper 8. Raises
+    InvalidData.
     """
     with _open(content, place, max_pixels) as image:
         try:
-            converted = _convert(image, "L" if options.channels == 1 else "RGB")
+            converted = _convert(_upright(image), "L" if options.channels == 1 else "RGB")
             if options.size is not None:
                 height, width = options.size
                 if converted.size != (width, height):
@@ -71,7 +97,8 @@ def decode_mask(
             )
         try:
             image.load()
-            mask = image.convert("L") if image.mode == "1" else image
+            mask = _upright(image)
+            mask = mask.convert("L") if mask.mode == "1" else mask
             if size is not None and mask.size != size[::-1]:
                 mask = mask.resize(size[::-1], Image.Resampling.NEAREST)
         except INVALID as error:
@@ -84,7 +111,7 @@ def thumbnail(content: bytes, max_side: int, place: Place, max_pixels: int) -> b
     """The image as a PNG file whose sides are at most `max_side`. Raises InvalidData."""
     with _open(content, place, max_pixels) as image:
         try:
-            small = _convert(image, "RGB")
+            small = _convert(_upright(image), "RGB")
             small.thumbnail((max_side, max_side))
         except INVALID as error:
             raise _damaged(place, error) from None
@@ -108,7 +135,7 @@ def _open(content: bytes, place: Place, max_pixels: int) -> Image.Image:
     try:
         image = Image.open(io.BytesIO(content), formats=FORMATS)
     except UnidentifiedImageError:
-        raise place.invalid("a PNG or JPEG image", "a file of another kind") from None
+        raise place.invalid("a PNG or JPEG image", _other_kind(content)) from None
     except INVALID as error:
         raise _damaged(place, error) from None
     if image.width * image.height > max_pixels:
@@ -116,6 +143,32 @@ def _open(content: bytes, place: Place, max_pixels: int) -> Image.Image:
         image.close()
         raise place.invalid(f"at most {max_pixels:,} pixels", received)
     return image
+
+
+def _other_kind(content: bytes) -> str:
+    if not content:
+        return "an empty file"
+    if content[8:12] == b"WEBP" or content[4:8] == b"ftyp":
+        return "a WebP image" if content[8:12] == b"WEBP" else "a HEIC or AVIF image"
+    return next(
+        (kind for start, kind in OTHER_KINDS.items() if content.startswith(start)),
+        "a file of another kind",
+    )
+
+
+def _orientation(image: Image.Image) -> int:
+    """1 for an image that stands upright, and if the metadata is damaged."""
+    # Without the test Pillow would decode a PNG to look for metadata behind its pixels.
+    if "exif" in image.info:
+        with suppress(*INVALID, KeyError, TypeError, OverflowError, AttributeError):
+            orientation = image.getexif().get(ORIENTATION)
+            return orientation if orientation in TURNS else 1
+    return 1
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    orientation = _orientation(image)
+    return image.transpose(TURNS[orientation]) if orientation in TURNS else image
 
 
 def _convert(image: Image.Image, mode: str) -> Image.Image:

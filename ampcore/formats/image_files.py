@@ -19,6 +19,8 @@ class ImageFiles(Protocol):
     """The files of a folder or an archive."""
 
     paths: list[FilePath]
+    folders: set[FilePath]
+    """All folders, also empty ones."""
 
     def read(self, path: FilePath) -> bytes:
         """The content of a file. Raises InvalidData."""
@@ -39,7 +41,9 @@ class FolderFiles:
     def __init__(self, request: Request) -> None:
         """List them. Raises InvalidData."""
         self._request = request
-        self.paths = list(list_folder(request.path, request.name, request.limits.files))
+        self.folders: set[FilePath] = set()
+        listed = list_folder(request.path, request.name, request.limits.files, self.folders)
+        self.paths = list(listed)
 
     def read(self, path: FilePath) -> bytes:
         """The content of a file. Raises InvalidData."""
@@ -78,9 +82,13 @@ class ZipFiles:
         self._file = DataFile(request.path, request.name)
         self._archive = ZipMembers(self._file, request.limits)
         self._members: dict[FilePath, Member] = {}
+        self.folders: set[FilePath] = set()
         for member in self._archive.members:
             path = tuple(member.name.split("/"))
-            if path[-1] and not any(map(is_ignored, path)):
+            if any(map(is_ignored, path)):
+                continue
+            self.folders.update(path[:depth] for depth in range(1, len(path)))
+            if path[-1]:
                 self._members[path] = member
         self.paths = sorted(self._members)
 

@@ -4,9 +4,11 @@ The layouts, each also below `train`, `validation` and `test`, and below one fol
 the data: `CLASS/*.png`, `images/*.png` and `masks/*.png`, or only files.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Final
 
 import numpy as np
@@ -14,14 +16,26 @@ from numpy.typing import NDArray
 
 from ampcore.errors import InvalidData
 from ampcore.formats.image_files import FilePath
-from ampcore.formats.source import Split
-from ampcore.formats.split_names import folder_split, in_order
+from ampcore.formats.source import LeftOut, Split
+from ampcore.formats.split_names import folder_split, in_order, pattern_split
+from ampcore.spec.text import join_names, plural
 
 SUFFIXES: Final = (".png", ".jpg", ".jpeg")
-IGNORED_SUFFIXES: Final = (".txt", ".md", ".json", ".csv", ".html")
-"""Descriptions next to the images."""
+OTHER_PICTURES: Final = (
+    ".gif",
+    ".bmp",
+    ".webp",
+    ".tif",
+    ".tiff",
+    ".heic",
+    ".avif",
+    ".jp2",
+    ".ppm",
+)
+"""Pictures that are not read; leaving them out would change the data without a word."""
 IMAGES: Final = "images"
 MASKS: Final = "masks"
+MAX_NAMES: Final = 20
 LAYOUT: Final = "images in a folder per class, in `images` and `masks`, or without folders"
 
 
@@ -51,49 +65,116 @@ def is_image(name: str) -> bool:
     return name.lower().endswith(SUFFIXES)
 
 
+def is_picture(name: str) -> bool:
+    """Whether a file's name is that of an image, also of one that is not read."""
+    return name.lower().endswith((*SUFFIXES, *OTHER_PICTURES))
+
+
 def list_images(name: str, paths: Sequence[FilePath]) -> list[ImagePath]:
     """All images, without the folders that they have in common. Raises InvalidData."""
-    found = []
-    for path in paths:
-        if is_image(path[-1]):
-            found.append(ImagePath(path, path))
-        elif not path[-1].lower().endswith(IGNORED_SUFFIXES):
-            raise InvalidData(
-                "/".join((name, *path)),
-                None,
-                expected="PNG and JPEG files only",
-                received="a file of another kind",
-            )
-    if not found:
+    images = [ImagePath(path, path) for path in paths if is_image(path[-1])]
+    others = ["/".join(path) for path in paths if path[-1].lower().endswith(OTHER_PICTURES)]
+    if others:
+        raise InvalidData(
+            name,
+            None,
+            expected="PNG and JPEG images only",
+            received=f"{len(others):,} of other kinds: {join_names(others, MAX_NAMES)}",
+        )
+    if not images:
         raise InvalidData(name, None, expected="PNG or JPEG files", received="none")
-    while len(tops := {image.below[0] for image in found}) == 1:
+    while len(tops := {image.below[0] for image in images}) == 1:
         (top,) = tops
-        if any(len(image.below) == 1 for image in found) or folder_split(top):
+        if any(len(image.below) == 1 for image in images) or folder_split(top):
             break
-        found = [ImagePath(image.path, image.below[1:]) for image in found]
-    return found
+        images = [ImagePath(image.path, image.below[1:]) for image in images]
+    return images
 
 
-def by_split(images: Sequence[ImagePath]) -> Parts:
-    """The images by split; under None if not all of them are in folders of splits."""
+def files_left_out(paths: Sequence[FilePath]) -> list[LeftOut]:
+    """Files beside the images, by their suffixes."""
+    suffixes = Counter(
+        file.suffix.lower() or file.name
+        for *_, name in paths
+        if not is_image((file := PurePath(name)).name)
+    )
+    return [
+        LeftOut(suffix, f"{plural(count, 'file')}, not images")
+        for suffix, count in sorted(suffixes.items())
+    ]
+
+
+def classes_left_out(
+    parts: Parts, classes: Sequence[str], folders: Iterable[FilePath]
+) -> list[LeftOut]:
+    """Folders without images beside those of classes, and classes without training images."""
+    images = [image for part in parts.values() for image in part]
+    with_images = {image.path[:depth] for image in images for depth in range(len(image.path))}
+    empty = sorted(folder for folder in set(folders) - with_images if folder[:-1] in with_images)
+    training = {_class_of(image) for image in parts.get("train", ()) if len(image.below) > 1}
+    absent = [name for name in classes if name not in training] if "train" in parts else []
+    return [
+        *(
+            LeftOut("/".join(folder), "a folder without images, which is no class")
+            for folder in empty
+        ),
+        *(LeftOut(name, "a class without images for training") for name in absent),
+    ]
+
+
+def by_split(name: str, images: Sequence[ImagePath], patterns: Mapping[Split, str]) -> Parts:
+    """The images by split; under None if not all of them are in folders of splits.
+
+    With patterns, other images are left out. Raises InvalidData for images beside several splits.
+    """
     parts: dict[Split | None, list[ImagePath]] = defaultdict(list)
     for image in images:
-        split = folder_split(image.below[0]) if len(image.below) > 1 else None
-        if split is None:
-            return {None: images}
-        parts[split].append(ImagePath(image.path, image.below[1:]))
-    return parts
+        if patterns:
+            split = pattern_split("/".join(image.below), patterns)
+            depth = patterns[split].count("/") if split else 0
+        else:
+            split = folder_split(image.below[0]) if len(image.below) > 1 else None
+            depth = 1
+        parts[split].append(ImagePath(image.path, image.below[depth:]) if split else image)
+    others = parts.pop(None, [])
+    if patterns and not parts:
+        expected = f"images for {', '.join(patterns.values())}"
+        raise InvalidData(name, "splits", expected=expected, received="none")
+    if patterns or not others:
+        return parts
+    if len(parts) > 1:
+        raise InvalidData(
+            "/".join((name, *others[0].path)),
+            None,
+            expected="a file in a folder train, validation or test, like the others, or the option "
+            "`splits`",
+            received="another folder",
+        )
+    return {None: images}
 
 
 def splits_of(parts: Parts) -> tuple[Split, ...]:
     """The splits of the images, in order."""
-    return in_order({split for split in parts if split is not None})
+    return in_order(split for split in parts if split is not None)
 
 
 def class_names(parts: Parts) -> tuple[str, ...]:
-    """The folders of all splits, so that a class has the same number in each."""
-    images = [image for part in parts.values() for image in part]
-    return tuple(sorted({image.below[0] for image in images if len(image.below) > 1}))
+    """The folders of all splits, so that a class has the same number in each.
+
+    Names that differ only in how their accents are encoded are one class.
+    """
+    images = [image for part in parts.values() for image in part if len(image.below) > 1]
+    # In the order of the names as they are: checkpoints rely on the numbers.
+    folders = sorted({image.below[0] for image in images})
+    return tuple(dict.fromkeys(_normalized(folder) for folder in folders))
+
+
+def _class_of(image: ImagePath) -> str:
+    return _normalized(image.below[0])
+
+
+def _normalized(name: str) -> str:
+    return unicodedata.normalize("NFC", name)
 
 
 def arrange(name: str, images: Sequence[ImagePath], classes: tuple[str, ...]) -> ImageRows:
@@ -113,7 +194,7 @@ def arrange(name: str, images: Sequence[ImagePath], classes: tuple[str, ...]) ->
         return _pair(name, images)
     numbers = {one: number for number, one in enumerate(classes)}
     ordered = sorted(images, key=lambda image: image.below)
-    labels = np.array([numbers[image.below[0]] for image in ordered], np.int32)
+    labels = np.array([numbers[_class_of(image)] for image in ordered], np.int32)
     return ImageRows([image.path for image in ordered], labels, classes)
 
 
@@ -122,7 +203,7 @@ def _pair(name: str, images: Sequence[ImagePath]) -> ImageRows:
     found: dict[str, dict[str, FilePath]] = {IMAGES: {}, MASKS: {}}
     for image in images:
         folder, file = image.below
-        stem = file.rpartition(".")[0]
+        stem = _normalized(file.rpartition(".")[0])
         if stem in found[folder]:
             raise InvalidData(
                 "/".join((name, *image.path)),

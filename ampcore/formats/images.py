@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 
 from ampcore.errors import InvalidData
 from ampcore.formats.cache import converted, digest
-from ampcore.formats.decoding_threads import DecodingThreads
+from ampcore.formats.decoding_threads import DecodingThreads, raise_bad_images
 from ampcore.formats.image_codec import decode_image, decode_mask, image_size
 from ampcore.formats.image_files import FilePath, ImageFiles, open_files
 from ampcore.formats.image_layout import (
     ImageRows,
+    Parts,
     arrange,
     by_split,
     class_names,
+    classes_left_out,
+    files_left_out,
     list_images,
     splits_of,
 )
@@ -75,6 +78,16 @@ class ImageSource(Source):
         paths = self._rows.masks if column == "mask" else self._rows.images
         return "/".join(paths[row])
 
+    def check(self) -> None:
+        """Decode every image and mask. Raises InvalidData, which names all damaged ones."""
+
+        def decode(item: int) -> None:
+            row = item % self.rows
+            self._image(row) if item < self.rows else self._mask(row)
+
+        count = self.rows * (2 if self._rows.masks else 1)
+        self._threads.run_all(decode, count, self._request.name)
+
     def close(self) -> None:
         """Close the archive."""
         self._threads.close()
@@ -104,7 +117,7 @@ class ImageSource(Source):
             values[at] = pixels
 
         pixels = None if self._options.size else math.prod(column.shape[:2])
-        self._threads.run(decode, len(rows), pixels=pixels)
+        self._threads.run_all(decode, len(rows), self._request.name, pixels=pixels)
         return values
 
     def _image(self, row: int) -> NDArray[np.uint8]:
@@ -134,10 +147,19 @@ class ImageSource(Source):
 
     def _write_sizes(self, folder: Path) -> None:
         """The size of the first image, and the first other size with its row."""
-        common = self._size(0)
-        sizes = ((row, self._size(row)) for row in range(self.rows))
-        row, other = next(((row, size) for row, size in sizes if size != common), (0, common))
-        (folder / SIZES).write_text(json.dumps([row, common, other]), encoding="utf-8")
+        sizes: dict[int, tuple[int, int]] = {}
+        errors = []
+        for row in range(self.rows):
+            try:
+                sizes[row] = self._size(row)
+            except InvalidData as error:
+                errors.append(error)
+                continue
+            if sizes[row] != next(iter(sizes.values())):
+                break
+        raise_bad_images(self._request.name, errors)
+        row, other = next(reversed(sizes.items()))
+        (folder / SIZES).write_text(json.dumps([row, sizes[0], other]), encoding="utf-8")
 
     def _size(self, row: int) -> tuple[int, int]:
         path, most = self._rows.images[row], self._request.limits.pixels
@@ -154,7 +176,7 @@ def images_splits(request: Request, options: ImagesOptions) -> tuple[Split, ...]
     """The splits in the names of folders. Raises InvalidData."""
     files = open_files(request)
     try:
-        return splits_of(by_split(list_images(request.name, files.paths)))
+        return splits_of(_parts(request, files))
     finally:
         files.close()
 
@@ -163,10 +185,18 @@ def open_images(request: Request, options: ImagesOptions) -> ImageSource:
     """The images of a split, sorted by class and name. Raises InvalidData."""
     files = open_files(request)
     try:
-        parts = by_split(list_images(request.name, files.paths))
+        parts = _parts(request, files)
         split = choose_split(request.name, splits_of(parts), request.split)
         rows = arrange(request.name, parts[split], class_names(parts))
-        return ImageSource(request, options, files, rows)
+        source = ImageSource(request, options, files, rows)
     except BaseException:
         files.close()
         raise
+    empty = classes_left_out(parts, rows.classes, files.folders) if rows.classes else []
+    source.left_out = [*empty, *files_left_out(files.paths)]
+    return source
+
+
+def _parts(request: Request, files: ImageFiles) -> Parts:
+    images = list_images(request.name, files.paths)
+    return by_split(request.name, images, request.split_patterns)

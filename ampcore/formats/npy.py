@@ -3,14 +3,16 @@
 Source: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 """
 
-import ast
+import io
 import math
-import struct
+import tokenize
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
 import numpy as np
+from numpy.lib import format as npy_format
 
 from ampcore.errors import InvalidData
 from ampcore.formats.array_source import ArraySource, column_dtype
@@ -19,19 +21,16 @@ from ampcore.formats.limits import Limits
 from ampcore.formats.source import Array, Column, Dtype, Request, choose_columns, choose_split
 from ampcore.spec.file_formats import NpyOptions
 
-MAGIC: Final = b"\x93NUMPY"
+MAGIC: Final = npy_format.MAGIC_PREFIX
 MAX_HEADER_BYTES: Final = 65_536
 MAX_DIMENSIONS: Final = 8
 COLUMN: Final = "x"
-LENGTHS: Final = {
-    b"\1\0": struct.Struct("<H"),
-    b"\2\0": struct.Struct("<I"),
-    b"\3\0": struct.Struct("<I"),
-}
-"""The format of the header's length by version."""
-UTF_8_VERSION: Final = 3
 
 Order = Literal["C", "F"]
+
+
+class UnsupportedArray(InvalidData):
+    """An undamaged array that cannot be a column."""
 
 
 @dataclass(frozen=True)
@@ -77,58 +76,54 @@ def open_npy(request: Request, options: NpyOptions) -> ArraySource:
 def read_header(stream: BinaryIO, name: str, field: str | None, limits: Limits) -> NpyHeader:
     """Read the header at the start of an array file or member.
 
-    Raises InvalidData: no header, an object or structured dtype, no rows, or too many.
+    Raises:
+        UnsupportedArray: Another dtype than numbers, booleans and text, no rows, or too many.
+        InvalidData: No header.
     """
 
-    def invalid(expected: str, received: str) -> InvalidData:
-        return InvalidData(name, field, expected=expected, received=received)
+    def unsupported(expected: str, received: str) -> InvalidData:
+        return UnsupportedArray(name, field, expected=expected, received=received)
 
+    start = io.BytesIO(stream.read(MAX_HEADER_BYTES + len(MAGIC) + 6))
     try:
-        shape, order, dtype = _parse_header(stream)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
-        raise invalid("a header of NumPy's .npy format", str(error).split("\n")[0][:200]) from None
+        shape, order, dtype = _parse_header(start)
+    except (
+        ValueError,
+        TypeError,
+        SyntaxError,
+        tokenize.TokenError,
+        MemoryError,
+        RecursionError,
+        Warning,
+    ) as error:
+        received = str(error).split("\n")[0][:200]
+        expected = "a header of NumPy's .npy format"
+        raise InvalidData(name, field, expected=expected, received=received) from None
     if dtype.hasobject:
-        raise invalid("an array without Python objects", "dtype object, which needs pickle")
+        raise unsupported("an array without Python objects", "dtype object, which needs pickle")
     if (column := column_dtype(dtype)) is None:
-        raise invalid("numbers, booleans or text", f"dtype {str(dtype)[:100]}")
+        raise unsupported("numbers, booleans or text", f"dtype {str(dtype)[:100]}")
     if not 0 < len(shape) <= MAX_DIMENSIONS:
-        raise invalid("rows along the first of 1 to 8 axes", f"shape {list(shape)}")
+        raise unsupported("rows along the first of 1 to 8 axes", f"shape {list(shape)}")
     if not 0 < shape[0] <= limits.rows or 0 in shape or dtype.itemsize == 0:
-        raise invalid(f"1 to {limits.rows:,} rows, not empty", f"shape {list(shape)}")
-    return NpyHeader(shape, dtype, order, stream.tell(), column)
+        raise unsupported(f"1 to {limits.rows:,} rows, not empty", f"shape {list(shape)}")
+    return NpyHeader(shape, dtype, order, start.tell(), column)
 
 
 def _parse_header(stream: BinaryIO) -> tuple[tuple[int, ...], Order, np.dtype[Any]]:
-    """Shape, order and dtype. Raises ValueError, or what `ast.literal_eval` raises.
-
-    `numpy.lib.format` would parse headers of Python 2 with a tokenizer, which raises more.
-    """
-    start = stream.read(len(MAGIC) + 2)
-    length_format = LENGTHS.get(start[len(MAGIC) :])
-    if not start.startswith(MAGIC) or length_format is None:
+    """Shape, order and dtype. Raises ValueError, or what NumPy's parser raises."""
+    version = npy_format.read_magic(stream)
+    if version not in ((1, 0), (2, 0), (3, 0)):
         raise ValueError("no magic bytes of version 1.0, 2.0 or 3.0")
-    length_bytes = stream.read(length_format.size)
-    if len(length_bytes) < length_format.size:
-        raise ValueError("the end of the file")
-    length = length_format.unpack(length_bytes)[0]
-    if length > MAX_HEADER_BYTES:
-        raise ValueError(f"a header of {length:,} bytes")
-    encoded = stream.read(length)
-    if len(encoded) < length:
-        raise ValueError("the end of the file")
-    values = ast.literal_eval(encoded.decode("latin-1" if start[-2] < UTF_8_VERSION else "utf-8"))
-    if not isinstance(values, dict) or set(values) != {"descr", "fortran_order", "shape"}:
-        raise ValueError("other fields")
-    shape, is_fortran, description = values["shape"], values["fortran_order"], values["descr"]
-    if not isinstance(shape, tuple) or not all(map(_is_side, shape)):
+    # Version 3 differs in the names of fields alone, and arrays with fields are refused.
+    first, later = npy_format.read_array_header_1_0, npy_format.read_array_header_2_0
+    read = first if version == (1, 0) else later
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a header of Python 2
+        shape, is_fortran, dtype = read(stream, max_header_size=MAX_HEADER_BYTES)
+    if not all(type(side) is int and 0 <= side < 2**63 for side in shape):
         raise ValueError("a shape that is no tuple of integers of 63 bits")
-    if not isinstance(is_fortran, bool):
-        raise ValueError("a fortran_order that is neither True nor False")
-    return shape, "F" if is_fortran else "C", np.dtype(description)
-
-
-def _is_side(value: object) -> bool:
-    return type(value) is int and 0 <= value < 2**63
+    return shape, "F" if is_fortran else "C", dtype
 
 
 def map_array(path: Path, header: NpyHeader, data_offset: int) -> Array:

@@ -1,11 +1,11 @@
 """Reads NumPy's .npz: each array of the archive is a column.
 
 Stored arrays are memory-mapped inside the archive; compressed ones are first decompressed into the
-cache. `x_train` and `x_test` are the column `x` of two splits.
+cache. `x_train` and `x_test`, or `x` and `x_test`, are the column `x` of two splits.
 """
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -14,10 +14,17 @@ from ampcore.formats.array_source import ArraySource
 from ampcore.formats.cache import converted
 from ampcore.formats.column_names import check_column_names
 from ampcore.formats.files import DataFile
-from ampcore.formats.npy import NpyHeader, map_array, read_header
+from ampcore.formats.npy import NpyHeader, UnsupportedArray, map_array, read_header
 from ampcore.formats.place import Place
-from ampcore.formats.source import Request, Split, choose_columns, choose_split
-from ampcore.formats.split_names import array_split, in_order
+from ampcore.formats.source import (
+    Columns,
+    LeftOut,
+    Request,
+    Split,
+    choose_columns,
+    choose_split,
+)
+from ampcore.formats.split_names import ArraySplits, array_split, in_order, split_arrays
 from ampcore.formats.zip_members import Member, ZipMembers
 from ampcore.spec.file_formats import NpzOptions
 from ampcore.spec.text import join_names
@@ -32,14 +39,28 @@ class _Array(NamedTuple):
     header: NpyHeader
 
 
+class _Chosen(NamedTuple):
+    """The arrays of a request by column, and what it leaves out."""
+
+    arrays: Mapping[str, _Array]
+    left_out: Sequence[LeftOut]
+
+
 def npz_splits(request: Request, options: NpzOptions) -> tuple[Split, ...]:
     """The splits in the arrays' names. Raises InvalidData."""
     with _open_archive(request) as archive:
-        return _splits(_members(archive), options)
+        return _splits(_arrays_by_split(request, _members(archive), options))
+
+
+def npz_columns(request: Request, options: NpzOptions) -> Columns:
+    """The columns that `open_npz` reads by default, from the headers alone. Raises InvalidData."""
+    with _open_archive(request) as archive:
+        arrays, left_out = _choose(archive, request, options)
+    return Columns({name: array.header.column() for name, array in arrays.items()}, left_out)
 
 
 def open_npz(request: Request, options: NpzOptions) -> ArraySource:
-    """The wanted arrays of a split, by default all that are as long as `x`.
+    """The wanted arrays of a split, by default all that can be columns and are as long as `x`.
 
     Without an array `x` the largest one decides how many rows there are.
 
@@ -47,15 +68,7 @@ def open_npz(request: Request, options: NpzOptions) -> ArraySource:
     rows, or a checksum is wrong.
     """
     with _open_archive(request) as archive:
-        members = _members(archive)
-        split = choose_split(request.name, _splits(members, options), request.split)
-        available = _columns(request.name, members, options, split)
-        check_column_names(Place(request.name), list(available), request.limits)
-        names = choose_columns(request.name, available, request.columns)
-        if not names:
-            raise InvalidData(request.name, None, expected="an array", received="an empty archive")
-        found = {name: _read_header(archive, available[name], request) for name in names}
-        arrays = _with_equal_rows(request, found)
+        arrays, left_out = _choose(archive, request, options)
         folder = _verify(archive, request, [array.member for array in arrays.values()])
         mapped = {
             name: map_array(request.path, header, archive.data_offset(member) + header.data_offset)
@@ -64,7 +77,9 @@ def open_npz(request: Request, options: NpzOptions) -> ArraySource:
             for name, (member, header) in arrays.items()
         }
     columns = {name: array.header.column() for name, array in arrays.items()}
-    return ArraySource(request.name, columns, mapped)
+    source = ArraySource(request.name, columns, mapped)
+    source.left_out = left_out
+    return source
 
 
 def _open_archive(request: Request) -> ZipMembers:
@@ -83,33 +98,57 @@ def _members(archive: ZipMembers) -> dict[str, Member]:
     return members
 
 
-def _splits(members: Members, options: NpzOptions) -> tuple[Split, ...]:
-    if options.x in members or options.y in members:  # one split by its full name
-        return ()
-    found = {array_split(name)[1] for name in members}
-    return in_order({split for split in found if split is not None})
+def _arrays_by_split(request: Request, members: Members, options: NpzOptions) -> ArraySplits:
+    """The arrays of each split. Raises InvalidData for ambiguous names."""
+    full_names = {options.x, options.y} & members.keys()
+    if any(array_split(str(name))[1] for name in full_names):  # one split by its full name
+        return ArraySplits({None: {name: name for name in members}})
+    return split_arrays(Place(request.name), members, request.split_patterns)
 
 
-def _columns(
-    name: str, members: Members, options: NpzOptions, split: Split | None
-) -> dict[str, Member]:
-    """The arrays of a split by column."""
-    if split is None:
-        arrays = dict(members)
-    else:
-        pairs = {array_split(one): member for one, member in members.items()}
-        arrays = {column: member for (column, of), member in pairs.items() if of == split}
+def _splits(arrays: ArraySplits) -> tuple[Split, ...]:
+    return in_order(split for split in arrays.parts if split is not None)
+
+
+def _choose(archive: ZipMembers, request: Request, options: NpzOptions) -> _Chosen:
+    """The wanted arrays, or all that can be columns. Raises InvalidData."""
+    members = _members(archive)
+    by_split = _arrays_by_split(request, members, options)
+    split = choose_split(request.name, _splits(by_split), request.split)
+    columns = _columns(request.name, by_split.parts[split], options)
+    check_column_names(Place(request.name), list(columns), request.limits)
+    names = choose_columns(request.name, columns, request.columns)
+    if not names:
+        raise InvalidData(request.name, None, expected="an array", received="an empty archive")
+    arrays, left_out = {}, [LeftOut(name, "an array of no split") for name in by_split.others]
+    error: UnsupportedArray | None = None
+    for name in names:
+        try:
+            arrays[name] = _read_header(archive, members[columns[name]], request)
+        except UnsupportedArray as unsupported:
+            if request.columns is not None:
+                raise
+            error = error or unsupported
+            left_out.append(LeftOut(name, unsupported.received))
+    if not arrays and error is not None:
+        raise error
+    return _with_equal_rows(request, arrays, left_out)
+
+
+def _columns(name: str, arrays: Mapping[str, str], options: NpzOptions) -> dict[str, str]:
+    """The names of a split's arrays by column, with those that become `x` and `y`."""
+    columns = dict(arrays)
     for column, wanted in (("x", options.x), ("y", options.y)):
         if wanted is None:
             continue
-        if wanted not in arrays:
+        if wanted not in columns:
             raise InvalidData(
-                name, column, expected=f"an array {wanted}", received=join_names(members, 20)
+                name, column, expected=f"an array {wanted}", received=join_names(columns, 20)
             )
-        arrays[column] = arrays[wanted]
+        columns[column] = columns[wanted]
         if wanted not in ("x", "y"):
-            del arrays[wanted]
-    return arrays
+            del columns[wanted]
+    return columns
 
 
 def _read_header(archive: ZipMembers, member: Member, request: Request) -> _Array:
@@ -127,34 +166,31 @@ def _read_header(archive: ZipMembers, member: Member, request: Request) -> _Arra
     return _Array(member, header)
 
 
-def _with_equal_rows(request: Request, arrays: dict[str, _Array]) -> dict[str, _Array]:
+def _with_equal_rows(
+    request: Request, arrays: Mapping[str, _Array], left_out: Sequence[LeftOut]
+) -> _Chosen:
     """All wanted arrays; by default those that have as many rows as `x`, or the largest."""
     largest = max(arrays, key=lambda name: arrays[name].header.size_bytes)
     reference = "x" if "x" in arrays else largest
     rows = arrays[reference].header.shape[0]
-    if request.columns is None:
-        return {name: array for name, array in arrays.items() if array.header.shape[0] == rows}
-    for name, array in arrays.items():
-        if array.header.shape[0] != rows:
-            raise InvalidData(
-                request.name,
-                name,
-                expected=f"{rows:,} rows, as many as {reference}",
-                received=f"{array.header.shape[0]:,}",
-            )
-    return arrays
+    expected = f"{rows:,} rows, as many as {reference}"
+    others = {
+        name: f"{array.header.shape[0]:,}"
+        for name, array in arrays.items()
+        if array.header.shape[0] != rows
+    }
+    if others and request.columns is not None:
+        name = next(iter(others))
+        raise InvalidData(request.name, name, expected=expected, received=others[name])
+    shorter = [LeftOut(name, f"{held} rows instead of {expected}") for name, held in others.items()]
+    equal = {name: array for name, array in arrays.items() if name not in others}
+    return _Chosen(equal, [*left_out, *shorter])
 
 
 def _verify(archive: ZipMembers, request: Request, members: list[Member]) -> Path:
     """Check the CRC-32 of every array once; the folder with the compressed ones."""
-    size = sum(member.size for member in members if not member.stored)
-    if size > request.limits.cache_bytes:
-        raise InvalidData(
-            request.name,
-            None,
-            expected=f"at most {request.limits.cache_bytes:,} bytes when decompressed",
-            received=f"{size:,}",
-        )
+    compressed = [member for member in members if not member.stored]
+    archive.check_total(compressed, request.limits.cache_bytes)
 
     def write(folder: Path) -> None:
         for member in members:

@@ -1,13 +1,14 @@
 """Opens a data file by the options of its format."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 from ampcore.errors import InvalidData
 from ampcore.formats.limits import Limits
-from ampcore.formats.source import Request, Source, Split
+from ampcore.formats.source import Columns, Request, Source, Split
 from ampcore.spec.file_formats import FormatOptions
 
 MODULES: Final = {
@@ -19,7 +20,8 @@ MODULES: Final = {
     "tfrecord": "tfrecord_table",
     "text": "text_file",
 }
-"""Each has `open_KIND`, and `KIND_splits` if its data may have splits."""
+"""Each has `open_KIND`, `KIND_splits` if its data may have splits, and `KIND_columns` if columns
+can be listed without reading their values."""
 
 
 def open_source(
@@ -54,6 +56,22 @@ def open_source(
     return open_request(request, options)
 
 
+def list_columns(
+    path: Path, options: FormatOptions, *, cache: Path, name: str | None = None
+) -> Columns:
+    """The columns that `open_source` reads by default, without reading all values if possible.
+
+    Tables are known by their schemas and first rows. Raises InvalidData.
+    """
+    request = _with_patterns(Request(path, name or path.name, cache), options)
+    find = getattr(_module(options), f"{options.kind}_columns", None)
+    if find is None or not path.exists():
+        with open_request(request, options) as source:
+            return Columns(source.columns, source.left_out)
+    columns: Columns = find(request, options)
+    return columns
+
+
 def list_splits(
     path: Path, options: FormatOptions, *, cache: Path, name: str | None = None
 ) -> tuple[Split, ...]:
@@ -64,6 +82,14 @@ def list_splits(
     return splits_of_request(Request(path, name or path.name, cache), options)
 
 
+def check_images(request: Request, options: FormatOptions) -> None:
+    """Decode the images of all splits. Raises InvalidData, which names all damaged ones."""
+    request = replace(request, any_size=True)
+    for split in splits_of_request(request, options) or (None,):
+        with open_request(replace(request, split=split), options) as source:
+            source.check()
+
+
 def open_request(request: Request, options: FormatOptions) -> Source:
     """Open what a request names. Raises InvalidData."""
     if not request.path.exists():
@@ -71,14 +97,18 @@ def open_request(request: Request, options: FormatOptions) -> Source:
             request.name, None, expected="a file or folder", received="no file of this name"
         )
     opener: Callable[[Request, Any], Source] = getattr(_module(options), f"open_{options.kind}")
-    return opener(request, options)
+    return opener(_with_patterns(request, options), options)
 
 
 def splits_of_request(request: Request, options: FormatOptions) -> tuple[Split, ...]:
     """The splits of what a request names. Raises InvalidData."""
     find = getattr(_module(options), f"{options.kind}_splits", None)
-    splits: tuple[Split, ...] = find(request, options) if find else ()
+    splits: tuple[Split, ...] = find(_with_patterns(request, options), options) if find else ()
     return splits
+
+
+def _with_patterns(request: Request, options: FormatOptions) -> Request:
+    return replace(request, split_patterns=getattr(options, "splits", {}))
 
 
 def _module(options: FormatOptions) -> Any:

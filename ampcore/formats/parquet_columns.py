@@ -38,14 +38,53 @@ Invalid = Callable[[int, str, str], InvalidData]
 
 
 def image_bytes(values: Any) -> Any:
-    """The bytes of images: those of Hugging Face are in `{bytes, path}`."""
-    if not pa.types.is_struct(values.type):
-        return values
-    return values.flatten()[values.type.get_field_index("bytes")]
+    """The bytes of images: those of Hugging Face are in `{bytes, path}`; else the values."""
+    at = values.type.get_field_index("bytes") if pa.types.is_struct(values.type) else -1
+    return values.flatten()[at] if at >= 0 else values
+
+
+def plain_type(dtype: pa.DataType) -> pa.DataType:
+    """The type to which files may differ in how they store the same values.
+
+    Dictionaries, views and large types become the plain ones, extension types their storage.
+    """
+    types = pa.types
+    if isinstance(dtype, pa.FixedShapeTensorType) and not dtype.permutation:
+        nested = dtype.value_type
+        for size in reversed(dtype.shape):
+            nested = pa.list_(nested, size)
+        return nested
+    if isinstance(dtype, pa.BaseExtensionType):
+        return plain_type(dtype.storage_type)
+    if types.is_dictionary(dtype):
+        return plain_type(dtype.value_type)
+    if _is_text(dtype):
+        return pa.string()
+    if _is_binary(dtype):
+        return pa.binary()
+    if types.is_fixed_size_list(dtype):
+        return pa.list_(plain_type(dtype.value_type), dtype.list_size)
+    if _is_list(dtype):
+        return pa.list_(plain_type(dtype.value_type))
+    if types.is_struct(dtype):
+        return pa.struct([field.with_type(plain_type(field.type)) for field in dtype])
+    return dtype
+
+
+def plain_values(values: Any) -> Any:
+    """Values with their `plain_type`. Raises ArrowInvalid and ArrowNotImplementedError."""
+    if isinstance(values.type, pa.FixedShapeTensorType) and not values.type.permutation:
+        nested = values.storage.flatten()
+        for size in reversed(values.type.shape):
+            nested = pa.FixedSizeListArray.from_arrays(nested, size)
+        return nested
+    if isinstance(values, pa.ExtensionArray):
+        return plain_values(values.storage)
+    return values.cast(plain_type(values.type))
 
 
 def column_of(dtype: pa.DataType, sample: Any) -> Column | None:
-    """The column for values of a type; None if columns cannot hold them."""
+    """The column for values of a plain type; None if columns cannot hold them."""
     if pa.types.is_struct(dtype) and dtype.get_field_index("bytes") >= 0:
         return column_of(dtype.field("bytes").type, image_bytes(sample))
     if _is_binary(dtype):
@@ -65,10 +104,23 @@ def column_of(dtype: pa.DataType, sample: Any) -> Column | None:
     return Column(tuple(shape), scalar)
 
 
+def is_ragged(sample: Any) -> bool:
+    """Whether lists differ in length."""
+    while _is_list(sample.type):
+        sample = sample.drop_null()
+        if pc.count_distinct(pc.list_value_length(sample)).as_py() > 1:
+            return True
+        sample = sample.flatten()
+    return False
+
+
+def needs_sample(dtype: pa.DataType) -> bool:
+    """Whether values decide on the column of a plain type: the lengths of lists, images."""
+    return _is_binary(dtype) or _is_list(dtype) or bool(pa.types.is_struct(dtype))
+
+
 def _scalar_dtype(dtype: pa.DataType) -> Dtype | None:
     types = pa.types
-    if types.is_dictionary(dtype):
-        return _scalar_dtype(dtype.value_type)
     if types.is_decimal(dtype):
         return "float64"
     if _is_text(dtype) or types.is_date(dtype) or types.is_time(dtype) or types.is_timestamp(dtype):
@@ -82,17 +134,30 @@ def is_short(dtype: pa.DataType) -> bool:
 
 
 def _is_binary(dtype: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(dtype) or pa.types.is_large_binary(dtype))
+    types = pa.types
+    return bool(
+        types.is_binary(dtype)
+        or types.is_large_binary(dtype)
+        or types.is_binary_view(dtype)
+        or types.is_fixed_size_binary(dtype)
+    )
 
 
 def _is_text(dtype: pa.DataType) -> bool:
-    return bool(pa.types.is_string(dtype) or pa.types.is_large_string(dtype))
+    types = pa.types
+    return bool(
+        types.is_string(dtype) or types.is_large_string(dtype) or types.is_string_view(dtype)
+    )
 
 
 def _is_list(dtype: pa.DataType) -> bool:
     types = pa.types
     return bool(
-        types.is_list(dtype) or types.is_large_list(dtype) or types.is_fixed_size_list(dtype)
+        types.is_list(dtype)
+        or types.is_large_list(dtype)
+        or types.is_fixed_size_list(dtype)
+        or types.is_list_view(dtype)
+        or types.is_large_list_view(dtype)
     )
 
 
@@ -123,13 +188,14 @@ def _vectors(values: Any, column: Column, invalid: Invalid) -> Any:
 
 def _scalars(values: Any, column: Column, invalid: Invalid) -> Any:
     """Single values as they are stored."""
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
     if column.dtype == "string":
         return _text(values, invalid)
     try:
         return values.cast(storage_type(replace(column, shape=())))
-    except pa.ArrowInvalid:
+    except pa.ArrowInvalid as error:
+        if not pa.types.is_uint64(values.type):
+            expected = f"numbers that {column.dtype} holds, as other files need"
+            raise invalid(0, expected, str(error)[:MAX_MESSAGE]) from None
         at = pc.greater(values, pa.scalar(MAX_INT64, pa.uint64())).index(True).as_py()
         raise invalid(at, "integers below 2^63", str(values[at])) from None
 
@@ -151,6 +217,15 @@ def _text(values: Any, invalid: Invalid) -> Any:
                 raise invalid(row, "text in UTF-8", repr(value[:40])) from None
         raise
     return encoded
+
+
+def pandas_index(schema: pa.Schema) -> list[str]:
+    """The columns that are the index of a pandas frame, by its metadata."""
+    try:
+        columns = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
+        return [column for column in columns if isinstance(column, str)]
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        return []
 
 
 def class_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:

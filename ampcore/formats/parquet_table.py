@@ -1,10 +1,12 @@
 """Reads Parquet files: flat columns, lists of a fixed length, and images with their bytes.
 
 Images are columns of bytes, or of Hugging Face's `{bytes, path}`; class names come from its
-metadata.
+metadata. All files of a folder decide on the columns and their types; folders of Hive
+(`label=cat`) are columns, too.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ampcore.errors import InvalidData
-from ampcore.formats.arrow_table import TableWriter
+from ampcore.formats.arrow_table import StoredTable, TableWriter, storage_type
 from ampcore.formats.cache import converted
 from ampcore.formats.column_names import check_column_names
 from ampcore.formats.encoded_images import ImageSizes
@@ -24,11 +26,22 @@ from ampcore.formats.parquet_columns import (
     column_of,
     convert_values,
     image_bytes,
-    is_short,
+    is_ragged,
+    needs_sample,
+    pandas_index,
+    plain_type,
+    plain_values,
 )
 from ampcore.formats.place import Place
-from ampcore.formats.source import Column, Request, Split, choose_columns
-from ampcore.formats.table_files import files_of_split, splits_of, table_files
+from ampcore.formats.source import Column, Columns, LeftOut, Request, Split, choose_columns
+from ampcore.formats.table_files import (
+    TableFiles,
+    files_of_split,
+    hive_values,
+    split_column,
+    splits_of,
+    table_files,
+)
 from ampcore.formats.table_source import TableSource
 from ampcore.spec.file_formats import ParquetOptions
 from ampcore.spec.text import join_names
@@ -41,6 +54,8 @@ MAX_METADATA_BYTES: Final = 64 * 2**20
 MAX_METADATA_ITEMS: Final = 10_000_000
 SAMPLE_ROWS: Final = 16
 SUPPORTED: Final = "numbers, booleans, text, dates, lists of numbers of a fixed length, or images"
+INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
+NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
 def is_parquet(name: str) -> bool:
@@ -53,44 +68,201 @@ def parquet_splits(request: Request, options: ParquetOptions) -> tuple[Split, ..
     return splits_of(table_files(request, is_parquet))
 
 
+def parquet_columns(request: Request, options: ParquetOptions) -> Columns:
+    """The columns, from the schemas and first values of all files. Raises InvalidData."""
+    table = _read_schema(request, table_files(request, is_parquet))
+    return Columns({name: table.columns[name] for name in _default_names(table)}, table.left_out)
+
+
 def open_parquet(request: Request, options: ParquetOptions) -> TableSource:
-    """The wanted columns of a split, by default all of supported types. Raises InvalidData."""
-    files = files_of_split(request, table_files(request, is_parquet))
+    """The wanted columns of a split, by default all that can be read. Raises InvalidData."""
+    files = table_files(request, is_parquet)
+    chosen = files_of_split(request, files)
+    table = _read_schema(request, files)
+    columns = _choose(request, table)
     key = (
         "parquet",
         request.name,
         options.missing,
-        request.columns and sorted(request.columns),
-        [file.fingerprint() for file in files],
+        request.columns is None,
+        columns,
+        [file.fingerprint() for file in chosen],
     )
-    folder = converted(
-        request.cache, key, lambda folder: _Conversion(request, options, files).write(folder)
-    )
-    return TableSource(request, folder, options.image)
+    folders = _folder_columns(request, files, chosen)
+    conversion = _Conversion(request, options, chosen, folders)
+    folder = converted(request.cache, key, lambda folder: conversion.write(folder, columns))
+    source = TableSource(request, folder, options.image)
+    source.left_out = [*table.left_out, *source.left_out]
+    return source
+
+
+def _default_names(table: StoredTable) -> list[str]:
+    left_out = {one.name for one in table.left_out}
+    return [name for name in table.columns if name not in left_out]
+
+
+def _choose(request: Request, table: StoredTable) -> dict[str, Column]:
+    """The wanted columns. Raises InvalidData for one that cannot be read, and if none can."""
+    reasons = {one.name: one.reason for one in table.left_out}
+    names = _default_names(table)
+    if request.columns is not None:
+        names = choose_columns(request.name, {**table.columns, **reasons}, request.columns)
+    elif not names and table.columns:  # reading it says which row is bad
+        names = list(table.columns)
+    elif not names:
+        received = join_names(f"{name}: {reason}" for name, reason in reasons.items())
+        expected = f"a column with {SUPPORTED}"
+        raise InvalidData(request.name, None, expected=expected, received=received or "none")
+    for name in names:
+        if name not in table.columns:
+            raise InvalidData(
+                request.name, f"column {name}", expected=SUPPORTED, received=reasons[name]
+            )
+    return {name: table.columns[name] for name in names}
+
+
+def _read_schema(request: Request, files: TableFiles) -> StoredTable:
+    """The columns of all files of all splits, as a table without rows. Raises InvalidData."""
+    every = [file for part in files.values() for file in part]
+    key = ("parquet schema", request.name, [file.fingerprint() for file in every])
+    folders = _folder_columns(request, files, every)
+
+    def write(folder: Path) -> None:
+        types, index, classes = _types(request, every)
+        for name, values in folders.items():
+            types.setdefault(name, {values.type: "the names of folders"})
+        check_column_names(Place(request.name), list(types), request.limits)
+        unified = {name: _unified(held) for name, held in types.items()}
+        samples = _samples(every, unified)
+        columns, left_out = {}, []
+        for name, dtype in unified.items():
+            column = None if dtype is None else column_of(dtype, samples[name])
+            if column is not None:
+                columns[name] = replace(column, classes=classes.get(name))
+            if name in index:
+                left_out.append(LeftOut(name, "the index of a pandas frame"))
+            elif column is None:
+                left_out.append(LeftOut(name, _held(types[name])))
+            elif is_ragged(samples[name]):
+                left_out.append(LeftOut(name, "lists of several lengths"))
+        StoredTable(0, columns, {}, left_out).write(folder)
+
+    return StoredTable.read(converted(request.cache, key, write))
+
+
+def _types(
+    request: Request, files: Sequence[DataFile]
+) -> tuple[dict[str, dict[pa.DataType, str]], set[str], dict[str, tuple[str, ...]]]:
+    """The types of each column, with a file that has it; the index of pandas; names of classes."""
+    types: dict[str, dict[pa.DataType, str]] = {}
+    index: set[str] = set()
+    classes: dict[str, tuple[str, ...]] = {}
+    for file in files:
+        with _open(file) as parquet:
+            schema = parquet.schema_arrow
+            check_column_names(Place(file.name), schema.names, request.limits)
+            index.update(pandas_index(schema))
+            classes = class_names(schema) | classes
+            for field in schema:
+                types.setdefault(field.name, {}).setdefault(plain_type(field.type), file.name)
+    return types, index, classes
+
+
+def _held(types: Mapping[pa.DataType, str]) -> str:
+    """The types of a column that cannot be read."""
+    if len(types) > 1:
+        return join_names(f"{str(dtype)[:100]} in {file}" for dtype, file in types.items())
+    (dtype,) = types
+    if pa.types.is_null(dtype):
+        return "no values"
+    hint = ", without images and lists of one length" if needs_sample(dtype) else ""
+    return f"{str(dtype)[:100]}{hint}"
+
+
+def _unified(types: Iterable[pa.DataType]) -> pa.DataType | None:
+    """The type that holds the values of all; None if there is none."""
+    schemas = [pa.schema([("column", dtype)]) for dtype in types]
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return None
+
+
+def _samples(files: Sequence[DataFile], types: Mapping[str, pa.DataType | None]) -> dict[str, Any]:
+    """The first rows with values of the columns that need them; none of the other columns."""
+    samples = {name: pa.nulls(0, dtype) for name, dtype in types.items() if dtype is not None}
+    pending = {name for name, dtype in types.items() if dtype is not None and needs_sample(dtype)}
+    for file in files:
+        if not pending:
+            break
+        for batch in _batches(file, sorted(pending), SAMPLE_ROWS):
+            for name in pending.intersection(batch.schema.names):
+                values = plain_values(batch.column(name))
+                values = values.filter(image_bytes(values).is_valid())
+                if len(values):
+                    samples[name] = values.cast(types[name])
+                    pending.discard(name)
+            if not pending.intersection(batch.schema.names):
+                break
+    return samples
+
+
+def _folder_columns(
+    request: Request, files: TableFiles, chosen: Sequence[DataFile]
+) -> dict[str, Any]:
+    """The values in the names of folders, one for each file, as numbers if all are."""
+    values = [hive_values(request, file) for file in chosen]
+    split = split_column(request, files)
+    names = dict.fromkeys(name for one in values for name in one if name != split)
+    return {name: _typed([one.get(name) for one in values]) for name in names}
+
+
+def _typed(values: list[str | None]) -> Any:
+    texts = pa.array(values, pa.string())
+    for dtype, pattern in ((pa.int64(), INTEGER), (pa.float64(), NUMBER)):
+        if all(value is None or pattern.fullmatch(value) for value in values):
+            return texts.cast(dtype)
+    return texts
+
+
+class _Unreadable(InvalidData):
+    """A value that cannot be in a column with the others."""
 
 
 class _Conversion:
-    """Converts the wanted columns of all files to one table."""
+    """Converts the wanted columns of some files to one table.
+
+    A column with values that it cannot have is left out, unless it is asked for by its name.
+    """
 
     def __init__(
-        self, request: Request, options: ParquetOptions, files: Sequence[DataFile]
+        self,
+        request: Request,
+        options: ParquetOptions,
+        files: Sequence[DataFile],
+        folders: Mapping[str, Any],
     ) -> None:
         self._request, self._options, self._files = request, options, files
+        self._folders = folders
         self._limits = request.limits
         self._sizes: dict[str, ImageSizes] = {}
-        self._types: dict[str, pa.DataType] = {}
+        self._left_out: dict[str, LeftOut] = {}
+        self._count = 0
 
-    def write(self, folder: Path) -> None:
-        columns = self._columns()
+    def write(self, folder: Path, columns: Mapping[str, Column]) -> None:
+        """Write the table. Raises InvalidData for a bad row."""
+        self._count = len(columns)
         for name, column in columns.items():
             if column.dtype == "image":
                 self._sizes[name] = ImageSizes(self._limits.pixels)
+        is_short = all(pa.types.is_primitive(storage_type(column)) for column in columns.values())
+        rows = BATCH_ROWS if is_short else BATCH_VALUES
         writer = TableWriter(folder, self._request.name, columns, self._limits)
-        for file in self._files:
+        for number, file in enumerate(self._files):
             row = 0
-            for batch in _batches(file, self._types):
+            for batch in _batches(file, list(columns), rows):
                 arrays = [
-                    self._convert(file, row, name, column, batch.column(name))
+                    self._array(number, row, batch, name, column)
                     for name, column in columns.items()
                 ]
                 writer.write(pa.record_batch(arrays, schema=writer.schema))
@@ -101,84 +273,69 @@ class _Conversion:
             name: replace(table.columns[name], shape=(*sizes.common, 0))
             for name, sizes in self._sizes.items()
         }
-        replace(table, columns={**table.columns, **images}).write(folder)
+        stored = {
+            name: images.get(name, column)
+            for name, column in table.columns.items()
+            if name not in self._left_out
+        }
+        replace(table, columns=stored, left_out=[*self._left_out.values()]).write(folder)
 
-    def _columns(self) -> dict[str, Column]:
-        """The columns to convert. Raises InvalidData for a wanted one of another type."""
-        schema, first = _first_rows(self._request.name, self._files)
-        check_column_names(Place(self._request.name), schema.names, self._limits)
-        names = choose_columns(self._request.name, schema.names, self._request.columns)
-        classes = class_names(schema)
-        found = {}
-        for name in names:
-            column = column_of(schema.field(name).type, first.column(name))
-            if column is not None:
-                found[name] = replace(column, classes=classes.get(name))
-            elif self._request.columns is not None:
-                raise InvalidData(
-                    self._request.name,
-                    f"column {name}",
-                    expected=SUPPORTED,
-                    received=str(schema.field(name).type)[:100],
-                )
-        if not found:
-            types = join_names(f"{field.name}: {field.type}"[:100] for field in schema)
-            raise InvalidData(
-                self._request.name, None, expected=f"a column with {SUPPORTED}", received=types
-            )
-        self._types = {name: schema.field(name).type for name in found}
-        return found
-
-    def _convert(
-        self, file: DataFile, first_row: int, name: str, column: Column, values: Any
+    def _array(
+        self, number: int, first_row: int, batch: pa.RecordBatch, name: str, column: Column
     ) -> Any:
         """Values as they are stored. Raises InvalidData for a bad row."""
+        try:
+            if name not in self._left_out:
+                return self._convert(number, first_row, batch, name, column)
+        except _Unreadable as error:
+            if self._request.columns is not None or len(self._left_out) + 1 == self._count:
+                raise
+            self._left_out[name] = LeftOut(name, str(error).rstrip("."))
+        return pa.nulls(batch.num_rows, storage_type(column))
 
-        def invalid(row: int, expected: str, received: str) -> InvalidData:
-            field = f"row {first_row + row + 1}, column {name}"
-            return InvalidData(file.name, field, expected=expected, received=received)
-
-        is_image = column.dtype == "image"
-        values = image_bytes(values) if is_image else values
+    def _convert(
+        self, number: int, first_row: int, batch: pa.RecordBatch, name: str, column: Column
+    ) -> Any:
+        file, is_image = self._files[number], column.dtype == "image"
         can_miss = column.shape == () and not is_image
+
+        def unreadable(row: int, expected: str, received: str) -> InvalidData:
+            field = f"row {first_row + row + 1}, column {name}"
+            return _Unreadable(file.name, field, expected=expected, received=received)
+
+        if name in batch.schema.names:
+            values = image_bytes(plain_values(batch.column(name)))
+        elif name in self._folders:
+            values = pa.repeat(self._folders[name][number], batch.num_rows)
+        else:
+            values = pa.nulls(batch.num_rows)
         if values.null_count and not (can_miss and self._options.missing == "keep"):
             row = values.is_null().index(True).as_py()
-            raise invalid(row, "a value, or `missing: keep`" if can_miss else "a value", "none")
+            field, received = f"row {first_row + row + 1}, column {name}", "none"
+            if pa.types.is_null(values.type):
+                field, received = f"column {name}", "a file without values of it"
+            expected = "a value, or `missing: keep`" if can_miss else "a value"
+            error = InvalidData if can_miss else _Unreadable
+            raise error(file.name, field, expected=expected, received=received)
         if is_image:
             sizes = self._sizes[name]
             for row, content in enumerate(values.to_pylist()):
                 sizes.add(content, Place(file.name, f"row {first_row + row + 1}, column {name}"))
             return values.cast(pa.binary())
-        return convert_values(values, column, invalid)
+        return convert_values(values, column, unreadable)
 
 
-def _first_rows(name: str, files: Sequence[DataFile]) -> tuple[pa.Schema, pa.RecordBatch]:
-    """The schema and some rows of the first file that has rows. Raises InvalidData."""
-    for file in files:
-        with _open(file) as parquet:
-            for batch in parquet.iter_batches(SAMPLE_ROWS, use_threads=False):
-                if batch.num_rows:
-                    schema = parquet.schema_arrow
-                    _ = schema.names  # an error here is one of the file
-                    return schema, batch
-    raise InvalidData(name, None, expected="at least one row", received="none")
-
-
-def _batches(file: DataFile, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
-    """The rows of a file with columns of these types. Raises InvalidData."""
+def _batches(file: DataFile, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, with those of the columns that it has. Raises InvalidData."""
     with _open(file) as parquet:
-        schema = parquet.schema_arrow
-        for name, dtype in types.items():
-            held = schema.field(name).type if schema.names.count(name) == 1 else "no such column"
-            if held != dtype:
-                raise InvalidData(
-                    file.name,
-                    f"column {name}",
-                    expected=f"{dtype}, as in the first file"[:100],
-                    received=str(held)[:100],
-                )
-        rows = BATCH_ROWS if all(map(is_short, types.values())) else BATCH_VALUES
-        yield from parquet.iter_batches(rows, columns=list(types), use_threads=False)
+        held = [name for name in names if name in parquet.schema_arrow.names]
+        if held:
+            yield from parquet.iter_batches(rows, columns=held, use_threads=False)
+            return
+        for start in range(0, parquet.metadata.num_rows, rows):
+            count = min(rows, parquet.metadata.num_rows - start)
+            empty = pa.array([{}] * count, pa.struct([]))
+            yield pa.RecordBatch.from_struct_array(empty)
 
 
 @contextmanager

@@ -39,6 +39,28 @@ class Column:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """Something in the data that is no part of its rows, and why."""
+
+    name: str
+    """A column, a file, a class, or what several of them have in common."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a source, as far as they are known before it is opened.
+
+    Attributes:
+        columns: Those that can be read; of tables, as the schema and the first rows show them.
+        left_out: The others.
+    """
+
+    columns: Mapping[str, Column]
+    left_out: Sequence[LeftOut] = ()
+
+
+@dataclass(frozen=True)
 class Request:
     """Which part of which file to open."""
 
@@ -52,6 +74,8 @@ class Request:
     limits: Limits = field(default_factory=Limits)
     any_size: bool = False
     """Open images of different sizes, too; they can be read only by `image_bytes`."""
+    split_patterns: Mapping[Split, str] = field(default_factory=dict)
+    """Patterns for the files or arrays of each split, instead of the rule for names."""
 
 
 class Source(ABC):
@@ -61,6 +85,8 @@ class Source(ABC):
     columns: Mapping[str, Column]
     options: FormatOptions | None = None
     """The options of the file, where those that were asked for leave some to it."""
+    left_out: Sequence[LeftOut] = ()
+    """What is in the data, and cannot be read or belongs to no row."""
 
     def read(self, indices: Indices, columns: Sequence[str] | None = None) -> dict[str, Array]:
         """Read rows in any order; a row may occur several times.
@@ -105,6 +131,9 @@ class Source(ABC):
         """The name of an image, for people."""
         return f"{column} {row + 1}"
 
+    def check(self) -> None:  # noqa: B027 - most sources are checked when they are opened
+        """Decode every image. Raises InvalidData, which names all damaged ones."""
+
     def close(self) -> None:  # noqa: B027 - most sources have nothing to close
         """Close open files."""
 
@@ -139,12 +168,19 @@ def choose_columns(name: str, available: Iterable[str], wanted: Sequence[str] | 
 def choose_split(name: str, available: Sequence[Split], wanted: Split | None) -> Split | None:
     """The wanted split; by default the training data, or None if there are no splits.
 
-    Raises InvalidData for a split that does not exist.
+    Raises InvalidData for a split that does not exist, also if there is no training data.
     """
     if wanted is None:
         if not available:
             return None
-        return "train" if "train" in available else available[0]
+        if "train" not in available:
+            raise InvalidData(
+                name,
+                "split train",
+                expected="training data, by its name or by the option `splits`",
+                received=f"only {', '.join(available)}",
+            )
+        return "train"
     if wanted not in available:
         raise InvalidData(
             name,

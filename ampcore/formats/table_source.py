@@ -28,8 +28,8 @@ class TableSource(Source):
         stored = StoredTable.read(folder)
         self._request, self._image = request, image or ImageOptions()
         self._stored, self._files = stored.columns, stored.files
-        names = choose_columns(request.name, stored.columns, request.columns)
-        self.rows = stored.rows
+        names = _choose(request, stored)
+        self.rows, self.left_out = stored.rows, stored.left_out
         self.columns = {name: self._column(name, stored.columns[name]) for name in names}
         self._file = pa.memory_map(str(folder / TABLE))
         self._reader = pa.ipc.open_file(self._file)
@@ -53,6 +53,20 @@ class TableSource(Source):
         batch = self._batch(number)
         value: bytes = batch.column(column)[row - self._start(number)].as_py()
         return value
+
+    def check(self) -> None:
+        """Decode every image. Raises InvalidData, which names all damaged ones."""
+        from ampcore.formats.image_codec import decode_image
+
+        names = [name for name, column in self.columns.items() if column.dtype == "image"]
+
+        def decode(item: int) -> None:
+            name, row = names[item // self.rows], item % self.rows
+            place = Place(self._request.name, f"row {row + 1}, column {name}")
+            most = self._request.limits.pixels
+            decode_image(self.image_bytes(name, row), self._image, place, most)
+
+        self._threads.run_all(decode, len(names) * self.rows, self._request.name)
 
     def close(self) -> None:
         """Close the table; arrays that were read stay valid."""
@@ -130,7 +144,7 @@ class TableSource(Source):
             pixels[at] = decode_image(contents[at], self._image, place, most)
 
         stored = math.prod(self._stored[name].shape[:2]) or None
-        self._threads.run(decode, len(rows), pixels=stored)
+        self._threads.run_all(decode, len(rows), self._request.name, pixels=stored)
         return pixels
 
     def _column(self, name: str, stored: Column) -> Column:
@@ -157,6 +171,22 @@ class TableSource(Source):
             with self._lock:
                 batch = self._batches[number] = self._reader.get_batch(number)
         return batch
+
+
+def _choose(request: Request, stored: StoredTable) -> list[str]:
+    """The wanted columns. Raises InvalidData for one that cannot be read."""
+    reasons = {one.name: one.reason for one in stored.left_out if one.name not in stored.columns}
+    available = [*stored.columns, *(() if request.columns is None else reasons)]
+    names = choose_columns(request.name, available, request.columns)
+    for name in names:
+        if name in stored.damaged:
+            raise stored.damaged[name].error()
+        if name in reasons:
+            expected = "a column that can be read, or other `inputs`"
+            raise InvalidData(
+                request.name, f"column {name}", expected=expected, received=reasons[name]
+            )
+    return names
 
 
 def _numpy_dtype(column: Column) -> type | str:

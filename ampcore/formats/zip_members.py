@@ -7,13 +7,13 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
 from ampcore.errors import InvalidData
-from ampcore.formats.files import DataFile, read_errors, read_range
+from ampcore.formats.files import DataFile, open_file, read_errors, read_range
 from ampcore.formats.limits import Limits
 
 LOCAL_HEADER: Final = struct.Struct("<4s5H3I2H")
@@ -27,6 +27,13 @@ ENCRYPTED: Final = 0x1
 LINK: Final = 0xA
 BLOCK: Final = 2**20
 ARCHIVE: Final = "a zip archive"
+SIGNATURES: Final = (b"PK\3\4", b"PK\5\6")
+
+
+def is_zip(file: DataFile) -> bool:
+    """Whether a file starts like a zip archive. Raises InvalidData."""
+    with open_file(file) as stream:
+        return stream.read(len(SIGNATURES[0])).startswith(SIGNATURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +118,12 @@ class ZipMembers:
             raise self._invalid(f"at most {max_bytes:,} bytes", f"{member.size:,}", member)
         return b"".join(self.blocks(member))
 
+    def check_total(self, members: Sequence[Member], max_bytes: int) -> None:
+        """Raises InvalidData if members need more than `max_bytes` when decompressed."""
+        size = sum(member.size for member in members)
+        if size > max_bytes:
+            raise self._invalid(f"at most {max_bytes:,} bytes when decompressed", f"{size:,}")
+
     def _inflate(self, member: Member) -> Iterator[bytes]:
         offset, left = self.data_offset(member), member.compressed_size
         inflater = None if member.stored else zlib.decompressobj(-zlib.MAX_WBITS)
@@ -163,7 +176,7 @@ class ZipMembers:
 
     def _member(self, info: zipfile.ZipInfo) -> Member:
         member = Member(
-            info.filename,
+            info.filename.replace("\\", "/"),  # archives of Windows
             info.file_size,
             info.compress_size,
             info.compress_type == zipfile.ZIP_STORED,
@@ -185,7 +198,7 @@ class ZipMembers:
         seen = set()
         for member in self.members:
             parts = member.name.rstrip("/").split("/")
-            outside = ".." in parts or "" in parts or "\\" in member.name or ":" in parts[0]
+            outside = ".." in parts or "" in parts or ":" in parts[0]
             if outside or "\0" in member.name:
                 raise self._invalid("a relative path inside the archive", "another path", member)
             if member.name in seen:

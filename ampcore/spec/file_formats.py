@@ -20,8 +20,20 @@ Number = Literal["uint8", "int32", "int64", "float16", "float32", "float64", "bo
 CellType = Literal["uint8", "int32", "int64", "float16", "float32", "float64", "bool", "string"]
 Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
 Length = Annotated[int, Field(ge=1, le=MAX_VALUES)]
+SplitName = Literal["train", "validation", "test"]
+Pattern = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 Missing = Literal["error", "keep"]
 """`error`: a missing value is an error. `keep`: it is read as NaN, or as None in text."""
+
+
+class SplitOptions(SpecModel):
+    """Which part of the data is for training, where names do not tell."""
+
+    splits: dict[SplitName, Pattern] = Field(
+        default_factory=dict, exclude_if=lambda splits: not splits
+    )
+    """By split, a pattern for its files inside the folder or zip (`a-*.parquet`, `fold1/*`), or
+    for its arrays, with one `*` for the column (`*_fit`). Null: names such as `train` decide."""
 
 
 class ImageOptions(SpecModel):
@@ -35,7 +47,7 @@ class ImageOptions(SpecModel):
     """The filter for resizing; it covers all pixels when an image becomes smaller."""
 
 
-class NpzOptions(SpecModel):
+class NpzOptions(SplitOptions):
     """NumPy's .npz. `x_train` and `x_test` are the column `x` of two splits."""
 
     kind: Literal["npz"] = "npz"
@@ -76,7 +88,7 @@ Encoding = Literal[
 ]
 
 
-class CsvOptions(SpecModel):
+class CsvOptions(SplitOptions):
     """Text with one row per line (RFC 4180). What is null is found in the file."""
 
     kind: Literal["csv"] = "csv"
@@ -112,7 +124,7 @@ class CsvOptions(SpecModel):
     missing: Missing = "error"
 
 
-class ParquetOptions(SpecModel):
+class ParquetOptions(SplitOptions):
     """Parquet with flat columns, lists of a fixed length, and images as Hugging Face has them."""
 
     kind: Literal["parquet"] = "parquet"
@@ -120,7 +132,7 @@ class ParquetOptions(SpecModel):
     missing: Missing = "error"
 
 
-class ImagesOptions(ImageOptions):
+class ImagesOptions(ImageOptions, SplitOptions):
     """A folder or .zip of PNG and JPEG files: a folder per class, or `images` and `masks`."""
 
     kind: Literal["images"] = "images"
@@ -139,7 +151,7 @@ class RawBytes(SpecModel):
         return self
 
 
-class TfrecordOptions(SpecModel):
+class TfrecordOptions(SplitOptions):
     """TFRecord files of tf.train.Example, also compressed by gzip."""
 
     kind: Literal["tfrecord"] = "tfrecord"

@@ -3455,7 +3455,8 @@ export interface components {
          * Classification
          * @description One class for each example, or for each position of a sequence.
          *
-         *     Labels are integers from 0, one-hot rows or names; names are kept with the model.
+         *     Labels are whole numbers, one-hot rows or names; names and numbers other than 0, 1, 2, … are
+         *     kept with the model.
          */
         Classification: {
             /**
@@ -3591,6 +3592,10 @@ export interface components {
          * @description A table as text, with one row per line (RFC 4180, UTF-8).
          */
         Csv: {
+            /** Splits */
+            splits?: {
+                [key: string]: string;
+            };
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -4154,6 +4159,10 @@ export interface components {
          * @description PNG and JPEG files in a folder or .zip: a folder for each class, or `images` and `masks`.
          */
         Images: {
+            /** Splits */
+            splits?: {
+                [key: string]: string;
+            };
             /**
              * Size
              * @default null
@@ -4632,6 +4641,10 @@ export interface components {
          * @description A NumPy archive; `x_train` and `x_test` are training and validation examples of `x`.
          */
         Npz: {
+            /** Splits */
+            splits?: {
+                [key: string]: string;
+            };
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -4943,6 +4956,10 @@ export interface components {
          * @description A table in a Parquet file, which may have images.
          */
         Parquet: {
+            /** Splits */
+            splits?: {
+                [key: string]: string;
+            };
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -5773,6 +5790,10 @@ export interface components {
          * @description TFRecord files of tf.train.Example.
          */
         Tfrecord: {
+            /** Splits */
+            splits?: {
+                [key: string]: string;
+            };
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}

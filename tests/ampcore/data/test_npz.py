@@ -79,7 +79,7 @@ TOO_LARGE = np.full((6, 2, 2), 1e300)
     ("changed", "field", "message"),
     [
         ({"x_train": None}, "inputs.features", "expected columns of the data: y"),
-        ({"y_train": None}, "column y", "received no column of this name"),
+        ({"y_train": None}, "target", "expected the column to predict, one of x; received none"),
         ({"x_train": np.full((6, 2), "a")}, "preprocessing.x", "categories or tokens, for text"),
         ({"x_train": WITH_NAN}, "row 5, column x", "finite in float32, or .*; received nan"),
         ({"x_train": TOO_LARGE}, "row 1, column x", "finite in float32; received 1e\\+300"),

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ampcore.formats.__main__ import app
+from tests.ampcore.formats.samples import noise, png_of, write_zip
 from tests.waiting import DEADLINE_S
 
 
@@ -67,6 +68,16 @@ def test_a_missing_file_is_invalid_data(tmp_path):
     assert result["error"]["message"] == (
         "birds.csv: expected a file; received no file of this name."
     )
+
+
+def test_check_decodes_all_images_of_all_splits(tmp_path):
+    image = png_of(noise(9, 9))
+    images = {f"{split}/{number}.png": image for split in ("train", "test") for number in "ab"}
+    path = write_zip(tmp_path / "it.zip", images | {"test/a.png": image[:100]})
+    assert run(path)[0] == 0
+    code, result = run(path, "--check")
+    assert (code, result["error"]["source"]) == (1, "it.zip/test/a.png")
+    assert run(write_zip(path, images), "--check")[0] == 0
 
 
 @pytest.mark.parametrize("options", ["{", '{"kind": "pickle"}', '{"kind": "csv", "x": 1}'])

@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from ampcore.errors import InvalidData
 from ampcore.formats import Column, Limits, images, list_splits
@@ -138,7 +138,10 @@ def test_masks_of_one_bit_have_classes_0_and_1(folder, read_all):
         ({"a/b/c.png": b"", "a/d.png": b"", "x.png": b""}, "expected images in a folder per"),
         ({"a/b/c/d.png": b"", "a/e/f/g.png": b""}, "expected images in a folder per class"),
         ({"a/x.png": b"", "y.png": b""}, "expected images in a folder per class"),
-        ({"a.png": b"", "b.webp": b""}, "b.webp: expected PNG and JPEG files only"),
+        (
+            {"a.png": b"", "b.webp": b""},
+            "expected PNG and JPEG images only; received 1 of other kinds: b.webp",
+        ),
         ({"images/a.png": b"", "masks/b.png": b""}, "expected a file a in masks"),
         (
             {"images/a.png": b"", "masks/a.png": b"", "masks/b.png": b""},
@@ -356,3 +359,145 @@ def test_a_pipe_is_an_error_and_not_opened(folder, open_file):
     os.mkfifo(path / "b.png")
     with pytest.raises(InvalidData, match=r"b.png: expected a file; received a special file"):
         open_file(path, IMAGES)
+
+
+# What is left out, and what is bad.
+
+
+def test_other_files_are_left_out_and_counted(write, open_file):
+    others = ["LICENSE", "a/vectorize.py", "cat/1.xml", "cat/2.XML", "readme[1].pdf", "x.txt"]
+    source = open_file(write(ANIMALS | dict.fromkeys(others, b"x")), IMAGES)
+    assert source.rows == 3
+    assert {one.name: one.reason for one in source.left_out} == {
+        "a": "a folder without images, which is no class",
+        ".pdf": "1 file, not images",
+        ".py": "1 file, not images",
+        ".txt": "1 file, not images",
+        ".xml": "2 files, not images",
+        "LICENSE": "1 file, not images",
+    }
+
+
+@pytest.mark.parametrize("kind", ["gif", "BMP", "webp", "tiff"])
+def test_pictures_of_other_kinds_are_not_left_out(write, open_file, kind):
+    others = {f"cat/{number}.{kind}": b"" for number in range(30)}
+    with pytest.raises(InvalidData, match=rf"30 of other kinds: cat/0.{kind}, .* and 10 more"):
+        open_file(write(ANIMALS | others), IMAGES)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (encoded("GIF", Image.new("L", (2, 2))), "a GIF image"),
+        (encoded("BMP", Image.new("L", (2, 2))), "a BMP image"),
+        (encoded("TIFF", Image.new("L", (2, 2))), "a TIFF image"),
+        (encoded("WEBP", Image.new("RGB", (2, 2))), "a WebP image"),
+        (b"", "an empty file"),
+        (b"<!DOCTYPE html>", "a page of HTML or XML"),
+        (b"version https://git-lfs.github.com/spec/v1", "a pointer of Git LFS"),
+    ],
+)
+def test_a_file_of_another_kind_is_named_as_such(write, open_file, content, kind):
+    with pytest.raises(InvalidData, match=rf"cat/c.png: expected a PNG or JPEG image; .* {kind}"):
+        open_file(write(ANIMALS | {"cat/c.png": content}), IMAGES)
+
+
+def test_all_bad_files_are_named_at_once(write, open_file):
+    damaged = png_of(noise(3, 4))[:60]
+    files = {f"cat/{number:02}.png": damaged for number in range(25)}
+    source = open_file(write(ANIMALS | files), IMAGES)
+    for read in (source.check, lambda: source.read(np.arange(source.rows))):
+        with pytest.raises(InvalidData, match=r"25 others: .*cat/00.png .*cat/19.png .* 5 more"):
+            read()
+    headers = {f"dog/{number}.png": b"" for number in range(3)}
+    with pytest.raises(InvalidData, match=r"3 others: .*dog/0.png \(an empty file\).*dog/2.png"):
+        open_file(write(ANIMALS | headers), IMAGES)
+
+
+def test_an_empty_folder_and_a_class_without_training_images_are_said(tmp_path, open_file):
+    for name in ("train/cat/1.png", "train/dog/1.png", "test/cat/1.png", "test/eel/1.png"):
+        path = tmp_path / "it" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(png(2, 2))
+    (tmp_path / "it" / "train" / "rabbit").mkdir()
+    source = open_file(tmp_path / "it", IMAGES)
+    assert source.columns["label"].classes == ("cat", "dog", "eel")
+    assert {one.name: one.reason for one in source.left_out} == {
+        "train/rabbit": "a folder without images, which is no class",
+        "eel": "a class without images for training",
+    }
+
+
+def test_names_with_accents_in_two_encodings_are_one_class(write, open_file):
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    files = {f"{composed}/1.png": png(2, 2, 1), f"{decomposed}/2.png": png(2, 2, 2)}
+    source = open_file(write(files | {"cafz/1.png": png(2, 2, 3)}), IMAGES)
+    assert source.columns["label"].classes == (composed, "cafz")
+    assert source.read(np.arange(3))["label"].tolist() == [0, 1, 0]
+
+
+def test_images_beside_several_splits_are_an_error(write, open_file, tmp_path):
+    files = {f"{folder}/cat/1.png": png(2, 2) for folder in ("train", "test", "extra")}
+    path = write(files)
+    with pytest.raises(InvalidData, match=r"extra/cat/1.png: expected a file in a folder train"):
+        open_file(path, IMAGES)
+    options = ImagesOptions(splits={"train": "train/*", "validation": "extra/*"})
+    assert list_splits(path, options, cache=tmp_path) == ("train", "validation")
+    assert open_file(path, options, split="validation").columns["label"].classes == ("cat",)
+
+
+# Photos.
+
+
+def photo(kind, orientation):
+    """Red above blue, as it is stored; the orientation says how to turn it."""
+    pixels = np.zeros((4, 2, 3), np.uint8)
+    pixels[:2, :, 0] = pixels[2:, :, 2] = 255
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, kind, exif=exif, quality=100, subsampling=0)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_photos_are_turned_as_their_metadata_says(folder, open_file, kind, orientation):
+    content = photo(kind, orientation)
+    source = open_file(folder({"a.png": content}), IMAGES)
+    expected = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(content))))
+    assert source.columns["image"].shape == expected.shape
+    np.testing.assert_array_equal(source.read(np.array([0]))["image"][0], expected)
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
+def test_damaged_metadata_do_not_matter(folder, read_all):
+    content = photo("JPEG", 6)
+    for damage in (b"Exif\0\0XX", b"Exif\0\0MM\0*\xff\xff\xff\xff"):
+        at = content.index(b"Exif")
+        changed = content[:at] + damage + content[at + len(damage) :]
+        read = read_all(folder({"a.png": changed}), ImagesOptions(size=(4, 2)))
+        assert read["image"].shape == (1, 4, 2, 3)
+
+
+def transparent_palette():
+    image = Image.new("P", (2, 2), 1)
+    image.putpalette([0, 0, 0, 250, 120, 60])
+    image.info["transparency"] = 1
+    return image
+
+
+@pytest.mark.parametrize(
+    ("kind", "image", "pixel"),
+    [
+        ("JPEG", Image.new("CMYK", (8, 8), (0, 255, 255, 0)), (254, 0, 0)),
+        ("PNG", Image.fromarray(np.full((2, 2), 0xAB12, np.uint16)), (0xAB,) * 3),
+        ("PNG", transparent_palette(), (250, 120, 60)),
+        ("PNG", Image.new("LA", (2, 2), (90, 0)), (90, 90, 90)),
+        ("PNG", Image.new("RGBA", (2, 2), (9, 8, 7, 100)), (9, 8, 7)),
+        ("PNG", Image.new("1", (2, 2), 1), (255, 255, 255)),
+    ],
+)
+def test_other_modes_are_read_as_pillow_reads_them(folder, read_all, kind, image, pixel):
+    read = read_all(folder({"a.png": encoded(kind, image)}), IMAGES)["image"]
+    np.testing.assert_allclose(read[0, 0, 0], pixel, atol=2)

@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,9 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ampcore.errors import InvalidData
-from ampcore.formats import Limits, list_splits, open_source
+from ampcore.formats import LeftOut, Limits, list_columns, list_splits, open_source
 from ampcore.spec.file_formats import ImageOptions, ParquetOptions
-from tests.ampcore.formats.samples import noise, png, png_of
+from tests.ampcore.formats.samples import noise, png, png_of, write_zip
 
 PARQUET = ParquetOptions()
 KEEP = ParquetOptions(missing="keep")
@@ -293,6 +294,150 @@ def test_shards_are_joined_by_split(tmp_path, read_all, open_file):
     last = places.of(2)
     assert (places.of(1).row, last.row) == (2, 1)
     assert last.file == "birds/train-00001-of-00002.parquet"
-    pq.write_table(pa.table({"a": [0.5]}), folder / "train-2.parquet")
-    with pytest.raises(InvalidData, match=r"train-2.parquet, column a: expected int64"):
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """A folder with a file for each table."""
+
+    def write_shards(*tables):
+        folder = tmp_path / "shards"
+        folder.mkdir()
+        for name, columns in zip("abc", tables, strict=False):
+            table = columns if isinstance(columns, pa.Table) else pa.table(columns)
+            pq.write_table(table, folder / f"{name}.parquet")
+        return folder
+
+    return write_shards
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "dtype"),
+    [
+        (pa.nulls(2), [0.5, 1.5], "float64"),
+        ([0.5, 1.5], pa.nulls(2), "float64"),
+        (pa.array([1, 2], pa.int32()), [3, 2**40], "int64"),
+        (pa.array([1, 2], pa.uint8()), pa.array([-1, 2], pa.int8()), "int32"),
+        ([1, 2], [0.5, 1.5], "float64"),
+        (pa.array(["a", "b"]).dictionary_encode(), ["c", "d"], "string"),
+        (["a", "b"], pa.array(["c", "d"], pa.large_string()), "string"),
+        (["a", "b"], pa.array(["c", "d"], pa.string_view()), "string"),
+        (pa.nulls(2), ["c", None], "string"),
+        (None, ["c", "d"], "string"),
+        ([[1], [2]], pa.array([[3], [4]], pa.list_(pa.int32(), 1)), "int64"),
+        ([[1], [2]], pa.array([[3], [4]], pa.large_list(pa.float32())), "float64"),
+    ],
+)
+def test_shards_may_store_a_column_in_several_types(shards, open_file, first, second, dtype):
+    tables = [{"y": [0, 1]} | ({} if one is None else {"a": one}) for one in (first, second)]
+    source = open_file(shards(*tables), KEEP)
+    assert source.columns["a"].dtype == dtype
+    read = source.read(np.arange(4))["a"].tolist()
+    values = [[None] * 2 if one is None else pa.array(one).to_pylist() for one in (first, second)]
+    assert [None if pd.isna(value) is True else value for value in read] == [*values[0], *values[1]]
+
+
+def test_a_file_without_a_column_names_the_way_out(shards, open_file):
+    folder = shards({"y": [0], "a": [1]}, {"y": [0]})
+    with pytest.raises(InvalidData, match=r"b.parquet, column a: expected a value, or `missing: k"):
         open_file(folder, PARQUET)
+    assert open_file(folder, PARQUET, columns=["y"]).rows == 2
+
+
+def test_types_that_no_column_can_hold_are_named_with_their_files(shards, open_file):
+    folder = shards({"y": [0], "a": [1]}, {"y": [0], "a": ["x"]})
+    (left_out,) = open_file(folder, PARQUET).left_out
+    assert left_out.name == "a"
+    assert left_out.reason == "int64 in shards/a.parquet, string in shards/b.parquet"
+    with pytest.raises(InvalidData, match=r"column a: .* string in shards/b.parquet"):
+        open_file(folder, PARQUET, columns=["a"])
+
+
+def test_lists_and_images_are_known_by_the_first_values_of_any_file(shards):
+    folder = shards({"a": pa.nulls(2), "i": pa.nulls(2)}, {"a": [[1, 2]], "i": [png(2, 3)]})
+    listed = list_columns(folder, PARQUET, cache=folder.parent / "cache").columns
+    assert (listed["a"].shape, listed["i"].dtype) == ((2,), "image")
+
+
+def test_columns_that_cannot_be_read_are_left_out_with_the_reason(write, open_file):
+    table = {
+        "y": [0, 1],
+        "tokens": [[1, 2], [3]],
+        "late": [[1]] * 2,
+        "id": pa.array([1, 2**63], pa.uint64()),
+        "map": [{"a": 1}] * 2,
+        "none": pa.nulls(2),
+        "bytes": [b"x", b"y"],
+        "took": pa.array([1, 2], pa.duration("s")),
+    }
+    source = open_file(write(table), PARQUET)
+    assert list(source.columns) == ["y", "late"]
+    assert {one.name: one.reason for one in source.left_out} == {
+        "tokens": "lists of several lengths",
+        "map": "struct<a: int64>, without images and lists of one length",
+        "none": "no values",
+        "bytes": "binary, without images and lists of one length",
+        "took": "duration[s]",
+        "id": "birds.parquet, row 2, column id: expected integers below 2^63; received "
+        "9223372036854775808",
+    }
+
+
+def test_extension_types_are_read_as_what_they_store(write, read_all, open_file):
+    tensors = pa.ExtensionArray.from_storage(
+        pa.fixed_shape_tensor(pa.float32(), (2, 3)),
+        pa.array([[0, 1, 2, 3, 4, 5]] * 2, pa.list_(pa.float32(), 6)),
+    )
+    table = {
+        "tensor": tensors,
+        "json": pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}", "[]"])),
+        "bool8": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8())),
+        "view": pa.array([[1, 2], [3, 4]], pa.list_view(pa.int64())),
+        "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"x" * 16] * 2, pa.binary(16))),
+    }
+    read = read_all(write(table), PARQUET)
+    assert read["tensor"].tolist() == [[[0, 1, 2], [3, 4, 5]]] * 2
+    assert read["json"].tolist() == ["{}", "[]"]
+    assert read["view"].tolist() == [[1, 2], [3, 4]]
+    (left_out,) = open_file(write(table), PARQUET).left_out
+    assert left_out.name == "uuid"
+
+
+def test_the_index_of_pandas_is_no_input(tmp_path, open_file):
+    frame = pd.DataFrame({"x": [1.5, 2.5], "y": [0, 1]}, index=[7, 9])
+    frame.to_parquet(tmp_path / "it.parquet")
+    source = open_file(tmp_path / "it.parquet", PARQUET)
+    assert list(source.columns) == ["x", "y"]
+    (left_out,) = source.left_out
+    assert left_out == LeftOut("__index_level_0__", "the index of a pandas frame")
+    assert open_file(tmp_path / "it.parquet", PARQUET, columns=[left_out.name]).rows == 2
+
+
+def packed(folder):
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    contents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+    return write_zip(folder.with_suffix(".zip"), contents)
+
+
+@pytest.mark.parametrize("as_zip", [False, True])
+def test_folders_of_hive_are_columns(tmp_path, open_file, as_zip):
+    folder = tmp_path / "it"
+    for name in (
+        "kind=cat/day=2",
+        "kind=big%20dog/day=10",
+        "kind=__HIVE_DEFAULT_PARTITION__/day=1",
+    ):
+        (folder / name).mkdir(parents=True)
+        pq.write_table(pa.table({"x": [0.5]}), folder / name / "part-0.snappy.parquet")
+    source = open_file(packed(folder) if as_zip else folder, KEEP)
+    read = source.read(np.arange(3))
+    assert list(read) == ["x", "kind", "day"]
+    assert sorted(read["kind"], key=str) == [None, "big dog", "cat"]
+    assert (source.columns["day"].dtype, read["day"].sum()) == ("int64", 13)
+    assert open_file(folder, KEEP, columns=["day"]).read(np.arange(3))["day"].sum() == 13
+
+
+def test_a_column_of_the_file_is_used_instead_of_the_folder(tmp_path, read_all):
+    (tmp_path / "it" / "kind=cat").mkdir(parents=True)
+    pq.write_table(pa.table({"kind": ["tiger"]}), tmp_path / "it" / "kind=cat" / "0.parquet")
+    assert read_all(tmp_path / "it", PARQUET)["kind"].tolist() == ["tiger"]

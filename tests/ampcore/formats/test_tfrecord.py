@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ampcore.errors import InvalidData
-from ampcore.formats import Column, Limits, list_splits, open_source
+from ampcore.formats import Column, Limits, list_columns, list_splits, open_source
 from ampcore.formats.tf_example import Malformed, parse_example
 from ampcore.formats.tfrecord import masked_crc
 from ampcore.spec.file_formats import ImageOptions, RawBytes, TfrecordOptions
@@ -142,8 +142,11 @@ def test_images_are_resized(tmp_path, read_all):
 @pytest.mark.parametrize(
     ("second", "expected"),
     [
-        (example(x=[1]), "record 2, feature x: expected 2 values of kind int64"),
-        (example(x=[1.0, 2.0]), "record 2, feature x: expected 2 values of kind int64"),
+        (
+            example(x=[1]),
+            "feature x: .* received 1 to 2 values of kind int64 in a record: pad them",
+        ),
+        (example(x=[1.0, 2.0]), "feature x: .* received values of the kinds float, int64"),
         (example(), "record 2, feature x: expected a value; received none"),
         (example(y=[1]), "feature"),
     ],
@@ -154,10 +157,47 @@ def test_a_record_that_differs_is_an_error(tmp_path, open_file, second, expected
         open_file(path, TFRECORD)
 
 
-def test_a_new_feature_far_behind_is_an_error(tmp_path, open_file):
-    rows = [example(x=[1])] * 300 + [example(x=[1], z=[1])]
-    with pytest.raises(InvalidData, match="record 301, feature z: expected the features of"):
-        open_file(write_records(tmp_path / "it", *rows), TFRECORD)
+def test_a_feature_that_differs_far_behind_names_the_record(tmp_path, open_file):
+    rows = [example(x=[1, 2], y=[1])] * 300 + [example(x=[1], y=[1])]
+    path = write_records(tmp_path / "it", *rows)
+    source = open_file(path, TFRECORD)
+    assert list(source.columns) == ["y"]
+    reason = "record 301, feature x: expected 2 values of kind int64, as in the first records"
+    assert reason in source.left_out[0].reason
+    with pytest.raises(InvalidData, match=f"column x: .* or other `inputs`; received .*{reason}"):
+        open_file(path, TFRECORD, columns=["x"])
+
+
+def test_a_feature_that_only_later_records_have_is_a_column(tmp_path, open_file):
+    rows = [example(x=[1])] * 300 + [example(x=[1], z=[7])]
+    path = write_records(tmp_path / "it", *rows)
+    assert open_file(path, KEEP).read(np.array([300]))["z"].tolist() == [7]
+    assert open_file(path, KEEP).columns["z"].missing == 300
+    with pytest.raises(InvalidData, match="record 1, feature z: expected a value, or `missing"):
+        open_file(path, TFRECORD)
+
+
+def test_features_of_several_lengths_are_left_out_with_the_reason(tmp_path, open_file):
+    rows = [
+        example(x=[1, 2], tokens=[*range(count)], none=[1.0][: count % 2]) for count in range(1, 5)
+    ]
+    source = open_file(write_records(tmp_path / "it", *rows), KEEP)
+    assert list(source.columns) == ["none", "x"]
+    (left_out,) = source.left_out
+    assert left_out.name == "tokens"
+    assert left_out.reason == "1 to 4 values of kind int64 in a record: pad them to one number"
+
+
+def test_bad_features_do_not_matter_if_others_are_asked_for(tmp_path, open_file):
+    rows = [example(x=[1], image=png(3, 3), y=[1]), example(x=[2], image=png(3, 3)[:20])]
+    path = write_records(tmp_path / "it", *rows)
+    listed = list_columns(path, TFRECORD, cache=tmp_path / "cache").columns
+    assert list(listed) == ["image", "x", "y"]
+    assert open_file(path, TFRECORD, columns=["x"]).rows == 2
+    with pytest.raises(InvalidData, match="record 2, feature image: expected an undamaged"):
+        open_file(path, TFRECORD)
+    with pytest.raises(InvalidData, match="record 2, feature y: expected a value, or `missing"):
+        open_file(path, TFRECORD, columns=["x", "y"])
 
 
 def test_kept_missing_values_are_nan_and_none(tmp_path, open_file):
@@ -178,7 +218,7 @@ def test_kept_missing_values_are_nan_and_none(tmp_path, open_file):
 def test_missing_images_are_an_error(tmp_path, open_file):
     path = write_records(tmp_path / "it", example(x=png(3, 3)), example(y=[1]))
     with pytest.raises(InvalidData, match="feature x: expected text if values are missing"):
-        open_file(path, KEEP)
+        open_file(path, KEEP, columns=["x"])
 
 
 def test_bytes_of_several_lengths_that_are_no_text_are_an_error(tmp_path, open_file):
