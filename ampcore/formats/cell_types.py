@@ -107,18 +107,25 @@ def parse_cells(
 ) -> Any:
     """The cells as an Arrow array of the type that tables store; null where one is missing.
 
+    Integers may be written as `1.0`, as pandas writes them in columns with missing values.
+
     Raises BadCell for the first cell that does not have this type.
     """
+
+    def parse(values: Any) -> Any | None:
+        parsed = _parse(values, dtype, number_format)
+        return _parse_whole(values, dtype, number_format) if parsed is None else parsed
+
     values = cells if dtype == "string" else pc.ascii_trim_whitespace(cells)
     if (parsed := _parse(values, dtype, number_format)) is not None:
         return parsed
     values = without_words(values, missing)
-    if (parsed := _parse(values, dtype, number_format)) is not None:
+    if (parsed := parse(values)) is not None:
         return parsed
     start, size = 0, len(values)
     while size > 1:  # bisect, since parsing cells one by one is slow
         half = size // 2
-        if _parse(values.slice(start, half), dtype, number_format) is None:
+        if parse(values.slice(start, half)) is None:
             size = half
         else:
             start, size = start + half, size - half
@@ -149,6 +156,17 @@ def _parse(cells: Any, dtype: CellType, number_format: NumberFormat) -> Any | No
         return None
     # "nan" and "inf", and numbers that are too large for the type.
     return numbers if not _any(pc.invert(pc.is_finite(numbers))) else None
+
+
+def _parse_whole(cells: Any, dtype: CellType, number_format: NumberFormat) -> Any | None:
+    """Integers from numbers without fractions; None for other types and numbers."""
+    if dtype not in ("uint8", "int32", "int64"):
+        return None
+    numbers = _parse(cells, "float64", number_format)
+    try:
+        return None if numbers is None else numbers.cast(ARROW_TYPES[dtype])
+    except pa.ArrowInvalid:  # a fraction, or out of range
+        return None
 
 
 def _without_groups(cells: Any, number_format: NumberFormat) -> Any | None:

@@ -143,6 +143,12 @@ def test_declared_types_are_used(write, read_all):
     assert read["c"].tolist() == ["2"]
 
 
+def test_whole_numbers_with_a_decimal_point_are_integers_where_these_are_declared(write, read_all):
+    path = write("a,b\n1.0,x\n2,x\n,x\n3e2,x\n")
+    read = read_all(path, CsvOptions(dtypes={"a": "int64"}, missing="keep"))
+    np.testing.assert_array_equal(read["a"], [1, 2, np.nan, 300])
+
+
 def test_a_declared_type_of_an_unknown_column_is_an_error(write, open_file):
     with pytest.raises(InvalidData, match="dtypes, z: expected one of the columns a, b"):
         open_file(write("a,b\n1,2\n"), CsvOptions(dtypes={"z": "int64"}))
