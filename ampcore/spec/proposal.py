@@ -79,7 +79,7 @@ def propose_job(
     if images or arrays:
         _propose_arrays((images or arrays)[0], target, proposal)
     else:
-        _propose_table(inputs, proposal)
+        _propose_table(inputs, target, proposal)
     _propose_split(kind, rows, splits, proposal)
     proposal.spec["train"] = {"epochs": 10}
     return proposal
@@ -235,13 +235,13 @@ def _propose_arrays(column: _Column, target: _Column, proposal: Proposal) -> Non
         proposal.spec["model"] = {"kind": "mlp"}
 
 
-def _propose_table(columns: Sequence[_Column], proposal: Proposal) -> None:
+def _propose_table(columns: Sequence[_Column], target: _Column, proposal: Proposal) -> None:
     data = proposal.spec["data"]
     reasons = {column.name: column.reason_to_leave_out() for column in columns}
     inputs = [column for column in columns if reasons[column.name] is None]
     text = next((column for column in columns if column.is_long_text), None)
     if text is not None and len(inputs) < MIN_INPUTS:
-        _propose_text(text, proposal)
+        _propose_text(text, target, proposal)
         return
     if not inputs:
         raise NoProposal("There is no column to predict from.")
@@ -264,7 +264,9 @@ def _propose_table(columns: Sequence[_Column], proposal: Proposal) -> None:
     proposal.spec["model"] = {"kind": "mlp", "hidden": [64, 64]}
 
 
-def _propose_text(text: _Column, proposal: Proposal) -> None:
+def _propose_text(text: _Column, target: _Column, proposal: Proposal) -> None:
+    is_classification = proposal.spec["task"]["kind"] == "classification"
+    units = max(2, target.classes or target.distinct or 2) if is_classification else 1
     tokens = {"length": TEXT_LENGTH, "max_tokens": MAX_TOKENS}
     proposal.spec["data"] |= {
         "inputs": [text.name],
@@ -276,6 +278,7 @@ def _propose_text(text: _Column, proposal: Proposal) -> None:
             {"layer": "Embedding", "input_dim": MAX_TOKENS, "output_dim": 32},
             {"layer": "GlobalAveragePooling1D"},
             {"layer": "Dense", "units": 32, "activation": "relu"},
+            {"layer": "Dense", "units": units},
         ],
     }
     proposal.reasons.append(f"data.inputs: {text.name} is text of many words.")

@@ -8,14 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ampcore.describe_untrusted_file import MAX_COLUMNS
 from ampcore.spec import JobSpec, Problem
+from ampcore.spec.column_fit import preprocessing_misfit, target_misfit
 from ampcore.spec.data import AnyFile, Csv, DataSpec, Images, Tfrecord
 from ampcore.spec.data_rules import step_problems, train_examples, training_examples_text
-from ampcore.spec.model import Bundle
+from ampcore.spec.model import Bundle, Layers
+from ampcore.spec.preprocessing import Preprocessing
 from ampcore.spec.problems import closest_match, format_value, json_pointer
 from ampcore.spec.run import micro_batches
 from ampcore.spec.target_columns import target_columns
-from ampcore.spec.task import Outputs
+from ampcore.spec.task import Outputs, TargetKind
 from ampcore.spec.text import first_names
 from server.datasets.describe import FORMAT_OPTIONS
 from store.datasets import DESCRIBED, INVALID
@@ -38,20 +41,29 @@ class DescribedColumn:
     """A column as far as a valid description tells; descriptions are not trusted."""
 
     name: str
-    is_image: bool
-    has_any_size: bool
+    dtype: str
+    shape: tuple[Any, ...]
     missing: int
+    has_fractions: bool
+    """Whether a number among the first rows is not whole."""
 
     @classmethod
     def of(cls, column: Mapping[str, Any]) -> "DescribedColumn":
         """The column of an entry of the description."""
         shape, missing = column.get("shape"), column.get("missing")
+        statistics = column.get("statistics")
         return cls(
             str(column.get("name", "")),
-            column.get("dtype") == "image",
-            isinstance(shape, list) and None in shape[:2],
+            str(column.get("dtype", "")),
+            tuple(shape) if isinstance(shape, list) else (),
             missing if isinstance(missing, int) else 0,
+            isinstance(statistics, dict) and statistics.get("is_whole") is False,
         )
+
+    @property
+    def has_any_size(self) -> bool:
+        """Whether its images have several sizes."""
+        return self.dtype == "image" and None in self.shape[:2]
 
 
 def problems_of_data(spec: JobSpec, version: DatasetVersion, reference: str) -> list[Problem]:
@@ -81,9 +93,11 @@ def problems_of_data(spec: JobSpec, version: DatasetVersion, reference: str) -> 
         *_batch(spec, data, version.rows, reference),
         *_image_size(data, columns, reference),
     ]
-    if _has_described_columns(data, version):
+    is_complete = 0 < len(columns) < MAX_COLUMNS  # descriptions of wide tables are cut
+    if is_complete and _has_described_columns(data, version):
         problems += _missing_values(data, columns, reference)
-        problems += _names(spec, data, [column.name for column in columns], reference)
+        names = list(_names(spec, data, [column.name for column in columns], reference))
+        problems += names or _misfits(spec, data, columns, reference)
     return problems
 
 
@@ -128,7 +142,7 @@ def _batch(spec: JobSpec, data: AnyFile, rows: int | None, reference: str) -> It
 def _image_size(
     data: AnyFile, found: Sequence[DescribedColumn], reference: str
 ) -> Iterator[Problem]:
-    differ = any(column.is_image and column.has_any_size for column in found)
+    differ = any(column.has_any_size for column in found)
     if isinstance(data, Images) and data.size is None and differ:
         expected = f"[height, width], since the images of {reference} have several sizes"
         yield Problem("/data/size", "size_needed", expected, "none")
@@ -178,6 +192,62 @@ def _names(
     if () in targets.values():
         expected = f"the column to predict, one of {first_names(columns) or 'none'}"
         yield Problem("/data/target", "target_needed", expected, "none")
+
+
+def _misfits(
+    spec: JobSpec, data: AnyFile, columns: Sequence[DescribedColumn], reference: str
+) -> Iterator[Problem]:
+    """The values of columns fit their preprocessing, the task and the shapes of the model."""
+    by_name = {column.name: column for column in columns}
+    targets = target_columns(data, spec.task, by_name)
+    # Without named inputs, only columns with preprocessing are known to be some.
+    inputs = data.inputs or {"": tuple(name for name in data.preprocessing if name in by_name)}
+    default = data.preprocessing.get(ANY_COLUMN, Preprocessing())
+    for name in dict.fromkeys(name for group in inputs.values() for name in group):
+        options = data.preprocessing.get(name, default)
+        if (misfit := preprocessing_misfit(by_name[name].dtype, options)) is not None:
+            path = name if name in data.preprocessing else ANY_COLUMN
+            pointer = json_pointer(("data", "preprocessing", path))
+            expected = f"{misfit.expected} ({name} of {reference})"
+            yield Problem(pointer, "wrong_preprocessing", expected, misfit.received)
+    for output, group in targets.items():
+        if (kind := _target_kind(spec, output)) is None:
+            continue
+        for column in [by_name[name] for name in group]:
+            misfit = target_misfit(column.dtype, kind, has_fractions=column.has_fractions)
+            if misfit is not None:
+                pointer = json_pointer(_path_of_target(spec, data, output))
+                expected = f"{misfit.expected}, in {column.name} of {reference}"
+                yield Problem(pointer, "wrong_target", expected, misfit.received)
+    yield from _shapes(spec, inputs, by_name, reference)
+
+
+def _target_kind(spec: JobSpec, output: str) -> TargetKind | None:
+    """What the targets of an output are; None where the kind of model decides."""
+    if isinstance(spec.task, Outputs):
+        return spec.task.outputs[output].task.target
+    return spec.task.target if spec.task is not None else None
+
+
+def _shapes(
+    spec: JobSpec,
+    inputs: Mapping[str, Sequence[str]],
+    columns: Mapping[str, DescribedColumn],
+    reference: str,
+) -> Iterator[Problem]:
+    """Inputs of a model of layers have the shapes of the arrays that they are."""
+    if not isinstance(spec.model, Layers) or not spec.model.inputs:
+        return
+    groups = list(inputs.values())
+    for number, (name, layer_input) in enumerate(spec.model.inputs.items()):
+        group = inputs.get(name) or (groups[number] if len(groups) == 1 else ())
+        if len(group) != 1:
+            continue
+        shape = columns[group[0]].shape
+        if len(shape) > 1 and None not in shape and shape != tuple(layer_input.shape):
+            pointer = json_pointer(("model", "inputs", name, "shape"))
+            expected = f"{list(shape)}, the shape of {group[0]} of {reference}"
+            yield Problem(pointer, "wrong_shape", expected, str(list(layer_input.shape)))
 
 
 def _path_of_target(spec: JobSpec, data: AnyFile, output: str) -> tuple[str, ...]:
