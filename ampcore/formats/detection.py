@@ -103,7 +103,7 @@ def _of_archive(file: DataFile, limits: Limits) -> FormatOptions | None:
         members = {
             tuple(member.name.split("/")): member
             for member in archive.members
-            if not any(map(is_ignored, member.name.split("/")))
+            if not any(map(is_ignored, member.name.split("/"))) and member.name[-1] != "/"
         }
         if all(parts[-1].endswith(NPY_SUFFIX) for parts in members):
             return NpzOptions()
