@@ -90,6 +90,8 @@ def _members(archive: ZipMembers) -> dict[str, Member]:
     """The archive's arrays by name. Raises InvalidData if it contains other files."""
     members = {}
     for member in archive.members:
+        if member.name.endswith("/"):
+            continue
         if not member.name.endswith(SUFFIX):
             raise InvalidData(
                 archive.name, member.name[:256], expected="only arrays", received="another file"
