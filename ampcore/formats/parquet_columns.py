@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -43,6 +44,7 @@ def image_bytes(values: Any) -> Any:
     return values.flatten()[at] if at >= 0 else values
 
 
+@lru_cache(maxsize=1024)
 def plain_type(dtype: pa.DataType) -> pa.DataType:
     """The type to which files may differ in how they store the same values.
 
@@ -80,7 +82,8 @@ def plain_values(values: Any) -> Any:
         return nested
     if isinstance(values, pa.ExtensionArray):
         return plain_values(values.storage)
-    return values.cast(plain_type(values.type))
+    dtype = plain_type(values.type)
+    return values if values.type == dtype else values.cast(dtype)
 
 
 def column_of(dtype: pa.DataType, sample: Any) -> Column | None:
