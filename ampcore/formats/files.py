@@ -1,16 +1,19 @@
 """Finds and opens the files of a data set; nothing outside its folder, and no pipes."""
 
 import errno
+import gzip
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, cast
 
 from ampcore.errors import InvalidData
 
+GZIP: Final = b"\x1f\x8b"
 WRITE_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 """Errors of the cache folder, for which the data file is not the cause."""
 
@@ -50,6 +53,24 @@ def open_file(file: DataFile) -> Iterator[BinaryIO]:
             raise InvalidData(file.name, None, expected="a file", received="no file of this name")
         with file.path.open("rb") as stream:
             yield stream
+
+
+@contextmanager
+def open_decompressed(file: DataFile) -> Iterator[BinaryIO]:
+    """Open a file that may be compressed by gzip. Raises InvalidData, also while reading."""
+    with open_file(file) as stream:
+        magic = stream.read(len(GZIP))
+        stream.seek(0)
+        if magic != GZIP:
+            yield stream
+            return
+        try:
+            with gzip.open(stream) as content:
+                yield cast(BinaryIO, content)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise InvalidData(
+                file.name, None, expected="undamaged gzip data", received=str(error)
+            ) from None
 
 
 def read_range(descriptor: int, offset: int, size: int) -> bytes:
