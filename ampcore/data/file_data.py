@@ -13,7 +13,16 @@ from ampcore.data.dataset import Dataset
 from ampcore.data.file_rows import FileRows
 from ampcore.data.files import resolve_path
 from ampcore.data.registry import LoadOptions, register
-from ampcore.formats import Column, Columns, Source, Split, list_columns, list_splits, open_source
+from ampcore.errors import InvalidData
+from ampcore.formats import (
+    Column,
+    ListedColumns,
+    Source,
+    Split,
+    list_columns,
+    list_splits,
+    open_source,
+)
 from ampcore.spec.data import AnyFile
 from ampcore.spec.target_columns import TARGET_NAMES
 
@@ -61,11 +70,19 @@ def _parts(
     source = open_part(None)
     held_out = next((split for split in ("validation", "test") if split in splits), None)
     if not spec.validation_split and held_out is not None:
-        return all_rows(source, name), all_rows(open_part(held_out), name)
+        try:
+            return all_rows(source, name), all_rows(open_part(held_out), name)
+        except InvalidData as error:
+            expected = f"{error.expected}, in the part {held_out}; or a `validation_split`"
+            raise InvalidData(
+                error.source, error.field, expected=expected, received=error.received
+            ) from None
     return split_rows(spec, source, options.seed, name)
 
 
-def _used_columns(spec: AnyFile, options: LoadOptions, available: Columns, name: str) -> list[str]:
+def _used_columns(
+    spec: AnyFile, options: LoadOptions, available: ListedColumns, name: str
+) -> list[str]:
     """The columns of inputs and targets; what the spec does not name is not read.
 
     Also columns that are left out if it names them, or by their names, so that the reader says why.

@@ -4,14 +4,17 @@ import errno
 import gzip
 import os
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import BinaryIO, Final, cast
 
 from ampcore.errors import InvalidData
+from ampcore.formats.source import LeftOut
+from ampcore.spec.text import plural
 
 GZIP: Final = b"\x1f\x8b"
 WRITE_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
@@ -149,3 +152,17 @@ def _check_link(root: Path, parts: tuple[str, ...], name: str) -> None:
 def is_ignored(name: str) -> bool:
     """Files that operating systems add to folders and archives."""
     return name.startswith(".") or name in ("__MACOSX", "Thumbs.db", "desktop.ini")
+
+
+def files_left_out(names: Iterable[str], expected: str) -> list[LeftOut]:
+    """Files that are not read, counted by their suffixes.
+
+    Args:
+        names: Their names.
+        expected: What they are not.
+    """
+    suffixes = Counter(PurePath(name).suffix.lower() or PurePath(name).name for name in names)
+    return [
+        LeftOut(suffix, f"{plural(count, 'file')}, not {expected}")
+        for suffix, count in sorted(suffixes.items())
+    ]

@@ -5,10 +5,9 @@ the data: `CLASS/*.png`, `images/*.png` and `masks/*.png`, or only files.
 """
 
 import unicodedata
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from typing import Final
 
 import numpy as np
@@ -18,7 +17,7 @@ from ampcore.errors import InvalidData
 from ampcore.formats.image_files import FilePath
 from ampcore.formats.source import LeftOut, Split
 from ampcore.formats.split_names import file_split, folder_split, in_order, pattern_split
-from ampcore.spec.text import join_names, plural
+from ampcore.spec.text import join_names
 
 SUFFIXES: Final = (".png", ".jpg", ".jpeg")
 OTHER_PICTURES: Final = (
@@ -89,19 +88,6 @@ def list_images(name: str, paths: Sequence[FilePath]) -> list[ImagePath]:
             break
         images = [ImagePath(image.path, image.below[1:]) for image in images]
     return images
-
-
-def files_left_out(paths: Sequence[FilePath]) -> list[LeftOut]:
-    """Files beside the images, by their suffixes."""
-    suffixes = Counter(
-        file.suffix.lower() or file.name
-        for *_, name in paths
-        if not is_image((file := PurePath(name)).name)
-    )
-    return [
-        LeftOut(suffix, f"{plural(count, 'file')}, not images")
-        for suffix, count in sorted(suffixes.items())
-    ]
 
 
 def classes_left_out(

@@ -14,12 +14,13 @@ from ampcore.formats.cache import converted
 from ampcore.formats.files import (
     GZIP,
     DataFile,
+    files_left_out,
     is_ignored,
     list_folder,
     open_decompressed,
     open_file,
 )
-from ampcore.formats.source import Request, Split, choose_split
+from ampcore.formats.source import LeftOut, Request, Split, choose_split
 from ampcore.formats.split_names import (
     ALIASES,
     file_split,
@@ -64,6 +65,16 @@ def table_files(request: Request, is_table: Callable[[str], bool]) -> TableFiles
         )
     parts: TableFiles = by_split or {None: others}
     return {split: sorted(part, key=lambda file: file.name) for split, part in parts.items()}
+
+
+def tables_left_out(request: Request, is_table: Callable[[str], bool]) -> list[LeftOut]:
+    """The files beside the tables of a folder or zip. Raises InvalidData."""
+    if not request.path.is_dir() and not _is_archive(request):
+        return []
+    names = _names(request)
+    tables = set(_tables(names, is_table))
+    others = [name for name in names if name not in tables and not _is_hidden(name)]
+    return files_left_out(others, "tables of this format")
 
 
 def splits_of(files: TableFiles) -> tuple[Split, ...]:
@@ -113,11 +124,10 @@ def _parts_below(request: Request, file: DataFile) -> list[str]:
 
 def _list_files(request: Request, is_table: Callable[[str], bool]) -> Iterator[DataFile]:
     """The files of a folder or zip, or the only one. Raises InvalidData."""
-    if request.path.is_dir():
-        listed = list_folder(request.path, request.name, request.limits.files)
-        files = {"/".join(parts): request.path.joinpath(*parts) for parts in listed}
-    elif request.path.is_file() and is_zip(DataFile(request.path, request.name)):
+    if _is_archive(request):
         files = _extracted(request, is_table)
+    elif request.path.is_dir():
+        files = {name: request.path / name for name in _names(request)}
     else:
         yield _decompressed(request, DataFile(request.path, request.name))
         return
@@ -126,13 +136,22 @@ def _list_files(request: Request, is_table: Callable[[str], bool]) -> Iterator[D
         yield file if is_table(name) else _decompressed(request, file)
 
 
+def _is_archive(request: Request) -> bool:
+    return request.path.is_file() and is_zip(DataFile(request.path, request.name))
+
+
+def _names(request: Request) -> list[str]:
+    """The names of all files of a folder or zip. Raises InvalidData."""
+    if request.path.is_dir():
+        listed = list_folder(request.path, request.name, request.limits.files)
+        return ["/".join(parts) for parts in listed]
+    with ZipMembers(DataFile(request.path, request.name), request.limits) as zipped:
+        return [member.name for member in zipped.members if not member.name.endswith("/")]
+
+
 def _tables(names: Iterable[str], is_table: Callable[[str], bool]) -> list[str]:
     """The names of tables, also compressed ones, or that of the only file."""
-    names = [
-        name
-        for name in names
-        if not any(is_ignored(part) or _is_temporary(part) for part in name.split("/"))
-    ]
+    names = [name for name in names if not _is_hidden(name)]
     tables = [name for name in names if is_table(name.removesuffix(".gz"))]
     return tables or (names if len(names) == 1 else [])
 
@@ -141,8 +160,9 @@ def _extracted(request: Request, is_table: Callable[[str], bool]) -> dict[str, P
     """The tables of a zip by their names, in the cache and with numbers for names."""
     archive = DataFile(request.path, request.name)
     with ZipMembers(archive, request.limits) as zipped:
-        files = {one.name: one for one in zipped.members if not one.name.endswith("/")}
-        members = [files[name] for name in _tables(files, is_table)]
+        files = {member.name: member for member in zipped.members}
+        names = [name for name in files if not name.endswith("/")]
+        members = [files[name] for name in _tables(names, is_table)]
         zipped.check_total(members, request.limits.cache_bytes)
 
         def extract(folder: Path) -> None:
@@ -174,6 +194,8 @@ def _decompressed(request: Request, file: DataFile) -> DataFile:
     return DataFile(folder / CONTENT, file.name)
 
 
-def _is_temporary(name: str) -> bool:
-    """Files of Spark that are no part of a table: `_SUCCESS`, `_temporary`."""
-    return name.startswith("_") and "=" not in name
+def _is_hidden(name: str) -> bool:
+    """Files of systems, and of Spark that are no part of a table: `_SUCCESS`, `_temporary`."""
+    return any(
+        is_ignored(part) or (part.startswith("_") and "=" not in part) for part in name.split("/")
+    )

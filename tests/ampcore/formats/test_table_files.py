@@ -85,6 +85,19 @@ def test_a_zip_of_one_file_is_read_as_the_file(tmp_path, read_all):
     assert read_all(archive, CsvOptions())["x"].tolist() == [1, 2]
 
 
+def test_files_beside_tables_are_left_out_and_counted(folder):
+    other = "csv" if describe(folder).kind == "parquet" else "parquet"
+    (folder / f"train-7.{other}").touch()
+    (folder / f"train-8.{other}").touch()
+    left_out = describe(folder).left_out
+    assert describe(packed(folder)).left_out == left_out
+    assert {one.name: one.reason for one in left_out} == {
+        f".{other}": "2 files, not tables of this format",
+        ".md": "1 file, not tables of this format",
+        "LICENSE": "1 file, not tables of this format",
+    }
+
+
 @pytest.mark.parametrize("name", ["data.csv.gz", "data"])
 def test_compressed_tables_are_read(tmp_path, read_all, name):
     content = gzip.compress(b"x,y\n1,2\n3,4\n")
