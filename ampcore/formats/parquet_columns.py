@@ -76,10 +76,12 @@ def plain_type(dtype: pa.DataType) -> pa.DataType:
 def plain_values(values: Any) -> Any:
     """Values with their `plain_type`. Raises ArrowInvalid and ArrowNotImplementedError."""
     if isinstance(values.type, pa.FixedShapeTensorType) and not values.type.permutation:
-        nested = values.storage.flatten()
-        for size in reversed(values.type.shape):
-            nested = pa.FixedSizeListArray.from_arrays(nested, size)
-        return nested
+        size, storage = values.type.storage_type.list_size, values.storage
+        nested = storage.values[storage.offset * size : (storage.offset + len(storage)) * size]
+        for side in reversed(values.type.shape[1:]):
+            nested = pa.FixedSizeListArray.from_arrays(nested, side)
+        first = values.type.shape[0]
+        return pa.FixedSizeListArray.from_arrays(nested, first, mask=values.is_null())
     if isinstance(values, pa.ExtensionArray):
         return plain_values(values.storage)
     dtype = plain_type(values.type)

@@ -436,6 +436,11 @@ def test_names_with_accents_in_two_encodings_are_one_class(write, open_file):
     assert source.read(np.arange(3))["label"].tolist() == [0, 1, 0]
 
 
+def test_names_that_windows_forbids_are_names(write, open_file):
+    files = {"a:b?/con.png": png(2, 2), "nul/" + "x" * 240 + ".png": png(2, 2)}
+    assert open_file(write(files), IMAGES).columns["label"].classes == ("a:b?", "nul")
+
+
 def test_images_beside_several_splits_are_an_error(write, open_file, tmp_path):
     files = {f"{folder}/cat/1.png": png(2, 2) for folder in ("train", "test", "extra")}
     path = write(files)
