@@ -12,6 +12,7 @@ from ampclient._sync_async import Async, AsyncRaw, Sync, SyncRaw, operation, pag
 from ampclient._transport import Transport
 from ampclient.downloads import RemoteFile, download, is_safe_file_name
 from ampclient.errors import UnexpectedResponse
+from ampclient.upload_source import typed_name
 from ampclient.uploads import OnProgress, upload
 from ampcore.api.datasets import Dataset, DatasetVersion, ListedDatasetVersion
 from ampcore.spec.dataset_reference import DATASET_NAME, VersionReference
@@ -40,12 +41,13 @@ class BaseDatasets:
         is sent if the newest version has the same content; that version is returned.
 
         Args:
-            path: The file or folder. Links in a folder are left out.
+            path: The file or folder. Links are uploaded as the files that they lead to.
             name: The dataset, by default the name of the file without its ending.
             progress: Called with the number of bytes sent so far, and of all bytes.
 
         Raises:
-            ValueError: `name` is not the name of a dataset, or the folder has no files.
+            ValueError: `name` is not the name of a dataset, or the folder has no files, or a link
+                that leads nowhere.
             DatasetQuotaExceeded: The project has not enough bytes left.
             OSError: The file cannot be read.
         """
@@ -197,8 +199,8 @@ def name_of(path: Path) -> str:
 
     Other characters than letters, digits, dots and underscores become dashes. Raises ValueError.
     """
-    resolved = path.resolve()
-    stem = resolved.name if resolved.is_dir() else resolved.stem
+    typed = typed_name(path)
+    stem = typed if path.is_dir() else Path(typed).stem
     name = re.sub(r"[^a-z0-9._-]+", "-", stem.lower()).strip("-._")[:MAX_NAME]
     if not re.fullmatch(DATASET_NAME, name):
         raise ValueError(f"expected a file name that makes a name, received {path.name!r}")

@@ -87,7 +87,8 @@ class UploadSource:
 def open_source(path: Path) -> UploadSource:
     """The source for a file or folder. Raises OSError, and ValueError for an unsuitable folder."""
     if path.is_dir():
-        return zip_source(path, list(_files(path)))
+        content = list_folder(path)
+        return zip_source(path, content.files, content.empty_folders)
     if not path.is_file():
         raise FileNotFoundError(2, "expected a file or a folder", str(path))
     return file_source(path)
@@ -98,7 +99,9 @@ def file_source(path: Path) -> UploadSource:
     return UploadSource(path.name, [Segment(path.stat().st_size, file=path)])
 
 
-def zip_source(folder: Path, files: Sequence[Path]) -> UploadSource:
+def zip_source(
+    folder: Path, files: Sequence[Path], empty_folders: Sequence[Path] = ()
+) -> UploadSource:
     """The archive of some files below a folder, in this order.
 
     Raises OSError, and ValueError without files or for a name that is not in UTF-8.
@@ -107,7 +110,7 @@ def zip_source(folder: Path, files: Sequence[Path]) -> UploadSource:
     with zipfile.ZipFile(recorder, "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]
         for file in files:
             _check_utf8(file)
-            entry = zipfile.ZipInfo(file.relative_to(folder).as_posix(), ZIP_TIME)
+            entry = zipfile.ZipInfo(_name_in(folder, file), ZIP_TIME)
             entry.external_attr = FILE_MODE
             entry.create_system = 3  # Unix, on every system: the archive must be the same
             entry.file_size = file.stat().st_size
@@ -116,21 +119,67 @@ def zip_source(folder: Path, files: Sequence[Path]) -> UploadSource:
                 for piece in Segment(entry.file_size, file=file).read(0, entry.file_size):
                     target.write(piece)
                 recorder.file = None
-    if not archive.filelist:
+        for empty in empty_folders:
+            _check_utf8(empty)
+            archive.writestr(zipfile.ZipInfo(f"{_name_in(folder, empty)}/", ZIP_TIME), b"")
+    if not files:
         raise ValueError(f"expected a folder with files, received {str(folder)!r}, which has none")
-    return UploadSource(f"{folder.resolve().name}.zip", recorder.segments)
+    return UploadSource(f"{typed_name(folder)}.zip", recorder.segments)
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """The regular files below a folder, sorted by path; links, pipes and devices are left out."""
-    found = [
-        Path(where) / name
-        for where, _, names in os.walk(folder, followlinks=False, onerror=_raise)
-        for name in names
-    ]
-    for file in sorted(found, key=lambda file: file.relative_to(folder).as_posix()):
-        if stat.S_ISREG(file.lstat().st_mode):
-            yield file
+def typed_name(path: Path) -> str:
+    """The last part of a path as it was typed; where a link leads does not matter."""
+    return Path(os.path.abspath(path)).name
+
+
+@dataclass(frozen=True)
+class FolderContent:
+    """What of a folder is uploaded.
+
+    Attributes:
+        files: Regular files, sorted by path, and those to which links lead; pipes and devices are
+            left out.
+        empty_folders: Folders with nothing in them; they may be classes without pictures.
+        links: The number of links that were followed.
+    """
+
+    files: Sequence[Path]
+    empty_folders: Sequence[Path]
+    links: int
+
+
+def list_folder(folder: Path) -> FolderContent:
+    """The files of a folder. Raises OSError, and ValueError for a link that leads nowhere."""
+    files, empty, links = [], [], 0
+    root = folder.resolve()
+    pending = [(folder, frozenset(map(str, (root, *root.parents))))]
+    while pending:
+        where, around = pending.pop()
+        with os.scandir(where) as entries:
+            paths = [where / entry.name for entry in entries]
+        if not paths:
+            empty.append(where)
+        for path in paths:
+            links += path.is_symlink()
+            real = os.path.realpath(path)
+            if path.is_dir() and real not in around:
+                pending.append((path, around | {real}))
+            elif path.is_file():
+                files.append(path)
+            elif path.is_symlink():
+                raise ValueError(
+                    f"expected links to files or other folders, received {str(path)!r}, a link to "
+                    f"{os.readlink(path)!r}"
+                )
+
+    def in_order(paths: list[Path]) -> list[Path]:
+        return sorted(paths, key=lambda path: _name_in(folder, path))
+
+    return FolderContent(in_order(files), in_order(empty), links)
+
+
+def _name_in(folder: Path, path: Path) -> str:
+    return path.relative_to(folder).as_posix()
 
 
 def _check_utf8(file: Path) -> None:
@@ -138,10 +187,6 @@ def _check_utf8(file: Path) -> None:
         str(file).encode("utf-8")
     except UnicodeEncodeError:
         raise ValueError(f"expected file names in UTF-8, received {str(file)!a}") from None
-
-
-def _raise(error: OSError) -> None:
-    raise error
 
 
 class _Recorder:

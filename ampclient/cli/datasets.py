@@ -7,6 +7,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from ampclient import formats
+from ampclient.cli.dataset_check import check_file
 from ampclient.cli.dataset_output import (
     describe_version,
     print_dataset,
@@ -18,6 +19,8 @@ from ampclient.cli.options import AsJson, client_of
 from ampclient.cli.output import print_json
 from ampclient.cli.watch import detach_on_interrupt
 from ampclient.datasets import name_of
+from ampclient.upload_source import list_folder
+from ampcore.spec.text import plural
 
 group = typer.Typer(help="Upload, list and delete datasets.", no_args_is_help=True)
 
@@ -47,7 +50,7 @@ def push(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="A file, or a folder, which becomes a zip archive; links in it are left out.",
+            help="A file, or a folder, which becomes a zip archive; links are followed.",
             exists=True,
             show_default=False,
         ),
@@ -57,12 +60,21 @@ def push(
         str | None,
         typer.Option(help="Name of the dataset (default: from the file).", show_default=False),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="First read all of it here, and decode every picture."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Upload a file as the next version of a dataset; interrupted uploads resume."""
     datasets = client_of(context).datasets
     again = "What was sent is kept for a day; run the same command to resume."
     wanted = name if name is not None else _checked(lambda: name_of(path))
+    links = _checked(lambda: list_folder(path).links) if path.is_dir() else 0
+    if links:
+        typer.echo(f"{plural(links, 'link')} followed: the files are uploaded.", err=True)
+    if check:
+        check_file(path)
     with detach_on_interrupt(again), download_bar() as show_bar:
         version = _checked(
             lambda: datasets.upload(

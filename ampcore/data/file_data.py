@@ -3,6 +3,8 @@
 import shutil
 import tempfile
 import weakref
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ampcore.data.column_data import all_rows, prepared_dataset, split_rows
@@ -11,7 +13,16 @@ from ampcore.data.dataset import Dataset
 from ampcore.data.file_rows import FileRows
 from ampcore.data.files import resolve_path
 from ampcore.data.registry import LoadOptions, register
-from ampcore.formats import Column, Columns, Source, Split, list_columns, list_splits, open_source
+from ampcore.errors import InvalidData
+from ampcore.formats import (
+    Column,
+    ListedColumns,
+    Source,
+    Split,
+    list_columns,
+    list_splits,
+    open_source,
+)
 from ampcore.spec.data import AnyFile
 from ampcore.spec.target_columns import TARGET_NAMES
 
@@ -31,8 +42,11 @@ def load_file(spec: AnyFile, options: LoadOptions) -> Dataset:
     path = resolve_path(name, options.data_root)
     # Its sources stay open during the run; the folder is removed with the dataset.
     cache = _CacheFolder()
-    training, held_out = _parts(spec, path, cache.path, name, options)
-    return prepared_dataset(spec, options, training, held_out, resources=cache)
+    available = list_columns(path, spec, cache=cache.path, name=name)
+    columns = _used_columns(spec, options, available, name)
+    training, held_out = _parts(spec, path, cache.path, columns, options)
+    dataset = prepared_dataset(spec, options, training, held_out, resources=cache)
+    return replace(dataset, left_out=available.left_out)
 
 
 class _CacheFolder:
@@ -44,11 +58,11 @@ class _CacheFolder:
 
 
 def _parts(
-    spec: AnyFile, path: Path, cache: Path, name: str, options: LoadOptions
+    spec: AnyFile, path: Path, cache: Path, columns: Sequence[str], options: LoadOptions
 ) -> tuple[FileRows, FileRows | None]:
     """The training rows, and those for validation, with only the columns that are used."""
+    name = spec.file_reference
     splits = list_splits(path, spec, cache=cache, name=name)
-    columns = _used_columns(spec, options, list_columns(path, spec, cache=cache, name=name), name)
 
     def open_part(split: Split | None) -> Source:
         return open_source(path, spec, cache=cache, name=name, split=split, columns=columns)
@@ -56,11 +70,19 @@ def _parts(
     source = open_part(None)
     held_out = next((split for split in ("validation", "test") if split in splits), None)
     if not spec.validation_split and held_out is not None:
-        return all_rows(source, name), all_rows(open_part(held_out), name)
+        try:
+            return all_rows(source, name), all_rows(open_part(held_out), name)
+        except InvalidData as error:
+            expected = f"{error.expected}, in the part {held_out}; or a `validation_split`"
+            raise InvalidData(
+                error.source, error.field, expected=expected, received=error.received
+            ) from None
     return split_rows(spec, source, options.seed, name)
 
 
-def _used_columns(spec: AnyFile, options: LoadOptions, available: Columns, name: str) -> list[str]:
+def _used_columns(
+    spec: AnyFile, options: LoadOptions, available: ListedColumns, name: str
+) -> list[str]:
     """The columns of inputs and targets; what the spec does not name is not read.
 
     Also columns that are left out if it names them, or by their names, so that the reader says why.

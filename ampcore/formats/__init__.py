@@ -6,15 +6,15 @@ than its limits allow.
 
 from ampcore.formats.limits import Limits
 from ampcore.formats.opening import list_columns, list_splits, open_source
-from ampcore.formats.source import Array, Column, Columns, Dtype, LeftOut, Source, Split
+from ampcore.formats.source import Array, Column, Dtype, LeftOut, ListedColumns, Source, Split
 
 __all__ = [
     "Array",
     "Column",
-    "Columns",
     "Dtype",
     "LeftOut",
     "Limits",
+    "ListedColumns",
     "Source",
     "Split",
     "list_columns",

@@ -13,13 +13,13 @@ from ampcore.formats.csv_dialect import SAMPLE_BYTES, recognize_csv
 from ampcore.formats.csv_encoding import decode_start, guess_encoding
 from ampcore.formats.csv_table import SUFFIXES as CSV_SUFFIXES
 from ampcore.formats.csv_table import is_csv
-from ampcore.formats.files import DataFile, is_ignored, list_folder, open_file
+from ampcore.formats.files import GZIP, DataFile, is_ignored, list_folder, open_file
 from ampcore.formats.image_layout import is_picture
 from ampcore.formats.limits import Limits
 from ampcore.formats.npy import MAGIC as NPY
 from ampcore.formats.npz import SUFFIX as NPY_SUFFIX
 from ampcore.formats.parquet_table import is_parquet
-from ampcore.formats.tfrecord import GZIP, starts_like_tfrecord
+from ampcore.formats.tfrecord import starts_like_tfrecord
 from ampcore.formats.tfrecord_table import is_tfrecord
 from ampcore.formats.zip_members import SIGNATURES, ZipMembers
 from ampcore.spec.file_formats import (
@@ -38,7 +38,7 @@ KINDS: Final[dict[str, Callable[[str], bool]]] = {
     "images": is_picture,
     "parquet": is_parquet,
     "tfrecord": is_tfrecord,
-    "csv": is_csv,
+    "csv": lambda name: is_csv(name.removesuffix(".gz")),
 }
 """The kinds of files that folders and zips may have, by their names."""
 FOLDER_KINDS: Final[dict[str, Callable[[], FormatOptions]]] = {
@@ -91,9 +91,10 @@ def _of_file(path: Path, name: str, limits: Limits) -> FormatOptions | None:
         return NpyOptions()
     if start.startswith(PARQUET):
         return ParquetOptions()
-    if starts_like_tfrecord(_decompress_start(start)):
+    start = _decompress_start(start)
+    if starts_like_tfrecord(start):
         return TfrecordOptions()
-    return _of_text(start, name)
+    return _of_text(start, name.removesuffix(".gz"))
 
 
 def _of_archive(file: DataFile, limits: Limits) -> FormatOptions | None:
@@ -101,12 +102,14 @@ def _of_archive(file: DataFile, limits: Limits) -> FormatOptions | None:
         members = {
             tuple(member.name.split("/")): member
             for member in archive.members
-            if not any(map(is_ignored, member.name.split("/")))
+            if not any(map(is_ignored, member.name.split("/"))) and member.name[-1] != "/"
         }
         if all(parts[-1].endswith(NPY_SUFFIX) for parts in members):
             return NpzOptions()
         kind, first = _most_frequent_kind(sorted(members))
-        if kind != "csv":
+        if kind is None and len(members) == 1:
+            (first,) = members
+        elif kind != "csv":
             return FOLDER_KINDS[kind or "images"]()
         with tempfile.TemporaryDirectory(prefix="ampcore-formats-") as folder:
             sample = Path(folder, "sample")

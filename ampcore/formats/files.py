@@ -1,16 +1,22 @@
 """Finds and opens the files of a data set; nothing outside its folder, and no pipes."""
 
 import errno
+import gzip
 import os
-from collections.abc import Iterator
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
-from typing import BinaryIO, Final
+from pathlib import Path, PurePath
+from typing import BinaryIO, Final, cast
 
 from ampcore.errors import InvalidData
+from ampcore.formats.source import LeftOut
+from ampcore.spec.text import plural
 
+GZIP: Final = b"\x1f\x8b"
 WRITE_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 """Errors of the cache folder, for which the data file is not the cause."""
 
@@ -50,6 +56,24 @@ def open_file(file: DataFile) -> Iterator[BinaryIO]:
             raise InvalidData(file.name, None, expected="a file", received="no file of this name")
         with file.path.open("rb") as stream:
             yield stream
+
+
+@contextmanager
+def open_decompressed(file: DataFile) -> Iterator[BinaryIO]:
+    """Open a file that may be compressed by gzip. Raises InvalidData, also while reading."""
+    with open_file(file) as stream:
+        magic = stream.read(len(GZIP))
+        stream.seek(0)
+        if magic != GZIP:
+            yield stream
+            return
+        try:
+            with gzip.open(stream) as content:
+                yield cast(BinaryIO, content)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise InvalidData(
+                file.name, None, expected="undamaged gzip data", received=str(error)
+            ) from None
 
 
 def read_range(descriptor: int, offset: int, size: int) -> bytes:
@@ -128,3 +152,17 @@ def _check_link(root: Path, parts: tuple[str, ...], name: str) -> None:
 def is_ignored(name: str) -> bool:
     """Files that operating systems add to folders and archives."""
     return name.startswith(".") or name in ("__MACOSX", "Thumbs.db", "desktop.ini")
+
+
+def files_left_out(names: Iterable[str], expected: str) -> list[LeftOut]:
+    """Files that are not read, counted by their suffixes.
+
+    Args:
+        names: Their names.
+        expected: What they are not.
+    """
+    suffixes = Counter(PurePath(name).suffix.lower() or PurePath(name).name for name in names)
+    return [
+        LeftOut(suffix, f"{plural(count, 'file')}, not {expected}")
+        for suffix, count in sorted(suffixes.items())
+    ]

@@ -5,10 +5,9 @@ the data: `CLASS/*.png`, `images/*.png` and `masks/*.png`, or only files.
 """
 
 import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from typing import Final
 
 import numpy as np
@@ -17,8 +16,8 @@ from numpy.typing import NDArray
 from ampcore.errors import InvalidData
 from ampcore.formats.image_files import FilePath
 from ampcore.formats.source import LeftOut, Split
-from ampcore.formats.split_names import folder_split, in_order, pattern_split
-from ampcore.spec.text import join_names, plural
+from ampcore.formats.split_names import file_split, folder_split, in_order, pattern_split
+from ampcore.spec.text import join_names
 
 SUFFIXES: Final = (".png", ".jpg", ".jpeg")
 OTHER_PICTURES: Final = (
@@ -91,19 +90,6 @@ def list_images(name: str, paths: Sequence[FilePath]) -> list[ImagePath]:
     return images
 
 
-def files_left_out(paths: Sequence[FilePath]) -> list[LeftOut]:
-    """Files beside the images, by their suffixes."""
-    suffixes = Counter(
-        file.suffix.lower() or file.name
-        for *_, name in paths
-        if not is_image((file := PurePath(name)).name)
-    )
-    return [
-        LeftOut(suffix, f"{plural(count, 'file')}, not images")
-        for suffix, count in sorted(suffixes.items())
-    ]
-
-
 def classes_left_out(
     parts: Parts, classes: Sequence[str], folders: Iterable[FilePath]
 ) -> list[LeftOut]:
@@ -123,26 +109,30 @@ def classes_left_out(
 
 
 def by_split(name: str, images: Sequence[ImagePath], patterns: Mapping[Split, str]) -> Parts:
-    """The images by split; under None if not all of them are in folders of splits.
+    """The images by split; under None if folders do not tell.
 
     With patterns, other images are left out. Raises InvalidData for images beside several splits.
     """
-    parts: dict[Split | None, list[ImagePath]] = defaultdict(list)
-    for image in images:
-        if patterns:
-            split = pattern_split("/".join(image.below), patterns)
-            depth = patterns[split].count("/") if split else 0
-        else:
-            split = folder_split(image.below[0]) if len(image.below) > 1 else None
-            depth = 1
-        parts[split].append(ImagePath(image.path, image.below[depth:]) if split else image)
-    others = parts.pop(None, [])
-    if patterns and not parts:
-        expected = f"images for {', '.join(patterns.values())}"
-        raise InvalidData(name, "splits", expected=expected, received="none")
-    if patterns or not others:
-        return parts
-    if len(parts) > 1:
+    if patterns:
+        parts = _divided(images, lambda image: pattern_split("/".join(image.below), patterns))
+        parts.pop(None, None)
+        if not parts:
+            expected = f"images for {', '.join(patterns.values())}"
+            raise InvalidData(name, "splits", expected=expected, received="none")
+        depths: dict[Split | None, int] = {
+            split: pattern.count("/") for split, pattern in patterns.items()
+        }
+        return {
+            split: [ImagePath(image.path, image.below[depths[split] :]) for image in part]
+            for split, part in parts.items()
+        }
+    # `seg_train` beside `seg_test`, but not `train` beside `bus`.
+    parts = _divided(images, lambda image: file_split(image.below[0]))
+    if not ("train" in parts and len(parts.keys() - {None}) > 1):
+        parts = _divided(images, lambda image: folder_split(image.below[0]))
+        if None in parts:
+            return {None: images}
+    if others := parts.get(None):
         raise InvalidData(
             "/".join((name, *others[0].path)),
             None,
@@ -150,7 +140,25 @@ def by_split(name: str, images: Sequence[ImagePath], patterns: Mapping[Split, st
             "`splits`",
             received="another folder",
         )
-    return {None: images}
+    return {split: [_without_split(image) for image in part] for split, part in parts.items()}
+
+
+def _divided(
+    images: Sequence[ImagePath], split_of: Callable[[ImagePath], Split | None]
+) -> dict[Split | None, list[ImagePath]]:
+    """The images by split; those without a folder under None."""
+    parts: dict[Split | None, list[ImagePath]] = defaultdict(list)
+    for image in images:
+        parts[split_of(image) if len(image.below) > 1 else None].append(image)
+    return dict(parts)
+
+
+def _without_split(image: ImagePath) -> ImagePath:
+    """The image without the folder of its split, which some archives repeat."""
+    first, *below = image.below
+    while len(below) > 1 and below[0] == first:
+        below = below[1:]
+    return ImagePath(image.path, tuple(below))
 
 
 def splits_of(parts: Parts) -> tuple[Split, ...]:

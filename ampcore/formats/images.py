@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ampcore.errors import InvalidData
 from ampcore.formats.cache import converted, digest
 from ampcore.formats.decoding_threads import DecodingThreads, raise_bad_images
+from ampcore.formats.files import files_left_out
 from ampcore.formats.image_codec import decode_image, decode_mask, image_size
 from ampcore.formats.image_files import FilePath, ImageFiles, open_files
 from ampcore.formats.image_layout import (
@@ -21,7 +22,7 @@ from ampcore.formats.image_layout import (
     by_split,
     class_names,
     classes_left_out,
-    files_left_out,
+    is_image,
     list_images,
     splits_of,
 )
@@ -192,8 +193,9 @@ def open_images(request: Request, options: ImagesOptions) -> ImageSource:
     except BaseException:
         files.close()
         raise
+    others = [path[-1] for path in files.paths if not is_image(path[-1])]
     empty = classes_left_out(parts, rows.classes, files.folders) if rows.classes else []
-    source.left_out = [*empty, *files_left_out(files.paths)]
+    source.left_out = [*empty, *files_left_out(others, "images")]
     return source
 
 

@@ -17,8 +17,8 @@ from ampcore.formats.files import DataFile
 from ampcore.formats.npy import NpyHeader, UnsupportedArray, map_array, read_header
 from ampcore.formats.place import Place
 from ampcore.formats.source import (
-    Columns,
     LeftOut,
+    ListedColumns,
     Request,
     Split,
     choose_columns,
@@ -52,11 +52,11 @@ def npz_splits(request: Request, options: NpzOptions) -> tuple[Split, ...]:
         return _splits(_arrays_by_split(request, _members(archive), options))
 
 
-def npz_columns(request: Request, options: NpzOptions) -> Columns:
+def npz_columns(request: Request, options: NpzOptions) -> ListedColumns:
     """The columns that `open_npz` reads by default, from the headers alone. Raises InvalidData."""
     with _open_archive(request) as archive:
         arrays, left_out = _choose(archive, request, options)
-    return Columns({name: array.header.column() for name, array in arrays.items()}, left_out)
+    return ListedColumns({name: array.header.column() for name, array in arrays.items()}, left_out)
 
 
 def open_npz(request: Request, options: NpzOptions) -> ArraySource:
@@ -90,6 +90,8 @@ def _members(archive: ZipMembers) -> dict[str, Member]:
     """The archive's arrays by name. Raises InvalidData if it contains other files."""
     members = {}
     for member in archive.members:
+        if member.name.endswith("/"):
+            continue
         if not member.name.endswith(SUFFIX):
             raise InvalidData(
                 archive.name, member.name[:256], expected="only arrays", received="another file"

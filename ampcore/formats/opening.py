@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from ampcore.errors import InvalidData
 from ampcore.formats.limits import Limits
-from ampcore.formats.source import Columns, Request, Source, Split
+from ampcore.formats.source import LeftOut, ListedColumns, Request, Source, Split
+from ampcore.formats.table_files import tables_left_out
 from ampcore.spec.file_formats import FormatOptions
 
 MODULES: Final = {
@@ -58,7 +59,7 @@ def open_source(
 
 def list_columns(
     path: Path, options: FormatOptions, *, cache: Path, name: str | None = None
-) -> Columns:
+) -> ListedColumns:
     """The columns that `open_source` reads by default, without reading all values if possible.
 
     Tables are known by their schemas and first rows. Raises InvalidData.
@@ -67,9 +68,9 @@ def list_columns(
     find = getattr(_module(options), f"{options.kind}_columns", None)
     if find is None or not path.exists():
         with open_request(request, options) as source:
-            return Columns(source.columns, source.left_out)
-    columns: Columns = find(request, options)
-    return columns
+            return ListedColumns(source.columns, source.left_out)
+    columns: ListedColumns = find(request, options)
+    return replace(columns, left_out=[*columns.left_out, *_files_left_out(request, options)])
 
 
 def list_splits(
@@ -97,7 +98,9 @@ def open_request(request: Request, options: FormatOptions) -> Source:
             request.name, None, expected="a file or folder", received="no file of this name"
         )
     opener: Callable[[Request, Any], Source] = getattr(_module(options), f"open_{options.kind}")
-    return opener(_with_patterns(request, options), options)
+    source = opener(_with_patterns(request, options), options)
+    source.left_out = [*source.left_out, *_files_left_out(request, options)]
+    return source
 
 
 def splits_of_request(request: Request, options: FormatOptions) -> tuple[Split, ...]:
@@ -105,6 +108,11 @@ def splits_of_request(request: Request, options: FormatOptions) -> tuple[Split, 
     find = getattr(_module(options), f"{options.kind}_splits", None)
     splits: tuple[Split, ...] = find(_with_patterns(request, options), options) if find else ()
     return splits
+
+
+def _files_left_out(request: Request, options: FormatOptions) -> list[LeftOut]:
+    is_table = getattr(_module(options), f"is_{options.kind}", None)
+    return [] if is_table is None else tables_left_out(request, is_table)
 
 
 def _with_patterns(request: Request, options: FormatOptions) -> Request:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -43,6 +44,7 @@ def image_bytes(values: Any) -> Any:
     return values.flatten()[at] if at >= 0 else values
 
 
+@lru_cache(maxsize=1024)
 def plain_type(dtype: pa.DataType) -> pa.DataType:
     """The type to which files may differ in how they store the same values.
 
@@ -74,13 +76,16 @@ def plain_type(dtype: pa.DataType) -> pa.DataType:
 def plain_values(values: Any) -> Any:
     """Values with their `plain_type`. Raises ArrowInvalid and ArrowNotImplementedError."""
     if isinstance(values.type, pa.FixedShapeTensorType) and not values.type.permutation:
-        nested = values.storage.flatten()
-        for size in reversed(values.type.shape):
-            nested = pa.FixedSizeListArray.from_arrays(nested, size)
-        return nested
+        size, storage = values.type.storage_type.list_size, values.storage
+        nested = storage.values[storage.offset * size : (storage.offset + len(storage)) * size]
+        for side in reversed(values.type.shape[1:]):
+            nested = pa.FixedSizeListArray.from_arrays(nested, side)
+        first = values.type.shape[0]
+        return pa.FixedSizeListArray.from_arrays(nested, first, mask=values.is_null())
     if isinstance(values, pa.ExtensionArray):
         return plain_values(values.storage)
-    return values.cast(plain_type(values.type))
+    dtype = plain_type(values.type)
+    return values if values.type == dtype else values.cast(dtype)
 
 
 def column_of(dtype: pa.DataType, sample: Any) -> Column | None:

@@ -33,7 +33,7 @@ from ampcore.formats.parquet_columns import (
     plain_values,
 )
 from ampcore.formats.place import Place
-from ampcore.formats.source import Column, Columns, LeftOut, Request, Split, choose_columns
+from ampcore.formats.source import Column, LeftOut, ListedColumns, Request, Split, choose_columns
 from ampcore.formats.table_files import (
     TableFiles,
     files_of_split,
@@ -68,10 +68,12 @@ def parquet_splits(request: Request, options: ParquetOptions) -> tuple[Split, ..
     return splits_of(table_files(request, is_parquet))
 
 
-def parquet_columns(request: Request, options: ParquetOptions) -> Columns:
+def parquet_columns(request: Request, options: ParquetOptions) -> ListedColumns:
     """The columns, from the schemas and first values of all files. Raises InvalidData."""
     table = _read_schema(request, table_files(request, is_parquet))
-    return Columns({name: table.columns[name] for name in _default_names(table)}, table.left_out)
+    return ListedColumns(
+        {name: table.columns[name] for name in _default_names(table)}, table.left_out
+    )
 
 
 def open_parquet(request: Request, options: ParquetOptions) -> TableSource:

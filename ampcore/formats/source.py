@@ -48,7 +48,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Columns:
+class ListedColumns:
     """The columns of a source, as far as they are known before it is opened.
 
     Attributes:

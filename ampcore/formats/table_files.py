@@ -1,18 +1,26 @@
 """The files of a table by split: one file, or those of a folder or zip in the order of their names.
 
-The files of a zip are extracted once, into the cache.
+The files of a zip are extracted once, into the cache, and so are files that gzip has compressed.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
 from ampcore.errors import InvalidData
 from ampcore.formats.cache import converted
-from ampcore.formats.files import DataFile, is_ignored, list_folder
-from ampcore.formats.source import Request, Split, choose_split
+from ampcore.formats.files import (
+    GZIP,
+    DataFile,
+    files_left_out,
+    is_ignored,
+    list_folder,
+    open_decompressed,
+    open_file,
+)
+from ampcore.formats.source import LeftOut, Request, Split, choose_split
 from ampcore.formats.split_names import (
     ALIASES,
     file_split,
@@ -25,6 +33,8 @@ from ampcore.formats.zip_members import ZipMembers, is_zip
 TableFiles = Mapping[Split | None, Sequence[DataFile]]
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 """The folder of rows without a value."""
+BLOCK: Final = 2**20
+CONTENT: Final = "content"
 
 
 def table_files(request: Request, is_table: Callable[[str], bool]) -> TableFiles:
@@ -55,6 +65,16 @@ def table_files(request: Request, is_table: Callable[[str], bool]) -> TableFiles
         )
     parts: TableFiles = by_split or {None: others}
     return {split: sorted(part, key=lambda file: file.name) for split, part in parts.items()}
+
+
+def tables_left_out(request: Request, is_table: Callable[[str], bool]) -> list[LeftOut]:
+    """The files beside the tables of a folder or zip. Raises InvalidData."""
+    if not request.path.is_dir() and not _is_archive(request):
+        return []
+    names = _names(request)
+    tables = set(_tables(names, is_table))
+    others = [name for name in names if name not in tables and not _is_hidden(name)]
+    return files_left_out(others, "tables of this format")
 
 
 def splits_of(files: TableFiles) -> tuple[Split, ...]:
@@ -104,39 +124,78 @@ def _parts_below(request: Request, file: DataFile) -> list[str]:
 
 def _list_files(request: Request, is_table: Callable[[str], bool]) -> Iterator[DataFile]:
     """The files of a folder or zip, or the only one. Raises InvalidData."""
-    if request.path.is_dir():
-        for parts in list_folder(request.path, request.name, request.limits.files):
-            if is_table(parts[-1]) and not any(map(_is_temporary, parts)):
-                yield DataFile(request.path.joinpath(*parts), "/".join((request.name, *parts)))
-    elif request.path.is_file() and is_zip(DataFile(request.path, request.name)):
-        yield from _extracted(request, is_table)
+    if _is_archive(request):
+        files = _extracted(request, is_table)
+    elif request.path.is_dir():
+        files = {name: request.path / name for name in _names(request)}
     else:
-        yield DataFile(request.path, request.name)
+        yield _decompressed(request, DataFile(request.path, request.name))
+        return
+    for name in _tables(files, is_table):
+        file = DataFile(files[name], f"{request.name}/{name}")
+        yield file if is_table(name) else _decompressed(request, file)
 
 
-def _extracted(request: Request, is_table: Callable[[str], bool]) -> Iterator[DataFile]:
-    """The files of a zip, in the cache and with numbers for names."""
+def _is_archive(request: Request) -> bool:
+    return request.path.is_file() and is_zip(DataFile(request.path, request.name))
+
+
+def _names(request: Request) -> list[str]:
+    """The names of all files of a folder or zip. Raises InvalidData."""
+    if request.path.is_dir():
+        listed = list_folder(request.path, request.name, request.limits.files)
+        return ["/".join(parts) for parts in listed]
+    with ZipMembers(DataFile(request.path, request.name), request.limits) as zipped:
+        return [member.name for member in zipped.members if not member.name.endswith("/")]
+
+
+def _tables(names: Iterable[str], is_table: Callable[[str], bool]) -> list[str]:
+    """The names of tables, also compressed ones, or that of the only file."""
+    names = [name for name in names if not _is_hidden(name)]
+    tables = [name for name in names if is_table(name.removesuffix(".gz"))]
+    return tables or (names if len(names) == 1 else [])
+
+
+def _extracted(request: Request, is_table: Callable[[str], bool]) -> dict[str, Path]:
+    """The tables of a zip by their names, in the cache and with numbers for names."""
     archive = DataFile(request.path, request.name)
-    with ZipMembers(archive, request.limits) as members:
-        tables = [
-            member
-            for member in members.members
-            if is_table(member.name)
-            and not any(is_ignored(part) or _is_temporary(part) for part in member.name.split("/"))
-        ]
-        members.check_total(tables, request.limits.cache_bytes)
+    with ZipMembers(archive, request.limits) as zipped:
+        files = {member.name: member for member in zipped.members}
+        names = [name for name in files if not name.endswith("/")]
+        members = [files[name] for name in _tables(names, is_table)]
+        zipped.check_total(members, request.limits.cache_bytes)
 
         def extract(folder: Path) -> None:
-            for number, member in enumerate(tables):
+            for number, member in enumerate(members):
                 with (folder / str(number)).open("wb") as stream:
-                    stream.writelines(members.blocks(member))
+                    stream.writelines(zipped.blocks(member))
 
-        names = [member.name for member in tables]
-        folder = converted(request.cache, ("zip", archive.fingerprint(), names), extract)
-    for number, name in enumerate(names):
-        yield DataFile(folder / str(number), f"{request.name}/{name}")
+        folder = converted(request.cache, ("zip", archive.fingerprint(), members), extract)
+    return {member.name: folder / str(number) for number, member in enumerate(members)}
 
 
-def _is_temporary(name: str) -> bool:
-    """Files of Spark that are no part of a table: `_SUCCESS`, `_temporary`."""
-    return name.startswith("_") and "=" not in name
+def _decompressed(request: Request, file: DataFile) -> DataFile:
+    """The file, or, if it is compressed by gzip, its content in the cache. Raises InvalidData."""
+    with open_file(file) as stream:
+        if stream.read(len(GZIP)) != GZIP:
+            return file
+
+    def write(folder: Path) -> None:
+        size = 0
+        with open_decompressed(file) as stream, (folder / CONTENT).open("wb") as target:
+            while block := stream.read(BLOCK):
+                size += len(block)
+                if size > request.limits.cache_bytes:
+                    expected = f"at most {request.limits.cache_bytes:,} bytes when decompressed"
+                    raise InvalidData(file.name, None, expected=expected, received="more")
+                target.write(block)
+
+    folder = converted(request.cache, ("gzip", file.fingerprint()), write)
+    return DataFile(folder / CONTENT, file.name)
+
+
+def _is_hidden(name: str) -> bool:
+    """Files of systems, and of Spark that are no part of a table: `_SUCCESS`, `_temporary`."""
+    return any(
+        is_ignored(part) or (part.startswith("_") and "=" not in part) for part in name.split("/")
+    )

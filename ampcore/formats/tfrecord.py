@@ -3,22 +3,18 @@
 Source: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
 """
 
-import gzip
 import struct
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import BinaryIO, Final, cast
+from typing import Final
 
 from crc32c import crc32c
 
 from ampcore.errors import InvalidData
-from ampcore.formats.files import DataFile, open_file
+from ampcore.formats.files import DataFile, open_decompressed
 from ampcore.formats.limits import Limits
 
 HEADER: Final = struct.Struct("<QI")
 CHECKSUM: Final = struct.Struct("<I")
-GZIP: Final = b"\x1f\x8b"
 MASK_DELTA: Final = 0xA282EAD8
 
 
@@ -38,7 +34,7 @@ def starts_like_tfrecord(start: bytes) -> bool:
 
 def read_records(file: DataFile, limits: Limits) -> Iterator[bytes]:
     """The records of a file. Raises InvalidData, which names the number of a bad record."""
-    with open_file(file) as stream, _decompressed(stream, file) as content:
+    with open_decompressed(file) as content:
         number = size = 0
         while header := content.read(HEADER.size):
             number += 1
@@ -60,21 +56,6 @@ def read_records(file: DataFile, limits: Limits) -> Iterator[bytes]:
             if CHECKSUM.unpack(checksum)[0] != masked_crc(record):
                 raise _invalid(file, place, "its CRC-32C", "another checksum: it is damaged")
             yield record
-
-
-@contextmanager
-def _decompressed(stream: BinaryIO, file: DataFile) -> Iterator[BinaryIO]:
-    """The content of a file that may be compressed."""
-    magic = stream.read(len(GZIP))
-    stream.seek(0)
-    if magic != GZIP:
-        yield stream
-        return
-    try:
-        with gzip.open(stream) as content:
-            yield cast(BinaryIO, content)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise _invalid(file, None, "undamaged gzip data", str(error)) from None
 
 
 def _invalid(file: DataFile, place: str | None, expected: str, received: str) -> InvalidData:

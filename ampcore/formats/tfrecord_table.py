@@ -20,7 +20,7 @@ from ampcore.formats.column_names import check_column_names
 from ampcore.formats.feature_columns import FeatureColumn, OtherValues, feature_column
 from ampcore.formats.files import DataFile
 from ampcore.formats.place import Place
-from ampcore.formats.source import Columns, LeftOut, Request, Split
+from ampcore.formats.source import LeftOut, ListedColumns, Request, Split
 from ampcore.formats.table_files import files_of_split, splits_of, table_files
 from ampcore.formats.table_source import TableSource
 from ampcore.formats.tf_example import Feature, Malformed, parse_example
@@ -55,10 +55,10 @@ def tfrecord_splits(request: Request, options: TfrecordOptions) -> tuple[Split, 
     return splits_of(table_files(request, is_tfrecord))
 
 
-def tfrecord_columns(request: Request, options: TfrecordOptions) -> Columns:
+def tfrecord_columns(request: Request, options: TfrecordOptions) -> ListedColumns:
     """The features, also damaged ones; the files are converted. Raises InvalidData."""
     table = StoredTable.read(_converted(request, options))
-    return Columns(table.columns, table.left_out)
+    return ListedColumns(table.columns, table.left_out)
 
 
 def open_tfrecord(request: Request, options: TfrecordOptions) -> TableSource:

@@ -4,6 +4,7 @@ Source: APPNOTE.TXT 6.3.10 (PKWARE), sections 4.3 and 4.4.
 """
 
 import os
+import re
 import struct
 import zipfile
 import zlib
@@ -26,6 +27,7 @@ MAX_ENTRY_BYTES: Final = 1024
 ENCRYPTED: Final = 0x1
 LINK: Final = 0xA
 BLOCK: Final = 2**20
+DRIVE: Final = re.compile("[A-Za-z]:")
 ARCHIVE: Final = "a zip archive"
 SIGNATURES: Final = (b"PK\3\4", b"PK\5\6")
 
@@ -198,7 +200,7 @@ class ZipMembers:
         seen = set()
         for member in self.members:
             parts = member.name.rstrip("/").split("/")
-            outside = ".." in parts or "" in parts or ":" in parts[0]
+            outside = ".." in parts or "" in parts or DRIVE.fullmatch(parts[0])
             if outside or "\0" in member.name:
                 raise self._invalid("a relative path inside the archive", "another path", member)
             if member.name in seen:

@@ -4,10 +4,12 @@ import hashlib
 import io
 import os
 import zipfile
+from pathlib import Path
 
 import pytest
 
-from ampclient.upload_source import open_source
+from ampclient.datasets import name_of
+from ampclient.upload_source import list_folder, open_source
 
 
 @pytest.fixture
@@ -58,13 +60,47 @@ def test_the_archive_is_read_from_any_offset(folder):
         assert b"".join(source.read(start, end)) == whole[start:end]
 
 
-def test_links_and_pipes_are_left_out(folder, tmp_path):
-    before = content(open_source(folder))
-    (tmp_path / "secret").write_text("secret")
-    (folder / "link").symlink_to(tmp_path / "secret")
-    (folder / "loop").symlink_to(folder)
-    os.mkfifo(folder / "pipe")
-    assert content(open_source(folder)) == before
+def test_links_are_followed_and_pipes_left_out(folder, tmp_path):
+    """As in the cache of Hugging Face and of DVC, where all files are links."""
+    blobs = tmp_path / "blobs"
+    blobs.mkdir()
+    (blobs / "0abcdef").write_bytes(b"content")
+    snapshot = tmp_path / "snapshot"
+    (snapshot / "data").mkdir(parents=True)
+    (snapshot / "data" / "train.csv").symlink_to(blobs / "0abcdef")
+    (snapshot / "birds").symlink_to(folder)
+    os.mkfifo(snapshot / "pipe")
+    with zipfile.ZipFile(io.BytesIO(content(open_source(snapshot)))) as archive:
+        assert archive.read("data/train.csv") == b"content"
+        assert "birds/b/c/deep.png" in archive.namelist()
+        assert "pipe" not in archive.namelist()
+    assert list_folder(snapshot).links == 2
+
+
+@pytest.mark.parametrize("target", [".", "..", "nowhere", "loop"])
+def test_a_link_that_leads_nowhere_or_around_is_named(folder, target):
+    (folder / "loop").symlink_to(target)
+    with pytest.raises(ValueError, match=rf"received '.*birds/loop', a link to '{target}'"):
+        open_source(folder)
+
+
+def test_a_dataset_has_the_name_that_was_typed(tmp_path, monkeypatch):
+    (tmp_path / "0abcdef").write_bytes(b"x")
+    (tmp_path / "train.csv").symlink_to(tmp_path / "0abcdef")
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.csv").write_bytes(b"x")
+    (tmp_path / "clicks").symlink_to(tmp_path / "real")
+    assert name_of(tmp_path / "train.csv") == "train"
+    assert name_of(tmp_path / "clicks") == "clicks"
+    assert open_source(tmp_path / "clicks").file_name == "clicks.zip"
+    monkeypatch.chdir(tmp_path / "real")
+    assert name_of(Path()) == name_of(Path("../real")) == "real"
+
+
+def test_an_empty_folder_is_kept(folder):
+    (folder / "rabbit").mkdir()
+    with zipfile.ZipFile(io.BytesIO(content(open_source(folder)))) as archive:
+        assert archive.namelist()[-1] == "rabbit/"
 
 
 def test_a_folder_without_files_is_refused(tmp_path):

@@ -126,6 +126,28 @@ def test_a_folder_is_pushed_as_an_archive(ampctl, tmp_path):
     assert (pushed["dataset"], pushed["file_name"]) == ("photos", "photos.zip")
 
 
+def test_a_folder_of_tables_is_described_as_the_folder_is_read(ampctl, tmp_path):
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "clicks").mkdir()
+    for name in ("train", "test"):
+        (tmp_path / "blobs" / name).write_text("x,y\n1,2\n3,4\n")
+        (tmp_path / "clicks" / f"{name}.csv").symlink_to(tmp_path / "blobs" / name)
+    pushed = ampctl("dataset", "push", str(tmp_path / "clicks"))
+    assert pushed.out == "clicks@1\n"
+    assert "2 links followed: the files are uploaded." in pushed.err
+    assert "csv, 4 rows; columns x int64, y int64" in pushed.err
+
+
+def test_check_reads_a_dataset_before_it_is_uploaded(ampctl, tmp_path):
+    (tmp_path / "clicks.csv").write_text("x,y\n1,2\n3\n")
+    pushed = ampctl("dataset", "push", str(tmp_path / "clicks.csv"), "--check")
+    assert (pushed.code, pushed.out) == (1, "")
+    assert "clicks.csv, line 3: expected 2 cells" in pushed.err
+    assert ampctl("dataset", "list").out == ""
+    (tmp_path / "clicks.csv").write_text("x,y\n1,2\n3,4\n")
+    assert ampctl("dataset", "push", str(tmp_path / "clicks.csv"), "--check").code == 0
+
+
 def test_a_job_is_submitted_with_a_dataset_and_keeps_it(ampctl, birds, tmp_path):
     np.savez(birds, x=np.eye(200), y=np.arange(200) % 2)
     ampctl("dataset", "push", birds)

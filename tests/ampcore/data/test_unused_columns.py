@@ -64,3 +64,14 @@ def test_bad_columns_of_a_table_do_not_matter_if_they_are_not_named(tmp_path, ex
     spec = Parquet(path="it.parquet", inputs="x", target="y", batch_size=2)
     dataset = data.load(spec, seed=0, data_root=tmp_path)
     assert len(dataset.train) == 4
+
+
+def test_a_part_for_evaluation_without_the_target_names_the_way_out(tmp_path):
+    np.savez(tmp_path / "it.npz", x_train=X, y_train=Y, x_test=X)
+    spec = Npz(path="it.npz", batch_size=2)
+    with pytest.raises(
+        InvalidData, match=r"column y: .*, in the part test; or a `validation_split`"
+    ):
+        data.load(spec, seed=0, data_root=tmp_path)
+    spec = spec.model_copy(update={"validation_split": 0.5})
+    assert len(data.load(spec, seed=0, data_root=tmp_path).train) == 3

@@ -436,6 +436,11 @@ def test_names_with_accents_in_two_encodings_are_one_class(write, open_file):
     assert source.read(np.arange(3))["label"].tolist() == [0, 1, 0]
 
 
+def test_names_that_windows_forbids_are_names(write, open_file):
+    files = {"a:b?/con.png": png(2, 2), "nul/" + "x" * 240 + ".png": png(2, 2)}
+    assert open_file(write(files), IMAGES).columns["label"].classes == ("a:b?", "nul")
+
+
 def test_images_beside_several_splits_are_an_error(write, open_file, tmp_path):
     files = {f"{folder}/cat/1.png": png(2, 2) for folder in ("train", "test", "extra")}
     path = write(files)
@@ -444,6 +449,25 @@ def test_images_beside_several_splits_are_an_error(write, open_file, tmp_path):
     options = ImagesOptions(splits={"train": "train/*", "validation": "extra/*"})
     assert list_splits(path, options, cache=tmp_path) == ("train", "validation")
     assert open_file(path, options, split="validation").columns["label"].classes == ("cat",)
+
+
+@pytest.mark.parametrize(
+    ("training", "evaluation"),
+    [
+        ("train", "test1"),
+        ("seg_train/seg_train", "seg_test/seg_test"),
+        ("training_set", "test_set"),
+        ("Train", "Val"),
+    ],
+)
+def test_folders_with_a_word_for_each_split_are_splits(
+    write, open_file, tmp_path, training, evaluation
+):
+    files = {f"it/{training}/{kind}/1.png": png(2, 2) for kind in ("cat", "dog")}
+    path = write(files | {f"it/{evaluation}/cat/{number}.png": png(2, 2) for number in range(3)})
+    assert len(list_splits(path, IMAGES, cache=tmp_path)) == 2
+    source = open_file(path, IMAGES)
+    assert (source.rows, source.columns["label"].classes) == (2, ("cat", "dog"))
 
 
 # Photos.

@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hnp
 from ampcore.errors import InvalidData
 from ampcore.formats import Column, Limits, list_splits, open_source
 from ampcore.spec.file_formats import NpyOptions, NpzOptions
+from tests.ampcore.formats.samples import write_zip
 
 NPY, NPZ = NpyOptions(), NpzOptions()
 WIDENED = {
@@ -259,6 +260,13 @@ def test_other_files_in_an_archive_are_rejected(tmp_path, open_file):
         archive.writestr("evil.pkl", b"\x80\4.")
     with pytest.raises(InvalidData, match=r"evil.pkl: expected only arrays"):
         open_file(tmp_path / "it.npz", NPZ)
+
+
+def test_entries_of_folders_are_no_arrays(tmp_path, read_all):
+    array = io.BytesIO()
+    np.save(array, np.arange(3))
+    members = {"train/": b"", "train/x.npy": array.getvalue()}
+    assert read_all(write_zip(tmp_path / "it.npz", members), NPZ)["x"].tolist() == [0, 1, 2]
 
 
 def test_an_empty_archive_is_rejected(tmp_path, open_file):

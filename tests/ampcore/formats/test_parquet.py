@@ -403,6 +403,15 @@ def test_extension_types_are_read_as_what_they_store(write, read_all, open_file)
     assert left_out.name == "uuid"
 
 
+def test_a_missing_tensor_is_named(write, open_file):
+    storage = pa.array([[1.0] * 4, None, [2.0] * 4], pa.list_(pa.float64(), 4))
+    dtype = pa.fixed_shape_tensor(pa.float64(), (2, 2))
+    path = write({"t": pa.ExtensionArray.from_storage(dtype, storage), "y": [0, 1, 2]})
+    assert list(open_file(path, PARQUET).columns) == ["y"]
+    with pytest.raises(InvalidData, match="row 2, column t: expected a value; received none"):
+        open_file(path, PARQUET, columns=["t"])
+
+
 def test_the_index_of_pandas_is_no_input(tmp_path, open_file):
     frame = pd.DataFrame({"x": [1.5, 2.5], "y": [0, 1]}, index=[7, 9])
     frame.to_parquet(tmp_path / "it.parquet")

@@ -85,6 +85,46 @@ def test_a_zip_of_one_file_is_read_as_the_file(tmp_path, read_all):
     assert read_all(archive, CsvOptions())["x"].tolist() == [1, 2]
 
 
+def test_files_beside_tables_are_left_out_and_counted(folder):
+    other = "csv" if describe(folder).kind == "parquet" else "parquet"
+    (folder / f"train-7.{other}").touch()
+    (folder / f"train-8.{other}").touch()
+    left_out = describe(folder).left_out
+    assert describe(packed(folder)).left_out == left_out
+    assert {one.name: one.reason for one in left_out} == {
+        f".{other}": "2 files, not tables of this format",
+        ".md": "1 file, not tables of this format",
+        "LICENSE": "1 file, not tables of this format",
+    }
+
+
+@pytest.mark.parametrize("name", ["data.csv.gz", "data"])
+def test_compressed_tables_are_read(tmp_path, read_all, name):
+    content = gzip.compress(b"x,y\n1,2\n3,4\n")
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.csv.gz").write_bytes(content)
+    archive = write_zip(tmp_path / "it.zip", {"train.csv.gz": content})
+    for path in (tmp_path / name, tmp_path / "folder", archive):
+        assert describe(path).kind == "csv"
+        assert read_all(path, CsvOptions())["x"].tolist() == [1, 3]
+
+
+def test_what_gzip_decompresses_is_limited(tmp_path, open_file):
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"x,y\n" + b"1,2\n" * 1000))
+    with pytest.raises(InvalidData, match="expected at most 1,000 bytes when decompressed"):
+        open_file(tmp_path / "a.csv.gz", CsvOptions(), limits=Limits(cache_bytes=1000))
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"x,y\n1,2\n")[:-5])
+    with pytest.raises(InvalidData, match=r"b.csv.gz: expected undamaged gzip data"):
+        open_file(tmp_path / "b.csv.gz", CsvOptions())
+
+
+def test_the_only_file_of_a_zip_may_have_any_name(tmp_path, read_all):
+    archive = write_zip(tmp_path / "it.zip", {"d/ratings.dat": "x,y\n1,2\n3,4\n"})
+    assert describe(archive).kind == "csv"
+    assert read_all(archive, CsvOptions())["x"].tolist() == [1, 3]
+
+
 def test_a_bad_row_in_a_zip_is_named(tmp_path, open_file):
     archive = write_zip(tmp_path / "it.zip", {"a/b.csv": "x,y\n1,2\n1\n"})
     with pytest.raises(InvalidData, match=r"it.zip/a/b.csv, line 3: expected 2 cells"):
