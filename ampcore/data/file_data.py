@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 
 from ampcore.data.column_data import all_rows, prepared_dataset, split_rows
@@ -31,8 +32,10 @@ def load_file(spec: AnyFile, options: LoadOptions) -> Dataset:
     path = resolve_path(name, options.data_root)
     # Its sources stay open during the run; the folder is removed with the dataset.
     cache = _CacheFolder()
-    training, held_out = _parts(spec, path, cache.path, name, options)
-    return prepared_dataset(spec, options, training, held_out, resources=cache)
+    available = list_columns(path, spec, cache=cache.path, name=name)
+    columns = _used_columns(spec, options, available, name)
+    training, held_out = _parts(spec, path, cache.path, columns, options)
+    return prepared_dataset(spec, options, training, held_out, available=available, resources=cache)
 
 
 class _CacheFolder:
@@ -44,11 +47,11 @@ class _CacheFolder:
 
 
 def _parts(
-    spec: AnyFile, path: Path, cache: Path, name: str, options: LoadOptions
+    spec: AnyFile, path: Path, cache: Path, columns: Sequence[str], options: LoadOptions
 ) -> tuple[FileRows, FileRows | None]:
     """The training rows, and those for validation, with only the columns that are used."""
+    name = spec.file_reference
     splits = list_splits(path, spec, cache=cache, name=name)
-    columns = _used_columns(spec, options, list_columns(path, spec, cache=cache, name=name), name)
 
     def open_part(split: Split | None) -> Source:
         return open_source(path, spec, cache=cache, name=name, split=split, columns=columns)
