@@ -14,6 +14,7 @@ from ampcore.data.registry import LoadOptions
 from ampcore.data.summary import column_summary
 from ampcore.data.targets import Encoding, check_targets, find_encoding, join_columns
 from ampcore.errors import InvalidData
+from ampcore.formats import Columns as AvailableColumns
 from ampcore.formats import Source
 from ampcore.spec.data import Columns
 from ampcore.spec.data_rules import train_examples
@@ -31,6 +32,7 @@ def prepared_dataset(
     training: FileRows,
     held_out: FileRows | None,
     *,
+    available: AvailableColumns | None = None,
     resources: Any = None,
 ) -> Dataset:
     """The examples of some rows, with the layers that prepare them.
@@ -40,6 +42,7 @@ def prepared_dataset(
         options: The task, and the memory for the examples.
         training: The training rows.
         held_out: Those for validation; None without them.
+        available: What the data has besides what is read; None: all of it is read.
         resources: What must live as long as the rows.
 
     Raises:
@@ -72,7 +75,9 @@ def prepared_dataset(
         _signature(inputs, encodings),
         inputs,
         place_of=training.place_of(),
-        summary=column_summary(training, held_out, roles, inputs.plans, encodings),
+        summary=column_summary(
+            training, held_out, roles, inputs.plans, encodings, available=available
+        ),
         resources=resources,
     )
 

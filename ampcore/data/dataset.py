@@ -1,6 +1,6 @@
 """Dataset: the training and validation examples of a job, and their signature."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -12,7 +12,6 @@ from ampcore.data.examples import ArrayExamples, Batch, Examples, Structure
 from ampcore.data.preprocessing import PreparedInputs
 from ampcore.data.targets import Encoding
 from ampcore.formats.row_places import RowPlace
-from ampcore.formats.source import LeftOut
 from ampcore.spec.data_rules import train_examples
 from ampcore.spec.target_columns import OUTPUT
 from ampcore.telemetry.data_summary import DataSummary
@@ -64,8 +63,6 @@ class Dataset:
     """Which rows, columns and classes there are; None for data without columns."""
     resources: Any = None
     """What must live as long as the examples."""
-    left_out: Sequence[LeftOut] = ()
-    """What is in the file and not in the examples."""
 
     def require_signature(self) -> Signature:
         """The signature, which the loader of every kind of data gives."""

@@ -4,7 +4,6 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from ampcore.data.column_data import all_rows, prepared_dataset, split_rows
@@ -45,8 +44,7 @@ def load_file(spec: AnyFile, options: LoadOptions) -> Dataset:
     available = list_columns(path, spec, cache=cache.path, name=name)
     columns = _used_columns(spec, options, available, name)
     training, held_out = _parts(spec, path, cache.path, columns, options)
-    dataset = prepared_dataset(spec, options, training, held_out, resources=cache)
-    return replace(dataset, left_out=available.left_out)
+    return prepared_dataset(spec, options, training, held_out, available=available, resources=cache)
 
 
 class _CacheFolder:

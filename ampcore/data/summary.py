@@ -1,6 +1,6 @@
 """Summarizes the data of a run: rows, columns and classes, as they were decided for it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
@@ -11,7 +11,7 @@ from ampcore.data.dataset import Dataset
 from ampcore.data.file_rows import FileRows
 from ampcore.data.preprocessing import ColumnPlan
 from ampcore.data.targets import Encoding
-from ampcore.formats import Column
+from ampcore.formats import Column, Columns
 from ampcore.telemetry.data_summary import (
     MAX_LISTED,
     MAX_NAME,
@@ -35,6 +35,8 @@ def column_summary(
     roles: Roles,
     plans: Mapping[str, ColumnPlan],
     encodings: Mapping[str, Encoding],
+    *,
+    available: Columns | None = None,
 ) -> DataSummary:
     """The summary of data with columns.
 
@@ -44,9 +46,13 @@ def column_summary(
         roles: Which columns are inputs and targets.
         plans: By input column, how it is prepared.
         encodings: By output, how its targets are encoded.
+        available: What the data has besides what is read; None: what the training rows have.
     """
-    columns = _columns(training.source.columns, roles, plans)
-    left_out: Sequence[LeftOutSummary] = getattr(training.source, "left_out", ())
+    source = training.source
+    unread = available.columns if available is not None else {}
+    columns = _columns({**unread, **source.columns}, roles, plans)
+    left_out = list(source.left_out)
+    left_out += [part for part in (available.left_out if available else ()) if part not in left_out]
     return DataSummary(
         train=len(training),
         validation=len(held_out) if held_out is not None else 0,

@@ -34,7 +34,6 @@ SEVERAL_RANKS: Final = (
 )
 """Why no engine is measured."""
 
-MAX_LEFT_OUT: Final = 20
 MAX_CLASS_NAMES: Final = 100
 """In an event; signature.json has all of them."""
 
@@ -156,8 +155,6 @@ def _started_event(context: RunContext, run: Run) -> Event:
     }
     if classes := _class_names(context):
         facts["classes"] = classes
-    if left_out := context.dataset.left_out:
-        facts["left_out"] = {one.name: one.reason for one in left_out[:MAX_LEFT_OUT]}
     return Event(EventType.STARTED, None, facts)
 
 

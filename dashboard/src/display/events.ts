@@ -1,5 +1,6 @@
 // The text of an event; the events table shows its data as well.
 import type { Event, JsonObject } from "../api/types.ts";
+import { dataSummary } from "./data-summary.ts";
 import { bytes, duration, number, lossScale, percent } from "./format.ts";
 import { isMetric, metricValue } from "./metrics.ts";
 
@@ -35,6 +36,7 @@ const EVENT_TEXTS: Record<string, (data: Data) => string | null> = {
   epoch: (data) => `Epoch ${text(data["epoch"])}${withLoss(data)}`,
   evaluation: (data) => Object.keys(data).filter(isMetric)
     .map((name) => `${name} ${metricValue(name, data[name] as number)}`).join(", ") + (data["best"] === true ? " (the best so far)" : ""),
+  started: (data) => dataSummary(data as JsonObject)?.sentence ?? null,
   data_fetched: (data) => `Data read from ${text(data["url"])} (${bytes(data["size_bytes"] as number)}).`,
   profile: (data) => {
     const share = (data["sixteen_bit"] as Record<string, number | null> | undefined)?.["of_step"];

@@ -133,3 +133,10 @@ def test_targets_that_float32_makes_equal_are_a_warning(load):
 def test_numbers_that_are_kept_are_no_warning(load, values, options):
     arrays = {"x": values, "y": np.tile([0, 1], 32)}
     assert load(arrays=arrays, preprocessing={"x": options}).summary.collapsed == {}
+
+
+def test_columns_and_arrays_that_are_not_read_are_said(load):
+    summary = load(arrays=ARRAYS | {"notes": np.array([{}, 1], object)}, inputs="x").summary
+    roles = {column.name: column.role for column in summary.columns}
+    assert roles == {"x": "input", "y": "target", "z": "left_out"}
+    assert [part.name for part in summary.left_out] == ["notes"]

@@ -340,3 +340,10 @@ def check_accessibility(page: Any) -> None:
     page.wait_for_function(FITS_JS)
     assert accessibility_violations(page) == []
     page.set_viewport_size(window)
+
+
+def test_the_page_of_a_job_says_what_it_trains_on(open_signed_in: Any, finished_jobs: Any) -> None:
+    page = open_signed_in(f"#/jobs/{finished_jobs[0].id}")
+    data = page.get_by_role("region", name="Data", exact=True)
+    expect(data).to_contain_text(re.compile(r"Trains on [\d,]+ rows"))
+    page.wait_for_function(FITS_JS)

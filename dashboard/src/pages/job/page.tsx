@@ -6,6 +6,7 @@ import type { EvaluationPage, Job, Steps } from "../../api/types.ts";
 import { LoadState } from "../../components/load-state.tsx";
 import { hasEnded, isTracked } from "../../display/jobs.ts";
 import { Attempts } from "./attempts.tsx";
+import { DataSummary } from "./data-summary.tsx";
 import { JobSummary } from "./summary.tsx";
 import { Files } from "./files.tsx";
 import { JobHeader } from "./header.tsx";
@@ -53,6 +54,7 @@ function JobTabs({ tab, onDone, ...props }: TabProps & { tab: string; onDone: ()
       <JobHeader job={job} onDone={onDone} />
       <InitialWeights job={job} intervalMs={props.intervalMs} />
       <OwnCode job={job} />
+      <DataSummary job={job} intervalMs={props.intervalMs} />
       <JobSummary job={job} />
       <nav class="tabs" aria-label="Job details">
         {TABS.filter(([name]) => !isTracked(job) || !WORKER_TABS.has(name)).map(([name, title]) => (
