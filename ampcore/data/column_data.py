@@ -14,8 +14,7 @@ from ampcore.data.registry import LoadOptions
 from ampcore.data.summary import column_summary
 from ampcore.data.targets import Encoding, check_targets, find_encoding, join_columns
 from ampcore.errors import InvalidData
-from ampcore.formats import Columns as AvailableColumns
-from ampcore.formats import Source
+from ampcore.formats import ListedColumns, Source
 from ampcore.spec.data import Columns
 from ampcore.spec.data_rules import train_examples
 from ampcore.spec.target_columns import OUTPUT
@@ -32,7 +31,7 @@ def prepared_dataset(
     training: FileRows,
     held_out: FileRows | None,
     *,
-    available: AvailableColumns | None = None,
+    available: ListedColumns | None = None,
     resources: Any = None,
 ) -> Dataset:
     """The examples of some rows, with the layers that prepare them.

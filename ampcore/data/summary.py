@@ -11,7 +11,7 @@ from ampcore.data.dataset import Dataset
 from ampcore.data.file_rows import FileRows
 from ampcore.data.preprocessing import ColumnPlan
 from ampcore.data.targets import Encoding
-from ampcore.formats import Column, Columns
+from ampcore.formats import Column, ListedColumns
 from ampcore.telemetry.data_summary import (
     MAX_LISTED,
     MAX_NAME,
@@ -36,7 +36,7 @@ def column_summary(
     plans: Mapping[str, ColumnPlan],
     encodings: Mapping[str, Encoding],
     *,
-    available: Columns | None = None,
+    available: ListedColumns | None = None,
 ) -> DataSummary:
     """The summary of data with columns.
 
