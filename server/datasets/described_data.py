@@ -51,13 +51,14 @@ class DescribedColumn:
     def of(cls, column: Mapping[str, Any]) -> "DescribedColumn":
         """The column of an entry of the description."""
         shape, missing = column.get("shape"), column.get("missing")
-        statistics = column.get("statistics")
+        statistics, dtype = column.get("statistics"), str(column.get("dtype", ""))
+        is_whole = statistics.get("is_whole") if isinstance(statistics, dict) else None
         return cls(
             str(column.get("name", "")),
-            str(column.get("dtype", "")),
+            dtype,
             tuple(shape) if isinstance(shape, list) else (),
             missing if isinstance(missing, int) else 0,
-            isinstance(statistics, dict) and statistics.get("is_whole") is False,
+            dtype.startswith("float") and is_whole is False,
         )
 
     @property

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ def makers() -> dict[str, Callable[[Path], Path]]:
 
 def raw_inputs(model: Any, path: Path, spec: JobSpec, cache: Path) -> Any:
     """The first rows of the file as the model takes them: values as they are in it, by column."""
+    if path.is_dir():  # files behind links that lead out of a folder are read from a copy
+        path = shutil.copytree(path, cache.with_name("copy") / path.name)
     columns = [column for group in (spec.data.inputs or {}).values() for column in group]
     with open_source(path, spec.data, cache=cache, columns=columns) as source:
         rows = source.read(np.arange(min(16, source.rows)), columns)

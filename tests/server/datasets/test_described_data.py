@@ -271,6 +271,7 @@ def test_other_parts_of_the_spec_are_checked_too(api, data, parts, pointer, deta
     ("data", "parts"),
     [
         (PEOPLE, {}),
+        (PEOPLE, {"task": {"kind": "classification"}}),
         (PEOPLE | {"preprocessing": {"*": {"missing": "zero"}}}, {}),
         (PEOPLE | {"missing": "error", "missing_values": ["-"]}, {}),  # the job will see
         (PEOPLE | {"target": "column_3", "header": False}, {}),
