@@ -31,6 +31,8 @@ UNKNOWN: Final = 1
 """Numbers of categories and words that stand for values that are not in the training examples."""
 WORDS: Final = 2
 """The number of the first token: 0 is padding, 1 is UNKNOWN."""
+TEXTS: Final = 8192
+"""The texts whose tokens are counted at a time."""
 FLOAT32_ROUNDING: Final = 2.0**-24
 MAX_ROUNDING: Final = 1e-4
 """In standard deviations. Where float32 rounds more, the mean is subtracted before the cast."""
@@ -171,7 +173,10 @@ class ColumnPlan:
     def count(self, rows: Array, statistics: ColumnStatistics) -> None:
         """Count the values of training rows, as far as the layers need them."""
         if self.options.tokens is not None:
-            statistics.values.update(_count_tokens(_as_texts(rows), self.options.tokens))
+            texts = _as_texts(rows)
+            for start in range(0, len(texts), TEXTS):
+                part = texts[start : start + TEXTS]
+                statistics.values.update(_count_tokens(part, self.options.tokens))
         elif self.is_text:
             statistics.values.update(text for text in rows.reshape(-1) if text is not None)
         elif self.categories is not None:

@@ -48,7 +48,7 @@ function classTable(title: string, target: JsonObject): DataTable {
   return {
     title,
     heads: ["Class", "Training examples"],
-    rows: classes.map((one) => [text(one["name"]), integer(one["examples"] as number | null | undefined)]),
+    rows: classes.map((entry) => [text(entry["name"]), integer(entry["examples"] as number | null | undefined)]),
     more: classes.length < 100 ? 0 : count(target["size"]) - classes.length,
   };
 }
@@ -60,7 +60,7 @@ function sentence(data: JsonObject): string {
 }
 
 function objects(value: unknown): JsonObject[] {
-  return Array.isArray(value) ? value.filter((one): one is JsonObject => one !== null && typeof one === "object") : [];
+  return Array.isArray(value) ? value.filter((entry): entry is JsonObject => entry !== null && typeof entry === "object") : [];
 }
 
 function count(value: unknown): number {

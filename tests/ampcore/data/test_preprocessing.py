@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from ampcore.data import preprocessing
 from ampcore.data.preprocessing import ColumnPlan, PreparedInputs
 from ampcore.formats import Column
 from ampcore.spec.preprocessing import Preprocessing, Tokens
@@ -36,6 +37,7 @@ NAMES = [
     "column_1_normalization",
     "input_0",
     "keras_tensor",
+    "A",
     "a" * 250,
     "🦜",
 ]
@@ -132,6 +134,13 @@ def test_normalized_values_keep_what_the_file_distinguishes(name, values, tmp_pa
     np.testing.assert_allclose(saved(tf.constant(values[:, None]))[:, 0], expected, atol=1e-4)
 
 
+def test_every_channel_of_an_array_has_its_own_mean(tmp_path):
+    values = np.stack([1.7e12 + np.arange(64.0), np.arange(64.0) / 7], axis=1)
+    inputs, result = prepared({"t": values}, {"t": Preprocessing(normalize=True)})
+    np.testing.assert_allclose(result[:, 0], result[:, 1], atol=1e-4)
+    np.testing.assert_allclose(loaded(inputs, tmp_path)(values), result, atol=1e-6)
+
+
 def test_a_missing_large_number_is_the_mean_or_zero():
     values = 1.7e12 + np.arange(64)
     values[::4] = np.nan
@@ -197,6 +206,12 @@ def test_capital_letters_of_every_alphabet_are_small_ones(first, second, tmp_pat
     assert result[2].tolist() != result[0].tolist()
     saved = loaded(inputs, tmp_path)
     np.testing.assert_array_equal(saved(tf.constant([[first], [second], ["other"]])), result)
+
+
+def test_tokens_are_counted_in_all_parts_of_many_texts(monkeypatch):
+    monkeypatch.setattr(preprocessing, "TEXTS", 2)
+    _, result = words(["b a", "c", "", "b", "a b"], max_tokens=4)
+    assert result[:, 0].tolist() == [3, 1, 0, 3, 2]
 
 
 def test_a_word_in_capital_letters_is_known_if_only_small_ones_were_seen():

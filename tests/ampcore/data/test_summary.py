@@ -66,7 +66,7 @@ def test_a_part_of_the_data_for_validation_is_named(load):
 
 def test_classes_are_counted_in_the_training_rows(load):
     [target] = load(arrays=ARRAYS).summary.targets.values()
-    assert [(one.name, one.examples) for one in target.classes] == [("1", 20), ("5", 20)]
+    assert [(entry.name, entry.examples) for entry in target.classes] == [("1", 20), ("5", 20)]
 
 
 def test_lists_of_classes_and_columns_are_bounded(load):
