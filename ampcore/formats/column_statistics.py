@@ -4,8 +4,8 @@ import math
 from typing import Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
+from ampcore.formats.file_description import ColumnStatistics
 from ampcore.formats.image_codec import decode_mask
 from ampcore.formats.place import Place
 from ampcore.formats.source import Array, Column, Source
@@ -18,29 +18,6 @@ MASK: Final = "mask"
 MAX_MASKS: Final = 32
 MAX_MASK_PIXELS: Final = 2**26
 ROWS_AT_ONCE: Final = 16_384
-
-
-class ColumnStatistics(BaseModel):
-    """Facts about the first rows of a column of single values."""
-
-    model_config = ConfigDict(frozen=True)
-
-    rows: int
-    """The rows that were looked at."""
-    distinct: int | None
-    """The number of different values; None for more than 1,000."""
-    is_unique: bool
-    """Whether no value occurs twice."""
-    is_counted: bool
-    """Whether the values are consecutive whole numbers, as those of rows."""
-    is_whole: bool
-    """Whether all numbers are whole."""
-    low: float | None = None
-    high: float | None = None
-    mean_length: float | None = None
-    """Of texts, in characters."""
-    shortest: str | None = None
-    """One of the texts, up to 40 characters."""
 
 
 def column_statistics(source: Source) -> dict[str, ColumnStatistics]:

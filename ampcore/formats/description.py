@@ -13,11 +13,12 @@ from typing import Final
 import numpy as np
 from pydantic import JsonValue
 
-from ampcore.formats.column_statistics import ColumnStatistics, column_statistics
+from ampcore.formats.column_statistics import column_statistics
 from ampcore.formats.detection import guess_options
 from ampcore.formats.file_description import (
     ClassCount,
     ColumnDescription,
+    ColumnStatistics,
     FileDescription,
     LeftOutDescription,
     Picture,

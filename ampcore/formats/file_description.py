@@ -2,8 +2,6 @@
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from ampcore.formats.column_statistics import ColumnStatistics
-
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -14,6 +12,27 @@ class ClassCount(_Part):
 
     name: str
     rows: int
+
+
+class ColumnStatistics(_Part):
+    """Facts about the first rows of a column of single values."""
+
+    rows: int
+    """The rows that were looked at."""
+    distinct: int | None
+    """The number of different values; None for more than 1,000."""
+    is_unique: bool
+    """Whether no value occurs twice."""
+    is_counted: bool
+    """Whether the values are consecutive whole numbers, as those of rows."""
+    is_whole: bool
+    """Whether all numbers are whole."""
+    low: float | None = None
+    high: float | None = None
+    mean_length: float | None = None
+    """Of texts, in characters."""
+    shortest: str | None = None
+    """One of the texts, up to 40 characters."""
 
 
 class ColumnDescription(_Part):
