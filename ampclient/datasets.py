@@ -16,6 +16,7 @@ from ampclient.upload_source import typed_name
 from ampclient.uploads import OnProgress, upload
 from ampcore.api.datasets import Dataset, DatasetVersion, ListedDatasetVersion
 from ampcore.spec.dataset_reference import DATASET_NAME, VersionReference
+from ampcore.spec.proposal import NoProposal, Proposal, propose_job
 
 MAX_NAME: Final = 63
 
@@ -91,6 +92,30 @@ class BaseDatasets:
     async def get(self, reference: str, **options: Unpack[RequestOptions]) -> DatasetVersion:
         """A version such as "birds@3", or the newest one of "birds". Raises NotFound."""
         return await self._find(reference, **options)
+
+    @operation
+    async def propose(self, reference: str, **options: Unpack[RequestOptions]) -> Proposal:
+        """Propose a job for a version such as "birds@3", or for the newest one of "birds".
+
+        Returns:
+            A spec for `client.jobs.submit`, and the reasons for its inputs, target, task,
+            preprocessing and split: a start to edit.
+
+        Raises:
+            NotFound: There is no such version.
+            NoProposal: The version is not described, or has no column to predict.
+        """
+        version = await self._find(reference, **options)
+        if version.kind is None or version.columns is None:
+            why = version.message or "no reader supports its file"
+            raise NoProposal(f"{version.reference} is not described: {why}")
+        return propose_job(
+            version.reference,
+            version.kind,
+            version.rows or 0,
+            version.columns,
+            version.splits or {},
+        )
 
     @operation
     async def download(

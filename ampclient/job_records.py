@@ -23,6 +23,7 @@ from ampcore.api.explanations import ExplanationCost, ListedExplanation
 from ampcore.api.initial_weights import LoadedWeights
 from ampcore.api.logs import LogEntry
 from ampcore.api.ranges import NumberFormatName, Ranges
+from ampcore.telemetry.data_summary import DataSummary
 
 
 class JobRecords(JobStream):
@@ -85,6 +86,17 @@ class JobRecords(JobStream):
         # A server before 0.6 does not know the type, but has no such jobs either.
         found = [event for event in page.items if event.type == "weights_loaded"]
         return LoadedWeights.from_json(found[-1].data) if found else None
+
+    @operation
+    async def data_summary(self, **options: Unpack[RequestOptions]) -> DataSummary | None:
+        """The rows, columns and classes that the newest attempt trains on.
+
+        None before its first step, and for jobs of older workers.
+        """
+        request = requests.get_events(self.id, after=None, types=["started"])
+        page = await self._transport.send(request, **options)
+        events = [event for event in page.items if event.type == "started"]
+        return DataSummary.from_event(events[-1].data) if events else None
 
     @operation
     async def evaluations(

@@ -48,6 +48,8 @@ def describe_file(file: Path, describe: Callable[[Path], "FileDescription"]) -> 
             "state": "described",
             "kind": found.kind,
             "rows": found.rows,
+            "options": found.options,
+            "splits": found.splits,
             "columns": [_column(column) for column in found.columns[:MAX_COLUMNS]],
             "preview": {"rows": preview, "pictures": [one.png for one in found.pictures]},
         }

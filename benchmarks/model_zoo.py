@@ -31,6 +31,7 @@ def main() -> int:
         sys.path.append(str(KERAS_HUB))
     from zoo.processes import run_rows
     from zoo.registry import architectures
+    from zoo.row_file import RowFile
     from zoo.table import counts, line, markdown
 
     by_name = {architecture.name: architecture for architecture in architectures()}
@@ -38,6 +39,12 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="models, or parts of their names")
     parser.add_argument("--list", action="store_true", help="list the models, and end")
     parser.add_argument("--json", action="store_true", help="print only the JSON line")
+    parser.add_argument(
+        "--json-lines",
+        type=Path,
+        metavar="FILE",
+        help="add the row of each model to this file, and do not check the models that it has",
+    )
     parser.add_argument("--limit-s", type=float, default=900, help="seconds for each model")
     parser.add_argument("--limit-gb", type=float, default=14, help="memory for each model")
     arguments = parser.parse_args()
@@ -51,12 +58,15 @@ def main() -> int:
     if arguments.list or not selection:
         print("\n".join(f"{name}: {item.source}" for name, item in by_name.items()))
         return 0 if arguments.list else 2
-    began, rows = time.monotonic(), []
+    began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
+        row_file = RowFile(arguments.json_lines or Path(folder, "rows.jsonl"))
+        unchecked = [item for item in selection if item.name not in row_file.rows]
         limits = {"limit_s": arguments.limit_s, "limit_bytes": int(arguments.limit_gb * 2**30)}
-        for row in run_rows(selection, Path(folder), **limits):
-            rows.append(row)
+        for row in run_rows(unchecked, Path(folder), **limits):
+            row_file.add(row)
             print(line(row, by_name[row.name]), file=sys.stderr, flush=True)
+    rows = [row_file.rows[item.name] for item in selection]
     if not arguments.json:
         print("\n".join(markdown(rows, by_name)), end="\n\n")
     document = {"benchmark": "model_zoo", "seconds": round(time.monotonic() - began)}

@@ -6,6 +6,7 @@ library that is not installed: so the lists follow the libraries.
 """
 
 import ast
+import gzip
 import importlib
 import os
 import shutil
@@ -26,13 +27,22 @@ UNUSED_LIBRARIES = {
 }
 TENSORFLOW = ["tensorflow/include", "tensorflow/compiler/mlir/stablehlo/stablehlo_extension.so"]
 UNUSED_FILES = {
+    "alembic": ["alembic/testing"],
+    "botocore": ["botocore/cacert.pem"],  # it uses that of certifi
+    # Stores of results: no task here has one.
+    "celery": ["celery/contrib", "celery/backends/[cdefgms]*"],
     "fastapi-offline": ["fastapi_offline/static/redoc*"],
+    "jsonschema": ["jsonschema/benchmarks"],
+    # Brokers other than Redis.
+    "kombu": ["kombu/transport/[!_bmnrv]*"],
     "numpy": [
+        "numpy/_core/*_tests.*.so",
         "numpy/_core/_simd*.so",
         "numpy/_core/include",
         "numpy/distutils",
         "numpy/f2py",
     ],
+    "optuna": ["optuna/cli.py", "optuna/testing", "optuna/visualization"],
     # Formats other than PNG and JPEG, and drawing text; each part is imported only when it is used.
     "pillow": [
         "PIL/_avif*.so",
@@ -40,6 +50,7 @@ UNUSED_FILES = {
         "PIL/_imagingft*.so",
         "PIL/_imagingtk*.so",
         "PIL/_webp*.so",
+        "PIL/[ACDEFHIQSWX]*ImagePlugin.py",
         "pillow.libs/libavif*",
         "pillow.libs/libbrotli*",
         "pillow.libs/libfreetype*",
@@ -55,8 +66,10 @@ UNUSED_FILES = {
         "pyarrow/_pyarrow_cpp_tests*",
         "pyarrow/*orc*",
         "pyarrow/_azurefs*",
+        "pyarrow/_feather*.so",
         "pyarrow/_gcsfs*",
         "pyarrow/_hdfs*",
+        "pyarrow/_json*.so",
         "pyarrow/*_flight*.so*",
         "pyarrow/_dataset*.so",
         "pyarrow/_parquet_encryption*.so",
@@ -67,15 +80,32 @@ UNUSED_FILES = {
         "pyarrow/libarrow_python*.so",
         "pyarrow/libarrow_python*.so.*.*",
     ],
-    # Colours of languages in a terminal; Python's stay.
-    "pygments": ["pygments/lexers/[!_ps]*.py", "pygments/lexers/_*_builtins.py"],
+    # Languages and colours in a terminal; Python's stay.
+    "pygments": [
+        "pygments/lexers/[!_ps]*.py",
+        "pygments/lexers/_*_builtins.py",
+        "pygments/styles/[!_dm]*.py",
+    ],
+    # Time zones, which the images have from Debian.
+    "python-dateutil": ["dateutil/zoneinfo/*.tar.gz"],
+    # Modules of the server of Redis.
+    "redis": ["redis/commands/[bjstv]*/"],
     "sqlalchemy": [
+        "sqlalchemy/ext/asyncio",
+        "sqlalchemy/ext/automap.py",
         "sqlalchemy/testing",
         "sqlalchemy/dialects/m*sql*",
         "sqlalchemy/dialects/oracle",
     ],
     "tensorflow-cpu": TENSORFLOW,
     "tensorflow": TENSORFLOW,
+}
+# Libraries that others name without using anything of them.
+REPLACED_BY_LINKS = {
+    "pyarrow": {
+        "pyarrow/libarrow_dataset.so.*": "pyarrow/libarrow.so.*",
+        "pyarrow/libarrow_substrait.so.*": "pyarrow/libarrow.so.*",
+    }
 }
 AWS_SERVICES = {"s3", "sso", "sso-oidc", "sts"}  # the storage, and ways to sign in to it
 FOR_DEVELOPERS = ["tests/", "*.a", "*.c", "*.h", "*.pxd", "*.pxi", "*.pyi", "*.pyx"]
@@ -103,13 +133,16 @@ def main(folder: Path) -> None:
             for pattern in patterns:
                 remove_matches(packages, pattern)
     if is_installed("botocore"):
-        for service in [*(packages / "botocore/data").glob("*/")]:
-            if service.name not in AWS_SERVICES:
-                shutil.rmtree(service)
+        remove_aws_services(packages / "botocore/data")
     for pattern in FOR_DEVELOPERS:
         for path in [*packages.rglob(pattern)]:
             remove(path)
     strip_symbols(packages)
+    for library, links in REPLACED_BY_LINKS.items():
+        if is_installed(library):
+            for pattern, target in links.items():
+                replace_by_link(packages, pattern, target)
+    shorten_descriptions(packages)
     for cache in [*packages.rglob("__pycache__")]:
         shutil.rmtree(cache)
     import_everything_that_we_import(packages)
@@ -151,6 +184,38 @@ def remove_matches(packages: Path, pattern: str) -> None:
         remove(path)
 
 
+def replace_by_link(packages: Path, pattern: str, target: str) -> None:
+    """Replace a shared library by a link to another one, which is loaded anyway.
+
+    What is linked against a library cannot be loaded without a file of its name. The import of the
+    modules that name it fails here if it uses something of it.
+    """
+    [path], [other] = packages.glob(pattern), packages.glob(target)
+    path.unlink()
+    path.symlink_to(os.path.relpath(other, path.parent))
+
+
+def remove_aws_services(folder: Path) -> None:
+    """Remove the data of other services, and compress that of all: botocore reads both."""
+    for service in [*folder.glob("*/")]:
+        if service.name not in AWS_SERVICES:
+            shutil.rmtree(service)
+    endpoints = folder / "endpoints.json"
+    endpoints.with_name("endpoints.json.gz").write_bytes(
+        gzip.compress(endpoints.read_bytes(), mtime=0)
+    )
+    endpoints.unlink()
+
+
+def shorten_descriptions(packages: Path) -> None:
+    """Remove the READMEs of libraries, and the lists of files that an installer needs."""
+    for folder in packages.glob("*.dist-info"):
+        (folder / "RECORD").unlink(missing_ok=True)
+        metadata = folder / "METADATA"
+        header, blank, _ = metadata.read_text().partition("\n\n")
+        metadata.write_text(header + blank)
+
+
 def remove(path: Path) -> None:
     """Remove a file, or a folder with all that it contains."""
     if path.is_dir():
@@ -184,8 +249,11 @@ def import_everything_that_we_import(packages: Path) -> None:
     for name in sorted(name for name in names if not name.endswith(("__main__", "env"))):
         try:
             importlib.import_module(name)
-        except ModuleNotFoundError:  # of another image, or an attribute of a module
-            continue
+        except ModuleNotFoundError as error:
+            library = (error.name or "").partition(".")[0]
+            if error.name != name and (packages / library).exists():
+                raise  # the lists remove too much
+            continue  # of another image, or an attribute of a module
 
 
 def imported_names(file: Path) -> Iterator[str]:

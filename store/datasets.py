@@ -46,6 +46,8 @@ class Description:
     message: str | None = None
     kind: str | None = None
     rows: int | None = None
+    options: dict[str, Any] | None = None
+    splits: dict[str, Any] | None = None
     columns: list[Any] | None = None
     preview: dict[str, Any] | None = None
 

@@ -1,5 +1,6 @@
 """Checks of the Compose files, Dockerfiles and Caddyfile against the schema and the code."""
 
+import importlib
 import json
 import re
 import runpy
@@ -555,7 +556,36 @@ def test_slim_names_only_libraries_that_an_image_has() -> None:
     # It ignores a library that is not installed, so it would not report an old name.
     locks = [(ROOT / f"requirements/{name}.lock").read_text() for name in IMAGE_LOCKS]
     there = {name for lock in locks for name in re.findall(r"(?m)^([^\s=]+)==", lock)}
-    assert {*SLIM["UNUSED_LIBRARIES"], *SLIM["UNUSED_FILES"]} - there == {"pip"}  # of every venv
+    lists = ("UNUSED_LIBRARIES", "UNUSED_FILES", "REPLACED_BY_LINKS")
+    assert {library for name in lists for library in SLIM[name]} - there == {"pip"}  # of every venv
+
+
+def test_slim_fails_if_it_has_removed_what_an_installed_library_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import_everything = SLIM["import_everything_that_we_import"]
+    monkeypatch.setitem(import_everything.__globals__, "LOADED_BY_NAME", [])
+    monkeypatch.syspath_prepend(tmp_path)
+    for folder in ("worker", "slimmed"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "worker" / "program.py").write_text("import not_installed, slimmed.part")
+    (tmp_path / "slimmed" / "__init__.py").touch()
+    part = tmp_path / "slimmed" / "part.py"
+    part.write_text("import not_installed")
+    import_everything(tmp_path)
+    part.write_text("import slimmed.removed")
+    importlib.invalidate_caches()
+    with pytest.raises(ModuleNotFoundError, match=r"slimmed\.removed"):
+        import_everything(tmp_path)
+
+
+def test_slim_replaces_a_library_by_a_relative_link(tmp_path: Path) -> None:
+    for name in ("libused.so.1", "libunused.so.1"):
+        (tmp_path / name).write_text(name)
+    SLIM["replace_by_link"](tmp_path, "libunused.so.*", "libused.so.*")
+    link = tmp_path / "libunused.so.1"
+    assert str(link.readlink()) == "libused.so.1"
+    assert link.read_text() == "libused.so.1"
 
 
 def missing_modules(extra: str) -> list[str]:

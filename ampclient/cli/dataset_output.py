@@ -97,6 +97,8 @@ def print_version(version: "DatasetVersion") -> None:
             ("sha256", version.sha256),
             ("kind", version.kind or formats.UNKNOWN),
             ("rows", _rows(version)),
+            *([("splits", _pairs(version.splits))] if version.splits else []),
+            *([("read with", _pairs(_told_options(version)))] if version.options else []),
             ("uploaded", f"{ago(version.created_at)} by {version.created_by or formats.UNKNOWN}"),
             *([("message", version.message)] if version.message else []),
         ]
@@ -110,6 +112,22 @@ def print_version(version: "DatasetVersion") -> None:
         _print_preview(preview[:MAX_ROWS])
 
 
+def _told_options(version: "DatasetVersion") -> dict[str, Any]:
+    """The options that say something: none of the usual values."""
+    usual = {"kind": version.kind, "encoding": "utf-8", "quote": '"', "missing": "error"}
+    return {
+        name: value
+        for name, value in (version.options or {}).items()
+        if value not in (None, False, "", [], {}, 0) and usual.get(name) != value
+    }
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    return formats.printable(
+        ", ".join(f"{name} {json_text(value)}" for name, value in values.items()) or "its defaults"
+    )
+
+
 def _print_columns(columns: Sequence[Mapping[str, Any]]) -> None:
     from ampclient.terminal_table import TableColumn
 
@@ -117,6 +135,7 @@ def _print_columns(columns: Sequence[Mapping[str, Any]]) -> None:
         TableColumn("COLUMN"),
         TableColumn("DTYPE"),
         TableColumn("SHAPE"),
+        TableColumn("MISSING", align_right=True),
         TableColumn("CLASSES"),
     )
     rows = [
@@ -124,6 +143,7 @@ def _print_columns(columns: Sequence[Mapping[str, Any]]) -> None:
             formats.printable(str(column.get("name", ""))),
             str(column.get("dtype", formats.UNKNOWN)),
             _cell(column.get("shape", formats.UNKNOWN)),
+            _cell(column.get("missing", formats.UNKNOWN)),
             _cell(column.get("classes", formats.UNKNOWN)),
         )
         for column in columns

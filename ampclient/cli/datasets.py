@@ -6,6 +6,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from ampclient import formats
 from ampclient.cli.dataset_check import check_file
 from ampclient.cli.dataset_output import (
     describe_version,
@@ -115,6 +116,20 @@ def show(context: typer.Context, reference: Reference, as_json: AsJson = False) 
         print_json([version.to_json() for version in versions])
     else:
         print_dataset(versions)
+
+
+@group.command()
+def spec(context: typer.Context, reference: Reference, as_json: AsJson = False) -> None:
+    """Propose a job for a dataset as YAML, with the reasons as comments: a start to edit."""
+    from ampcore.spec.yaml_document import yaml_text
+
+    proposal = _checked(lambda: client_of(context).datasets.propose(reference))
+    if as_json:
+        print_json({"spec": proposal.spec, "reasons": proposal.reasons})
+        return
+    for reason in proposal.reasons:
+        typer.echo(f"# {formats.printable(reason)}")
+    typer.echo(yaml_text(proposal.spec), nl=False)
 
 
 @group.command()

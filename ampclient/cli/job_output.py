@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ampcore.api.initial_weights import LoadedWeights
     from ampcore.api.jobs import Summary
     from ampcore.api.validation import Validation
+    from ampcore.telemetry.data_summary import DataSummary
 
 
 TRACKED: Final = "elsewhere: a program sends its steps (tracked)"
@@ -72,14 +73,19 @@ def print_job(
     job: "JobView",
     loaded: "LoadedWeights | None" = None,
     ranks: "Sequence[Rank] | None" = None,
+    data: "DataSummary | None" = None,
 ) -> None:
-    """Print one job, a line per field, which weights it has `loaded`, and its ranks."""
+    """Print one job, a line per field, which weights it has `loaded`, its ranks and its data."""
     facts = [("id", job.id), ("name", job.name), ("state", _state(job))]
     if job.waiting:
         facts.append(("waiting", job.waiting))
     if job.unreadable:
         facts.append(("unreadable", f"{', '.join(job.unreadable)}; see the server's log"))
     facts += [*_origin(job), *_weights(job, loaded), *_progress(job)]
+    if data is not None:
+        facts += [
+            (formats.printable(title), formats.printable(text)) for title, text in data.lines()
+        ]
     facts += [*_ranks(job, ranks or ()), *_outcome(job), *_times(job)]
     print_fields(facts)
 

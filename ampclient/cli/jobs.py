@@ -158,4 +158,5 @@ def get(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     else:
         loaded = job.loaded_weights() if (job.spec or {}).get("init") else None
         attempts = job.attempts() if job.ranks > 1 else []
-        print_job(job, loaded, attempts[-1].ranks if attempts else None)
+        ranks = attempts[-1].ranks if attempts else None
+        print_job(job, loaded, ranks, job.data_summary() if job.attempt else None)

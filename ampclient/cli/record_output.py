@@ -38,11 +38,23 @@ def print_events(events: Iterable["JobEvent"]) -> None:
             formats.moment(event.created_at),
             UNKNOWN if event.step is None else str(event.step),
             event.type,
-            formats.printable(_shortened(fields_text(event.data))),
+            formats.printable(_shortened(_event_text(event))),
         )
         for event in events
     ]
     print_table(columns, rows)
+
+
+def _event_text(event: "JobEvent") -> str:
+    """The data of an event; that of `started` begins with the rows, columns and classes."""
+    from ampcore.telemetry.data_summary import DataSummary
+
+    summary = DataSummary.from_event(event.data) if event.type == "started" else None
+    if summary is None:
+        return fields_text(event.data)
+    facts = {name: value for name, value in event.data.items() if name != "data"}
+    lines = [f"{title}: {text}" for title, text in summary.lines()]
+    return "; ".join([*lines, fields_text(facts)])
 
 
 def _shortened(text: str) -> str:

@@ -70,6 +70,13 @@ class ListedDatasetVersion(StoredModel):
 class DatasetVersion(ListedDatasetVersion):
     """A version of a dataset."""
 
+    options: dict[str, Any] | None = Field(
+        None,
+        description="How the file is read: what a spec does not say about its format.",
+    )
+    splits: dict[str, int] | None = Field(
+        None, description="The rows of each split; empty for data without splits."
+    )
     columns: list[dict[str, Any]] | None = Field(
         description="The columns or arrays: name, shape, dtype, and classes of labels."
     )

@@ -27,6 +27,7 @@ CHANGEABLE_FIELDS: Final = (
     "diagnostics",
     "precision",
     "loss_scale",
+    "optimizer.slots_per_weight",  # an estimate; the slots themselves are compared
     "train.epochs",
     "train.steps",
     "train.eval_every_epochs",

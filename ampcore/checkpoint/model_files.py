@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import keras
 import numpy as np
@@ -23,13 +23,22 @@ SIGNATURE_FILE: Final = "signature.json"
 """Names, shapes and dtypes of inputs and outputs, beside the model."""
 WEIGHTS_FILE: Final = "weights.safetensors"
 """The weights of all networks, for jobs that start from them."""
+
+
+class InFront(Protocol):
+    """What puts layers in front of a network, as `PreparedInputs` does."""
+
+    def in_front_of(self, model: Any) -> Any:
+        """The model with these layers."""
+
+
 NO_TABLES: Final[Mapping[int, ArrayInPieces]] = MappingProxyType({})
 
 
 def save_models(
     networks: Sequence[Network],
     folder: Path,
-    preprocessing: Any | None = None,
+    preprocessing: InFront | None = None,
     *,
     suffix: str = "",
     tables: Mapping[int, ArrayInPieces] = NO_TABLES,
@@ -39,7 +48,7 @@ def save_models(
     Args:
         networks: The trained networks.
         folder: Where to save them.
-        preprocessing: A Keras model from raw data to the inputs of a network, saved in front of it.
+        preprocessing: What puts the layers that prepare raw data in front of a network.
         suffix: Follows the name of the network.
         tables: The whole tables of weights that have only some of the rows, by `id` of the weight;
             each one is taken once.
@@ -49,7 +58,7 @@ def save_models(
         with network.dtypes.saving(), _without_compile_state(network.model):
             model = without_augmentation(network.model)
             if preprocessing is not None:
-                model = with_preprocessing(model, preprocessing)
+                model = preprocessing.in_front_of(model)
             file = _save(folder, f"{network.name}{suffix}.keras", _writer(model, tables))
         yield file
 
@@ -112,11 +121,6 @@ def save_signature(document: Mapping[str, Any], folder: Path) -> Path:
     return _save(folder, SIGNATURE_FILE, write)
 
 
-def with_preprocessing(model: Any, preprocessing: Any) -> Any:
-    """A model that takes raw data: the layers of preprocessing, then those of the model."""
-    return keras.Model(preprocessing.input, model(preprocessing.output), name=model.name)
-
-
 def tensor_specs(model: Any, side: Literal["input", "output"]) -> dict[str, dict[str, Any]]:
     """For each input or output of a model its shape, without the batch axis, and dtype."""
     # A sequential model has the lists only.
@@ -125,12 +129,17 @@ def tensor_specs(model: Any, side: Literal["input", "output"]) -> dict[str, dict
     if not isinstance(model, keras.Sequential):
         named = getattr(model, side)
         structure = dict(named) if isinstance(named, Mapping) else structure
+    return describe_tensors(structure)
+
+
+def describe_tensors(tensors: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """By name, the shape of a symbolic tensor, without the batch axis, and its dtype."""
     return {
         name: {
             "shape": list(tensor.shape[1:]),
             "dtype": keras.backend.standardize_dtype(tensor.dtype),
         }
-        for name, tensor in structure.items()
+        for name, tensor in tensors.items()
     }
 
 

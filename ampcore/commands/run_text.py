@@ -17,6 +17,7 @@ from rich.progress import (
 
 from ampcore.spec.text import plural
 from ampcore.telemetry import Event, EventType, StepBlock
+from ampcore.telemetry.data_summary import DataSummary
 from ampcore.telemetry.metrics import metrics_of
 from ampcore.telemetry.number_formats import BFLOAT16, FLOAT16
 from ampcore.telemetry.range_report import range_report
@@ -79,6 +80,7 @@ class RunProgress:
             case EventType.STARTED:
                 self._total = event.data["total_steps"]
                 self._progress.update(self._task, total=self._total)
+                self._print_data(event)
             case EventType.RANGES:
                 self._samples.append(RangeSample.from_json(event.step or 0, event.data))
             case EventType.EVALUATION:
@@ -104,6 +106,13 @@ class RunProgress:
                 self._print(f"{self._name}: {event.data['message']}")
             case EventType.SCALE_TABLE | EventType.WEIGHTS_LOADED:
                 self._print(f"{self._name}: {event.data['sentence']}")
+
+    def _print_data(self, event: Event) -> None:
+        """Print which rows, columns and classes of a file are used."""
+        summary = DataSummary.from_event(event.data)
+        if summary is not None and summary.columns:
+            for title, text in summary.lines():
+                self._print(f"{self._name}: {title}: {text}")
 
     def _is_due(self) -> bool:
         now = time.monotonic()

@@ -45,8 +45,9 @@ class LossScaleOptimizer(GradientMethods, CheckpointedOptimizer):
     step and none for a skipped one.
 
     It works in eager code, in tf.function, with jit_compile (on one rank), and in a graph that a
-    session runs; for `model.fit` use `ampcore.LossScaleOptimizer`. Create it where the loop is: in
-    TF 2 in eager code, in TF 1 while its graph is the default one.
+    session runs. One function may accumulate gradients and another apply them. For `model.fit` use
+    `ampcore.LossScaleOptimizer`. Create it where the loop is: in TF 2 in eager code, in TF 1 while
+    its graph is the default one.
 
     Differences from Keras 2: the scale has a maximum; a fixed scale skips non-finite steps, too;
     gradients are float32 after unscaling; a skipped step counts no iteration.
@@ -92,11 +93,11 @@ class LossScaleOptimizer(GradientMethods, CheckpointedOptimizer):
                 self._good_steps = _scalar("good_steps", tf.cast(first.good_steps, tf.int64))
                 self._save_scale(self._scale, self._good_steps)
             self._skipped_steps = _scalar("skipped_steps", tf.constant(0))
-            self._nonfinite_gradients = (
-                tf.Variable(0, trainable=False) if self._created_in is None else None
+            self._step_counts = (
+                tf.Variable([0, 0, 0], trainable=False) if self._created_in is None else None
             )
         self._step = StepTransaction(
-            self._constants, self._ranks, lambda: self.state, self._nonfinite_gradients
+            self._constants, self._ranks, lambda: self.state, self._step_counts
         )
         self._shared_before: list[Tensor] = []
         self._last_operation: Any = None
@@ -209,6 +210,8 @@ class LossScaleOptimizer(GradientMethods, CheckpointedOptimizer):
         Raises:
             RuntimeError: Not after get_unscaled_gradients, or a variable for the second time; or
                 inside a tf.distribute strategy, which would add up gradients after the check.
+            tf.errors.InvalidArgumentError: In a run of a tf.function that applies gradients of
+                other code: there are none since the last apply_gradients.
             ValueError: There is no gradient; or, with several ranks, sparse gradients without a
                 word whether to average them.
         """

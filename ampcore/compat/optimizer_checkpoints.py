@@ -49,7 +49,7 @@ class CheckpointedOptimizer(WrappedOptimizer):
         self._saved: dict[str, Any] = {}
         self._created_in = session_graph()
         self._skipped_steps: Any = None
-        self._nonfinite_gradients: Any = None
+        self._step_counts: Any = None
 
     def _save_scale(self, scale: Any, good_steps: Any) -> None:
         """Let checkpoints contain these variables of a dynamic loss scale."""
@@ -62,7 +62,7 @@ class CheckpointedOptimizer(WrappedOptimizer):
         """What a checkpoint has below this optimizer."""
         inner = self._inner_optimizer
         if save_type != "checkpoint":  # all variables, which the functions of a SavedModel use
-            variables = [*self._scale_variables, self._nonfinite_gradients]
+            variables = [*self._scale_variables, self._step_counts]
             names = {f"variable_{index}": each for index, each in enumerate(variables)}
             return {"inner_optimizer": inner, **names}
         if self._inner.saved_as_itself:

@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import tensorflow as tf
 
@@ -11,6 +11,22 @@ from ampcore.compat.graph_context import can_read_from, current_graph, describe,
 from ampcore.precision import LossScale, LossScaleState, all_finite
 
 Tensor = Any
+
+_SCALED_LOSSES, _FINITE_GROUPS, _NONFINITE_GROUPS = range(3)
+"""The positions in the counts of a step."""
+
+_GROUPS: Final = (_FINITE_GROUPS, _NONFINITE_GROUPS)
+
+_NO_SCALED_LOSS: Final = (
+    "get_unscaled_gradients: expected a call of get_scaled_loss since the last apply_gradients, "
+    "which decided about all groups of gradients before it. Received: none. Unscale all groups "
+    "before the first apply_gradients of a step."
+)
+_NO_GRADIENTS: Final = (
+    "apply_gradients: expected gradients of get_unscaled_gradients since the last apply_gradients. "
+    "Received: none. Call apply_gradients for all groups of a step in the same tf.function, or for "
+    "all of them in eager code."
+)
 
 
 class GroupDecision(NamedTuple):
@@ -38,18 +54,19 @@ class StepTransaction:
     The order is checked when the Python code runs: in a tf.function while it is traced, in TF 1
     while the graph is built. The values are tensors of the code that called `begin`.
 
-    A tf.function may add gradients up in a loop, or over several of its runs, and apply them after
-    the loop, or in a branch of the last run. The tensors of the earlier gradients are out of reach
-    then. So `nonfinite_gradients` remembers that some were not finite, also if the loop has
-    replaced their infinities before it added them up.
+    A loop may add gradients up and apply them in other code: after a loop inside a tf.function, in
+    a branch of its last run, in another tf.function or in eager code. The tensors of the earlier
+    gradients are out of reach there. So the step goes on from `step_counts`, which also remembers
+    gradients that were not finite and that the loop has replaced before it added them up. Python
+    may run once for many steps then, so the order is checked from the counts when the code is run.
 
     Args:
         loss_scale: The loss scale of all gradients.
         ranks: Returns the ranks that decide together; called in the first `decide`.
         read_state: Reads the state of the loss scale.
-        nonfinite_gradients: An int32 variable: how many groups of gradients that no decision was
-            made about were not finite. None in a session's graph, where only dependencies would
-            order its reads and writes.
+        step_counts: An int32 variable with three counts since the last decision: scaled losses,
+            groups of gradients that were finite, and groups that were not. None in a session's
+            graph, where only dependencies would order its reads and writes.
     """
 
     def __init__(
@@ -57,12 +74,12 @@ class StepTransaction:
         loss_scale: LossScale,
         ranks: Callable[[], Ranks],
         read_state: Callable[[], LossScaleState],
-        nonfinite_gradients: Any,
+        step_counts: Any,
     ) -> None:
         self._loss_scale = loss_scale
         self._ranks = ranks
         self._read_state = read_state
-        self._nonfinite_gradients = nonfinite_gradients
+        self._step_counts = step_counts
         self._graph: Any = None
         self._state: LossScaleState | None = None
         self._finite: Tensor | None = None
@@ -80,19 +97,24 @@ class StepTransaction:
         Returns:
             The state of the loss scale in this step.
         """
-        if self._state is None or self._decision is not None or not can_read_from(self._graph):
-            self._graph = current_graph()
-            self._state = self._read_state()
-            self._finite = self._decision = None
-            self._checked, self._updated = [], {}
-        return self._state
+        state = self._state
+        if state is None or self._decision is not None or not can_read_from(self._graph):
+            state = self._go_on_here()
+        if self._step_counts is not None:
+            self._step_counts.assign_add([1, 0, 0])
+        return state
 
     def state_to_unscale(self) -> LossScaleState:
         """The state that the losses of this step were scaled with.
 
         Raises:
-            RuntimeError: No step has begun here, or a group was applied already.
+            RuntimeError: No step has begun, or a group was applied already.
         """
+        if self._is_elsewhere(_SCALED_LOSSES):
+            state = self._go_on_here()
+            has_loss = self._assert_counted(_NO_SCALED_LOSS, _SCALED_LOSSES)
+            # XLA drops assertions: NaN skips the step there.
+            self._state = state._replace(scale=tf.where(has_loss, state.scale, float("nan")))
         if self._state is None or not can_read_from(self._graph):
             received = "no step" if self._state is None else describe(self._graph)
             raise RuntimeError(
@@ -113,8 +135,8 @@ class StepTransaction:
         finite = all_finite(grads)
         self._finite = finite if self._finite is None else tf.logical_and(self._finite, finite)
         self._checked += [weakref.ref(grad) for grad in grads if grad is not None]
-        if self._nonfinite_gradients is not None:
-            self._nonfinite_gradients.assign_add(tf.where(finite, 0, 1))
+        if self._step_counts is not None:
+            self._step_counts.assign_add(tf.where(finite, [0, 1, 0], [0, 0, 1]))
 
     def decide(self, grads: Sequence[Any], variables: Sequence[Any]) -> GroupDecision:
         """Whether the gradients of one group are applied to their variables.
@@ -122,7 +144,11 @@ class StepTransaction:
         Raises:
             RuntimeError: There are no unscaled gradients, or a variable was updated already.
         """
-        self._leave_loop()
+        if self._step_counts is not None and is_around(self._graph):
+            self._leave_loop()
+        elif self._is_elsewhere(*_GROUPS):
+            self._go_on_here()
+            self._finite = self._assert_counted(_NO_GRADIENTS, *_GROUPS)
         state, finite = self._state, self._finite
         if state is None or finite is None or not can_read_from(self._graph):
             received = "none" if finite is None else f"those of {describe(self._graph)}"
@@ -138,9 +164,10 @@ class StepTransaction:
         if self._decision is None:
             if others_finite is not None:
                 finite = tf.logical_and(finite, others_finite)
-            if self._nonfinite_gradients is not None:
-                finite = tf.logical_and(finite, self._nonfinite_gradients.read_value() == 0)
-                self._nonfinite_gradients.assign(0)
+            if self._step_counts is not None:
+                nonfinite_groups = self._step_counts.read_value()[_NONFINITE_GROUPS]
+                finite = tf.logical_and(finite, nonfinite_groups == 0)
+                self._step_counts.assign([0, 0, 0])
             self._decision, self._decision_graph = self._agreed(finite), current_graph()
             return GroupDecision(
                 self._decision, self._loss_scale.adjust(state, self._decision), None
@@ -157,10 +184,46 @@ class StepTransaction:
 
     def _leave_loop(self) -> None:
         """Go on with a step after the loop or branch that it began in, from variables."""
-        if self._nonfinite_gradients is not None and is_around(self._graph):
-            self._graph = current_graph()
-            self._state = self._read_state()
-            self._finite = None if self._finite is None else tf.constant(True)
+        self._graph = current_graph()
+        self._state = self._read_state()
+        self._finite = None if self._finite is None else tf.constant(True)
+
+    def _is_elsewhere(self, *positions: int) -> bool:
+        """Whether the step began in code whose tensors are out of reach here.
+
+        In eager code this is also a step after a decision: one that a tf.function has counted at
+        the positions, without running Python code.
+        """
+        if self._step_counts is None or self._state is None:
+            return False
+        if not can_read_from(self._graph):
+            return True
+        is_eager = current_graph() is None
+        return is_eager and self._decision is not None and bool(self._is_counted(positions))
+
+    def _go_on_here(self) -> LossScaleState:
+        """Let the step have its tensors in the present code, and no decision yet."""
+        self._graph, self._state = current_graph(), self._read_state()
+        self._finite = self._decision = None
+        self._checked, self._updated = [], {}
+        return self._state
+
+    def _is_counted(self, positions: Sequence[int]) -> Tensor:
+        counts = self._step_counts.read_value()
+        return tf.add_n([counts[position] for position in positions]) > 0
+
+    def _assert_counted(self, message: str, *positions: int) -> Tensor:
+        """Whether anything was counted at the positions since the last decision: else an error.
+
+        Raises:
+            RuntimeError: In eager code. A tf.function raises an InvalidArgumentError in each run.
+        """
+        is_counted = self._is_counted(positions)
+        if current_graph() is None and not is_counted:
+            raise RuntimeError(message)
+        # In a tf.function, what follows does not wait for an assertion by itself.
+        with tf.control_dependencies([tf.debugging.Assert(is_counted, [message])]):
+            return tf.identity(is_counted)
 
     def _agreed(self, finite: Tensor) -> Tensor:
         """Whether the gradients of every rank are finite: the same on all ranks."""

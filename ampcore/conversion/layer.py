@@ -38,7 +38,7 @@ def layer_of_spec(layer: Any, output_shape: tuple[int | None, ...] | None = None
         NotConvertible: It is a class of its own, or has an argument outside of the grammar.
     """
     kind = kind_of(layer)
-    config = _config(layer, output_shape)
+    config = _with_learned(layer, layer.get_config(), output_shape)
     own = LAYERS[kind].model_fields.keys() - {"layer", "name", "inputs"}
     _check_left_out(layer, kind, {k: v for k, v in config.items() if k not in own})
     fields = {
@@ -61,20 +61,26 @@ def layer_for_shapes(layer: Any) -> Layer | None:
 
     It lacks what shapes do not depend on, and so exists for subclasses and own activations, too.
     """
-    kind = next((_kinds()[base] for base in type(layer).__mro__ if base in _kinds()), None)
-    if kind is None:
+    of_keras: Any = next((base for base in type(layer).__mro__ if base in _kinds()), None)
+    if of_keras is None:
         return None
+    kind = _kinds()[of_keras]
     if isinstance(layer, keras.layers.Bidirectional):
         inner = layer_for_shapes(layer.forward_layer)
         return None if inner is None else _bidirectional(layer, inner)
     if isinstance(layer, keras.layers.TimeDistributed):
         return _time_distributed(layer_for_shapes(layer.layer))
-    without = {"layer", "name", "inputs", "activation", "recurrent_activation"}
     try:
         with warnings.catch_warnings():
             # Keras warns of lambdas in a file, but this config goes into none.
             warnings.simplefilter("ignore")
-            config = _config(layer, None)
+            # That of a subclass may lack anything.
+            config = of_keras.get_config(layer)
+    except Exception:  # of a person's own initializer or activation, which nothing here needs
+        return None
+    config = _with_learned(layer, config, None)
+    without = {"layer", "name", "inputs", "activation", "recurrent_activation"}
+    try:
         fields = {
             name: _value(layer, name, config[name])
             for name in LAYERS[kind].model_fields.keys() - without
@@ -83,8 +89,7 @@ def layer_for_shapes(layer: Any) -> Layer | None:
         if kind == "Activation":
             fields["activation"] = "linear"
         return LAYERS[kind].model_validate({"layer": kind, **fields})
-    except Exception:
-        # A value out of bounds, or a person's own get_config, which nothing else here needs.
+    except (NotConvertible, ValidationError):  # a value that the grammar does not have
         return None
 
 
@@ -120,9 +125,10 @@ def _kinds() -> dict[type, str]:
     return {getattr(keras.layers, kind): kind for kind in LAYERS}
 
 
-def _config(layer: Any, output_shape: tuple[int | None, ...] | None) -> dict[str, Any]:
-    """The configuration, with what a layer has learned from data before training."""
-    config: dict[str, Any] = layer.get_config()
+def _with_learned(
+    layer: Any, config: dict[str, Any], output_shape: tuple[int | None, ...] | None
+) -> dict[str, Any]:
+    """A configuration, with what the layer has learned from data before training."""
     match layer:
         case keras.layers.Bidirectional():
             config["of"] = _both_directions(layer)

@@ -11,6 +11,7 @@ from ampcore.data.file_examples import FileExamples, resident_if_small
 from ampcore.data.file_rows import Array, FileRows, Indices
 from ampcore.data.preprocessing import ColumnPlan, PreparedInputs
 from ampcore.data.registry import LoadOptions
+from ampcore.data.summary import column_summary
 from ampcore.data.targets import Encoding, check_targets, find_encoding, join_columns
 from ampcore.errors import InvalidData
 from ampcore.formats import Source
@@ -71,6 +72,7 @@ def prepared_dataset(
         _signature(inputs, encodings),
         inputs,
         place_of=training.place_of(),
+        summary=column_summary(training, held_out, roles, inputs.plans, encodings),
         resources=resources,
     )
 

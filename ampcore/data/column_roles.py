@@ -8,6 +8,7 @@ from ampcore.data.file_rows import FileRows
 from ampcore.data.preprocessing import CONCATENATED, ColumnPlan
 from ampcore.errors import InvalidData
 from ampcore.formats import Column
+from ampcore.spec.column_fit import TEXT, preprocessing_misfit
 from ampcore.spec.data import Columns, Csv, Parquet, Tfrecord
 from ampcore.spec.preprocessing import Preprocessing
 from ampcore.spec.target_columns import columns_named, target_columns
@@ -134,26 +135,16 @@ def column_plans(spec: Columns, roles: Roles, rows: FileRows) -> dict[str, list[
 
 
 def _plan(column: str, options: Preprocessing, spec: Columns, rows: FileRows) -> ColumnPlan:
-    found = rows.source.columns[column]
-    is_text = found.dtype == "string"
-    numeric = options.rescaling is not None or options.normalize or options.keys
-    if is_text and numeric:
+    values = rows.source.columns[column]
+    if (misfit := preprocessing_misfit(values.dtype, options)) is not None:
+        hint = _where_text_is(column, spec, rows) if values.dtype == TEXT else ""
         raise InvalidData(
             rows.name,
             f"preprocessing.{column}",
-            expected=f"categories or tokens, for text{_where_text_is(column, spec, rows)}",
-            received="rescaling, normalize or keys",
+            expected=misfit.expected + hint,
+            received=misfit.received,
         )
-    if (options.tokens is not None and not is_text) or (
-        found.dtype.startswith("float") and (options.keys or options.categories is not None)
-    ):
-        raise InvalidData(
-            rows.name,
-            f"preprocessing.{column}",
-            expected=f"rescaling, normalize or missing, for {found.dtype}",
-            received="tokens, keys or categories",
-        )
-    return ColumnPlan(column, found, options)
+    return ColumnPlan(column, values, options)
 
 
 def _where_text_is(column: str, spec: Columns, rows: FileRows) -> str:

@@ -15,6 +15,7 @@ from ampcore.formats.row_places import RowPlace
 from ampcore.formats.source import LeftOut
 from ampcore.spec.data_rules import train_examples
 from ampcore.spec.target_columns import OUTPUT
+from ampcore.telemetry.data_summary import DataSummary
 
 InputDtype = Literal["float32", "int32"]
 
@@ -59,6 +60,8 @@ class Dataset:
     """The character of each key, for texts."""
     place_of: Callable[[int], RowPlace] | None = None
     """Where the training example with an index is stored; None for data that is not stored."""
+    summary: DataSummary | None = None
+    """Which rows, columns and classes there are; None for data without columns."""
     resources: Any = None
     """What must live as long as the examples."""
     left_out: Sequence[LeftOut] = ()

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ampcore.data.preprocessing import ColumnPlan
+from ampcore.data.targets import is_whole
 from ampcore.errors import InvalidData
 from ampcore.formats import Source
 from ampcore.formats.row_places import RowPlace
@@ -67,11 +68,15 @@ class FileRows:
             key_limits: The number of keys by column, where it is known.
 
         Raises:
-            InvalidData: A number is not finite in float32, or a key has no row in the table.
+            InvalidData: A number is not finite in float32, a category is not whole, or a key has no
+                row in the table.
         """
         for column, values in raw.items():
             options = plans[column].options
-            if values.dtype.kind == "f":
+            if values.dtype.kind == "f" and options.categories is not None:
+                bad = ~np.isnan(values) & ~is_whole(values)
+                expected = "a whole number, as every category is"
+            elif values.dtype.kind == "f":
                 with np.errstate(over="ignore"):
                     finite = np.isfinite(values.astype(np.float32, copy=False))
                 bad = ~finite if options.missing == "error" else ~(finite | np.isnan(values))

@@ -4,9 +4,11 @@ The same layers prepare the training data and are saved in front of the trained 
 takes the raw data.
 """
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Final
 
 import keras
@@ -27,6 +29,11 @@ PIXEL_MAX: Final = 255
 NO_RESCALING: Final = (1.0, 0.0)
 UNKNOWN: Final = 1
 """Numbers of categories and words that stand for values that are not in the training examples."""
+WORDS: Final = 2
+"""The number of the first token: 0 is padding, 1 is UNKNOWN."""
+FLOAT32_ROUNDING: Final = 2.0**-24
+MAX_ROUNDING: Final = 1e-4
+"""In standard deviations. Where float32 rounds more, the mean is subtracted before the cast."""
 
 
 @dataclass
@@ -35,9 +42,10 @@ class ColumnStatistics:
 
     Attributes:
         count: The numbers seen, without missing ones, for each channel.
-        total: Their sum, float64.
-        squares: The sum of the squares of their differences from `shift`.
-        shift: About their mean: the mean of the first rows.
+        total: The sum of their differences from `shift`, float64.
+        squares: The sum of the squares of these differences.
+        shift: About their mean: the mean of the first rows; whole for integers.
+        largest: The largest absolute value.
         values: How often each category or token occurs.
     """
 
@@ -45,39 +53,58 @@ class ColumnStatistics:
     total: Any = 0.0
     squares: Any = 0.0
     shift: Any = None
+    largest: Any = 0.0
     values: Counter[Any] = field(default_factory=Counter)
 
     def add_numbers(self, rows: Array) -> None:
         """Count the numbers of more rows, for each index of the last axis."""
-        numbers = rows.astype(np.float64)
-        numbers = numbers.reshape(-1, numbers.shape[-1] if numbers.ndim > 1 else 1)
+        # float64 has not all digits of int64.
+        wide = np.longdouble if rows.dtype == np.int64 else np.float64
+        numbers = rows.reshape(-1, rows.shape[-1] if rows.ndim > 1 else 1).astype(wide)
         known = ~np.isnan(numbers)
         if self.shift is None:
             # Without it, the variance of large numbers would lose its digits.
-            self.shift = np.nan_to_num(numbers[:1024]).mean(axis=0)
-        shifted = np.where(known, numbers - self.shift, 0.0)
+            shift = np.where(known, numbers, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+            self.shift = np.rint(shift) if rows.dtype.kind in "iub" else shift
+        shifted = np.where(known, numbers - self.shift, 0).astype(np.float64)
         self.count = self.count + known.sum(axis=0)
         self.total = self.total + shifted.sum(axis=0)
         self.squares = self.squares + (shifted**2).sum(axis=0)
+        largest = np.abs(np.where(known, numbers, 0)).max(axis=0, initial=0)
+        self.largest = np.maximum(self.largest, largest.astype(np.float64))
+
+    @property
+    def mean_difference(self) -> Array:
+        """The mean of each channel, as a difference from `shift`."""
+        difference: Array = self.total / np.maximum(self.count, 1)
+        return difference
 
     @property
     def mean(self) -> Array:
         """The mean of each channel."""
-        mean: Array = self.shift + self.total / np.maximum(self.count, 1)
+        mean: Array = (self.shift + self.mean_difference).astype(np.float64)
         return mean
 
     @property
     def variance(self) -> Array:
         """The variance of each channel; 1 for a constant, so that it becomes 0."""
-        count = np.maximum(self.count, 1)
-        variance: Array = self.squares / count - (self.total / count) ** 2
+        variance = self.squares / np.maximum(self.count, 1) - self.mean_difference**2
         return np.where(variance > 0, variance, 1.0)
+
+    @property
+    def rounds_in_float32(self) -> bool:
+        """Whether float32 would round the numbers by a visible part of a standard deviation."""
+        rounding = self.largest * FLOAT32_ROUNDING
+        return bool((rounding > MAX_ROUNDING * np.sqrt(self.variance)).any())
 
     def most_frequent(self, count: int) -> list[Any]:
         """The most frequent values, in their own order."""
-        kept = self.values.most_common()
-        kept.sort(key=lambda row: (-row[1], row[0]))
-        return sorted(value for value, _ in kept[:count])
+        return _most_frequent(self.values, count)
+
+
+def _most_frequent(values: Counter[Any], count: int) -> list[Any]:
+    ordered = sorted(values.items(), key=lambda row: (-row[1], row[0]))
+    return sorted(value for value, _ in ordered[:count])
 
 
 @dataclass(frozen=True)
@@ -119,42 +146,66 @@ class ColumnPlan:
         is_numeric = options.normalize or options.missing == "mean"
         return is_numeric or self.is_integer or self.categories is not None
 
+    @property
+    def is_cast_to_float32(self) -> bool:
+        """Whether the values are numbers that are cast as they are."""
+        options = self.options
+        return not (self.is_integer or self.categories is not None or options.normalize)
+
+    @property
+    def preparation(self) -> str:
+        """What is done to the values, in the words of a spec."""
+        options = self.options
+        if options.tokens is not None:
+            return f"tokens: {options.tokens.split}"
+        if self.categories is not None:
+            return f"categories: {self.categories}"
+        steps = {
+            "keys": options.keys,
+            f"missing: {options.missing}": options.missing != "error",
+            "rescaling": options.rescaling is not None,
+            "normalize": options.normalize,
+        }
+        return ", ".join(step for step, is_done in steps.items() if is_done)
+
     def count(self, rows: Array, statistics: ColumnStatistics) -> None:
         """Count the values of training rows, as far as the layers need them."""
-        if (tokens := self.options.tokens) is not None:
-            for text in rows.reshape(-1):
-                statistics.values.update(_split(text or "", tokens.split))
+        if self.options.tokens is not None:
+            statistics.values.update(_count_tokens(_as_texts(rows), self.options.tokens))
+        elif self.is_text:
+            statistics.values.update(text for text in rows.reshape(-1) if text is not None)
         elif self.categories is not None:
-            values = (value for value in rows.reshape(-1).tolist() if value is not None)
-            statistics.values.update(values)
+            statistics.values.update(rows[~np.isnan(rows)].astype(np.int64).tolist())
         elif self.options.keys:
             statistics.values.update({int(rows.max(initial=0)): 1})
         elif self.options.normalize or self.options.missing == "mean":
             statistics.add_numbers(rows)
 
-    def raw_input(self) -> Any:
-        """The input of the saved model: values as they are in the file."""
-        shape = self.column.shape or (1,)
-        return keras.Input(shape, dtype=self._raw_dtype, name=self.name)
+    def raw_input(self, name: str, statistics: ColumnStatistics) -> Any:
+        """An input of the saved model: values as they are in the file.
 
-    def raw_values(self, rows: Array) -> Any:
-        """The rows as a tensor for `raw_input`."""
+        Args:
+            name: Its name in Keras.
+            statistics: Those of the training rows.
+        """
+        dtype = self._raw_dtype(statistics)
+        return keras.Input(self.column.shape or (1,), dtype=dtype, name=name)
+
+    def raw_values(self, rows: Array, dtype: str) -> Any:
+        """The rows as a tensor for a `raw_input` of this dtype."""
         if self.is_text:
-            texts = [text if text is not None else "" for text in rows.reshape(-1)]
-            values = tf.constant(texts, tf.string)
+            values = tf.constant(_as_texts(rows), tf.string)
         else:
-            values = tf.constant(rows.astype(self._raw_dtype, copy=False))
+            values = tf.constant(rows.astype(dtype, copy=False))
         return tf.reshape(values, (len(rows), *(self.column.shape or (1,))))
 
     def prepare(self, raw: Any, statistics: ColumnStatistics) -> Any:
-        """The layers that prepare the column."""
+        """The layers that prepare the column, named after the raw input."""
         options = self.options
         if options.tokens is not None:
-            tokens = _vectorization(self.name, options.tokens, statistics)
-            return ops.cast(tokens(raw), "int32")
+            return _tokens(raw, options.tokens, statistics)
         if self.categories is not None:
-            found = self._lookup(statistics)(raw)
-            return ops.cast(found, "int32") if self.categories == "integer" else found
+            return self._categories(raw, statistics)
         if options.keys:
             return ops.cast(raw, "int32")
         return self._numbers(raw, statistics)
@@ -163,23 +214,28 @@ class ColumnPlan:
         """The number of different integers that `prepare` makes; None for other values."""
         if self.options.keys:
             return int(max(statistics.values, default=0)) + 1
-        if self.options.tokens is not None:
-            known = len(statistics.most_frequent(self.options.tokens.max_tokens - 2))
-            return known + 2
+        if (tokens := self.options.tokens) is not None:
+            return len(_kept_tokens(tokens, statistics)) + WORDS
         if self.categories == "integer":
             return len(statistics.most_frequent(self.options.max_categories)) + UNKNOWN
         return None
 
-    @property
-    def _raw_dtype(self) -> str:
+    def _raw_dtype(self, statistics: ColumnStatistics) -> str:
         if self.is_text:
             return "string"
         if self.column.dtype == "image":
             return "uint8"
+        if self.column.dtype in ("float16", "float64"):
+            # Keras computes in float32; a value that has no place there keeps its dtype longer.
+            return "float64" if self._exceeds_float32(statistics) else "float32"
+        # Integers keep their dtype until the first layer.
+        return "int64" if self.categories is not None else self.column.dtype
+
+    def _exceeds_float32(self, statistics: ColumnStatistics) -> bool:
+        """Whether float32 would lose what the layers need of the raw values."""
         if self.categories is not None:
-            return "int64"
-        # Keras computes in float32; integers keep their dtype until the first layer.
-        return "float32" if self.column.dtype in ("float16", "float64") else self.column.dtype
+            return max(map(abs, statistics.values), default=0) * FLOAT32_ROUNDING > 1
+        return self.options.normalize and statistics.rounds_in_float32
 
     @property
     def _rescaling(self) -> tuple[float, float]:
@@ -190,32 +246,49 @@ class ColumnPlan:
         is_integer = not self.column.dtype.startswith("float")
         return (1 / PIXEL_MAX, 0.0) if rescaling == "pixels" and is_integer else NO_RESCALING
 
-    def _lookup(self, statistics: ColumnStatistics) -> Any:
-        values = statistics.most_frequent(self.options.max_categories)
+    def _categories(self, raw: Any, statistics: ColumnStatistics) -> Any:
+        name, values = raw.name, statistics.most_frequent(self.options.max_categories)
+        if self.column.dtype.startswith("float"):
+            # Integers of which some are missing: a missing one is unknown.
+            unknown = min(values, default=0) - 1
+            raw = ops.cast(ops.where(ops.isnan(raw), unknown, raw), "int64")
         kind = layers.StringLookup if self.is_text else layers.IntegerLookup
-        mode = "one_hot" if self.categories == "one_hot" else "int"
-        return kind(
-            vocabulary=values or ([""] if self.is_text else [0]),
+        unknown_token = "[UNK]" if self.is_text else -1
+        lookup = kind(
+            # With Keras's own token in front, the same value of a person is one like all others.
+            vocabulary=[unknown_token, *(values or ([""] if self.is_text else [0]))],
+            oov_token=unknown_token,
             num_oov_indices=UNKNOWN,
-            output_mode=mode,
-            name=f"{self.name}_categories",
+            output_mode="one_hot" if self.categories == "one_hot" else "int",
+            name=f"{name}_categories",
         )
+        numbers = lookup(raw)
+        return ops.cast(numbers, "int32") if self.categories == "integer" else numbers
 
     def _numbers(self, raw: Any, statistics: ColumnStatistics) -> Any:
-        options, values = self.options, raw
-        if self._raw_dtype != "float32":
+        options, name, values = self.options, raw.name, raw
+        uses_mean = options.normalize or options.missing == "mean"
+        mean = statistics.mean if uses_mean else np.zeros(1)
+        zero: Array = np.zeros_like(mean)
+        if self._exceeds_float32(statistics):
+            is_integer = not self.column.dtype.startswith("float")
+            dtype = "int64" if is_integer else "float64"
+            shift = statistics.shift.astype(dtype)
+            values = ops.subtract(ops.cast(values, dtype), shift)
+            mean, zero = statistics.mean_difference, -shift
+        if keras.backend.standardize_dtype(values.dtype) != "float32":
             values = ops.cast(values, "float32")
         if options.missing != "error":
-            replacement = statistics.mean[0] if options.missing == "mean" else 0.0
-            values = ops.where(ops.isnan(values), float(replacement), values)
+            replacement = mean if options.missing == "mean" else zero
+            values = ops.where(ops.isnan(values), replacement.astype(np.float32), values)
         scale, offset = self._rescaling
         if (scale, offset) != NO_RESCALING:
-            values = layers.Rescaling(scale, offset, name=f"{self.name}_rescaling")(values)
+            values = layers.Rescaling(scale, offset, name=f"{name}_rescaling")(values)
         if options.normalize:
             values = layers.Normalization(
-                mean=(statistics.mean * scale + offset).tolist(),
+                mean=(mean * scale + offset).tolist(),
                 variance=(statistics.variance * scale**2).tolist(),
-                name=f"{self.name}_normalization",
+                name=f"{name}_normalization",
             )(values)
         return values
 
@@ -229,7 +302,8 @@ class PreparedInputs:
         source: The name of the data in errors.
 
     Attributes:
-        model: From the raw columns by name to the inputs, one or a dictionary.
+        raw: By column, the input of `model` for its raw values. Names in Keras are numbers.
+        model: From the list of raw columns to the inputs, one or a dictionary.
         vocabulary: For each input of integers, the number of different ones; else None.
         key_limits: By column of keys, the number of keys in the vocabulary of its input.
         categories: By column of categories, its different values and its values in the training
@@ -255,12 +329,21 @@ class PreparedInputs:
             for name, plan in self.plans.items()
             if plan.categories is not None
         }
-        raw = {name: plan.raw_input() for name, plan in self.plans.items()}
-        prepared = {
-            name: plan.prepare(raw[name], statistics[name]) for name, plan in self.plans.items()
+        self.raw = {
+            name: plan.raw_input(f"column_{number}", statistics[name])
+            for number, (name, plan) in enumerate(self.plans.items())
         }
-        outputs = {name: _join(name, plans, prepared) for name, plans in self._inputs.items()}
-        self.model = keras.Model(single_or_all(raw), single_or_all(outputs), name="preprocessing")
+        prepared = {
+            name: plan.prepare(self.raw[name], statistics[name])
+            for name, plan in self.plans.items()
+        }
+        outputs = {
+            name: _join(f"input_{number}", [prepared[plan.name] for plan in plans])
+            for number, (name, plans) in enumerate(self._inputs.items())
+        }
+        self.model = keras.Model(
+            list(self.raw.values()), single_or_all(outputs), name="preprocessing"
+        )
         self.vocabulary = {
             name: max((plan.vocabulary(statistics[plan.name]) or 0) for plan in plans) or None
             for name, plans in self._inputs.items()
@@ -290,9 +373,46 @@ class PreparedInputs:
     def __call__(self, rows: Mapping[str, Array]) -> Any:
         """The inputs of these rows, as NumPy arrays: one or a dictionary."""
         with tf.device("CPU:0"):
-            raw = {name: plan.raw_values(rows[name]) for name, plan in self.plans.items()}
-            outputs = self._call(single_or_all(raw))
+            outputs = self._call(
+                [
+                    plan.raw_values(rows[name], self.raw[name].dtype)
+                    for name, plan in self.plans.items()
+                ]
+            )
         return tf.nest.map_structure(lambda tensor: tensor.numpy(), outputs)
+
+    def in_front_of(self, model: Any) -> Any:
+        """A Keras model that takes the raw columns, by their names, and returns what `model` does.
+
+        The keys of its inputs are the names of the columns. Its input layers have the same names
+        where Keras allows them, and numbers elsewhere.
+        """
+        names = _input_names(list(self.raw), {self.model.name, model.name})
+        inputs = {
+            column: keras.Input(tensor.shape[1:], dtype=tensor.dtype, name=names[column])
+            for column, tensor in self.raw.items()
+        }
+        outputs = model(self.model(list(inputs.values())))
+        if any(column != name for column, name in names.items()):
+            with warnings.catch_warnings():
+                # Keras would like the keys to be the names, which it refuses.
+                warnings.simplefilter("ignore", UserWarning)
+                return keras.Model(inputs, outputs, name=model.name)
+        # Of a list it takes a dictionary, too, and keeps the order of the file.
+        tensors = list(inputs.values())
+        return keras.Model(tensors if len(tensors) > 1 else tensors[0], outputs, name=model.name)
+
+
+def _input_names(columns: Sequence[str], layer_names: set[str]) -> dict[str, str]:
+    """The name of the input layer of each column: that of the column, where Keras allows it."""
+    numbered = (f"column_{number}" for number in count())
+    unused = (name for name in numbered if name not in {*columns, *layer_names})
+    return {
+        column: column
+        if column and "/" not in column and column not in layer_names
+        else next(unused)
+        for column in columns
+    }
 
 
 def _check_joined(inputs: Mapping[str, Sequence[ColumnPlan]], source: str) -> None:
@@ -314,30 +434,73 @@ def _check_joined(inputs: Mapping[str, Sequence[ColumnPlan]], source: str) -> No
             )
 
 
-def _join(name: str, plans: Sequence[ColumnPlan], prepared: Mapping[str, Any]) -> Any:
-    tensors = [prepared[plan.name] for plan in plans]
-    if len(tensors) == 1:
-        return tensors[0]
-    return layers.Concatenate(name=f"{name}_joined")(tensors)
+def _join(name: str, tensors: list[Any]) -> Any:
+    return tensors[0] if len(tensors) == 1 else layers.Concatenate(name=name)(tensors)
 
 
-def _vectorization(name: str, tokens: Tokens, statistics: ColumnStatistics) -> Any:
+def _as_texts(rows: Array) -> list[str]:
+    return [text if text is not None else "" for text in rows.reshape(-1)]
+
+
+def _vectorization(tokens: Tokens, **options: Any) -> Any:
+    is_words = tokens.split == "words"
     return layers.TextVectorization(
-        # Padding and unknown tokens come first, added by the layer.
-        vocabulary=statistics.most_frequent(tokens.max_tokens - 2) or ["a"],
-        standardize="lower_and_strip_punctuation" if tokens.split == "words" else None,
-        split="whitespace" if tokens.split == "words" else "character",
-        output_mode="int",
-        output_sequence_length=tokens.length,
-        name=f"{name}_tokens",
+        standardize="lower_and_strip_punctuation" if is_words else None,
+        split="whitespace" if is_words else "character",
+        **options,
     )
 
 
-_PUNCTUATION: Final = str.maketrans("", "", "!\"#$%&()\\*+,-./:;<=>?@[\\]^_`{|}~'")
+def _count_tokens(texts: Sequence[str], tokens: Tokens) -> Counter[str]:
+    """The tokens of texts, split and spelled as the layer does, which knows ASCII letters only."""
+    layer = _vectorization(tokens, ragged=True)
+    batch = tf.constant(texts, tf.string)
+    layer.adapt(batch)
+    counts = np.bincount(layer(batch).flat_values)
+    words = layer.get_vocabulary()
+    return Counter({str(words[n]): int(counts[n]) for n in range(WORDS, len(counts)) if counts[n]})
 
 
-def _split(text: str, split: str) -> list[str]:
-    """The tokens of a text, as the layer splits it."""
-    if split == "characters":
-        return list(text)
-    return text.lower().translate(_PUNCTUATION).split()
+def _lower(token: str, tokens: Tokens) -> str:
+    return token.lower() if tokens.split == "words" else token
+
+
+def _kept_tokens(tokens: Tokens, statistics: ColumnStatistics) -> list[str]:
+    """The most frequent tokens, words in small letters."""
+    counts: Counter[str] = Counter()
+    for token, occurrences in statistics.values.items():
+        counts[_lower(token, tokens)] += occurrences
+    return _most_frequent(counts, tokens.max_tokens - WORDS)
+
+
+def _tokens(raw: Any, tokens: Tokens, statistics: ColumnStatistics) -> Any:
+    """The numbers of tokens. Other spellings of a word, as ÜBER of über, have its number.
+
+    Keras lowers ASCII letters only, so that they are in the vocabulary themselves.
+    """
+    kept = _kept_tokens(tokens, statistics) or ["a"]
+    number_of = {token: number for number, token in enumerate(kept, start=WORDS)}
+    spellings = dict(number_of)
+    for token in statistics.values:
+        if (number := number_of.get(_lower(token, tokens))) is not None:
+            spellings.setdefault(token, number)
+    if tokens.split == "words":
+        for token, number in number_of.items():
+            for spelling in (token.capitalize(), token.upper()):
+                spellings.setdefault(_lower_ascii(spelling), number)
+    layer = _vectorization(
+        tokens,
+        # Padding and unknown tokens come first; with them, a token `[UNK]` is one like all others.
+        vocabulary=["", "[UNK]", *spellings],
+        output_mode="int",
+        output_sequence_length=tokens.length,
+        name=f"{raw.name}_tokens",
+    )
+    numbers = layer(raw)
+    if len(spellings) > len(kept):
+        numbers = ops.take(np.array([0, UNKNOWN, *spellings.values()], np.int32), numbers, axis=0)
+    return ops.cast(numbers, "int32")
+
+
+def _lower_ascii(text: str) -> str:
+    return "".join(letter.lower() if letter.isascii() else letter for letter in text)

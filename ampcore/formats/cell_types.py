@@ -7,10 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ampcore.formats.arrow_table import ARROW_TYPES
+from ampcore.formats.number_format import MISSING_WORDS, PLAIN, NumberFormat
 from ampcore.spec.file_formats import CellType
 
-INFERRED: Final[tuple[CellType, ...]] = ("bool", "int64", "float64")
-"""Tried in this order; other columns are text."""
 EXPECTED: Final[dict[CellType, str]] = {
     "uint8": "an integer from 0 to 255",
     "int32": "an integer of 32 bits",
@@ -34,80 +33,153 @@ class BadCell(Exception):
 
 
 class TypeInference:
-    """The types that every cell of a column has had so far."""
+    """The types that every cell of a column has had so far, by the format of numbers.
 
-    def __init__(self, decimal_point: str) -> None:
-        self._decimal_point = decimal_point
-        self._possible = list(INFERRED)
-        self._has_values = False
+    Attributes:
+        has_values: Whether a cell was not missing.
+    """
+
+    def __init__(self, formats: Sequence[NumberFormat], missing: Sequence[str] | None) -> None:
+        """`formats`: those that the file may have. `missing`: as the option `missing_values`."""
+        self._missing = missing
+        self._numbers: dict[NumberFormat, CellType] = dict.fromkeys(formats, "int64")
+        self._is_bool = True
+        self.has_values = False
 
     def add(self, cells: Any) -> None:
         """Exclude the types that these cells do not have."""
-        if cells.null_count == len(cells):
+        if not self._numbers and not self._is_bool:
             return
-        self._has_values = True
-        possible: list[CellType] = []
-        for dtype in self._possible:
-            is_integer = dtype == "float64" and "int64" in possible
-            if is_integer or self._has_type(cells, dtype):
-                possible.append(dtype)
-        self._possible = possible
+        values = pc.ascii_trim_whitespace(cells)
+        least = self._numbers.get(PLAIN, "int64")
+        if (plain := _number_type(values, PLAIN, least)) is None:
+            # Looking for words takes as long as parsing.
+            values = without_words(values, self._missing)
+            plain = _number_type(values, PLAIN, least)
+        if values.null_count == len(values):
+            return
+        self.has_values = True
+        # A column of 0 and 1 has integers.
+        is_bool = plain is None and _booleans(values, FALSE_AND_TRUE) is not None
+        self._is_bool = self._is_bool and is_bool
+        for number_format, dtype in list(self._numbers.items()):
+            if plain == "int64" or (plain and number_format.decimal_point == "."):
+                current: CellType | None = "float64" if dtype == "float64" else plain
+            else:
+                current = _number_type(values, number_format, dtype)
+            if current is None:
+                del self._numbers[number_format]
+            else:
+                self._numbers[number_format] = current
 
-    @property
-    def dtype(self) -> CellType:
+    def is_number(self, number_format: NumberFormat) -> bool:
+        """Whether all values are numbers in this format."""
+        return self.has_values and number_format in self._numbers
+
+    def dtype(self, number_format: NumberFormat) -> CellType:
         """The type of all cells; text for columns without values."""
-        return self._possible[0] if self._possible and self._has_values else "string"
-
-    def _has_type(self, cells: Any, dtype: CellType) -> bool:
-        if dtype == "bool":  # a column of 0 and 1 has integers
-            return _booleans(cells, FALSE_AND_TRUE) is not None
-        return _parse(cells, dtype, self._decimal_point) is not None
+        if not self.has_values:
+            return "string"
+        return "bool" if self._is_bool else self._numbers.get(number_format, "string")
 
 
-def parse_cells(cells: Any, dtype: CellType, decimal_point: str) -> Any:
-    """The cells as an Arrow array of the type that tables store; null where a cell is null.
+def _number_type(values: Any, number_format: NumberFormat, least: CellType) -> CellType | None:
+    """The first type from `least` on that all values have."""
+    types: tuple[CellType, ...] = ("int64", "float64") if least == "int64" else ("float64",)
+    return next((one for one in types if _parse(values, one, number_format) is not None), None)
+
+
+def without_words(cells: Any, missing: Sequence[str] | None) -> Any:
+    """Cells without spaces around them, with null for words that stand for a missing value.
+
+    Args:
+        cells: Text.
+        missing: The words, or None for the usual ones in any case.
+    """
+    compared = pc.utf8_lower(cells) if missing is None else cells
+    words = pa.array(MISSING_WORDS if missing is None else missing, pa.string())
+    is_missing = pc.is_in(compared, words, skip_nulls=True)
+    return pc.if_else(is_missing, pa.scalar(None, pa.string()), cells)
+
+
+def parse_cells(
+    cells: Any, dtype: CellType, number_format: NumberFormat, missing: Sequence[str] | None
+) -> Any:
+    """The cells as an Arrow array of the type that tables store; null where one is missing.
+
+    Integers may be written as `1.0`, as pandas writes them in columns with missing values.
 
     Raises BadCell for the first cell that does not have this type.
     """
-    if (parsed := _parse(cells, dtype, decimal_point)) is not None:
+
+    def parse(values: Any) -> Any | None:
+        parsed = _parse(values, dtype, number_format)
+        return _parse_whole(values, dtype, number_format) if parsed is None else parsed
+
+    values = cells if dtype == "string" else pc.ascii_trim_whitespace(cells)
+    if (parsed := _parse(values, dtype, number_format)) is not None:
         return parsed
-    start, size = 0, len(cells)
+    values = without_words(values, missing)
+    if (parsed := parse(values)) is not None:
+        return parsed
+    start, size = 0, len(values)
     while size > 1:  # bisect, since parsing cells one by one is slow
         half = size // 2
-        if _parse(cells.slice(start, half), dtype, decimal_point) is None:
+        if parse(values.slice(start, half)) is None:
             size = half
         else:
             start, size = start + half, size - half
     raise BadCell(start, cells[start].as_py())
 
 
-def _parse(cells: Any, dtype: CellType, decimal_point: str) -> Any | None:
-    """The cells as this type; None if one is not of it."""
+def _parse(cells: Any, dtype: CellType, number_format: NumberFormat) -> Any | None:
+    """The cells without spaces around them as this type; None if one is not of it."""
     stored = ARROW_TYPES[dtype]
     if dtype == "string":
         return cells.cast(stored)
-    trimmed = pc.ascii_trim_whitespace(cells)
     if dtype == "bool":
-        return _booleans(trimmed, (*FALSE_AND_TRUE, *ZERO_AND_ONE))
+        return _booleans(cells, (*FALSE_AND_TRUE, *ZERO_AND_ONE))
+    if number_format.thousands and (cells := _without_groups(cells, number_format)) is None:
+        return None
     try:
         if dtype in ("uint8", "int32", "int64"):
             # Arrow reads 0x1F as 31, too.
-            if _any(pc.match_substring(trimmed, "x", ignore_case=True)):
+            if _any(pc.match_substring(cells, "x", ignore_case=True)):
                 return None
-            return trimmed.cast(stored)
-        if decimal_point != ".":
-            if _any(pc.match_substring(trimmed, ".")):
+            return cells.cast(stored)
+        if number_format.decimal_point != ".":
+            if _any(pc.match_substring(cells, ".")):
                 return None
-            trimmed = pc.replace_substring(trimmed, decimal_point, ".")
-        numbers = trimmed.cast(pa.float64()).cast(stored, safe=False)
+            cells = pc.replace_substring(cells, number_format.decimal_point, ".")
+        numbers = cells.cast(pa.float64()).cast(stored, safe=False)
     except pa.ArrowInvalid:
         return None
     # "nan" and "inf", and numbers that are too large for the type.
     return numbers if not _any(pc.invert(pc.is_finite(numbers))) else None
 
 
+def _parse_whole(cells: Any, dtype: CellType, number_format: NumberFormat) -> Any | None:
+    """Integers from numbers without fractions; None for other types and numbers."""
+    if dtype not in ("uint8", "int32", "int64"):
+        return None
+    numbers = _parse(cells, "float64", number_format)
+    try:
+        return None if numbers is None else numbers.cast(ARROW_TYPES[dtype])
+    except pa.ArrowInvalid:  # a fraction, or out of range
+        return None
+
+
+def _without_groups(cells: Any, number_format: NumberFormat) -> Any | None:
+    """The cells without what separates thousands; None if one has it in other places."""
+    if number_format.thousands == " ":
+        cells = pc.replace_substring_regex(cells, "[\u00a0\u202f]", " ")
+    if _any(pc.invert(pc.match_substring_regex(cells, number_format.pattern))):
+        return None
+    return pc.replace_substring(cells, number_format.thousands, "")
+
+
 def _booleans(cells: Any, spellings: Sequence[str]) -> Any | None:
-    lower = pc.ascii_lower(pc.ascii_trim_whitespace(cells))
+    lower = pc.ascii_lower(cells)
     numbers = pc.index_in(lower, pa.array(spellings), skip_nulls=True)
     if numbers.null_count != cells.null_count:
         return None

@@ -1,10 +1,19 @@
-"""Finds the line of a bad row in a CSV file; slow, so only for messages."""
+"""Reads a CSV file row by row as Python lists, and as the text that Arrow's reader knows.
+
+The former is slow: for headers, for messages with the line of a bad row, and for files with
+delimiters and quotation marks that Arrow does not know.
+"""
 
 import csv
-from collections.abc import Iterator, Sequence
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import BinaryIO, Final
 
+import pyarrow as pa
+
 from ampcore.errors import InvalidData
+from ampcore.formats.csv_dialect import one_character, split_cells
 from ampcore.formats.files import DataFile, open_file
 from ampcore.spec.file_formats import CsvOptions
 
@@ -12,23 +21,43 @@ MAX_LINE_BYTES: Final = 2**20
 """Rows are read in blocks of this size, so a row cannot be longer. Arrow reads 32 blocks ahead."""
 
 BLOCK: Final = 2**20
+START_BYTES: Final = 65_536
+BYTE_ORDER_MARK: Final = "\ufeff"
 
 
-def read_header(file: DataFile, options: CsvOptions) -> list[str]:
-    """The names of the columns: the cells of the first row, or `column_1` and so on.
+def read_names(file: DataFile, options: CsvOptions) -> tuple[str, list[str]]:
+    """Where the first row is, and the names of the columns: its cells, or `column_1` and so on.
 
-    Raises InvalidData: no row, text that is not UTF-8, or a row that is too long.
+    A header may have a delimiter at its end, or no name for the numbers of rows.
+
+    Raises InvalidData: no row, text in another encoding, or a row that is too long.
     """
+    first: list[tuple[int, list[str]]] = []
     try:
-        _, cells = next(_rows(file, options))
-    except StopIteration:
-        raise InvalidData(file.name, None, expected="at least one row", received="none") from None
-    except csv.Error as error:
-        raise InvalidData(file.name, "line 1", expected="a row", received=str(error)) from None
-    return [
+        for row in _rows(file, options):
+            first.append(row)
+            if len(first) == 2 or not options.header:
+                break
+    except (csv.Error, InvalidData) as error:
+        # An error in the second row is found again where rows are read.
+        if not first:
+            if isinstance(error, InvalidData):
+                raise
+            raise InvalidData(file.name, "line 1", expected="a row", received=str(error)) from None
+    if not first:
+        raise InvalidData(file.name, None, expected="at least one row", received="none")
+    line, cells = first[0]
+    if options.header:
+        columns = len(first[-1][1])
+        if len(cells) == columns + 1 and not cells[-1].strip():
+            cells = cells[:-1]
+        elif len(cells) == columns - 1 and len(cells) > 1:
+            cells = ["", *cells]
+    names = [
         cell.strip() if options.header and cell.strip() else f"column_{number}"
         for number, cell in enumerate(cells, 1)
     ]
+    return f"line {line}", names
 
 
 def place_of_row(file: DataFile, options: CsvOptions, row: int) -> str:
@@ -46,9 +75,12 @@ def place_of_row(file: DataFile, options: CsvOptions, row: int) -> str:
 
 
 def find_bad_row(file: DataFile, options: CsvOptions, names: Sequence[str]) -> InvalidData | None:
-    """The error for the first row with another number of cells, or that is not UTF-8."""
+    """The error for the first row with another number of cells, or in another encoding."""
+    rows = _rows(file, options)
     try:
-        for line, cells in _rows(file, options):
+        if options.header:
+            next(rows, None)
+        for line, cells in rows:
             if len(cells) != len(names):
                 return InvalidData(
                     file.name,
@@ -65,13 +97,13 @@ def find_bad_row(file: DataFile, options: CsvOptions, names: Sequence[str]) -> I
 
 def check_quotes(file: DataFile, options: CsvOptions) -> None:
     """Raises InvalidData for a cell that is not closed: it would contain the rest of the file."""
-    count = 0
+    quote, count = (options.quote or '"').encode(), 0
     with open_file(file) as stream:
         while block := stream.read(BLOCK):
-            count += block.count(b'"')
+            count += block.count(quote)
     if count % 2 == 0:
         return
-    start = 0
+    start = options.skip_lines or 0
     try:
         for line, _ in _rows(file, options, strict=True):
             start = line
@@ -86,39 +118,156 @@ def check_quotes(file: DataFile, options: CsvOptions) -> None:
             ) from None
 
 
+@contextmanager
+def open_for_arrow(file: DataFile, options: CsvOptions) -> Iterator[pa.NativeFile]:
+    """The file from its first row, in UTF-8, with delimiters of one character.
+
+    Raises InvalidData, also while the stream is read.
+    """
+    if not _needs_rewriting(options):
+        # Given a path, Arrow would decompress files whose name ends in .gz.
+        with open_file(file) as lines, pa.OSFile(str(file.path)) as stream:
+            stream.seek(_skipped_bytes(lines, options.skip_lines or 0))
+            yield stream
+        return
+    parts = (line.encode() for line in _rewritten(_rows(file, options)))
+    with pa.PythonFile(io.BufferedReader(_Joined(parts)), "r") as stream:
+        yield stream
+
+
+def arrow_delimiter(options: CsvOptions) -> str:
+    """The delimiter of the stream from `open_for_arrow`."""
+    return "," if _needs_rewriting(options) else options.delimiter or ","
+
+
+def _needs_rewriting(options: CsvOptions) -> bool:
+    return (
+        options.encoding not in (None, "utf-8")
+        or options.delimiter == " "
+        or len(options.delimiter or ",") > 1
+        or bool(options.trim)
+        or options.quote == "'"
+    )
+
+
+def _skipped_bytes(stream: BinaryIO, lines: int) -> int:
+    """The size of a byte order mark and of the first lines."""
+    mark = BYTE_ORDER_MARK.encode()
+    size = len(mark) if stream.read(len(mark)) == mark else 0
+    stream.seek(size)
+    return size + sum(len(stream.readline()) for _ in range(lines))
+
+
+def _rewritten(rows: Iterable[tuple[int, list[str]]]) -> Iterator[str]:
+    """The rows with commas between cells; empty cells stay without quotation marks."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for _, cells in rows:
+        writer.writerow(cells)
+        yield text.getvalue()
+        text.seek(0)
+        text.truncate()
+
+
+class _Joined(io.RawIOBase):
+    """A stream of parts that are made while it is read."""
+
+    def __init__(self, parts: Iterator[bytes]) -> None:
+        self._parts, self._rest = parts, b""
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Fill the buffer as far as the next parts go."""
+        parts, size = [self._rest], len(self._rest)
+        while size < len(buffer) and (part := next(self._parts, b"")):
+            parts.append(part)
+            size += len(part)
+        joined = b"".join(parts)
+        count = min(len(buffer), size)
+        buffer[:count], self._rest = joined[:count], joined[count:]
+        return count
+
+
 def _rows(
     file: DataFile, options: CsvOptions, *, strict: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
     """The line on which each row starts, and its cells; empty lines are left out."""
+    delimiter, skipped = options.delimiter or ",", options.skip_lines or 0
     with open_file(file) as stream:
-        reader = csv.reader(_lines(stream, file), delimiter=options.delimiter, strict=strict)
+        lines = _lines(stream, file, options)
+        for _ in range(skipped):
+            next(lines, None)
+        reader = csv.reader(
+            (split_cells(line, delimiter) for line in lines),
+            delimiter=one_character(delimiter),
+            quotechar=options.quote or '"',
+            skipinitialspace=bool(options.trim),
+            strict=strict,
+        )
         while True:
-            start = reader.line_num + 1
+            start = skipped + reader.line_num + 1
             cells = next(reader, None)
             if cells is None:
                 return
-            if cells:
+            if options.trim:
+                cells = [cell.strip() for cell in cells]
+            if cells and (delimiter != " " or cells != [""]):
                 yield start, cells
 
 
-def _lines(stream: BinaryIO, file: DataFile) -> Iterator[str]:
+def _lines(stream: BinaryIO, file: DataFile, options: CsvOptions) -> Iterator[str]:
     """The lines of the file as text. Raises InvalidData."""
+    encoding = options.encoding or "utf-8"
+    if encoding != "utf-8" or _ends_lines_with_returns(stream):
+        codec = "utf-8-sig" if encoding == "utf-8" else encoding
+        yield from _decoded_lines(stream, file, codec)
+        return
     number = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
-        if len(line) > MAX_LINE_BYTES:
-            raise InvalidData(
-                file.name,
-                f"line {number}",
-                expected=f"at most {MAX_LINE_BYTES:,} bytes",
-                received="more",
-            )
+        _check_length(len(line), file, number)
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             raise InvalidData(
                 file.name,
                 f"line {number}",
-                expected="text in UTF-8",
+                expected="text in UTF-8, or the option `encoding`",
                 received=f"byte 0x{line[error.start]:02x}",
             ) from None
+
+
+def _ends_lines_with_returns(stream: BinaryIO) -> bool:
+    """Whether lines end as on old Macs, and in files that Excel calls CSV (Macintosh)."""
+    start = stream.read(START_BYTES)
+    stream.seek(0)
+    return b"\r" in start and b"\n" not in start
+
+
+def _decoded_lines(stream: BinaryIO, file: DataFile, encoding: str) -> Iterator[str]:
+    text, number = io.TextIOWrapper(stream, encoding, newline=""), 0
+    try:
+        while line := text.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            _check_length(len(line), file, number)
+            yield line
+    except UnicodeDecodeError as error:
+        raise InvalidData(
+            file.name, f"after line {number}", expected=f"text in {encoding}", received=error.reason
+        ) from None
+    finally:
+        with suppress(ValueError):  # the file is closed already
+            text.detach()
+
+
+def _check_length(length: int, file: DataFile, number: int) -> None:
+    if length > MAX_LINE_BYTES:
+        raise InvalidData(
+            file.name,
+            f"line {number}",
+            expected=f"at most {MAX_LINE_BYTES:,} bytes",
+            received="more",
+        )

@@ -1,7 +1,8 @@
 """Reads CSV files (RFC 4180): infers types from all rows, and converts them to an Arrow table."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -13,23 +14,30 @@ from ampcore.formats.arrow_table import TableWriter
 from ampcore.formats.cache import converted
 from ampcore.formats.cell_types import EXPECTED, BadCell, TypeInference, parse_cells
 from ampcore.formats.column_names import check_column_names
+from ampcore.formats.csv_dialect import complete_options
+from ampcore.formats.csv_encoding import find_encoding
 from ampcore.formats.csv_rows import (
     MAX_LINE_BYTES,
+    arrow_delimiter,
     check_quotes,
     find_bad_row,
+    open_for_arrow,
     place_of_row,
-    read_header,
+    read_names,
 )
 from ampcore.formats.files import DataFile, read_errors
 from ampcore.formats.limits import Limits
+from ampcore.formats.number_format import NumberFormat, number_formats
 from ampcore.formats.place import Place
-from ampcore.formats.source import Column, Request, Split
-from ampcore.formats.table_files import TableFiles, files_of_split, splits_of, table_files
+from ampcore.formats.source import Column, Request, Split, choose_columns
+from ampcore.formats.table_files import files_of_split, splits_of, table_files
 from ampcore.formats.table_source import TableSource
-from ampcore.spec.file_formats import CellType, CsvOptions
+from ampcore.spec.file_formats import CellType, CsvOptions, reading_options
 from ampcore.spec.text import join_names
 
 SUFFIXES: Final = (".csv", ".tsv")
+OPTIONS: Final = "options.json"
+"""In the cache: the options with which the table was read, where they were null."""
 MAX_SHOWN: Final = 60
 """Characters of a bad cell in a message."""
 
@@ -45,53 +53,71 @@ def csv_splits(request: Request, options: CsvOptions) -> tuple[Split, ...]:
 
 
 def open_csv(request: Request, options: CsvOptions) -> TableSource:
-    """The rows of a split. Raises InvalidData, which names the line of a bad row."""
+    """The wanted columns of a split. Raises InvalidData, which names the line of a bad row."""
+    options = reading_options(options, CsvOptions)
     files = table_files(request, is_csv)
     chosen = files_of_split(request, files)
     every = [file for part in files.values() for file in part]
-    key = ("csv", request.name, options, [file.fingerprint() for file in (*every, *chosen)])
+    key = (
+        "csv",
+        request.name,
+        options,
+        request.columns and sorted(request.columns),
+        [file.fingerprint() for file in (*every, *chosen)],
+    )
     folder = converted(
         request.cache,
         key,
-        lambda folder: _convert(folder, request, options, files, chosen),
+        lambda folder: _convert(folder, request, options, every, chosen),
     )
-    return TableSource(request, folder)
+    source = TableSource(request, folder)
+    source.options = CsvOptions.model_validate_json((folder / OPTIONS).read_bytes())
+    return source
 
 
 def _convert(
     folder: Path,
     request: Request,
     options: CsvOptions,
-    files: TableFiles,
+    every: Sequence[DataFile],
     chosen: Sequence[DataFile],
 ) -> None:
-    every = [file for part in files.values() for file in part]
+    if options.encoding is None:
+        options = options.model_copy(update={"encoding": find_encoding(every)})
+    options = complete_options(every[0], options)
     names = _names(every, options, request.limits)
     for file in every:
         check_quotes(file, options)
+    used = choose_columns(request.name, names, request.columns)
+    padding: set[str] = set()
+    if options.header and request.columns is None:  # rows may end with delimiters
+        padding = {f"column_{number + 1}" for number in range(len(names))} - set(options.dtypes)
+    table = _Table(options, names, used, padding)
     # The types of all splits: a column must not be int64 for training and float64 for validation.
-    dtypes = _infer(every, names, options)
-    columns = {name: Column((), dtypes[name]) for name in names}
+    table = table.with_types(every)
+    columns = {name: Column((), dtype) for name, dtype in table.dtypes.items()}
     writer = TableWriter(folder, request.name, columns, request.limits)
     for file in chosen:
         row = 0
-        for batch in _batches(file, names, options):
-            arrays = _parse(_Rows(file, row, batch), dtypes, options)
+        for batch in table.batches(file):
+            arrays = table.parse(_Rows(file, row, batch))
             writer.write(pa.record_batch(arrays, schema=writer.schema))
             row += batch.num_rows
         writer.count_rows(file.name, row)
     writer.close().write(folder)
+    (folder / OPTIONS).write_text(table.options.model_dump_json(), encoding="utf-8")
 
 
 def _names(files: Sequence[DataFile], options: CsvOptions, limits: Limits) -> list[str]:
     """The column names, which all files have. Raises InvalidData."""
-    names = read_header(files[0], options)
-    check_column_names(Place(files[0].name, "line 1"), names, limits)
+    line, names = read_names(files[0], options)
+    check_column_names(Place(files[0].name, line), names, limits)
     for file in files[1:]:
-        if (other := read_header(file, options)) != names:
+        line, other = read_names(file, options)
+        if other != names:
             raise InvalidData(
                 file.name,
-                "line 1",
+                line,
                 expected=f"the columns of {files[0].name}: {join_names(names)}",
                 received=join_names(other),
             )
@@ -106,23 +132,6 @@ def _names(files: Sequence[DataFile], options: CsvOptions, limits: Limits) -> li
     return names
 
 
-def _infer(
-    files: Sequence[DataFile], names: Sequence[str], options: CsvOptions
-) -> Mapping[str, CellType]:
-    """The declared type of each column, or the one that all its cells have."""
-    inferred = {
-        name: TypeInference(options.decimal_point) for name in names if name not in options.dtypes
-    }
-    if inferred:
-        for file in files:
-            for batch in _batches(file, names, options):
-                for name, inference in inferred.items():
-                    inference.add(batch.column(name))
-    return {
-        name: inferred[name].dtype if name in inferred else options.dtypes[name] for name in names
-    }
-
-
 class _Rows(NamedTuple):
     """Rows of a file as text."""
 
@@ -135,47 +144,94 @@ class _Rows(NamedTuple):
         return Place(self.file.name, f"{line}, column {column}")
 
 
-def _parse(rows: _Rows, dtypes: Mapping[str, CellType], options: CsvOptions) -> list[Any]:
-    """The typed columns. Raises InvalidData for the first bad cell of a column."""
-    arrays = []
-    for name, dtype in dtypes.items():
-        cells = rows.batch.column(name)
-        if cells.null_count and options.missing == "error":
-            row = cells.is_null().index(True).as_py()
-            expected = EXPECTED[dtype] + ", or `missing: keep`"
-            raise rows.place(options, row, name).invalid(expected, "no value")
+@dataclass(frozen=True)
+class _Table:
+    """How the columns of all files are read."""
+
+    options: CsvOptions
+    names: Sequence[str]
+    used: Sequence[str]
+    """The columns to read; nothing is known or checked about others."""
+    padding: Collection[str] = ()
+    """Columns that are left out if all their cells are empty."""
+    dtypes: Mapping[str, CellType] = field(default_factory=dict)
+
+    def with_types(self, files: Sequence[DataFile]) -> "_Table":
+        """The declared type of each column, or the one that all its cells have.
+
+        Numbers are written in the format with which most columns are numbers.
+        """
+        options = self.options
+        formats = number_formats(options.delimiter or ",", options.decimal_point, options.thousands)
+        inferences = {
+            name: TypeInference(formats, options.missing_values)
+            for name in self.used
+            if name not in options.dtypes
+        }
+        if inferences:
+            for file in files:
+                for batch in self.batches(file):
+                    for name, inference in inferences.items():
+                        inference.add(batch.column(name))
+        best = max(
+            formats, key=lambda one: sum(column.is_number(one) for column in inferences.values())
+        )
+        dtypes = {
+            name: inferences[name].dtype(best) if name in inferences else options.dtypes[name]
+            for name in self.used
+            if name not in self.padding or inferences[name].has_values
+        }
+        known = {"decimal_point": best.decimal_point, "thousands": best.thousands}
+        return replace(self, options=options.model_copy(update=known), dtypes=dtypes)
+
+    def parse(self, rows: _Rows) -> list[Any]:
+        """The typed columns. Raises InvalidData for the first bad cell of a column."""
+        return [self._parse(rows, name, dtype) for name, dtype in self.dtypes.items()]
+
+    def _parse(self, rows: _Rows, name: str, dtype: CellType) -> Any:
+        options, cells = self.options, rows.batch.column(name)
+        number_format = NumberFormat(options.decimal_point or ".", options.thousands or "")
         try:
-            arrays.append(parse_cells(cells, dtype, options.decimal_point))
+            values = parse_cells(cells, dtype, number_format, options.missing_values)
         except BadCell as bad:
-            shown = bad.text if len(bad.text) <= MAX_SHOWN else f"{bad.text[:MAX_SHOWN]}…"
             place = rows.place(options, bad.row, name)
-            raise place.invalid(EXPECTED[dtype], repr(shown)) from None
-    return arrays
+            raise place.invalid(EXPECTED[dtype], _shown(bad.text)) from None
+        if values.null_count and options.missing == "error":
+            row = values.is_null().index(True).as_py()
+            word = cells[row].as_py()
+            raise rows.place(options, row, name).invalid(
+                EXPECTED[dtype] + ", or `missing: keep`", _shown(word) if word else "no value"
+            )
+        return values
+
+    def batches(self, file: DataFile) -> Iterator[pa.RecordBatch]:
+        """The rows with the used cells as text, null where text is missing. Raises InvalidData."""
+        options = self.options
+        read = arrow_csv.ReadOptions(
+            use_threads=False,
+            block_size=MAX_LINE_BYTES,
+            column_names=list(self.names),
+            skip_rows_after_names=1 if options.header else 0,
+        )
+        parse = arrow_csv.ParseOptions(delimiter=arrow_delimiter(options), newlines_in_values=True)
+        convert = arrow_csv.ConvertOptions(
+            include_columns=list(self.used),
+            column_types=dict.fromkeys(self.used, pa.string()),
+            null_values=[""] if options.missing_values is None else list(options.missing_values),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+        with (
+            _parse_errors(file, self.names, options),
+            read_errors(file.name),
+            open_for_arrow(file, options) as stream,
+        ):
+            reader: Any = arrow_csv.open_csv(stream, read, parse, convert)
+            yield from reader
 
 
-def _batches(file: DataFile, names: Sequence[str], options: CsvOptions) -> Iterator[pa.RecordBatch]:
-    """The rows with all cells as text, null where they are missing. Raises InvalidData."""
-    read = arrow_csv.ReadOptions(
-        use_threads=False,
-        block_size=MAX_LINE_BYTES,
-        column_names=list(names),
-        skip_rows_after_names=1 if options.header else 0,
-    )
-    parse = arrow_csv.ParseOptions(delimiter=options.delimiter, newlines_in_values=True)
-    convert = arrow_csv.ConvertOptions(
-        column_types=dict.fromkeys(names, pa.string()),
-        null_values=list(options.missing_values),
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
-    with (
-        _parse_errors(file, names, options),
-        read_errors(file.name),
-        # Given a path, Arrow would decompress files whose name ends in .gz.
-        pa.OSFile(str(file.path)) as stream,
-    ):
-        reader: Any = arrow_csv.open_csv(stream, read, parse, convert)
-        yield from reader
+def _shown(cell: str) -> str:
+    return repr(cell if len(cell) <= MAX_SHOWN else f"{cell[:MAX_SHOWN]}…")
 
 
 @contextmanager

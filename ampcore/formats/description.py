@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from pydantic import JsonValue
 
+from ampcore.formats.column_statistics import ColumnStatistics, column_statistics
 from ampcore.formats.detection import guess_options
 from ampcore.formats.file_description import (
     ClassCount,
@@ -27,8 +29,14 @@ from ampcore.formats.opening import open_request, splits_of_request
 from ampcore.formats.place import Place
 from ampcore.formats.preview import preview_rows
 from ampcore.formats.source import Column, Request, Source
-from ampcore.spec.file_formats import FormatOptions
+from ampcore.spec.file_formats import (
+    CsvOptions,
+    FormatOptions,
+    ParquetOptions,
+    TfrecordOptions,
+)
 
+HasMissing = CsvOptions | ParquetOptions | TfrecordOptions
 PREVIEW_ROWS: Final = 10
 PREVIEW_COLUMNS: Final = 100
 PICTURES: Final = 8
@@ -70,7 +78,7 @@ def describe(
     if options is None:
         options = guess_options(path, request.name, limits)
     # Missing values and different sizes are described; whether they are errors is the job's choice.
-    has_missing = "missing" in type(options).model_fields
+    has_missing = isinstance(options, HasMissing)
     lenient = options.model_copy(update={"missing": "keep"}) if has_missing else options
     splits = splits_of_request(request, lenient)
     rows = {}
@@ -80,25 +88,44 @@ def describe(
     first = splits[0] if splits else None
     with open_request(replace(request, split=first), lenient) as source:
         total = source.rows + sum(rows.values())
+        statistics = column_statistics(source)
         return FileDescription(
             kind=options.kind,
-            options=options.model_dump(mode="json"),
+            options=_reading_options(options, source.options),
             size_bytes=_size(path, request.name, limits),
             rows=total,
             splits={first: source.rows, **rows} if first else {},
-            columns=[_describe_column(source, name) for name in source.columns],
+            columns=[
+                _describe_column(source, name, statistics.get(name)) for name in source.columns
+            ],
             left_out=[LeftOutDescription(**vars(one)) for one in source.left_out[:MAX_LEFT_OUT]],
             preview=preview_rows(source, PREVIEW_ROWS, PREVIEW_COLUMNS),
             pictures=_pictures(source, request),
         )
 
 
-def _describe_column(source: Source, name: str) -> ColumnDescription:
+def _reading_options(options: FormatOptions, seen: FormatOptions | None) -> dict[str, JsonValue]:
+    """The options with which a job reads the file as it is described.
+
+    Whether missing values are errors is the job's choice.
+    """
+    missing = {"missing": options.missing} if isinstance(options, HasMissing) else {}
+    return (seen or options).model_copy(update=missing).model_dump(mode="json")
+
+
+def _describe_column(
+    source: Source, name: str, statistics: ColumnStatistics | None
+) -> ColumnDescription:
     column = source.columns[name]
     shape = [side or None for side in column.shape]
     classes = None if column.classes is None else _count_classes(source, name, column.classes)
     return ColumnDescription(
-        name=name, dtype=column.dtype, shape=shape, missing=column.missing, classes=classes
+        name=name,
+        dtype=column.dtype,
+        shape=shape,
+        missing=column.missing,
+        classes=classes,
+        statistics=statistics,
     )
 
 

@@ -1,16 +1,16 @@
-"""Recognizes the format of a data file by its content, and the dialect of a CSV file."""
+"""Recognizes the format of a data file by its content."""
 
-import csv
 import gzip
-import io
 import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ampcore.errors import InvalidData
+from ampcore.formats.csv_dialect import SAMPLE_BYTES, recognize_csv
+from ampcore.formats.csv_encoding import decode_start, guess_encoding
 from ampcore.formats.csv_table import SUFFIXES as CSV_SUFFIXES
 from ampcore.formats.csv_table import is_csv
 from ampcore.formats.files import GZIP, DataFile, is_ignored, list_folder, open_file
@@ -33,7 +33,6 @@ from ampcore.spec.file_formats import (
     TfrecordOptions,
 )
 
-SAMPLE_BYTES: Final = 65_536
 PARQUET: Final = b"PAR1"
 KINDS: Final[dict[str, Callable[[str], bool]]] = {
     "images": is_picture,
@@ -47,7 +46,6 @@ FOLDER_KINDS: Final[dict[str, Callable[[], FormatOptions]]] = {
     "parquet": ParquetOptions,
     "tfrecord": TfrecordOptions,
 }
-DELIMITERS: Final = (",", ";", "\t", "|")
 DEFAULT_SEQUENCE: Final = TextOptions().sequence
 EXPECTED: Final = (
     "an npz, npy, csv, parquet, tfrecord or text file, or a folder or zip of images or tables"
@@ -130,47 +128,16 @@ def _decompress_start(start: bytes) -> bytes:
 
 def _of_text(start: bytes, name: str) -> CsvOptions | TextOptions | None:
     """CSV by its name, or because all rows have several cells; else text."""
-    # A character may be divided at the end of the sample.
-    cut = start[:-4] if len(start) == SAMPLE_BYTES else start
-    text = cut.decode("utf-8-sig", errors="replace")
-    is_csv_name = name.lower().endswith(CSV_SUFFIXES)
-    if not text or "\0" in text or "\ufffd" in text[:-1]:
-        # The reader says on which line a CSV file is not UTF-8.
-        return CsvOptions() if text and is_csv_name else None
-    if len(start) == SAMPLE_BYTES:  # the last row is incomplete
-        text = text.rpartition("\n")[0] or text
-    dialects = [found for one in DELIMITERS if (found := _rows_of_equal_length(text, one))]
-    if dialects:
-        _, delimiter, header = max(dialects, key=lambda found: found[0])
-        values: dict[str, Any] = {"delimiter": delimiter, "header": header}
-        return CsvOptions(**values)
-    if is_csv_name:
-        has_header = not _is_number(text.partition("\n")[0])
-        is_tsv = name.lower().endswith(".tsv")
-        return CsvOptions(delimiter="\t" if is_tsv else ",", header=has_header)
+    is_whole = len(start) < SAMPLE_BYTES
+    encoding = guess_encoding(start, is_whole=is_whole)
+    if name.lower().endswith(CSV_SUFFIXES) and start and (encoding or b"\0" not in start):
+        return CsvOptions()  # the reader finds the options, and says what is wrong with which line
+    if encoding is None:
+        return None
+    text = decode_start(start, encoding, is_whole=is_whole)
+    if recognize_csv(text, is_whole=is_whole) is not None:
+        return CsvOptions()
+    if encoding != "utf-8":
+        return None
     # A short text has at least one window.
     return TextOptions(sequence=max(1, min(DEFAULT_SEQUENCE, len(text) - 1)))
-
-
-def _rows_of_equal_length(text: str, delimiter: str) -> tuple[int, str, bool] | None:
-    """How many columns there are with this delimiter, and whether the first row names them.
-
-    None if there is only one column or one row, or rows differ in length.
-    """
-    try:
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        rows = [row for row in reader if row]
-    except csv.Error:
-        return None
-    lengths = {len(row) for row in rows}
-    if len(rows) < 2 or len(lengths) != 1 or len(rows[0]) < 2:
-        return None
-    return len(rows[0]), delimiter, not any(map(_is_number, rows[0]))
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True

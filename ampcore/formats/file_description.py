@@ -2,6 +2,8 @@
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
+from ampcore.formats.column_statistics import ColumnStatistics
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -25,6 +27,8 @@ class ColumnDescription(_Part):
     """The rows without a value."""
     classes: list[ClassCount] | None
     """At most 1,000; None where the format has no class names."""
+    statistics: ColumnStatistics | None = None
+    """None for arrays and images."""
 
 
 class LeftOutDescription(_Part):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ampcore.errors import InvalidData
 from ampcore.formats.limits import Limits
 from ampcore.formats.row_places import RowPlaces
+from ampcore.spec.file_formats import FormatOptions
 from ampcore.spec.text import join_names
 
 Array = NDArray[Any]
@@ -82,6 +83,8 @@ class Source(ABC):
 
     rows: int
     columns: Mapping[str, Column]
+    options: FormatOptions | None = None
+    """The options of the file, where those that were asked for leave some to it."""
     left_out: Sequence[LeftOut] = ()
     """What is in the data, and cannot be read or belongs to no row."""
 

@@ -4,12 +4,13 @@
 """
 
 import math
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self, TypeVar
 
 from pydantic import Field, StringConstraints, model_validator
 
 from ampcore.spec.base import SpecModel
 
+AnyOptions = TypeVar("AnyOptions", bound=SpecModel)
 MAX_COLUMNS: Final = 10_000
 MAX_SIDE: Final = 4096
 MAX_VALUES: Final = 2**26
@@ -62,21 +63,64 @@ class NpyOptions(SpecModel):
     kind: Literal["npy"] = "npy"
 
 
+Delimiter = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=3, pattern=r"""^([^\w\s"'.+-]+|[ \t\x01\x1f])$"""),
+]
+Encoding = Literal[
+    "utf-8",
+    "utf-16",
+    "latin-1",
+    "windows-1250",
+    "windows-1251",
+    "windows-1252",
+    "windows-1253",
+    "windows-1254",
+    "iso-8859-2",
+    "iso-8859-15",
+    "koi8-r",
+    "mac-roman",
+    "shift_jis",
+    "euc-jp",
+    "euc-kr",
+    "gb18030",
+    "big5",
+]
+
+
 class CsvOptions(SplitOptions):
-    """Text with one row per line (RFC 4180, UTF-8)."""
+    """Text with one row per line (RFC 4180). What is null is found in the file."""
 
     kind: Literal["csv"] = "csv"
-    delimiter: Literal[",", ";", "\t", "|", " "] = ","
-    header: bool = True
-    """The first row names the columns; else they are `column_1`, `column_2` and so on."""
-    decimal_point: Literal[".", ","] = "."
+    encoding: Encoding | None = None
+    """Null: UTF-8 or UTF-16, else Windows-1252 for a text with few letters beyond ASCII."""
+    delimiter: Delimiter | None = None
+    """What separates cells. A space stands for any number of spaces and tabs. Null: the one of
+    comma, semicolon, tab, `|`, `::` and space with which rows have equally many cells."""
+    quote: Literal['"', "'"] | None = None
+    trim: bool | None = None
+    """Leave out spaces around cells. Null: where a space follows each delimiter."""
+    skip_lines: int | None = Field(default=None, ge=0, le=1000)
+    """Lines before the first row. Null: empty lines, and those with another number of cells than
+    all rows after them."""
+    header: bool | None = None
+    """The first row names the columns; else they are `column_1`, `column_2` and so on. Null: it
+    does where its cells are of another kind than those below."""
+    decimal_point: Literal[".", ","] | None = None
+    thousands: Literal["", ",", ".", " ", "'"] | None = None
+    """What separates groups of three digits; empty for nothing. This and `decimal_point`, where
+    they are null, are those with which most columns are numbers."""
     dtypes: dict[ColumnName, CellType] = Field(default_factory=dict, max_length=MAX_COLUMNS)
     """Types by column; the others are inferred from all rows."""
-    missing_values: Annotated[
-        tuple[Annotated[str, StringConstraints(max_length=64)], ...],
-        Field(strict=False, max_length=16),
-    ] = ("",)
-    """Unquoted cells that stand for a missing value."""
+    missing_values: (
+        Annotated[
+            tuple[Annotated[str, StringConstraints(max_length=64)], ...],
+            Field(strict=False, max_length=16),
+        ]
+        | None
+    ) = None
+    """Cells that stand for a missing value, in text only unquoted ones. Null: empty cells, and
+    among numbers also `NA`, `N/A`, `NaN`, `null`, `None`, `?`, `-` and `.`"""
     missing: Missing = "error"
 
 
@@ -134,3 +178,8 @@ FormatOptions = Annotated[
     | TextOptions,
     Field(discriminator="kind"),
 ]
+
+
+def reading_options(values: SpecModel, kind: type[AnyOptions]) -> AnyOptions:
+    """The options of a file format among other values, as the data section of a job has them."""
+    return kind.model_validate({name: getattr(values, name) for name in kind.model_fields})

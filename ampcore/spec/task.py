@@ -46,7 +46,8 @@ class OneOutput(SpecModel):
 class Classification(OneOutput):
     """One class for each example, or for each position of a sequence.
 
-    Labels are integers from 0, one-hot rows or names; names are kept with the model.
+    Labels are whole numbers, one-hot rows or names; names and numbers other than 0, 1, 2, … are
+    kept with the model.
     """
 
     target: ClassVar[TargetKind] = "class"

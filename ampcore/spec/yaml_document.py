@@ -1,4 +1,4 @@
-"""Reads YAML and JSON: YAML 1.2 floats (1e-3), no dates, unique keys, no aliases."""
+"""Reads and writes YAML and JSON: YAML 1.2 floats (1e-3), no dates, unique keys, no aliases."""
 
 import re
 from typing import Any, Final
@@ -74,3 +74,21 @@ def parse_yaml(text: str) -> Any:
     except RecursionError:
         received = "a document that is nested too deeply"
     raise SpecValidationError([Problem("", "not_yaml", "a YAML or JSON document", received)])
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what `_Loader` reads as the same values."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Dumper.yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
+
+
+def yaml_text(document: Any) -> str:
+    """A document of dictionaries, lists, text and numbers as YAML; small parts in one line."""
+    text: str = yaml.dump(
+        document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None
+    )
+    return text

@@ -344,15 +344,29 @@ def _describe(optimizer: Any) -> KerasOptimizer:
     )
 
 
-def _slots_per_weight(optimizer: Any) -> int:
-    """The numbers that an optimizer keeps for each weight; of an unknown one, as many as Adam."""
-    try:
-        like = type(optimizer).from_config(optimizer.get_config())
-    except (NotImplementedError, TypeError, ValueError):
-        return 2
-    before = len(like.variables)
-    like.build([keras.Variable([0.0])])
-    return len(like.variables) - before
+def _slots_per_weight(optimizer: Any) -> int | None:
+    """The numbers that an optimizer keeps for each weight; None where only its training shows."""
+    copy = _copy_of(optimizer)
+    if copy is None:
+        return None
+    before = len(copy.variables)
+    copy.build([keras.Variable([0.0])])
+    return len(copy.variables) - before
+
+
+def _copy_of(optimizer: Any) -> Any | None:
+    """An optimizer that creates the same slots; None if there is no configuration of it.
+
+    A class that creates no slots of its own may lack one: that of Keras's class below it will do.
+    """
+    mine: Any = type(optimizer)
+    of_keras: Any = next(base for base in mine.__mro__ if base.__module__.startswith("keras."))
+    for creator in (mine, of_keras) if mine.build is of_keras.build else (mine,):
+        try:
+            return creator.from_config(creator.get_config(optimizer))
+        except (NotImplementedError, TypeError, ValueError):
+            continue
+    return None
 
 
 def _is_plain(value: object) -> bool:

@@ -1,7 +1,7 @@
 """The settings of a run that was started with `Trainer.from_keras`, without a job spec."""
 
 from collections import Counter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, JsonValue
 
@@ -25,6 +25,9 @@ from ampcore.spec.training_rules import (
     loss_scale_bounds,
     nesterov_needs_momentum,
 )
+
+ASSUMED_SLOTS: Final = 2
+"""What an optimizer is assumed to keep for each weight where no config of it is usable."""
 
 
 class KerasModel(SpecModel):
@@ -53,12 +56,13 @@ class KerasOptimizer(Optimizer):
     kind: Literal["keras"] = "keras"
     class_name: str
     config: dict[str, JsonValue] = Field(default_factory=dict)
-    slots_per_weight: int = 0
+    slots_per_weight: int | None = 0
+    """None: unknown."""
 
     @property
     def slots(self) -> int:
-        """The numbers that it keeps for each weight."""
-        return self.slots_per_weight
+        """The numbers that it keeps for each weight; of an unknown optimizer, as many as Adam."""
+        return ASSUMED_SLOTS if self.slots_per_weight is None else self.slots_per_weight
 
 
 AnyOptimizer = Annotated[

@@ -131,13 +131,11 @@ class ModelSelection:
                 for table in session.model_tables().values():
                     table.finish()
             return
-        prepared = run.dataset.prepared
-        layers = prepared.model if prepared is not None else None
         signature = save_signature(signature_document(run.dataset, networks), folder)
         best = self.best_json() if is_best else None
         weights = None if suffix else save_weights(networks, folder, session.model_tables())
         tables = session.model_tables()
-        files = save_models(networks, folder, layers, suffix=suffix, tables=tables)
+        files = save_models(networks, folder, run.dataset.prepared, suffix=suffix, tables=tables)
         for file in self._saved(files, suffix):
             facts = {
                 "file": file.name,

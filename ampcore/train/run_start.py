@@ -6,7 +6,9 @@ from typing import Any, Final, Literal
 
 from ampcore.checkpoint import Checkpoint, Difference
 from ampcore.checkpoint.saver import CheckpointSaver
+from ampcore.data.summary import data_summary
 from ampcore.diagnostics.category_columns import category_findings
+from ampcore.diagnostics.data_findings import data_findings
 from ampcore.diagnostics.input_range import input_range_finding
 from ampcore.diagnostics.model_preflight import preflight_events
 from ampcore.distributed import Replicas
@@ -128,7 +130,7 @@ def _preflight(context: RunContext, run: Run) -> Iterator[Event]:
     session, steps = run.session, context.plan.total_steps
     spec, policies = context.job.spec, session.policies
     yield from preflight_events(session.task, spec, context.device, policies, steps)
-    findings = [*category_findings(context.dataset)]
+    findings = [*category_findings(context.dataset), *data_findings(context.dataset)]
     if (finding := input_range_finding(context.dataset.train, policies)) is not None:
         findings.append(finding)
     for finding in findings:
@@ -150,6 +152,7 @@ def _started_event(context: RunContext, run: Run) -> Event:
         "dropped_examples": context.dataset.dropped_examples(examples),
         "global_batch_size": examples,
         "ranks": context.replicas.size,
+        "data": data_summary(context.dataset).to_json(),
     }
     if classes := _class_names(context):
         facts["classes"] = classes

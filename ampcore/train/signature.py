@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ampcore.checkpoint.model_files import tensor_specs
+from ampcore.checkpoint.model_files import describe_tensors, tensor_specs
 from ampcore.data import Dataset
 from ampcore.models.task import Network
 from ampcore.precision.layer_paths import is_network
@@ -13,15 +13,17 @@ def signature_document(dataset: Dataset, networks: Sequence[Network]) -> dict[st
     """The inputs and outputs of each model, and the names of classes.
 
     Shapes are those of one example. Outputs are logits for classes and labels, values for numbers.
+    `values` are the numbers of classes in the data, where these are not 0, 1, 2, …
     """
     document: dict[str, Any] = {"models": {}}
     for network in networks:
         model = network.model
         if not is_network(model):
             continue
-        raw = dataset.prepared.model if dataset.prepared is not None else model
         document["models"][network.name] = {
-            "inputs": tensor_specs(raw, "input"),
+            "inputs": tensor_specs(model, "input")
+            if dataset.prepared is None
+            else describe_tensors(dataset.prepared.raw),
             "outputs": tensor_specs(model, "output"),
         }
     if dataset.signature is not None:
@@ -30,6 +32,7 @@ def signature_document(dataset: Dataset, networks: Sequence[Network]) -> dict[st
                 "kind": target.kind,
                 "size": target.size,
                 "classes": list(target.names) if target.names is not None else None,
+                **({"values": list(target.values)} if target.values is not None else {}),
             }
             for name, target in dataset.signature.targets.items()
         }

@@ -25,8 +25,9 @@ SMALLEST_OF_FAMILY: Final = frozenset(
 """Those with all checks. Larger ones have the same layers, and take minutes for each check."""
 CHAOTIC: Final = frozenset(
     {
-        *("EfficientNetB0", "EfficientNetV2B0", "MobileNetV3Large", "MobileNetV3Small"),
-        "ResNet50V2",
+        *(f"EfficientNetB{number}" for number in range(8)),
+        *(f"EfficientNetV2{size}" for size in ("B0", "B1", "B2", "B3", "S", "M", "L")),
+        *("MobileNetV3Large", "MobileNetV3Small", "ResNet50V2", "ResNet101V2", "ResNet152V2"),
     }
 )
 """Those whose batch normalization of few numbers enlarges the last bits of a sum."""

@@ -136,3 +136,23 @@ class Architecture:
             return keras.tree.map_structure(lambda values: values[rows], data)  # type: ignore[no-any-return]
 
         return [batch(step) for step in range(self.steps)]
+
+
+def pattern_of(
+    subject: str,
+    build: Callable[[], Model],
+    kind: str,
+    data: Callable[[np.random.Generator, int], Data],
+    **options: Any,
+) -> Architecture:
+    """A pattern of public examples.
+
+    Args:
+        subject: What the examples are about.
+        build: Builds the model, and gives it its name.
+        kind: What is special about the pattern.
+        data: As of Architecture.
+        **options: The other attributes of Architecture.
+    """
+    source = f"Patterns of {subject}: {kind}"
+    return Architecture(name=build.__name__, source=source, build=build, data=data, **options)

@@ -1,12 +1,13 @@
 """Transformers and other models with attention, as public examples build them."""
 
+from functools import partial
 from typing import Any
 
 import keras
 import numpy as np
 from keras import layers, ops
 
-from zoo.architecture import NO_KEYWORDS, Architecture, Data, adam
+from zoo.architecture import NO_KEYWORDS, Data, adam, pattern_of
 from zoo.patterns_sequences import LENGTH, WORDS, token_classes
 
 serializable = keras.saving.register_keras_serializable("zoo")
@@ -324,58 +325,42 @@ def compact_transformer() -> Any:
     return keras.Model(inputs, layers.Dense(4)(pooled))
 
 
-def _architecture(name: str, kind: str, build: Any, data: Any, **options: Any) -> Architecture:
-    return Architecture(
-        name=name, source=f"Patterns of attention: {kind}", build=build, data=data, **options
-    )
-
-
+pattern = partial(pattern_of, "attention")
 SPARSE = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 ARCHITECTURES = (
-    _architecture(
-        "transformer_classifier",
-        "blocks that a person wrote, dropout",
+    pattern(
         transformer_classifier,
+        "blocks that a person wrote, dropout",
         token_classes,
         deviations={"saved": NO_KEYWORDS},
         loss="sparse_categorical_crossentropy",
     ),
-    _architecture(
-        "translation_transformer",
-        "masks through layers, a masked loss and metric",
+    pattern(
         translation_transformer,
+        "masks through layers, a masked loss and metric",
         translations,
         loss=masked_loss,
         metrics=(masked_accuracy,),
     ),
-    _architecture(
-        "subclassed_seq2seq",
-        "a subclassed model with a tuple of inputs, additive attention",
+    pattern(
         subclassed_seq2seq,
+        "a subclassed model with a tuple of inputs, additive attention",
         translation_tuples,
         deviations={"saved": NO_KEYWORDS},
         loss=masked_loss,
     ),
-    _architecture(
-        "time_series_transformer",
-        "attention with dropout over time series",
+    pattern(
         time_series_transformer,
+        "attention with dropout over time series",
         labelled_waves,
         loss="sparse_categorical_crossentropy",
         optimizer=adam,
     ),
-    _architecture(
-        "vision_transformer",
-        "patches, layers that a person wrote",
-        vision_transformer,
-        small_images,
-        loss=SPARSE,
-    ),
-    _architecture(
-        "compact_transformer",
-        "stochastic depth with seeds of its own, augmentation",
+    pattern(vision_transformer, "patches, layers that a person wrote", small_images, loss=SPARSE),
+    pattern(
         compact_transformer,
+        "stochastic depth with seeds of its own, augmentation",
         small_images,
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=3),
     ),

@@ -1,5 +1,6 @@
 """Models of graphs, points and volumes, as public examples build them."""
 
+from functools import partial
 from typing import Any
 
 import keras
@@ -7,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from keras import layers, ops
 
-from zoo.architecture import Architecture, Data, Deviation
+from zoo.architecture import Data, Deviation, pattern_of
 
 serializable = keras.saving.register_keras_serializable("zoo")
 
@@ -175,16 +176,7 @@ def scans(random: np.random.Generator, examples: int) -> Data:
     return x, random.integers(2, size=(examples, 1)).astype(bool)
 
 
-def _architecture(name: str, kind: str, build: Any, data: Any, **options: Any) -> Architecture:
-    return Architecture(
-        name=name,
-        source=f"Patterns of graphs: {kind}",
-        build=build,
-        data=data,
-        **options,
-    )
-
-
+pattern = partial(pattern_of, "graphs")
 FLOAT32_REGULARIZER = Deviation(
     "the regularizer subtracts a matrix in float32. The run gives it float32 in every policy; the "
     "saved model computes in bfloat16, where Keras gives it bfloat16, and fails as Keras does",
@@ -200,28 +192,20 @@ NO_KERNEL = Deviation(
 CLASSES = "sparse_categorical_crossentropy"
 BINARY = "binary_crossentropy"
 ARCHITECTURES = (
-    _architecture(
-        "graph_convolution", "a sparse matrix in a layer", graph_convolution, traffic, loss="mae"
+    pattern(graph_convolution, "a sparse matrix in a layer", traffic, loss="mae"),
+    pattern(
+        graph_attention, "edges as integer inputs, weights of examples", molecules, loss=BINARY
     ),
-    _architecture(
-        "graph_attention",
-        "edges as integer inputs, weights of examples",
-        graph_attention,
-        molecules,
-        loss=BINARY,
-    ),
-    _architecture(
-        "point_net",
-        "an activity regularizer that a person wrote",
+    pattern(
         point_net,
+        "an activity regularizer that a person wrote",
         clouds,
         loss=CLASSES,
         deviations={"saved": FLOAT32_REGULARIZER},
     ),
-    _architecture(
-        "volume_network",
-        "three dimensions, boolean targets",
+    pattern(
         volume_network,
+        "three dimensions, boolean targets",
         scans,
         loss="binary_crossentropy",
         deviations={"mixed_float16": NO_KERNEL},

@@ -1,12 +1,13 @@
 """Small language models, as public examples build them."""
 
+from functools import partial
 from typing import Any
 
 import keras
 import numpy as np
 from keras import layers, ops
 
-from zoo.architecture import NO_KEYWORDS, Architecture, Data
+from zoo.architecture import NO_KEYWORDS, Data, pattern_of
 from zoo.patterns_attention import SPARSE, TokenAndPosition, TransformerBlock, next_tokens
 from zoo.patterns_sequences import LENGTH, WORDS
 
@@ -71,41 +72,27 @@ def reversible_embedding() -> Any:
     return keras.Model(inputs, embedding(x, reverse=True))
 
 
-def _architecture(name: str, kind: str, build: Any, data: Any, **options: Any) -> Architecture:
-    return Architecture(
-        name=name, source=f"Patterns of language models: {kind}", build=build, data=data, **options
-    )
-
-
+pattern = partial(pattern_of, "language models")
 ARCHITECTURES = (
-    _architecture(
-        "grouped_query_attention",
-        "RMS normalization, gated feed-forward network",
+    pattern(
         grouped_query_attention,
+        "RMS normalization, gated feed-forward network",
         next_tokens,
         loss=SPARSE,
     ),
-    _architecture(
-        "miniature_gpt",
-        "causal Transformer, a second output without a loss",
+    pattern(
         miniature_gpt,
+        "causal Transformer, a second output without a loss",
         only_logits,
         deviations={"saved": NO_KEYWORDS},
         loss=[SPARSE, None],
     ),
-    _architecture(
-        "tied_language_model",
-        "one table in two places",
+    pattern(
         tied_language_model,
+        "one table in two places",
         next_tokens,
         loss=SPARSE,
         deviations={"saved": NO_KEYWORDS},
     ),
-    _architecture(
-        "reversible_embedding",
-        "ReversibleEmbedding",
-        reversible_embedding,
-        next_tokens,
-        loss=SPARSE,
-    ),
+    pattern(reversible_embedding, "ReversibleEmbedding", next_tokens, loss=SPARSE),
 )

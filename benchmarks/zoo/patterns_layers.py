@@ -1,5 +1,6 @@
 """Single features of Keras that public models use: ties, adapters, routers, recomputation."""
 
+from functools import partial
 from typing import Any
 
 import keras
@@ -7,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from keras import layers, ops
 
-from zoo.architecture import NO_KEYWORDS, Architecture, Data, Deviation, adam
+from zoo.architecture import NO_KEYWORDS, Data, Deviation, adam, pattern_of
 from zoo.patterns_attention import SPARSE
 from zoo.patterns_sequences import LENGTH, WORDS, token_classes
 from zoo.patterns_tables import ten_numbers
@@ -208,26 +209,7 @@ def mixed_dtypes() -> Any:
     return keras.Model(inputs, layers.Dense(1)(x))
 
 
-def mixed_layers() -> Any:
-    """Layers that were created with dtype policies of their own."""
-    inputs = keras.Input((10,))
-    x = layers.Dense(16, dtype="mixed_bfloat16")(inputs)
-    x = layers.LayerNormalization(dtype="float32")(x)
-    x = layers.Dense(8, activation="relu", dtype="float32")(x)
-    return keras.Model(inputs, layers.Dense(1, dtype="float32")(x))
-
-
-def _architecture(name: str, kind: str, build: Any, data: Any, **options: Any) -> Architecture:
-    return Architecture(
-        name=name, source=f"Patterns of layers: {kind}", build=build, data=data, **options
-    )
-
-
-UNTIED = Deviation(
-    "a config cannot tell that two layers share a kernel: Keras loads a model of its own with two",
-    "predictions in float32 differ",
-    in_keras="predicts otherwise|Layer .* expected|kernel",
-)
+pattern = partial(pattern_of, "layers")
 LAMBDA_ACTIVATION = Deviation(
     "Keras saves a lambda as an activation, but cannot load it",
     "Could not interpret activation function",
@@ -239,48 +221,22 @@ ONE_DTYPE = Deviation(
     in_keras="cannot compute|incompatible|float32",
 )
 ARCHITECTURES = (
-    _architecture(
-        "tied_autoencoder",
-        "a layer with the kernel of another one",
-        tied_autoencoder,
-        same_numbers,
-        loss="mse",
-    ),
-    _architecture(
-        "lora", "adapters, frozen kernels", lora, token_classes, loss=SPARSE, optimizer=adam
-    ),
-    _architecture(
-        "remat", "keras.remat", remat, ten_numbers, loss="mse", deviations={"saved": NO_KEYWORDS}
-    ),
-    _architecture(
-        "lambdas",
-        "functions without names",
+    pattern(tied_autoencoder, "a layer with the kernel of another one", same_numbers, loss="mse"),
+    pattern(lora, "adapters, frozen kernels", token_classes, loss=SPARSE, optimizer=adam),
+    pattern(remat, "keras.remat", ten_numbers, loss="mse", deviations={"saved": NO_KEYWORDS}),
+    pattern(
         lambdas,
+        "functions without names",
         floats_and_integers,
         loss="mse",
         deviations={"saved": LAMBDA_ACTIVATION},
     ),
-    _architecture(
-        "masked_pixels", "bool, uint8 and scalar inputs", masked_pixels, pixels, loss="mse"
-    ),
-    _architecture(
-        "moving_normalization",
-        "statistics that a layer assigns",
-        moving_normalization,
-        ten_numbers,
-        loss="log_cosh",
-    ),
-    _architecture(
-        "nested_models",
-        "models in models, nested inputs",
-        nested_models,
-        nested_numbers,
-        loss="mse",
-    ),
-    _architecture(
-        "mixed_dtypes",
-        "a layer for float32 alone",
+    pattern(masked_pixels, "bool, uint8 and scalar inputs", pixels, loss="mse"),
+    pattern(moving_normalization, "statistics that a layer assigns", ten_numbers, loss="log_cosh"),
+    pattern(nested_models, "models in models, nested inputs", nested_numbers, loss="mse"),
+    pattern(
         mixed_dtypes,
+        "a layer for float32 alone",
         ten_numbers,
         loss="mse",
         deviations={"mixed_bfloat16": ONE_DTYPE, "mixed_float16": ONE_DTYPE},

@@ -1,12 +1,13 @@
 """Models whose layers add losses: routers, codebooks, noise and flows."""
 
+from functools import partial
 from typing import Any
 
 import keras
 import numpy as np
 from keras import layers, ops
 
-from zoo.architecture import NO_KEYWORDS, UNSAVED_SEED, Architecture, Data
+from zoo.architecture import NO_KEYWORDS, UNSAVED_SEED, Data, pattern_of
 from zoo.patterns_attention import SPARSE, small_images
 from zoo.patterns_layers import same_numbers
 from zoo.patterns_sequences import LENGTH, WORDS, token_classes
@@ -176,41 +177,32 @@ def negative_log_likelihood(_: Any, z: Any) -> Any:
     return 0.5 * ops.sum(ops.square(z), axis=-1)
 
 
-def _architecture(name: str, kind: str, build: Any, data: Any, **options: Any) -> Architecture:
-    return Architecture(
-        name=name, source=f"Patterns of added losses: {kind}", build=build, data=data, **options
-    )
-
-
+pattern = partial(pattern_of, "added losses")
 ARCHITECTURES = (
-    _architecture(
-        "switch_transformer",
-        "mixture of experts, add_loss",
+    pattern(
         switch_transformer,
+        "mixture of experts, add_loss",
         token_classes,
         loss=SPARSE,
         deviations={"saved": NO_KEYWORDS},
     ),
-    _architecture(
-        "vector_quantized",
-        "codebook, straight-through gradients, add_loss",
+    pattern(
         vector_quantized,
+        "codebook, straight-through gradients, add_loss",
         same_images,
         loss="mse",
         chaotic="the nearest code changes with the last bits",
     ),
-    _architecture(
-        "variational_autoencoder",
-        "noise with a seed generator, add_loss",
+    pattern(
         variational_autoencoder,
+        "noise with a seed generator, add_loss",
         same_numbers,
         loss="mse",
         deviations={"saved": UNSAVED_SEED},
     ),
-    _architecture(
-        "normalizing_flow",
-        "couplings, a loss without targets",
+    pattern(
         normalizing_flow,
+        "couplings, a loss without targets",
         same_numbers,
         loss=negative_log_likelihood,
     ),

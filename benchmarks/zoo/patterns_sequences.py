@@ -1,5 +1,6 @@
 """Recurrent and convolutional models of sequences, as public examples build them."""
 
+from functools import partial
 from typing import Any
 
 import keras
@@ -7,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from keras import layers, ops
 
-from zoo.architecture import Architecture, Data
+from zoo.architecture import Data, pattern_of
 
 WORDS, LENGTH, CLASSES = 40, 12, 3
 
@@ -258,84 +259,44 @@ def sentences(random: np.random.Generator, examples: int) -> Data:
     return tf.constant(texts[index][:, None]).numpy(), np.isin(index, [0, 3]).astype(np.float32)
 
 
+pattern = partial(pattern_of, "sequences")
 ARCHITECTURES = (
-    Architecture(
-        name="masked_bidirectional_lstm",
-        source="Patterns of sequences: text classification, masks",
-        build=masked_bidirectional_lstm,
-        data=token_classes,
+    pattern(
+        masked_bidirectional_lstm,
+        "text classification, masks",
+        token_classes,
         loss="sparse_categorical_crossentropy",
         metrics=("accuracy",),
     ),
-    Architecture(
-        name="masked_gru_series",
-        source="Patterns of sequences: Masking, TimeDistributed, weights of time steps",
-        build=masked_gru_series,
-        data=each_step,
-        loss="mse",
+    pattern(
+        masked_gru_series, "Masking, TimeDistributed, weights of time steps", each_step, loss="mse"
     ),
-    Architecture(
-        name="seq2seq_lstm",
-        source="Patterns of sequences: encoder and decoder share states",
-        build=seq2seq_lstm,
-        data=one_hot_pairs,
+    pattern(
+        seq2seq_lstm,
+        "encoder and decoder share states",
+        one_hot_pairs,
         loss="categorical_crossentropy",
     ),
-    Architecture(
-        name="captcha_ctc",
-        source="Patterns of sequences: CTC by add_loss, no loss function",
-        build=captcha_ctc,
-        data=captchas,
-    ),
-    Architecture(
-        name="speech_ctc",
-        source="Patterns of sequences: CTC as the loss function",
-        build=speech_ctc,
-        data=spectrograms,
-        loss=keras.losses.CTC(),
-    ),
-    Architecture(
-        name="wavenet",
-        source="Patterns of sequences: causal, dilated convolutions",
-        build=wavenet,
-        data=waves,
-        loss="huber",
-    ),
-    Architecture(
-        name="stacked_custom_cells",
-        source="Patterns of sequences: cells that a person wrote",
-        build=stacked_custom_cells,
-        data=series,
-        loss="mse",
-    ),
-    Architecture(
-        name="stateful_lstm",
-        source="Patterns of sequences: a state from batch to batch",
-        build=stateful_lstm,
-        data=series,
+    pattern(captcha_ctc, "CTC by add_loss, no loss function", captchas),
+    pattern(speech_ctc, "CTC as the loss function", spectrograms, loss=keras.losses.CTC()),
+    pattern(wavenet, "causal, dilated convolutions", waves, loss="huber"),
+    pattern(stacked_custom_cells, "cells that a person wrote", series, loss="mse"),
+    pattern(
+        stateful_lstm,
+        "a state from batch to batch",
+        series,
         loss="mse",
         checks=("refused",),
         refusal="stateful=True in memory",
     ),
-    Architecture(
-        name="conv_lstm",
-        source="Patterns of sequences: next frames, ConvLSTM2D",
-        build=conv_lstm,
-        data=films,
-        loss="binary_crossentropy",
+    pattern(conv_lstm, "next frames, ConvLSTM2D", films, loss="binary_crossentropy"),
+    pattern(
+        named_entities, "a loss class that reads its own mask", token_labels, loss=NonPaddingLoss()
     ),
-    Architecture(
-        name="named_entities",
-        source="Patterns of sequences: a loss class that reads its own mask",
-        build=named_entities,
-        data=token_labels,
-        loss=NonPaddingLoss(),
-    ),
-    Architecture(
-        name="text_vectorization",
-        source="Patterns of sequences: strings as inputs",
-        build=text_vectorization,
-        data=sentences,
+    pattern(
+        text_vectorization,
+        "strings as inputs",
+        sentences,
         loss="binary_crossentropy",
         checks=("refused",),
         refusal="encode text and categories as integers first",

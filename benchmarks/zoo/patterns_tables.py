@@ -1,12 +1,13 @@
 """Models of tables, recommendations and graphs, as public examples build them."""
 
+from functools import partial
 from typing import Any
 
 import keras
 import numpy as np
 from keras import layers, ops
 
-from zoo.architecture import NO_KEYWORDS, Architecture, Data
+from zoo.architecture import NO_KEYWORDS, Data, pattern_of
 
 serializable = keras.saving.register_keras_serializable("zoo")
 
@@ -269,70 +270,49 @@ def averaged_adam() -> Any:
     )
 
 
-def _architecture(name: str, kind: str, build: Any, data: Any, **options: Any) -> Architecture:
-    return Architecture(
-        name=name,
-        source=f"Patterns of tables and graphs: {kind}",
-        build=build,
-        data=data,
-        **options,
-    )
-
-
+pattern = partial(pattern_of, "tables and graphs")
 BINARY = "binary_crossentropy"
 ARCHITECTURES = (
-    _architecture(
-        "wide_and_deep",
-        "IntegerLookup, Hashing, HashedCrossing, Discretization; int and bool inputs",
+    pattern(
         wide_and_deep,
+        "IntegerLookup, Hashing, HashedCrossing, Discretization; int and bool inputs",
         people,
         loss=BINARY,
         metrics=("accuracy",),
     ),
-    _architecture(
-        "wide_and_deep_strings",
-        "StringLookup in the model",
+    pattern(
         wide_and_deep_strings,
+        "StringLookup in the model",
         colors,
         loss="mse",
         checks=("refused",),
         refusal="encode text and categories as integers first",
     ),
-    _architecture(
-        "deep_and_cross",
-        "products of features, float64 arrays",
-        deep_and_cross,
-        ten_numbers,
-        loss="mse",
-    ),
-    _architecture(
-        "variable_selection",
-        "gated residual networks in lists, no get_config",
+    pattern(deep_and_cross, "products of features, float64 arrays", ten_numbers, loss="mse"),
+    pattern(
         variable_selection,
+        "gated residual networks in lists, no get_config",
         three_features,
         loss=BINARY,
         deviations={"saved": NO_KEYWORDS},
     ),
-    _architecture(
-        "recommender",
-        "a subclassed model, regularized embeddings",
+    pattern(
         recommender,
+        "a subclassed model, regularized embeddings",
         ratings,
         loss=BINARY,
         deviations={"saved": NO_KEYWORDS},
     ),
-    _architecture(
-        "neural_forest",
-        "models as layers, each with a trainable table",
+    pattern(
         neural_forest,
+        "models as layers, each with a trainable table",
         two_classes,
         loss="sparse_categorical_crossentropy",
         deviations={"saved": NO_KEYWORDS},
     ),
-    _architecture(
-        "quantiles",
-        "closures as losses, constraints, AdamW with averages, clipping and a schedule",
+    pattern(
         quantiles,
+        "closures as losses, constraints, AdamW with averages, clipping and a schedule",
         three_targets,
         loss={"q1": pinball(0.1), "q5": pinball(0.5), "q9": pinball(0.9)},
         optimizer=averaged_adam,

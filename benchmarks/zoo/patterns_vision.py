@@ -1,5 +1,6 @@
 """Models of images and of points, as public examples build them."""
 
+from functools import partial
 from typing import Any
 
 import keras
@@ -7,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from keras import layers, ops
 
-from zoo.architecture import NO_KEYWORDS, Architecture, Data, slow_momentum
+from zoo.architecture import NO_KEYWORDS, Data, pattern_of, slow_momentum
 from zoo.patterns_attention import SPARSE, small_images
 
 serializable = keras.saving.register_keras_serializable("zoo")
@@ -321,78 +322,55 @@ def domains(random: np.random.Generator, examples: int) -> Data:
     return x, [label, (np.arange(examples) % 2).astype(np.float32)[:, None]]
 
 
-def _architecture(name: str, kind: str, build: Any, data: Any, **options: Any) -> Architecture:
-    return Architecture(
-        name=name, source=f"Patterns of vision: {kind}", build=build, data=data, **options
-    )
-
-
+pattern = partial(pattern_of, "vision")
 CLASSES = "sparse_categorical_crossentropy"
 ARCHITECTURES = (
-    _architecture(
-        "unet",
-        "segmentation, SeparableConv2D, Conv2DTranspose",
+    pattern(
         unet,
+        "segmentation, SeparableConv2D, Conv2DTranspose",
         segmented,
         loss=CLASSES,
         optimizer=slow_momentum,
     ),
-    _architecture(
-        "siamese", "one network twice, Lambda", siamese, image_pairs, loss=contrastive_loss
-    ),
-    _architecture(
-        "spectral_discriminator",
-        "SpectralNormalization",
-        spectral_discriminator,
-        real_or_fake,
-        loss=hinge,
-    ),
-    _architecture("involution", "a layer with two results", involution, small_images, loss=SPARSE),
-    _architecture(
-        "super_resolution",
-        "operations of TensorFlow in a layer, any size",
+    pattern(siamese, "one network twice, Lambda", image_pairs, loss=contrastive_loss),
+    pattern(spectral_discriminator, "SpectralNormalization", real_or_fake, loss=hinge),
+    pattern(involution, "a layer with two results", small_images, loss=SPARSE),
+    pattern(
         super_resolution,
+        "operations of TensorFlow in a layer, any size",
         enlarged,
         loss="mse",
         deviations={"saved": NO_KEYWORDS},
     ),
-    _architecture(
-        "transfer_learning",
-        "frozen base, augmentation, uint8 inputs",
-        transfer_learning,
-        eight_bit_images,
-        loss=SPARSE,
+    pattern(
+        transfer_learning, "frozen base, augmentation, uint8 inputs", eight_bit_images, loss=SPARSE
     ),
-    _architecture(
-        "fine_tuning",
-        "a base that is frozen in parts",
+    pattern(
         fine_tuning,
+        "a base that is frozen in parts",
         eight_bit_images,
         loss=SPARSE,
         optimizer=slow_momentum,
     ),
-    _architecture(
-        "detector",
-        "named outputs, weights of losses and examples",
+    pattern(
         detector,
+        "named outputs, weights of losses and examples",
         objects,
         loss={"box": "huber", "label": CLASSES},
         loss_weights={"box": 10.0, "label": 0.5},
         metrics={"box": ["mae"], "label": ["accuracy"]},
     ),
-    _architecture("conv_mixer", "residual mixing", conv_mixer, small_images, loss=CLASSES),
-    _architecture(
-        "mlp_mixer",
-        "layers without get_config",
+    pattern(conv_mixer, "residual mixing", small_images, loss=CLASSES),
+    pattern(
         mlp_mixer,
+        "layers without get_config",
         small_images,
         loss=SPARSE,
         deviations={"saved": NO_KEYWORDS},
     ),
-    _architecture(
-        "domain_adversarial",
-        "tf.custom_gradient in a layer",
+    pattern(
         domain_adversarial,
+        "tf.custom_gradient in a layer",
         domains,
         loss=[SPARSE, "binary_crossentropy"],
     ),

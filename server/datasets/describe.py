@@ -13,8 +13,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
 
+from ampcore.spec.file_formats import FormatOptions
 from ampcore.telemetry.json_values import json_safe
 from store.datasets import DESCRIBED, INVALID, UNDESCRIBED, Description
 
@@ -23,6 +31,7 @@ log = logging.getLogger(__name__)
 PROGRAM: Final = (sys.executable, "-I", "-m", "ampcore.describe_untrusted_file")
 """Isolated mode: neither environment variables nor the current folder select what is imported."""
 TIMEOUT_S: Final = 60.0
+FORMAT_OPTIONS: Final[TypeAdapter[FormatOptions]] = TypeAdapter(FormatOptions)
 MAX_OUTPUT_BYTES: Final = 2 * 2**20
 ENVIRONMENT: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "LC_ALL": "C.UTF-8"}
 """All that the child sees of the environment: the server's own contains passwords."""
@@ -46,8 +55,17 @@ class _Output(BaseModel):
     message: str | None = None
     kind: str | None = Field(None, max_length=32)
     rows: int | None = Field(None, ge=0, le=2**62)
+    options: dict[str, Any] | None = None
+    splits: dict[str, int] | None = None
     columns: list[dict[str, Any]] | None = None
     preview: _Preview | None = None
+
+    @field_validator("options")
+    @classmethod
+    def _check_options(cls, options: dict[str, Any] | None) -> dict[str, Any] | None:
+        if options is None:
+            return None
+        return FORMAT_OPTIONS.validate_python(options).model_dump(mode="json")
 
 
 def describe(

@@ -8,23 +8,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ampcore.describe_untrusted_file import MAX_COLUMNS
 from ampcore.spec import JobSpec, Problem
-from ampcore.spec.data import AnyFile, Csv, Images, Npz, Tfrecord
+from ampcore.spec.column_fit import preprocessing_misfit, target_misfit
+from ampcore.spec.data import AnyFile, Csv, DataSpec, Images, Tfrecord
 from ampcore.spec.data_rules import step_problems, train_examples, training_examples_text
-from ampcore.spec.model import Bundle
+from ampcore.spec.model import Bundle, Layers
+from ampcore.spec.preprocessing import Preprocessing
 from ampcore.spec.problems import closest_match, format_value, json_pointer
 from ampcore.spec.run import micro_batches
 from ampcore.spec.target_columns import target_columns
-from ampcore.spec.task import Outputs
+from ampcore.spec.task import Outputs, TargetKind
 from ampcore.spec.text import first_names
+from server.datasets.describe import FORMAT_OPTIONS
+from store.datasets import DESCRIBED, INVALID
 from store.tables import DatasetVersion
 
-DESCRIBED: Final = "described"
 ANY_COLUMN: Final = "*"
 MAX_CLOSEST: Final = 1000
 TEXT_FORMATS: Final = ("csv", "text")
 """A description may take a file of one of them for the other."""
-CSV_MISSING: Final = Csv.model_fields["missing_values"].default
+NAMES_OF_COLUMNS: Final = {
+    "csv": ("encoding", "delimiter", "quote", "trim", "skip_lines", "header"),
+    "npz": ("x", "y"),
+    "tfrecord": ("raw",),
+}
+"""By format, the options that decide which columns there are."""
 
 
 @dataclass(frozen=True)
@@ -32,20 +41,29 @@ class DescribedColumn:
     """A column as far as a valid description tells; descriptions are not trusted."""
 
     name: str
-    is_image: bool
-    has_any_size: bool
+    dtype: str
+    shape: tuple[Any, ...]
     missing: int
+    has_fractions: bool
+    """Whether a number among the first rows is not whole."""
 
     @classmethod
     def of(cls, column: Mapping[str, Any]) -> "DescribedColumn":
         """The column of an entry of the description."""
         shape, missing = column.get("shape"), column.get("missing")
+        statistics = column.get("statistics")
         return cls(
             str(column.get("name", "")),
-            column.get("dtype") == "image",
-            isinstance(shape, list) and None in shape[:2],
+            str(column.get("dtype", "")),
+            tuple(shape) if isinstance(shape, list) else (),
             missing if isinstance(missing, int) else 0,
+            isinstance(statistics, dict) and statistics.get("is_whole") is False,
         )
+
+    @property
+    def has_any_size(self) -> bool:
+        """Whether its images have several sizes."""
+        return self.dtype == "image" and None in self.shape[:2]
 
 
 def problems_of_data(spec: JobSpec, version: DatasetVersion, reference: str) -> list[Problem]:
@@ -57,29 +75,59 @@ def problems_of_data(spec: JobSpec, version: DatasetVersion, reference: str) -> 
         reference: What the version is called: `birds@3`.
     """
     data = spec.data
-    if version.state != DESCRIBED or not isinstance(data, AnyFile):
+    if not isinstance(data, AnyFile):
+        return []
+    if version.state == INVALID and not _says_how_to_read(data):
+        expected = f"a dataset that can be read, or options of the format that {reference} needs"
+        message = version.message or "one that cannot be read"
+        return [Problem("/data/dataset", "invalid_dataset", expected, message)]
+    if version.state != DESCRIBED:
         return []
     if version.kind != data.kind:
         if version.kind in TEXT_FORMATS and data.kind in TEXT_FORMATS:
             return []
         expected = f"{version.kind}, the format of {reference}"
         return [Problem("/data/kind", "wrong_format", expected, data.kind)]
-    found = [DescribedColumn.of(column) for column in version.columns or []]
-    problems = [*_batch(spec, data, version.rows, reference), *_image_size(data, found, reference)]
-    problems += _missing_values(data, found, reference)
-    if not _renames_columns(data):
-        problems += _names(spec, data, [column.name for column in found], reference)
+    columns = [DescribedColumn.of(column) for column in version.columns or []]
+    problems = [
+        *_batch(spec, data, version.rows, reference),
+        *_image_size(data, columns, reference),
+    ]
+    is_complete = 0 < len(columns) < MAX_COLUMNS  # descriptions of wide tables are cut
+    if is_complete and _has_described_columns(data, version):
+        problems += _missing_values(data, columns, reference)
+        names = list(_names(spec, data, [column.name for column in columns], reference))
+        problems += names or _misfits(spec, data, columns, reference)
     return problems
 
 
-def _renames_columns(data: AnyFile) -> bool:
-    """Whether options of the format decide which columns there are."""
-    match data:
-        case Csv():
-            return not data.header or data.delimiter != ","
-        case Npz():
-            return data.x is not None or data.y is not None
-    return isinstance(data, Tfrecord)
+def options_of_version(data: DataSpec, version: DatasetVersion) -> dict[str, Any]:
+    """The options of the format that the data section leaves to the file, as it was described."""
+    if not isinstance(data, AnyFile) or version.kind != data.kind or version.options is None:
+        return {}
+    options = FORMAT_OPTIONS.validate_python(version.options)
+    return {
+        name: value
+        for name, value in options
+        if value is not None and getattr(data, name, value) is None
+    }
+
+
+def _says_how_to_read(data: AnyFile) -> bool:
+    """Whether the data section sets an option that decides which columns there are."""
+    defaults = type(data).model_fields
+    return any(
+        getattr(data, name) != defaults[name].get_default(call_default_factory=True)
+        for name in NAMES_OF_COLUMNS.get(data.kind, ())
+    )
+
+
+def _has_described_columns(data: AnyFile, version: DatasetVersion) -> bool:
+    """Whether a job reads the columns that were described: its options can say otherwise."""
+    if version.options is None:  # described by an earlier release
+        return not _says_how_to_read(data) and not isinstance(data, Tfrecord)
+    values = data.model_dump(mode="json", include=set(NAMES_OF_COLUMNS.get(data.kind, ())))
+    return all(version.options.get(name) == value for name, value in values.items())
 
 
 def _batch(spec: JobSpec, data: AnyFile, rows: int | None, reference: str) -> Iterator[Problem]:
@@ -94,7 +142,7 @@ def _batch(spec: JobSpec, data: AnyFile, rows: int | None, reference: str) -> It
 def _image_size(
     data: AnyFile, found: Sequence[DescribedColumn], reference: str
 ) -> Iterator[Problem]:
-    differ = any(column.is_image and column.has_any_size for column in found)
+    differ = any(column.has_any_size for column in found)
     if isinstance(data, Images) and data.size is None and differ:
         expected = f"[height, width], since the images of {reference} have several sizes"
         yield Problem("/data/size", "size_needed", expected, "none")
@@ -105,7 +153,7 @@ def _missing_values(
 ) -> Iterator[Problem]:
     if getattr(data, "missing", "keep") == "keep":
         return
-    if isinstance(data, Csv) and (data.missing_values != CSV_MISSING or _renames_columns(data)):
+    if isinstance(data, Csv) and data.missing_values is not None:
         return
     for column in found:
         if column.missing:
@@ -144,6 +192,62 @@ def _names(
     if () in targets.values():
         expected = f"the column to predict, one of {first_names(columns) or 'none'}"
         yield Problem("/data/target", "target_needed", expected, "none")
+
+
+def _misfits(
+    spec: JobSpec, data: AnyFile, columns: Sequence[DescribedColumn], reference: str
+) -> Iterator[Problem]:
+    """The values of columns fit their preprocessing, the task and the shapes of the model."""
+    by_name = {column.name: column for column in columns}
+    targets = target_columns(data, spec.task, by_name)
+    # Without named inputs, only columns with preprocessing are known to be some.
+    inputs = data.inputs or {"": tuple(name for name in data.preprocessing if name in by_name)}
+    default = data.preprocessing.get(ANY_COLUMN, Preprocessing())
+    for name in dict.fromkeys(name for group in inputs.values() for name in group):
+        options = data.preprocessing.get(name, default)
+        if (misfit := preprocessing_misfit(by_name[name].dtype, options)) is not None:
+            path = name if name in data.preprocessing else ANY_COLUMN
+            pointer = json_pointer(("data", "preprocessing", path))
+            expected = f"{misfit.expected} ({name} of {reference})"
+            yield Problem(pointer, "wrong_preprocessing", expected, misfit.received)
+    for output, group in targets.items():
+        if (kind := _target_kind(spec, output)) is None:
+            continue
+        for column in [by_name[name] for name in group]:
+            misfit = target_misfit(column.dtype, kind, has_fractions=column.has_fractions)
+            if misfit is not None:
+                pointer = json_pointer(_path_of_target(spec, data, output))
+                expected = f"{misfit.expected}, in {column.name} of {reference}"
+                yield Problem(pointer, "wrong_target", expected, misfit.received)
+    yield from _shapes(spec, inputs, by_name, reference)
+
+
+def _target_kind(spec: JobSpec, output: str) -> TargetKind | None:
+    """What the targets of an output are; None where the kind of model decides."""
+    if isinstance(spec.task, Outputs):
+        return spec.task.outputs[output].task.target
+    return spec.task.target if spec.task is not None else None
+
+
+def _shapes(
+    spec: JobSpec,
+    inputs: Mapping[str, Sequence[str]],
+    columns: Mapping[str, DescribedColumn],
+    reference: str,
+) -> Iterator[Problem]:
+    """Inputs of a model of layers have the shapes of the arrays that they are."""
+    if not isinstance(spec.model, Layers) or not spec.model.inputs:
+        return
+    groups = list(inputs.values())
+    for number, (name, layer_input) in enumerate(spec.model.inputs.items()):
+        group = inputs.get(name) or (groups[number] if len(groups) == 1 else ())
+        if len(group) != 1:
+            continue
+        shape = columns[group[0]].shape
+        if len(shape) > 1 and None not in shape and shape != tuple(layer_input.shape):
+            pointer = json_pointer(("model", "inputs", name, "shape"))
+            expected = f"{list(shape)}, the shape of {group[0]} of {reference}"
+            yield Problem(pointer, "wrong_shape", expected, str(list(layer_input.shape)))
 
 
 def _path_of_target(spec: JobSpec, data: AnyFile, output: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from ampcore.spec import JobSpec, Problem, SpecValidationError
 from ampcore.spec.dataset_reference import VersionReference
 from ampcore.spec.problems import closest_match, format_value
 from ampcore.spec.text import first_names
-from server.datasets.described_data import problems_of_data
+from server.datasets.described_data import options_of_version, problems_of_data
 from store import datasets
 from store.database import Database
 
@@ -26,6 +26,8 @@ def reference_of(spec: JobSpec) -> VersionReference | None:
 def pin_dataset(database: Database, spec: JobSpec, project: str) -> JobSpec:
     """The spec with `birds` replaced by its newest version, as in `birds@3`.
 
+    Options of the format that are null become those of the version's description.
+
     A spec without a dataset costs no query. Raises SpecValidationError for an unknown one, and for
     one that the spec cannot be trained on.
     """
@@ -37,9 +39,11 @@ def pin_dataset(database: Database, spec: JobSpec, project: str) -> JobSpec:
         if version is None:
             raise SpecValidationError([_unknown(session, wanted, project)])
         pinned = str(VersionReference(wanted.name, version.number))
+        changes = {"dataset": pinned} | options_of_version(spec.data, version)
+        spec = spec.model_copy(update={"data": spec.data.model_copy(update=changes)})
         if problems := problems_of_data(spec, version, pinned):
             raise SpecValidationError(problems)
-    return spec.model_copy(update={"data": spec.data.model_copy(update={"dataset": pinned})})
+    return spec
 
 
 def lock_datasets(session: Session, jobs: Iterable[tuple[JobSpec, str]]) -> None:

@@ -27,7 +27,7 @@ from store import audit, dataset_uploads, datasets, file_removals
 from store.audit import Actor
 from store.database import Database
 from store.dataset_uploads import NewUpload, folder_of
-from store.datasets import STORAGE_FOLDER, Description, StoredDataset
+from store.datasets import INVALID, STORAGE_FOLDER, Description, StoredDataset
 from store.file_removals import Removal
 from store.tables import DatasetUpload, DatasetVersion
 
@@ -93,7 +93,8 @@ class Uploads:
     ) -> DatasetUpload:
         """Reserve the bytes, or return an unfinished upload of the same file, to continue it.
 
-        An upload of the newest version's bytes is complete at once.
+        An upload of the newest version's bytes is complete at once, unless that is invalid: another
+        release may be able to read it.
 
         Args:
             session: of a transaction that the caller commits.
@@ -301,7 +302,8 @@ def _audit_upload(session: Session, actor: Actor, key: UploadKey, version: Datas
 
 
 def _is_same(version: DatasetVersion, new: NewUpload) -> bool:
-    return (version.sha256, version.size_bytes) == (new.sha256, new.size_bytes)
+    is_valid = version.state != INVALID
+    return is_valid and (version.sha256, version.size_bytes) == (new.sha256, new.size_bytes)
 
 
 def _found(session: Session, key: UploadKey) -> DatasetUpload:

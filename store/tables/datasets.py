@@ -48,6 +48,10 @@ class DatasetVersion(Base):
     message: Mapped[str | None] = mapped_column(Text)
     kind: Mapped[str | None] = mapped_column(String(32))
     rows: Mapped[int | None] = mapped_column(BigInteger)
+    options: Mapped[dict[str, Any] | None]
+    """How the file is read: the defaults of jobs that are trained on it."""
+    splits: Mapped[dict[str, Any] | None]
+    """The rows of each split."""
     columns: Mapped[list[Any] | None]
     preview: Mapped[dict[str, Any] | None]
     created_at: Mapped[datetime] = mapped_column(insert_default=now())

@@ -2,11 +2,13 @@
 
 import asyncio
 import hashlib
+import io
 import os
 import zipfile
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 
 from ampclient import (
@@ -27,7 +29,16 @@ from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
 SIZE = 2_500_000
-CONTENT = os.urandom(SIZE)
+
+
+def array_file(size):
+    """An array of random bytes as a file of this size."""
+    file = io.BytesIO()
+    np.save(file, np.frombuffer(os.urandom(size - 128), np.uint8))
+    return file.getvalue()
+
+
+CONTENT = array_file(SIZE)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 

@@ -125,6 +125,66 @@ def test_a_planted_deviation_is_noticed(zoo, small, tmp_path):
     assert outcomes(zoo, refused, tmp_path / "refused")["refused"].status == "failed"
 
 
+def test_a_documented_reason_that_no_longer_holds_fails_when_the_saved_model_has_loaded(
+    zoo, small, tmp_path
+):
+    reason = zoo("architecture").Deviation("Keras cannot load it", "cannot")
+    architecture = small(deviations={"saved": reason})
+    outcome_of = zoo("outcome").outcome_of
+
+    def outcome(**stage):
+        return outcome_of(architecture, "saved", lambda: "bit-equal", tmp_path, **stage)
+
+    assert outcome(is_last=False).status == "passed"
+    loaded = outcome()
+    assert loaded.status == "failed"
+    assert loaded.detail == "passed (bit-equal), but documented is: Keras cannot load it"
+
+
+def test_a_file_of_rows_keeps_them_and_drops_a_line_that_was_cut(zoo, tmp_path):
+    outcome, row_file = zoo("outcome"), zoo("row_file")
+    path = tmp_path / "rows.jsonl"
+    rows = [
+        outcome.Row(name, "test", 4, {"float32": outcome.Outcome("passed", "0")}, 1.5)
+        for name in ("first", "second", "third")
+    ]
+    for row in rows[:2]:
+        row_file.RowFile(path).add(row)
+    whole = path.read_text()
+    path.write_text(whole + '{"name": "thi')
+    again = row_file.RowFile(path)
+    assert again.rows == {"first": rows[0], "second": rows[1]}
+    again.add(rows[2])
+    assert [*row_file.RowFile(path).rows.values()] == rows
+    assert path.read_text().startswith(whole)
+
+
+@pytest.mark.slow
+def test_a_run_with_a_file_of_rows_checks_only_the_models_that_it_lacks(request, tmp_path):
+    root, path = request.config.rootpath, tmp_path / "rows.jsonl"
+    earlier = {"name": "stateful_lstm", "source": "an earlier run", "outcomes": {}}
+    path.write_text(json.dumps(earlier) + "\n")
+    completed = subprocess.run(
+        [
+            *(sys.executable, root / "benchmarks" / "model_zoo.py", "--json"),
+            *("--json-lines", path, "stateful_lstm", "text_vectorization"),
+        ],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        timeout=DEADLINE_S,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert completed.returncode == 0, completed.stderr
+    rows = json.loads(completed.stdout)["rows"]
+    assert [row["name"] for row in rows] == ["stateful_lstm", "text_vectorization"]
+    assert rows[0]["source"] == "an earlier run"
+    assert [json.loads(line)["name"] for line in path.read_text().splitlines()] == [
+        "stateful_lstm",
+        "text_vectorization",
+    ]
+
+
 @pytest.mark.slow
 def test_a_saved_model_with_other_predictions_is_noticed(zoo, small, tmp_path):
     folder = tmp_path / "small"

@@ -71,8 +71,19 @@ def warmup_longer_than_run(case: Case) -> Iterator[Finding]:
 
 
 def unknown_slots(case: Case) -> Iterator[Finding]:
-    """The memory of an optimizer of a package, which only its code knows."""
+    """The memory of an optimizer of a package, or of a class without a configuration."""
     for pointer, optimizer, tables in case.optimizers:
+        if getattr(optimizer, "slots_per_weight", 0) is None:
+            name, slots = getattr(optimizer, "class_name", "it"), optimizer.slots
+            yield Finding(
+                "optimizer_slots_assumed",
+                "info",
+                pointer,
+                f"How much {name} remembers of each weight is not known, because no copy of it can "
+                "be created from its get_config; the estimate of the memory assumes "
+                f"{plural(slots, 'number')} for each weight, as for Adam.",
+                {"slots": slots},
+            )
         if isinstance(optimizer, PackageOptimizer):
             weights = sum(table.trainable for table in tables or ())
             example = f": {4 * weights:,} bytes for each number that it keeps" if weights else ""

@@ -494,6 +494,20 @@ export interface components {
              */
             created_by: string | null;
             /**
+             * Options
+             * @description How the file is read: what a spec does not say about its format.
+             */
+            options?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * Splits
+             * @description The rows of each split; empty for data without splits.
+             */
+            splits?: {
+                [key: string]: number;
+            } | null;
+            /**
              * Columns
              * @description The columns or arrays: name, shape, dtype, and classes of labels.
              */
@@ -3441,7 +3455,8 @@ export interface components {
          * Classification
          * @description One class for each example, or for each position of a sequence.
          *
-         *     Labels are integers from 0, one-hot rows or names; names are kept with the model.
+         *     Labels are whole numbers, one-hot rows or names; names and numbers other than 0, 1, 2, … are
+         *     kept with the model.
          */
         Classification: {
             /**
@@ -3587,33 +3602,54 @@ export interface components {
              */
             kind: "csv";
             /**
-             * Delimiter
-             * @default ,
-             * @enum {string}
+             * Encoding
+             * @default null
              */
-            delimiter: "," | ";" | "\t" | "|" | " ";
+            encoding: ("utf-8" | "utf-16" | "latin-1" | "windows-1250" | "windows-1251" | "windows-1252" | "windows-1253" | "windows-1254" | "iso-8859-2" | "iso-8859-15" | "koi8-r" | "mac-roman" | "shift_jis" | "euc-jp" | "euc-kr" | "gb18030" | "big5") | null;
+            /**
+             * Delimiter
+             * @default null
+             */
+            delimiter: string | null;
+            /**
+             * Quote
+             * @default null
+             */
+            quote: ("\"" | "'") | null;
+            /**
+             * Trim
+             * @default null
+             */
+            trim: boolean | null;
+            /**
+             * Skip Lines
+             * @default null
+             */
+            skip_lines: number | null;
             /**
              * Header
-             * @default true
+             * @default null
              */
-            header: boolean;
+            header: boolean | null;
             /**
              * Decimal Point
-             * @default .
-             * @enum {string}
+             * @default null
              */
-            decimal_point: "." | ",";
+            decimal_point: ("." | ",") | null;
+            /**
+             * Thousands
+             * @default null
+             */
+            thousands: ("" | "," | "." | " " | "'") | null;
             /** Dtypes */
             dtypes?: {
                 [key: string]: "uint8" | "int32" | "int64" | "float16" | "float32" | "float64" | "bool" | "string";
             };
             /**
              * Missing Values
-             * @default [
-             *       ""
-             *     ]
+             * @default null
              */
-            missing_values: string[];
+            missing_values: string[] | null;
             /**
              * Missing
              * @default error

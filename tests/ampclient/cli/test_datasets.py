@@ -4,6 +4,7 @@ import json
 import os
 import re
 
+import numpy as np
 import pytest
 from PIL import Image
 from sqlalchemy import update
@@ -104,6 +105,20 @@ def test_what_the_server_found_in_a_file_is_printed_after_the_name(ampctl, tmp_p
     assert pushed.err.startswith("damaged.png: expected an npz, npy, csv,")
 
 
+def test_a_job_is_proposed_for_a_dataset_and_accepted(ampctl, tmp_path):
+    rows = "".join(f"{row},{row * 7 % 5}.5,{['no', 'yes'][row % 2]}\n" for row in range(200))
+    (tmp_path / "answers.csv").write_text("id,hours worked,answer\n" + rows)
+    ampctl("dataset", "push", str(tmp_path / "answers.csv"))
+    proposed = ampctl("dataset", "spec", "answers")
+    assert proposed.out.startswith("# data.target: answer is the last column")
+    assert "# data.inputs: without id: the numbers of rows.\n" in proposed.out
+    (tmp_path / "job.yaml").write_text(proposed.out)
+    job = ampctl("submit", str(tmp_path / "job.yaml"), "--json").json()
+    assert job["spec"]["data"]["inputs"] == {"hours worked": ["hours worked"]}
+    refused = ampctl("dataset", "spec", "birds")
+    assert refused.code != 0
+
+
 def test_a_folder_is_pushed_as_an_archive(ampctl, tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "1.png").write_bytes(os.urandom(100))
@@ -134,6 +149,7 @@ def test_check_reads_a_dataset_before_it_is_uploaded(ampctl, tmp_path):
 
 
 def test_a_job_is_submitted_with_a_dataset_and_keeps_it(ampctl, birds, tmp_path):
+    np.savez(birds, x=np.eye(200), y=np.arange(200) % 2)
     ampctl("dataset", "push", birds)
     spec = SPEC.replace("{kind: digits}", "{kind: npz, dataset: birds}")
     (tmp_path / "job.yaml").write_text(spec)

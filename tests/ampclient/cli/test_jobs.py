@@ -125,6 +125,32 @@ def test_get_shows_which_weights_a_job_has_taken(ampctl, server, events):
     assert "weights       1 of 2 weights start from job" in ampctl("get", "a").out
 
 
+DATA = {
+    "train": 1600,
+    "validation": 400,
+    "validation_rows": "random",
+    "columns": [{"name": "wing (cm)", "role": "input", "dtype": "float64"}],
+    "column_count": 1,
+    "targets": {"output": {"kind": "numbers", "size": 1}},
+}
+
+
+def test_get_and_events_show_the_data_of_a_job(ampctl, server, events):
+    server.add_job("a", attempt=1)
+    started = {"total_steps": 8, "data": DATA}
+    server.events["a"] = [{**events[0], "type": "started", "data": started}]
+    for command, separator in (("get", " "), ("events", ": ")):
+        shown = " ".join(ampctl(command, "a").out.split())
+        assert f"data{separator}1,600 rows to train on, 400 for validation (chosen" in shown
+        assert f"inputs{separator}wing (cm) (float64)" in shown
+
+
+def test_get_shows_a_job_whose_data_have_another_form(ampctl, server, events):
+    server.add_job("a", attempt=1)
+    server.events["a"] = [{**events[0], "type": "started", "data": {"data": {"train": "many"}}}]
+    assert ampctl("get", "a").code == 0
+
+
 def test_get_says_why_a_job_failed(ampctl, server):
     server.add_job("a", state="failed", reason="out_of_memory", message="Use a smaller batch.")
     result = ampctl("get", "a")

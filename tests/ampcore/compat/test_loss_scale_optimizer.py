@@ -322,19 +322,6 @@ def test_a_second_update_of_a_variable_in_a_step_is_refused():
         loop.optimizer.apply_gradients(zip(grads, [loop.weights], strict=True))
 
 
-def test_gradients_of_another_function_are_refused():
-    loop = Loop()
-    _, grads = tf.function(loop.unscaled)()
-    with pytest.raises(RuntimeError, match="Received: those of the tf"):
-        loop.optimizer.apply_gradients(zip(grads, [loop.weights], strict=True))
-    _, grads = loop.unscaled()
-    with pytest.raises(RuntimeError, match="Received: those of eager code"):
-        tf.function(loop.optimizer.apply_gradients)(list(zip(grads, [loop.weights], strict=True)))
-    loop.optimizer.get_scaled_loss(tf.constant(1.0))
-    with pytest.raises(RuntimeError, match="Received: eager code"):
-        tf.function(loop.optimizer.get_unscaled_gradients)([tf.ones([2])])
-
-
 def test_an_optimizer_is_used_where_it_was_created():
     eager = LossScaleOptimizer(v1.train.GradientDescentOptimizer(0.1))
     with tf.Graph().as_default():

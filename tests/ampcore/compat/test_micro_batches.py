@@ -78,9 +78,54 @@ def apply_in_eager_code(loop: Loop) -> Any:
     return lambda xs: loop.apply(tf.add_n([loop.micro_batch(tf.constant(x)) for x in xs]))
 
 
+def apply_in_another_function(loop: Loop) -> Any:
+    """A function that runs once for each micro-batch, and one that applies the sum."""
+
+    @tf.function
+    def accumulate(x: Any) -> None:
+        loop.sum.assign_add(loop.micro_batch(x))
+
+    @tf.function
+    def apply() -> None:
+        loop.apply(loop.sum.read_value())
+        loop.sum.assign([0.0])
+
+    return lambda xs: [*map(accumulate, tf.unstack(tf.constant(xs))), apply()]
+
+
+def apply_eagerly_after_functions(loop: Loop) -> Any:
+    micro_batch = tf.function(loop.micro_batch)
+    return lambda xs: loop.apply(tf.add_n([micro_batch(x) for x in tf.unstack(tf.constant(xs))]))
+
+
+def apply_in_a_function_after_eager_code(loop: Loop) -> Any:
+    apply = tf.function(loop.apply)
+    return lambda xs: apply(tf.add_n([loop.micro_batch(x) for x in tf.unstack(tf.constant(xs))]))
+
+
+def apply_around_called_functions(loop: Loop) -> Any:
+    """A function that calls another one for each micro-batch, which is traced only once."""
+    micro_batch = tf.function(loop.micro_batch)
+
+    @tf.function
+    def run(xs: Any) -> None:
+        loop.apply(tf.add_n([micro_batch(x) for x in tf.unstack(xs)]))
+
+    return lambda xs: run(tf.constant(xs))
+
+
 FORMS = pytest.mark.parametrize(
     "form",
-    [apply_in_a_branch, apply_after_a_loop, apply_after_an_unrolled_loop, apply_in_eager_code],
+    [
+        apply_in_a_branch,
+        apply_after_a_loop,
+        apply_after_an_unrolled_loop,
+        apply_in_eager_code,
+        apply_in_another_function,
+        apply_eagerly_after_functions,
+        apply_in_a_function_after_eager_code,
+        apply_around_called_functions,
+    ],
 )
 
 
@@ -130,10 +175,111 @@ def test_a_second_group_can_be_applied_after_a_loop():
     assert int(loop.optimizer.skipped_steps) == int(loop.optimizer.iterations) == 1
 
 
-def test_gradients_of_a_function_that_the_step_calls_are_refused_in_the_first_step():
-    """A second trace of the step would not trace the called function again."""
+@pytest.mark.parametrize("compile_xla", [False, True])
+def test_scaled_gradients_can_be_unscaled_and_applied_in_another_function(compile_xla):
     loop = Loop()
+    loop.optimizer.build([loop.weight])
+
+    @tf.function
+    def scaled_gradient(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            scaled = loop.optimizer.get_scaled_loss(tf.reduce_sum(loop.weight * x))
+        return tape.gradient(scaled, loop.weight)
+
+    @tf.function(jit_compile=compile_xla)
+    def apply(grad: Any) -> None:
+        loop.apply(loop.optimizer.get_unscaled_gradients([grad])[0])
+
+    for value, weight, scale in ((1.0, -2.0, 8.0), (INF, -2.0, 4.0), (1.0, -4.0, 4.0)):
+        apply(scaled_gradient(tf.constant([1.0])) + scaled_gradient(tf.constant([value])))
+        assert (float(loop.weight[0]), float(loop.optimizer.loss_scale)) == (weight, scale)
+    assert int(loop.optimizer.skipped_steps) == 1
+
+
+@pytest.mark.parametrize("in_function", [False, True], ids=["eager", "function"])
+def test_two_groups_can_be_applied_after_functions_in_every_step(in_function):
+    loop, bias = Loop(), tf.Variable([0.0])
+    loop.optimizer.build([loop.weight, bias])
     micro_batch = tf.function(loop.micro_batch)
-    step = tf.function(lambda x: loop.apply(micro_batch(x)), autograph=False)
-    with pytest.raises(RuntimeError, match="expected gradients of get_unscaled_gradients"):
+
+    def apply(grad: Any) -> None:
+        loop.apply(grad)
+        loop.optimizer.apply_gradients([(2.0 * grad, bias)])
+
+    apply_both = tf.function(apply) if in_function else apply
+    for value, expected in ((1.0, -2.0), (INF, -2.0), (1.0, -4.0)):
+        apply_both(micro_batch(tf.constant([value])))
+        assert float(bias[0]) == 2 * float(loop.weight[0]) == expected
+    assert int(loop.optimizer.iterations) == 2
+
+
+@pytest.mark.parametrize(
+    ("in_function", "error"),
+    [(False, RuntimeError), (True, tf.errors.InvalidArgumentError)],
+    ids=["eager", "function"],
+)
+def test_a_group_that_is_applied_outside_of_the_code_of_the_first_one_is_an_error(
+    in_function, error
+):
+    """The first group's decision is out of reach there."""
+    loop, bias = Loop(), tf.Variable([0.0])
+    loop.optimizer.build([loop.weight, bias])
+
+    @tf.function
+    def step(x: Any) -> Any:
+        grad = loop.micro_batch(x)
+        loop.apply(grad)
+        return grad
+
+    def apply(grad: Any) -> None:
+        loop.optimizer.apply_gradients([(grad, bias)])
+
+    grad = step(tf.constant([1.0]))
+    with pytest.raises(error, match=r"since the last apply_gradients. Received: none"):
+        (tf.function(apply) if in_function else apply)(grad)
+    assert float(bias[0]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("in_function", "error"),
+    [(False, RuntimeError), (True, tf.errors.InvalidArgumentError)],
+    ids=["eager", "function"],
+)
+def test_gradients_that_are_unscaled_after_a_decision_elsewhere_are_an_error(in_function, error):
+    """The decision may have changed the scale."""
+    loop = Loop()
+    loop.optimizer.build([loop.weight])
+    tf.function(lambda x: loop.apply(loop.micro_batch(x)))(tf.constant([1.0]))
+
+    def unscale(grad: Any) -> Any:
+        return loop.optimizer.get_unscaled_gradients([grad])
+
+    with pytest.raises(error, match="expected a call of get_scaled_loss since the last"):
+        (tf.function(unscale) if in_function else unscale)(tf.constant([1.0]))
+
+
+def test_xla_which_drops_assertions_applies_nothing_without_a_step():
+    loop = Loop()
+    loop.optimizer.build([loop.weight])
+    tf.function(lambda x: loop.apply(loop.micro_batch(x)))(tf.constant([1.0]))
+
+    @tf.function(jit_compile=True)
+    def apply(grad: Any) -> None:
+        loop.apply(loop.optimizer.get_unscaled_gradients([grad])[0])
+
+    apply(tf.constant([1.0]))
+    assert float(loop.weight[0]) == -1.0
+
+
+def test_a_group_that_is_applied_after_the_branch_of_the_first_one_is_refused():
+    loop, bias = Loop(), tf.Variable([0.0])
+    loop.optimizer.build([loop.weight, bias])
+
+    @tf.function
+    def step(x: Any) -> None:
+        if x[0] > 0.0:
+            loop.apply(loop.micro_batch(x))
+        loop.optimizer.apply_gradients([(x, bias)])
+
+    with pytest.raises(RuntimeError, match="in the same function, branch or loop body"):
         step(tf.constant([1.0]))

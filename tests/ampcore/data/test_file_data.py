@@ -190,7 +190,7 @@ def test_a_missing_number_is_an_error_that_names_the_option(load_table):
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        (("1.5", "NA"), r"text such as 'NA' in row 2 \(or `missing_values`: the words"),
+        (("1.5", "low"), r"text such as 'low' in row 2 \(or `missing_values`: the words"),
         (("Ulm", "Bonn"), "categories or tokens, for text; received rescaling, normalize"),
     ],
 )

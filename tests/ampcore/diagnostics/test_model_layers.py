@@ -11,6 +11,7 @@ from keras import layers
 
 from ampcore import models
 from ampcore.architectures import ARCHITECTURES, DataShape, describe_networks
+from ampcore.conversion import layer as conversion
 from ampcore.data import Signature
 from ampcore.diagnostics.model_layers import tables_from_model
 from ampcore.models import Network
@@ -111,6 +112,16 @@ class WithoutConfig(layers.Dense):
         raise NotImplementedError
 
 
+class WithOtherConfig(layers.MultiHeadAttention):
+    def get_config(self):
+        return {"name": self.name}
+
+
+class BrokenInitializer(keras.initializers.Ones):
+    def get_config(self):
+        raise AttributeError("no attribute 'scale'")
+
+
 def built(spec, signature, precision):
     policies = layer_policies(precision)
     return tables_from_model(models.build(spec, signature, policies), policies)
@@ -197,7 +208,8 @@ def test_a_keras_application_has_its_published_parameters_and_multiply_adds():
         (layers.Bidirectional(layers.SimpleRNN(4)), (5, 3), 2 * 5 * (3 + 4) * 4),
         (layers.ConvLSTM1D(2, 3), (4, 8, 3), 4 * 6 * (3 * 3 * 8 + 3 * 2 * 8)),
         (layers.Conv2D(8, 3, data_format="channels_first"), (4, 6, 5), 4 * 3 * 9 * 4 * 8),
-        (WithoutConfig(4), (3,), 0),
+        (WithoutConfig(4), (3,), 12),
+        (layers.Dense(4, kernel_initializer=BrokenInitializer()), (3,), 0),
         (OwnDense(4), (3,), 12),
     ],
     ids=lambda value: value.name if hasattr(value, "name") else None,
@@ -211,6 +223,28 @@ def test_the_multiply_adds_of_a_layer_match_its_definition(layer, shape, multipl
 
     [table] = tables_from_model(SingleNetworkTask, layer_policies(Precision()))
     assert table.multiply_adds == multiply_adds
+
+
+def test_an_attention_with_a_config_of_its_own_is_counted():
+    inputs = keras.Input((3, 8))
+    model = keras.Model(inputs, WithOtherConfig(2, 4)(inputs, inputs))
+    networks = [Network("model", model)]
+    [table] = tables_from_model(SimpleNamespace(networks=networks), layer_policies(Precision()))
+    assert table.multiply_adds == 4 * 3 * 8 * 8 + 2 * 3 * 3 * 8
+
+
+def test_an_error_in_the_conversion_of_a_layer_is_not_hidden(monkeypatch):
+    def fail(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(conversion, "_value", fail)
+    with pytest.raises(ZeroDivisionError):
+        conversion.layer_for_shapes(layers.Dense(4))
+
+
+@pytest.mark.parametrize("layer", [layers.Dense(10**9), layers.Lambda(lambda x: x)])
+def test_a_layer_outside_of_the_grammar_has_no_shapes(layer):
+    assert conversion.layer_for_shapes(layer) is None
 
 
 def test_the_inputs_of_an_attention_are_query_value_and_key_in_any_order():

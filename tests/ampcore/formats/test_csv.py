@@ -80,7 +80,7 @@ def write(tmp_path):
         (["true", "1"], "string", ["true", "1"]),
         (["1", "x"], "string", ["1", "x"]),
         (["0x1F", "1"], "string", ["0x1F", "1"]),
-        (["1", "nan"], "string", ["1", "nan"]),
+        (["1", "word"], "string", ["1", "word"]),
         (["9223372036854775808"], "float64", [2.0**63]),
         (["1e999"], "string", ["1e999"]),
         (["2024-01-01"], "string", ["2024-01-01"]),
@@ -143,6 +143,12 @@ def test_declared_types_are_used(write, read_all):
     assert read["c"].tolist() == ["2"]
 
 
+def test_whole_numbers_with_a_decimal_point_are_integers_where_these_are_declared(write, read_all):
+    path = write("a,b\n1.0,x\n2,x\n,x\n3e2,x\n")
+    read = read_all(path, CsvOptions(dtypes={"a": "int64"}, missing="keep"))
+    np.testing.assert_array_equal(read["a"], [1, 2, np.nan, 300])
+
+
 def test_a_declared_type_of_an_unknown_column_is_an_error(write, open_file):
     with pytest.raises(InvalidData, match="dtypes, z: expected one of the columns a, b"):
         open_file(write("a,b\n1,2\n"), CsvOptions(dtypes={"z": "int64"}))
@@ -195,15 +201,16 @@ def test_large_integers_beside_missing_values_are_not_rounded(write, read_all):
         ("a,b\n1,2\n1,2,3\n", "line 3", "2 cells"),
         ("a,b\n1,2\n\n1\n", "line 4", "2 cells"),
         ("a,a\n1,2\n", "line 1", "a different name"),
-        (b"a,b\n1,2\n1,\xff\n", "line 3", "text in UTF-8"),
-        (b"a,\xff\n1,2\n", "line 1", "text in UTF-8"),
+        ("a,b\né,2\n1,".encode() + b"\xff\n", "line 3", "text in UTF-8"),
+        ("é,".encode() + b"\xff\n1,2\n", "line 1", "text in UTF-8"),
+        ("слово,b\n1,2\n".encode("windows-1251"), "encoding", "text in UTF-8, or the option"),
         ("a,b\n1,2\n" + "x" * (MAX_LINE_BYTES + 9) + "\n", "line 3", "at most 1,048,576 bytes"),
         ("x" * (MAX_LINE_BYTES + 9) + "\n1\n", "line 1", "at most 1,048,576 bytes"),
         ('a,b\n1,2\n1,"2\n3,4\n', "row after line 2", "a closing quotation mark"),
         ('a,b\n1,2\n1,"2\n' + "3,4\n" * 60_000, "row after line 2", "a closing quotation mark"),
         ('a,b\n1,"' + "2\n" * MAX_LINE_BYTES + '"\n', None, "rows of at most 1,048,576 bytes"),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_a_malformed_file_is_an_error_with_its_line(write, open_file, text, field, expected):
     with pytest.raises(InvalidData, match=expected) as caught:

@@ -76,13 +76,20 @@ def test_the_dialect_of_a_csv_file_is_recognized(tmp_path, name, text, options):
     assert described.options.items() >= options.items()
 
 
-def test_a_csv_file_in_another_encoding_is_an_error_with_its_line(tmp_path):
-    (tmp_path / "a.csv").write_bytes("a,b\n1,2\n3,é\n".encode("latin-1"))
-    with pytest.raises(InvalidData, match=r"a.csv, line 3: expected text in UTF-8"):
-        describe(tmp_path / "a.csv")
-    (tmp_path / "b.csv").write_bytes("a,b\n1,2\n".encode("utf-16"))
-    with pytest.raises(InvalidData, match=r"b.csv, line 1: expected text in UTF-8"):
-        describe(tmp_path / "b.csv")
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Straße,Größe\nBäckerstraße,3\n", "windows-1252"),
+        ("name,price\ncafé,3 €\n", "windows-1252"),
+        ("слово,число\nмосква,3\n", "utf-16"),
+        ("naïve,b\nx,3\n", "utf-8"),
+    ],
+)
+def test_the_encoding_of_a_csv_file_is_recognized(tmp_path, text, encoding):
+    (tmp_path / "a.csv").write_bytes(text.encode(encoding))
+    described = describe(tmp_path / "a.csv")
+    assert described.options["encoding"] == encoding
+    assert [column.name for column in described.columns] == text.partition("\n")[0].split(",")
 
 
 def test_a_long_csv_file_is_recognized_by_its_start(tmp_path):

@@ -31,7 +31,7 @@ def test_lists_of_json_become_tuples():
 REJECTED = [
     {"kind": "pickle"},
     {"kind": "csv", "sep": ","},
-    {"kind": "csv", "delimiter": ",,"},
+    {"kind": "csv", "delimiter": ",a"},
     {"kind": "csv", "delimiter": '"'},
     {"kind": "csv", "header": "no"},
     {"kind": "csv", "dtypes": {"a": "object"}},

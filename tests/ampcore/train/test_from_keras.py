@@ -752,3 +752,58 @@ def test_settings_are_checked_as_those_of_a_spec(table):
 def test_a_keras_model_in_place_of_a_spec_names_from_keras():
     with pytest.raises(TypeError, match=r"Trainer\.from_keras"):
         ampcore.Trainer(dense_model())
+
+
+class NeedsPeriod(keras.optimizers.SGD):
+    """Has an argument that its config lacks, and the slots of Keras's class."""
+
+    def __init__(self, period):
+        super().__init__(0.01, momentum=0.9)
+        self.period = period
+
+
+class KeepsThree(keras.optimizers.Optimizer):
+    """Has slots of its own, and no config."""
+
+    def __init__(self):
+        super().__init__(learning_rate=0.01)
+
+    def build(self, variables):
+        super().build(variables)
+        self.slots = self.add_optimizer_variables(variables, ["one", "two", "three"])
+
+    def update_step(self, gradient, variable, learning_rate):
+        self.assign_sub(variable, gradient * keras.ops.cast(learning_rate, gradient.dtype))
+
+    def get_config(self):
+        raise NotImplementedError
+
+
+def memory_of_optimizer(table, optimizer):
+    """The estimate in numbers per weight, and the codes of the findings."""
+    events = []
+    trainer = ampcore.Trainer.from_keras(
+        dense_model(), data=table, loss="sparse_categorical_crossentropy", optimizer=optimizer,
+        train=ampcore.Train(steps=1), **GRAPH,
+    )  # fmt: skip
+    trainer.run(on_event=events.append)
+    first, *findings = [event.data for event in events if event.type == EventType.PREFLIGHT]
+    memory = first["data"]["memory"]["float32"]
+    return memory["optimizer"] / memory["gradients"], {each["code"] for each in findings}
+
+
+@pytest.mark.parametrize(
+    ("create", "numbers", "is_assumed"),
+    [
+        (lambda: NeedsPeriod(3), 1, False),
+        (lambda: keras.optimizers.Adam(amsgrad=True), 3, False),
+        (KeepsThree, 2, True),
+    ],
+    ids=["argument", "config", "unknown"],
+)
+def test_the_estimate_counts_the_slots_or_says_that_it_assumes_two(
+    table, create, numbers, is_assumed
+):
+    found, codes = memory_of_optimizer(table, create())
+    assert found == numbers
+    assert ("optimizer_slots_assumed" in codes) == is_assumed

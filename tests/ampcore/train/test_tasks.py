@@ -101,7 +101,7 @@ def test_statistics_are_those_of_the_training_rows(houses):
     folder, rows = houses
     _, model = train(folder, model={"kind": "mlp"}, data=HOUSES, task={"kind": "regression"})
     areas = np.array([float(area) for area, *_ in rows[:192]])
-    layer = model.get_layer("area_normalization")
+    layer = model.get_layer("preprocessing").get_layer("column_0_normalization")
     np.testing.assert_allclose(np.ravel(layer.mean), areas.mean(), rtol=1e-5)
     np.testing.assert_allclose(np.ravel(layer.variance), areas.var(), rtol=1e-5)
 

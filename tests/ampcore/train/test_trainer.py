@@ -73,6 +73,12 @@ def test_the_first_event_describes_the_run(float16_run):
         "dropped_examples": 1437 - 5 * 256,
         "global_batch_size": 256,
         "ranks": 1,
+        "data": {
+            "train": 1437,
+            "validation": 360,
+            "validation_rows": "given",
+            "targets": {"output": {"kind": "class", "size": 10}},
+        },
     }
 
 

@@ -16,6 +16,8 @@ FULL = {
     "state": "described",
     "kind": "npz",
     "rows": 3,
+    "options": {"kind": "npz", "x": None, "y": "label"},
+    "splits": {"train": 2, "test": 1},
     "columns": [{"name": "x", "shape": [2], "dtype": "float32"}],
     "preview": {"rows": [{"x": [1, 2]}], "pictures": []},
 }
@@ -56,6 +58,7 @@ def test_the_program_gets_the_path_and_no_secret(run, monkeypatch):
         'print(\'{"state": "other"}\')',
         'print(\'{"state": "described", "rows": -1}\')',
         'print(\'{"state": "described", "preview": {"rows": [[1]], "pictures": []}}\')',
+        'print(\'{"state": "described", "options": {"kind": "npz", "x": 3}}\')',
         "os.kill(os.getpid(), 9)",
         f"sys.stdout.write('x' * {MAX_OUTPUT_BYTES * 4})",
     ],

@@ -113,7 +113,61 @@ def two_outputs(**outputs):
     }
 
 
+TEXT_AS_NUMBERS = {"city": {"normalize": True}}
 OUTPUTS = PEOPLE | {"target": None, "inputs": ["city"]}
+
+
+@pytest.mark.slow
+def test_options_that_a_spec_leaves_to_the_file_are_those_of_the_description(api):
+    text = "Land;Größe;y\n" + "".join(f"L{row};{row},5;{row % 2}\n" for row in range(200))
+    upload = {"content": text.encode("windows-1252"), "params": {"file": "states.csv"}}
+    version = api.client.put("/api/v1/datasets/states", **upload).json()
+    assert [(one["name"], one["dtype"]) for one in version["columns"]] == [
+        ("Land", "string"),
+        ("Größe", "float64"),
+        ("y", "int64"),
+    ]
+    data = {"kind": "csv", "dataset": "states", "target": "y"}
+    stored = api.client.post("/api/v1/jobs", json={"model": MODEL, "data": data}).json()["spec"]
+    options = {"delimiter": ";", "decimal_point": ",", "encoding": "windows-1252", "header": True}
+    assert stored["data"].items() >= options.items()
+    other = data | {"delimiter": ",", "target": "column_1"}
+    assert problems(api, other) == {}, "options of a spec decide which columns there are"
+
+
+@pytest.mark.slow
+def test_fractions_are_no_classes_and_arrays_have_their_shapes(api):
+    table = "a,b,y\n" + "".join(f"{row},{row}.5,{row / 3:.4f}\n" for row in range(200))
+    content = {"content": table.encode(), "params": {"file": "halves.csv"}}
+    api.client.put("/api/v1/datasets/halves", **content)
+    data = {"kind": "csv", "dataset": "halves", "target": "y"}
+    assert problems(api, data, task={"kind": "classification"}) == {
+        "/data/target": "Expected classes: whole numbers, names, or one-hot rows (or task.kind: "
+        "regression), in y of halves@1; received numbers with fractions."
+    }
+    assert problems(api, data, task={"kind": "regression"}) == {}
+    file = io.BytesIO()
+    np.savez(file, x=np.zeros((200, 28, 28), np.uint8), y=np.arange(200) % 10)
+    content = {"content": file.getvalue(), "params": {"file": "digits.npz"}}
+    api.client.put("/api/v1/datasets/squares", **content)
+    layers = [{"layer": "Flatten"}, {"layer": "Dense", "units": 10}]
+    model = {"kind": "layers", "inputs": {"x": {"shape": [28, 28, 1]}}, "layers": layers}
+    data = {"kind": "npz", "dataset": "squares"}
+    assert problems(api, data | {"inputs": ["x"]}, model=model) == {
+        "/model/inputs/x/shape": "Expected [28, 28], the shape of x of squares@1; received "
+        "[28, 28, 1]."
+    }
+
+
+@pytest.mark.slow
+def test_an_invalid_dataset_takes_no_job_that_does_not_say_how_to_read_it(api):
+    upload = {"content": b"a,b\n1,2\n" + b"1,2,3\n" * 200, "params": {"file": "bad.csv"}}
+    assert api.client.put("/api/v1/datasets/bad", **upload).json()["state"] == "invalid"
+    data = {"kind": "csv", "dataset": "bad", "target": "b"}
+    detail = problems(api, data)["/data/dataset"]
+    assert detail.startswith("Expected a dataset that can be read, or options of the format")
+    assert "bad.csv, line 3: expected 2 cells" in detail
+    assert problems(api, data | {"skip_lines": 2, "header": False, "target": "column_1"}) == {}
 
 
 @pytest.mark.slow
@@ -299,6 +353,24 @@ FILLED = PEOPLE | {"preprocessing": {"income": {"missing": "mean"}}}
             {"train": {"accumulate": 3}},
             "/train/accumulate",
             "train.accumulate: expected at most 2, the number of batches .* received 3",
+        ),
+        (
+            PEOPLE | {"target": "age", "inputs": ["city"], "preprocessing": TEXT_AS_NUMBERS},
+            {},
+            "/data/preprocessing/city",
+            "preprocessing.city: expected categories or tokens, for text",
+        ),
+        (
+            PEOPLE | {"inputs": ["age"], "preprocessing": {"age": {"tokens": {}}}},
+            {},
+            "/data/preprocessing/age",
+            "preprocessing.age: expected rescaling, normalize, missing or categories, for int64",
+        ),
+        (
+            PEOPLE | {"inputs": ["age"]},
+            {"task": {"kind": "regression"}},
+            "/data/target",
+            "city: expected numbers; received dtype object",
         ),
         (OUTPUTS, two_outputs(target="ag"), "/task/outputs/earnings/target", "received ag"),
         (OUTPUTS, two_outputs(), "/data/targets/earnings", "received earnings"),

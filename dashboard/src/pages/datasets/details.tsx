@@ -8,6 +8,7 @@ import { ConfirmButton, CopyButton } from "../../components/buttons.tsx";
 import { LoadState } from "../../components/load-state.tsx";
 import { useCanEditJobs } from "../../session.ts";
 import { bytes, dateTime, integer } from "../../display/format.ts";
+import { distinctText, optionsText, splitsText } from "../../display/dataset-options.ts";
 import { cellText, pictureUrls, previewTable } from "../../display/preview.ts";
 import { UploadForm } from "./upload-form.tsx";
 
@@ -104,6 +105,8 @@ function VersionContent({ version }: { version: DatasetVersion }) {
   const columns = (version.columns ?? []) as JsonObject[];
   const { rows = [], pictures = [] } = (version.preview ?? {}) as { rows?: JsonObject[]; pictures?: JsonObject[] };
   const reference = `${version.dataset}@${version.number}`;
+  const options = optionsText(version.options as JsonObject | null | undefined);
+  const splits = splitsText(version.splits);
   return (
     <section class="stack" aria-label={`Content of ${reference}`}>
       <div class="row">
@@ -111,6 +114,8 @@ function VersionContent({ version }: { version: DatasetVersion }) {
         <CopyButton label="Copy reference" text={reference} />
       </div>
       <p class="muted">SHA-256 <code class="break">{version.sha256}</code></p>
+      {options !== "" && <p class="muted">Read with {options}</p>}
+      {splits !== "" && <p class="muted">Splits: {splits}</p>}
       {version.message !== null && <p class={`callout ${version.state === "invalid" ? "error" : "warning"}`}>{version.message}</p>}
       {version.state === "undescribed" && version.message === null && <p class="callout info">No reader knows this kind of file, so its content is not shown. Jobs can use it.</p>}
       {columns.length > 0 && <Columns columns={columns} />}
@@ -124,13 +129,15 @@ function Columns({ columns }: { columns: readonly JsonObject[] }) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Columns">
       <table class="table" aria-label="Schema">
-        <thead><tr><th scope="col">Column</th><th scope="col">Type</th><th scope="col">Shape</th><th scope="col">Classes</th></tr></thead>
+        <thead><tr><th scope="col">Column</th><th scope="col">Type</th><th scope="col">Shape</th><th scope="col">Missing</th><th scope="col">Different</th><th scope="col">Classes</th></tr></thead>
         <tbody>
           {columns.map((column, index) => (
             <tr key={index}>
               <td class="break">{cellText(column["name"])}</td>
               <td>{cellText(column["dtype"])}</td>
               <td>{cellText(column["shape"])}</td>
+              <td class="number">{cellText(column["missing"])}</td>
+              <td class="number">{distinctText(column["statistics"])}</td>
               <td class="break">{cellText(column["classes"])}</td>
             </tr>
           ))}

@@ -1,0 +1,135 @@
+"""Summarizes the data of a run: rows, columns and classes, as they were decided for it."""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+import numpy as np
+
+from ampcore.data.column_roles import Roles
+from ampcore.data.dataset import Dataset
+from ampcore.data.file_rows import FileRows
+from ampcore.data.preprocessing import ColumnPlan
+from ampcore.data.targets import Encoding
+from ampcore.formats import Column
+from ampcore.telemetry.data_summary import (
+    MAX_LISTED,
+    MAX_NAME,
+    ClassSummary,
+    ColumnSummary,
+    DataSummary,
+    LeftOutSummary,
+    TargetSummary,
+    ValidationRows,
+)
+
+WIDE_DTYPES: Final = ("int32", "int64", "float64")
+"""They have numbers that float32 does not tell apart."""
+MIN_COLLAPSED: Final = 0.01
+"""As a part of the different values; fewer are rounding."""
+
+
+def column_summary(
+    training: FileRows,
+    held_out: FileRows | None,
+    roles: Roles,
+    plans: Mapping[str, ColumnPlan],
+    encodings: Mapping[str, Encoding],
+) -> DataSummary:
+    """The summary of data with columns.
+
+    Args:
+        training: The training rows.
+        held_out: The rows for validation.
+        roles: Which columns are inputs and targets.
+        plans: By input column, how it is prepared.
+        encodings: By output, how its targets are encoded.
+    """
+    columns = _columns(training.source.columns, roles, plans)
+    left_out: Sequence[LeftOutSummary] = getattr(training.source, "left_out", ())
+    return DataSummary(
+        train=len(training),
+        validation=len(held_out) if held_out is not None else 0,
+        validation_rows=_origin(training, held_out),
+        columns=columns[:MAX_LISTED],
+        column_count=len(columns),
+        targets={output: _target(encoding) for output, encoding in encodings.items()},
+        left_out=[
+            LeftOutSummary(name=part.name[:MAX_NAME], reason=part.reason[:MAX_NAME])
+            for part in left_out[:MAX_LISTED]
+        ],
+        left_out_count=len(left_out),
+        collapsed=dict(islice(_collapsed(training, roles, plans).items(), MAX_LISTED)),
+    )
+
+
+def data_summary(dataset: Dataset) -> DataSummary:
+    """The summary of any data."""
+    if dataset.summary is not None:
+        return dataset.summary
+    validation = len(dataset.validation) if dataset.validation is not None else 0
+    targets = dataset.signature.targets if dataset.signature is not None else {}
+    return DataSummary(
+        train=len(dataset.train),
+        validation=validation,
+        validation_rows="given" if validation else "none",
+        targets={output: _target(encoding) for output, encoding in targets.items()},
+    )
+
+
+def _origin(training: FileRows, held_out: FileRows | None) -> ValidationRows:
+    if held_out is None:
+        return "none"
+    if held_out.source is not training.source:
+        return "own_part"
+    return "last" if training.rows[-1] < held_out.rows[0] else "random"
+
+
+def _columns(
+    columns: Mapping[str, Column], roles: Roles, plans: Mapping[str, ColumnPlan]
+) -> list[ColumnSummary]:
+    """Those that are used come first."""
+    targets = dict.fromkeys(column for group in roles.targets.values() for column in group)
+    preparations = {name: plan.preparation for name, plan in plans.items()}
+    unused = [name for name in columns if name not in plans and name not in targets]
+    return [
+        ColumnSummary(
+            name=name[:MAX_NAME],
+            role=role,
+            dtype=columns[name].dtype,
+            preparation=preparations.get(name, "") if role == "input" else "",
+        )
+        for role, names in (("input", plans), ("target", targets), ("left_out", unused))
+        for name in names
+    ]
+
+
+def _target(encoding: Encoding) -> TargetSummary:
+    names = encoding.names
+    if names is None and encoding.examples is not None:
+        names = tuple(map(str, range(encoding.size)))
+    counts = encoding.examples or (None,) * encoding.size
+    return TargetSummary(
+        kind=encoding.kind,
+        size=encoding.size,
+        classes=[
+            ClassSummary(name=name[:MAX_NAME], examples=count)
+            for name, count in islice(zip(names or (), counts, strict=False), MAX_LISTED)
+        ],
+    )
+
+
+def _collapsed(training: FileRows, roles: Roles, plans: Mapping[str, ColumnPlan]) -> dict[str, int]:
+    """The different values of the first rows that become equal in float32, by column."""
+    columns = [name for name, plan in plans.items() if plan.is_cast_to_float32]
+    for output, group in roles.targets.items():
+        columns += [name for name in group if roles.kinds[output] == "numbers"]
+    columns = [name for name in columns if training.source.columns[name].dtype in WIDE_DTYPES]
+    collapsed = {}
+    for _, rows in islice(training.chunks(columns), 1 if columns else 0):
+        for name, values in rows.items():
+            different = np.unique(values)
+            lost = len(different) - len(np.unique(different.astype(np.float32)))
+            if lost > MIN_COLLAPSED * len(different):
+                collapsed[name[:MAX_NAME]] = lost
+    return collapsed

@@ -1,0 +1,253 @@
+"""Finds how a CSV file is written: delimiter, quotation marks, header, and the lines before it."""
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ampcore.formats.csv_encoding import decode_start
+from ampcore.formats.files import DataFile, open_file
+from ampcore.formats.number_format import is_number, is_value
+from ampcore.spec.file_formats import CsvOptions
+
+SAMPLE_BYTES: Final = 65_536
+DELIMITERS: Final = (",", ";", "\t", "|", "::", " ")
+SUBSTITUTE: Final = "\x1f"
+"""Python's and Arrow's readers know only delimiters of one character."""
+MAX_LINES_BEFORE: Final = 20
+MIN_SHARE: Final = 0.8
+"""The share of rows with equally many cells, from which on other rows are mistakes."""
+MIN_SPACED: Final = 0.9
+"""The share of cells after a space, from which on spaces are no part of cells."""
+MIN_VALUES: Final = 0.5
+"""The share of numbers, from which on words between spaces are cells."""
+SEPARATOR: Final = re.compile(r'\ufeff?"?sep=([^"\r\n]{1,2})"?\r?\n')
+"""The first line of files for Excel."""
+YEARS: Final = range(1500, 2200)
+
+
+@dataclass(frozen=True)
+class _Split:
+    """The rows of a sample, divided by one delimiter and quotation mark."""
+
+    delimiter: str
+    quote: str
+    rows: Sequence[Sequence[str]]
+    """Without the lines before the table."""
+    columns: int
+    skip_lines: int
+    is_spaced: bool
+
+    rows_before: int
+    """How many rows the lines before the table have."""
+
+    @property
+    def share(self) -> float:
+        """The share of rows with equally many cells."""
+        return sum(len(row) == self.columns for row in self.rows[1:]) / max(1, len(self.rows) - 1)
+
+    @property
+    def value_share(self) -> float:
+        """The share of cells that are numbers, or stand for missing ones."""
+        cells = [cell for row in self.rows for cell in row]
+        return sum(map(is_value, cells)) / max(1, len(cells))
+
+    @property
+    def rank(self) -> tuple[float, float, int]:
+        """The split with the highest rank is the right one."""
+        table_share = len(self.rows) / (len(self.rows) + self.rows_before)
+        return self.share * table_share, self.value_share, self.columns
+
+
+def complete_options(file: DataFile, options: CsvOptions) -> CsvOptions:
+    """The options of a CSV file, with what its start shows in place of null.
+
+    How numbers are written stays null where it is: all rows decide on it.
+
+    Args:
+        file: The first file of the table.
+        options: What is known, at least the encoding.
+
+    Raises:
+        InvalidData: The file cannot be read.
+    """
+    with open_file(file) as stream:
+        start = stream.read(SAMPLE_BYTES)
+    text = decode_start(start, options.encoding or "utf-8", is_whole=len(start) < SAMPLE_BYTES)
+    return _complete(text, options, file.name, is_whole=len(start) < SAMPLE_BYTES)
+
+
+def recognize_csv(text: str, *, is_whole: bool) -> CsvOptions | None:
+    """The options of a text whose rows all have the same number of cells, at least two; else None.
+
+    Args:
+        text: The start of a file.
+        is_whole: Whether it is the whole file.
+    """
+    split = _best_split(text, CsvOptions(), is_whole=is_whole)
+    if split is None or split.share < 1 or len(split.rows) < 2 or split.columns < 2:
+        return None
+    return _options(split, CsvOptions())
+
+
+def split_cells(line: str, delimiter: str) -> str:
+    """A line with delimiters of one character, as Python's and Arrow's readers need them."""
+    if delimiter == " ":
+        return re.sub(r"[ \t]+", " ", line.rstrip("\r\n").strip(" \t")) + "\n"
+    return line if len(delimiter) == 1 else line.replace(delimiter, SUBSTITUTE)
+
+
+def one_character(delimiter: str) -> str:
+    """The delimiter of lines from `split_cells`."""
+    return delimiter if len(delimiter) == 1 else SUBSTITUTE
+
+
+def _complete(text: str, options: CsvOptions, name: str, *, is_whole: bool) -> CsvOptions:
+    split = _best_split(text, options, is_whole=is_whole)
+    if split is None or split.share < MIN_SHARE:
+        # The reader says what is wrong with which line.
+        delimiter = options.delimiter or ("\t" if name.lower().endswith(".tsv") else ",")
+        fixed = options.model_copy(update={"delimiter": delimiter})
+        split = _best_split(text, fixed, is_whole=is_whole)
+    return options if split is None else _options(split, options)
+
+
+def _options(split: _Split, options: CsvOptions) -> CsvOptions:
+    seen = {
+        "encoding": "utf-8",
+        "delimiter": split.delimiter,
+        "quote": split.quote,
+        "trim": split.is_spaced,
+        "skip_lines": split.skip_lines,
+        "header": _has_header(split.rows, split.columns),
+    }
+    unknown = {name: value for name, value in seen.items() if getattr(options, name) is None}
+    return options.model_copy(update=unknown)
+
+
+def _best_split(text: str, options: CsvOptions, *, is_whole: bool) -> _Split | None:
+    delimiters = DELIMITERS if options.delimiter is None else (options.delimiter,)
+    if options.delimiter is None and (separator := SEPARATOR.match(text)):
+        delimiters = (separator[1],)
+        options = options.model_copy(update={"skip_lines": options.skip_lines or 1})
+    quotes = ('"', "'") if options.quote is None else (options.quote,)
+    splits = [
+        split
+        for delimiter in delimiters
+        for quote in quotes
+        if (split := _split(text, delimiter, quote, options.skip_lines, is_whole=is_whole))
+        and (options.quote or quote == '"' or _is_quoted_by_apostrophes(text, delimiter))
+        and (options.delimiter or delimiter != " " or _is_aligned(split))
+        and (options.delimiter or split.columns > 1)
+    ]
+    # Of equal ones the last: apostrophes are tried after quotation marks.
+    return max(reversed(splits), key=lambda split: split.rank, default=None)
+
+
+def _split(
+    text: str, delimiter: str, quote: str, skip_lines: int | None, *, is_whole: bool
+) -> _Split | None:
+    lines = io.StringIO(text, newline="").readlines()[skip_lines or 0 :]
+    reader = csv.reader(
+        (split_cells(line, delimiter) for line in lines),
+        delimiter=one_character(delimiter),
+        quotechar=quote,
+        skipinitialspace=True,
+    )
+    rows: list[tuple[int, list[str]]] = []
+    try:
+        while True:
+            begin = reader.line_num
+            row = next(reader, None)
+            if row is None:
+                break
+            if any(cell.strip() for cell in row) or len(row) > 1:
+                rows.append((begin, row))
+    except csv.Error:
+        return None
+    if not is_whole and len(rows) > 1:
+        rows.pop()  # its end may be missing
+    if not rows:
+        return None
+    lengths = [len(row) for _, row in rows]
+    columns = Counter(lengths[1:] or lengths).most_common(1)[0][0]
+    first = 0 if skip_lines is not None else _first_row([row for _, row in rows], columns)
+    skipped = rows[first][0] if skip_lines is None else skip_lines
+    cells = [row for _, row in rows[first:]]
+    is_spaced = delimiter not in (" ", "\t") and _follow_spaces(lines, delimiter)
+    return _Split(delimiter, quote, cells, columns, skipped, is_spaced, first)
+
+
+def _first_row(rows: Sequence[Sequence[str]], columns: int) -> int:
+    """The first row of the table, a header or not.
+
+    Lines of another length are before the table, unless they are its header: with a delimiter at
+    the end, or without a name for the numbers of rows that R writes.
+    """
+    first = next(number for number, row in enumerate(rows) if len(row) == columns)
+    if first == 0 or first > MAX_LINES_BEFORE:
+        return 0
+    before = rows[first - 1]
+    if len(before) == columns + 1 and not before[-1].strip():
+        return first - 1
+    has_header = _has_header(rows[first:], columns)
+    if len(before) == columns - 1 and columns > 2 and all(map(_is_name, before)) and not has_header:
+        return first - 1
+    # Rows with too few or too many cells are mistakes, unless they are titles above the table.
+    is_title = all(sum(bool(cell.strip()) for cell in row) < 2 for row in rows[:first])
+    return first if is_title or has_header else 0
+
+
+def _is_name(cell: str) -> bool:
+    return bool(cell.strip()) and not is_number(cell)
+
+
+def _has_header(rows: Sequence[Sequence[str]], columns: int) -> bool:
+    """Whether the first row names the columns: its cells are of another kind than those below."""
+    names, *others = rows
+    if len(names) != columns and others:
+        return True
+    rows = [row for row in others if len(row) == columns]
+    numbers = [cell for cell in names if is_number(cell)]
+    if not numbers:
+        return True
+    if not rows:
+        return False
+    for name, cells in zip(names, zip(*rows, strict=True), strict=True):
+        values = [cell for cell in cells if is_value(cell) and cell.strip()]
+        if not is_value(name) and values and len(values) == sum(bool(c.strip()) for c in cells):
+            return True  # a word above numbers
+    if not names[0].strip() and all(row[0].strip() for row in rows):
+        return True  # the numbers of rows, as pandas writes them, have no name
+    return _are_counted(numbers) and not any(
+        _are_counted([cell for cell in row if is_number(cell)]) for row in rows
+    )
+
+
+def _are_counted(cells: Sequence[str]) -> bool:
+    """Whether cells are 0, 1, 2, … or 1960, 1961, …: names of columns, and no values."""
+    if len(cells) < 2 or not all(cell.strip().isdecimal() for cell in cells):
+        return False
+    numbers = [int(cell) for cell in cells]
+    is_row = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    return is_row and (numbers[0] in YEARS or (numbers[0] in (0, 1) and len(numbers) > 2))
+
+
+def _is_aligned(split: _Split) -> bool:
+    """Whether words between spaces are cells of a table, and not those of a text."""
+    return split.share == 1 and len(split.rows) > 2 and split.value_share >= MIN_VALUES
+
+
+def _is_quoted_by_apostrophes(text: str, delimiter: str) -> bool:
+    mark = re.escape(delimiter)
+    return re.search(rf"(^|{mark})[ ]*'[^'\r\n]*'[ ]*($|{mark})", text, re.MULTILINE) is not None
+
+
+def _follow_spaces(lines: Sequence[str], delimiter: str) -> bool:
+    """Whether a space follows nearly each delimiter."""
+    text = "".join(lines)
+    count = text.count(delimiter)
+    return count > 0 and text.count(f"{delimiter} ") >= MIN_SPACED * count

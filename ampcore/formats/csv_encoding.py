@@ -1,0 +1,90 @@
+"""Finds the encoding of text files."""
+
+import codecs
+from collections.abc import Sequence
+from typing import Final
+
+from ampcore.errors import InvalidData
+from ampcore.formats.files import DataFile, open_file
+from ampcore.spec.file_formats import Encoding
+
+BLOCK: Final = 2**20
+WESTERN: Final[Encoding] = "windows-1252"
+MAX_SHARE: Final = 0.4
+"""In Western languages, the largest share of letters that are not ASCII."""
+
+
+def find_encoding(files: Sequence[DataFile]) -> Encoding:
+    """The encoding of text files.
+
+    UTF-16 by its mark, UTF-8 where all bytes are, else Windows-1252. A file with characters of
+    UTF-8 and other bytes is a damaged one: the reader names the line.
+
+    Raises InvalidData for text in another alphabet, whose encoding cannot be told.
+    """
+    encodings = [_encoding_of(file) for file in files]
+    return next((one for one in encodings if one != "utf-8"), "utf-8")
+
+
+def decode_start(start: bytes, encoding: str, *, is_whole: bool) -> str:
+    """The text at the start of a file; without a character that is divided at its end."""
+    codec = "utf-8-sig" if encoding == "utf-8" else encoding
+    return codecs.getincrementaldecoder(codec)("replace").decode(start, final=is_whole)
+
+
+def guess_encoding(start: bytes, *, is_whole: bool) -> Encoding | None:
+    """The encoding of the start of a file; None if it is no text."""
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        try:
+            text = codecs.getincrementaldecoder("utf-16")().decode(start, final=is_whole)
+        except UnicodeDecodeError:
+            return None
+        return None if _has_controls(text) else "utf-16"
+    if b"\0" in start or not start:
+        return None
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(start, final=is_whole)
+    except UnicodeDecodeError as error:
+        if any(byte >= 0x80 for byte in start[: error.start]):
+            return "utf-8"
+        is_text = _is_western(start) and not _has_controls(start.decode(WESTERN))
+        return WESTERN if is_text else None
+    return None if _has_controls(text) else "utf-8"
+
+
+def _has_controls(text: str) -> bool:
+    """Whether a text has characters that only binary files have."""
+    return "\ufeff" in text[1:] or any(character < "\t" for character in text)
+
+
+def _encoding_of(file: DataFile) -> Encoding:
+    decoder, has_characters, sample = codecs.getincrementaldecoder("utf-8")(), False, b""
+    with open_file(file) as stream:
+        while block := stream.read(BLOCK):
+            if not sample and block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                return "utf-16"
+            sample = sample or block
+            try:
+                has_characters = has_characters or not decoder.decode(block).isascii()
+            except UnicodeDecodeError as error:
+                text = error.object[: error.start].decode()
+                if has_characters or not text.removeprefix("\ufeff").isascii():
+                    return "utf-8"
+                if _is_western(sample + block):
+                    return WESTERN
+                raise InvalidData(
+                    file.name,
+                    "encoding",
+                    expected="text in UTF-8, or the option `encoding`",
+                    received="text in another alphabet and encoding",
+                ) from None
+    return "utf-8"
+
+
+def _is_western(content: bytes) -> bool:
+    """Whether few letters are beyond ASCII, and all bytes are characters of Windows-1252."""
+    try:
+        letters = [one for one in content.decode(WESTERN) if one.isalpha() or one >= "\x80"]
+    except UnicodeDecodeError:
+        return False
+    return sum(one >= "\x80" for one in letters) <= MAX_SHARE * len(letters)

@@ -1,0 +1,64 @@
+"""How numbers are written as text: decimal sign, and what separates thousands."""
+
+import re
+from typing import Final, Literal, NamedTuple
+
+DecimalPoint = Literal[".", ","]
+Thousands = Literal["", ",", ".", " ", "'"]
+
+MISSING_WORDS: Final = ("", "na", "n/a", "nan", "null", "none", "?", "-", ".", "<na>", "#n/a")
+"""What stands for a missing value among numbers, in lower case."""
+_NUMBER: Final = re.compile(
+    r"[-+]?(\d+([.,]\d*)?|[.,]\d+|\d{1,3}(([ ,.'\u00a0\u202f])\d{3})+([.,]\d+)?)([eE][-+]?\d+)?"
+)
+
+
+class NumberFormat(NamedTuple):
+    """The characters of numbers besides digits."""
+
+    decimal_point: DecimalPoint
+    thousands: Thousands
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression for numbers with groups of three digits, or without."""
+        group, point = re.escape(self.thousands), re.escape(self.decimal_point)
+        digits = rf"(\d+|\d{{1,3}}({group}\d{{3}})+)"
+        return rf"^[-+]?({digits}({point}\d*)?|{point}\d+)([eE][-+]?\d+)?$"
+
+
+PLAIN: Final = NumberFormat(".", "")
+_WITH_POINT: Final = (NumberFormat(".", ","), NumberFormat(".", " "), NumberFormat(".", "'"))
+_WITH_COMMA: Final = (NumberFormat(",", ""), NumberFormat(",", "."), NumberFormat(",", " "))
+
+
+def number_formats(
+    delimiter: str, decimal_point: DecimalPoint | None, thousands: Thousands | None
+) -> list[NumberFormat]:
+    """The formats that the numbers of a file may have, the most likely first.
+
+    Args:
+        delimiter: Where commas separate cells, they are rarely decimal signs.
+        decimal_point: That of the numbers, if it is known.
+        thousands: What separates thousands, if it is known.
+    """
+    if decimal_point is not None and thousands is not None:
+        return [NumberFormat(decimal_point, thousands)]
+    usual = _WITH_POINT + _WITH_COMMA if delimiter == "," else _WITH_COMMA + _WITH_POINT
+    formats = [
+        one
+        for one in (PLAIN, *usual)
+        if decimal_point in (None, one.decimal_point) and thousands in (None, one.thousands)
+    ]
+    return formats or [NumberFormat("." if thousands == "," else ",", thousands or "")]
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number in one of the formats, or `nan` or `inf`."""
+    text = cell.strip()
+    return _NUMBER.fullmatch(text) is not None or text.lower() in ("nan", "inf", "-inf")
+
+
+def is_value(cell: str) -> bool:
+    """Whether a cell is a number, or stands for a missing one."""
+    return is_number(cell) or cell.strip().lower() in MISSING_WORDS

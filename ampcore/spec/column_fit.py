@@ -1,0 +1,36 @@
+"""Whether what a spec says about a column fits the values that it has."""
+
+from typing import Final, NamedTuple
+
+from ampcore.spec.preprocessing import Preprocessing
+from ampcore.spec.task import TargetKind
+
+TEXT: Final = "string"
+
+
+class Misfit(NamedTuple):
+    """What fits a column, and what the spec says."""
+
+    expected: str
+    received: str
+
+
+def preprocessing_misfit(dtype: str, options: Preprocessing) -> Misfit | None:
+    """Why a column of this dtype cannot be prepared so; None if it can."""
+    if dtype == TEXT and (options.rescaling is not None or options.normalize or options.keys):
+        return Misfit("categories or tokens, for text", "rescaling, normalize or keys")
+    needs_text = options.tokens is not None and dtype != TEXT
+    if needs_text or (dtype.startswith("float") and options.keys):
+        expected = f"rescaling, normalize, missing or categories, for {dtype}"
+        return Misfit(expected, "tokens or keys")
+    return None
+
+
+def target_misfit(dtype: str, kind: TargetKind, *, has_fractions: bool) -> Misfit | None:
+    """Why a column of this dtype is no target of this kind; None if it may be one."""
+    if kind in ("labels", "numbers") and dtype == TEXT:
+        return Misfit("a column of numbers", "text")
+    if kind == "class" and has_fractions:
+        expected = "classes: whole numbers, names, or one-hot rows (or task.kind: regression)"
+        return Misfit(expected, "numbers with fractions")
+    return None

@@ -1,0 +1,138 @@
+"""DataSummary: which rows, columns and classes a run trains on; a part of the event `started`."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+MAX_LISTED: Final = 100
+"""Columns, classes and parts left out in an event; the numbers of all are beside them."""
+MAX_NAME: Final = 200
+MAX_SHOWN: Final = 8
+
+ValidationRows = Literal["own_part", "random", "last", "given", "none"]
+VALIDATION_TEXTS: Final[dict[ValidationRows, str]] = {
+    "own_part": " (a part of its own)",
+    "random": " (chosen at random)",
+    "last": " (the last rows)",
+    "given": "",
+    "none": "",
+}
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class ColumnSummary(_Part):
+    """A column, what it is used for, and how it is prepared."""
+
+    name: str
+    role: Literal["input", "target", "left_out"]
+    dtype: str
+    preparation: str = ""
+
+    @property
+    def text(self) -> str:
+        """The column in words."""
+        return f"{self.name} ({', '.join(filter(None, (self.dtype, self.preparation)))})"
+
+
+class ClassSummary(_Part):
+    """A class, and its training examples, of masks their pixels; None if they are not counted."""
+
+    name: str
+    examples: int | None = None
+
+
+class TargetSummary(_Part):
+    """What an output predicts: `size` classes, labels or numbers."""
+
+    kind: str
+    size: int
+    classes: list[ClassSummary] = []
+
+    @property
+    def text(self) -> str:
+        """The targets in words."""
+        if self.kind == "input":
+            return "the inputs"
+        if self.kind != "class":
+            return _count(self.size, self.kind.removesuffix("s"))
+        names = [
+            entry.name if entry.examples is None else f"{entry.name} ({entry.examples:,})"
+            for entry in self.classes
+        ]
+        return f"{self.size:,} classes" + (f": {_listed(names, self.size)}" if names else "")
+
+
+class LeftOutSummary(_Part):
+    """A part of the data that is not used, and why."""
+
+    name: str
+    reason: str
+
+
+class DataSummary(_Part):
+    """The data of a run, read from what it trains on.
+
+    Attributes:
+        train: The number of training rows.
+        validation: The number of rows for validation.
+        validation_rows: Where they come from: a part of the data for it, rows that were split off,
+            or data that the program gave.
+        columns: The first MAX_LISTED columns.
+        column_count: All of them.
+        targets: By output.
+        left_out: The first MAX_LISTED parts of the data that are not used.
+        left_out_count: All of them.
+        collapsed: By column, how many different values of the first rows are equal in float32.
+    """
+
+    train: int
+    validation: int
+    validation_rows: ValidationRows
+    columns: list[ColumnSummary] = []
+    column_count: int = 0
+    targets: dict[str, TargetSummary] = {}
+    left_out: list[LeftOutSummary] = []
+    left_out_count: int = 0
+    collapsed: dict[str, int] = {}
+
+    @classmethod
+    def from_event(cls, data: Mapping[str, Any]) -> Self | None:
+        """The summary in the data of an event `started`; None if it has none, or another form."""
+        try:
+            return cls.model_validate(data.get("data"))
+        except ValidationError:
+            return None
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary as JSON values, without the parts that are empty."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """The summary in words, each line with its title."""
+        text = f"{_count(self.train, 'row')} to train on"
+        if self.validation:
+            text += f", {self.validation:,} for validation{VALIDATION_TEXTS[self.validation_rows]}"
+        yield "data", text
+        for title, role in (("inputs", "input"), ("not used", "left_out")):
+            names = [column.text for column in self.columns if column.role == role]
+            if names:
+                yield title, _listed(names, self.column_count)
+        for output, target in self.targets.items():
+            yield "target" if len(self.targets) == 1 else f"target {output}", target.text
+        if self.left_out:
+            names = [f"{part.name} ({part.reason})" for part in self.left_out]
+            yield "left out", _listed(names, self.left_out_count)
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def _listed(names: list[str], count: int) -> str:
+    """The first names, and how many more there are of `count`, if the list itself is cut."""
+    more = (count if len(names) == MAX_LISTED else len(names)) - MAX_SHOWN
+    return ", ".join(names[:MAX_SHOWN]) + (f" and {more:,} more" if more > 0 else "")

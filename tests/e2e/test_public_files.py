@@ -1,0 +1,90 @@
+"""Files as public data sets have them: pushed, described, trained by the proposed job, and used."""
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from ampcore.formats import open_source
+from ampcore.spec import JobSpec
+from tests.waiting import DEADLINE_S
+
+pytestmark = pytest.mark.xdist_group("stack")
+
+ROOT = Path(__file__).parents[2]
+MAKE_FILES = ROOT / "examples" / "public-files" / "make_files.py"
+PAGE = ROOT / "docs" / "guides" / "public-files.md"
+
+
+def makers() -> dict[str, Callable[[Path], Path]]:
+    specification = importlib.util.spec_from_file_location("make_files", MAKE_FILES)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return dict(module.MAKERS)
+
+
+def raw_inputs(model: Any, path: Path, spec: JobSpec, cache: Path) -> Any:
+    """The first rows of the file as the model takes them: values as they are in it, by column."""
+    columns = [column for group in (spec.data.inputs or {}).values() for column in group]
+    with open_source(path, spec.data, cache=cache, columns=columns) as source:
+        rows = source.read(np.arange(min(16, source.rows)), columns)
+    values = {name: column_values(column) for name, column in rows.items()}
+    return values if len(values) > 1 else next(iter(values.values()))
+
+
+def column_values(values: Any) -> Any:
+    import tensorflow as tf
+
+    if values.dtype == object:
+        return tf.constant([text or "" for text in values], tf.string)[:, None]
+    return tf.constant(values[:, None] if values.ndim == 1 else values)
+
+
+def test_each_public_file_is_pushed_described_trained_and_used(
+    stack: Any, terminal: Any, tmp_path: Path
+) -> None:
+    jobs, problems = {}, []
+    for name, make in makers().items():
+        folder = tmp_path / name
+        folder.mkdir()
+        path = make(folder)
+        try:
+            terminal.ampctl("dataset", "push", str(path), "--name", name)
+        except AssertionError as error:
+            problems.append(f"{name}: {error}")
+            continue
+        version = stack.client.datasets.get(name)
+        if version.state != "described":
+            problems.append(f"{name}: {version.state}: {version.message}")
+            continue
+        (folder / "job.yaml").write_text(terminal.ampctl("dataset", "spec", name))
+        job = terminal.ampctl("submit", str(folder / "job.yaml"), "--set", "train.epochs=2")
+        jobs[name] = (path, stack.client.jobs.get(job.strip()))
+    for name, (path, job) in jobs.items():
+        done = job.wait(DEADLINE_S)
+        if done.state != "succeeded":
+            problems.append(f"{name}: {done.state}: {done.message}")
+            continue
+        out = tmp_path / name / "out"
+        terminal.ampctl("download", done.id, "--output", str(out))
+        model = keras.saving.load_model(next(out.glob("*/model.keras")))
+        signature = json.loads(next(out.glob("*/signature.json")).read_text())
+        spec = JobSpec.parse(done.spec)
+        predictions = np.asarray(model(raw_inputs(model, path, spec, tmp_path / name / "cache")))
+        if not np.isfinite(predictions).all():
+            problems.append(f"{name}: predictions that are not finite")
+        if not signature["targets"]:
+            problems.append(f"{name}: a signature without targets")
+    assert not problems, "\n".join(problems)
+
+
+def test_the_page_has_a_row_for_each_file() -> None:
+    rows = PAGE.read_text()
+    assert not [name for name in makers() if f"make_files.py {name}`" not in rows]
