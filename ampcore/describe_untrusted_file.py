@@ -23,13 +23,14 @@ CPU_S: Final = 30
 CACHE_FILE_BYTES: Final = 16 * 2**30
 """The largest file that a reader may write into its cache."""
 MAX_OUTPUT_BYTES: Final = 2**20
-MAX_COLUMNS: Final = 1000
 MAX_MESSAGE: Final = 500
 
 
 def describe_file(file: Path, describe: Callable[[Path], "FileDescription"]) -> dict[str, Any]:
     """What `describe` finds in the file, as JSON values: `state`, and the fields of a version."""
+    # Imported here, after the process has given up its rights.
     from ampcore.errors import InvalidData
+    from ampcore.spec.file_formats import MAX_DESCRIBED_COLUMNS
 
     try:
         found = describe(file)
@@ -50,7 +51,8 @@ def describe_file(file: Path, describe: Callable[[Path], "FileDescription"]) -> 
             "rows": found.rows,
             "options": found.options,
             "splits": found.splits,
-            "columns": [_column(column) for column in found.columns[:MAX_COLUMNS]],
+            "left_out": [part.model_dump() for part in found.left_out],
+            "columns": [_column(column) for column in found.columns[:MAX_DESCRIBED_COLUMNS]],
             "preview": {"rows": preview, "pictures": [one.png for one in found.pictures]},
         }
     )

@@ -48,6 +48,7 @@ class Description:
     rows: int | None = None
     options: dict[str, Any] | None = None
     splits: dict[str, Any] | None = None
+    left_out: list[Any] | None = None
     columns: list[Any] | None = None
     preview: dict[str, Any] | None = None
 
@@ -275,7 +276,14 @@ def delete_versions(session: Session, versions: Sequence[DatasetVersion]) -> lis
 
 def _without_content(version: type[DatasetVersion]) -> tuple[ORMOption, ...]:
     """Leave out what may have megabytes; reading it is an error."""
-    return (defer(version.columns, raiseload=True), defer(version.preview, raiseload=True))
+    content = (
+        version.columns,
+        version.preview,
+        version.options,
+        version.splits,
+        version.left_out,
+    )
+    return tuple(defer(column, raiseload=True) for column in content)
 
 
 def _versions(project: str, name: str) -> Select[DatasetVersion]:

@@ -84,6 +84,8 @@ def describe_version(version: "DatasetVersion") -> str:
     for column in columns[:MAX_NAMES]:
         if isinstance(classes := column.get("classes"), list):
             parts.append(f"{column.get('name')} is {_listed(classes)}")
+    if version.left_out:
+        parts.append(f"left out {_left_out(version.left_out)}")
     return formats.printable("; ".join(parts))
 
 
@@ -99,6 +101,7 @@ def print_version(version: "DatasetVersion") -> None:
             ("rows", _rows(version)),
             *([("splits", _pairs(version.splits))] if version.splits else []),
             *([("read with", _pairs(_told_options(version)))] if version.options else []),
+            *([("left out", _left_out(version.left_out))] if version.left_out else []),
             ("uploaded", f"{ago(version.created_at)} by {version.created_by or formats.UNKNOWN}"),
             *([("message", version.message)] if version.message else []),
         ]
@@ -120,6 +123,10 @@ def _told_options(version: "DatasetVersion") -> dict[str, Any]:
         for name, value in (version.options or {}).items()
         if value not in (None, False, "", [], {}, 0) and usual.get(name) != value
     }
+
+
+def _left_out(parts: Sequence[Mapping[str, str]]) -> str:
+    return formats.printable(_listed([f"{part['name']}: {part['reason']}" for part in parts]))
 
 
 def _pairs(values: Mapping[str, Any]) -> str:

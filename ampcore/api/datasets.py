@@ -77,6 +77,9 @@ class DatasetVersion(ListedDatasetVersion):
     splits: dict[str, int] | None = Field(
         None, description="The rows of each split; empty for data without splits."
     )
+    left_out: list[dict[str, str]] | None = Field(
+        None, description="What is in the file and is not read: each a `name` and a `reason`."
+    )
     columns: list[dict[str, Any]] | None = Field(
         description="The columns or arrays: name, shape, dtype, and classes of labels."
     )

@@ -1,8 +1,10 @@
 """Reads CSV files (RFC 4180): infers types from all rows, and converts them to an Arrow table."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -29,15 +31,15 @@ from ampcore.formats.files import DataFile, read_errors
 from ampcore.formats.limits import Limits
 from ampcore.formats.number_format import NumberFormat, number_formats
 from ampcore.formats.place import Place
-from ampcore.formats.source import Column, Request, Split, choose_columns
+from ampcore.formats.source import Column, LeftOut, ListedColumns, Request, Split, choose_columns
 from ampcore.formats.table_files import files_of_split, splits_of, table_files
 from ampcore.formats.table_source import TableSource
 from ampcore.spec.file_formats import CellType, CsvOptions, reading_options
 from ampcore.spec.text import join_names
 
 SUFFIXES: Final = (".csv", ".tsv")
-OPTIONS: Final = "options.json"
-"""In the cache: the options with which the table was read, where they were null."""
+READING: Final = "reading.json"
+"""In the cache: the options with which the table was read, where they were null, and `padding`."""
 MAX_SHOWN: Final = 60
 """Characters of a bad cell in a message."""
 
@@ -71,17 +73,34 @@ def open_csv(request: Request, options: CsvOptions) -> TableSource:
         lambda folder: _convert(folder, request, options, every, chosen),
     )
     source = TableSource(request, folder)
-    source.options = CsvOptions.model_validate_json((folder / OPTIONS).read_bytes())
+    reading = json.loads((folder / READING).read_bytes())
+    source.options = CsvOptions.model_validate(reading["options"])
+    source.left_out = _left_out(reading["padding"])
     return source
 
 
-def _convert(
-    folder: Path,
-    request: Request,
-    options: CsvOptions,
-    every: Sequence[DataFile],
-    chosen: Sequence[DataFile],
-) -> None:
+def csv_columns(request: Request, options: CsvOptions) -> ListedColumns:
+    """The columns that `open_csv` reads by default; their types are those of the first rows.
+
+    Raises InvalidData.
+    """
+    files = table_files(request, is_csv)
+    every = [file for part in files.values() for file in part]
+    table = _open_table(request, reading_options(options, CsvOptions), every)
+    dtypes = table.with_types(every[:1], most_batches=1).dtypes
+    # Whether a column has no value at all is known from all rows.
+    padding = replace(table, used=sorted(set(table.padding) & set(table.names)))
+    dtypes = {**dtypes, **(padding.with_types(every).dtypes if padding.used else {})}
+    columns = {name: Column((), dtypes[name]) for name in table.names if name in dtypes}
+    return ListedColumns(columns, _left_out(name for name in table.names if name not in dtypes))
+
+
+def _left_out(padding: Iterable[str]) -> list[LeftOut]:
+    return [LeftOut(name, "a column without a name and without a value") for name in padding]
+
+
+def _open_table(request: Request, options: CsvOptions, every: Sequence[DataFile]) -> "_Table":
+    """The table of all files, with complete options, without types. Raises InvalidData."""
     if options.encoding is None:
         options = options.model_copy(update={"encoding": find_encoding(every)})
     options = complete_options(every[0], options)
@@ -92,9 +111,18 @@ def _convert(
     padding: set[str] = set()
     if options.header and request.columns is None:  # rows may end with delimiters
         padding = {f"column_{number + 1}" for number in range(len(names))} - set(options.dtypes)
-    table = _Table(options, names, used, padding)
+    return _Table(options, names, used, padding)
+
+
+def _convert(
+    folder: Path,
+    request: Request,
+    options: CsvOptions,
+    every: Sequence[DataFile],
+    chosen: Sequence[DataFile],
+) -> None:
     # The types of all splits: a column must not be int64 for training and float64 for validation.
-    table = table.with_types(every)
+    table = _open_table(request, options, every).with_types(every)
     columns = {name: Column((), dtype) for name, dtype in table.dtypes.items()}
     writer = TableWriter(folder, request.name, columns, request.limits)
     for file in chosen:
@@ -105,7 +133,9 @@ def _convert(
             row += batch.num_rows
         writer.count_rows(file.name, row)
     writer.close().write(folder)
-    (folder / OPTIONS).write_text(table.options.model_dump_json(), encoding="utf-8")
+    padding = [name for name in table.used if name not in table.dtypes]
+    reading = {"options": table.options.model_dump(mode="json"), "padding": padding}
+    (folder / READING).write_text(json.dumps(reading), encoding="utf-8")
 
 
 def _names(files: Sequence[DataFile], options: CsvOptions, limits: Limits) -> list[str]:
@@ -156,10 +186,14 @@ class _Table:
     """Columns that are left out if all their cells are empty."""
     dtypes: Mapping[str, CellType] = field(default_factory=dict)
 
-    def with_types(self, files: Sequence[DataFile]) -> "_Table":
+    def with_types(self, files: Sequence[DataFile], *, most_batches: int | None = None) -> "_Table":
         """The declared type of each column, or the one that all its cells have.
 
         Numbers are written in the format with which most columns are numbers.
+
+        Args:
+            files: The files whose cells decide.
+            most_batches: How many batches of each file decide; None for all.
         """
         options = self.options
         formats = number_formats(options.delimiter or ",", options.decimal_point, options.thousands)
@@ -170,7 +204,7 @@ class _Table:
         }
         if inferences:
             for file in files:
-                for batch in self.batches(file):
+                for batch in islice(self.batches(file), most_batches):
                     for name, inference in inferences.items():
                         inference.add(batch.column(name))
         best = max(

@@ -12,6 +12,8 @@ from ampcore.spec.base import SpecModel
 
 AnyOptions = TypeVar("AnyOptions", bound=SpecModel)
 MAX_COLUMNS: Final = 10_000
+MAX_DESCRIBED_COLUMNS: Final = 1000
+"""The description of an uploaded file has no more."""
 MAX_SIDE: Final = 4096
 MAX_VALUES: Final = 2**26
 

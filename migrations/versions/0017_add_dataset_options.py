@@ -1,4 +1,4 @@
-"""Add the options and splits of dataset versions
+"""Add how dataset versions are read: options, splits, and what is left out
 
 Revision ID: 0017
 Revises: 0016
@@ -17,7 +17,7 @@ branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 
 JSON = sa.JSON().with_variant(postgresql.JSONB(astext_type=sa.Text()), "postgresql")
-COLUMNS = ("options", "splits")
+COLUMNS = ("options", "splits", "left_out")
 
 
 def upgrade() -> None:

@@ -57,6 +57,7 @@ class _Output(BaseModel):
     rows: int | None = Field(None, ge=0, le=2**62)
     options: dict[str, Any] | None = None
     splits: dict[str, int] | None = None
+    left_out: list[dict[str, str]] | None = None
     columns: list[dict[str, Any]] | None = None
     preview: _Preview | None = None
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ampcore.describe_untrusted_file import MAX_COLUMNS
 from ampcore.spec import JobSpec, Problem
 from ampcore.spec.column_fit import preprocessing_misfit, target_misfit
 from ampcore.spec.data import AnyFile, Csv, DataSpec, Images, Tfrecord
 from ampcore.spec.data_rules import step_problems, train_examples, training_examples_text
+from ampcore.spec.file_formats import MAX_DESCRIBED_COLUMNS
 from ampcore.spec.model import Bundle, Layers
 from ampcore.spec.preprocessing import Preprocessing
 from ampcore.spec.problems import closest_match, format_value, json_pointer
@@ -94,7 +94,7 @@ def problems_of_data(spec: JobSpec, version: DatasetVersion, reference: str) -> 
         *_batch(spec, data, version.rows, reference),
         *_image_size(data, columns, reference),
     ]
-    is_complete = 0 < len(columns) < MAX_COLUMNS  # descriptions of wide tables are cut
+    is_complete = 0 < len(columns) < MAX_DESCRIBED_COLUMNS  # descriptions of wide tables are cut
     if is_complete and _has_described_columns(data, version):
         problems += _missing_values(data, columns, reference)
         names = list(_names(spec, data, [column.name for column in columns], reference))

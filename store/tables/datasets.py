@@ -52,6 +52,8 @@ class DatasetVersion(Base):
     """How the file is read: the defaults of jobs that are trained on it."""
     splits: Mapped[dict[str, Any] | None]
     """The rows of each split."""
+    left_out: Mapped[list[Any] | None]
+    """What is in the file and is not read: each a `name` and a `reason`."""
     columns: Mapped[list[Any] | None]
     preview: Mapped[dict[str, Any] | None]
     created_at: Mapped[datetime] = mapped_column(insert_default=now())

@@ -12,6 +12,7 @@ from ampcore.formats.file_description import (
     ClassCount,
     ColumnDescription,
     FileDescription,
+    LeftOutDescription,
     Picture,
 )
 from ampcore.isolation.process_limits import OutOfCpuTime
@@ -23,7 +24,8 @@ def found(**changed):
         "options": {"kind": "npz"},
         "size_bytes": 10,
         "rows": 2,
-        "splits": {},
+        "splits": {"train": 1, "test": 1},
+        "left_out": [LeftOutDescription(name="z", reason="dtype object")],
         "columns": [
             ColumnDescription(name="x", dtype="image", shape=[8, None], missing=0, classes=None),
             ColumnDescription(
@@ -42,9 +44,19 @@ def test_a_description_becomes_json_values():
         "state": "described",
         "kind": "npz",
         "rows": 2,
+        "options": {"kind": "npz"},
+        "splits": {"train": 1, "test": 1},
+        "left_out": [{"name": "z", "reason": "dtype object"}],
         "columns": [
-            {"name": "x", "dtype": "image", "shape": [8, None], "missing": 0},
-            {"name": "y", "dtype": "int64", "shape": [], "missing": 1, "classes": ["a"]},
+            {"name": "x", "dtype": "image", "shape": [8, None], "missing": 0, "statistics": None},
+            {
+                "name": "y",
+                "dtype": "int64",
+                "shape": [],
+                "missing": 1,
+                "statistics": None,
+                "classes": ["a"],
+            },
         ],
         "preview": {"rows": [{"x": 0.5, "y": 1}, {"x": "NaN", "y": None}], "pictures": ["aGk="]},
     }

@@ -133,7 +133,7 @@ def test_pages_are_one_query_without_columns_and_previews(database, add, queries
         [locked] = datasets.lock_for_deletion(session, "default", VersionReference("b"))
         assert len(queries) == 3
         for listed in (page.newest, version, locked):
-            for name in ("columns", "preview"):
+            for name in ("columns", "preview", "options", "splits", "left_out"):
                 with pytest.raises(InvalidRequestError):
                     getattr(listed, name)
         assert len(queries) == 3

@@ -508,6 +508,13 @@ export interface components {
                 [key: string]: number;
             } | null;
             /**
+             * Left Out
+             * @description What is in the file and is not read: each a `name` and a `reason`.
+             */
+            left_out?: {
+                [key: string]: string;
+            }[] | null;
+            /**
              * Columns
              * @description The columns or arrays: name, shape, dtype, and classes of labels.
              */

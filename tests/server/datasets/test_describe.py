@@ -18,6 +18,7 @@ FULL = {
     "rows": 3,
     "options": {"kind": "npz", "x": None, "y": "label"},
     "splits": {"train": 2, "test": 1},
+    "left_out": [{"name": "README.md", "reason": "no image"}],
     "columns": [{"name": "x", "shape": [2], "dtype": "float32"}],
     "preview": {"rows": [{"x": [1, 2]}], "pictures": []},
 }

@@ -1,7 +1,9 @@
 """The routes of datasets: lists, versions, download, deletion."""
 
 import hashlib
+import io
 
+import numpy as np
 import pytest
 from sqlalchemy import select
 
@@ -17,6 +19,7 @@ from tests.tables import every_row
 
 DATASETS = "/api/v1/datasets"
 CONTENT = bytes(range(256)) * 100
+CONTENT_FIELDS = {"columns", "preview", "options", "splits", "left_out"}
 
 
 pytestmark = pytest.mark.usefixtures("_describe_in_this_process")
@@ -37,7 +40,7 @@ def upload(api):
 def test_a_dataset_is_listed_with_its_newest_version(api, upload):
     upload(file="first.npz")
     newest = upload(content=b"second", file="second.npz")
-    listed = {key: newest[key] for key in newest.keys() - {"columns", "preview"}}
+    listed = {key: newest[key] for key in newest.keys() - CONTENT_FIELDS}
     assert len(listed) == len(newest) - 2
     [item] = api.client.get(DATASETS).json()["items"]
     assert item.pop("created_at").endswith("Z")
@@ -196,15 +199,22 @@ def spec_with(dataset):
     return {**SPEC, "data": {**SPEC["data"], "dataset": dataset}}
 
 
+def archive(rows):
+    file = io.BytesIO()
+    np.savez(file, x=np.eye(rows), y=np.arange(rows) % 2)
+    return file.getvalue()
+
+
 @ON_SQLITE
 def test_a_submitted_job_keeps_the_newest_version(api, upload):
-    upload()
-    upload(content=CONTENT[1:])
+    contents = [archive(rows) for rows in (200, 201, 202)]
+    upload(content=contents[0])
+    upload(content=contents[1])
     job = api.client.post("/api/v1/jobs", json=SPEC).json()
     assert job["spec"]["data"]["dataset"] == "birds@2"
     older = api.client.post("/api/v1/jobs", json=spec_with("birds@1")).json()
     assert older["spec"]["data"]["dataset"] == "birds@1"
-    upload(content=CONTENT[2:])
+    upload(content=contents[2])
     clone = api.client.post(f"/api/v1/jobs/{job['id']}/clone").json()
     assert clone["spec"]["data"]["dataset"] == "birds@2"
     changes = {"set": {"data.dataset": "birds"}}

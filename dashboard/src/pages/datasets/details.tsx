@@ -107,6 +107,7 @@ function VersionContent({ version }: { version: DatasetVersion }) {
   const reference = `${version.dataset}@${version.number}`;
   const options = optionsText(version.options as JsonObject | null | undefined);
   const splits = splitsText(version.splits);
+  const leftOut = (version.left_out ?? []) as { name: string; reason: string }[];
   return (
     <section class="stack" aria-label={`Content of ${reference}`}>
       <div class="row">
@@ -116,6 +117,7 @@ function VersionContent({ version }: { version: DatasetVersion }) {
       <p class="muted">SHA-256 <code class="break">{version.sha256}</code></p>
       {options !== "" && <p class="muted">Read with {options}</p>}
       {splits !== "" && <p class="muted">Splits: {splits}</p>}
+      {leftOut.length > 0 && <p class="muted break">Left out: {leftOut.map(({ name, reason }) => `${name} (${reason})`).join(", ")}</p>}
       {version.message !== null && <p class={`callout ${version.state === "invalid" ? "error" : "warning"}`}>{version.message}</p>}
       {version.state === "undescribed" && version.message === null && <p class="callout info">No reader knows this kind of file, so its content is not shown. Jobs can use it.</p>}
       {columns.length > 0 && <Columns columns={columns} />}
