@@ -117,7 +117,10 @@ def print_version(version: "DatasetVersion") -> None:
 
 def _told_options(version: "DatasetVersion") -> dict[str, Any]:
     """The options that say something: none of the usual values."""
-    usual = {"kind": version.kind, "encoding": "utf-8", "quote": '"', "missing": "error"}
+    usual = {
+        **{"kind": version.kind, "encoding": "utf-8", "quote": '"', "missing": "error"},
+        **{"channels": 3, "resample": "bilinear"},
+    }
     return {
         name: value
         for name, value in (version.options or {}).items()

@@ -3,7 +3,7 @@
 import type { Json } from "../api/types.ts";
 import { cellText } from "./preview.ts";
 
-const USUAL: Record<string, Json> = { encoding: "utf-8", quote: '"', missing: "error" };
+const USUAL: Record<string, Json> = { encoding: "utf-8", quote: '"', missing: "error", channels: 3, resample: "bilinear" };
 
 /** The options that say something, as in `delimiter ";", header true`; empty if all are the usual ones. */
 export function optionsText(options: Readonly<Record<string, Json>> | null | undefined): string {

@@ -131,7 +131,7 @@ function Columns({ columns }: { columns: readonly JsonObject[] }) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Columns">
       <table class="table" aria-label="Schema">
-        <thead><tr><th scope="col">Column</th><th scope="col">Type</th><th scope="col">Shape</th><th scope="col">Missing</th><th scope="col">Different</th><th scope="col">Classes</th></tr></thead>
+        <thead><tr><th scope="col">Column</th><th scope="col">Type</th><th scope="col">Shape</th><th scope="col" class="number">Missing</th><th scope="col" class="number">Different</th><th scope="col">Classes</th></tr></thead>
         <tbody>
           {columns.map((column, index) => (
             <tr key={index}>
