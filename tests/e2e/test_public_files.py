@@ -88,6 +88,16 @@ def test_each_public_file_is_pushed_described_trained_and_used(
     assert not problems, "\n".join(problems)
 
 
+def test_damaged_pictures_are_named_all_at_once(stack: Any, tmp_path: Path) -> None:
+    top = makers()["cats-and-dogs"](tmp_path)
+    (top / "Cat" / "666.jpg").write_bytes(b"")
+    (top / "Dog" / "11702.jpg").write_bytes(b"<html>not found</html>")
+    version = stack.client.datasets.upload(top, name="damaged-pets")
+    assert version.state == "invalid"
+    assert "Cat/666.jpg" in version.message
+    assert "Dog/11702.jpg" in version.message
+
+
 def test_the_page_has_a_row_for_each_file() -> None:
     rows = PAGE.read_text()
     assert not [name for name in makers() if f"make_files.py {name}`" not in rows]
