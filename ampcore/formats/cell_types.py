@@ -86,7 +86,9 @@ class TypeInference:
 def _number_type(values: Any, number_format: NumberFormat, least: CellType) -> CellType | None:
     """The first type from `least` on that all values have."""
     types: tuple[CellType, ...] = ("int64", "float64") if least == "int64" else ("float64",)
-    return next((one for one in types if _parse(values, one, number_format) is not None), None)
+    return next(
+        (dtype for dtype in types if _parse(values, dtype, number_format) is not None), None
+    )
 
 
 def without_words(cells: Any, missing: Sequence[str] | None) -> Any:

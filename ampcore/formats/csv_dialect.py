@@ -207,10 +207,10 @@ def _is_name(cell: str) -> bool:
 
 def _has_header(rows: Sequence[Sequence[str]], columns: int) -> bool:
     """Whether the first row names the columns: its cells are of another kind than those below."""
-    names, *others = rows
-    if len(names) != columns and others:
+    names, *below = rows
+    if len(names) != columns and below:
         return True
-    rows = [row for row in others if len(row) == columns]
+    rows = [row for row in below if len(row) == columns]
     numbers = [cell for cell in names if is_number(cell)]
     if not numbers:
         return True

@@ -23,7 +23,7 @@ def find_encoding(files: Sequence[DataFile]) -> Encoding:
     Raises InvalidData for text in another alphabet, whose encoding cannot be told.
     """
     encodings = [_encoding_of(file) for file in files]
-    return next((one for one in encodings if one != "utf-8"), "utf-8")
+    return next((encoding for encoding in encodings if encoding != "utf-8"), "utf-8")
 
 
 def decode_start(start: bytes, encoding: str, *, is_whole: bool) -> str:
@@ -84,7 +84,8 @@ def _encoding_of(file: DataFile) -> Encoding:
 def _is_western(content: bytes) -> bool:
     """Whether few letters are beyond ASCII, and all bytes are characters of Windows-1252."""
     try:
-        letters = [one for one in content.decode(WESTERN) if one.isalpha() or one >= "\x80"]
+        text = content.decode(WESTERN)
     except UnicodeDecodeError:
         return False
-    return sum(one >= "\x80" for one in letters) <= MAX_SHARE * len(letters)
+    letters = [letter for letter in text if letter.isalpha() or not letter.isascii()]
+    return sum(not letter.isascii() for letter in letters) <= MAX_SHARE * len(letters)

@@ -208,7 +208,8 @@ class _Table:
                     for name, inference in inferences.items():
                         inference.add(batch.column(name))
         best = max(
-            formats, key=lambda one: sum(column.is_number(one) for column in inferences.values())
+            formats,
+            key=lambda format_: sum(column.is_number(format_) for column in inferences.values()),
         )
         dtypes = {
             name: inferences[name].dtype(best) if name in inferences else options.dtypes[name]

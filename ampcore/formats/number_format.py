@@ -46,9 +46,9 @@ def number_formats(
         return [NumberFormat(decimal_point, thousands)]
     usual = _WITH_POINT + _WITH_COMMA if delimiter == "," else _WITH_COMMA + _WITH_POINT
     formats = [
-        one
-        for one in (PLAIN, *usual)
-        if decimal_point in (None, one.decimal_point) and thousands in (None, one.thousands)
+        format_
+        for format_ in (PLAIN, *usual)
+        if decimal_point in (None, format_.decimal_point) and thousands in (None, format_.thousands)
     ]
     return formats or [NumberFormat("." if thousands == "," else ",", thousands or "")]
 

@@ -286,10 +286,12 @@ def _propose_text(text: _Column, target: _Column, proposal: Proposal) -> None:
 
 def _propose_split(kind: str, rows: int, splits: Mapping[str, int], proposal: Proposal) -> None:
     data = proposal.spec["data"]
-    own = next((split for split in ("validation", "test") if split in splits), None)
-    if own is not None and "train" in splits:
+    evaluation = next((split for split in ("validation", "test") if split in splits), None)
+    if evaluation is not None and "train" in splits:
         training = splits["train"]
-        proposal.reasons.append(f"Validation: the {own} part of the data, {splits[own]:,} rows.")
+        proposal.reasons.append(
+            f"Validation: the {evaluation} part of the data, {splits[evaluation]:,} rows."
+        )
     else:
         data["validation_split"] = 0.2
         if kind in ("npz", "npy"):
