@@ -17,13 +17,13 @@ from ampclient.job_stream import JobStream
 from ampclient.logs import LogReader
 from ampcore.api.artifacts import Artifact
 from ampcore.api.attempts import Attempt
+from ampcore.api.data_summary import DataSummary
 from ampcore.api.evaluations import Evaluation
 from ampcore.api.events import JobEvent
 from ampcore.api.explanations import ExplanationCost, ListedExplanation
 from ampcore.api.initial_weights import LoadedWeights
 from ampcore.api.logs import LogEntry
 from ampcore.api.ranges import NumberFormatName, Ranges
-from ampcore.telemetry.data_summary import DataSummary
 
 
 class JobRecords(JobStream):

@@ -15,10 +15,10 @@ VALIDATION_LOSS: Final = "val_loss"
 if TYPE_CHECKING:
     from ampclient.job_view import JobView
     from ampcore.api.attempts import Rank
+    from ampcore.api.data_summary import DataSummary
     from ampcore.api.initial_weights import LoadedWeights
     from ampcore.api.jobs import Summary
     from ampcore.api.validation import Validation
-    from ampcore.telemetry.data_summary import DataSummary
 
 
 TRACKED: Final = "elsewhere: a program sends its steps (tracked)"

@@ -47,7 +47,7 @@ def print_events(events: Iterable["JobEvent"]) -> None:
 
 def _event_text(event: "JobEvent") -> str:
     """The data of an event; that of `started` begins with the rows, columns and classes."""
-    from ampcore.telemetry.data_summary import DataSummary
+    from ampcore.api.data_summary import DataSummary
 
     summary = DataSummary.from_event(event.data) if event.type == "started" else None
     if summary is None:

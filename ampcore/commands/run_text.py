@@ -15,9 +15,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from ampcore.api.data_summary import DataSummary
 from ampcore.spec.text import plural
 from ampcore.telemetry import Event, EventType, StepBlock
-from ampcore.telemetry.data_summary import DataSummary
 from ampcore.telemetry.metrics import metrics_of
 from ampcore.telemetry.number_formats import BFLOAT16, FLOAT16
 from ampcore.telemetry.range_report import range_report

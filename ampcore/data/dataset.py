@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ampcore.api.data_summary import DataSummary
 from ampcore.data.batches import BatchSource
 from ampcore.data.examples import ArrayExamples, Batch, Examples, Structure
 from ampcore.data.preprocessing import PreparedInputs
@@ -14,7 +15,6 @@ from ampcore.data.targets import Encoding
 from ampcore.formats.row_places import RowPlace
 from ampcore.spec.data_rules import train_examples
 from ampcore.spec.target_columns import OUTPUT
-from ampcore.telemetry.data_summary import DataSummary
 
 InputDtype = Literal["float32", "int32"]
 

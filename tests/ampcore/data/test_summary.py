@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ampcore import data
+from ampcore.api.data_summary import MAX_LISTED
 from ampcore.data.column_data import all_rows, prepared_dataset
 from ampcore.data.registry import LoadOptions
 from ampcore.data.summary import data_summary
@@ -15,7 +16,6 @@ from ampcore.formats.array_source import ArraySource
 from ampcore.spec.data import Digits, Npz
 from ampcore.spec.preprocessing import Preprocessing
 from ampcore.spec.task import Classification, Regression
-from ampcore.telemetry.data_summary import MAX_LISTED
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The summary of a run's data in words, and from the data of an event."""
 
-from ampcore.telemetry.data_summary import (
+from ampcore.api.data_summary import (
     MAX_LISTED,
     ClassSummary,
     ColumnSummary,
