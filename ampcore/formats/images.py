@@ -147,7 +147,10 @@ class ImageSource(Source):
         )
 
     def _write_sizes(self, folder: Path) -> None:
-        """The size of the first image, and the first other size with its row."""
+        """The size of the first image, and the first other size with its row.
+
+        All headers are read, so that all bad files are named at once.
+        """
         sizes: dict[int, tuple[int, int]] = {}
         errors = []
         for row in range(self.rows):
@@ -155,12 +158,9 @@ class ImageSource(Source):
                 sizes[row] = self._size(row)
             except InvalidData as error:
                 errors.append(error)
-                continue
-            if sizes[row] != next(iter(sizes.values())):
-                break
         raise_bad_images(self._request.name, errors)
-        row, other = next(reversed(sizes.items()))
-        (folder / SIZES).write_text(json.dumps([row, sizes[0], other]), encoding="utf-8")
+        row = next((row for row, size in sizes.items() if size != sizes[0]), 0)
+        (folder / SIZES).write_text(json.dumps([row, sizes[0], sizes[row]]), encoding="utf-8")
 
     def _size(self, row: int) -> tuple[int, int]:
         path, most = self._rows.images[row], self._request.limits.pixels

@@ -195,7 +195,7 @@ class TestBadData:
         ("name", "change", "expected"),
         [
             ("nan", {"x_train": np.full((64, 8, 8), np.nan, np.float32), **NO_TEST}, "column x"),
-            ("labels", {"y_train": np.full(64, -1)}, "y: expected classes from 0"),
+            ("labels", {"y_train": np.full(64, -1)}, "y: expected the classes of the training"),
             (
                 "batch",
                 {"x_train": np.zeros((4, 8, 8)), "y_train": np.array([0, 1, 2, 9]), **NO_TEST},
