@@ -53,8 +53,10 @@ def guess_encoding(start: bytes, *, is_whole: bool) -> Encoding | None:
 
 
 def _has_controls(text: str) -> bool:
-    """Whether a text has characters that only binary files have."""
-    return "\ufeff" in text[1:] or any(character < "\t" for character in text)
+    """Whether a text has characters that only binary files have; Hive separates cells by U+0001."""
+    return "\ufeff" in text[1:] or any(
+        character < "\t" and character != "\x01" for character in text
+    )
 
 
 def _encoding_of(file: DataFile) -> Encoding:
