@@ -140,6 +140,11 @@ class _Column:
         return is_whole and self.distinct is not None and self.distinct <= MAX_CLASSES
 
     @property
+    def has_targets(self) -> bool:
+        """Whether each row has a value, and not all the same one."""
+        return not self.missing and self.distinct not in (0, 1)
+
+    @property
     def is_time(self) -> bool:
         """Whether the values are seconds or milliseconds since 1970, of years since 1998."""
         low, high = self.statistics.get("low") or 0, self.statistics.get("high") or 0
@@ -186,7 +191,8 @@ def _target(columns: Sequence[_Column], proposal: Proposal) -> _Column:
     elif _is_first_column_class(columns):
         target, reason = columns[0], "has few different whole numbers, and is the first column"
     else:
-        target, reason = possible[-1], "is the last column with single values"
+        useful = [column for column in possible if column.has_targets]
+        target, reason = (useful or possible)[-1], "is the last column with single values"
     proposal.spec["data"]["target"] = target.name
     proposal.reasons.append(f"data.target: {target.name} {reason}.")
     return target
