@@ -53,6 +53,8 @@ class TypeInference:
         if not self._numbers and not self._is_bool:
             return
         values = pc.ascii_trim_whitespace(cells)
+        if self._missing is not None:  # they may be numbers
+            values = without_words(values, self._missing)
         least = self._numbers.get(PLAIN, "int64")
         if (plain := _number_type(values, PLAIN, least)) is None:
             # Looking for words takes as long as parsing.
@@ -129,7 +131,9 @@ def parse_cells(
         return _parse_whole(values, dtype, number_format) if parsed is None else parsed
 
     values = cells if dtype == "string" else pc.ascii_trim_whitespace(cells)
-    if (parsed := _parse(values, dtype, number_format, finite=finite)) is not None:
+    has_words = missing is not None and dtype != "string"  # they may be numbers
+    parsed = None if has_words else _parse(values, dtype, number_format, finite=finite)
+    if parsed is not None:
         return parsed
     values = without_words(values, missing)
     if (parsed := parse(values)) is not None:

@@ -61,10 +61,11 @@ class _Split:
         return sum(map(is_value, cells)) / max(1, len(cells))
 
     @property
-    def rank(self) -> tuple[float, float, int]:
-        """The split with the highest rank is the right one."""
+    def rank(self) -> tuple[float, float, bool, int]:
+        """The split with the highest rank is the right one; spaces may follow other delimiters."""
         table_share = len(self.rows) / (len(self.rows) + self.rows_before)
-        return self.share * table_share, self.value_share, self.columns
+        is_mark = self.delimiter != " "
+        return self.share * table_share, self.value_share, is_mark, self.columns
 
 
 def complete_options(file: DataFile, options: CsvOptions) -> CsvOptions:
@@ -103,7 +104,8 @@ def escapes_quotes(text: str, delimiter: str, quote: str) -> bool:
     if not quote or f"\\{quote}" not in text:
         return False
     mark = re.escape(delimiter)
-    pattern = rf"(^|{mark}){quote}[^{quote}\r\n]*\\{quote}(?!{quote}|{mark}|\r|\n|$)"
+    inside = rf"[^{quote}\r\n]*\\{quote}"
+    pattern = rf"(^|{mark}){quote}({inside})+(?!{quote}|{mark}|\r|\n|$)"
     return re.search(pattern, text, re.MULTILINE) is not None
 
 

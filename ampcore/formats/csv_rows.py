@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ampcore.errors import InvalidData
 from ampcore.formats.csv_dialect import escapes_quotes, one_character, split_cells
-from ampcore.formats.csv_encoding import decode_start
+from ampcore.formats.csv_encoding import codec_of, decode_start
 from ampcore.formats.files import DataFile, open_file
 from ampcore.spec.file_formats import CsvOptions
 
@@ -171,11 +171,17 @@ def _needs_rewriting(file: DataFile, options: CsvOptions) -> bool:
 
 
 def _skipped_bytes(stream: BinaryIO, lines: int) -> int:
-    """The size of a byte order mark and of the first lines."""
+    """The size of a byte order mark, of the first lines, and of empty ones after them.
+
+    Arrow would leave out an empty line in place of the header.
+    """
     mark = BYTE_ORDER_MARK.encode()
     size = len(mark) if stream.read(len(mark)) == mark else 0
     stream.seek(size)
-    return size + sum(len(stream.readline()) for _ in range(lines))
+    size += sum(len(stream.readline()) for _ in range(lines))
+    while (start := stream.readline(2)) in (b"\n", b"\r\n"):
+        size += len(start)
+    return size
 
 
 def _rewritten(rows: Iterable[tuple[int, list[str]]]) -> Iterator[str]:
@@ -245,7 +251,8 @@ def _lines(stream: BinaryIO, file: DataFile, options: CsvOptions) -> Iterator[st
     """The lines of the file as text. Raises InvalidData."""
     encoding = options.encoding or "utf-8"
     if encoding != "utf-8" or _ends_lines_with_returns(stream):
-        codec = "utf-8-sig" if encoding == "utf-8" else encoding
+        codec = codec_of(encoding, stream.read(2))
+        stream.seek(0)
         yield from _decoded_lines(stream, file, codec)
         return
     number = 0

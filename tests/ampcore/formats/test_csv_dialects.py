@@ -236,6 +236,24 @@ def lines(text, count=30):
             {"delimiter": "\x01", "header": False},
             ["column_1 int64 0", "column_2 string 0", "column_3 float64 3"],
         ),
+        (
+            "of-sql-server.csv",
+            ("a\tb\n" + lines("#\tñ#\n")).encode("utf-16-le"),
+            {"encoding": "utf-16"},
+            ["a int64 0", "b string 0"],
+        ),
+        (
+            "savetxt.csv",
+            "a, b, c\n" + lines("#, 1, 2\n"),
+            {"delimiter": ",", "trim": True},
+            ["a int64 0", "b int64 0", "c int64 0"],
+        ),
+        (
+            "decimal-commas.txt",
+            lines("1,# 2,5 3,5\n"),
+            {"delimiter": " ", "decimal_point": ","},
+            ["column_1 float64 0", "column_2 float64 0", "column_3 float64 0"],
+        ),
         ("carets.csv", "a^b\n" + lines("#^x#\n"), {"delimiter": "^"}, ["a int64 0", "b string 0"]),
         ("tildes.csv", "a~b\n" + lines("#~x#\n"), {"delimiter": "~"}, ["a int64 0", "b string 0"]),
         (
@@ -325,3 +343,16 @@ def test_tables_of_other_formats_are_no_text(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(InvalidData, match=message):
         describe(tmp_path / name)
+
+
+def test_numbers_for_missing_values_may_be_quoted(tmp_path):
+    (tmp_path / "it.csv").write_text('"a","b"\n"1","2"\n"-9999","3"\n')
+    described = describe(tmp_path / "it.csv", CsvOptions(missing_values=("-9999",)))
+    assert [one.missing for one in described.columns] == [1, 0]
+
+
+def test_an_empty_line_after_the_lines_to_skip_is_no_header(tmp_path):
+    (tmp_path / "it.csv").write_text("title\n\r\n\na,b\n1,2\n")
+    described = describe(tmp_path / "it.csv", CsvOptions(skip_lines=1))
+    assert described.rows == 1
+    assert [one.dtype for one in described.columns] == ["int64", "int64"]
