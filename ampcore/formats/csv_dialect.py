@@ -32,6 +32,8 @@ SEPARATOR: Final = re.compile(r'\ufeff?"?sep=([^"\r\n]{1,2})"?\r?\n')
 """The first line of files for Excel."""
 ESCAPED_QUOTE: Final = re.compile(r"""(\\+)(["'])""")
 YEARS: Final = range(1500, 2200)
+ROWS_COUNTED: Final = 4
+"""The rows whose first cells tell that the first row has a number like the others."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class _Split:
 
     rows_before: int
     """How many rows the lines before the table have."""
+    has_name_before: bool
+    """Whether they are one word: the name of a column whose texts have spaces."""
 
     @property
     def share(self) -> float:
@@ -233,7 +237,8 @@ def _split(
     skipped = rows[first][0] if skip_lines is None else skip_lines
     cells = [row for _, row in rows[first:]]
     is_spaced = delimiter not in (" ", "\t") and _follow_spaces(lines, delimiter)
-    return _Split(delimiter, quote, cells, columns, skipped, is_spaced, first)
+    is_name = first == 1 and len(rows[0][1]) == 1
+    return _Split(delimiter, quote, cells, columns, skipped, is_spaced, first, is_name)
 
 
 def _first_row(rows: Sequence[Sequence[str]], columns: int) -> int:
@@ -277,13 +282,17 @@ def _has_header(rows: Sequence[Sequence[str]], columns: int) -> bool:
             return True  # a word above numbers
     if not names[0].strip() and all(row[0].strip() for row in rows):
         return True  # the numbers of rows, as pandas writes them, have no name
+    if _are_consecutive([row[0] for row in (names, *rows[:ROWS_COUNTED])]):
+        return False  # the numbers of rows
     return _are_counted(numbers) and not any(
-        _are_counted([cell for cell in row if is_number(cell)]) for row in rows
+        _are_counted(cells) or _are_consecutive(cells)
+        for row in rows
+        if (cells := [cell for cell in row if is_number(cell)])
     )
 
 
 def _are_values(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether most words of the first row occur below in their columns, so that they are values.
+    """Whether half of the words of the first row occur below in their columns: they are values.
 
     Files that were put together repeat the header now and then, and an empty name is none.
     """
@@ -292,22 +301,37 @@ def _are_values(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
         others = list(rows)
     columns = [set(column) for column in zip(*others, strict=True)]
     pairs = [(name, column) for name, column in zip(names, columns, strict=False) if name.strip()]
-    return 2 * sum(name in column for name, column in pairs) > len(pairs)
+    count = sum(name in column for name, column in pairs)
+    return count > 0 and 2 * count >= len(pairs)
 
 
 def _are_counted(cells: Sequence[str]) -> bool:
-    """Whether cells are 0, 1, 2, … or 1960, 1961, …: names of columns, and no values."""
-    if len(cells) < 2 or not all(cell.strip().isdecimal() for cell in cells):
+    """Whether cells are 0, 1, 2, … or years in their order: names of columns, and no values."""
+    numbers = _whole_numbers(cells)
+    if len(numbers) < 2:
         return False
-    numbers = [int(cell) for cell in cells]
-    is_row = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-    return is_row and (numbers[0] in YEARS or (numbers[0] in (0, 1) and len(numbers) > 2))
+    if all(number in YEARS for number in numbers):
+        return numbers in (sorted(set(numbers)), sorted(set(numbers), reverse=True))
+    return numbers[0] in (0, 1) and len(numbers) > 2 and _are_consecutive(cells)
+
+
+def _are_consecutive(cells: Sequence[str]) -> bool:
+    """Whether at least three cells are whole numbers of which each follows the one before."""
+    numbers = _whole_numbers(cells)
+    return len(numbers) > 2 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def _whole_numbers(cells: Sequence[str]) -> list[int]:
+    """The cells as numbers; none if one is no whole number."""
+    texts = [cell.strip() for cell in cells]
+    return [int(text) for text in texts] if all(text.isdecimal() for text in texts) else []
 
 
 def _is_aligned(split: _Split) -> bool:
     """Whether words between spaces are cells of a table, and not those of a text."""
     is_long = len(split.rows) >= MIN_ALIGNED_ROWS and split.columns > 2
-    return split.share == 1 and len(split.rows) > 2 and (is_long or _has_numbers(split))
+    is_table = split.share == 1 and len(split.rows) > 2 and not split.has_name_before
+    return is_table and (is_long or _has_numbers(split))
 
 
 def _has_numbers(split: _Split) -> bool:

@@ -136,6 +136,7 @@ def by_split(name: str, images: Sequence[ImagePath], patterns: Mapping[Split, st
             split: [ImagePath(image.path, image.below[depths[split] :]) for image in part]
             for split, part in parts.items()
         }
+    images = _splits_first(images)
     # `seg_train` beside `seg_test`, but not `train` beside `bus`.
     parts = _divided(images, lambda image: file_split(image.below[0]))
     if not ("train" in parts and len(parts.keys() - {None}) > 1):
@@ -151,6 +152,17 @@ def by_split(name: str, images: Sequence[ImagePath], patterns: Mapping[Split, st
             received="another folder",
         )
     return {split: [_without_split(image) for image in part] for split, part in parts.items()}
+
+
+def _splits_first(images: Sequence[ImagePath]) -> Sequence[ImagePath]:
+    """`images/train/1.png` and `masks/train/1.png` as `train/images/1.png` and so on."""
+    if any(len(image.below) != 3 or not folder_split(image.below[1]) for image in images):
+        return images
+    if _pair_folders(sorted({image.below[0] for image in images})) is None:
+        return images
+    return [
+        ImagePath(image.path, (image.below[1], image.below[0], image.below[2])) for image in images
+    ]
 
 
 def _divided(

@@ -7,7 +7,25 @@ DecimalPoint = Literal[".", ","]
 Thousands = Literal["", ",", ".", " ", "'"]
 
 MISSING_WORDS: Final = (
-    *("", "na", "n/a", "nan", "null", "none", "nat", "<na>", "?", "-", "--", "–", "—", "."),
+    *(
+        "",
+        "na",
+        "n/a",
+        "nan",
+        "null",
+        "none",
+        "nat",
+        "<na>",
+        "?",
+        "-",
+        "--",
+        "–",
+        "—",
+        ".",
+        "..",
+        ":",
+        "n.a.",
+    ),
     "\\n",
     *("#n/a", "#n/a n/a", "#na", "#div/0!", "#num!", "#null!", "#ref!", "#value!", "#name?"),
     *("-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"),

@@ -254,6 +254,38 @@ def lines(text, count=30):
             {"delimiter": " ", "decimal_point": ","},
             ["column_1 float64 0", "column_2 float64 0", "column_3 float64 0"],
         ),
+        (
+            "eurostat.tsv",
+            "unit,geo\\time\t2019 \t2018 \n"
+            + lines("PC,A#\t1.# \t: \n", 3)
+            + lines("A\t1.#\t2 \n"),
+            {"delimiter": "\t", "header": True},
+            ["unit,geo\\time string 0", "2019 float64 0", "2018 float64 3"],
+        ),
+        (
+            "SMSSpamCollection",
+            lines("ham\tGo until jurong point, #\nspam\tFree entry # !!\n"),
+            {"delimiter": "\t", "header": False},
+            ["column_1 string 0", "column_2 string 0"],
+        ),
+        (
+            "one-column.csv",
+            "address\n" + lines("Street #\n"),
+            {"header": True, "skip_lines": 0},
+            ["address string 0"],
+        ),
+        (
+            "multiples.csv",
+            "".join(f"{n},{2 * n},{3 * n}\n" for n in range(1, 30)),
+            {"header": False},
+            ["column_1 int64 0", "column_2 int64 0", "column_3 int64 0"],
+        ),
+        (
+            "consecutive.csv",
+            "1,2,3\n4,5,6\n7,8,9\n",
+            {"header": False},
+            ["column_1 int64 0", "column_2 int64 0", "column_3 int64 0"],
+        ),
         ("carets.csv", "a^b\n" + lines("#^x#\n"), {"delimiter": "^"}, ["a int64 0", "b string 0"]),
         ("tildes.csv", "a~b\n" + lines("#~x#\n"), {"delimiter": "~"}, ["a int64 0", "b string 0"]),
         (

@@ -145,6 +145,12 @@ def test_a_grey_mask_may_be_stored_in_colours_or_16_bits(folder, read_all, mask)
     assert read_all(path, IMAGES)["mask"].tolist() == [[[7, 7], [7, 7]]]
 
 
+def test_splits_may_be_inside_of_the_folders_of_images_and_masks(folder):
+    names = ("images/train/a", "masks/train/a", "images/val/b", "masks/val/b")
+    path = folder({f"{name}.png": png(2, 2, mode="L") for name in names})
+    assert list_splits(path, IMAGES, cache=path.parent / "cache") == ("train", "validation")
+
+
 def test_masks_are_resized_without_mixing_classes(folder, read_all):
     classes = np.random.default_rng(0).choice([3, 200], (7, 9)).astype(np.uint8)
     files = {"images/a.png": png(7, 9), "masks/a.png": encoded("PNG", Image.fromarray(classes))}
