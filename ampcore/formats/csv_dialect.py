@@ -285,9 +285,9 @@ def _has_header(rows: Sequence[Sequence[str]], columns: int) -> bool:
     if _are_consecutive([row[0] for row in (names, *rows[:ROWS_COUNTED])]):
         return False  # the numbers of rows
     return _are_counted(numbers) and not any(
-        _are_counted(cells) or _are_consecutive(cells)
+        _are_counted(below) or _are_consecutive(below)
         for row in rows
-        if (cells := [cell for cell in row if is_number(cell)])
+        if (below := [cell for cell in row if is_number(cell)])
     )
 
 

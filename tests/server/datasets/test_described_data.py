@@ -371,7 +371,7 @@ FILLED = PEOPLE | {"preprocessing": {"income": {"missing": "mean"}}}
             PEOPLE | {"inputs": ["age"]},
             {"task": {"kind": "regression"}},
             "/data/target",
-            "city: expected numbers; received dtype object",
+            "city: expected numbers; received text such as 'Bonn'",
         ),
         (OUTPUTS, two_outputs(target="ag"), "/task/outputs/earnings/target", "received ag"),
         (OUTPUTS, two_outputs(), "/data/targets/earnings", "received earnings"),
