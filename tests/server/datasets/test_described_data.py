@@ -386,6 +386,23 @@ FILLED = PEOPLE | {"preprocessing": {"income": {"missing": "mean"}}}
             None,
         ),
         (PEOPLE | {"inputs": ["age"]}, {}, None, None),
+        (PEOPLE | {"inputs": ["age"], "missing": "error"}, {}, None, None),
+        (
+            PEOPLE
+            | {"inputs": ["age"], "dtypes": {"age": "string"}}
+            | {"preprocessing": {"age": {"categories": "one_hot"}}},
+            {},
+            None,
+            None,
+        ),
+        (
+            PEOPLE
+            | {"inputs": ["age"], "dtypes": {"age": "string"}}
+            | {"preprocessing": {"age": {"normalize": True}}},
+            {},
+            "/data/preprocessing/age",
+            "preprocessing.age: expected categories or tokens, for text",
+        ),
         (EYES, {}, None, None),
         (PETS, {}, None, None),
     ],
