@@ -148,23 +148,28 @@ def _plan(column: str, options: Preprocessing, spec: Columns, rows: FileRows) ->
 
 
 def _where_text_is(column: str, spec: Columns, rows: FileRows) -> str:
-    """The first value that is no number, if others are numbers; and what a spec can say about it.
+    """The first value that is no number, and what a spec can say about it.
 
-    One word among numbers, such as NA, makes a whole column of a CSV file text.
+    One word among numbers, such as NA, makes a whole column of a CSV file text, and so does a zero
+    in front of a number.
     """
-    word, has_numbers = None, False
+    word, code, has_numbers = None, None, False
     for numbers, raw in rows.chunks([column]):
-        for number, value in zip(numbers, raw[column].reshape(-1), strict=False):
+        for row, value in zip(numbers, raw[column].reshape(-1), strict=False):
             if value is None:
                 continue
+            example = f" such as {value[:MAX_SHOWN]!r} in row {row + 1}"
             if _is_number(value):
                 has_numbers = True
-            elif word is None:
-                word = f" such as {value[:MAX_SHOWN]!r} in row {number + 1}"
+                code = code or (example if value.startswith("0") and value.isdecimal() else None)
+            else:
+                word = word or example
             if word is not None and has_numbers:
                 hint = " (or `missing_values`: the words that stand for a missing value)"
                 return word + (hint if isinstance(spec, Csv) else "")
-    return ""
+    if word is None and code is not None and isinstance(spec, Csv):
+        return f"{code} (or `dtypes: {{{column}: int64}}`)"
+    return word or ""
 
 
 def _is_number(text: str) -> bool:

@@ -19,6 +19,8 @@ Pieces = Iterable[tuple[NDArray[np.int64], Array]]
 MAX_CLASSES: Final = 100_000
 CLASSES: Final = "classes: whole numbers, names, or one-hot rows (or task.kind: regression)"
 MAX_NAMED: Final = 5
+MAX_SHOWN: Final = 40
+"""Characters of a text in a message."""
 MAX_GAPPED: Final = 1000
 """More numbers with gaps between them are quantities or ids, not classes."""
 MIN_DENSE: Final = 0.9
@@ -278,7 +280,8 @@ def _check_numbers(
     rows: NDArray[np.int64], values: Array, kind: TargetKind, source: str, field: str
 ) -> None:
     if values.dtype.kind not in "iubf":
-        received = f"dtype {values.dtype}"
+        texts = [value for value in values.reshape(-1)[:MAX_NAMED] if value is not None]
+        received = f"text such as {str(texts[0])[:MAX_SHOWN]!r}" if texts else "text"
         raise InvalidData(source, field, expected="numbers", received=received)
     with np.errstate(over="ignore"):
         wrong = ~np.isfinite(values.astype(np.float32, copy=False))

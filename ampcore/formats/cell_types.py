@@ -20,6 +20,7 @@ EXPECTED: Final[dict[CellType, str]] = {
     "bool": "true or false",
     "string": "text",
 }
+INFINITE: Final = r"^[-+]?(?i:inf|infinity)$"
 FALSE_AND_TRUE: Final = ("false", "true")
 ZERO_AND_ONE: Final = ("0", "1")
 
@@ -44,6 +45,7 @@ class TypeInference:
         self._missing = missing
         self._numbers: dict[NumberFormat, CellType] = dict.fromkeys(formats, "int64")
         self._is_bool = True
+        self._has_codes = False
         self.has_values = False
 
     def add(self, cells: Any) -> None:
@@ -51,6 +53,8 @@ class TypeInference:
         if not self._numbers and not self._is_bool:
             return
         values = pc.ascii_trim_whitespace(cells)
+        if self._missing is not None:  # they may be numbers
+            values = without_words(values, self._missing)
         least = self._numbers.get(PLAIN, "int64")
         if (plain := _number_type(values, PLAIN, least)) is None:
             # Looking for words takes as long as parsing.
@@ -59,6 +63,9 @@ class TypeInference:
         if values.null_count == len(values):
             return
         self.has_values = True
+        if plain == "int64" and not self._has_codes:
+            is_long = pc.greater(pc.binary_length(values), 1)
+            self._has_codes = _any(pc.and_(pc.starts_with(values, "0"), is_long))
         # A column of 0 and 1 has integers.
         is_bool = plain is None and _booleans(values, FALSE_AND_TRUE) is not None
         self._is_bool = self._is_bool and is_bool
@@ -77,10 +84,11 @@ class TypeInference:
         return self.has_values and number_format in self._numbers
 
     def dtype(self, number_format: NumberFormat) -> CellType:
-        """The type of all cells; text for columns without values."""
+        """The type of all cells; text for columns without values, and for codes such as 02110."""
         if not self.has_values:
             return "string"
-        return "bool" if self._is_bool else self._numbers.get(number_format, "string")
+        dtype = "bool" if self._is_bool else self._numbers.get(number_format, "string")
+        return "string" if dtype == "int64" and self._has_codes else dtype
 
 
 def _number_type(values: Any, number_format: NumberFormat, least: CellType) -> CellType | None:
@@ -105,21 +113,29 @@ def without_words(cells: Any, missing: Sequence[str] | None) -> Any:
 
 
 def parse_cells(
-    cells: Any, dtype: CellType, number_format: NumberFormat, missing: Sequence[str] | None
+    cells: Any,
+    dtype: CellType,
+    number_format: NumberFormat,
+    missing: Sequence[str] | None,
+    *,
+    finite: bool,
 ) -> Any:
     """The cells as an Arrow array of the type that tables store; null where one is missing.
 
-    Integers may be written as `1.0`, as pandas writes them in columns with missing values.
+    Integers may be written as `1.0`, as pandas writes them in columns with missing values. `inf` is
+    a number, as in other formats, unless numbers must be finite: a job that uses it names its row.
 
     Raises BadCell for the first cell that does not have this type.
     """
 
     def parse(values: Any) -> Any | None:
-        parsed = _parse(values, dtype, number_format)
+        parsed = _parse(values, dtype, number_format, finite=finite)
         return _parse_whole(values, dtype, number_format) if parsed is None else parsed
 
     values = cells if dtype == "string" else pc.ascii_trim_whitespace(cells)
-    if (parsed := _parse(values, dtype, number_format)) is not None:
+    has_words = missing is not None and dtype != "string"  # they may be numbers
+    parsed = None if has_words else _parse(values, dtype, number_format, finite=finite)
+    if parsed is not None:
         return parsed
     values = without_words(values, missing)
     if (parsed := parse(values)) is not None:
@@ -134,8 +150,13 @@ def parse_cells(
     raise BadCell(start, cells[start].as_py())
 
 
-def _parse(cells: Any, dtype: CellType, number_format: NumberFormat) -> Any | None:
-    """The cells without spaces around them as this type; None if one is not of it."""
+def _parse(
+    cells: Any, dtype: CellType, number_format: NumberFormat, *, finite: bool = False
+) -> Any | None:
+    """The cells without spaces around them as this type; None if one is not of it.
+
+    `inf` is a number unless they must be finite.
+    """
     stored = ARROW_TYPES[dtype]
     if dtype == "string":
         return cells.cast(stored)
@@ -157,7 +178,10 @@ def _parse(cells: Any, dtype: CellType, number_format: NumberFormat) -> Any | No
     except pa.ArrowInvalid:
         return None
     # "nan" and "inf", and numbers that are too large for the type.
-    return numbers if not _any(pc.invert(pc.is_finite(numbers))) else None
+    wrong = pc.invert(pc.is_finite(numbers))
+    if not finite and _any(wrong):
+        wrong = pc.and_(wrong, pc.invert(pc.match_substring_regex(cells, INFINITE)))
+    return numbers if not _any(wrong) else None
 
 
 def _parse_whole(cells: Any, dtype: CellType, number_format: NumberFormat) -> Any | None:

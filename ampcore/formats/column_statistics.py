@@ -21,7 +21,7 @@ ROWS_AT_ONCE: Final = 16_384
 
 
 def column_statistics(source: Source) -> dict[str, ColumnStatistics]:
-    """The statistics of columns with one number, boolean or text in each row.
+    """The statistics of columns with one number, boolean or text in each row, also as (rows, 1).
 
     Raises InvalidData for a bad row.
     """
@@ -34,7 +34,7 @@ def column_statistics(source: Source) -> dict[str, ColumnStatistics]:
     for start in range(0, rows, ROWS_AT_ONCE):
         numbers = np.arange(start, min(start + ROWS_AT_ONCE, rows))
         for name, values in source.read(numbers, names).items():
-            parts[name].append(values)
+            parts[name].append(values.reshape(-1))
     return masks | {name: _statistics(np.concatenate(parts[name])) for name in names}
 
 
@@ -56,7 +56,7 @@ def _mask_statistics(source: Source, name: str) -> ColumnStatistics:
 
 
 def _has_single_values(column: Column) -> bool:
-    return column.shape == () and column.dtype != "image"
+    return column.shape in ((), (1,)) and column.dtype != "image"
 
 
 def _statistics(values: Array) -> ColumnStatistics:

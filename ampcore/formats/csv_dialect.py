@@ -14,7 +14,7 @@ from ampcore.formats.number_format import is_number, is_value
 from ampcore.spec.file_formats import CsvOptions
 
 SAMPLE_BYTES: Final = 65_536
-DELIMITERS: Final = (",", ";", "\t", "|", "::", " ")
+DELIMITERS: Final = (",", ";", "\t", "|", "::", "^", "~", "\x01", " ")
 SUBSTITUTE: Final = "\x1f"
 """Python's and Arrow's readers know only delimiters of one character."""
 MAX_LINES_BEFORE: Final = 20
@@ -24,9 +24,16 @@ MIN_SPACED: Final = 0.9
 """The share of cells after a space, from which on spaces are no part of cells."""
 MIN_VALUES: Final = 0.5
 """The share of numbers, from which on words between spaces are cells."""
+QUOTING: Final = (",", ";")
+"""Delimiters that texts contain, so that quoted cells are likely."""
+MIN_ALIGNED_ROWS: Final = 20
+"""So many lines of a text do not have equally many words."""
 SEPARATOR: Final = re.compile(r'\ufeff?"?sep=([^"\r\n]{1,2})"?\r?\n')
 """The first line of files for Excel."""
+ESCAPED_QUOTE: Final = re.compile(r"""(\\+)(["'])""")
 YEARS: Final = range(1500, 2200)
+ROWS_COUNTED: Final = 4
+"""The rows whose first cells tell that the first row has a number like the others."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,8 @@ class _Split:
 
     rows_before: int
     """How many rows the lines before the table have."""
+    has_name_before: bool
+    """Whether they are one word: the name of a column whose texts have spaces."""
 
     @property
     def share(self) -> float:
@@ -56,10 +65,11 @@ class _Split:
         return sum(map(is_value, cells)) / max(1, len(cells))
 
     @property
-    def rank(self) -> tuple[float, float, int]:
-        """The split with the highest rank is the right one."""
+    def rank(self) -> tuple[float, float, bool, int]:
+        """The split with the highest rank is the right one; spaces may follow other delimiters."""
         table_share = len(self.rows) / (len(self.rows) + self.rows_before)
-        return self.share * table_share, self.value_share, self.columns
+        is_mark = self.delimiter != " "
+        return self.share * table_share, self.value_share, is_mark, self.columns
 
 
 def complete_options(file: DataFile, options: CsvOptions) -> CsvOptions:
@@ -93,11 +103,34 @@ def recognize_csv(text: str, *, is_whole: bool) -> CsvOptions | None:
     return _options(split, CsvOptions())
 
 
-def split_cells(line: str, delimiter: str) -> str:
-    """A line with delimiters of one character, as Python's and Arrow's readers need them."""
+def escapes_quotes(text: str, delimiter: str, quote: str) -> bool:
+    r"""Whether marks in quoted cells have a backslash, as Spark and MySQL write: `"a \"b\""`."""
+    if not quote or f"\\{quote}" not in text:
+        return False
+    mark = re.escape(delimiter)
+    inside = rf"[^{quote}\r\n]*\\{quote}"
+    pattern = rf"(^|{mark}){quote}({inside})+(?!{quote}|{mark}|\r|\n|$)"
+    return re.search(pattern, text, re.MULTILINE) is not None
+
+
+def split_cells(line: str, delimiter: str, *, escapes: bool = False) -> str:
+    r"""A line as Python's and Arrow's readers need it, with delimiters of one character.
+
+    Args:
+        line: The line.
+        delimiter: That of the file.
+        escapes: Whether quotation marks in cells have a backslash; they are doubled instead.
+    """
+    if escapes:
+        line = ESCAPED_QUOTE.sub(_doubled_quote, line)
     if delimiter == " ":
         return re.sub(r"[ \t]+", " ", line.rstrip("\r\n").strip(" \t")) + "\n"
     return line if len(delimiter) == 1 else line.replace(delimiter, SUBSTITUTE)
+
+
+def _doubled_quote(match: re.Match[str]) -> str:
+    slashes, quote = match.groups()
+    return "\\" * (len(slashes) // 2) + (quote * 2 if len(slashes) % 2 else quote)
 
 
 def one_character(delimiter: str) -> str:
@@ -133,28 +166,54 @@ def _best_split(text: str, options: CsvOptions, *, is_whole: bool) -> _Split | N
     if options.delimiter is None and (separator := SEPARATOR.match(text)):
         delimiters = (separator[1],)
         options = options.model_copy(update={"skip_lines": options.skip_lines or 1})
-    quotes = ('"', "'") if options.quote is None else (options.quote,)
     splits = [
         split
         for delimiter in delimiters
-        for quote in quotes
-        if (split := _split(text, delimiter, quote, options.skip_lines, is_whole=is_whole))
-        and (options.quote or quote == '"' or _is_quoted_by_apostrophes(text, delimiter))
-        and (options.delimiter or delimiter != " " or _is_aligned(split))
-        and (options.delimiter or split.columns > 1)
+        for split in _splits_by_quote(text, delimiter, options, is_whole=is_whole)
+        if options.delimiter is not None
+        or (split.columns > 1 and (delimiter != " " or _is_aligned(split)))
     ]
+    others = [split for split in splits if split.delimiter != " " and split.share == 1]
+    if any(split.delimiter == "\t" and _has_words(split) for split in others):
+        splits = others
+    # Words between spaces are cells where nothing else separates them.
+    splits = [split for split in splits if split in others or not others or _has_numbers(split)]
     # Of equal ones the last: apostrophes are tried after quotation marks.
     return max(reversed(splits), key=lambda split: split.rank, default=None)
+
+
+def _splits_by_quote(
+    text: str, delimiter: str, options: CsvOptions, *, is_whole: bool
+) -> list[_Split]:
+    """The splits by one delimiter: of marks that are never closed, one without quotation marks."""
+
+    def split_with(quote: str) -> list[_Split]:
+        split = _split(text, delimiter, quote, options.skip_lines, is_whole=is_whole)
+        return [] if split is None else [split]
+
+    if options.quote is not None:
+        return split_with(options.quote)
+    splits = split_with('"')
+    if _is_quoted_by_apostrophes(text, delimiter):
+        splits += split_with("'")
+    if '"' in text and delimiter not in QUOTING:
+        rows = max((len(split.rows) for split in splits), default=0)
+        for bare in split_with(""):
+            if bare.share == 1 and bare.columns > 1 and len(bare.rows) > rows:
+                return [bare]
+    return splits
 
 
 def _split(
     text: str, delimiter: str, quote: str, skip_lines: int | None, *, is_whole: bool
 ) -> _Split | None:
     lines = io.StringIO(text, newline="").readlines()[skip_lines or 0 :]
+    escapes = escapes_quotes(text, delimiter, quote)
     reader = csv.reader(
-        (split_cells(line, delimiter) for line in lines),
+        (split_cells(line, delimiter, escapes=escapes) for line in lines),
         delimiter=one_character(delimiter),
-        quotechar=quote,
+        quotechar=quote or None,
+        quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
         skipinitialspace=True,
     )
     rows: list[tuple[int, list[str]]] = []
@@ -178,7 +237,8 @@ def _split(
     skipped = rows[first][0] if skip_lines is None else skip_lines
     cells = [row for _, row in rows[first:]]
     is_spaced = delimiter not in (" ", "\t") and _follow_spaces(lines, delimiter)
-    return _Split(delimiter, quote, cells, columns, skipped, is_spaced, first)
+    is_name = first == 1 and len(rows[0][1]) == 1
+    return _Split(delimiter, quote, cells, columns, skipped, is_spaced, first, is_name)
 
 
 def _first_row(rows: Sequence[Sequence[str]], columns: int) -> int:
@@ -213,7 +273,7 @@ def _has_header(rows: Sequence[Sequence[str]], columns: int) -> bool:
     rows = [row for row in below if len(row) == columns]
     numbers = [cell for cell in names if is_number(cell)]
     if not numbers:
-        return True
+        return not _are_values(names, rows)
     if not rows:
         return False
     for name, cells in zip(names, zip(*rows, strict=True), strict=True):
@@ -222,23 +282,66 @@ def _has_header(rows: Sequence[Sequence[str]], columns: int) -> bool:
             return True  # a word above numbers
     if not names[0].strip() and all(row[0].strip() for row in rows):
         return True  # the numbers of rows, as pandas writes them, have no name
+    if _are_consecutive([row[0] for row in (names, *rows[:ROWS_COUNTED])]):
+        return False  # the numbers of rows
     return _are_counted(numbers) and not any(
-        _are_counted([cell for cell in row if is_number(cell)]) for row in rows
+        _are_counted(below) or _are_consecutive(below)
+        for row in rows
+        if (below := [cell for cell in row if is_number(cell)])
     )
 
 
+def _are_values(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether half of the words of the first row occur below in their columns: they are values.
+
+    Files that were put together repeat the header now and then, and an empty name is none.
+    """
+    others = [row for row in rows if list(row) != list(names)]
+    if len(others) < MIN_SHARE * len(rows):
+        others = list(rows)
+    columns = [set(column) for column in zip(*others, strict=True)]
+    pairs = [(name, column) for name, column in zip(names, columns, strict=False) if name.strip()]
+    count = sum(name in column for name, column in pairs)
+    return count > 0 and 2 * count >= len(pairs)
+
+
 def _are_counted(cells: Sequence[str]) -> bool:
-    """Whether cells are 0, 1, 2, … or 1960, 1961, …: names of columns, and no values."""
-    if len(cells) < 2 or not all(cell.strip().isdecimal() for cell in cells):
+    """Whether cells are 0, 1, 2, … or years in their order: names of columns, and no values."""
+    numbers = _whole_numbers(cells)
+    if len(numbers) < 2:
         return False
-    numbers = [int(cell) for cell in cells]
-    is_row = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-    return is_row and (numbers[0] in YEARS or (numbers[0] in (0, 1) and len(numbers) > 2))
+    if all(number in YEARS for number in numbers):
+        return numbers in (sorted(set(numbers)), sorted(set(numbers), reverse=True))
+    return numbers[0] in (0, 1) and len(numbers) > 2 and _are_consecutive(cells)
+
+
+def _are_consecutive(cells: Sequence[str]) -> bool:
+    """Whether at least three cells are whole numbers of which each follows the one before."""
+    numbers = _whole_numbers(cells)
+    return len(numbers) > 2 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def _whole_numbers(cells: Sequence[str]) -> list[int]:
+    """The cells as numbers; none if one is no whole number."""
+    texts = [cell.strip() for cell in cells]
+    return [int(text) for text in texts] if all(text.isdecimal() for text in texts) else []
 
 
 def _is_aligned(split: _Split) -> bool:
     """Whether words between spaces are cells of a table, and not those of a text."""
-    return split.share == 1 and len(split.rows) > 2 and split.value_share >= MIN_VALUES
+    is_long = len(split.rows) >= MIN_ALIGNED_ROWS and split.columns > 2
+    is_table = split.share == 1 and len(split.rows) > 2 and not split.has_name_before
+    return is_table and (is_long or _has_numbers(split))
+
+
+def _has_numbers(split: _Split) -> bool:
+    return split.delimiter != " " or split.value_share >= MIN_VALUES
+
+
+def _has_words(split: _Split) -> bool:
+    """Whether no cell is several numbers, as where spaces and tabs separate them alike."""
+    cells = {cell for row in split.rows for cell in row}
+    return not any(" " in cell and all(map(is_number, cell.split())) for cell in cells)
 
 
 def _is_quoted_by_apostrophes(text: str, delimiter: str) -> bool:

@@ -9,6 +9,10 @@ from ampcore.formats.files import DataFile, open_file
 from ampcore.spec.file_formats import Encoding
 
 BLOCK: Final = 2**20
+MARKS_OF_UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+SAMPLE: Final = 4096
+MIN_HALVES: Final = 0.6
+"""The share of characters with a byte of zero, from which on a text is in UTF-16 without a mark."""
 WESTERN: Final[Encoding] = "windows-1252"
 MAX_SHARE: Final = 0.4
 """In Western languages, the largest share of letters that are not ASCII."""
@@ -17,8 +21,8 @@ MAX_SHARE: Final = 0.4
 def find_encoding(files: Sequence[DataFile]) -> Encoding:
     """The encoding of text files.
 
-    UTF-16 by its mark, UTF-8 where all bytes are, else Windows-1252. A file with characters of
-    UTF-8 and other bytes is a damaged one: the reader names the line.
+    UTF-16 by its mark or its zeros, UTF-8 where all bytes are, else Windows-1252. A file with
+    characters of UTF-8 and other bytes is a damaged one: the reader names the line.
 
     Raises InvalidData for text in another alphabet, whose encoding cannot be told.
     """
@@ -28,15 +32,23 @@ def find_encoding(files: Sequence[DataFile]) -> Encoding:
 
 def decode_start(start: bytes, encoding: str, *, is_whole: bool) -> str:
     """The text at the start of a file; without a character that is divided at its end."""
-    codec = "utf-8-sig" if encoding == "utf-8" else encoding
+    codec = codec_of(encoding, start)
     return codecs.getincrementaldecoder(codec)("replace").decode(start, final=is_whole)
+
+
+def codec_of(encoding: str, start: bytes) -> str:
+    """Python's name of an encoding, by the first bytes: UTF-16 may have a mark, or none."""
+    if encoding == "utf-16" and not start.startswith(MARKS_OF_UTF16):
+        return "utf-16-be" if start.startswith(b"\0") else "utf-16-le"
+    return "utf-8-sig" if encoding == "utf-8" else encoding
 
 
 def guess_encoding(start: bytes, *, is_whole: bool) -> Encoding | None:
     """The encoding of the start of a file; None if it is no text."""
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if _is_utf16(start):
         try:
-            text = codecs.getincrementaldecoder("utf-16")().decode(start, final=is_whole)
+            codec = codec_of("utf-16", start)
+            text = codecs.getincrementaldecoder(codec)().decode(start, final=is_whole)
         except UnicodeDecodeError:
             return None
         return None if _has_controls(text) else "utf-16"
@@ -52,16 +64,26 @@ def guess_encoding(start: bytes, *, is_whole: bool) -> Encoding | None:
     return None if _has_controls(text) else "utf-8"
 
 
+def _is_utf16(start: bytes) -> bool:
+    """Whether a text has a mark of UTF-16, or the half of its bytes that ASCII in UTF-16 has."""
+    low, high = start[:SAMPLE:2].count(0), start[1:SAMPLE:2].count(0)
+    most = min(len(start), SAMPLE) // 2
+    has_halves = min(low, high) == 0 and max(low, high) > MIN_HALVES * most > 0
+    return start.startswith(MARKS_OF_UTF16) or has_halves
+
+
 def _has_controls(text: str) -> bool:
-    """Whether a text has characters that only binary files have."""
-    return "\ufeff" in text[1:] or any(character < "\t" for character in text)
+    """Whether a text has characters that only binary files have; Hive separates cells by U+0001."""
+    return "\ufeff" in text[1:] or any(
+        character < "\t" and character != "\x01" for character in text
+    )
 
 
 def _encoding_of(file: DataFile) -> Encoding:
     decoder, has_characters, sample = codecs.getincrementaldecoder("utf-8")(), False, b""
     with open_file(file) as stream:
         while block := stream.read(BLOCK):
-            if not sample and block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            if not sample and _is_utf16(block):
                 return "utf-16"
             sample = sample or block
             try:

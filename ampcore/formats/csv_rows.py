@@ -8,12 +8,13 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Literal
 
 import pyarrow as pa
 
 from ampcore.errors import InvalidData
-from ampcore.formats.csv_dialect import one_character, split_cells
+from ampcore.formats.csv_dialect import escapes_quotes, one_character, split_cells
+from ampcore.formats.csv_encoding import codec_of, decode_start
 from ampcore.formats.files import DataFile, open_file
 from ampcore.spec.file_formats import CsvOptions
 
@@ -23,12 +24,15 @@ MAX_LINE_BYTES: Final = 2**20
 BLOCK: Final = 2**20
 START_BYTES: Final = 65_536
 BYTE_ORDER_MARK: Final = "\ufeff"
+MAX_ROWS_COMPARED: Final = 100
+"""The rows that tell whether a delimiter at the end of rows has a cell after it."""
 
 
 def read_names(file: DataFile, options: CsvOptions) -> tuple[str, list[str]]:
     """Where the first row is, and the names of the columns: its cells, or `column_1` and so on.
 
-    A header may have a delimiter at its end, or no name for the numbers of rows.
+    A header may have a delimiter at its end that rows lack, or lack the one that rows have, or a
+    name for the numbers of rows.
 
     Raises InvalidData: no row, text in another encoding, or a row that is too long.
     """
@@ -36,10 +40,10 @@ def read_names(file: DataFile, options: CsvOptions) -> tuple[str, list[str]]:
     try:
         for row in _rows(file, options):
             first.append(row)
-            if len(first) == 2 or not options.header:
+            if len(first) > MAX_ROWS_COMPARED or not options.header:
                 break
     except (csv.Error, InvalidData) as error:
-        # An error in the second row is found again where rows are read.
+        # An error in a later row is found again where rows are read.
         if not first:
             if isinstance(error, InvalidData):
                 raise
@@ -48,11 +52,13 @@ def read_names(file: DataFile, options: CsvOptions) -> tuple[str, list[str]]:
         raise InvalidData(file.name, None, expected="at least one row", received="none")
     line, cells = first[0]
     if options.header:
-        columns = len(first[-1][1])
+        rows = [row for _, row in first[1:]] or [cells]
+        columns = len(rows[0])
         if len(cells) == columns + 1 and not cells[-1].strip():
             cells = cells[:-1]
         elif len(cells) == columns - 1 and len(cells) > 1:
-            cells = ["", *cells]
+            ends_empty = not any(row[-1].strip() for row in rows if len(row) == columns)
+            cells = [*cells, ""] if ends_empty else ["", *cells]
     names = [
         cell.strip() if options.header and cell.strip() else f"column_{number}"
         for number, cell in enumerate(cells, 1)
@@ -97,6 +103,8 @@ def find_bad_row(file: DataFile, options: CsvOptions, names: Sequence[str]) -> I
 
 def check_quotes(file: DataFile, options: CsvOptions) -> None:
     """Raises InvalidData for a cell that is not closed: it would contain the rest of the file."""
+    if options.quote == "":
+        return
     quote, count = (options.quote or '"').encode(), 0
     with open_file(file) as stream:
         while block := stream.read(BLOCK):
@@ -113,7 +121,7 @@ def check_quotes(file: DataFile, options: CsvOptions) -> None:
             raise InvalidData(
                 file.name,
                 f"row after line {start}",
-                expected="a closing quotation mark",
+                expected="a closing quotation mark (or `quote: ''`, if no cell is quoted)",
                 received="the end of the file, or a very long cell",
             ) from None
 
@@ -124,7 +132,7 @@ def open_for_arrow(file: DataFile, options: CsvOptions) -> Iterator[pa.NativeFil
 
     Raises InvalidData, also while the stream is read.
     """
-    if not _needs_rewriting(options):
+    if not _needs_rewriting(file, options):
         # Given a path, Arrow would decompress files whose name ends in .gz.
         with open_file(file) as lines, pa.OSFile(str(file.path)) as stream:
             stream.seek(_skipped_bytes(lines, options.skip_lines or 0))
@@ -135,27 +143,45 @@ def open_for_arrow(file: DataFile, options: CsvOptions) -> Iterator[pa.NativeFil
         yield stream
 
 
-def arrow_delimiter(options: CsvOptions) -> str:
-    """The delimiter of the stream from `open_for_arrow`."""
-    return "," if _needs_rewriting(options) else options.delimiter or ","
+def arrow_parsing(file: DataFile, options: CsvOptions) -> tuple[str, str | Literal[False]]:
+    """The delimiter and the quotation mark of the stream from `open_for_arrow`."""
+    if _needs_rewriting(file, options):
+        return ",", '"'
+    return options.delimiter or ",", '"' if options.quote is None else options.quote or False
 
 
-def _needs_rewriting(options: CsvOptions) -> bool:
+def _escapes_quotes(file: DataFile, options: CsvOptions) -> bool:
+    """Whether the start of the file has quotation marks after backslashes in quoted cells."""
+    with open_file(file) as stream:
+        start = stream.read(START_BYTES)
+    text = decode_start(start, options.encoding or "utf-8", is_whole=len(start) < START_BYTES)
+    quote = '"' if options.quote is None else options.quote
+    return escapes_quotes(text, options.delimiter or ",", quote)
+
+
+def _needs_rewriting(file: DataFile, options: CsvOptions) -> bool:
     return (
         options.encoding not in (None, "utf-8")
         or options.delimiter == " "
         or len(options.delimiter or ",") > 1
         or bool(options.trim)
         or options.quote == "'"
+        or _escapes_quotes(file, options)
     )
 
 
 def _skipped_bytes(stream: BinaryIO, lines: int) -> int:
-    """The size of a byte order mark and of the first lines."""
+    """The size of a byte order mark, of the first lines, and of empty ones after them.
+
+    Arrow would leave out an empty line in place of the header.
+    """
     mark = BYTE_ORDER_MARK.encode()
     size = len(mark) if stream.read(len(mark)) == mark else 0
     stream.seek(size)
-    return size + sum(len(stream.readline()) for _ in range(lines))
+    size += sum(len(stream.readline()) for _ in range(lines))
+    while (start := stream.readline(2)) in (b"\n", b"\r\n"):
+        size += len(start)
+    return size
 
 
 def _rewritten(rows: Iterable[tuple[int, list[str]]]) -> Iterator[str]:
@@ -196,14 +222,17 @@ def _rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """The line on which each row starts, and its cells; empty lines are left out."""
     delimiter, skipped = options.delimiter or ",", options.skip_lines or 0
+    quote = '"' if options.quote is None else options.quote
     with open_file(file) as stream:
         lines = _lines(stream, file, options)
         for _ in range(skipped):
             next(lines, None)
+        escapes = _escapes_quotes(file, options)
         reader = csv.reader(
-            (split_cells(line, delimiter) for line in lines),
+            (split_cells(line, delimiter, escapes=escapes) for line in lines),
             delimiter=one_character(delimiter),
-            quotechar=options.quote or '"',
+            quotechar=quote or None,
+            quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
             skipinitialspace=bool(options.trim),
             strict=strict,
         )
@@ -222,7 +251,8 @@ def _lines(stream: BinaryIO, file: DataFile, options: CsvOptions) -> Iterator[st
     """The lines of the file as text. Raises InvalidData."""
     encoding = options.encoding or "utf-8"
     if encoding != "utf-8" or _ends_lines_with_returns(stream):
-        codec = "utf-8-sig" if encoding == "utf-8" else encoding
+        codec = codec_of(encoding, stream.read(2))
+        stream.seek(0)
         yield from _decoded_lines(stream, file, codec)
         return
     number = 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from ampcore.errors import InvalidData
@@ -16,11 +17,11 @@ from ampcore.formats.arrow_table import TableWriter
 from ampcore.formats.cache import converted
 from ampcore.formats.cell_types import EXPECTED, BadCell, TypeInference, parse_cells
 from ampcore.formats.column_names import check_column_names
-from ampcore.formats.csv_dialect import complete_options
+from ampcore.formats.csv_dialect import QUOTING, complete_options
 from ampcore.formats.csv_encoding import find_encoding
 from ampcore.formats.csv_rows import (
     MAX_LINE_BYTES,
-    arrow_delimiter,
+    arrow_parsing,
     check_quotes,
     find_bad_row,
     open_for_arrow,
@@ -227,7 +228,8 @@ class _Table:
         options, cells = self.options, rows.batch.column(name)
         number_format = NumberFormat(options.decimal_point or ".", options.thousands or "")
         try:
-            values = parse_cells(cells, dtype, number_format, options.missing_values)
+            finite = name in options.dtypes
+            values = parse_cells(cells, dtype, number_format, options.missing_values, finite=finite)
         except BadCell as bad:
             place = rows.place(options, bad.row, name)
             raise place.invalid(EXPECTED[dtype], _shown(bad.text)) from None
@@ -248,7 +250,10 @@ class _Table:
             column_names=list(self.names),
             skip_rows_after_names=1 if options.header else 0,
         )
-        parse = arrow_csv.ParseOptions(delimiter=arrow_delimiter(options), newlines_in_values=True)
+        delimiter, quote = arrow_parsing(file, options)
+        parse = arrow_csv.ParseOptions(
+            delimiter=delimiter, quote_char=quote, newlines_in_values=True
+        )
         convert = arrow_csv.ConvertOptions(
             include_columns=list(self.used),
             column_types=dict.fromkeys(self.used, pa.string()),
@@ -262,7 +267,33 @@ class _Table:
             open_for_arrow(file, options) as stream,
         ):
             reader: Any = arrow_csv.open_csv(stream, read, parse, convert)
-            yield from reader
+            row = 0
+            for batch in reader:
+                self._check_cells(_Rows(file, row, batch))
+                row += batch.num_rows
+                yield batch
+
+    def _check_cells(self, rows: _Rows) -> None:
+        """Raise InvalidData for a cell with whole rows: one mark closes what another one began.
+
+        Texts have commas, semicolons and spaces, so that their number tells nothing.
+        """
+        delimiter = self.options.delimiter or ","
+        if delimiter in (*QUOTING, " ") or self.options.quote == "":
+            return
+        for name in self.used:
+            cells = rows.batch.column(name)
+            breaks = pc.count_substring(cells, "\n")
+            if not pc.max(breaks).as_py():
+                continue
+            count = pc.count_substring(cells, delimiter)
+            is_rows = pc.equal(count, pc.multiply(breaks, len(self.names) - 1))
+            row = pc.index(pc.and_(is_rows, pc.greater(breaks, 0)), True).as_py()
+            if row >= 0:
+                raise rows.place(self.options, row, name).invalid(
+                    "one cell (or `quote: ''`, if no cell is quoted)",
+                    f"whole rows between quotation marks, {_shown(cells[row].as_py())}",
+                )
 
 
 def _shown(cell: str) -> str:

@@ -1,6 +1,7 @@
 """Recognizes the format of a data file by its content."""
 
 import gzip
+import re
 import tempfile
 import zlib
 from collections import Counter
@@ -46,6 +47,12 @@ FOLDER_KINDS: Final[dict[str, Callable[[], FormatOptions]]] = {
     "parquet": ParquetOptions,
     "tfrecord": TfrecordOptions,
 }
+OTHER_TEXTS: Final[dict[str, re.Pattern[str]]] = {
+    "JSON": re.compile(r'\ufeff?\s*(\[\s*)?\{\s*("(\\.|[^"\\])*"\s*:|\})'),
+    "ARFF of Weka": re.compile(r"\ufeff?(\s*%.*\n|\s*\n)*\s*@relation\s", re.IGNORECASE),
+    "LIBSVM rows": re.compile(r"([-+]?[\d.]+( +\d+:[-+.\deE]+)+ *\r?\n){2}"),
+}
+"""Tables in formats that are not read; as text, a model would learn to write them."""
 DEFAULT_SEQUENCE: Final = TextOptions().sequence
 EXPECTED: Final = (
     "an npz, npy, csv, parquet, tfrecord or text file, or a folder or zip of images or tables"
@@ -109,6 +116,9 @@ def _of_archive(file: DataFile, limits: Limits) -> FormatOptions | None:
         kind, first = _most_frequent_kind(sorted(members))
         if kind is None and len(members) == 1:
             (first,) = members
+        elif kind is None and ("xl", "workbook.xml") in members:
+            received = "an Excel workbook: save its table as CSV"
+            raise InvalidData(file.name, None, expected=EXPECTED, received=received)
         elif kind != "csv":
             return FOLDER_KINDS[kind or "images"]()
         with tempfile.TemporaryDirectory(prefix="ampcore-formats-") as folder:
@@ -135,6 +145,10 @@ def _of_text(start: bytes, name: str) -> CsvOptions | TextOptions | None:
     if encoding is None:
         return None
     text = decode_start(start, encoding, is_whole=is_whole)
+    if (
+        kind := next((kind for kind, one in OTHER_TEXTS.items() if one.match(text)), None)
+    ) is not None:
+        raise InvalidData(name, None, expected=f"{EXPECTED}; convert it to CSV", received=kind)
     if recognize_csv(text, is_whole=is_whole) is not None:
         return CsvOptions()
     if encoding != "utf-8":

@@ -91,13 +91,11 @@ def decode_mask(
     Resized without mixing classes. Raises InvalidData.
     """
     with _open(content, place, max_pixels) as image:
-        if image.mode not in ("L", "P", "1"):
-            raise place.invalid(
-                "a mask with one channel of 8 bits or a palette", f"mode {image.mode}"
-            )
         try:
             image.load()
             mask = _upright(image)
+            if image.mode not in ("L", "P", "1"):
+                mask = Image.fromarray(_one_channel(mask, place))
             mask = mask.convert("L") if mask.mode == "1" else mask
             if size is not None and mask.size != size[::-1]:
                 mask = mask.resize(size[::-1], Image.Resampling.NEAREST)
@@ -105,6 +103,23 @@ def decode_mask(
             raise _damaged(place, error) from None
         classes = np.array(mask, np.uint8)
         return classes // MAX_CLASS if image.mode == "1" else classes
+
+
+def _one_channel(image: Image.Image, place: Place) -> NDArray[np.uint8]:
+    """The values of a grey mask that is stored in colours, or in 16 bits. Raises InvalidData."""
+    pixels = np.asarray(image)
+    if image.mode in ("RGB", "RGBA", "LA"):
+        colours = pixels[..., :3] if image.mode != "LA" else pixels[..., :1]
+        pixels = colours[..., 0]
+        is_grey = bool((colours == pixels[..., None]).all())
+    else:
+        is_grey = image.mode.startswith("I") and bool((pixels <= MAX_CLASS).all())
+    if not is_grey:
+        received = "colours" if pixels.dtype == np.uint8 else "values above 255"
+        raise place.invalid(
+            "a mask with one channel of 8 bits or a palette", f"mode {image.mode}, {received}"
+        )
+    return pixels.astype(np.uint8)
 
 
 def thumbnail(content: bytes, max_side: int, place: Place, max_pixels: int) -> bytes:

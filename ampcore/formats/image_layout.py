@@ -1,9 +1,11 @@
 """Which images are rows of which split, and their labels or masks, by folders and names.
 
 The layouts, each also below `train`, `validation` and `test`, and below one folder with the name of
-the data: `CLASS/*.png`, `images/*.png` and `masks/*.png`, or only files.
+the data: `CLASS/*.png`, `images/*.png` and `masks/*.png` (also `image` and `label` and so on), or
+only files.
 """
 
+import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,8 +34,16 @@ OTHER_PICTURES: Final = (
     ".ppm",
 )
 """Pictures that are not read; leaving them out would change the data without a word."""
-IMAGES: Final = "images"
-MASKS: Final = "masks"
+IMAGES: Final = frozenset({"images", "image", "imgs", "img", "jpegimages"})
+MASKS: Final = frozenset(
+    {"masks", "mask", "labels", "label", "annotations", "segmentations", "segmentation"}
+    | {"segmentationclass", "trimaps", "gt", "groundtruth", "ground_truth"}
+)
+"""Folders of images, and of what belongs to each, in small letters."""
+MASK_ENDS: Final = re.compile(
+    r"[_-](masks?|segmentation|seg|labels?|gt|groundtruth)$", re.IGNORECASE
+)
+"""What names of masks may have behind those of their images."""
 MAX_NAMES: Final = 20
 LAYOUT: Final = "images in a folder per class, in `images` and `masks`, or without folders"
 
@@ -126,6 +136,7 @@ def by_split(name: str, images: Sequence[ImagePath], patterns: Mapping[Split, st
             split: [ImagePath(image.path, image.below[depths[split] :]) for image in part]
             for split, part in parts.items()
         }
+    images = _splits_first(images)
     # `seg_train` beside `seg_test`, but not `train` beside `bus`.
     parts = _divided(images, lambda image: file_split(image.below[0]))
     if not ("train" in parts and len(parts.keys() - {None}) > 1):
@@ -141,6 +152,17 @@ def by_split(name: str, images: Sequence[ImagePath], patterns: Mapping[Split, st
             received="another folder",
         )
     return {split: [_without_split(image) for image in part] for split, part in parts.items()}
+
+
+def _splits_first(images: Sequence[ImagePath]) -> Sequence[ImagePath]:
+    """`images/train/1.png` and `masks/train/1.png` as `train/images/1.png` and so on."""
+    if any(len(image.below) != 3 or not folder_split(image.below[1]) for image in images):
+        return images
+    if _pair_folders(sorted({image.below[0] for image in images})) is None:
+        return images
+    return [
+        ImagePath(image.path, (image.below[1], image.below[0], image.below[2])) for image in images
+    ]
 
 
 def _divided(
@@ -198,38 +220,51 @@ def arrange(name: str, images: Sequence[ImagePath], classes: tuple[str, ...]) ->
             )
     if depth == 1:
         return ImageRows(sorted(image.path for image in images))
-    if classes == (IMAGES, MASKS):
-        return _pair(name, images)
+    if (folders := _pair_folders(classes)) is not None:
+        return _pair(name, images, *folders)
     numbers = {one: number for number, one in enumerate(classes)}
     ordered = sorted(images, key=lambda image: image.below)
     labels = np.array([numbers[_class_of(image)] for image in ordered], np.int32)
     return ImageRows([image.path for image in ordered], labels, classes)
 
 
-def _pair(name: str, images: Sequence[ImagePath]) -> ImageRows:
+def _pair_folders(classes: Sequence[str]) -> tuple[str, str] | None:
+    """The folders of images and of masks; None for folders of classes."""
+    if len(classes) != 2:
+        return None
+    images = [one for one in classes if one.lower() in IMAGES]
+    masks = [one for one in classes if one.lower() in MASKS]
+    return (images[0], masks[0]) if images and masks else None
+
+
+def _pair(name: str, images: Sequence[ImagePath], image_folder: str, mask_folder: str) -> ImageRows:
     """Images and masks with the same name, up to the suffix. Raises InvalidData."""
-    found: dict[str, dict[str, FilePath]] = {IMAGES: {}, MASKS: {}}
-    for image in images:
-        folder, file = image.below
+    paths: dict[str, dict[str, FilePath]] = {image_folder: {}, mask_folder: {}}
+    for image in sorted(images, key=lambda one: _class_of(one) == mask_folder):
+        folder, file = _class_of(image), image.below[1]
         stem = _normalized(file.rpartition(".")[0])
-        if stem in found[folder]:
+        if folder == mask_folder and stem not in paths[image_folder]:
+            without_end = MASK_ENDS.sub("", stem)
+            stem = without_end if without_end in paths[image_folder] else stem
+        if stem in paths[folder]:
             raise InvalidData(
                 "/".join((name, *image.path)),
                 None,
                 expected=f"one file {stem} in {folder}",
                 received="two",
             )
-        found[folder][stem] = image.path
-    for folder, other in ((IMAGES, MASKS), (MASKS, IMAGES)):
-        for stem, path in found[folder].items():
-            if stem not in found[other]:
+        paths[folder][stem] = image.path
+    for folder, other in ((image_folder, mask_folder), (mask_folder, image_folder)):
+        for stem, path in paths[folder].items():
+            if stem not in paths[other]:
                 raise InvalidData(
                     "/".join((name, *path)),
                     None,
                     expected=f"a file {stem} in {other}",
                     received="none",
                 )
-    stems = sorted(found[IMAGES])
+    stems = sorted(paths[image_folder])
     return ImageRows(
-        [found[IMAGES][stem] for stem in stems], masks=[found[MASKS][stem] for stem in stems]
+        [paths[image_folder][stem] for stem in stems],
+        masks=[paths[mask_folder][stem] for stem in stems],
     )

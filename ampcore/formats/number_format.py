@@ -6,8 +6,32 @@ from typing import Final, Literal, NamedTuple
 DecimalPoint = Literal[".", ","]
 Thousands = Literal["", ",", ".", " ", "'"]
 
-MISSING_WORDS: Final = ("", "na", "n/a", "nan", "null", "none", "?", "-", ".", "<na>", "#n/a")
-"""What stands for a missing value among numbers, in lower case."""
+MISSING_WORDS: Final = (
+    *(
+        "",
+        "na",
+        "n/a",
+        "nan",
+        "null",
+        "none",
+        "nat",
+        "<na>",
+        "?",
+        "-",
+        "--",
+        "–",
+        "—",
+        ".",
+        "..",
+        ":",
+        "n.a.",
+    ),
+    "\\n",
+    *("#n/a", "#n/a n/a", "#na", "#div/0!", "#num!", "#null!", "#ref!", "#value!", "#name?"),
+    *("-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"),
+)
+r"""What stands for a missing value among numbers, in lower case: words of programs, `\N` of MySQL
+and Hive, errors of Excel, and NaN as old C libraries write it."""
 _NUMBER: Final = re.compile(
     r"[-+]?(\d+([.,]\d*)?|[.,]\d+|\d{1,3}(([ ,.'\u00a0\u202f])\d{3})+([.,]\d+)?)([eE][-+]?\d+)?"
 )

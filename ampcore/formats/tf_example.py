@@ -1,7 +1,8 @@
 """Parses tf.train.Example from protobuf's encoding, without TensorFlow.
 
-Example is `{1: Features}`, Features `{1: {1: name, 2: Feature} …}`, Feature one of
-`{1: BytesList, 2: FloatList, 3: Int64List}`, each `{1: value …}`.
+Example is `{1: Features}`, SequenceExample `{1: Features, 2: FeatureLists}`, Features
+`{1: {1: name, 2: Feature} …}`, Feature one of `{1: BytesList, 2: FloatList, 3: Int64List}`, each
+`{1: value …}`.
 
 Source: https://protobuf.dev/programming-guides/encoding,
 tensorflow/core/example/feature.proto
@@ -21,12 +22,12 @@ MAX_VARINT_BYTES: Final = 10
 VECTORIZED_BYTES: Final = 32
 """From here on NumPy decodes packed integers faster than a loop."""
 
-Kind = Literal["bytes", "float", "int64"]
+Kind = Literal["bytes", "float", "int64", "steps"]
 KINDS: Final[dict[int, Kind]] = {1: "bytes", 2: "float", 3: "int64"}
 
 
 class Feature(NamedTuple):
-    """The values of a feature: bytes, float32 (n,) or int64 (n,)."""
+    """The values of a feature: bytes, float32 (n,) or int64 (n,); none of steps of a sequence."""
 
     kind: Kind
     values: list[bytes] | NDArray[np.float32] | NDArray[np.int64]
@@ -44,11 +45,17 @@ def parse_example(record: bytes) -> dict[str, Feature]:
             name, feature = _parse_entry(record, start, end)
             if feature is not None:
                 features[name] = feature
+    for lists_start, lists_end in _messages(record, 0, len(record), 2):
+        for start, end in _messages(record, lists_start, lists_end, 1):
+            name, _ = _parse_entry(record, start, end, is_step_list=True)
+            features.setdefault(name, Feature("steps", []))
     return features
 
 
-def _parse_entry(record: bytes, start: int, end: int) -> tuple[str, Feature | None]:
-    """One entry of the map from names to features."""
+def _parse_entry(
+    record: bytes, start: int, end: int, *, is_step_list: bool = False
+) -> tuple[str, Feature | None]:
+    """One entry of the map from names to features; only the name of a list of steps."""
     name, feature = "", None
     for number, wire, value, value_end in _fields(record, start, end):
         if wire != LENGTH:
@@ -58,7 +65,7 @@ def _parse_entry(record: bytes, start: int, end: int) -> tuple[str, Feature | No
                 name = record[value:value_end].decode()
             except UnicodeDecodeError:
                 raise Malformed("a feature's name is not UTF-8") from None
-        elif number == 2:
+        elif number == 2 and not is_step_list:
             feature = _parse_feature(record, value, value_end)
     return name, feature
 

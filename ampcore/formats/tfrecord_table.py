@@ -103,6 +103,8 @@ class _Summary(NamedTuple):
 
     def why_unreadable(self) -> str | None:
         """Why the values are no column, as far as these records tell."""
+        if "steps" in self.kinds:
+            return "the steps of a sequence (tf.train.SequenceExample): store them in one feature"
         if len(self.kinds) > 1:
             return f"values of the kinds {join_names(sorted(self.kinds))}"
         shortest, longest = min(self.lengths), max(self.lengths)

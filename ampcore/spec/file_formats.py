@@ -98,8 +98,10 @@ class CsvOptions(SplitOptions):
     """Null: UTF-8 or UTF-16, else Windows-1252 for a text with few letters beyond ASCII."""
     delimiter: Delimiter | None = None
     """What separates cells. A space stands for any number of spaces and tabs. Null: the one of
-    comma, semicolon, tab, `|`, `::` and space with which rows have equally many cells."""
-    quote: Literal['"', "'"] | None = None
+    comma, semicolon, tab, `|`, `::`, `^`, `~`, U+0001 and space with which rows have equally many
+    cells."""
+    quote: Literal['"', "'", ""] | None = None
+    """Around cells; empty for none, where marks are characters like others."""
     trim: bool | None = None
     """Leave out spaces around cells. Null: where a space follows each delimiter."""
     skip_lines: int | None = Field(default=None, ge=0, le=1000)

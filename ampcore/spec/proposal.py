@@ -71,7 +71,7 @@ def propose_job(
     if not every:
         raise NoProposal(f"{reference} has no columns.")
     proposal = Proposal({"model": {}, "data": {"kind": kind, "dataset": reference}, "task": {}})
-    target = _target(every, proposal)
+    target = _target(every, rows, proposal)
     inputs = [column for column in every if column is not target]
     _propose_task(target, proposal)
     images = [column for column in inputs if column.is_picture]
@@ -139,6 +139,10 @@ class _Column:
         is_whole = bool(self.statistics.get("is_whole"))
         return is_whole and self.distinct is not None and self.distinct <= MAX_CLASSES
 
+    def has_targets(self, rows: int) -> bool:
+        """Whether most rows have a value, and not all the same one."""
+        return 2 * self.missing <= rows and self.distinct not in (0, 1)
+
     @property
     def is_time(self) -> bool:
         """Whether the values are seconds or milliseconds since 1970, of years since 1998."""
@@ -171,7 +175,7 @@ class _Column:
         return None
 
 
-def _target(columns: Sequence[_Column], proposal: Proposal) -> _Column:
+def _target(columns: Sequence[_Column], rows: int, proposal: Proposal) -> _Column:
     by_name = {column.name: column for column in columns}
     usual = columns_named(USUAL_TARGETS, by_name)
     possible = [
@@ -186,9 +190,15 @@ def _target(columns: Sequence[_Column], proposal: Proposal) -> _Column:
     elif _is_first_column_class(columns):
         target, reason = columns[0], "has few different whole numbers, and is the first column"
     else:
-        target, reason = possible[-1], "is the last column with single values"
+        useful = [column for column in possible if column.has_targets(rows)]
+        target, reason = (useful or possible)[-1], "is the last column with single values"
     proposal.spec["data"]["target"] = target.name
     proposal.reasons.append(f"data.target: {target.name} {reason}.")
+    if target.missing:
+        count = f"{target.missing:,} of {rows:,} rows"
+        proposal.reasons.append(
+            f"data.target: {target.name} has no value in {count}; a job needs one in each row."
+        )
     return target
 
 

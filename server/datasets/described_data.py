@@ -5,7 +5,7 @@ depends on how the file is read is left to the job.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ampcore.spec import JobSpec, Problem
@@ -89,14 +89,14 @@ def problems_of_data(spec: JobSpec, version: DatasetVersion, reference: str) -> 
             return []
         expected = f"{version.kind}, the format of {reference}"
         return [Problem("/data/kind", "wrong_format", expected, data.kind)]
-    columns = [DescribedColumn.of(column) for column in version.columns or []]
+    columns = [_declared(DescribedColumn.of(column), data) for column in version.columns or []]
     problems = [
         *_batch(spec, data, version.rows, reference),
         *_image_size(data, columns, reference),
     ]
     is_complete = 0 < len(columns) < MAX_DESCRIBED_COLUMNS  # descriptions of wide tables are cut
     if is_complete and _has_described_columns(data, version):
-        problems += _missing_values(data, columns, reference)
+        problems += _missing_values(spec, data, columns, reference)
         names = list(_names(spec, data, [column.name for column in columns], reference))
         problems += names or _misfits(spec, data, columns, reference)
     return problems
@@ -149,15 +149,26 @@ def _image_size(
         yield Problem("/data/size", "size_needed", expected, "none")
 
 
+def _declared(column: DescribedColumn, data: AnyFile) -> DescribedColumn:
+    """The column with the type that the spec says."""
+    if not isinstance(data, Csv) or column.name not in data.dtypes:
+        return column
+    return replace(column, dtype=data.dtypes[column.name], has_fractions=False)
+
+
 def _missing_values(
-    data: AnyFile, found: Sequence[DescribedColumn], reference: str
+    spec: JobSpec, data: AnyFile, found: Sequence[DescribedColumn], reference: str
 ) -> Iterator[Problem]:
+    """The columns that a job reads have a value in each row, or may lack some."""
     if getattr(data, "missing", "keep") == "keep":
         return
     if isinstance(data, Csv) and data.missing_values is not None:
         return
+    targets = target_columns(data, spec.task, [column.name for column in found])
+    groups = [*(data.inputs or {}).values(), *targets.values()]
+    used = {name for group in groups for name in group}
     for column in found:
-        if column.missing:
+        if column.missing and (data.inputs is None or column.name in used):
             expected = (
                 f"keep, since the column {column.name} of {reference} has {column.missing} rows "
                 "without a value"

@@ -3622,7 +3622,7 @@ export interface components {
              * Quote
              * @default null
              */
-            quote: ("\"" | "'") | null;
+            quote: ("\"" | "'" | "") | null;
             /**
              * Trim
              * @default null

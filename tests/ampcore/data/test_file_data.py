@@ -191,7 +191,9 @@ def test_a_missing_number_is_an_error_that_names_the_option(load_table):
     ("cells", "message"),
     [
         (("1.5", "low"), r"text such as 'low' in row 2 \(or `missing_values`: the words"),
-        (("Ulm", "Bonn"), "categories or tokens, for text; received rescaling, normalize"),
+        (("Ulm", "Bonn"), "text such as 'Ulm' in row 1; received rescaling, normalize"),
+        (("13.5%", "2%"), "text such as '13.5%' in row 1; received rescaling, normalize"),
+        (("10", "02"), r"text such as '02' in row 2 \(or `dtypes: {income: int64}`\); received"),
     ],
 )
 def test_a_word_that_makes_a_column_of_numbers_text_is_named(load_table, cells, message):
@@ -199,3 +201,13 @@ def test_a_word_that_makes_a_column_of_numbers_text_is_named(load_table, cells, 
     lines = ("income,y", *(f"{cell},1" for cell in cells))
     with pytest.raises(InvalidData, match=f"it.csv, preprocessing.income: expected .*{message}"):
         load_table(*lines, preprocessing=numbers)
+
+
+def test_text_that_is_to_be_predicted_as_a_number_is_shown(load_table):
+    with pytest.raises(InvalidData, match=r"y: expected numbers; received text such as '\$10'"):
+        load_table("a,y", "1,$10", "2,$20")
+
+
+def test_an_infinite_number_in_a_table_is_named_with_its_row(load_table):
+    with pytest.raises(InvalidData, match=r"row 2, column a: .* finite in float32; received inf"):
+        load_table("a,y", "1.5,0", "Infinity,1")

@@ -14,6 +14,7 @@ from ampcore.errors import InvalidData
 from ampcore.formats import Column, Limits, images, list_splits
 from ampcore.spec.file_formats import ImagesOptions
 from tests.ampcore.formats.samples import encoded, noise, png, png_of, write_zip
+from tests.tables import every_row
 
 IMAGES = ImagesOptions()
 ANIMALS = {
@@ -114,6 +115,40 @@ def test_images_and_masks_are_pairs(write, open_file):
     read = source.read(np.array([1, 0]))
     assert read["image"][:, 0, 0, 0].tolist() == [8, 9]
     assert read["mask"].tolist() == [classes.tolist()] * 2
+
+
+@pytest.mark.parametrize(
+    ("image", "mask"),
+    [
+        ("image/a.jpg", "label/a.png"),
+        ("images/a.jpg", "annotations/a.png"),
+        ("JPEGImages/a.jpg", "SegmentationClass/a.png"),
+        ("images/a.jpg", "masks/a_mask.png"),
+        ("images/ISIC_1.jpg", "masks/ISIC_1_segmentation.png"),
+    ],
+)
+def test_folders_of_images_and_labels_are_no_classes(write, open_file, image, mask):
+    source = open_file(write({image: png(2, 2), mask: png(2, 2, 5, mode="L")}), IMAGES)
+    assert source.read(np.array([0]), ["mask"])["mask"].tolist() == [[[5, 5], [5, 5]]]
+
+
+@every_row(
+    "mask",
+    [
+        png(2, 2, 7),
+        png(2, 2, 7, mode="LA"),
+        encoded("PNG", Image.fromarray(np.full((2, 2), 7, "u2"))),
+    ],
+)
+def test_a_grey_mask_may_be_stored_in_colours_or_16_bits(folder, read_all, mask):
+    path = folder({"images/a.png": png(2, 2), "masks/a.png": mask})
+    assert read_all(path, IMAGES)["mask"].tolist() == [[[7, 7], [7, 7]]]
+
+
+def test_splits_may_be_inside_of_the_folders_of_images_and_masks(folder):
+    names = ("images/train/a", "masks/train/a", "images/val/b", "masks/val/b")
+    path = folder({f"{name}.png": png(2, 2, mode="L") for name in names})
+    assert list_splits(path, IMAGES, cache=path.parent / "cache") == ("train", "validation")
 
 
 def test_masks_are_resized_without_mixing_classes(folder, read_all):
@@ -222,8 +257,11 @@ def test_a_mask_of_another_size_is_an_error(folder, read_all):
 
 
 def test_a_mask_with_colours_is_an_error(folder, read_all):
-    files = {"images/a.png": png(3, 3), "masks/a.png": png(3, 3)}
+    files = {"images/a.png": png(3, 3), "masks/a.png": png_of(noise(3, 3))}
     with pytest.raises(InvalidData, match=r"masks/a.png: expected a mask with one channel"):
+        read_all(folder(files), IMAGES)
+    files["masks/a.png"] = encoded("PNG", Image.fromarray(np.full((3, 3), 256, np.uint16)))
+    with pytest.raises(InvalidData, match=r"masks/a.png: .* values above 255"):
         read_all(folder(files), IMAGES)
 
 

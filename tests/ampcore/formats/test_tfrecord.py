@@ -177,6 +177,15 @@ def test_a_feature_that_only_later_records_have_is_a_column(tmp_path, open_file)
         open_file(path, TFRECORD)
 
 
+def test_the_steps_of_a_sequence_are_left_out_with_the_reason(tmp_path, open_file):
+    steps = field(2, field(1, field(1, b"audio") + field(2, field(1, field(2, b"")))))
+    path = write_records(tmp_path / "it", *[example(x=[1]) + steps] * 2)
+    source = open_file(path, TFRECORD)
+    assert list(source.columns) == ["x"]
+    assert [one.name for one in source.left_out] == ["audio"]
+    assert "tf.train.SequenceExample" in source.left_out[0].reason
+
+
 def test_features_of_several_lengths_are_left_out_with_the_reason(tmp_path, open_file):
     rows = [
         example(x=[1, 2], tokens=[*range(count)], none=[1.0][: count % 2]) for count in range(1, 5)

@@ -53,6 +53,13 @@ def propose(tmp_path, text):
             "classification",
             "data.inputs: text is text of many words.",
         ),
+        (
+            "kind,size,country,note\n"
+            + rows(lambda n: f"{'ab'[n % 2]},1.{n * 7},DE,{'late' if n % 9 == 2 else ''}"),
+            {"target": "size", "inputs": ["kind", "note"]},
+            "regression",
+            "data.target: size is the last column with single values.",
+        ),
     ],
 )
 def test_a_job_is_proposed_with_reasons(tmp_path, text, data, task, reason):

@@ -371,7 +371,7 @@ FILLED = PEOPLE | {"preprocessing": {"income": {"missing": "mean"}}}
             PEOPLE | {"inputs": ["age"]},
             {"task": {"kind": "regression"}},
             "/data/target",
-            "city: expected numbers; received dtype object",
+            "city: expected numbers; received text such as 'Bonn'",
         ),
         (OUTPUTS, two_outputs(target="ag"), "/task/outputs/earnings/target", "received ag"),
         (OUTPUTS, two_outputs(), "/data/targets/earnings", "received earnings"),
@@ -386,6 +386,23 @@ FILLED = PEOPLE | {"preprocessing": {"income": {"missing": "mean"}}}
             None,
         ),
         (PEOPLE | {"inputs": ["age"]}, {}, None, None),
+        (PEOPLE | {"inputs": ["age"], "missing": "error"}, {}, None, None),
+        (
+            PEOPLE
+            | {"inputs": ["age"], "dtypes": {"age": "string"}}
+            | {"preprocessing": {"age": {"categories": "one_hot"}}},
+            {},
+            None,
+            None,
+        ),
+        (
+            PEOPLE
+            | {"inputs": ["age"], "dtypes": {"age": "string"}}
+            | {"preprocessing": {"age": {"normalize": True}}},
+            {},
+            "/data/preprocessing/age",
+            "preprocessing.age: expected categories or tokens, for text",
+        ),
         (EYES, {}, None, None),
         (PETS, {}, None, None),
     ],
