@@ -24,10 +24,23 @@ def find_encoding(files: Sequence[DataFile]) -> Encoding:
     UTF-16 by its mark or its zeros, UTF-8 where all bytes are, else Windows-1252. A file with
     characters of UTF-8 and other bytes is a damaged one: the reader names the line.
 
-    Raises InvalidData for text in another alphabet, whose encoding cannot be told.
+    Raises InvalidData for text in another alphabet, whose encoding cannot be told, and for files
+    in several encodings.
     """
-    encodings = [_encoding_of(file) for file in files]
-    return next((encoding for encoding in encodings if encoding != "utf-8"), "utf-8")
+    first: tuple[DataFile, Encoding] | None = None
+    for file in files:
+        encoding = _encoding_of(file)
+        if encoding is None:
+            continue
+        if first is not None and first[1] != encoding:
+            raise InvalidData(
+                file.name,
+                "encoding",
+                expected=f"text in {first[1]}, as {first[0].name} is",
+                received=f"text in {encoding}",
+            )
+        first = file, encoding
+    return "utf-8" if first is None else first[1]
 
 
 def decode_start(start: bytes, encoding: str, *, is_whole: bool) -> str:
@@ -79,7 +92,8 @@ def _has_controls(text: str) -> bool:
     )
 
 
-def _encoding_of(file: DataFile) -> Encoding:
+def _encoding_of(file: DataFile) -> Encoding | None:
+    """The encoding of a file; None for ASCII, which is text in most of them."""
     decoder, has_characters, sample = codecs.getincrementaldecoder("utf-8")(), False, b""
     with open_file(file) as stream:
         while block := stream.read(BLOCK):
@@ -100,7 +114,7 @@ def _encoding_of(file: DataFile) -> Encoding:
                     expected="text in UTF-8, or the option `encoding`",
                     received="text in another alphabet and encoding",
                 ) from None
-    return "utf-8"
+    return "utf-8" if has_characters else None
 
 
 def _is_western(content: bytes) -> bool:

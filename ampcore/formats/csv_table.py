@@ -36,7 +36,7 @@ from ampcore.formats.source import Column, LeftOut, ListedColumns, Request, Spli
 from ampcore.formats.table_files import files_of_split, splits_of, table_files
 from ampcore.formats.table_source import TableSource
 from ampcore.spec.file_formats import CellType, CsvOptions, reading_options
-from ampcore.spec.text import join_names
+from ampcore.spec.text import join_names, plural
 
 SUFFIXES: Final = (".csv", ".tsv")
 READING: Final = "reading.json"
@@ -76,7 +76,7 @@ def open_csv(request: Request, options: CsvOptions) -> TableSource:
     source = TableSource(request, folder)
     reading = json.loads((folder / READING).read_bytes())
     source.options = CsvOptions.model_validate(reading["options"])
-    source.left_out = _left_out(reading["padding"])
+    source.left_out = _left_out(reading["padding"], source.options, options)
     return source
 
 
@@ -93,11 +93,16 @@ def csv_columns(request: Request, options: CsvOptions) -> ListedColumns:
     padding = replace(table, used=sorted(set(table.padding) & set(table.names)))
     dtypes = {**dtypes, **(padding.with_types(every).dtypes if padding.used else {})}
     columns = {name: Column((), dtypes[name]) for name in table.names if name in dtypes}
-    return ListedColumns(columns, _left_out(name for name in table.names if name not in dtypes))
+    padding_names = [name for name in table.names if name not in dtypes]
+    return ListedColumns(columns, _left_out(padding_names, table.options, options))
 
 
-def _left_out(padding: Iterable[str]) -> list[LeftOut]:
-    return [LeftOut(name, "a column without a name and without a value") for name in padding]
+def _left_out(padding: Iterable[str], complete: CsvOptions, options: CsvOptions) -> list[LeftOut]:
+    """Columns that only delimiters make, and lines that no option says to skip."""
+    parts = [LeftOut(name, "a column without a name and without a value") for name in padding]
+    if complete.skip_lines and options.skip_lines is None:
+        parts.append(LeftOut(plural(complete.skip_lines, "line"), "above the table"))
+    return parts
 
 
 def _open_table(request: Request, options: CsvOptions, every: Sequence[DataFile]) -> "_Table":

@@ -141,9 +141,9 @@ def _batch(spec: JobSpec, data: AnyFile, rows: int | None, reference: str) -> It
 
 
 def _image_size(
-    data: AnyFile, found: Sequence[DescribedColumn], reference: str
+    data: AnyFile, columns: Sequence[DescribedColumn], reference: str
 ) -> Iterator[Problem]:
-    differ = any(column.has_any_size for column in found)
+    differ = any(column.has_any_size for column in columns)
     if isinstance(data, Images) and data.size is None and differ:
         expected = f"[height, width], since the images of {reference} have several sizes"
         yield Problem("/data/size", "size_needed", expected, "none")
@@ -157,17 +157,17 @@ def _declared(column: DescribedColumn, data: AnyFile) -> DescribedColumn:
 
 
 def _missing_values(
-    spec: JobSpec, data: AnyFile, found: Sequence[DescribedColumn], reference: str
+    spec: JobSpec, data: AnyFile, columns: Sequence[DescribedColumn], reference: str
 ) -> Iterator[Problem]:
     """The columns that a job reads have a value in each row, or may lack some."""
     if getattr(data, "missing", "keep") == "keep":
         return
     if isinstance(data, Csv) and data.missing_values is not None:
         return
-    targets = target_columns(data, spec.task, [column.name for column in found])
+    targets = target_columns(data, spec.task, [column.name for column in columns])
     groups = [*(data.inputs or {}).values(), *targets.values()]
     used = {name for group in groups for name in group}
-    for column in found:
+    for column in columns:
         if column.missing and (data.inputs is None or column.name in used):
             expected = (
                 f"keep, since the column {column.name} of {reference} has {column.missing} rows "

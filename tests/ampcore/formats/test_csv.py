@@ -305,6 +305,22 @@ def test_all_files_must_have_the_same_columns(folder, open_file):
         open_file(folder, CsvOptions())
 
 
+def test_files_in_several_encodings_are_an_error_that_names_both(folder, open_file):
+    (folder / "train-1.csv").write_bytes("a,b\n1,é\n".encode())
+    (folder / "train-2.csv").write_bytes("a,b\n2,é\n".encode("windows-1252"))
+    with pytest.raises(InvalidData, match=r"in utf-8, as birds/train-1.csv is; received text in w"):
+        open_file(folder, CsvOptions())
+
+
+def test_lines_above_a_table_are_left_out_with_a_word(write, open_file):
+    text = "Report of May\n\nname,price\n" + "a,1\n" * 9
+    source = open_file(write(text), CsvOptions())
+    assert [(part.name, part.reason) for part in source.left_out] == [
+        ("2 lines", "above the table")
+    ]
+    assert not open_file(write(text), CsvOptions(skip_lines=2)).left_out
+
+
 def test_a_file_without_a_split_among_others_is_an_error(folder, open_file):
     (folder / "more.csv").write_text("a,b\n2,y\n")
     with pytest.raises(InvalidData, match=r"birds/more.csv: expected a name with train"):
