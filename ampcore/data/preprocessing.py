@@ -5,9 +5,8 @@ takes the raw data.
 """
 
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
@@ -18,95 +17,26 @@ from keras import layers, ops
 from numpy.typing import NDArray
 
 from ampcore.data.examples import single_or_all
+from ampcore.data.token_layers import (
+    UNKNOWN,
+    WORDS,
+    as_texts,
+    count_tokens,
+    kept_tokens,
+    token_numbers,
+)
+from ampcore.data.training_statistics import FLOAT32_ROUNDING, ColumnStatistics
 from ampcore.errors import InvalidData
 from ampcore.formats import Column
-from ampcore.spec.preprocessing import Preprocessing, Rescaling, Tokens
+from ampcore.spec.preprocessing import Preprocessing, Rescaling
 
 Array = NDArray[Any]
 CONCATENATED: Final = "features"
 """The name of an input that is made of several columns."""
 PIXEL_MAX: Final = 255
 NO_RESCALING: Final = (1.0, 0.0)
-UNKNOWN: Final = 1
-"""Numbers of categories and words that stand for values that are not in the training examples."""
-WORDS: Final = 2
-"""The number of the first token: 0 is padding, 1 is UNKNOWN."""
 TEXTS: Final = 8192
 """The texts whose tokens are counted at a time."""
-FLOAT32_ROUNDING: Final = 2.0**-24
-MAX_ROUNDING: Final = 1e-4
-"""In standard deviations. Where float32 rounds more, the mean is subtracted before the cast."""
-
-
-@dataclass
-class ColumnStatistics:
-    """What the training examples tell about one column.
-
-    Attributes:
-        count: The numbers seen, without missing ones, for each channel.
-        total: The sum of their differences from `shift`, float64.
-        squares: The sum of the squares of these differences.
-        shift: About their mean: the mean of the first rows; whole for integers.
-        largest: The largest absolute value.
-        values: How often each category or token occurs.
-    """
-
-    count: float = 0.0
-    total: Any = 0.0
-    squares: Any = 0.0
-    shift: Any = None
-    largest: Any = 0.0
-    values: Counter[Any] = field(default_factory=Counter)
-
-    def add_numbers(self, rows: Array) -> None:
-        """Count the numbers of more rows, for each index of the last axis."""
-        # float64 has not all digits of int64.
-        wide = np.longdouble if rows.dtype == np.int64 else np.float64
-        numbers = rows.reshape(-1, rows.shape[-1] if rows.ndim > 1 else 1).astype(wide)
-        known = ~np.isnan(numbers)
-        if self.shift is None:
-            # Without it, the variance of large numbers would lose its digits.
-            shift = np.where(known, numbers, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-            self.shift = np.rint(shift) if rows.dtype.kind in "iub" else shift
-        shifted = np.where(known, numbers - self.shift, 0).astype(np.float64)
-        self.count = self.count + known.sum(axis=0)
-        self.total = self.total + shifted.sum(axis=0)
-        self.squares = self.squares + (shifted**2).sum(axis=0)
-        largest = np.abs(np.where(known, numbers, 0)).max(axis=0, initial=0)
-        self.largest = np.maximum(self.largest, largest.astype(np.float64))
-
-    @property
-    def mean_difference(self) -> Array:
-        """The mean of each channel, as a difference from `shift`."""
-        difference: Array = self.total / np.maximum(self.count, 1)
-        return difference
-
-    @property
-    def mean(self) -> Array:
-        """The mean of each channel."""
-        mean: Array = (self.shift + self.mean_difference).astype(np.float64)
-        return mean
-
-    @property
-    def variance(self) -> Array:
-        """The variance of each channel; 1 for a constant, so that it becomes 0."""
-        variance = self.squares / np.maximum(self.count, 1) - self.mean_difference**2
-        return np.where(variance > 0, variance, 1.0)
-
-    @property
-    def rounds_in_float32(self) -> bool:
-        """Whether float32 would round the numbers by a visible part of a standard deviation."""
-        rounding = self.largest * FLOAT32_ROUNDING
-        return bool((rounding > MAX_ROUNDING * np.sqrt(self.variance)).any())
-
-    def most_frequent(self, count: int) -> list[Any]:
-        """The most frequent values, in their own order."""
-        return _most_frequent(self.values, count)
-
-
-def _most_frequent(values: Counter[Any], count: int) -> list[Any]:
-    ordered = sorted(values.items(), key=lambda row: (-row[1], row[0]))
-    return sorted(value for value, _ in ordered[:count])
 
 
 @dataclass(frozen=True)
@@ -173,10 +103,10 @@ class ColumnPlan:
     def count(self, rows: Array, statistics: ColumnStatistics) -> None:
         """Count the values of training rows, as far as the layers need them."""
         if self.options.tokens is not None:
-            texts = _as_texts(rows)
+            texts = as_texts(rows)
             for start in range(0, len(texts), TEXTS):
                 part = texts[start : start + TEXTS]
-                statistics.values.update(_count_tokens(part, self.options.tokens))
+                statistics.values.update(count_tokens(part, self.options.tokens))
         elif self.is_text:
             statistics.values.update(text for text in rows.reshape(-1) if text is not None)
         elif self.categories is not None:
@@ -199,7 +129,7 @@ class ColumnPlan:
     def raw_values(self, rows: Array, dtype: str) -> Any:
         """The rows as a tensor for a `raw_input` of this dtype."""
         if self.is_text:
-            values = tf.constant(_as_texts(rows), tf.string)
+            values = tf.constant(as_texts(rows), tf.string)
         else:
             values = tf.constant(rows.astype(dtype, copy=False))
         return tf.reshape(values, (len(rows), *(self.column.shape or (1,))))
@@ -208,7 +138,7 @@ class ColumnPlan:
         """The layers that prepare the column, named after the raw input."""
         options = self.options
         if options.tokens is not None:
-            return _tokens(raw, options.tokens, statistics)
+            return token_numbers(raw, options.tokens, statistics)
         if self.categories is not None:
             return self._categories(raw, statistics)
         if options.keys:
@@ -220,7 +150,7 @@ class ColumnPlan:
         if self.options.keys:
             return int(max(statistics.values, default=0)) + 1
         if (tokens := self.options.tokens) is not None:
-            return len(_kept_tokens(tokens, statistics)) + WORDS
+            return len(kept_tokens(tokens, statistics)) + WORDS
         if self.categories == "integer":
             return len(statistics.most_frequent(self.options.max_categories)) + UNKNOWN
         return None
@@ -441,71 +371,3 @@ def _check_joined(inputs: Mapping[str, Sequence[ColumnPlan]], source: str) -> No
 
 def _join(name: str, tensors: list[Any]) -> Any:
     return tensors[0] if len(tensors) == 1 else layers.Concatenate(name=name)(tensors)
-
-
-def _as_texts(rows: Array) -> list[str]:
-    return [text if text is not None else "" for text in rows.reshape(-1)]
-
-
-def _vectorization(tokens: Tokens, **options: Any) -> Any:
-    is_words = tokens.split == "words"
-    return layers.TextVectorization(
-        standardize="lower_and_strip_punctuation" if is_words else None,
-        split="whitespace" if is_words else "character",
-        **options,
-    )
-
-
-def _count_tokens(texts: Sequence[str], tokens: Tokens) -> Counter[str]:
-    """The tokens of texts, split and spelled as the layer does, which knows ASCII letters only."""
-    layer = _vectorization(tokens, ragged=True)
-    batch = tf.constant(texts, tf.string)
-    layer.adapt(batch)
-    counts = np.bincount(layer(batch).flat_values)
-    words = layer.get_vocabulary()
-    return Counter({str(words[n]): int(counts[n]) for n in range(WORDS, len(counts)) if counts[n]})
-
-
-def _lower(token: str, tokens: Tokens) -> str:
-    return token.lower() if tokens.split == "words" else token
-
-
-def _kept_tokens(tokens: Tokens, statistics: ColumnStatistics) -> list[str]:
-    """The most frequent tokens, words in small letters."""
-    counts: Counter[str] = Counter()
-    for token, occurrences in statistics.values.items():
-        counts[_lower(token, tokens)] += occurrences
-    return _most_frequent(counts, tokens.max_tokens - WORDS)
-
-
-def _tokens(raw: Any, tokens: Tokens, statistics: ColumnStatistics) -> Any:
-    """The numbers of tokens. Other spellings of a word, as ÜBER of über, have its number.
-
-    Keras lowers ASCII letters only, so that they are in the vocabulary themselves.
-    """
-    kept = _kept_tokens(tokens, statistics) or ["a"]
-    number_of = {token: number for number, token in enumerate(kept, start=WORDS)}
-    spellings = dict(number_of)
-    for token in statistics.values:
-        if (number := number_of.get(_lower(token, tokens))) is not None:
-            spellings.setdefault(token, number)
-    if tokens.split == "words":
-        for token, number in number_of.items():
-            for spelling in (token.capitalize(), token.upper()):
-                spellings.setdefault(_lower_ascii(spelling), number)
-    layer = _vectorization(
-        tokens,
-        # Padding and unknown tokens come first; with them, a token `[UNK]` is one like all others.
-        vocabulary=["", "[UNK]", *spellings],
-        output_mode="int",
-        output_sequence_length=tokens.length,
-        name=f"{raw.name}_tokens",
-    )
-    numbers = layer(raw)
-    if len(spellings) > len(kept):
-        numbers = ops.take(np.array([0, UNKNOWN, *spellings.values()], np.int32), numbers, axis=0)
-    return ops.cast(numbers, "int32")
-
-
-def _lower_ascii(text: str) -> str:
-    return "".join(letter.lower() if letter.isascii() else letter for letter in text)
