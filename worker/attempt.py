@@ -253,6 +253,8 @@ class JobAttempt:
             pending_stop.remaining_s(time.monotonic(), at_most=self._context.grace_s)
         )
         last = self._enqueue(process, remaining_frames, at_end=True) or last
+        if (unanswered := self._profile_forwarder.unanswered_request()) is not None:
+            self._writer.enqueue(unanswered)
         if self._monitor is not None:
             self._monitor.stop()
         self._ready = process.ready or {}
@@ -289,6 +291,7 @@ class JobAttempt:
         if self._monitor is not None:
             self._monitor.count_telemetry(sum(frame.size_bytes for frame in frames))
             frames = [sandboxed_frames.checked(frame) for frame in frames]
+        self._profile_forwarder.read_answer(frames)
         self._writer.enqueue_frames(frames)
         self._writer.enqueue(*process.log_capture.take(now=at_end))
         if any(frame.type is FrameType.STEPS for frame in frames):

@@ -1,8 +1,11 @@
 """Forwards requests for a profile from the server to the trainer, each once."""
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 
+from ampcore.telemetry.events import NO_PROFILE, PROFILE_NOT_TAKEN, Event, EventType
+from ampcore.telemetry.frames import Frame, FrameType
 from store.jobs import profile_steps
 from worker.trainer_process import TrainerProcess
 
@@ -16,11 +19,13 @@ class ProfileForwarder:
     """Remembers which request the trainer of one attempt has received.
 
     A request stays in the job's row until another one replaces it, or the attempt ends: so the
-    worker writes nothing, and a lost request costs only its profile.
+    worker writes nothing. One that the trainer has not answered when it ends is said to be lost:
+    the next attempt does not repeat it, since the profile may be what ended this one.
     """
 
     def __init__(self) -> None:
         self._forwarded: str | None = None
+        self._is_answered = True
 
     def forward(self, requested: str | None, process: TrainerProcess) -> None:
         """Send a new request to the trainer.
@@ -32,6 +37,24 @@ class ProfileForwarder:
         steps = profile_steps(requested)
         if steps is None or requested == self._forwarded:
             return
-        self._forwarded = requested
+        self._forwarded, self._is_answered = requested, False
         log.info("a profile of %d steps was requested", steps)
         process.send({MESSAGE: {"steps": steps}})
+
+    def read_answer(self, frames: Sequence[Frame]) -> None:
+        """Look for the trainer's answer: a report, or why there is none."""
+        self._is_answered = self._is_answered or any(map(_is_answer, frames))
+
+    def unanswered_request(self) -> Event | None:
+        """After the end of the trainer: the event for a request that it has not answered."""
+        if self._is_answered:
+            return None
+        message = "The attempt ended before the requested profile was taken; request it again."
+        return Event.warning(PROFILE_NOT_TAKEN, message)
+
+
+def _is_answer(frame: Frame) -> bool:
+    if frame.type is not FrameType.EVENT:
+        return False
+    is_report = frame.header["event"] == EventType.PROFILE
+    return is_report or frame.header["data"].get("code") in NO_PROFILE

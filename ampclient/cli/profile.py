@@ -13,7 +13,6 @@ from ampcore.api.events import JobEvent
 from ampcore.profile.report_text import report_lines
 
 EVENT: Final = "profile"
-FAILED: Final = "profile_failed"
 COPY: Final = (
     "A job that has ended is profiled by a short copy: ampctl clone {id} --set "
     "runtime.profile.start=10 --set train.steps=20 --watch; then ampctl profile NEW_ID --last."
@@ -64,12 +63,14 @@ def _profile_now(job: Job, steps: int) -> None:
 
 
 def _wait_for_event(job: Job, seq: int) -> None:
+    from ampcore.telemetry.events import NO_PROFILE
+
     for event in job.follow(kinds=("events",), after=seq):
         if not isinstance(event, JobEvent):
             continue
         if event.type == EVENT:
             return
-        if event.type == "warning" and event.data.get("code") == FAILED:
+        if event.type == "warning" and event.data.get("code") in NO_PROFILE:
             typer.echo(event.data["message"], err=True)
             raise typer.Exit(1)
     typer.echo("The job ended before the profile.", err=True)

@@ -23,14 +23,12 @@ from ampcore.profile.findings import CODE
 from ampcore.profile.operations import ProfileContext, ProfiledLayer
 from ampcore.profile.trace_level import VERBOSE, record_all_operations
 from ampcore.spec.devices import DeviceInfo
-from ampcore.telemetry import Event, EventType
+from ampcore.telemetry.events import PROFILE_FAILED, PROFILE_NOT_TAKEN, Event, EventType
 
 FOLDER: Final = "profile"
 """In the output folder of a run: a folder for each profile."""
 WARMUP_STEPS: Final = 2
 """The first steps of a process allocate memory and choose kernels: they are never profiled."""
-FAILED: Final = "profile_failed"
-NOT_TAKEN: Final = "profile_not_taken"
 INCOMPLETE: Final = "profile_incomplete"
 
 
@@ -142,7 +140,9 @@ class ProfileRecorder:
         if recording is not None and (is_last or recording.done >= recording.steps):
             events += self._stop(recording, session)
         if is_last:
-            events += [_not_taken(request) for request in self.requests if request.start]
+            while not self.incoming.empty():
+                self.requests.append(self.incoming.get())
+            events += [_not_taken(request) for request in self.requests]
             self.requests = []
         for running in list(self._analyses):
             if is_last or running.has_ended:
@@ -264,12 +264,16 @@ def _finding_event(finding: dict[str, Any], step: int) -> Event:
 
 
 def _failed(step: int, cause: str) -> Event:
-    return Event.warning(FAILED, f"The profile at step {step} failed: {cause}", step)
+    return Event.warning(PROFILE_FAILED, f"The profile at step {step} failed: {cause}", step)
 
 
 def _not_taken(request: ProfileRequest) -> Event:
-    message = f"profile.start: the run ended before step {request.start}; no profile was taken."
-    return Event.warning(NOT_TAKEN, message)
+    message = (
+        "The run ended before the requested profile was taken."
+        if request.start is None
+        else f"profile.start: the run ended before step {request.start}; no profile was taken."
+    )
+    return Event.warning(PROFILE_NOT_TAKEN, message)
 
 
 def _incomplete(step: int) -> Event:

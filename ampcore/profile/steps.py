@@ -5,16 +5,14 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from ampcore.profile.analysis_process import ProfileFailed
 from ampcore.profile.recorder import WARMUP_STEPS
 from ampcore.spec import JobSpec
 from ampcore.spec.training import Profile
-from ampcore.telemetry import Event, EventType
+from ampcore.telemetry.events import NO_PROFILE, Event, EventType
 from ampcore.train import Trainer
-
-WARNINGS: Final = ("profile_failed", "profile_not_taken")
 
 
 def profile_steps(
@@ -55,7 +53,7 @@ def profile_steps(
         for event in found:
             if event.type is EventType.PROFILE:
                 return _take_report(Path(folder), event, output)
-    messages = [one.data["message"] for one in found if one.data.get("code") in WARNINGS]
+    messages = [one.data["message"] for one in found if one.data.get("code") in NO_PROFILE]
     raise ProfileFailed(messages[0] if messages else "The run was stopped before the profile.")
 
 

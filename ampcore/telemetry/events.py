@@ -2,7 +2,12 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Final, Self
+
+PROFILE_FAILED: Final = "profile_failed"
+PROFILE_NOT_TAKEN: Final = "profile_not_taken"
+NO_PROFILE: Final = (PROFILE_FAILED, PROFILE_NOT_TAKEN)
+"""The codes of warnings that answer a request for a profile without a report."""
 
 
 class EventType(StrEnum):

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from ampclient import Client
 from ampcore.fork_server import TRAINER_NAME
 from tests.processes import has_ended, name_of
 from tests.waiting import DEADLINE_S, wait_until
+
+HAS_FAILED = pytest.StashKey[bool]()
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,26 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     all_processes += stack.all_processes()
     assert stack.stop() == 0
     wait_until(lambda: all(map(has_ended, all_processes)), "nothing of the stack is left")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash[HAS_FAILED] = report.failed
+    return report
+
+
+@pytest.fixture(autouse=True)
+def no_job_of_a_failed_test_goes_on(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The stack has one worker: a job without an end would fail all later tests as well."""
+    yield
+    if request.node.stash.get(HAS_FAILED, False) and "stack" in request.fixturenames:
+        stack = request.getfixturevalue("stack")
+        open_jobs = [job for job in stack.client.jobs.list() if not job.state.is_terminal]
+        for job in open_jobs:
+            job.cancel()
 
 
 @pytest.fixture(scope="session")

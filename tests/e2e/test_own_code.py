@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,8 @@ def test_a_running_job_of_own_code_is_profiled_in_its_sandbox(stack: Any, tmp_pa
     job = stack.client.jobs.submit(spec, code=tmp_path)
     wait_until(lambda: job.refresh().step > 0, "the job trains")
     job.profile(steps=3)
-    report = wait_until(job.profile_report, "the report is stored")
+    said = partial(job.events, type="state")
+    report = wait_until(job.profile_report, "the report is stored", show=lambda: [*said()])
     [event] = job.events(type="profile")
     stopped = job.cancel().wait(DEADLINE_S)
     assert stopped.state == State.CANCELLED

@@ -116,6 +116,15 @@ def profiles_on_request(trainer: Trainer) -> None:
     trainer.succeed()
 
 
+def is_killed_by_a_profile(trainer: Trainer) -> None:
+    """End during the requested profile; the next attempt succeeds."""
+    begin_and_write_steps(trainer)
+    if trainer.job["attempt"] == 1:
+        sys.stdin.readline()
+        os.kill(os.getpid(), signal.SIGKILL)
+    trainer.succeed()
+
+
 def read_dataset(trainer: Trainer) -> Path:
     [(name, path)] = trainer.job["datasets"].items()
     file = Path(path)

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import update
 
 from ampcore.spec import Reason, State
+from ampcore.telemetry.events import PROFILE_NOT_TAKEN
 from service.storage import Storage, StorageFailed
 from store import attempts, jobs
 from store.artifacts import CHECKPOINT
@@ -92,6 +93,19 @@ def test_a_requested_profile_reaches_the_trainer_and_its_files_are_uploaded(
     assert json.loads(report.read_text()) == {"steps": 7}
     with running.database.write() as session:
         assert jobs.request_profile(session, running.job_id, steps=7) is None
+
+
+def test_a_profile_that_an_attempt_did_not_live_to_take_is_said_to_be_lost(
+    start: Start, until_running: Wait
+) -> None:
+    running = start("is_killed_by_a_profile")
+    until_running(running)
+    with running.database.write() as session:
+        jobs.request_profile(session, running.job_id, steps=7)
+    running.ended()
+    [warning] = running.events("warning")
+    assert warning.data["code"] == PROFILE_NOT_TAKEN
+    assert "request it again" in warning.data["message"]
 
 
 def test_a_permanent_failure_waits_for_the_upload_of_its_checkpoint(

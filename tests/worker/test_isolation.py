@@ -17,6 +17,7 @@ from service.settings import SettingsInvalid
 from store.artifacts import CHECKPOINT
 from store.tables import Artifact
 from tests.environment import settings_from
+from tests.machines import created_machine
 from tests.waiting import wait_until
 from tests.worker.conftest import Start
 from tests.worker.hostile_trainer import MARK
@@ -312,6 +313,18 @@ def test_a_claimed_user_id_is_not_claimed_twice() -> None:
         claim_user([third.number, second.number])
     second.release()
     third.release()
+
+
+@pytest.mark.needs("network namespaces")
+def test_a_claimed_user_id_is_claimed_in_all_network_namespaces() -> None:
+    """Else a worker in another one ends this worker's trainers with its own."""
+    claimed = claim_user(USERS)
+    program = f"from worker.trainer_users import claim_user; claim_user([{claimed.number}])"
+    with created_machine(f"u{os.getpid()}") as machine:
+        with pytest.raises(AssertionError, match="AMPCORE_TRAINER_USERS are in use"):
+            machine.run([sys.executable, "-c", program], both_streams=True)
+        claimed.release()
+        machine.run([sys.executable, "-c", program])
 
 
 ENVIRONMENT = {"AMPCORE_DATABASE_URL": "sqlite:////x", "AMPCORE_REDIS_URL": "redis://h"}

@@ -11,6 +11,7 @@ from ampcore.profile.analysis_process import AnalysisProcess, ProfileFailed
 from ampcore.profile.operations import ProfileContext
 from ampcore.profile.steps import profile_steps
 from ampcore.spec import JobSpec
+from ampcore.telemetry.events import PROFILE_FAILED, PROFILE_NOT_TAKEN
 from ampcore.train import Trainer
 
 SPEC = {
@@ -136,7 +137,7 @@ def test_a_run_that_ends_earlier_has_a_shorter_profile(tmp_path):
 def test_a_run_that_ends_before_its_profile_says_so(tmp_path):
     _, events = run(spec_with({"start": 50, "steps": 5}, **SHORT), tmp_path)
     assert "profile" not in events
-    assert events["warning"].data["code"] == recorder.NOT_TAKEN
+    assert events["warning"].data["code"] == PROFILE_NOT_TAKEN
     assert "step 50" in events["warning"].data["message"]
 
 
@@ -153,6 +154,15 @@ def test_a_profile_on_demand_starts_with_the_next_steps(tmp_path):
     assert event.data["steps"] == 3
 
 
+def test_a_profile_requested_in_the_last_steps_is_said_not_to_be_taken(tmp_path):
+    events = []
+    trainer = Trainer(spec_with(None, train={"steps": recorder.WARMUP_STEPS}), output_dir=tmp_path)
+    trainer.request_profile(3)
+    trainer.run(None, events.append)
+    [warning] = [one for one in events if one.data.get("code") == PROFILE_NOT_TAKEN]
+    assert "before the requested profile was taken" in warning.data["message"]
+
+
 def test_another_profiler_in_the_process_costs_only_the_profile(tmp_path):
     tf.profiler.experimental.start(str(tmp_path / "other"))
     try:
@@ -160,7 +170,7 @@ def test_another_profiler_in_the_process_costs_only_the_profile(tmp_path):
     finally:
         tf.profiler.experimental.stop(save=False)
     assert result.steps == 10
-    assert events["warning"].data["code"] == recorder.FAILED
+    assert events["warning"].data["code"] == PROFILE_FAILED
 
 
 def test_an_analysis_that_dies_costs_only_the_profile(tmp_path, monkeypatch):
@@ -170,7 +180,7 @@ def test_an_analysis_that_dies_costs_only_the_profile(tmp_path, monkeypatch):
     monkeypatch.setattr("ampcore.profile.analysis_process.MODULE", "dying")
     result, events = run(spec_with(EARLY_PROFILE, **SHORT), tmp_path / "run")
     assert result.steps == 10
-    assert events["warning"].data["code"] == recorder.FAILED
+    assert events["warning"].data["code"] == PROFILE_FAILED
     assert "no memory" in events["warning"].data["message"]
 
 
