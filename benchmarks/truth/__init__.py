@@ -1,0 +1,1 @@
+"""Planted faults with known answers: does ampcore name what is wrong?"""
