@@ -119,10 +119,17 @@ def _tried(found: Json, limit: int | None) -> Iterator[str]:
 
 
 def _comparison(found: Json, _: int | None) -> Iterator[str]:
-    compared = found["comparison"]
-    rows = [("this batch", "own"), (f"{compared['other_batches']} other batches", "others")]
-    for title, name in (*rows, ("this batch, untrained weights", "untrained")):
-        if (measured := compared[name]) is not None:
+    if (compared := found["comparison"]) is None:
+        yield "nothing to compare: the weights or the inputs are not finite"
+        return
+    rows = [
+        ("this batch", "own"),
+        (f"{compared['other_batches']} other batches", "others"),
+        ("the first step of the run", "at_start"),
+        ("this batch, untrained weights", "untrained"),  # of version 0.5
+    ]
+    for title, name in rows:
+        if (measured := compared.get(name)) is not None:
             loss, norm = number(measured["loss"]), number(measured["grad_norm"])
             yield f"{title}: loss {loss}, gradient norm {norm}"
 
@@ -134,10 +141,18 @@ def _examples(found: Json, limit: int | None) -> Iterator[str]:
     for row in examples["shown"][:limit]:
         loss = "" if row["loss"] is None else f", loss {number(row['loss'])}"
         place = f", {text}" if (text := place_text(row.get("place"))) else ""
-        yield f"training example {row['example']} (at {row['position']} of the batch){place}{loss}"
+        effect = _effect(row.get("effect"))
+        at = f"(at {row['position']} of the batch)"
+        yield f"training example {row['example']} {at}{place}{loss}{effect}"
         for name, view in {**row["inputs"], "target": next(iter(row["targets"].values()))}.items():
             yield f"  {name + ': ' if name else ''}{view_text(view)}"
     yield from _left_out(examples["unusual"] - len(examples["shown"][:limit]), "unusual example")
+
+
+def _effect(measured: Json | None) -> str:
+    if measured is None:
+        return ""
+    return f", which alone makes the gradient norm {number(measured['grad_norm'])}"
 
 
 def place_text(place: Json | None) -> str:

@@ -1,16 +1,19 @@
 """Says what a bad step is due to: the data, the loss scale, an operation, the weights, or chance.
 
-`overflow_cause` says why gradients are not finite. That alone does not tell a bad example from a
-training that has diverged: in both cases float32 overflows too. The comparison with other batches
-and with untrained weights (`probe`) does.
+The order of the questions matters. A bad example overflows an operation, and a diverged training
+needs a lower loss scale: so the inputs are judged first, then the examples and the weights, then
+the layers, and the loss scale last.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+from ampcore.diagnostics.input_statistics import STANDS_OUT, ExtremeExample
 from ampcore.diagnostics.overflow_cause import CauseDetails, OverflowCause, explain_cause
-from ampcore.diagnostics.probe import Probe
+from ampcore.diagnostics.probe import Measured, Probe
+from ampcore.diagnostics.weight_outliers import WeightOutlier
 from ampcore.spec.text import join_names
 
 
@@ -61,6 +64,10 @@ CHECK_HARDWARE: Final = (
 )
 
 
+MIN_TRAINED_STEPS: Final = 10
+"""Before this step a run need not have learned anything."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """What a step is due to, in a sentence, and what to do."""
@@ -69,30 +76,91 @@ class Finding:
     sentence: str
     advice: str
 
+    @property
+    def text(self) -> str:
+        """Both."""
+        return f"{self.sentence} {self.advice}".strip()
+
 
 @dataclass(frozen=True)
-class Observed:
+class NamedExample:
+    """A training example that a finding names."""
+
+    example: int
+    """Index into the training examples."""
+    input_score: float
+    """See `InputStatistics.scores`."""
+    largest_value: float
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether one of its values is far from the usual ones."""
+        return self.input_score > STANDS_OUT
+
+
+@dataclass(frozen=True)
+class Evidence:
     """What is known about a step when it is attributed."""
 
     kind: StepKind
-    probe: Probe
+    step: int = 0
+    """Its number, counted from 0."""
+    probe: Probe | None = None
+    """None where the state or the inputs are not finite: nothing can be compared then."""
     cause: CauseDetails | None = None
     """Why its gradients are not finite; None if they are."""
-    unusual_examples: tuple[int, ...] = ()
-    """Indices into the training examples of those whose loss stands out."""
+    responsible: Sequence[NamedExample] = ()
+    """The examples without which it is ordinary, the one with the largest effect first."""
+    without: Measured | None = None
+    """The batch with others in their place."""
+    harmless: Sequence[NamedExample] = ()
+    """Examples with unusual values that change nothing."""
+    outliers: Sequence[WeightOutlier] = ()
+    """Single weights that are far from all others."""
+    usual_input: float = 0.0
+    """The values of the inputs are usually at most so large."""
+    extremes_before: Sequence[ExtremeExample] = field(default_factory=tuple)
+    """Examples with implausible inputs, on which the run has trained before the step."""
     loss_in_run: float = 0.0
     norm_in_run: float = 0.0
     """The values of the step in the precision of the run."""
     learning_rate: float = 0.0
+    has_16_bits: bool = True
+    """Whether layers compute in 16 bits."""
 
 
-def attribute(observed: Observed) -> Finding:
+def attribute(evidence: Evidence) -> Finding:
     """Attribute a step that was reproduced."""
-    if observed.cause is not None:
-        return _attribute_nonfinite(observed, observed.cause)
-    if observed.kind is StepKind.NORMAL and not observed.probe.has_diverged:
-        return _normal(observed)
-    return _attribute_jump(observed)
+    cause, probe = evidence.cause, evidence.probe
+    if cause is not None and (probe is None or cause.bad_inputs):
+        return _of_cause(cause)
+    if probe is None:
+        raise ValueError("expected a comparison with other batches for a step that is finite")
+    if evidence.outliers:
+        return _corrupted(evidence.outliers)
+    if any(example.stands_out for example in evidence.responsible):
+        return _responsible(evidence, probe)
+    if probe.has_diverged:
+        return _diverged(evidence, probe)
+    has_not_learned = probe.has_not_learned and evidence.step >= MIN_TRAINED_STEPS
+    if evidence.responsible:
+        # Ordinary examples stand out where a training is not stable.
+        judge = _unstable if has_not_learned else _responsible
+        return judge(evidence, probe)
+    if cause is not None:
+        is_operation = cause.cause is OverflowCause.OPERATION
+        if is_operation and probe.is_unusual_batch:
+            return _unusual_batch(probe)
+        finding = _of_cause(cause)
+        is_scale = cause.cause is OverflowCause.SCALE
+        return (
+            _without_progress(finding, evidence, probe) if is_scale and has_not_learned else finding
+        )
+    if probe.is_unusual_batch and evidence.kind is not StepKind.NORMAL:
+        return _unusual_batch(probe)
+    if evidence.kind is StepKind.NORMAL:
+        return _normal(evidence)
+    return _high_in_16_bits_only(evidence, probe) or _rising(evidence, probe)
 
 
 def not_reproducible(what: str) -> Finding:
@@ -100,90 +168,128 @@ def not_reproducible(what: str) -> Finding:
     return Finding(Attribution.NOT_REPRODUCIBLE, what, CHECK_HARDWARE)
 
 
-def _attribute_nonfinite(observed: Observed, cause: CauseDetails) -> Finding:
-    probe = observed.probe
-    if cause.cause is OverflowCause.WEIGHTS or cause.bad_inputs:
-        return _of_cause(cause)
-    if probe.has_diverged:
-        return _diverged(observed)
-    if cause.cause is OverflowCause.OPERATION and probe.is_unusual_batch:
-        return _unusual_batch(observed)
-    return _of_cause(cause)
-
-
-def _attribute_jump(observed: Observed) -> Finding:
-    """A finite step with a high loss or gradient norm."""
-    probe = observed.probe
-    if probe.has_diverged:
-        return _diverged(observed)
-    if probe.is_unusual_batch:
-        return _unusual_batch(observed)
-    low = _high_in_16_bits_only(observed)
-    if low is not None:
-        return low
-    return _rising(observed)
-
-
 def _of_cause(cause: CauseDetails) -> Finding:
-    text = explain_cause(cause)
-    # The sentence about a loss scale has a colon before the facts, and one before the advice.
-    is_scale = cause.cause is OverflowCause.SCALE
-    first, second = (". ", ": lower ") if is_scale else (": ", ". ")
-    sentence, found, advice = text.partition(first)
-    if not found:
-        sentence, found, advice = text.partition(second)
-        advice = f"lower {advice}" if is_scale and found else advice
-    return Finding(BY_CAUSE[cause.cause], _as_sentence(sentence), _as_sentence(advice))
+    return Finding(BY_CAUSE[cause.cause], *explain_cause(cause))
 
 
-def _as_sentence(text: str) -> str:
-    text = text.strip()
-    if not text:
-        return ""
-    return text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
-
-
-def _diverged(observed: Observed) -> Finding:
-    probe = observed.probe
-    level = probe.level or probe.own
+def _corrupted(outliers: Sequence[WeightOutlier]) -> Finding:
+    worst = max(outliers, key=lambda outlier: abs(outlier.value))
     return Finding(
         Attribution.WEIGHTS,
+        f"One weight of {worst.variable} is {worst.value:.4g}, and all others are at most "
+        f"{worst.others:.4g}: a single weight does not diverge alone, so it was damaged in memory "
+        "or in a file, or set so.",
+        "Resume from a checkpoint before this step, or load the weights again. If it happens "
+        "again on this machine only, test its memory.",
+    )
+
+
+def _responsible(evidence: Evidence, probe: Probe) -> Finding:
+    examples = evidence.responsible
+    names = join_names([example.example for example in examples])
+    noun = "example" if len(examples) == 1 else "examples"
+    without = evidence.without
+    effect = (
+        f" With other examples in place of {'it' if len(examples) == 1 else 'them'} the gradient "
+        f"norm of the batch is {without.grad_norm:.4g} instead of {probe.own.grad_norm:.4g}, and "
+        f"its loss {without.loss:.4g} instead of {probe.own.loss:.4g}."
+        if without is not None
+        else ""
+    )
+    worst = max(examples, key=lambda example: example.input_score)
+    if worst.stands_out:
+        what = (
+            f"has a value of {worst.largest_value:.4g}"
+            if len(examples) == 1
+            else f"have values up to {worst.largest_value:.4g}"
+        )
+        sentence = (
+            f"Training {noun} {names} {what}, where they are usually at most "
+            f"{evidence.usual_input:.4g}.{effect}"
+        )
+    else:
+        verb = "stands" if len(examples) == 1 else "stand"
+        sentence = f"Training {noun} {names} {verb} out in this step.{effect}"
+    return Finding(Attribution.DATA, sentence, CHECK_EXAMPLES)
+
+
+def _diverged(evidence: Evidence, probe: Probe) -> Finding:
+    level, start = probe.level or probe.own, probe.at_start or probe.own
+    happened = (
         "The training had diverged before this step: with these weights the loss of other batches "
-        f"is {level.loss:.4g}, also in float32; with untrained weights it is "
-        f"{probe.untrained.loss:.4g}. The learning rate, {observed.learning_rate:.4g} at this "
-        "step, was too high.",
+        f"is {level.loss:.4g}; at the start of the run it was {start.loss:.4g}."
+    )
+    if evidence.extremes_before:
+        extremes = evidence.extremes_before
+        names = join_names([example.example for example in extremes])
+        return Finding(
+            Attribution.DATA,
+            f"{happened} It had trained on {'examples' if len(extremes) > 1 else 'example'} "
+            f"{names}, with values up to {extremes[0].largest:.4g}, where they are usually "
+            f"at most {evidence.usual_input:.4g}.",
+            f"{CHECK_EXAMPLES} If they are right, lower optimizer.learning_rate, "
+            f"{evidence.learning_rate:.4g} at this step.",
+        )
+    return Finding(
+        Attribution.WEIGHTS,
+        f"{happened} The learning rate, {evidence.learning_rate:.4g} at this step, was too high.",
         LOWER_RATE,
     )
 
 
-def _unusual_batch(observed: Observed) -> Finding:
-    probe, level = observed.probe, observed.probe.level
-    shown = (
-        f" The loss of training examples {join_names(observed.unusual_examples)} stands out."
-        if observed.unusual_examples
-        else ""
+def _unstable(evidence: Evidence, probe: Probe) -> Finding:
+    names = join_names([example.example for example in evidence.responsible])
+    return Finding(
+        Attribution.WEIGHTS,
+        f"The training is not stable: {_no_progress(probe)}, and of single examples with ordinary "
+        f"values ({names}) the loss is far higher. The updates before this step were too large for "
+        f"the learning rate {evidence.learning_rate:.4g}.",
+        LOWER_RATE,
     )
+
+
+def _without_progress(finding: Finding, evidence: Evidence, probe: Probe) -> Finding:
+    """A finding about the loss scale, in a run that has learned nothing yet."""
+    advice = (
+        f"{finding.advice} If the loss stays so high, lower optimizer.learning_rate "
+        f"({evidence.learning_rate:.4g} at this step)."
+    )
+    sentence = f"{finding.sentence} The run has not learned yet: {_no_progress(probe)}."
+    return replace(finding, sentence=sentence, advice=advice)
+
+
+def _no_progress(probe: Probe) -> str:
+    level, start = probe.level or probe.own, probe.at_start or probe.own
+    return (
+        f"the loss of other batches is {level.loss:.4g} with the weights before this step, and was "
+        f"{start.loss:.4g} at the start of the run"
+    )
+
+
+def _unusual_batch(probe: Probe) -> Finding:
+    level = probe.level
     compared = (
         f"loss {probe.own.loss:.4g} and gradient norm {probe.own.grad_norm:.4g}, with the same "
-        f"weights and in float32; other batches have {level.loss:.4g} and {level.grad_norm:.4g}"
+        f"weights; other batches have {level.loss:.4g} and {level.grad_norm:.4g}"
         if level is not None
         else f"loss {probe.own.loss:.4g}"
     )
     return Finding(
         Attribution.DATA,
-        f"The examples of this step are unusual: their batch has {compared}.{shown}",
+        f"The examples of this step are unusual together: their batch has {compared}. No few of "
+        "them make the difference.",
         CHECK_EXAMPLES,
     )
 
 
-def _high_in_16_bits_only(observed: Observed) -> Finding | None:
+def _high_in_16_bits_only(evidence: Evidence, probe: Probe) -> Finding | None:
     """A finding if float32 gives a much lower loss or gradient norm than the run."""
-    own = observed.probe.own
-    if observed.kind is StepKind.LOSS_SPIKE:
-        name, in_run, in_float32 = "loss", observed.loss_in_run, own.loss
+    own = probe.own
+    if evidence.kind is StepKind.LOSS_SPIKE:
+        name, in_run, in_float32 = "loss", evidence.loss_in_run, own.loss
     else:
-        name, in_run, in_float32 = "gradient norm", observed.norm_in_run, own.grad_norm
-    if abs(in_run) <= 2 * abs(in_float32):
+        name, in_run, in_float32 = "gradient norm", evidence.norm_in_run, own.grad_norm
+    if not evidence.has_16_bits or abs(in_run) <= 2 * abs(in_float32):
         return None
     return Finding(
         Attribution.OPERATION,
@@ -194,22 +300,31 @@ def _high_in_16_bits_only(observed: Observed) -> Finding | None:
     )
 
 
-def _rising(observed: Observed) -> Finding:
-    level = observed.probe.level or observed.probe.own
+def _rising(evidence: Evidence, probe: Probe) -> Finding:
+    level = probe.level or probe.own
     return Finding(
         Attribution.WEIGHTS,
         "The weights before this step are the cause: with them other batches are as high (loss "
         f"{level.loss:.4g}, gradient norm {level.grad_norm:.4g}, in float32). The updates of the "
-        f"steps before were too large for the learning rate {observed.learning_rate:.4g}.",
+        f"steps before were too large for the learning rate {evidence.learning_rate:.4g}.",
         LOWER_RATE,
     )
 
 
-def _normal(observed: Observed) -> Finding:
+def _normal(evidence: Evidence) -> Finding:
+    sentence = (
+        f"Nothing is remarkable about this step: its loss, {evidence.loss_in_run:.4g}, and its "
+        f"gradient norm, {evidence.norm_in_run:.4g}, are finite and not far above those of the "
+        "steps before."
+    )
+    if not evidence.harmless:
+        return Finding(Attribution.NORMAL, sentence, "")
+    values = ", ".join(
+        f"{example.example} ({example.largest_value:.4g})" for example in evidence.harmless
+    )
     return Finding(
         Attribution.NORMAL,
-        f"Nothing is remarkable about this step: its loss, {observed.loss_in_run:.4g}, and its "
-        f"gradient norm, {observed.norm_in_run:.4g}, are finite and not far above those of the "
-        "steps before.",
-        "",
+        f"{sentence} The values of some of its training examples are unusual, but change little: "
+        f"{values}; they are usually at most {evidence.usual_input:.4g}.",
+        "Check that these examples are right.",
     )

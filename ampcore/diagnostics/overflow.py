@@ -5,18 +5,24 @@ nothing is traced before the first skip.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
-from ampcore.data import Batch
+from ampcore.diagnostics.attribution import Attribution
 from ampcore.diagnostics.overflow_cause import CauseDetails, OverflowCause, explain_cause
 from ampcore.diagnostics.replay import Replay
-from ampcore.diagnostics.skipped_step import BatchPosition, SkippedStep, explain_step
+from ampcore.diagnostics.responsible_examples import indices_of
+from ampcore.diagnostics.skipped_step import MAX_EXAMPLES, BatchPosition, SkippedStep
+from ampcore.diagnostics.step_diagnosis import (
+    DiagnosedStep,
+    StepDiagnoser,
+    StepValues,
+    Surroundings,
+)
 from ampcore.models.task import float32_view
 from ampcore.precision import NoLossScale
 
-Tensor = Any
 Clock = Callable[[], float]
 
 ALWAYS_EXPLAINED: Final = 8
@@ -63,6 +69,7 @@ class OverflowDiagnostics:
     ) -> None:
         self._replay = replay
         self._float32_replay: Replay | None = None
+        self._diagnoser = StepDiagnoser(replay, self._in_float32)
         self._clock, self._began = clock, clock()
         self.budget = ExplanationBudget()
         """Decides which skips are explained, and counts the time."""
@@ -77,18 +84,27 @@ class OverflowDiagnostics:
         self.budget.skips += skips
 
     def explain(
-        self, scales: Sequence[float], batch: Batch, seed: Tensor, position: BatchPosition
+        self,
+        step: SkippedStep,
+        surroundings: Surroundings | None = None,
+        values: StepValues | None = None,
     ) -> dict[str, Any]:
         """The event data of the step that was just skipped.
 
-        `scales` are the networks' loss scales of that step, `batch` holds all its examples, `seed`
-        is its seed. Weights and non-trainable variables must be as they were when it ran. It costs
-        as much as a few steps.
+        Weights and non-trainable variables must be as they were when it ran. It costs as much as
+        ten to thirty steps.
+
+        Args:
+            step: The step.
+            surroundings: What it is compared with; None: nothing is known.
+            values: What the run recorded of it.
         """
         began = self._clock()
         try:
-            step = SkippedStep([float(scale) for scale in scales], batch, seed, position)
-            facts = explain_step(self._replay, self._in_float32, step)
+            diagnosed = self._diagnoser.diagnose(
+                step, surroundings or Surroundings(), values or StepValues()
+            )
+            facts = diagnosed.replayed.facts | _finding_facts(diagnosed, step.position)
         except Exception as error:
             # A failed diagnosis, most likely out of memory, must not end the run.
             facts = _unknown_cause(error)
@@ -113,12 +129,31 @@ class OverflowDiagnostics:
     def _in_float32(self) -> Replay:
         """The replay of the same task in float32."""
         if self._float32_replay is None:
-            task = float32_view(self._replay.task)
-            self._float32_replay = Replay(task, [NoLossScale()] * len(task.networks))
+            task, replay = float32_view(self._replay.task), self._replay
+            scales = [NoLossScale()] * len(task.networks)
+            self._float32_replay = Replay(task, scales, replay.accumulate, replay.share)
         return self._float32_replay
+
+
+def _finding_facts(diagnosed: DiagnosedStep, position: BatchPosition) -> dict[str, Any]:
+    finding, batch = diagnosed.finding, diagnosed.replayed.facts["batch"]
+    facts: dict[str, Any] = {
+        "attribution": finding.attribution.value,
+        "sentence": finding.text,
+        "advice": finding.advice,
+    }
+    if positions := diagnosed.responsible.positions:
+        examples = indices_of(positions, position.indices)
+        responsible = {"bad_examples": list(examples[:MAX_EXAMPLES]), "bad_total": len(examples)}
+        facts["batch"] = {**batch, **responsible}
+    return facts
 
 
 def _unknown_cause(error: Exception) -> dict[str, Any]:
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     found = CauseDetails(OverflowCause.UNKNOWN, reason=reason[:300])
-    return {"verdict": found.cause.value, "sentence": explain_cause(found)}
+    return {
+        "verdict": found.cause.value,
+        "attribution": Attribution.UNKNOWN.value,
+        "sentence": explain_cause(found).text,
+    }

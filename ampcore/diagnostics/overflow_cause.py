@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from ampcore.precision import DynamicLossScale, FixedLossScale, LossScale
 from ampcore.spec.precision import FLOAT16_MAX, float32_overrides
@@ -52,14 +53,26 @@ class CauseDetails:
     reason: str = ""
 
 
-def explain_cause(found: CauseDetails) -> str:
+class Explanation(NamedTuple):
+    """What happened, and what to do; the advice is empty where there is nothing to do."""
+
+    sentence: str
+    advice: str = ""
+
+    @property
+    def text(self) -> str:
+        """Both."""
+        return f"{self.sentence} {self.advice}".strip()
+
+
+def explain_cause(found: CauseDetails) -> Explanation:
     """The message of a cause: what happened and what to do."""
     match found.cause:
         case OverflowCause.WEIGHTS:
-            return (
+            return Explanation(
                 f"{join_names(found.damaged)} contained non-finite values before this step, so "
-                "training cannot continue: resume from an earlier checkpoint and lower "
-                "optimizer.learning_rate."
+                "training cannot continue.",
+                "Resume from an earlier checkpoint and lower optimizer.learning_rate.",
             )
         case OverflowCause.DATA:
             return _explain_data(found)
@@ -70,66 +83,66 @@ def explain_cause(found: CauseDetails) -> str:
         case OverflowCause.FLOAT32_OVERFLOW:
             return _explain_float32(found)
         case OverflowCause.NOT_REPRODUCED:
-            return (
+            return Explanation(
                 "Replaying the step with the same weights and examples gave finite gradients: the "
-                "engine rounds slightly differently and the step was borderline. If this happens "
-                "repeatedly, suspect the hardware."
+                "engine rounds slightly differently and the step was borderline.",
+                "If this happens repeatedly, suspect the hardware.",
             )
         case OverflowCause.UNKNOWN:
-            return f"The step could not be replayed: {found.reason}"
+            return Explanation(f"The step could not be replayed: {found.reason}")
 
 
-def _explain_data(found: CauseDetails) -> str:
-    examples = f"training examples {join_names(found.bad_examples)}"
+def _explain_data(found: CauseDetails) -> Explanation:
+    noun = "example" if len(found.bad_examples) == 1 else "examples"
+    examples = f"training {noun} {join_names(found.bad_examples)}"
     if found.bad_inputs:
-        return (
-            f"The inputs of {examples} contain non-finite values: repair or remove them. "
-            "The weights are unchanged, because the step was skipped."
+        return Explanation(
+            f"The inputs of {examples} contain non-finite values.",
+            "Repair or remove them. The weights are unchanged, because the step was skipped.",
         )
     if found.layer:
-        return (
+        return Explanation(
             f"A loss of layer {found.layer} is not finite, even in float32, although inputs and "
             f"weights are finite (they reach {found.largest_input:.3g} and "
-            f"{found.largest_weight:.3g}): look at its regularizers and at what it adds with "
-            "add_loss."
+            f"{found.largest_weight:.3g}).",
+            "Look at its regularizers and at what it adds with add_loss.",
         )
     which = f" for {examples}" if found.bad_examples else ""
-    return (
-        f"The loss is not finite{which}, even in float32, although inputs and weights are finite: "
-        "check for outliers and wrong labels. If there are none, the run has diverged (its largest "
-        f"weight is {found.largest_weight:.3g}): lower optimizer.learning_rate."
+    return Explanation(
+        f"The loss is not finite{which}, even in float32, although inputs and weights are finite.",
+        "Check for outliers and wrong labels. If there are none, the run has diverged (its largest "
+        f"weight is {found.largest_weight:.3g}): lower optimizer.learning_rate.",
     )
 
 
-def _explain_scale(found: CauseDetails) -> str:
+def _explain_scale(found: CauseDetails) -> Explanation:
     fits = format_scale(found.finite_below)
     whose = f" of network {found.network}" if found.network else ""
     happened = (
         f"The loss scale{whose}, {format_scale(found.scale)}, was too high: at {fits} or less the "
-        "gradients of these examples are finite"
+        "gradients of these examples are finite."
     )
     match found.kind:
         case FixedLossScale():
-            return (
-                f"{happened}. Set loss_scale.scale to {fits} or less, or loss_scale.mode: dynamic."
-            )
+            advice = f"Set loss_scale.scale to {fits} or less, or loss_scale.mode: dynamic."
         case DynamicLossScale(minimum=minimum) if found.finite_below < minimum:
-            return f"{happened}, but loss_scale.minimum is higher: lower it to {fits}."
+            advice = f"loss_scale.minimum is higher: lower it to {fits}."
         case _:
-            return f"{happened}. No action needed: the loss scale backs off by itself."
+            advice = "No action needed: the loss scale backs off by itself."
+    return Explanation(happened, advice)
 
 
-def _explain_operation(found: CauseDetails) -> str:
+def _explain_operation(found: CauseDetails) -> Explanation:
     what = "An operation overflows"
     if found.layer:
         part = "A loss of layer" if found.is_loss else "Layer"
         what = f"{part} {found.layer} overflows"
     happened = f"{what} in {found.dtype} at every loss scale, but not in float32"
     if found.dtype == "float16" and found.largest_input > FLOAT16_MAX:
-        return (
+        return Explanation(
             f"{happened}: the inputs reach {found.largest_input:.3g}, and the largest float16 "
-            f"number is {FLOAT16_MAX:.0f}. Rescale the inputs, or set precision.policy: "
-            "mixed_bfloat16."
+            f"number is {FLOAT16_MAX:.0f}.",
+            "Rescale the inputs, or set precision.policy: mixed_bfloat16.",
         )
     ways = []
     if found.dtype == "float16":
@@ -138,16 +151,18 @@ def _explain_operation(found: CauseDetails) -> str:
     if 0 < len(layers) <= MAX_NAMES:
         ways.append(f"add {format_overrides(layers)} to precision.overrides")
     ways.append("lower optimizer.learning_rate if the weights have grown without limit")
-    return f"{happened}: {', or '.join(ways)}."
+    advice = ", or ".join(ways)
+    return Explanation(f"{happened}.", f"{advice[0].upper()}{advice[1:]}.")
 
 
-def _explain_float32(found: CauseDetails) -> str:
+def _explain_float32(found: CauseDetails) -> Explanation:
     layer = f" (first at {found.layer})" if found.layer else ""
-    return (
+    return Explanation(
         f"The loss is finite but its gradients are not, even in float32{layer}: neither the "
-        "loss scale nor the precision is the cause. Check for outliers (the inputs reach "
-        f"{found.largest_input:.3g}, the weights {found.largest_weight:.3g}) and for an unbounded "
-        "derivative (a square root or logarithm at 0), or lower optimizer.learning_rate."
+        "loss scale nor the precision is the cause.",
+        f"Check for outliers (the inputs reach {found.largest_input:.3g}, the weights "
+        f"{found.largest_weight:.3g}) and for an unbounded derivative (a square root or logarithm "
+        "at 0), or lower optimizer.learning_rate.",
     )
 
 

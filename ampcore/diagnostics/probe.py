@@ -1,7 +1,8 @@
-"""Compares a step's batch with other batches, and the weights before it with untrained ones.
+"""Compares the batch of a step with other batches, and with the start of the run.
 
-All of it in float32, in the same way as the step itself (with its dropout), so that neither the
-loss scale nor the precision takes part: what is left is the data or the weights.
+All of it in the same way as the step itself (with its dropout), but in float32 or at a loss scale
+at which the step is finite, so that neither the loss scale nor the precision takes part: what is
+left is the data or the weights.
 """
 
 import math
@@ -22,8 +23,8 @@ Tensor = Any
 
 MAX_OTHERS: Final = 6
 """The maximum number of other batches that are computed."""
-DIVERGED_RATIO: Final = 4.0
-"""A loss of this many times that of untrained weights means that the training has diverged."""
+DIVERGED_RATIO: Final = 2.0
+"""A loss of this many times that at the start of the run means that the training has diverged."""
 DATA_RATIO: Final = 3.0
 """A batch whose loss or norm is this many times that of the other batches is unusual."""
 
@@ -53,31 +54,41 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Probe:
-    """What float32 computes with the weights before a step."""
+    """What the weights before a step give for its batch and for other batches."""
 
     own: Measured
     """The batch of the step."""
     others: Sequence[Measured]
     """Other batches, with the same weights."""
-    untrained: Measured
-    """The batch of the step, with the weights before training."""
+    at_start: Measured | None = None
+    """The first step of the run, whose weights were untrained; None if it is not known."""
     example_losses: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
     """The loss of each example of the batch, outside of training."""
 
     @property
     def level(self) -> Measured | None:
-        """The medians over the other batches; None without any."""
+        """The medians over the other batches; None without any. NaN counts as infinite."""
         if not self.others:
             return None
-        return Measured(*(float(np.median(column)) for column in zip(*self.others, strict=True)))
+        columns = np.nan_to_num(np.array(self.others), nan=np.inf, posinf=np.inf, neginf=-np.inf)
+        return Measured(*(float(median) for median in np.median(columns, axis=0)))
 
     @property
     def has_diverged(self) -> bool:
         """Whether these weights are far worse than untrained ones, on other batches too."""
-        level, untrained = self.level or self.own, self.untrained.loss
+        if self.at_start is None or not math.isfinite(self.at_start.loss):
+            return False
+        level = self.level or self.own
         if not math.isfinite(level.loss):
-            return math.isfinite(untrained)
-        return 0 < untrained * DIVERGED_RATIO < level.loss
+            return True
+        return 0 < self.at_start.loss * DIVERGED_RATIO < level.loss
+
+    @property
+    def has_not_learned(self) -> bool:
+        """Whether these weights are no better than untrained ones, on other batches."""
+        if self.at_start is None or (level := self.level) is None:
+            return False
+        return level.loss >= self.at_start.loss
 
     @property
     def is_unusual_batch(self) -> bool:
@@ -95,13 +106,19 @@ class Probe:
             "own": self.own.to_json(),
             "others": self.level.to_json() if self.level is not None else None,
             "other_batches": len(self.others),
-            "untrained": self.untrained.to_json(),
+            "at_start": self.at_start.to_json() if self.at_start is not None else None,
         }
 
 
-def measure(replay: Replay, inputs: StepInputs) -> Measured:
-    """The loss and the gradient norm of a step's batch, as means over its micro-batches."""
-    scales = [1.0] * len(replay.loss_scales)
+def measure(replay: Replay, inputs: StepInputs, scales: Sequence[float] | None = None) -> Measured:
+    """The loss and the gradient norm of a step's batch, as means over its micro-batches.
+
+    Args:
+        replay: Computes them.
+        inputs: The batch.
+        scales: The loss scale of each network; None: 1.
+    """
+    scales = list(scales or [1.0] * len(replay.loss_scales))
     losses, norms = [], []
     for _, replayed in replay.step(scales, inputs.batch, inputs.seed):
         losses.append(float(np.sum(replayed.losses)))

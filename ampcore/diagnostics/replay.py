@@ -56,9 +56,14 @@ class ReplayResult(NamedTuple):
         return [not has_nonfinite(stats) for stats in self.variables]
 
     @property
+    def finite_losses(self) -> bool:
+        """Whether all losses are finite; an output of a layer may be infinite, as a mask is."""
+        return bool(np.isfinite(self.losses).all())
+
+    @property
     def finite_forward(self) -> bool:
         """Whether all losses and all outputs of layers are finite."""
-        return bool(np.isfinite(self.losses).all()) and not has_nonfinite(self.forward)
+        return self.finite_losses and not has_nonfinite(self.forward)
 
 
 class Replay:
@@ -77,7 +82,7 @@ class Replay:
         share: StepShare | None = None,
     ) -> None:
         self.task, self.accumulate = task, accumulate
-        self._share = share or StepShare(accumulate)
+        self.share = share or StepShare(accumulate)
         self.loss_scales = tuple(loss_scales)
         self.calls: tuple[LayerRef, ...] = ()
         """The calls of layers, in order; known after the first replay."""
@@ -86,7 +91,7 @@ class Replay:
         self.dtypes: tuple[str, ...] = ()
         """The dtypes of their outputs."""
         self.function = tf.function(self._function, autograph=False)
-        self._first_values = tf.function(DropoutSeeds(task, self._share).before, autograph=False)
+        self._first_values = tf.function(DropoutSeeds(task, self.share).before, autograph=False)
 
     def __call__(self, scales: Sequence[float], micro: MicroBatch) -> ReplayResult:
         """Replay a micro-batch at these loss scales, one for each network."""
@@ -113,9 +118,9 @@ class Replay:
                 lambda rows, start=first: tf.convert_to_tensor(rows[start : start + size])
             )
             values = tf.nest.map_structure(tf.convert_to_tensor, non_trainable)
-            if index == 0 and self._share.first:
+            if index == 0 and self.share.first:
                 values = self._first_values(values, part, seed)
-            micro = MicroBatch(index, first, part, values, self._share.seed(seed, index))
+            micro = MicroBatch(index, first, part, values, self.share.seed(seed, index))
             replayed = self(scales, micro)
             yield micro, replayed
             non_trainable = replayed.non_trainable

@@ -1,4 +1,4 @@
-"""Finds the cause of a skipped step: replays it at lower loss scales and in float32."""
+"""Finds what makes a step not finite: replays it at lower loss scales and in float32."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from ampcore.diagnostics.nonfinite_values import (
     nonfinite_examples,
     nonfinite_variables,
 )
-from ampcore.diagnostics.overflow_cause import CauseDetails, OverflowCause, explain_cause
+from ampcore.diagnostics.overflow_cause import CauseDetails, OverflowCause
 from ampcore.diagnostics.replay import MicroBatch, Replay, ReplayResult, TensorStats
 from ampcore.models.task import Task
 
@@ -71,17 +71,12 @@ class StepDiagnosis:
     """Everything that was found out about a step."""
 
     facts: JsonObject
-    """The data of a skipped step's event: non-finite variables, first layer, cause and advice."""
+    """For the event of a skipped step: non-finite variables, first layer and cause."""
     cause: CauseDetails
     tried: list[JsonObject]
     """The other computations of the step: `dtype`, `loss_scale`, and whether they were finite."""
     replayed: ReplayResult
     """The first micro-batch that is not finite at its own loss scales; else the first one."""
-
-
-def explain_step(replay: Replay, in_float32: Callable[[], Replay], step: SkippedStep) -> JsonObject:
-    """The data of a skipped step's event: see `diagnose_step`."""
-    return diagnose_step(replay, in_float32, step).facts
 
 
 def diagnose_step(
@@ -100,7 +95,6 @@ def diagnose_step(
         first = first_nonfinite(replay, overflow.replayed)
     facts: JsonObject = {
         "verdict": found.cause.value,
-        "sentence": explain_cause(found),
         "first_layer": first,
         "variables": variables[:MAX_VARIABLES],
         "variables_left_out": len(variables[MAX_VARIABLES:]),
@@ -122,7 +116,7 @@ def _overflow(replay: Replay, step: SkippedStep) -> tuple[NonfiniteStep | None, 
     first: ReplayResult | None = None
     for micro, replayed in replay.step(step.scales, step.batch, step.seed):
         first = first or replayed
-        if all(replayed.finite):
+        if all(replayed.finite) and replayed.finite_losses:
             continue
         if overflow is None:
             overflow = NonfiniteStep([micro.number], replayed.variables, micro, replayed)
@@ -168,7 +162,7 @@ class _CauseSearch:
         if overflow is None:
             return CauseDetails(OverflowCause.NOT_REPRODUCED), None
         lower = self._lower_scales(overflow)
-        if all(lower.values()):
+        if lower and all(lower.values()):
             return self._scale_cause(lower)
         return self._cause_at_any_scale(overflow), _by_network(self._names(), lower)
 

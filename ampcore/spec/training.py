@@ -63,6 +63,9 @@ class Guard(SpecModel):
     """Whether a step with non-finite gradients is skipped; with a loss scale it always is."""
     max_consecutive_skips: int = Field(default=200, ge=1, le=2**31 - 1)
     """Limit of consecutive skipped steps; without a finite check, of non-finite steps."""
+    max_skipped_share: float = Field(default=0.5, gt=0, le=1)
+    """A run fails at its end if it has skipped more than this share of its steps: most of its data
+    taught it nothing. 1: only if it has skipped all of them."""
     on_exceeded: Literal["fail", "rollback", "float32"] = "fail"
     keep_state_every_steps: int = Field(default=500, ge=1, le=2**53)
     """Steps between two states kept for a rollback; before the first, after 1, 2, 4, 8, … steps."""

@@ -106,12 +106,6 @@ class BundleJob(SpecJob):
             raise TypeError("A bundle is built by load_data, which comes first.")
         return self.freeze(SupervisedTask(built.given.network(policies), built.objectives))
 
-    def assign_untrained(self, task: Task, dataset: Dataset) -> None:
-        """Assign the values that the function made, and the weights of the file."""
-        if self._built is not None:
-            self._built.given.assign_initial()
-        self.set_initial_weights(task)
-
     def explain(self, error: Exception) -> TrainingError | None:
         """An error in the code of the bundle, for example in the call of a layer."""
         model = None if self._built is None else self._built.given.model

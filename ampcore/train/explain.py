@@ -2,7 +2,7 @@
 
 The step is run twice from the same state. If the results differ in a single bit on a processor, or
 differ from what the run recorded, the step is not reproducible. Otherwise it is replayed at other
-loss scales and in float32, and compared with other batches and with untrained weights.
+loss scales and in float32, and compared with other batches and with the start of the run.
 """
 
 from collections.abc import Mapping
@@ -97,7 +97,7 @@ class StepExplainer:
         if on_block is not None:
             on_block(repeated.block)
         spikes = list(replayed.run.diagnostics.spikes(repeated.block))
-        analysis = StepAnalysis(self._job, replayed, repeated, _kind(repeated.block, spikes))
+        analysis = StepAnalysis(replayed, repeated, _kind(repeated.block, spikes))
         document = analysis.document(self._not_reproduced(repeated, replayed))
         document |= {
             "step": step,

@@ -37,10 +37,6 @@ class GivenModel:
         dtypes = policies.in_place(self.model, self._example)
         return Network(NETWORK, self.model, dtypes, assigned=self._assigned, is_given=True)
 
-    def assign_initial(self) -> None:
-        """Assign the values of the beginning; the dtypes stay."""
-        self._kept.assign_values()
-
     def put_back(self) -> None:
         """Give the variables their dtypes and values of the beginning."""
         self._kept.put_back()

@@ -33,13 +33,16 @@ class TooManyBadSteps:
         description = _NONFINITE_SKIPPED if self.checked else _NONFINITE_APPLIED
         return f"{count} steps in a row, {self.first_step} to {self.last_step}, had {description}"
 
-    def error(self, spec: RunSpec) -> TrainingError:
-        """The error that ends the run, with advice."""
+    def error(self, spec: RunSpec, diagnosis: str | None = None) -> TrainingError:
+        """The error that ends the run.
+
+        Args:
+            spec: The settings of the run.
+            diagnosis: What the skipped steps are due to, and what to do; None: not known.
+        """
         if self.checked:
-            return SkipBudgetExceeded(
-                f"{self.message}; the overflow events name the cause. Check the data for outliers, "
-                f"{_advice(spec)}."
-            )
+            unknown = f"Check the data for outliers, {_advice(spec)}."
+            return SkipBudgetExceeded(f"{self.message}. {diagnosis or unknown}")
         return NonFiniteLoss(
             f"{self.message}; check the data for outliers, lower optimizer.learning_rate, or "
             "set guard.skip_nonfinite: true to skip such steps."
@@ -68,9 +71,9 @@ class DamagedState:
         """What happened."""
         return f"The state after step {self.last_step} is damaged: {self.description}"
 
-    def error(self, spec: RunSpec) -> TrainingError:
-        """The error that ends the run, with advice."""
-        return NonFiniteResult(f"{self.message}; {nonfinite_advice(spec)}.")
+    def error(self, spec: RunSpec, diagnosis: str | None = None) -> TrainingError:
+        """The error that ends the run; `diagnosis` is that of its last skipped step."""
+        return NonFiniteResult(f"{self.message}. {diagnosis or nonfinite_advice(spec)}")
 
 
 GuardFailure = TooManyBadSteps | DamagedState
@@ -81,7 +84,7 @@ def nonfinite_advice(spec: RunSpec) -> str:
     """What to do about values that are not finite."""
     skip = ", or set guard.skip_nonfinite: true to skip steps with non-finite gradients"
     unchecked = isinstance(spec.loss_scale, NoScale | AutoScale) and not spec.guard.skip_nonfinite
-    return f"check the data for outliers, lower optimizer.learning_rate{skip if unchecked else ''}"
+    return f"Check the data for outliers, lower optimizer.learning_rate{skip if unchecked else ''}."
 
 
 class Guard:

@@ -7,9 +7,6 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
-import keras
-import tensorflow as tf
-
 from ampcore import data, models, optimizers
 from ampcore.data import Dataset
 from ampcore.distributed import Replicas, SingleReplica
@@ -18,7 +15,7 @@ from ampcore.models.embedding import sharded
 from ampcore.models.frozen_layers import freeze_layers
 from ampcore.models.initial_weights import take_weights
 from ampcore.models.task import Network, Task
-from ampcore.precision import LayerPolicies, layer_policies
+from ampcore.precision import LayerPolicies
 from ampcore.spec import JobSpec
 from ampcore.spec.initial_weights import Init
 from ampcore.spec.model import Embedding
@@ -60,10 +57,6 @@ class TrainingJob(ABC):
             The events that tell what was replaced.
         """
         return ()
-
-    @abstractmethod
-    def assign_untrained(self, task: Task, dataset: Dataset) -> None:
-        """Assign the values that the variables of a task have before the first step."""
 
     @contextmanager
     def lent_model(self) -> Iterator[Callable[[], None]]:
@@ -184,16 +177,6 @@ class SpecJob(TrainingJob):
             message = f"Frozen weights keep their random values: {names}."
             events.append(Event.warning("frozen_at_random", message))
         return events
-
-    def assign_untrained(self, task: Task, dataset: Dataset) -> None:
-        """Assign the random values of the seed, and the weights of the file."""
-        keras.utils.set_random_seed(self.spec.train.seed)
-        untrained = self.build_task(dataset, layer_policies(Precision()))
-        self.set_initial_weights(untrained)
-        for network, source in zip(task.networks, untrained.networks, strict=True):
-            pairs = zip(network.model.variables, source.model.variables, strict=True)
-            for variable, initial in pairs:
-                variable.assign(tf.cast(initial.value, variable.dtype))
 
     def build_optimizer(self, network: Network, total_steps: int) -> tuple[Any, Clip]:
         """The optimizer that the spec names for this network."""

@@ -92,10 +92,6 @@ class KerasJob(TrainingJob):
         changed.keeps_dtypes = False
         return changed
 
-    def assign_untrained(self, task: Task, dataset: Dataset) -> None:
-        """Assign the values that the model was given with."""
-        self._given_model.assign_initial()
-
     def explain(self, error: Exception) -> TrainingError | None:
         """An error of a layer that computes with two dtypes, or in one without a kernel."""
         conflict = explain_dtype_conflict(self.model, error)

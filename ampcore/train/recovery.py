@@ -69,11 +69,15 @@ class Recovery:
         """Record that the run is in float32 now; there are no further rollbacks."""
         self.in_float32, self.good = True, None
 
-    def take_recovery_state(self, failure: GuardFailure) -> GoodState:
-        """The state for the recovery. Raises the guard's error if there is no option left."""
+    def take_recovery_state(self, failure: GuardFailure, diagnosis: str | None) -> GoodState:
+        """The state for the recovery; the guard's error with the diagnosis if none is left.
+
+        Raises:
+            TrainingError: There is no state to go back to, or there were too many rollbacks.
+        """
         good = self.good
         if good is None or not self.can_recover or good.rollbacks >= MAX_ROLLBACKS:
-            raise failure.error(self._spec)
+            raise failure.error(self._spec, diagnosis)
         good.rollbacks += 1
         return good
 

@@ -7,7 +7,8 @@ from typing import Any, Final
 from ampcore.checkpoint import Checkpoint, nonfinite_names
 from ampcore.checkpoint.state import Arrays
 from ampcore.data import Dataset
-from ampcore.diagnostics.overflow_cause import OverflowCause
+from ampcore.diagnostics.attribution import Attribution
+from ampcore.diagnostics.input_statistics import InputStatistics
 from ampcore.errors import NonFiniteResult
 from ampcore.profile.phases import Phase
 from ampcore.profile.recorder import ProfileRecorder
@@ -42,6 +43,13 @@ from ampcore.train.session import Session
 from ampcore.train.totals import Totals
 
 UNLIMITED: Final = 2**31 - 1
+MAX_FIRST_SKIPS: Final = 32
+"""How many skipped steps at the start of a run do not count as skipped."""
+VALIDATION_LOSS: Final = "val_loss"
+SKIPS_ADVICE: Final = (
+    "The overflow events say why: a loss scale that is still too high (train for more steps, or "
+    "lower loss_scale.initial), an operation, or the data."
+)
 """More bad steps in a row than any run has."""
 
 
@@ -65,8 +73,8 @@ class Run:
         self.recovery = Recovery(self._spec, in_float32=float32)
         self._warned_of_damage = False
         self._epoch_event: Event | None = None
-        self._cause_of_skips: str | None = None
-        """What the last explained skip was due to, unless it was the loss scale."""
+        self._diagnosis: str | None = None
+        """What the last explained skip was due to, and what to do, unless the loss scale was."""
         self.stopped_by_callback: int | None = None
         """The epoch after which a callback of Keras has ended the run."""
         self._replicas = context.replicas
@@ -163,8 +171,8 @@ class Run:
             overflow_causes = overflow_causes_of_ranks(self._replicas, overflow_causes)
         for cause in overflow_causes.values():
             # A loss scale that was too high backs off: then the run was only too short.
-            is_scale = cause["verdict"] == OverflowCause.SCALE
-            self._cause_of_skips = None if is_scale else cause["sentence"].rstrip(".")
+            is_scale = cause["attribution"] == Attribution.LOSS_SCALE
+            self._diagnosis = None if is_scale else cause["sentence"]
         for event in scale_events(block, self.session.scale_by_network, overflow_causes):
             self._callback_buffer.event(event)
         for event in self.diagnostics.spikes(block):
@@ -209,34 +217,75 @@ class Run:
             self._callback_buffer.event(event)
 
     def check_result(self) -> None:
-        """Check the weights, statistics, averages and loss of a completed run.
+        """Check that a completed run has a result that is of use.
 
         Raises:
-            NonFiniteResult: One of them is damaged, or every step was skipped.
+            NonFiniteResult: The weights, statistics, averages, the loss or the last evaluation are
+                not finite, or more steps were skipped than the guard allows.
         """
-        loss, advice = self.totals.final_loss, nonfinite_advice(self._spec)
-        if names := self.session.nonfinite_names():
-            found = f"{join_names(names)} hold non-finite values"
-        elif not math.isfinite(loss) and self.totals.skipped == self.totals.steps:
-            found = "every step was skipped, and nothing was learned"
-            advice = self._cause_of_skips or (
-                "the overflow events say why: a loss scale that is still too high (train for more "
-                "steps, or lower loss_scale.initial), an operation, or the data"
-            )
-        elif not math.isfinite(loss):
-            found = f"the last loss is {loss}"
-        elif self.guard.damage is not None:
-            found = self.guard.damage
-        elif self.evaluations.best_arrays is not None and (
-            names := self.session.nonfinite_on_any_rank(
-                nonfinite_names(self.evaluations.best_arrays)
-            )
-        ):
-            found = f"{join_names(names)} of the best evaluation hold non-finite values"
+        if (damage := self._damage_of_result()) is not None:
+            advice = self._diagnosis or nonfinite_advice(self._spec)
+        elif (damage := self._nonfinite_evaluation()) is not None:
+            advice = self._advice_on_validation()
+        elif (skips := self._too_many_skips()) is not None:
+            damage, advice = skips, self._diagnosis or SKIPS_ADVICE
         else:
             return
         raise NonFiniteResult(
-            f"No model was saved after {self.totals.steps} steps: {found}; {advice}."
+            f"No model was saved after {self.totals.steps} steps: {damage}. {advice}"
+        )
+
+    def _damage_of_result(self) -> str | None:
+        loss = self.totals.final_loss
+        if names := self.session.nonfinite_names():
+            return f"{join_names(names)} hold non-finite values"
+        if not math.isfinite(loss) and self.totals.skipped < self.totals.steps:
+            return f"the last loss is {loss}"
+        if self.guard.damage is not None:
+            return self.guard.damage
+        best = self.evaluations.best_arrays
+        if best is None or not (names := self.session.nonfinite_on_any_rank(nonfinite_names(best))):
+            return None
+        return f"{join_names(names)} of the best evaluation hold non-finite values"
+
+    def _nonfinite_evaluation(self) -> str | None:
+        """The validation loss of the weights that are kept, if it is not finite."""
+        if self.evaluations.best_arrays is not None:
+            return None
+        losses = {
+            name: value
+            for name, value in self.totals.evaluation.items()
+            if name.startswith(VALIDATION_LOSS) and not math.isfinite(value)
+        }
+        for name, value in losses.items():
+            return f"{name} of the last evaluation is {value}"
+        return None
+
+    def _advice_on_validation(self) -> str:
+        """What to do about an evaluation that is not finite, of weights that are."""
+        validation = self.dataset.validation
+        statistics = InputStatistics.of(validation) if validation is not None else None
+        names = [str(extreme.example) for extreme in statistics.extremes] if statistics else []
+        if not names:
+            return self._diagnosis or nonfinite_advice(self._spec)
+        noun = "example has" if len(names) == 1 else "examples have"
+        return (
+            f"The validation {noun} values that are not finite, or far from all others: "
+            f"{join_names(names)}. Repair or remove them, and resume the run from its checkpoint."
+        )
+
+    def _too_many_skips(self) -> str | None:
+        skipped, steps = self.totals.skipped, self.totals.steps
+        limit = self._spec.guard.max_skipped_share
+        if skipped == steps > 0:
+            return "every step was skipped, and nothing was learned"
+        # At the start a loss scale may back off once a step, from its maximum down to 1.
+        first_skips = min(self.totals.first_skips, MAX_FIRST_SKIPS)
+        if skipped - first_skips <= limit * (steps - first_skips):
+            return None
+        return (
+            f"{skipped:,} of them ({skipped / steps:.1%}) were skipped, more than "
+            f"guard.max_skipped_share ({limit:.0%}) allows"
         )
 
     def save(self) -> None:
@@ -424,7 +473,7 @@ class Run:
 
     def _recover(self, failure: GuardFailure) -> Arrays | None:
         """Roll back to the good state; returns the state that replaces it, if any."""
-        good = self.recovery.take_recovery_state(failure)
+        good = self.recovery.take_recovery_state(failure, self._diagnosis)
         if self._spec.guard.on_exceeded == "rollback":
             self.session.restore(good.arrays)
             self.session.lower_scales(recovery.ROLLBACK_SCALE_FACTOR**good.rollbacks)

@@ -3,19 +3,24 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from ampcore.data import Batch
 from ampcore.diagnostics.overflow import OverflowDiagnostics
+from ampcore.diagnostics.probe import Measured
 from ampcore.diagnostics.range_probe import RangeProbe
 from ampcore.diagnostics.range_sampler import RangeSampler
 from ampcore.diagnostics.replay import Replay
 from ampcore.diagnostics.scale_table import ScaleTable
-from ampcore.diagnostics.skipped_step import BatchPosition
+from ampcore.diagnostics.skipped_step import BatchPosition, SkippedStep
+from ampcore.diagnostics.step_diagnosis import StepValues
 from ampcore.spec.telemetry import RangeSampling
 from ampcore.telemetry import Event, EventType, StepBlock
 from ampcore.telemetry.anomalies import SpikeDetector
 from ampcore.telemetry.scale_events import OverflowCauses, scale_columns
 from ampcore.telemetry.scale_health import ScaleBounds, ScaleHealth, ScaleHealthMonitor
 from ampcore.train.session import Session
+from ampcore.train.step_surroundings import step_surroundings
 
 
 class RunDiagnostics:
@@ -48,6 +53,10 @@ class RunDiagnostics:
         samples = is_leader and not is_replay
         self._scale_table = ScaleTable(replay) if has_float16 and samples else None
         self._spikes = SpikeDetector()
+        self.at_start: Measured | None = None
+        """Loss and gradient norm of the first step of the run with a finite loss, whose weights
+        were untrained; None before it."""
+        self._has_applied = False
         probe = RangeProbe(session.local_task, session.step.accumulate)
         wanted = ranges if samples else RangeSampling(enabled=False)
         self._ranges = RangeSampler(probe, wanted, total_steps)
@@ -88,6 +97,7 @@ class RunDiagnostics:
     def after_block(self, block: StepBlock, *, stopped_at_skip: bool) -> OverflowCauses:
         """Observe a block, and explain its last step if the block stopped at a skip."""
         self._ranges.observe(block)
+        self._observe_start(block)
         found: dict[int, dict[str, Any]] = {}
         last = block.end_step - 1
         if stopped_at_skip and block["skipped"][-1]:
@@ -96,7 +106,7 @@ class RunDiagnostics:
             ]
             batch, seed = self._session.step_inputs(last)
             self._session.local_task.fetch_rows(batch)
-            found[last] = self._explain_skip(last, scales, batch, seed)
+            found[last] = self._explain_skip(block, scales, batch, seed)
         self._overflow_causes.observe(int(block["skipped"].sum()))
         for health in self._scale_health.values():
             health.observe(block)
@@ -128,6 +138,8 @@ class RunDiagnostics:
             "ranges": self._ranges.to_json(),
             "health": {name: health.to_json() for name, health in self._scale_health.items()},
             "spikes": self._spikes.to_json(),
+            "at_start": self.at_start.to_json() if self.at_start is not None else None,
+            "has_applied": self._has_applied,
         }
 
     def restore(self, document: Mapping[str, Any]) -> None:
@@ -140,6 +152,10 @@ class RunDiagnostics:
             self._scale_table.restore(document.get("table") or {})
         self._ranges.restore(document.get("ranges") or {})
         self._spikes.restore(document.get("spikes") or {})
+        at_start = document.get("at_start")
+        self.at_start = Measured(**at_start) if at_start else None
+        # A checkpoint of an earlier version has no first loss, and later ones are not it.
+        self._has_applied = document.get("has_applied", True)
         found = document.get("health") or {}
         for name, health in self._scale_health.items():
             health.restore(found.get(name) or {})
@@ -161,7 +177,26 @@ class RunDiagnostics:
         return Event.warning("ranges_not_sampled", message, step)
 
     def _explain_skip(
-        self, step: int, scales: list[float], batch: Batch, seed: Any
+        self, block: StepBlock, scales: list[float], batch: Batch, seed: Any
     ) -> dict[str, Any]:
-        position = BatchPosition(*self._session.position(step), self._session.example_indices(step))
-        return self._overflow_causes.explain(scales, batch, seed, position)
+        """Explain the last step of a block."""
+        session, step = self._session, block.end_step - 1
+        position = BatchPosition(*session.position(step), session.example_indices(step))
+        learning_rate = float(block["learning_rate"][-1])
+        surroundings = step_surroundings(session, step, learning_rate, self.at_start)
+        values = StepValues(loss=float(block["loss"][-1]), grad_norm=float(block["grad_norm"][-1]))
+        skipped = SkippedStep(scales, batch, seed, position)
+        return self._overflow_causes.explain(skipped, surroundings, values)
+
+    def _observe_start(self, block: StepBlock) -> None:
+        """Keep the loss of the first step, up to the first one that was applied."""
+        if self._has_applied or self.at_start is not None:
+            return
+        applied = np.flatnonzero(~block["skipped"])
+        untrained = int(applied[0]) + 1 if len(applied) else len(block)
+        self._has_applied = bool(len(applied))
+        finite = np.flatnonzero(np.isfinite(block["loss"][:untrained]))
+        if len(finite):
+            first = int(finite[0])
+            loss, norm = float(block["loss"][first]), float(block["grad_norm"][first])
+            self.at_start = Measured(loss, norm)

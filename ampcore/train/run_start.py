@@ -9,7 +9,7 @@ from ampcore.checkpoint.saver import CheckpointSaver
 from ampcore.data.summary import data_summary
 from ampcore.diagnostics.category_columns import category_findings
 from ampcore.diagnostics.data_findings import data_findings
-from ampcore.diagnostics.input_range import input_range_finding
+from ampcore.diagnostics.input_range import input_findings
 from ampcore.diagnostics.model_preflight import preflight_events
 from ampcore.distributed import Replicas
 from ampcore.profile.recorder import ProfileRecorder
@@ -129,9 +129,11 @@ def _preflight(context: RunContext, run: Run) -> Iterator[Event]:
     session, steps = run.session, context.plan.total_steps
     spec, policies = context.job.spec, session.policies
     yield from preflight_events(session.task, spec, context.device, policies, steps)
-    findings = [*category_findings(context.dataset), *data_findings(context.dataset)]
-    if (finding := input_range_finding(context.dataset.train, policies)) is not None:
-        findings.append(finding)
+    findings = [
+        *category_findings(context.dataset),
+        *data_findings(context.dataset),
+        *input_findings(session.input_statistics(), policies),
+    ]
     for finding in findings:
         yield Event(EventType.PREFLIGHT, None, finding.to_json())
 

@@ -3,8 +3,7 @@
 import hashlib
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from ampcore import optimizers, precision
 from ampcore.checkpoint import array_is_finite, match_arrays, state
 from ampcore.data import Batch, Dataset
+from ampcore.diagnostics.input_statistics import InputStatistics
 from ampcore.distributed import Replicas, SingleReplica
 from ampcore.distributed.row_shards import RowShard
 from ampcore.distributed.whole_tables import VariableRows, WholeTable
@@ -24,7 +24,6 @@ from ampcore.models.seeds import step_seed
 from ampcore.models.synchronized_batch_norm import check_synchronizable
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
-from ampcore.precision.weight_storage import KeptVariables
 from ampcore.profile.phases import Phase
 from ampcore.profile.scopes import phase_span
 from ampcore.telemetry import StepBlock
@@ -60,6 +59,8 @@ class Session:
         self._job, self._dataset = job, dataset
         self._block_size = AdaptiveBlockSize()
         self._loop: Loop | None = None
+        self._input_statistics: tuple[InputStatistics | None, ...] = ()
+        """Empty until they are asked for."""
         self.policies = policies
         self.task: Task = job.build_task(dataset, policies)
         """With the variables that are trained; the replicas call it together if rows of its tables
@@ -177,17 +178,11 @@ class Session:
         """The task as this replica repeats a step alone: see `Task.without_communication`."""
         return self.task.without_communication()
 
-    @contextmanager
-    def untrained_weights(self) -> Iterator[None]:
-        """A context in which the weights are those that a run begins with."""
-        kept = KeptVariables(
-            [variable for network in self.networks for variable in network.model.variables]
-        )
-        try:
-            self._job.assign_untrained(self.task, self._dataset)
-            yield
-        finally:
-            kept.put_back()
+    def input_statistics(self) -> InputStatistics | None:
+        """The statistics of the inputs of all training examples; None if they cannot be known."""
+        if not self._input_statistics:
+            self._input_statistics = (InputStatistics.of(self._dataset.train),)
+        return self._input_statistics[0]
 
     def position(self, step: int) -> tuple[int, int]:
         """The epoch of a step, and its batch in that epoch."""

@@ -47,6 +47,8 @@ class Totals:
 
     steps: int = 0
     skipped: int = 0
+    first_skips: int = 0
+    """The skipped steps before the first applied one, while a loss scale backs off."""
     final_loss: float = math.nan
     examples: int = 0
     seconds: float = 0.0
@@ -65,9 +67,11 @@ class Totals:
     def add(self, block: StepBlock, *, is_warm: bool) -> None:
         """Count a block; the time of one that is not `is_warm` includes a compilation."""
         self.steps = block.end_step
+        applied = np.flatnonzero(~block["skipped"])
+        if self.first_skips == block.first_step:
+            self.first_skips += int(applied[0]) if len(applied) else len(block)
         self.skipped += int(block["skipped"].sum())
         self.epoch.add(block)
-        applied = np.flatnonzero(~block["skipped"])
         if len(applied):
             self.final_loss = float(block["loss"][applied[-1]])
         if is_warm:

@@ -4108,6 +4108,11 @@ export interface components {
              */
             max_consecutive_skips: number;
             /**
+             * Max Skipped Share
+             * @default 0.5
+             */
+            max_skipped_share: number;
+            /**
              * On Exceeded
              * @default fail
              * @enum {string}
@@ -6065,6 +6070,7 @@ export interface components {
              * @default {
              *       "skip_nonfinite": true,
              *       "max_consecutive_skips": 200,
+             *       "max_skipped_share": 0.5,
              *       "on_exceeded": "fail",
              *       "keep_state_every_steps": 500
              *     }

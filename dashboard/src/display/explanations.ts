@@ -14,7 +14,7 @@ export interface InputView {
 }
 export interface Place { file: string | null; row: number | null; character: number | null }
 export interface ExampleRow {
-  example: number; position: number; place?: Place | null; loss: Numeric | null; nonfinite: number; inputs: Record<string, InputView>; targets: Record<string, InputView>;
+  example: number; position: number; place?: Place | null; loss: Numeric | null; nonfinite: number; input_score?: Numeric | null; effect?: Measured; inputs: Record<string, InputView>; targets: Record<string, InputView>;
 }
 
 /** The answer of an explanation; see docs/reference/explanations.md. */
@@ -23,7 +23,7 @@ export interface Answer {
   values: Record<string, Numeric | boolean>;
   repeat: { equal_bits: boolean; differences: { name: string; elements: number }[] };
   layers: LayerRow[]; layers_left_out: number; variables: VariableRow[]; variables_left_out: number; tried: TriedRow[];
-  comparison: { own: Measured; others: Measured | null; untrained: Measured; other_batches: number };
+  comparison: { own: Measured; others: Measured | null; at_start?: Measured | null; untrained?: Measured; other_batches: number } | null;
   batch: { epoch: number; batch: number; total: number };
   examples: { unusual: number; total: number; shown: ExampleRow[] };
 }

@@ -45,7 +45,7 @@ ANSWER = {
         "own": {"loss": 2.5, "grad_norm": 1.0},
         "others": None,
         "other_batches": 0,
-        "untrained": {"loss": 2.4, "grad_norm": 1.0},
+        "at_start": {"loss": 2.4, "grad_norm": 1.0},
     },
     "examples": {"unusual": 0, "total": 32, "shown": []},
 }

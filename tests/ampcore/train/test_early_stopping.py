@@ -8,6 +8,7 @@ import pytest
 
 from ampcore.checkpoint import newest
 from ampcore.checkpoint import state as checkpoint_state
+from ampcore.errors import NonFiniteResult
 from ampcore.telemetry import EventType
 from ampcore.train import Trainer
 from ampcore.train.evaluate import Evaluator
@@ -117,14 +118,21 @@ def test_a_checkpoint_holds_the_best_weights(run_job, tmp_path):
     assert any((found.best_arrays[name] != found.arrays[name]).any() for name in found.best_arrays)
 
 
-def test_without_a_finite_evaluation_the_last_weights_stay_with_a_warning(
+def test_a_run_without_a_finite_evaluation_fails(run_job, tmp_path, monkeypatch):
+    monkeypatch.setattr(Evaluator, "__call__", lambda *_: {"val_loss": float("nan")})
+    with pytest.raises(NonFiniteResult, match="val_loss of the last evaluation is nan"):
+        run_job(output_dir=tmp_path, train=early(keep="best"), **PARTS)
+
+
+def test_without_a_finite_metric_the_last_weights_stay_with_a_warning(
     run_job, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(Evaluator, "__call__", lambda *_: {"val_loss": float("nan")})
-    run = run_job(output_dir=tmp_path, train=early(keep="best"), **PARTS)
+    monkeypatch.setattr(Evaluator, "__call__", lambda *_: {"val_accuracy": float("nan")})
+    train = early(keep="best", best={"metric": "val_accuracy"})
+    run = run_job(output_dir=tmp_path, train=train, **PARTS)
     assert [event.data["code"] for event in run.of(EventType.WARNING)] == ["no_best_evaluation"]
     assert run.result.best is None
-    assert run.result.stopped_early == {"epoch": 1, "metric": "val_loss", "best": None}
+    assert run.result.stopped_early == {"epoch": 1, "metric": "val_accuracy", "best": None}
 
 
 @pytest.mark.usefixtures("losses")

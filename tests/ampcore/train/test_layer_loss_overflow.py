@@ -48,7 +48,7 @@ class Infinite(keras.regularizers.Regularizer):
             lambda: keras.layers.Dense(4, activity_regularizer=Infinite(), name="added"),
             "float32",
             "data",
-            "look at its regularizers",
+            "Look at its regularizers",
         ),
         (
             lambda: keras.layers.Dense(4, kernel_regularizer=Infinite(), name="added"),

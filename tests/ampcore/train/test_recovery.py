@@ -127,9 +127,11 @@ def test_each_good_state_allows_the_maximum_number_of_rollbacks(job):
     row = TooManyBadSteps(0, 1, checked=True)
     for steps in (0, 5):
         recovery.keep(GoodState({}, steps))
-        assert {recovery.take_recovery_state(row).steps for _ in range(MAX_ROLLBACKS)} == {steps}
+        assert {recovery.take_recovery_state(row, None).steps for _ in range(MAX_ROLLBACKS)} == {
+            steps
+        }
     with pytest.raises(SkipBudgetExceeded):
-        recovery.take_recovery_state(row)
+        recovery.take_recovery_state(row, None)
 
 
 def test_a_run_with_on_exceeded_fail_cannot_recover(job):
@@ -137,7 +139,7 @@ def test_a_run_with_on_exceeded_fail_cannot_recover(job):
     recovery.keep(GoodState({}, 0))
     assert not recovery.can_recover
     with pytest.raises(NonFiniteLoss):
-        recovery.take_recovery_state(TooManyBadSteps(0, 1, checked=False))
+        recovery.take_recovery_state(TooManyBadSteps(0, 1, checked=False), None)
 
 
 FALLBACK = {
@@ -200,7 +202,7 @@ def test_the_fallback_continues_in_float32_with_weights_slots_and_schedule(
 def test_bad_steps_after_the_fallback_to_float32_end_the_run(run_job, parts):
     job = parts("float32", precision={"policy": "mixed_float16"}, train={"epochs": 3})
     # The bad batches come again in the next epoch, and float32 has no fallback.
-    with pytest.raises(SkipBudgetExceeded, match=r"lower optimizer\.learning_rate"):
+    with pytest.raises(SkipBudgetExceeded, match=r"values up to 3e\+38.*Look at the listed"):
         run_job(**job)
 
 
@@ -267,7 +269,7 @@ def test_after_a_fallback_the_good_state_is_discarded(job):
     assert recovery.in_float32
     assert recovery.good is None
     with pytest.raises(SkipBudgetExceeded):
-        recovery.take_recovery_state(TooManyBadSteps(0, 2, checked=True))
+        recovery.take_recovery_state(TooManyBadSteps(0, 2, checked=True), None)
 
 
 def test_a_failed_run_reports_its_scale_table(job, one_step_blocks, monkeypatch):

@@ -27,6 +27,15 @@ def test_totals_add_up_blocks():
     assert (totals.steps, totals.skipped, totals.final_loss) == (4, 2, 0.5)
 
 
+def test_only_the_skips_before_the_first_applied_step_are_first_skips():
+    totals = Totals()
+    totals.add(block(0, [3.0, 3.0], skipped=True), is_warm=False)
+    totals.add(block(2, [3.0], skipped=True), is_warm=True)
+    totals.add(block(3, [2.0]), is_warm=True)
+    totals.add(block(4, [2.0], skipped=True), is_warm=True)
+    assert (totals.skipped, totals.first_skips) == (4, 3)
+
+
 def test_the_final_loss_is_that_of_the_last_applied_step():
     totals = Totals()
     assert np.isnan(totals.final_loss)

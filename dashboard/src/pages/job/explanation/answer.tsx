@@ -77,10 +77,12 @@ function Bad({ is, children }: { is: boolean; children: ComponentChildren }) {
 }
 
 function compared({ comparison }: Answer): [string, Measured][] {
-  const rows: [string, Measured | null][] = [
+  if (comparison === null) return [];
+  const rows: [string, Measured | null | undefined][] = [
     ["this batch, weights before the step", comparison.own],
     [`${comparison.other_batches} other batches (median), same weights`, comparison.others],
-    ["this batch, untrained weights", comparison.untrained],
+    ["the first step of the run", comparison.at_start],
+    ["this batch, untrained weights", comparison.untrained], // of version 0.5
   ];
-  return rows.filter((row): row is [string, Measured] => row[1] !== null);
+  return rows.filter((row): row is [string, Measured] => row[1] != null);
 }

@@ -25,6 +25,7 @@ function Example({ example }: { example: ExampleRow }) {
         training example {example.example}, at {example.position} of the batch
         {place && <>, <strong>{place}</strong></>}
         {example.loss !== null && <>, loss {number(example.loss)}</>}
+        {example.effect && <>, alone makes the gradient norm <strong>{number(example.effect.grad_norm)}</strong></>}
         {example.nonfinite > 0 && <strong class="problem">, {example.nonfinite} not finite</strong>}
         {target?.values && <>, target {valuesText(target)}</>}
       </figcaption>

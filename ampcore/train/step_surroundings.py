@@ -1,0 +1,44 @@
+"""Collects what a step is compared with: other batches, all inputs, and the start of the run."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ampcore.diagnostics.probe import Measured, StepInputs
+from ampcore.diagnostics.step_diagnosis import Surroundings
+from ampcore.train.session import Session
+
+MAX_OTHERS: Final = 6
+"""The maximum number of other batches that are computed."""
+
+
+def step_surroundings(
+    session: Session, step: int, learning_rate: float, at_start: Measured | None
+) -> Surroundings:
+    """The surroundings of a step.
+
+    Args:
+        session: The session, which stands before the step or right after it.
+        step: The step.
+        learning_rate: Its learning rate.
+        at_start: Loss and gradient norm of the first step of the run; None if not known.
+    """
+
+    def other_inputs() -> Sequence[StepInputs]:
+        # Rows of other replicas are fetched by all of them together, for the step alone.
+        if session.shards:
+            return ()
+        _, batch = session.position(step)
+        window = session.window(step)
+        first = step - batch + window.first_batch
+        steps = list(range(first, first + window.end_batch - window.first_batch))
+        nearest = sorted(steps, key=lambda other: abs(other - step))[1 : MAX_OTHERS + 1]
+        return [StepInputs(*session.step_inputs(other)) for other in nearest]
+
+    def was_trained_on(example: int) -> bool:
+        epoch, batch = session.position(step)
+        before = range(step - batch, step)
+        return epoch > 0 or any(example in session.example_indices(other) for other in before)
+
+    return Surroundings(
+        other_inputs, session.input_statistics, was_trained_on, at_start, learning_rate, step
+    )
