@@ -1,1 +1,1 @@
-"""Planted faults with known answers: does ampcore name what is wrong?"""
+"""Planted faults with known answers, to see whether ampcore names what is wrong."""
