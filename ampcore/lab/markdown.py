@@ -41,7 +41,7 @@ def study_markdown(study: Study) -> str:
 def _precision(answer: PrecisionAnswer) -> Iterable[str]:
     better = "higher" if answer.higher_is_better else "lower"
     yield from (f"**{answer.summary}**", "")
-    head = ("policy", "verdict", "difference", "90 % interval", "speed-up", "memory")
+    head = ("policy", "verdict", "difference", "interval", "speed-up", "memory")
     yield from _table(
         (*head, "largest batch", "skipped"), [_precision_row(one) for one in answer.policies]
     )
