@@ -45,11 +45,12 @@ def _precision(answer: PrecisionAnswer) -> Iterable[str]:
     yield from _table(
         (*head, "largest batch", "skipped"), [_precision_row(one) for one in answer.policies]
     )
+    margin = "" if answer.margin is None else f" Margin: ±{answer.margin:.4g}."
     yield from (
         "",
-        f"Metric: `{answer.metric}` ({better} is better). Test: {answer.test}. Noise band of "
-        f"float32: ±{answer.noise.half_width:.4g} over the seeds "
-        f"{', '.join(map(str, answer.seeds))}.",
+        f"Metric: `{answer.metric}` ({better} is better). Test: {answer.test}.{margin} Noise band "
+        f"of float32: ±{answer.noise.half_width:.4g} over the seeds "
+        f"{', '.join(map(str, answer.seeds))}. Intervals: {answer.confidence:.0%}.",
         "",
     )
     for one in answer.policies:

@@ -91,6 +91,18 @@ class MeanDifference:
         """Of the mean, with so many seeds; None: those that there are."""
         return math.sqrt(self.seed_variance / (seeds or self.seeds) + self.example_variance)
 
+    def examples_for(self, ratio: float) -> int | None:
+        """How many examples have a standard error that is smaller by this factor.
+
+        None if the difference is known by seed only.
+        """
+        if self.examples is None:
+            return None
+        # What was not seen yet shrinks with the number of examples, all else with its root.
+        of_seeds, unseen = self.seed_variance / self.seeds, _unseen(self.examples)
+        is_unseen = of_seeds < self.example_variance == unseen
+        return math.ceil(self.examples * max(ratio, 1.0) ** (1 if is_unseen else 2))
+
     def quantile(self, probability: float, seeds: int | None = None) -> float:
         """Of the t distribution of the mean."""
         count = seeds or self.seeds

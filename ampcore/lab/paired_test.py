@@ -12,7 +12,6 @@ Source: Schuirmann 1987, "A comparison of the two one-sided tests procedure and 
 sample sizes as in Cohen 1988, "Statistical power analysis", section 2.4.
 """
 
-import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -160,7 +159,5 @@ def _needed_distance(difference: MeanDifference, margin: float, seeds: int) -> f
 
 def _examples_needed(difference: MeanDifference, margin: float) -> int | None:
     """The validation examples that decide with the seeds that there are; both variances shrink."""
-    if difference.examples is None:
-        return None
     ratio = _needed_distance(difference, margin, difference.seeds) / _distance(difference, margin)
-    return math.ceil(difference.examples * max(ratio, 1.0) ** 2)
+    return difference.examples_for(ratio)

@@ -51,10 +51,10 @@ def example_metrics(task: Task, dataset: Dataset, batch_size: int) -> ExampleMet
     examples = dataset.validation
     if examples is None or isinstance(examples, BatchSource) or not len(examples):
         return None
-    function = tf.function(_batch_metrics(task), autograph=False, reduce_retracing=True)
+    weights = task.weights()
+    function = _traced(task, weights, examples.spec)
     found: dict[str, list[Array]] = {}
     targets: list[Array] = []
-    weights = task.weights()
     for batch in consecutive(examples, batch_size):
         for name, values in function(weights, batch.map(tf.convert_to_tensor)).items():
             found.setdefault(name, []).append(values.numpy())
@@ -67,11 +67,14 @@ def example_metrics(task: Task, dataset: Dataset, batch_size: int) -> ExampleMet
     )
 
 
-def _batch_metrics(task: Task) -> Any:
+def _traced(task: Task, weights: Any, spec: Batch) -> Any:
+    """The metrics of a batch, traced once: the last batch is shorter than the others."""
+
     def metrics(weights: Any, batch: Batch) -> Any:
         return task.example_metrics(weights, task.non_trainable(), batch)
 
-    return metrics
+    batch = spec.map(lambda part: tf.TensorSpec([None, *part.shape], part.dtype))
+    return tf.function(metrics, autograph=False).get_concrete_function(weights, batch)
 
 
 def _targets(batch: Batch, examples: Examples) -> list[Array]:

@@ -154,7 +154,7 @@ CASES: Final = (
         "worse by 1.5 points; 5 % of the rows may not be enough to tell",
         NOT_EQUAL,
         [BATCH_NORM, HIDDEN, LOGITS],
-        Table(_offset(200.0, 2.5), data=SPLIT_5),
+        Table(_offset(200.0, 1.8), data=SPLIT_5),
         is_quick=True,
     ),
     PolicyCase(
@@ -163,7 +163,7 @@ CASES: Final = (
         "worse by 1.5 points; 5 % of the rows may not be enough to tell",
         NOT_EQUAL,
         [BATCH_NORM, HIDDEN, LOGITS],
-        Table(_offset(200.0, 2.5), data=SPLIT_5),
+        Table(_offset(200.0, 1.8), data=SPLIT_5),
         seeds=4,
     ),
     PolicyCase(
@@ -172,7 +172,7 @@ CASES: Final = (
         "worse by 1.5 points",
         NOT_EQUAL,
         [BATCH_NORM, HIDDEN, LOGITS],
-        Table(_offset(200.0, 2.5), rows=24_000),
+        Table(_offset(200.0, 1.8), rows=24_000),
     ),
     PolicyCase(
         "inputs offset by 200 with a deviation of 1 before BatchNormalization, bfloat16",
@@ -277,7 +277,7 @@ CASES: Final = (
         "equal: the fault is mended",
         ("equal",),
         [BATCH_NORM, HIDDEN, LOGITS],
-        Table(_offset(200.0, 2.5), rows=24_000),
+        Table(_offset(200.0, 1.8), rows=24_000),
         sections={"precision": {"overrides": [{"layers": "^norm$", "dtype": "float32"}]}},
     ),
     PolicyCase(

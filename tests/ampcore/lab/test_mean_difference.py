@@ -63,5 +63,6 @@ def test_few_examples_without_any_difference_do_not_prove_that_there_is_none():
     """A policy that fails on 1 % of all examples fails on none of 90 with a probability of 40 %."""
     same = [[1.0] * 90] * 3
     assert MeanDifference.of_examples(same, same, 90, is_share=True).interval(0.02)[0] < -0.03
+    assert MeanDifference.of_examples(same, same, 90, is_share=True).examples_for(4.0) == 360
     many = [[1.0] * 4000] * 3
     assert MeanDifference.of_examples(many, many, 4000, is_share=True).interval(0.02)[0] > -0.002
