@@ -96,6 +96,18 @@ def test_an_archive_without_arrays_is_refused(tmp_path):
         data.load(Npz(path="it.npz"), data_root=tmp_path)
 
 
+def test_the_split_seed_draws_the_rows_that_the_seed_of_a_job_drew_in_older_versions(tmp_path):
+    """The numbers are those of version 0.5 with `train.seed: 7`."""
+    lines = "".join(f"{row},{row}\n" for row in range(20))
+    (tmp_path / "birds.csv").write_text(f"x,y\n{lines}")
+    spec = Csv(path="birds.csv", target="y", batch_size=2, split_seed=7)
+    dataset = data.load(spec, data_root=tmp_path, task=Regression())
+    rows = [3, 11, 15, 16]
+    assert dataset.validation_rows.tolist() == rows
+    assert dataset.validation.read(np.arange(4)).y.ravel().tolist() == rows
+    assert dataset.split_seed == 7
+
+
 @pytest.mark.parametrize("rows", ["last", "random"])
 @pytest.mark.parametrize("memory_bytes", [0, 2**20])
 def test_an_example_has_its_row_in_the_file_also_if_rows_are_split_off(
