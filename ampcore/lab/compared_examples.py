@@ -10,6 +10,7 @@ from ampcore.lab.example_results import ExampleResults
 from ampcore.lab.mean_difference import MeanDifference
 from ampcore.lab.plan import JobResult
 from ampcore.spec.metrics import is_share
+from ampcore.telemetry.metrics import finite_metrics, metrics_of
 
 MEAN_TOLERANCE: Final = 1e-3
 """How far the mean of the examples may be from the metric, as a share of it: rounding."""
@@ -84,8 +85,8 @@ def _is_at_chance(metric: str, jobs: Collection[JobResult]) -> bool:
 
 
 def _constants(job: JobResult) -> Mapping[str, float]:
-    constants = job.summary.get("constant_metrics")
-    return constants if isinstance(constants, dict) else {}
+    """Those that the job has reported as numbers; older versions report none."""
+    return finite_metrics(metrics_of(job.summary.get("constant_metrics")))
 
 
 def _table(metric: str, jobs: Sequence[JobResult]) -> list[Sequence[float]]:

@@ -1,5 +1,6 @@
 """What a job's trained model does with each validation example, small enough to keep in a study."""
 
+import math
 import sys
 from array import array
 from base64 import b64decode, b64encode
@@ -45,9 +46,12 @@ class ExampleResults:
         whole = len(rows) // size * size
         values, means = {}, {}
         for name, column in list(metrics.items())[:MAX_METRICS]:
+            mean = float(column.mean(dtype="float64"))
+            if not math.isfinite(mean):
+                continue
             groups = column[:whole].reshape(-1, size).mean(axis=1, dtype="float64")
             values[f"val_{name}"] = groups.tolist()
-            means[f"val_{name}"] = float(column.mean(dtype="float64"))
+            means[f"val_{name}"] = mean
         return cls(len(rows), sha256(rows.tobytes()).hexdigest()[:16], values, means)
 
     def to_json(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from ampcore.api.study_requests import PrecisionOptions
@@ -10,6 +11,7 @@ from ampcore.lab.example_results import ExampleResults
 from ampcore.lab.plan import JobResult, Question
 from ampcore.lab.precision import PrecisionKind
 from ampcore.spec import State
+from ampcore.telemetry.validation_examples import write_examples
 
 SPEC = {
     "model": {"kind": "mlp", "hidden": [8]},
@@ -106,6 +108,31 @@ def test_an_accuracy_above_chance_has_learned_although_its_loss_is_worse_than_co
             examples=one.examples,
         )
     assert answer(results, metric="val_accuracy").policies[1].verdict == "equal"
+
+
+def test_a_metric_with_an_example_that_is_not_finite_is_left_out(tmp_path):
+    rows, losses = np.arange(3), np.array([0.5, np.nan, 1.0])
+    file = write_examples(tmp_path, rows, {"loss": losses, "accuracy": np.ones(3)})
+    assert set(ExampleResults.from_table(file.read_bytes()).values) == {"val_accuracy"}
+
+
+def test_many_examples_are_kept_as_the_means_of_groups_of_the_same_size(tmp_path):
+    rows = np.arange(10_001)
+    file = write_examples(tmp_path, rows, {"loss": rows / 10_000})
+    results = ExampleResults.from_table(file.read_bytes())
+    assert len(results.values["val_loss"]) == 3333
+    assert results.values["val_loss"][1] == pytest.approx(4 / 10_000)
+    assert results.means["val_loss"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("constants", [None, "0.3", {"val_accuracy": "0.3"}, {"val_accuracy": {}}])
+def test_what_a_job_reports_as_constant_metrics_need_not_be_numbers(constants):
+    """A trainer in a sandbox may report anything."""
+    results = {
+        key: replace(one, summary={"constant_metrics": constants})
+        for key, one in study(0.0).items()
+    }
+    assert answer(results).constant is None
 
 
 def test_what_would_settle_it_is_a_number_of_seeds_or_of_rows():
