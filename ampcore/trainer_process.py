@@ -33,6 +33,7 @@ from ampcore import __version__, environment, fork_server, packages
 from ampcore.distributed import Cluster
 from ampcore.distributed.cores import use_own_cores
 from ampcore.spec import JobSpec, Reason, SpecValidationError
+from ampcore.spec.stored_split import with_split_seed
 from ampcore.telemetry import Event, EventType, StepBlock, array_codec
 from ampcore.telemetry.codec import encode
 from ampcore.telemetry.frames import Frame, FrameType, write_frame
@@ -143,7 +144,7 @@ def _train(
         if job.get("explain") is not None:
             return explain(job, frame_writer, stop)
         trainer = Trainer(
-            JobSpec.parse(job["spec"]),
+            JobSpec.parse(with_split_seed(job["spec"])),
             job["data_root"],
             job["output_dir"],
             resume=job.get("resume", False),

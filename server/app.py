@@ -113,7 +113,7 @@ def create_app(
         BodyReceiver(settings.uploads_dir),
     )
     study_runner = StudyRunner(
-        StudyProgress(database, dispatcher, services.notifier, services.submitter)
+        StudyProgress(database, dispatcher, services.notifier, services.submitter, storage)
     )
 
     limit = rate_limit_from_setting(settings.rate_limit)

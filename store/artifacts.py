@@ -15,6 +15,8 @@ from store.leases import LEASE_S, LeaseStatus, renew_lease_and_take_seq
 from store.tables import Artifact
 
 CHECKPOINT: Final = "checkpoint"
+EXAMPLES: Final = "examples"
+"""The metrics of each validation example."""
 MODEL: Final = "model"
 PROFILE: Final = "profile"
 REPORT: Final = "report"
@@ -67,7 +69,12 @@ def checkpoints(session: Session, job_id: str) -> Sequence[Artifact]:
 
 def weights(session: Session, job_id: str) -> Artifact | None:
     """The newest file with the trained weights of a job, or None."""
-    statement = select(Artifact).where(Artifact.job_id == job_id, Artifact.kind == WEIGHTS)
+    return of_kind(session, job_id, WEIGHTS)
+
+
+def of_kind(session: Session, job_id: str, kind: str) -> Artifact | None:
+    """The newest file of a kind, or None."""
+    statement = select(Artifact).where(Artifact.job_id == job_id, Artifact.kind == kind)
     return session.scalars(statement.order_by(Artifact.seq.desc()).limit(1)).one_or_none()
 
 

@@ -23,7 +23,7 @@ from ampcore.telemetry import Event, EventType
 from service.folder_store import open_folder
 from service.storage import PathInvalid, Storage, StorageFailed, check_path
 from store import artifacts, file_removals
-from store.artifacts import CHECKPOINT, MODEL, PROFILE, SIGNATURE, WEIGHTS, StoredFile
+from store.artifacts import CHECKPOINT, EXAMPLES, MODEL, PROFILE, SIGNATURE, WEIGHTS, StoredFile
 from store.file_removals import Removal
 from worker.database_retry import Lease, RetryingDatabase, WriteAbandoned
 
@@ -133,6 +133,8 @@ class ArtifactUploader:
                 self.enqueue(Upload(PROFILE, file, event.step))
         if event.type is EventType.MODEL_SAVED and (weights := event.data.get("weights")):
             self.enqueue(Upload(WEIGHTS, weights, event.step))
+        if event.type is EventType.MODEL_SAVED and (examples := event.data.get("examples")):
+            self.enqueue(Upload(EXAMPLES, examples, event.step))
 
     def enqueue(self, upload: Upload) -> None:
         """Upload a file after those already in the queue."""

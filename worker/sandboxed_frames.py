@@ -53,7 +53,7 @@ def _checked_event(header: Mapping[str, Any]) -> dict[str, Any]:
     step, data = header.get("step"), header.get("data")
     if not isinstance(data, dict):
         raise _invalid("the data of an event", "an object", data)
-    for name in ("file", "signature", "weights"):
+    for name in ("file", "signature", "weights", "examples"):
         if name in data and data[name] is not None:
             _text(f"the event's {name}", data[name], most=4096)
     event_type = EventType(_text("the type of an event", header.get("event")))

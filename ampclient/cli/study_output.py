@@ -102,7 +102,7 @@ def _print_precision(answer: PrecisionAnswer) -> None:
         TableColumn("POLICY"),
         TableColumn("VERDICT"),
         TableColumn("DIFFERENCE", align_right=True),
-        TableColumn("90 % INTERVAL", align_right=True),
+        TableColumn("INTERVAL", align_right=True),
         TableColumn("SPEED-UP", align_right=True),
         TableColumn("MEMORY", align_right=True),
         TableColumn("LARGEST BATCH", align_right=True),

@@ -11,7 +11,10 @@ class Artifact(StoredModel):
     """A file of a job."""
 
     path: str = Field(description="Path below the job's folder, with slashes.")
-    kind: str = Field(description="The kind of file: checkpoint, model, signature or report.")
+    kind: str = Field(
+        description="The kind of file: checkpoint, model, weights, examples, signature, profile or "
+        "report."
+    )
     step: int | None = Field(description="The number of completed steps; of checkpoints.")
     attempt: int
     size_bytes: int

@@ -81,6 +81,7 @@ class DataSummary(_Part):
         validation: The number of rows for validation.
         validation_rows: Where they come from: a part of the data for it, rows that were split off,
             or data that the program gave.
+        split_seed: `data.split_seed`, which drew them; None where nothing was drawn.
         columns: The first MAX_LISTED columns.
         column_count: All of them.
         targets: By output.
@@ -92,6 +93,7 @@ class DataSummary(_Part):
     train: int
     validation: int
     validation_rows: ValidationRows
+    split_seed: int | None = None
     columns: list[ColumnSummary] = []
     column_count: int = 0
     targets: dict[str, TargetSummary] = {}
@@ -116,6 +118,8 @@ class DataSummary(_Part):
         text = f"{_count(self.train, 'row')} to train on"
         if self.validation:
             text += f", {self.validation:,} for validation{VALIDATION_TEXTS[self.validation_rows]}"
+            if self.validation_rows == "random" and self.split_seed is not None:
+                text = f"{text[:-1]}, split_seed {self.split_seed})"
         yield "data", text
         for title, role in (("inputs", "input"), ("not used", "left_out")):
             names = [column.text for column in self.columns if column.role == role]

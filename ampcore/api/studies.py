@@ -20,10 +20,20 @@ class PolicyAnswer(ApiModel):
         description="The mean difference of the metric from float32; null if no pair of jobs ended."
     )
     interval: list[float] | None = Field(
-        description="The lower and upper bound of the difference, with 90 % confidence."
+        description="The bounds of the difference, with the `confidence` of the answer."
     )
     needs_more_seeds: int | None = Field(
         description="With `cannot tell`: how many more seeds would probably decide."
+    )
+    needs_examples: int | None = Field(
+        default=None,
+        description="With `cannot tell`: how many validation examples would probably decide, with "
+        "as many seeds.",
+    )
+    changed_examples: float | None = Field(
+        default=None,
+        description="The share of validation examples, from 0 to 1, whose metric differs from that "
+        "of float32 with the same seed; null: the examples were not compared.",
     )
     speedup: float | None = Field(description="Examples per second relative to float32.")
     speedup_range: list[float] | None = Field(
@@ -53,6 +63,19 @@ class Noise(ApiModel):
     half_width: float = Field(description="A difference of at most this is inside the noise band.")
 
 
+class ComparedRows(ApiModel):
+    """The validation examples that all jobs of a study were evaluated on."""
+
+    count: int
+    split_seed: int | None = Field(
+        description="`data.split_seed`, which drew them; null: they are a part of the data's own, "
+        "or its last rows."
+    )
+    digest: str = Field(
+        description="Of their row numbers, which are in `validation_examples.npy` of each job."
+    )
+
+
 class PrecisionAnswer(ApiModel):
     """The answer of a study of precision."""
 
@@ -62,6 +85,21 @@ class PrecisionAnswer(ApiModel):
     higher_is_better: bool
     test: str = Field(description="The statistical test.")
     seeds: list[int]
+    confidence: float = Field(default=0.9, description="Of the intervals.")
+    margin: float | None = Field(
+        default=None,
+        description="A difference of at most this does not matter; null: written by a version "
+        "before 0.6, where the noise band decided.",
+    )
+    constant: float | None = Field(
+        default=None,
+        description="The metric of the best constant prediction (the largest class, the class "
+        "shares, the mean); null: not known.",
+    )
+    rows: ComparedRows | None = Field(
+        default=None,
+        description="null: the jobs were not evaluated on the same rows, or it is not known.",
+    )
     noise: Noise
     recommended: str = Field(description="The policy to use: the fastest one that is not worse.")
     policies: list[PolicyAnswer] = Field(description="float32 first.")

@@ -41,8 +41,8 @@ class PrecisionOptions(StudyOptions):
     margin: float | None = Field(
         default=None,
         ge=0,
-        description="A difference of at most this does not matter; null: only the noise band "
-        "decides. In the unit of the metric.",
+        description="A difference of at most this does not matter, in the unit of the metric; "
+        "null: 0.01 of metrics from 0 to 1, and 5 % of float32's value of others.",
     )
 
 

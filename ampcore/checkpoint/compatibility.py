@@ -12,9 +12,11 @@ from ampcore.checkpoint.file_format import Array, Arrays
 from ampcore.checkpoint.finite import FLOATS
 from ampcore.checkpoint.manifest import Manifest
 from ampcore.errors import IncompatibleCheckpoint
+from ampcore.spec import JobSpec
 from ampcore.spec.checked import WITHOUT_RULES
 from ampcore.spec.problems import format_value
 from ampcore.spec.run import RunSpec
+from ampcore.spec.stored_split import with_split_seed
 from ampcore.spec.text import join_names, plural
 
 CHANGEABLE_FIELDS: Final = (
@@ -169,9 +171,14 @@ def _refuse(problems: list[str]) -> NoReturn:
 def _normalised(spec: dict[str, JsonValue], kind: type[RunSpec]) -> dict[str, JsonValue]:
     """The spec with the fields that later versions added, if it can be parsed."""
     try:
-        return kind.model_validate(_with_pixels(spec), context=WITHOUT_RULES).to_json()
+        return kind.model_validate(_as_saved(spec, kind), context=WITHOUT_RULES).to_json()
     except ValidationError:
         return spec
+
+
+def _as_saved(spec: dict[str, JsonValue], kind: type[RunSpec]) -> dict[str, JsonValue]:
+    """The spec with what versions before 0.6 did without saying it."""
+    return with_split_seed(_with_pixels(spec)) if issubclass(kind, JobSpec) else spec
 
 
 def _with_pixels(spec: dict[str, JsonValue]) -> dict[str, JsonValue]:

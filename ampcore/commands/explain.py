@@ -12,6 +12,7 @@ from ampcore.commands.local_job import LocalFiles, load_spec, local_files
 from ampcore.commands.options import CodeFolder, DataRoot, DatasetFiles, InitFile
 from ampcore.errors import TrainingError, UnreadableCheckpoint
 from ampcore.spec import JobSpec, SpecValidationError
+from ampcore.spec.stored_split import with_split_seed
 
 
 def explain(
@@ -54,7 +55,8 @@ def _spec_of_run(folder: Path, stderr: TextIO) -> JobSpec:
     unreadable: list[UnreadableCheckpoint] = []
     try:
         found = checkpoint.newest(folder / FOLDER, unreadable.append)
-        spec = None if found is None else JobSpec.parse(found.checkpoint.manifest.spec)
+        manifest = None if found is None else found.checkpoint.manifest
+        spec = None if manifest is None else JobSpec.parse(with_split_seed(manifest.spec))
     except (TrainingError, SpecValidationError) as error:
         exit_with(str(error), BAD_SPEC, stderr)
     if spec is None:

@@ -22,7 +22,7 @@ from ampcore.spec.target_columns import OUTPUT
 DEFAULT_SPLIT: Final = 0.2
 """The share for validation of data without a part of its own for it."""
 SEED_SALT: Final = 5
-"""Salts the generator, so that other users of the job's seed draw other numbers."""
+"""Salts the generator, so that other users of the same seed draw other numbers."""
 
 
 def prepared_dataset(
@@ -77,13 +77,13 @@ def prepared_dataset(
         summary=column_summary(
             training, held_out, roles, inputs.plans, encodings, available=available
         ),
+        validation_rows=None if held_out is None else held_out.rows,
+        split_seed=spec.split_seed if _is_drawn(spec, training, held_out) else None,
         resources=resources,
     )
 
 
-def split_rows(
-    spec: Columns, source: Source, seed: int, name: str
-) -> tuple[FileRows, FileRows | None]:
+def split_rows(spec: Columns, source: Source, name: str) -> tuple[FileRows, FileRows | None]:
     """The training rows, and those that are split off for validation.
 
     Raises:
@@ -92,7 +92,7 @@ def split_rows(
     share = DEFAULT_SPLIT if spec.validation_split is None else spec.validation_split
     rows = np.arange(source.rows)
     if share and spec.validation_rows == "random":
-        rows = np.random.default_rng([seed, SEED_SALT]).permutation(source.rows)
+        rows = np.random.default_rng([spec.split_seed, SEED_SALT]).permutation(source.rows)
     split_at = train_examples(source.rows, share)
     if not split_at:
         raise InvalidData(
@@ -104,6 +104,11 @@ def split_rows(
     train, held_out = np.sort(rows[:split_at]), np.sort(rows[split_at:])
     validation = FileRows(source, held_out, name) if len(held_out) else None
     return FileRows(source, train, name), validation
+
+
+def _is_drawn(spec: Columns, training: FileRows, held_out: FileRows | None) -> bool:
+    is_split = held_out is not None and held_out.source is training.source
+    return is_split and spec.validation_rows == "random"
 
 
 def all_rows(source: Source, name: str) -> FileRows:

@@ -1,7 +1,7 @@
 """Dataset: the training and validation examples of a job, and their signature."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -61,6 +61,11 @@ class Dataset:
     """Where the training example with an index is stored; None for data that is not stored."""
     summary: DataSummary | None = None
     """Which rows, columns and classes there are; None for data without columns."""
+    validation_rows: NDArray[np.int64] | None = None
+    """Where each validation example is in the data, from 0; None: the examples of a part of their
+    own, in its order."""
+    split_seed: int | None = None
+    """What drew the validation rows, or synthetic data; None where nothing is drawn."""
     resources: Any = None
     """What must live as long as the examples."""
 
@@ -100,7 +105,8 @@ class Dataset:
         dtype: InputDtype = "float32" if vocabulary is None else "int32"
         x, y = x.astype(dtype, copy=False), y.astype(np.int32, copy=False)
         signature = Signature(x.shape[1:], dtype, classes, vocabulary)
-        return cls.from_arrays(x[:split_at], y[:split_at], x[split_at:], y[split_at:], signature)
+        made = cls.from_arrays(x[:split_at], y[:split_at], x[split_at:], y[split_at:], signature)
+        return replace(made, validation_rows=np.arange(split_at, len(x)))
 
     def steps_per_epoch(self, batch_size: int) -> int:
         """The whole batches in an epoch; the remaining `dropped_examples` are left out."""

@@ -32,7 +32,7 @@ def load_file(spec: AnyFile, options: LoadOptions) -> Dataset:
 
     Args:
         spec: The format, the roles of the columns and their preprocessing.
-        options: The task, the seed, and where files may be.
+        options: The task, and where files may be.
 
     Raises:
         InvalidData: The file or a value of it is not valid, or does not fit the task.
@@ -75,7 +75,7 @@ def _parts(
             raise InvalidData(
                 error.source, error.field, expected=expected, received=error.received
             ) from None
-    return split_rows(spec, source, options.seed, name)
+    return split_rows(spec, source, name)
 
 
 def _used_columns(

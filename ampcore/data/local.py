@@ -27,11 +27,13 @@ class LocalDataset:
         train: The training examples.
         validation: Those for validation; None without them.
         batch_size: The examples of a micro-batch.
+        validation_rows: Where validation examples that were split off are in the data, from 0.
     """
 
     train: Examples | BatchSource
     validation: Examples | BatchSource | None
     batch_size: int
+    validation_rows: NDArray[np.int64] | None = None
 
     @property
     def is_stream(self) -> bool:
@@ -45,7 +47,7 @@ class LocalDataset:
 
     def dataset(self) -> Dataset:
         """The examples as a run takes them."""
-        return Dataset(self.train, self.validation)
+        return Dataset(self.train, self.validation, validation_rows=self.validation_rows)
 
 
 def local_dataset(
@@ -79,10 +81,13 @@ def local_dataset(
         _check_stream(source, batch_size, validation_split)
         made = LocalDataset(source, validation, source.batch_size)
     else:
-        arrays = as_batch(data, "data")
+        arrays, rows = as_batch(data, "data"), None
         if validation is None and validation_split:
+            count = len(arrays.parts[0])
             arrays, validation = _split(arrays, validation_split)
-        made = LocalDataset(ArrayExamples(arrays), validation, batch_size or DEFAULT_BATCH_SIZE)
+            rows = None if validation is None else np.arange(len(arrays.parts[0]), count)
+        size = batch_size or DEFAULT_BATCH_SIZE
+        made = LocalDataset(ArrayExamples(arrays), validation, size, rows)
     if validation is not None:
         validation = _like(made.train.spec, validation)
         _check_same(made.train.spec, validation.spec)

@@ -34,7 +34,7 @@ def package_data(spec: PackageData, options: LoadOptions) -> Dataset:
     """
     found, own_options = packages.find(spec)
     try:
-        returned = found.build(own_options, options.seed)
+        returned = found.build(own_options, spec.split_seed)
     except (TrainingError, MemoryError):
         raise
     except Exception as error:
@@ -45,7 +45,7 @@ def package_data(spec: PackageData, options: LoadOptions) -> Dataset:
     sources = {split: _source(arrays, spec.label) for split, arrays in parts.items()}
     held_out = sources.get("validation") or sources.get("test")
     if held_out is None or spec.validation_split:
-        rows = split_rows(spec, sources["train"], options.seed, spec.label)
+        rows = split_rows(spec, sources["train"], spec.label)
     else:
         rows = all_rows(sources["train"], spec.label), all_rows(held_out, spec.label)
     return prepared_dataset(spec, options, *rows)

@@ -24,13 +24,11 @@ class LoadOptions:
 
     Attributes:
         memory_bytes: Examples that need more memory are not kept in it.
-        seed: That of the job.
         data_root: The folder that a path is relative to and cannot leave; None: any path.
         task: What the targets are; None: decided by the kind of model.
     """
 
     memory_bytes: float
-    seed: int = 0
     data_root: Path | None = None
     task: TaskSpec | None = None
 
@@ -54,7 +52,6 @@ def register(*kinds: str) -> Callable[[Loader], Loader]:
 def load(
     spec: DataSpec,
     *,
-    seed: int,
     data_root: Path | None = None,
     accumulate: int = 1,
     task: TaskSpec | None = None,
@@ -65,9 +62,7 @@ def load(
     A path in the spec is relative to `data_root` and cannot leave it; without a root any path is
     allowed. A dataset in the spec is read from its file in `dataset_files`. Raises InvalidData.
     """
-    dataset = load_unchecked(
-        spec, seed=seed, data_root=data_root, task=task, dataset_files=dataset_files
-    )
+    dataset = load_unchecked(spec, data_root=data_root, task=task, dataset_files=dataset_files)
     check_fills_step(spec, dataset, accumulate)
     return dataset
 
@@ -75,14 +70,13 @@ def load(
 def load_unchecked(
     spec: DataSpec,
     *,
-    seed: int,
     data_root: Path | None = None,
     task: TaskSpec | None = None,
     dataset_files: Mapping[str, Path] | None = None,
 ) -> Dataset:
     """The same, also with too few examples for a step."""
     spec, data_root = _with_local_file(spec, data_root, dataset_files or {})
-    return LOADERS[spec.kind](spec, LoadOptions(RESIDENT_BYTES, seed, data_root, task))
+    return LOADERS[spec.kind](spec, LoadOptions(RESIDENT_BYTES, data_root, task))
 
 
 def check_fills_step(spec: DataSpec, dataset: Dataset, accumulate: int) -> None:

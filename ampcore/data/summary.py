@@ -72,13 +72,14 @@ def column_summary(
 def data_summary(dataset: Dataset) -> DataSummary:
     """The summary of any data."""
     if dataset.summary is not None:
-        return dataset.summary
+        return dataset.summary.model_copy(update={"split_seed": dataset.split_seed})
     validation = len(dataset.validation) if dataset.validation is not None else 0
     targets = dataset.signature.targets if dataset.signature is not None else {}
     return DataSummary(
         train=len(dataset.train),
         validation=validation,
         validation_rows="given" if validation else "none",
+        split_seed=dataset.split_seed,
         targets={output: _target(encoding) for output, encoding in targets.items()},
     )
 

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from ampcore.data.dataset import Dataset
 from ampcore.data.registry import LoadOptions, register
 from ampcore.spec.data import Synthetic
 
-# Salts the generator, so that other users of the job's seed draw other numbers.
+# Salts the generator, so that other users of the same seed draw other numbers.
 SEED_SALT = 1
 
 
@@ -18,9 +19,10 @@ def synthetic(spec: Synthetic, options: LoadOptions) -> Dataset:
     """Each example is the prototype of its class plus noise, both standard normal."""
     if math.prod((spec.examples, *spec.shape)) > sys.maxsize // np.dtype(np.float32).itemsize:
         raise MemoryError("the dataset is larger than the address space")
-    random = np.random.default_rng([options.seed, SEED_SALT])
+    random = np.random.default_rng([spec.split_seed, SEED_SALT])
     x = random.standard_normal((spec.examples, *spec.shape), dtype=np.float32)
     prototypes = random.standard_normal((spec.classes, *spec.shape), dtype=np.float32)
     labels = random.integers(spec.classes, size=spec.examples, dtype=np.int32)
     x += prototypes[labels]
-    return Dataset.split(x, labels, spec.classes, spec.validation_split)
+    dataset = Dataset.split(x, labels, spec.classes, spec.validation_split)
+    return replace(dataset, split_seed=spec.split_seed)

@@ -5,6 +5,7 @@ learned; here they come from a hidden logistic model.
 """
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from ampcore.data.registry import LoadOptions, register
 from ampcore.errors import InvalidData
 from ampcore.spec.data import SyntheticClicks
 
-# Salts the generator, so that other users of the job's seed draw other numbers.
+# Salts the generator, so that other users of the same seed draw other numbers.
 SEED_SALT = 3
 
 LOGIT_DEVIATION = 4.0
@@ -38,7 +39,7 @@ def synthetic_clicks(spec: SyntheticClicks, options: LoadOptions) -> Dataset:
         )
     if spec.examples * spec.slots * spec.nnz > sys.maxsize // np.dtype(np.int32).itemsize:
         raise MemoryError("the dataset is larger than the address space")
-    random = np.random.default_rng([options.seed, SEED_SALT])
+    random = np.random.default_rng([spec.split_seed, SEED_SALT])
     keys = np.empty((spec.examples, spec.slots, spec.nnz), np.int32)
     logits = np.zeros(spec.examples, np.float32)
     for slot in range(spec.slots):
@@ -48,4 +49,5 @@ def synthetic_clicks(spec: SyntheticClicks, options: LoadOptions) -> Dataset:
         keys[:, slot] = drawn + slot * keys_per_slot
     logits *= LOGIT_DEVIATION / np.sqrt(spec.slots * spec.nnz)
     labels = random.random(spec.examples, dtype=np.float32) < 1 / (1 + np.exp(-logits))
-    return Dataset.split(keys, labels, 2, spec.validation_split, spec.vocabulary)
+    dataset = Dataset.split(keys, labels, 2, spec.validation_split, spec.vocabulary)
+    return replace(dataset, split_seed=spec.split_seed)

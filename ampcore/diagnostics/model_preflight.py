@@ -80,7 +80,6 @@ def preflight_on_device(
     device = hardware.device_info(hardware.select(spec.runtime.device))
     dataset = data.load(
         spec.data,
-        seed=spec.train.seed,
         data_root=data_root,
         accumulate=spec.train.accumulate,
         task=spec.task,

@@ -37,6 +37,7 @@ class BisectKind:
 
     decided_by_results = True
     allows_invalid_jobs = False
+    compares_examples = False
     needs_device = False
 
     def policies(self, options: BisectOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ class CapacityKind:
     decided_by_results = True
     # Without the device's memory the search could fill that of a whole machine.
     allows_invalid_jobs = False
+    compares_examples = False
     needs_device = True
 
     def policies(self, options: CapacityOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:

@@ -41,15 +41,16 @@ def study_markdown(study: Study) -> str:
 def _precision(answer: PrecisionAnswer) -> Iterable[str]:
     better = "higher" if answer.higher_is_better else "lower"
     yield from (f"**{answer.summary}**", "")
-    head = ("policy", "verdict", "difference", "90 % interval", "speed-up", "memory")
+    head = ("policy", "verdict", "difference", "interval", "speed-up", "memory")
     yield from _table(
         (*head, "largest batch", "skipped"), [_precision_row(one) for one in answer.policies]
     )
+    margin = "" if answer.margin is None else f" Margin: ±{answer.margin:.4g}."
     yield from (
         "",
-        f"Metric: `{answer.metric}` ({better} is better). Test: {answer.test}. Noise band of "
-        f"float32: ±{answer.noise.half_width:.4g} over the seeds "
-        f"{', '.join(map(str, answer.seeds))}.",
+        f"Metric: `{answer.metric}` ({better} is better). Test: {answer.test}.{margin} Noise band "
+        f"of float32: ±{answer.noise.half_width:.4g} over the seeds "
+        f"{', '.join(map(str, answer.seeds))}. Intervals: {answer.confidence:.0%}.",
         "",
     )
     for one in answer.policies:

@@ -6,11 +6,13 @@ from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from ampcore.api.studies import Answer
 from ampcore.api.study_requests import StudyOptions
+from ampcore.lab.example_results import ExampleResults
 from ampcore.lab.layer_losses import LayerLoss
 from ampcore.lab.memory_model import MemoryModel
 from ampcore.spec import JobSpec, Problem, Reason, State
 from ampcore.spec.assignments import with_values
 from ampcore.spec.devices import DeviceInfo
+from ampcore.spec.stored_split import with_split_seed
 from ampcore.telemetry.metrics import finite_metrics, metrics_of
 
 MAX_NAME: Final = 200
@@ -65,8 +67,12 @@ class PlannedJob:
     """The key of the job whose last checkpoint it starts from."""
 
     def document(self, question: Question[Any], study_id: str) -> dict[str, Any]:
-        """The spec of the job: with labels that name the study and the key."""
-        document: dict[str, Any] = with_values(dict(question.document), self.changes)
+        """The spec of the job: with labels that name the study and the key.
+
+        The document of a study that an older version has created has no `data.split_seed`: its jobs
+        that are still to come are split as those before them.
+        """
+        document = with_split_seed(with_values(dict(question.document), self.changes))
         labels = {**(document.get("labels") or {}), STUDY_LABEL: study_id, KEY_LABEL: self.key}
         name = f"{question.spec.name[: MAX_NAME - len(self.key) - 1]} {self.key}"
         return {**document, "labels": labels, "name": name}
@@ -89,6 +95,10 @@ class JobResult:
     losses: Sequence[LayerLoss] = ()
     """What its layers lose in its number format, for a job that was planned with range samples."""
     train_examples: int | None = None
+    examples: ExampleResults | None = None
+    """The metrics of each validation example, if the job has stored them."""
+    split_seed: int | None = None
+    """What drew its validation rows; None if nothing did, or if it is not known."""
     memory: MemoryModel | None = None
     """Of its layers; None if the job did not build them."""
 
@@ -127,14 +137,16 @@ class JobResult:
         """The result as it is stored."""
         losses = [one.to_json() for one in self.losses]
         values = {"metrics": dict(self.metrics), "summary": dict(self.summary), "losses": losses}
-        return {**vars(self), **values, "memory": self.memory and vars(self.memory)}
+        examples = self.examples and self.examples.to_json()
+        memory = self.memory and vars(self.memory)
+        return {**vars(self), **values, "memory": memory, "examples": examples}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """The result of a stored document."""
-        names = ("reason", "message", "ran_s", "train_examples")
+        names = ("reason", "message", "ran_s", "train_examples", "split_seed")
         known = {name: document.get(name) for name in names}
-        memory = document.get("memory")
+        memory, examples = document.get("memory"), document.get("examples")
         metrics = finite_metrics(metrics_of(document.get("metrics")))
         return cls(
             job_id=document["job_id"],
@@ -143,6 +155,7 @@ class JobResult:
             summary=document.get("summary") or {},
             losses=[LayerLoss.from_json(one) for one in document.get("losses") or ()],
             memory=MemoryModel(**memory) if memory else None,
+            examples=ExampleResults.from_json(examples) if examples else None,
             **known,
         )
 
@@ -169,6 +182,9 @@ class StudyKind(Protocol[Options]):
     """Whether it goes on if the spec of one of its jobs is invalid."""
     needs_device: bool
     """Whether no job is queued before a worker has reported its devices."""
+
+    compares_examples: bool
+    """Whether it compares what jobs did with each validation example."""
 
     def policies(self, options: Options, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
         """The policies to study on these devices, the first one of which is the preferred."""

@@ -2,20 +2,34 @@
 
 Float32 and each policy train with the same seeds. A seed decides the initial weights, the order of
 the batches, augmentation and dropout, so the jobs of one seed are a pair that differs in nothing
-but the policy.
+but the policy. The validation rows are the same in all jobs: `data.split_seed` draws them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from statistics import fmean
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ampcore.api.studies import Noise, PolicyAnswer, PrecisionAnswer
 from ampcore.api.study_requests import PrecisionOptions
+from ampcore.lab.compared_examples import (
+    changed_share,
+    constant_metric,
+    learned_nothing,
+    mean_difference,
+    shared_rows,
+)
 from ampcore.lab.memory_model import BATCH_MULTIPLE, memory_model
 from ampcore.lab.metric import baseline_metric, validation_problems
-from ampcore.lab.paired_test import TEST, NoiseBand, PairedComparison, compare
+from ampcore.lab.paired_test import (
+    CONFIDENCE,
+    TEST,
+    NoiseBand,
+    PairedComparison,
+    compare,
+    default_margin,
+)
 from ampcore.lab.plan import (
     DIVERGED,
     MAX_SKIPPED_SHARE,
@@ -34,9 +48,11 @@ from ampcore.lab.policies import (
     policy_sections,
     spec_policy,
 )
+from ampcore.lab.precision_text import comparison_text, number_text, summary_text
 from ampcore.spec import Problem
 from ampcore.spec.data_rules import known_train_examples
 from ampcore.spec.devices import DeviceInfo
+from ampcore.spec.metrics import is_share
 from ampcore.spec.text import plural
 
 MIN_PAIRS: Final = 2
@@ -47,6 +63,7 @@ class PrecisionKind:
 
     decided_by_results = False
     allows_invalid_jobs = False
+    compares_examples = True
     needs_device = False
 
     def policies(self, options: PrecisionOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
@@ -95,16 +112,25 @@ class PrecisionKind:
         }
         if len(values) < MIN_PAIRS:
             raise NoAnswer(_no_baseline(metric, len(values), results, seeds))
-        band = NoiseBand.of(list(values.values()), question.options.margin or 0.0)
-        study = _Comparison(question, results, metric, is_higher_better, band, values)
+        band = NoiseBand.of(list(values.values()))
+        margin = question.options.margin
+        if margin is None:
+            margin = default_margin(metric, band.mean)
+        float32 = {seed: baseline[seed] for seed in values}
+        study = _Comparison(question, results, metric, is_higher_better, band, margin, float32)
         policies = [study.baseline(), *(study.policy(policy) for policy in question.policies)]
-        best = _recommended(policies)
+        best = policies[0] if study.learned_nothing else _recommended(policies)
+        summary = study.nothing_learned if study.learned_nothing else summary_text(policies, best)
         return PrecisionAnswer(
-            summary=_summary(policies, best),
+            summary=summary,
             metric=metric,
             higher_is_better=is_higher_better,
             test=TEST,
             seeds=list(values),
+            confidence=CONFIDENCE,
+            margin=margin,
+            constant=constant_metric(metric, list(float32.values())),
+            rows=shared_rows([job for job in results.values() if job.succeeded]),
             noise=Noise(
                 mean=band.mean, standard_deviation=band.deviation, half_width=band.half_width
             ),
@@ -142,14 +168,31 @@ class _Comparison:
     metric: str
     is_higher_better: bool
     band: NoiseBand
-    float32: Mapping[int, float]
-    """The metric of float32 by seed."""
+    margin: float
+    float32: Mapping[int, JobResult]
+    """By seed, the jobs in float32 that have the metric."""
+
+    @property
+    def learned_nothing(self) -> bool:
+        """Whether float32 itself is no better than a constant prediction."""
+        return learned_nothing(list(self.float32.values()))
+
+    @property
+    def nothing_learned(self) -> str:
+        """The answer where float32 has learned nothing."""
+        constant = constant_metric(self.metric, list(self.float32.values()))
+        text = f"Cannot tell: float32 did not learn: {self.metric} {number_text(self.band.mean)}"
+        if constant is not None:
+            what = "the largest class" if is_share(self.metric) else "the best constant prediction"
+            text += f", {what} has {number_text(constant)}"
+        return f"{text}. Train longer, and look at the learning rate, the targets and the data."
 
     def baseline(self) -> PolicyAnswer:
         """The answer for float32 itself."""
         text = (
-            f"The reference: {self.metric} {_number(self.band.mean)} on average, standard "
-            f"deviation {_number(self.band.deviation)} over {plural(len(self.float32), 'seed')}."
+            f"The reference: {self.metric} {number_text(self.band.mean)} on average, standard "
+            f"deviation {number_text(self.band.deviation)} over {plural(len(self.float32), 'seed')}"
+            f"{self._rows_text()}."
         )
         return self._answer(FLOAT32, "equal", text)
 
@@ -158,20 +201,37 @@ class _Comparison:
         jobs = self._jobs(policy)
         failed = {seed: job for seed, job in jobs.items() if not job.succeeded}
         diverged = [job for job in failed.values() if job.reason in DIVERGED]
-        differences = [
-            jobs[seed].metrics[self.metric] - value
-            for seed, value in self.float32.items()
+        seeds = [
+            seed
+            for seed in self.float32
             if jobs[seed].succeeded and self.metric in jobs[seed].metrics
         ]
-        if diverged or len(differences) < MIN_PAIRS:
+        if diverged or len(seeds) < MIN_PAIRS:
             return self._answer(policy, "failed", self._failure(policy, jobs, diverged))
-        found = compare(differences, self.band, higher_is_better=self.is_higher_better)
-        text = _explanation(found, self.band, self.metric)
+        if self.learned_nothing:
+            return self._answer(policy, "cannot tell", self.nothing_learned)
+        pairs = [self.float32[seed] for seed in seeds], [jobs[seed] for seed in seeds]
+        found = compare(
+            mean_difference(self.metric, *pairs),
+            self.band,
+            self.margin,
+            higher_is_better=self.is_higher_better,
+            is_asked=self.question.options.margin is not None,
+        )
+        changed = changed_share(self.metric, *pairs) if found.by_example else None
+        text = comparison_text(found, self.band, self.metric, self.margin, changed)
         if not self._is_own_computation(policy, jobs):
             text += " No job ran on a device with TF32: this is float32."
         if failed:
             text += f" {plural(len(failed), 'pair')} left out: {_reasons(failed.values())}."
-        return self._answer(policy, found.verdict, text, found)
+        return self._answer(policy, found.verdict, text, found, changed)
+
+    def _rows_text(self) -> str:
+        rows = shared_rows(list(self.float32.values()))
+        if rows is None:
+            return ""
+        drawn = "" if rows.split_seed is None else f" (split_seed {rows.split_seed})"
+        return f", all evaluated on the same {plural(rows.count, 'row')}{drawn}"
 
     def _jobs(self, policy: str) -> dict[int, JobResult]:
         return {seed: self.results[_key(policy, seed)] for seed in _seeds(self.question)}
@@ -194,7 +254,12 @@ class _Comparison:
         return f"Fewer than {MIN_PAIRS} pairs of jobs can be compared: {why}."
 
     def _answer(
-        self, policy: str, verdict: str, text: str, found: PairedComparison | None = None
+        self,
+        policy: str,
+        verdict: str,
+        text: str,
+        found: PairedComparison | None = None,
+        changed: float | None = None,
     ) -> PolicyAnswer:
         jobs = self._jobs(policy)
         memory = memory_model(self.question.document, policy) or next(
@@ -221,6 +286,8 @@ class _Comparison:
             difference=found.difference if found else 0.0 if is_reference else None,
             interval=list(found.interval) if found and found.interval else None,
             needs_more_seeds=found.more_seeds if found else None,
+            needs_examples=found.examples if found else None,
+            changed_examples=changed,
             speedup=1.0 if is_reference else _geometric_mean(ratios),
             speedup_range=[min(ratios), max(ratios)] if enough else None,
             memory=memory.total(batch) if memory else None,
@@ -259,22 +326,6 @@ def _geometric_mean(ratios: Sequence[float]) -> float | None:
     return exp(fmean(map(log, ratios))) if ratios else None
 
 
-def _speed_text(one: PolicyAnswer) -> str:
-    """The speed-up and how far the pairs agree: other load on a machine changes it."""
-    if one.speedup is None:
-        return ""
-    text = f"{one.speedup:.2f} × the speed of float32"
-    if one.speedup_range is None:
-        return text
-    low, high = one.speedup_range
-    return f"{text} ({low:.2f} to {high:.2f} in the pairs)"
-
-
-def _pairs_disagree(one: PolicyAnswer) -> bool:
-    """Whether it was faster than float32 with some seeds, and slower with others."""
-    return one.speedup_range is not None and one.speedup_range[0] < 1.0 < one.speedup_range[1]
-
-
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
@@ -284,47 +335,6 @@ def _recommended(policies: Sequence[PolicyAnswer]) -> PolicyAnswer:
     """The fastest policy that is as good as float32; float32 itself if none is faster."""
     good = [one for one in policies if one.verdict in ("equal", "better")]
     return max(good, key=lambda one: one.speedup or 0.0)
-
-
-def _summary(policies: Sequence[PolicyAnswer], best: PolicyAnswer) -> str:
-    others = [one for one in policies if one.policy != FLOAT32]
-    found = "; ".join(f"{one.policy}: {one.verdict}" for one in others)
-    if best.policy != FLOAT32 and _pairs_disagree(best):
-        return (
-            f"{best.policy} can be used: it is as accurate as float32. The pairs do not tell "
-            f"whether it is faster: {_speed_text(best)}. ({found})"
-        )
-    if best.policy != FLOAT32:
-        return f"Use {best.policy}: as accurate as float32, {_speed_text(best)}. ({found})"
-    undecided = [one for one in others if one.verdict == "cannot tell"]
-    if undecided:
-        seeds = [one.needs_more_seeds for one in undecided if one.needs_more_seeds is not None]
-        more = f" Run it with {plural(max(seeds), 'more seed')}." if seeds else ""
-        return f"Stay with float32 for now; not every policy is decided.{more} ({found})"
-    as_good = [one for one in others if one.verdict in ("equal", "better")]
-    if as_good:
-        speeds = "; ".join(f"{one.policy} has {_speed_text(one)}" for one in as_good if one.speedup)
-        faster = "known to be faster" if any(map(_pairs_disagree, as_good)) else "faster"
-        return f"Stay with float32: no policy is {faster}{speeds and f', {speeds}'}. ({found})"
-    why = "no policy is as accurate"
-    return f"Stay with float32: {why}. ({found})" if others else "Only float32 was studied."
-
-
-def _explanation(found: PairedComparison, band: NoiseBand, metric: str) -> str:
-    low, high = cast(tuple[float, float], found.interval)
-    interval = f"[{_number(low, signed=True)}, {_number(high, signed=True)}]"
-    text = (
-        f"{metric} differs by {_number(found.difference, signed=True)} (90 % interval {interval}, "
-        f"{plural(found.pairs, 'pair')}); float32 itself varies by ±{_number(band.half_width)}."
-    )
-    match found.verdict:
-        case "equal":
-            return f"{text} The interval lies inside the noise band."
-        case "cannot tell":
-            if found.more_seeds is None:
-                return f"{text} It would take more than a thousand seeds to decide."
-            return f"{text} Cannot tell: needs {plural(found.more_seeds, 'more seed')}."
-    return f"{text} The difference lies outside of the noise band, and its interval excludes 0."
 
 
 def _no_baseline(metric: str, found: int, results: Results, seeds: Sequence[int]) -> str:
@@ -354,7 +364,3 @@ def _reasons(jobs: Iterable[JobResult]) -> str:
         f"{'jobs' if len(found) > 1 else 'job'} {', '.join(found)} {outcome}"
         for outcome, found in ids.items()
     )
-
-
-def _number(value: float, *, signed: bool = False) -> str:
-    return f"{value:+.4g}" if signed else f"{value:.4g}"

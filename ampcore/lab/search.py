@@ -37,6 +37,7 @@ class SearchKind:
 
     decided_by_results = True
     allows_invalid_jobs = True
+    compares_examples = False
     needs_device = False
 
     def policies(self, options: SearchOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:

@@ -38,6 +38,11 @@ class CrossEntropy(keras.losses.Loss):  # type: ignore[misc]
         super().__init__(name=name)
         self._smoothing, self._weights, self._gamma = label_smoothing, class_weights, gamma
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is the cross-entropy alone."""
+        return not self._smoothing and not self._gamma and self._weights is None
+
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """The loss of each position: classes (n, …) and logits (n, …, classes) to (n, …)."""
         classes = tf.cast(y_true, tf.int32)

@@ -1,6 +1,6 @@
 """The classification task: mean cross-entropy of float32 logits."""
 
-from typing import Any
+from typing import Any, Literal
 
 import tensorflow as tf
 
@@ -33,6 +33,10 @@ class Classification(Task):
             "loss": per_example(cross_entropy(logits, batch.y)),
             "accuracy": per_example(tf.cast(right, tf.float32)),
         }
+
+    def loss_kind(self) -> Literal["cross_entropy", "squared"] | None:
+        """The cross-entropy of classes."""
+        return "cross_entropy"
 
     def _logits(
         self, weights: Weights, non_trainable: NonTrainable, x: Tensor, *, training: bool

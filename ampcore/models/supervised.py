@@ -2,16 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+import keras
 import tensorflow as tf
 
 from ampcore.data.examples import Batch
 from ampcore.errors import InvalidModel
 from ampcore.losses import example_losses
+from ampcore.losses.kinds import CrossEntropy
 from ampcore.models.task import MetricStates, Network, NonTrainable, Task, Tensor, Weights
 
 LOSS = "loss"
+CROSS_ENTROPIES: Final = (
+    keras.losses.BinaryCrossentropy,
+    keras.losses.CategoricalCrossentropy,
+)
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,40 @@ class SupervisedTask(Task):
                 ]
             )
         }
+
+    def example_metrics(
+        self, weights: Weights, non_trainable: NonTrainable, batch: Batch
+    ) -> dict[str, Tensor]:
+        """The losses, and the metrics of Keras that are means of a function of an example."""
+        outputs, _, _ = self._call(weights, non_trainable, batch, training=False)
+        targets = self._targets(batch, outputs)
+        losses = {
+            name: example_losses(objective.loss, targets[name], outputs[name])
+            for name, objective in self._objectives.items()
+            if objective.loss is not None
+        }
+        weighted = [self._objectives[name].weight * loss for name, loss in losses.items()]
+        found = {LOSS: tf.add_n(weighted)} if weighted else {}
+        found |= {self._loss_names[name]: loss for name, loss in losses.items() if self._loss_names}
+        for name, (output, metric) in self._trackers.items():
+            values = _of_examples(metric, targets[output], _float32(outputs[output]))
+            if values is not None:
+                found[name] = values
+        return found
+
+    def loss_kind(self) -> Literal["cross_entropy", "squared"] | None:
+        """The kind of the loss of a network with one output."""
+        losses = [objective.loss for objective in self._objectives.values()]
+        if len(losses) != 1:
+            return None
+        loss = losses[0]
+        if isinstance(loss, keras.losses.SparseCategoricalCrossentropy):
+            return "cross_entropy"
+        if isinstance(loss, CrossEntropy) and loss.is_plain:
+            return "cross_entropy"
+        if isinstance(loss, CROSS_ENTROPIES) and not loss.label_smoothing:
+            return "cross_entropy"
+        return "squared" if isinstance(loss, keras.losses.MeanSquaredError) else None
 
     def initial_metrics(self) -> MetricStates:
         """Sums of losses, float64, and the variables of the Keras metrics."""
@@ -172,6 +212,16 @@ class SupervisedTask(Task):
             else target
             for name, target in given.items()
         }
+
+
+def _of_examples(metric: Any, targets: Tensor, outputs: Tensor) -> Tensor | None:
+    """The mean that a metric takes of each example, (n,); None of a metric of another kind."""
+    if not isinstance(metric, keras.metrics.MeanMetricWrapper):
+        return None
+    values = tf.cast(metric._fn(targets, outputs, **metric._fn_kwargs), tf.float32)
+    if not values.shape.rank:
+        return None
+    return tf.reduce_mean(tf.reshape(values, [tf.shape(values)[0], -1]), axis=1)
 
 
 def _float32(tensor: Tensor) -> Tensor:

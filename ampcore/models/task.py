@@ -141,6 +141,20 @@ class Task(ABC):
             wrong.
         """
 
+    def example_metrics(
+        self, weights: Weights, non_trainable: NonTrainable, batch: Batch
+    ) -> dict[str, Tensor]:
+        """The metrics of each example whose means are the metrics of an evaluation.
+
+        Returns:
+            By name, a float32 vector (n,): "loss", and those metrics that are means over examples.
+        """
+        return self.measure(weights, non_trainable, batch)
+
+    def loss_kind(self) -> Literal["cross_entropy", "squared"] | None:
+        """The kind of the loss, where the best constant prediction has a known loss."""
+        return None
+
     def initial_metrics(self) -> MetricStates:
         """The state of all metrics before the first example."""
         sums = {name: tf.constant(0.0, tf.float64) for name in self.metrics}

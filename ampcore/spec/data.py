@@ -64,6 +64,9 @@ class SplitData(Data):
     """The share of examples for validation, taken from the end as in Keras."""
 
 
+SplitSeed = Annotated[int, Field(ge=0, le=2**32 - 1)]
+
+
 class Digits(SplitData):
     """1,797 handwritten digits of 8 × 8 pixels, included in ampcore."""
 
@@ -71,9 +74,12 @@ class Digits(SplitData):
 
 
 class Synthetic(SplitData):
-    """Noisy class prototypes drawn from the job's seed: learnable, of any shape and size."""
+    """Noisy class prototypes drawn at random: learnable, of any shape and size."""
 
     kind: Literal["synthetic"] = "synthetic"
+    split_seed: SplitSeed = 0
+    """Draws the examples, and with them those for validation. Jobs with the same number have the
+    same data, whatever `train.seed` is."""
     shape: Annotated[tuple[Units, ...], Field(strict=False, min_length=1, max_length=4)] = (
         28,
         28,
@@ -109,7 +115,10 @@ class Columns(Data):
     """The share of examples for validation. Null, or 0: the data's own validation or test part;
     without them, null stands for 0.2."""
     validation_rows: Literal["last", "random"] = "random"
-    """Which examples are for validation: the last ones, or some that the seed decides."""
+    """Which examples are for validation: the last ones, or some that `split_seed` decides."""
+    split_seed: SplitSeed = 0
+    """Draws random validation rows. Jobs with the same number are evaluated on the same rows,
+    whatever `train.seed` is. A dataset of a package is built with it."""
     inputs: InputColumns | None = None
     """The columns of each input of the model, or those of its only one; null: `x` or `image`, and
     in tables all columns that are no targets."""
@@ -179,6 +188,8 @@ class SyntheticClicks(SplitData):
     """Random clicks: `slots` × `nnz` keys out of `vocabulary`, with learnable labels 0 and 1."""
 
     kind: Literal["synthetic_clicks"] = "synthetic_clicks"
+    split_seed: SplitSeed = 0
+    """Draws the examples, as for `synthetic`."""
     slots: Units = 10
     nnz: Units = 5
     vocabulary: int = Field(default=1024, ge=1, le=2**31 - 1)

@@ -145,4 +145,9 @@ def better(name: str) -> Literal["min", "max"] | None:
     return "max" if kinds & _HIGHER_IS_BETTER or _TOP_K.search(name) else None
 
 
+def is_share(metric: str) -> bool:
+    """Whether a metric is a number from 0 to 1, as those are whose higher values are better."""
+    return better(metric.removeprefix("val_")) == "max"
+
+
 Metrics = Annotated[tuple[MetricSpec, ...], Field(strict=False, max_length=32)]

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -97,7 +97,7 @@ class BundleJob(SpecJob):
         # The layers that prepare the spec's data do not fit it; with a loss of the bundle, nor do
         # the targets.
         signature = None if self._built.has_loss else loaded.signature
-        return Dataset(given.train, given.validation, signature)
+        return replace(given.dataset(), signature=signature)
 
     def build_task(self, dataset: Dataset, policies: LayerPolicies) -> Task:
         """The model with the policy's dtypes while it is called, its losses and metrics."""

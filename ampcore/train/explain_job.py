@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from ampcore.checkpoint.saver import FOLDER
 from ampcore.spec import JobSpec
+from ampcore.spec.stored_split import with_split_seed
 from ampcore.telemetry import Event, EventType, StepBlock
 from ampcore.telemetry.frames import Frame, FrameType
 from ampcore.train.explain import StepExplainer, StepRecord
@@ -37,7 +38,7 @@ def explain(job: Mapping[str, Any], telemetry: Telemetry, stop: threading.Event)
     wanted: Mapping[str, Any] = job["explain"]
     step: int = wanted["step"]
     training = training_job(
-        JobSpec.parse(job["spec"]),
+        JobSpec.parse(with_split_seed(job["spec"])),
         data_root=_path(job.get("data_root")),
         datasets={name: Path(file) for name, file in (job.get("datasets") or {}).items()},
         bundle=_path(job.get("bundle")),

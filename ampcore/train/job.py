@@ -137,7 +137,6 @@ class SpecJob(TrainingJob):
         spec = self.spec
         return data.load_unchecked(
             spec.data,
-            seed=spec.train.seed,
             data_root=self._data_root,
             task=spec.task,
             dataset_files=self._datasets,

@@ -1,6 +1,6 @@
 """Saves the trained models: with the last weights, those of the best evaluation, or both."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,8 +10,12 @@ from ampcore.checkpoint.model_files import (
     save_signature,
     save_weights,
 )
+from ampcore.profile.phases import Phase
+from ampcore.profile.scopes import phase_span
 from ampcore.telemetry import Event, EventType
+from ampcore.telemetry.validation_examples import write_examples
 from ampcore.train.callback_buffer import CallbackBuffer
+from ampcore.train.example_metrics import example_metrics
 from ampcore.train.run import Run
 from ampcore.train.signature import signature_document
 
@@ -32,6 +36,9 @@ class ModelSelection:
 
     def __init__(self, run: Run, keep: str, callback_buffer: CallbackBuffer) -> None:
         self._run, self._keep, self._callback_buffer = run, keep, callback_buffer
+        self.constant_metrics: Mapping[str, float] = {}
+        """Of the best constant prediction, by metric; known once examples are evaluated."""
+        self._examples_file: Path | None = None
 
     @property
     def is_best(self) -> bool:
@@ -48,6 +55,22 @@ class ModelSelection:
             self._callback_buffer.event(Event.warning("no_best_evaluation", message, last))
         if self.is_best and best is not None:
             session.restore_model(best)
+
+    def evaluate_examples(self, folder: Path | None) -> None:
+        """Write the metrics of each validation example with the chosen weights.
+
+        Rank 0 does it alone; not for tables whose rows are on several ranks, nor without a folder.
+        """
+        run = self._run
+        session = run.session
+        if folder is None or not run.is_done or session.shards or session.replicas.rank:
+            return
+        with phase_span(Phase.EVALUATION):
+            found = example_metrics(session.task, run.dataset, run.batch_size)
+        if found is None:
+            return
+        self.constant_metrics = {f"val_{name}": value for name, value in found.constant.items()}
+        self._examples_file = write_examples(folder, found.rows, found.values)
 
     def save(self, folder: Path | None) -> Iterator[Path]:
         """Save the models with the chosen weights.
@@ -134,6 +157,7 @@ class ModelSelection:
         signature = save_signature(signature_document(run.dataset, networks), folder)
         best = self.best_json() if is_best else None
         weights = None if suffix else save_weights(networks, folder, session.model_tables())
+        examples = None if suffix else self._examples_file
         tables = session.model_tables()
         files = save_models(networks, folder, run.dataset.prepared, suffix=suffix, tables=tables)
         for file in self._saved(files, suffix):
@@ -143,7 +167,9 @@ class ModelSelection:
                 "signature": signature.name,
                 **({"best_epoch": best["epoch"]} if best is not None else {}),
                 **({"weights": weights.name} if weights is not None else {}),
+                **({"examples": examples.name} if examples is not None else {}),
             }
+            examples = None
             weights = None  # the file has the weights of all networks
             step = run.totals.steps - 1
             self._callback_buffer.event(Event(EventType.MODEL_SAVED, step, facts))

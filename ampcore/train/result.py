@@ -53,6 +53,9 @@ class TrainResult:
     """
     epochs: tuple[int, ...] = ()
     """The numbers of these epochs, counted from 0."""
+    constant_metrics: Mapping[str, float] = field(default_factory=dict)
+    """The metrics of the best constant prediction for the validation examples, by name: a model
+    that is no better has learned nothing. Only those that are known."""
     ranks: Mapping[str, Any] | None = None
     """With several ranks, the time of each for a step, and which of them is slow."""
 
@@ -85,5 +88,6 @@ class TrainResult:
             "stopped_early": None if self.stopped_early is None else dict(self.stopped_early),
             "best_model_file": self.best_model_files[0].name if self.best_model_files else None,
             "global_batch_size": self.global_batch_size,
+            "constant_metrics": dict(self.constant_metrics),
             **({} if self.ranks is None else {"ranks": dict(self.ranks)}),
         }

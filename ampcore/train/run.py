@@ -109,6 +109,11 @@ class Run:
         return self._context.dataset
 
     @property
+    def batch_size(self) -> int:
+        """The examples of a micro-batch."""
+        return self._spec.data.batch_size
+
+    @property
     def is_done(self) -> bool:
         """Whether all steps of the plan are completed, or the run has stopped early."""
         return self.steps_left <= 0 or self.has_stopped_early

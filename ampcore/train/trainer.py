@@ -391,6 +391,7 @@ class Trainer:
         selection = ModelSelection(run, self.spec.train.keep, callback_buffer)
         if run.is_done:
             selection.assign()
+        selection.evaluate_examples(self._output_dir)
         files: tuple[Path, ...] = ()
         best_files: tuple[Path, ...] = ()
         if run.is_done and self._saves_model(run):
@@ -416,6 +417,7 @@ class Trainer:
             model_files=files,
             stopped=not run.is_done,
             metrics=metrics,
+            constant_metrics=selection.constant_metrics,
             best=selection.best_json(),
             stopped_early=selection.stopped_json(),
             best_model_files=best_files,

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from ampcore.spec import JobSpec, SpecValidationError
 from ampcore.spec.assignments import with_values
+from ampcore.spec.stored_split import with_split_seed
 from store import tables
 
 DERIVED_FIELDS: Final = ("loss_scale", "name")
@@ -21,7 +22,12 @@ def clone_document(job: tables.Job, changes: Mapping[str, Any]) -> Any:
     SpecValidationError for a path that does not exist.
     """
     runtime = {**job.spec["runtime"], "priority": job.priority}
-    edited = {**job.spec, "name": job.name, "labels": job.labels, "runtime": runtime}
+    edited = {
+        **with_split_seed(job.spec),
+        "name": job.name,
+        "labels": job.labels,
+        "runtime": runtime,
+    }
     document = _without_derived_fields(edited)
     for path, value in changes.items():
         *section, field = path.split(".")

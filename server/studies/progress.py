@@ -31,6 +31,7 @@ from server.jobs.submission import (
 from server.studies.questions import question_facts, question_of, with_device
 from server.studies.results import new_results
 from service.notify import Notifier
+from service.storage import Storage
 from store import projects, studies, tables
 from store.audit import Actor
 from store.database import Database
@@ -50,6 +51,7 @@ class StudyProgress:
     dispatcher: Dispatcher
     notifier: Notifier
     submitter: JobSubmitter
+    storage: Storage
 
     def advance(self, study_id: str) -> None:
         """Do what a study needs now. Nothing happens if another server does it."""
@@ -65,7 +67,7 @@ class StudyProgress:
 
     def _run(self, study: tables.Study, rows: Sequence[Row[Any]]) -> None:
         with self.database.read() as session:
-            new = new_results(session, rows)
+            new = self._new_results(session, study, rows)
         results = {row.key: _result(row.result) for row in rows if row.result} | new
         planned_before = {row.key: row.changes for row in rows}
         question, kind = self._question(study, planned_before), KINDS[study.kind]
@@ -97,6 +99,12 @@ class StudyProgress:
         valid = {key: one for key, one in checked.items() if isinstance(one, CheckedSubmission)}
         if new or valid:
             self._queue(study, rows, planned, new, valid)
+
+    def _new_results(
+        self, session: Session, study: tables.Study, rows: Sequence[Row[Any]]
+    ) -> dict[str, JobResult]:
+        with_examples = KINDS[study.kind].compares_examples
+        return new_results(session, rows, self.storage, with_examples=with_examples)
 
     def _question(
         self, study: tables.Study, planned: Mapping[str, Mapping[str, Any]]
@@ -195,11 +203,11 @@ class StudyProgress:
         with self.database.write() as session:
             if studies.lock(session, study.id, wait=False) is None:
                 return
-            _record(session, study.id, new_results(session, rows))
+            _record(session, study.id, self._new_results(session, study, rows))
             cancelled += studies.cancel_jobs(session, study.id)
             left = studies.jobs_of(session, study.id)
             if not any(row.state is not None and row.state not in TERMINAL for row in left):
-                _record(session, study.id, new_results(session, left))
+                _record(session, study.id, self._new_results(session, study, left))
                 studies.set_state(session, study, study.ends_as or studies.CANCELLED)
         for job_id in cancelled:
             self.notifier.notify(job_id)

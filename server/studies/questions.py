@@ -51,10 +51,12 @@ def in_spec(error: SpecValidationError) -> SpecValidationError:
 def make_question(
     session: Session, request: AnyStudy, spec: JobSpec, project: str
 ) -> Question[Any]:
-    """The question of a request whose valid spec is `spec`, its dataset pinned."""
+    """The question of a request whose valid spec is `spec`, with its data pinned."""
     document = dict(request.spec)
     if (dataset := getattr(spec.data, "dataset", None)) is not None:
         document["data"] = {**document["data"], "dataset": dataset}
+    if (split_seed := getattr(spec.data, "split_seed", None)) is not None:
+        document["data"] = {**document["data"], "split_seed": split_seed}
     devices = _devices(session, spec)
     kind = KINDS[request.kind]
     return Question(

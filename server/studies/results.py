@@ -1,5 +1,6 @@
 """The results of a study's jobs, read from the rows of jobs that have ended."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -7,6 +8,7 @@ from typing import Any, Final
 from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
+from ampcore.lab.example_results import ExampleResults
 from ampcore.lab.layer_losses import LayerLoss, layer_losses
 from ampcore.lab.plan import JobResult
 from ampcore.spec import TERMINAL, State
@@ -14,17 +16,31 @@ from ampcore.spec.precision import COMPUTE_DTYPE
 from ampcore.telemetry.metrics import finite_metrics, metrics_of, metrics_of_result
 from server.studies.run_facts import run_facts
 from server.telemetry.range_reader import evenly_spaced, read_samples
-from store import ranges
+from service.storage import Storage, StorageFailed
+from store import artifacts, ranges
+
+log = logging.getLogger(__name__)
 
 RANGES: Final = "telemetry.ranges"
 """A job that a study plans with this change is asked for range samples."""
 MAX_SAMPLES: Final = 50
+MAX_EXAMPLES_BYTES: Final = 64 * 2**20
+"""Of more examples a study compares the means alone."""
 
 
-def new_results(session: Session, rows: Sequence[Row[Any]]) -> dict[str, JobResult]:
-    """The results of the jobs that have ended, or were deleted, and are not recorded yet."""
+def new_results(
+    session: Session, rows: Sequence[Row[Any]], storage: Storage, *, with_examples: bool
+) -> dict[str, JobResult]:
+    """The results of the jobs that have ended, or were deleted, and are not recorded yet.
+
+    Args:
+        session: For reading.
+        rows: Those of `store.studies.jobs_of`.
+        storage: Where jobs have stored their files.
+        with_examples: Whether the study compares validation examples.
+    """
     return {
-        row.key: _new_result(session, row)
+        row.key: _new_result(session, row, storage if with_examples else None)
         for row in rows
         if row.job_id is not None
         and row.result is None
@@ -32,7 +48,7 @@ def new_results(session: Session, rows: Sequence[Row[Any]]) -> dict[str, JobResu
     }
 
 
-def _new_result(session: Session, row: Row[Any]) -> JobResult:
+def _new_result(session: Session, row: Row[Any], storage: Storage | None) -> JobResult:
     if row.state is None:
         return JobResult(row.job_id, State.CANCELLED, message="The job was deleted.")
     latest = row.latest if isinstance(row.latest, dict) else {}
@@ -48,9 +64,24 @@ def _new_result(session: Session, row: Row[Any]) -> JobResult:
         row.ran_s,
         **run_facts(session, row.job_id),
     )
+    if storage is not None and found.succeeded:
+        found = replace(found, examples=_examples(session, row.job_id, storage))
     if RANGES not in row.changes:
         return found
     return replace(found, losses=_losses(session, row.job_id, row.changes["precision"]["policy"]))
+
+
+def _examples(session: Session, job_id: str, storage: Storage) -> ExampleResults | None:
+    """The metrics of a job's validation examples; None without its file, or if it is damaged."""
+    file = artifacts.of_kind(session, job_id, artifacts.EXAMPLES)
+    if file is None or file.size_bytes > MAX_EXAMPLES_BYTES:
+        return None
+    try:
+        content = b"".join(storage.read(job_id, file.path, 0, file.size_bytes))
+        return ExampleResults.from_table(content)
+    except (StorageFailed, ValueError) as error:
+        log.warning("job %s: its validation examples cannot be read: %s", job_id, error)
+        return None
 
 
 def _losses(session: Session, job_id: str, policy: str) -> list[LayerLoss]:

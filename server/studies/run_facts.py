@@ -18,6 +18,7 @@ class RunFacts(TypedDict):
     """None: the job did not get so far, or is of another version."""
 
     train_examples: int | None
+    split_seed: int | None
     memory: MemoryModel | None
 
 
@@ -25,7 +26,7 @@ def run_facts(session: Session, job_id: str) -> RunFacts:
     """The training examples of a job, and its memory by batch size, from its layers."""
     job = jobs.get(session, job_id)
     if job is None:
-        return RunFacts(train_examples=None, memory=None)
+        return RunFacts(train_examples=None, split_seed=None, memory=None)
     found = events.read(
         session, job_id, types=[EventType.STARTED, EventType.PREFLIGHT], limit=MAX_EVENTS
     )
@@ -35,6 +36,7 @@ def run_facts(session: Session, job_id: str) -> RunFacts:
     batch = job.spec["data"]["batch_size"]
     return RunFacts(
         train_examples=_train_examples(started, batch * job.spec["train"]["accumulate"]),
+        split_seed=_split_seed(started),
         memory=_memory(figures, batch),
     )
 
@@ -43,6 +45,13 @@ def _train_examples(started: Sequence[Mapping[str, Any]], step_examples: int) ->
     try:
         steps, rest = started[0]["steps_per_epoch"], started[0]["dropped_examples"]
         return int(steps) * step_examples + int(rest)
+    except (IndexError, KeyError, TypeError):
+        return None
+
+
+def _split_seed(started: Sequence[Mapping[str, Any]]) -> int | None:
+    try:
+        return int(started[0]["data"]["split_seed"])
     except (IndexError, KeyError, TypeError):
         return None
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
 
+import numpy as np
 import pytest
 
 from ampcore import trainer_process
@@ -259,3 +260,25 @@ def test_a_broken_pipe_of_the_jobs_own_code_is_an_error_of_the_job(job, tmp_path
 def test_a_stop_request_before_the_first_step_stops_the_job(job, tmp_path):
     document = {"spec": job().to_json(), "data_root": None, "output_dir": str(tmp_path)}
     assert run_in_process(document, stop=True).type is FrameType.STOPPED
+
+
+def test_a_stored_job_of_an_older_version_is_evaluated_on_the_rows_that_it_was_split_with(
+    job, tmp_path
+):
+    """Its spec has no split_seed: `train.seed` drew the rows 4, 12, 16 and 17 of 20."""
+    lines = "".join(f"{row},{row}\n" for row in range(20))
+    (tmp_path / "birds.csv").write_text(f"x,y\n{lines}")
+    data = {"kind": "csv", "path": "birds.csv", "target": "y", "batch_size": 4}
+    layers = [{"layer": "Dense", "name": "out", "units": "classes"}]
+    spec = job(
+        data=data,
+        model={"kind": "layers", "layers": layers},
+        task={"kind": "regression"},
+        train={"steps": 2, "seed": 7},
+        runtime={"engine": "graph"},
+    ).to_json()
+    del spec["data"]["split_seed"]
+    output = tmp_path / "output"
+    document = {"spec": spec, "data_root": str(tmp_path), "output_dir": str(output)}
+    assert run_in_process(document).type is FrameType.SUCCEEDED
+    assert np.load(output / "validation_examples.npy")["row"].tolist() == [4, 12, 16, 17]

@@ -95,6 +95,20 @@ def stored_files(tmp_path: Path) -> list[str]:
     return sorted(file.name for file in (tmp_path / "artifacts").rglob("*.*"))
 
 
+def test_the_validation_examples_of_a_model_are_uploaded(
+    uploader: ArtifactUploader, database: Database, job: Any
+) -> None:
+    names = {"file": "model.keras", "examples": "validation_examples.npy"}
+    for name in names.values():
+        (uploader.folder / name).write_text(name)
+    uploader.on_event(Event(EventType.MODEL_SAVED, 9, names))
+    assert uploader.wait_until_empty(DEADLINE_S)
+    with database.read() as session:
+        file = artifacts.of_kind(session, job.id, artifacts.EXAMPLES)
+    assert file is not None
+    assert (file.path, file.step) == ("attempt-1/validation_examples.npy", 10)
+
+
 def test_a_checkpoint_is_uploaded_recorded_and_removed_from_scratch(
     uploader: ArtifactUploader, database: Database, job: Any, tmp_path: Path
 ) -> None:

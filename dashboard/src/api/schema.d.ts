@@ -24,7 +24,7 @@ export interface components {
             path: string;
             /**
              * Kind
-             * @description The kind of file: checkpoint, model, signature or report.
+             * @description The kind of file: checkpoint, model, weights, examples, signature, profile or report.
              */
             kind: string;
             /**
@@ -337,6 +337,24 @@ export interface components {
             evaluations: {
                 [key: string]: (number | ("NaN" | "Infinity" | "-Infinity"))[];
             };
+        };
+        /**
+         * ComparedRows
+         * @description The validation examples that all jobs of a study were evaluated on.
+         */
+        ComparedRows: {
+            /** Count */
+            count: number;
+            /**
+             * Split Seed
+             * @description `data.split_seed`, which drew them; null: they are a part of the data's own, or its last rows.
+             */
+            split_seed: number | null;
+            /**
+             * Digest
+             * @description Of their row numbers, which are in `validation_examples.npy` of each job.
+             */
+            digest: string;
         };
         /**
          * Comparison
@@ -1731,7 +1749,7 @@ export interface components {
             difference: number | null;
             /**
              * Interval
-             * @description The lower and upper bound of the difference, with 90 % confidence.
+             * @description The bounds of the difference, with the `confidence` of the answer.
              */
             interval: number[] | null;
             /**
@@ -1739,6 +1757,16 @@ export interface components {
              * @description With `cannot tell`: how many more seeds would probably decide.
              */
             needs_more_seeds: number | null;
+            /**
+             * Needs Examples
+             * @description With `cannot tell`: how many validation examples would probably decide, with as many seeds.
+             */
+            needs_examples?: number | null;
+            /**
+             * Changed Examples
+             * @description The share of validation examples, from 0 to 1, whose metric differs from that of float32 with the same seed; null: the examples were not compared.
+             */
+            changed_examples?: number | null;
             /**
              * Speedup
              * @description Examples per second relative to float32.
@@ -1860,6 +1888,24 @@ export interface components {
             test: string;
             /** Seeds */
             seeds: number[];
+            /**
+             * Confidence
+             * @description Of the intervals.
+             * @default 0.9
+             */
+            confidence: number;
+            /**
+             * Margin
+             * @description A difference of at most this does not matter; null: written by a version before 0.6, where the noise band decided.
+             */
+            margin?: number | null;
+            /**
+             * Constant
+             * @description The metric of the best constant prediction (the largest class, the class shares, the mean); null: not known.
+             */
+            constant?: number | null;
+            /** @description null: the jobs were not evaluated on the same rows, or it is not known. */
+            rows?: components["schemas"]["ComparedRows"] | null;
             noise: components["schemas"]["Noise"];
             /**
              * Recommended
@@ -3695,6 +3741,11 @@ export interface components {
              */
             validation_rows: "last" | "random";
             /**
+             * Split Seed
+             * @default 0
+             */
+            split_seed: number;
+            /**
              * Inputs
              * @default null
              */
@@ -4232,6 +4283,11 @@ export interface components {
              */
             validation_rows: "last" | "random";
             /**
+             * Split Seed
+             * @default 0
+             */
+            split_seed: number;
+            /**
              * Inputs
              * @default null
              */
@@ -4620,6 +4676,11 @@ export interface components {
              */
             validation_rows: "last" | "random";
             /**
+             * Split Seed
+             * @default 0
+             */
+            split_seed: number;
+            /**
              * Inputs
              * @default null
              */
@@ -4703,6 +4764,11 @@ export interface components {
              * @enum {string}
              */
             validation_rows: "last" | "random";
+            /**
+             * Split Seed
+             * @default 0
+             */
+            split_seed: number;
             /**
              * Inputs
              * @default null
@@ -4840,6 +4906,11 @@ export interface components {
              * @enum {string}
              */
             validation_rows: "last" | "random";
+            /**
+             * Split Seed
+             * @default 0
+             */
+            split_seed: number;
             /**
              * Inputs
              * @default null
@@ -5022,6 +5093,11 @@ export interface components {
              * @enum {string}
              */
             validation_rows: "last" | "random";
+            /**
+             * Split Seed
+             * @default 0
+             */
+            split_seed: number;
             /**
              * Inputs
              * @default null
@@ -5652,7 +5728,7 @@ export interface components {
         };
         /**
          * Synthetic
-         * @description Noisy class prototypes drawn from the job's seed: learnable, of any shape and size.
+         * @description Noisy class prototypes drawn at random: learnable, of any shape and size.
          */
         Synthetic: {
             /**
@@ -5675,6 +5751,11 @@ export interface components {
              * @enum {string}
              */
             kind: "synthetic";
+            /**
+             * Split Seed
+             * @default 0
+             */
+            split_seed: number;
             /**
              * Shape
              * @default [
@@ -5720,6 +5801,11 @@ export interface components {
              * @enum {string}
              */
             kind: "synthetic_clicks";
+            /**
+             * Split Seed
+             * @default 0
+             */
+            split_seed: number;
             /**
              * Slots
              * @default 10
@@ -5860,6 +5946,11 @@ export interface components {
              * @enum {string}
              */
             validation_rows: "last" | "random";
+            /**
+             * Split Seed
+             * @default 0
+             */
+            split_seed: number;
             /**
              * Inputs
              * @default null
@@ -6258,7 +6349,7 @@ export interface components {
             metric: string | null;
             /**
              * Margin
-             * @description A difference of at most this does not matter; null: only the noise band decides. In the unit of the metric.
+             * @description A difference of at most this does not matter, in the unit of the metric; null: 0.01 of metrics from 0 to 1, and 5 % of float32's value of others.
              * @default null
              */
             margin: number | null;

@@ -50,6 +50,18 @@ def test_a_job_whose_integers_were_divided_by_255_unasked_resumes_if_it_asks_for
         check_compatible(saved, job(data={"kind": "npz", "path": "a.npz"}))
 
 
+def test_a_checkpoint_of_a_version_without_split_seed_resumes_on_the_rows_of_its_training(
+    make_checkpoint, job
+):
+    data, train = {"kind": "csv", "path": "a.csv"}, {"seed": 7}
+    before = job(data=data, train=train).to_json()
+    del before["data"]["split_seed"]
+    saved = make_checkpoint(step=40, spec=before).manifest
+    assert check_compatible(saved, job(data=data | {"split_seed": 7}, train=train)) == []
+    with pytest.raises(IncompatibleCheckpoint, match=r"data\.split_seed was 7 and is 0"):
+        check_compatible(saved, job(data=data, train=train))
+
+
 @pytest.mark.parametrize("kind", ["csv", "npz"])
 def test_only_archives_of_versions_without_preprocessing_had_their_integers_divided(
     make_checkpoint, job, kind

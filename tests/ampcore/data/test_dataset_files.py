@@ -14,7 +14,7 @@ def load(tmp_path):
         for name, content in {"a.txt": "aab" * 5, "b.txt": "abcd" * 5}.items():
             (tmp_path / name).write_text(content)
         paths = {reference: tmp_path / name for reference, name in files.items()}
-        return data.load(spec, seed=0, data_root=data_root, dataset_files=paths)
+        return data.load(spec, data_root=data_root, dataset_files=paths)
 
     return load
 
@@ -48,10 +48,10 @@ def test_an_object_of_a_store_is_read_from_the_file_that_a_worker_has_downloaded
     url = "s3://bucket/poems.txt"
     spec = Text(path=url, sequence=2, batch_size=1, validation_split=0.0)
     (tmp_path / "a.txt").write_text("aab" * 5)
-    found = data.load(spec, seed=0, dataset_files={url: tmp_path / "a.txt"})
+    found = data.load(spec, dataset_files={url: tmp_path / "a.txt"})
     assert found.signature.classes == 2
     with pytest.raises(InvalidData, match="txt, path: expected a local path: only"):
-        data.load(spec, seed=0)
+        data.load(spec)
 
 
 def test_a_missing_file_is_named_without_its_folder(load):

@@ -28,7 +28,7 @@ def load(request, tmp_path, monkeypatch):
     def write_and_load(task=None, preprocessing=KEYS, **changed):
         np.savez(tmp_path / "it.npz", **ARRAYS | changed)
         spec = Npz(path="it.npz", batch_size=2, preprocessing=preprocessing)
-        return data.load(spec, seed=0, data_root=tmp_path, task=task)
+        return data.load(spec, data_root=tmp_path, task=task)
 
     return write_and_load
 
@@ -78,7 +78,7 @@ def test_a_table_of_one_row_leaves_nothing_to_train_on(tmp_path):
     (tmp_path / "it.csv").write_text("x,y\n1.5,2.5\n")
     spec = Csv(path="it.csv", validation_split=0.2, batch_size=1)
     with pytest.raises(InvalidData) as caught:
-        data.load(spec, seed=0, data_root=tmp_path, task=Regression())
+        data.load(spec, data_root=tmp_path, task=Regression())
     assert str(caught.value) == (
         "it.csv, validation_split: expected a share that leaves at least one training example; "
         "received 0.2 of 1 rows."
@@ -93,7 +93,19 @@ def test_an_archive_without_rows_is_refused(load):
 def test_an_archive_without_arrays_is_refused(tmp_path):
     np.savez(tmp_path / "it.npz")
     with pytest.raises(InvalidData, match="expected an array; received an empty archive"):
-        data.load(Npz(path="it.npz"), seed=0, data_root=tmp_path)
+        data.load(Npz(path="it.npz"), data_root=tmp_path)
+
+
+def test_the_split_seed_draws_the_rows_that_the_seed_of_a_job_drew_in_older_versions(tmp_path):
+    """The numbers are those of version 0.5 with `train.seed: 7`."""
+    lines = "".join(f"{row},{row}\n" for row in range(20))
+    (tmp_path / "birds.csv").write_text(f"x,y\n{lines}")
+    spec = Csv(path="birds.csv", target="y", batch_size=2, split_seed=7)
+    dataset = data.load(spec, data_root=tmp_path, task=Regression())
+    rows = [3, 11, 15, 16]
+    assert dataset.validation_rows.tolist() == rows
+    assert dataset.validation.read(np.arange(4)).y.ravel().tolist() == rows
+    assert dataset.split_seed == 7
 
 
 @pytest.mark.parametrize("rows", ["last", "random"])
@@ -106,7 +118,6 @@ def test_an_example_has_its_row_in_the_file_also_if_rows_are_split_off(
     (tmp_path / "birds.csv").write_text(f"x,y\n{lines}")
     dataset = data.load(
         Csv(path="birds.csv", target="y", batch_size=2, validation_rows=rows),
-        seed=0,
         data_root=tmp_path,
         task=Regression(),
     )
@@ -132,7 +143,7 @@ def load_table(tmp_path):
     def write_and_load(*lines, **fields):
         (tmp_path / "it.csv").write_text("\n".join(lines) + "\n")
         spec = Csv(path="it.csv", batch_size=1, validation_split=0.0, **fields)
-        return data.load(spec, seed=0, data_root=tmp_path, task=Regression())
+        return data.load(spec, data_root=tmp_path, task=Regression())
 
     return write_and_load
 
@@ -142,7 +153,7 @@ def test_a_batch_that_is_too_large_names_the_rows_that_are_left_for_validation(t
     spec = Csv(path="it.csv")  # its default is a fifth
     message = "at most 8, the number of training examples besides 2 for validation; received 128"
     with pytest.raises(InvalidData, match=message):
-        data.load(spec, seed=0, data_root=tmp_path, task=Regression())
+        data.load(spec, data_root=tmp_path, task=Regression())
 
 
 def test_the_targets_of_several_outputs_need_no_array_y(tmp_path):
@@ -150,7 +161,7 @@ def test_the_targets_of_several_outputs_need_no_array_y(tmp_path):
     outputs = {"left": {}, "right": {"target": "b"}}
     parts = {name: {"task": {"kind": "classification"}} | own for name, own in outputs.items()}
     task = Outputs.model_validate({"outputs": parts})
-    dataset = data.load(Npz(path="it.npz", batch_size=1), seed=0, data_root=tmp_path, task=task)
+    dataset = data.load(Npz(path="it.npz", batch_size=1), data_root=tmp_path, task=task)
     sizes = {output: target.size for output, target in dataset.signature.targets.items()}
     assert sizes == {"left": 3, "right": 2}
 
@@ -168,7 +179,7 @@ def test_an_array_x_is_the_input_of_an_archive(load):
 
 def test_arrays_may_be_named_in_capitals(tmp_path):
     np.savez(tmp_path / "it.npz", X=np.eye(4), Y=np.array([0, 1, 0, 1]), index=np.arange(4))
-    dataset = data.load(Npz(path="it.npz", batch_size=2), seed=0, data_root=tmp_path)
+    dataset = data.load(Npz(path="it.npz", batch_size=2), data_root=tmp_path)
     assert dataset.signature.input_shape == (4,)
     assert dataset.signature.classes == 2
 

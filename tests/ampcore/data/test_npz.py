@@ -29,7 +29,7 @@ def load(tmp_path):
         preprocessing = {"x": Preprocessing(rescaling="pixels")}
         split = {"validation_split": validation_split, "preprocessing": preprocessing}
         spec = Npz(path="it.npz", batch_size=2, **split)
-        return data.load(spec, seed=0, data_root=tmp_path)
+        return data.load(spec, data_root=tmp_path)
 
     return write_and_load
 
@@ -120,7 +120,7 @@ def test_pickled_objects_are_never_loaded(load):
 def test_a_file_that_is_not_an_archive_is_refused(tmp_path, content):
     (tmp_path / "it.npz").write_bytes(content)
     with pytest.raises(InvalidData, match="expected a zip archive"):
-        data.load(Npz(path="it.npz"), seed=0, data_root=tmp_path)
+        data.load(Npz(path="it.npz"), data_root=tmp_path)
 
 
 def test_a_damaged_archive_is_refused(tmp_path):
@@ -130,24 +130,24 @@ def test_a_damaged_archive_is_refused(tmp_path):
     content[300:900] = bytes(600)
     file.write_bytes(content)
     with pytest.raises(InvalidData, match="x_train"):
-        data.load(Npz(path="it.npz"), seed=0, data_root=tmp_path)
+        data.load(Npz(path="it.npz"), data_root=tmp_path)
 
 
 def test_an_npy_file_is_refused(tmp_path):
     np.save(tmp_path / "it.npy", np.zeros(3))
     with pytest.raises(InvalidData, match="expected a zip archive"):
-        data.load(Npz(path="it.npy"), seed=0, data_root=tmp_path)
+        data.load(Npz(path="it.npy"), data_root=tmp_path)
 
 
 def test_a_missing_file_is_named_as_in_the_spec(tmp_path):
     with pytest.raises(InvalidData, match=r"^none\.npz: expected a file") as caught:
-        data.load(Npz(path="none.npz"), seed=0, data_root=tmp_path)
+        data.load(Npz(path="none.npz"), data_root=tmp_path)
     assert str(tmp_path) not in str(caught.value)
 
 
 def test_a_folder_is_refused(tmp_path):
     with pytest.raises(InvalidData, match="expected a file"):
-        data.load(Npz(path="."), seed=0, data_root=tmp_path)
+        data.load(Npz(path="."), data_root=tmp_path)
 
 
 @pytest.fixture
@@ -164,27 +164,27 @@ def root_with_links(tmp_path):
 @pytest.mark.parametrize("path", ["../secret.npz", "link.npz", "a/../../secret.npz", "\0"])
 def test_a_path_cannot_leave_the_data_root(root_with_links, path):
     with pytest.raises(InvalidData, match="expected a path inside the data root"):
-        data.load(Npz(path=path, batch_size=2), seed=0, data_root=root_with_links)
+        data.load(Npz(path=path, batch_size=2), data_root=root_with_links)
 
 
 def test_an_absolute_path_cannot_leave_the_data_root(root_with_links):
     path = str(root_with_links.parent / "secret.npz")
     with pytest.raises(InvalidData, match="inside the data root"):
-        data.load(Npz(path=path, batch_size=2), seed=0, data_root=root_with_links)
+        data.load(Npz(path=path, batch_size=2), data_root=root_with_links)
 
 
 def test_a_link_to_itself_is_refused(root_with_links):
     with pytest.raises(InvalidData):
-        data.load(Npz(path="loop", batch_size=2), seed=0, data_root=root_with_links)
+        data.load(Npz(path="loop", batch_size=2), data_root=root_with_links)
 
 
 def test_without_a_data_root_any_path_is_allowed(root_with_links):
     path = str(root_with_links / "link.npz")
-    assert len(data.load(Npz(path=path, batch_size=2), seed=0).train) == 6
+    assert len(data.load(Npz(path=path, batch_size=2)).train) == 6
 
 
 def test_an_autoencoder_needs_no_labels(tmp_path):
     np.savez(tmp_path / "x.npz", x=np.ones((8, 3), np.float32))
     spec = Npz(path="x.npz", batch_size=4)
-    dataset = data.load(spec, seed=0, data_root=tmp_path, task=Autoencoding())
+    dataset = data.load(spec, data_root=tmp_path, task=Autoencoding())
     assert dataset.signature.targets["output"].kind == "input"

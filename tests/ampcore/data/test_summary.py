@@ -25,7 +25,7 @@ def load(tmp_path):
     def write_and_load(*, task=None, arrays=None, **options):
         np.savez(tmp_path / "it.npz", **arrays)
         spec = Npz(path="it.npz", batch_size=2, **options)
-        return data.load(spec, seed=0, data_root=tmp_path, task=task or Classification())
+        return data.load(spec, data_root=tmp_path, task=task or Classification())
 
     return write_and_load
 
@@ -76,7 +76,7 @@ def test_lists_of_classes_and_columns_are_bounded(load):
 
 
 def test_data_without_columns_have_their_rows_and_classes():
-    summary = data_summary(data.load(Digits(), seed=0))
+    summary = data_summary(data.load(Digits()))
     assert (summary.train, summary.validation, summary.validation_rows) == (1437, 360, "given")
     assert summary.targets["output"].size == 10
 

@@ -23,7 +23,7 @@ def load(tmp_path):
             batch_size=batch_size,
             validation_split=validation_split,
         )
-        return data.load(spec, seed=0, data_root=tmp_path)
+        return data.load(spec, data_root=tmp_path)
 
     return write_and_load
 
@@ -96,10 +96,10 @@ def test_a_path_cannot_leave_the_data_root(tmp_path):
     (tmp_path / "root").mkdir()
     (tmp_path / "secret.txt").write_text("secret")
     with pytest.raises(InvalidData, match="inside the data root"):
-        data.load(Text(path="../secret.txt"), seed=0, data_root=tmp_path / "root")
+        data.load(Text(path="../secret.txt"), data_root=tmp_path / "root")
 
 
 def test_a_missing_file_is_named_as_in_the_spec(tmp_path):
     with pytest.raises(InvalidData, match=r"^none\.txt: expected a file") as caught:
-        data.load(Text(path="none.txt"), seed=0, data_root=tmp_path)
+        data.load(Text(path="none.txt"), data_root=tmp_path)
     assert str(tmp_path) not in str(caught.value)

@@ -28,7 +28,7 @@ X, Y = np.arange(12.0).reshape(6, 2), np.array([0, 1] * 3)
 )
 def test_arrays_beside_x_and_y_do_not_matter(tmp_path, extra):
     np.savez(tmp_path / "it.npz", x=X, y=Y, extra=extra)
-    dataset = data.load(Npz(path="it.npz", batch_size=2), seed=0, data_root=tmp_path)
+    dataset = data.load(Npz(path="it.npz", batch_size=2), data_root=tmp_path)
     assert len(dataset.train) == 6
 
 
@@ -36,14 +36,14 @@ def test_an_array_that_is_named_and_left_out_says_why(tmp_path):
     np.savez(tmp_path / "it.npz", x=X, kinds=np.zeros(6, complex))
     spec = Npz(path="it.npz", target="kinds", batch_size=2)
     with pytest.raises(InvalidData, match=r"it.npz, kinds: expected numbers, .* complex128"):
-        data.load(spec, seed=0, data_root=tmp_path)
+        data.load(spec, data_root=tmp_path)
 
 
 @pytest.mark.parametrize("other", ["test", "val"])
 def test_arrays_without_a_split_are_trained_on(tmp_path, other):
     arrays = {"x": X, "y": Y, f"x_{other}": X[:4], f"y_{other}": Y[:4]}
     np.savez(tmp_path / "it.npz", **arrays)
-    dataset = data.load(Npz(path="it.npz", batch_size=2), seed=0, data_root=tmp_path)
+    dataset = data.load(Npz(path="it.npz", batch_size=2), data_root=tmp_path)
     assert (len(dataset.train), len(dataset.validation)) == (6, 4)
 
 
@@ -62,7 +62,7 @@ def test_arrays_without_a_split_are_trained_on(tmp_path, other):
 def test_bad_columns_of_a_table_do_not_matter_if_they_are_not_named(tmp_path, extra):
     pq.write_table(pa.table({"x": X[:, 0], "y": Y, "extra": extra}), tmp_path / "it.parquet")
     spec = Parquet(path="it.parquet", inputs="x", target="y", batch_size=2)
-    dataset = data.load(spec, seed=0, data_root=tmp_path)
+    dataset = data.load(spec, data_root=tmp_path)
     assert len(dataset.train) == 4
 
 
@@ -72,6 +72,6 @@ def test_a_part_for_evaluation_without_the_target_names_the_way_out(tmp_path):
     with pytest.raises(
         InvalidData, match=r"column y: .*, in the part test; or a `validation_split`"
     ):
-        data.load(spec, seed=0, data_root=tmp_path)
+        data.load(spec, data_root=tmp_path)
     spec = spec.model_copy(update={"validation_split": 0.5})
-    assert len(data.load(spec, seed=0, data_root=tmp_path).train) == 3
+    assert len(data.load(spec, data_root=tmp_path).train) == 3

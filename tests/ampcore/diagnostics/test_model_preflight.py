@@ -20,7 +20,7 @@ def events(job):
     def collect(steps=None, **parts):
         spec = job(**parts)
         policies = layer_policies(spec.precision, GPU)
-        task = models.build(spec.model, data.load(spec.data, seed=0).signature, policies)
+        task = models.build(spec.model, data.load(spec.data).signature, policies)
         return list(preflight_events(task, spec, GPU, policies, steps))
 
     return collect

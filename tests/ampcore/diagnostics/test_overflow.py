@@ -32,7 +32,7 @@ SMALL = Mlp(hidden=(16, 8), dropout=0.2)
 
 @pytest.fixture(scope="module")
 def digits():
-    return data.load(Digits(validation_split=0.0), seed=0)
+    return data.load(Digits(validation_split=0.0))
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ GAN = Gan(latent=4, generator=(4, 4), discriminator=(4,))
 
 @pytest.fixture(scope="session")
 def digits():
-    return data.load(Digits(validation_split=0.0), seed=0)
+    return data.load(Digits(validation_split=0.0))
 
 
 @pytest.fixture(scope="session")
@@ -228,7 +228,7 @@ def make_session(job):
     def make(feed=None, float32=False, **parts):
         spec = job(**parts)
         keras.utils.set_random_seed(spec.train.seed)
-        dataset = data.load(spec.data, seed=spec.train.seed)
+        dataset = data.load(spec.data)
         size = spec.data.batch_size * spec.train.accumulate
         order = ExampleOrder(
             len(dataset.train.arrays.y), size, shuffle=spec.data.shuffle, seed=spec.train.seed

@@ -10,7 +10,7 @@ from ampcore.train.evaluate import Evaluator
 
 @pytest.fixture(scope="module")
 def validation():
-    return data.load(Digits(validation_split=0.2), seed=0).validation  # 360 examples
+    return data.load(Digits(validation_split=0.2)).validation  # 360 examples
 
 
 @pytest.fixture

@@ -397,7 +397,7 @@ DATASET = (
 def test_a_dataset_is_arrays_with_or_without_names(install_broken, returned, training, classes):
     install_broken(DATASET.replace("RETURNED", returned), "ampcore.datasets")
     spec = PackageData.model_validate(package_data(package="broken-one", name="any"))
-    dataset = load(spec, seed=0)
+    dataset = load(spec)
     assert len(dataset.train) == training
     assert dataset.signature.classes == classes
     assert dataset.validation is not None
@@ -410,7 +410,7 @@ def test_columns_of_a_dataset_have_roles_and_preprocessing(install_broken):
     columns = {"inputs": {"x": ["a", "b"]}, "target": "c"}
     columns |= {"preprocessing": {"a": {"normalize": True}}, "validation_split": 0.5}
     spec = PackageData.model_validate(package_data(package="broken-one", name="any", **columns))
-    dataset = load(spec, seed=0)
+    dataset = load(spec)
     x = dataset.train.read(np.arange(10)).x
     assert x.shape == (10, 2)
     assert x[:, 0].mean() == pytest.approx(0, abs=1e-6)
@@ -439,14 +439,14 @@ def test_bad_arrays_are_an_error_that_names_the_dataset(install_broken, returned
     install_broken(DATASET.replace("RETURNED", returned), "ampcore.datasets")
     spec = PackageData.model_validate(package_data(package="broken-one", name="any"))
     with pytest.raises(InvalidData, match=message):
-        load(spec, seed=0)
+        load(spec)
 
 
 @pytest.mark.usefixtures("installed")
 def test_a_mistake_in_the_options_of_a_dataset_names_the_field():
     spec = PackageData.model_validate(package_data(options={"size": 2}))
     with pytest.raises(InvalidModel, match=r"data\.options\.size: expected .*equal to 4"):
-        load(spec, seed=0)
+        load(spec)
 
 
 @pytest.mark.usefixtures("installed")

@@ -33,7 +33,7 @@ def session_of(make_session, one_step_blocks):
 
 def batches(session):
     """The examples and labels of each step, picked from the data by their indices."""
-    digits = data.load(Digits(), seed=SEED)
+    digits = data.load(Digits())
     for step in range(STEPS):
         rows = session.example_indices(step)
         yield digits.train.arrays.x[rows], digits.train.arrays.y[rows]

@@ -112,7 +112,7 @@ def test_nothing_is_rescaled_that_the_spec_does_not_say(tmp_path):
     spec = JobSpec.parse(
         {"model": {"kind": "mlp"}, "data": {"kind": "npz", "path": "it.npz", "batch_size": 8}}
     )
-    plain = ampcore.data.load(spec.data, seed=0, data_root=tmp_path)
+    plain = ampcore.data.load(spec.data, data_root=tmp_path)
     np.testing.assert_array_equal(plain.train.arrays.x, x.astype(np.float32))
 
 

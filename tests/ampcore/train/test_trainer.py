@@ -155,11 +155,13 @@ def test_the_saved_model_has_its_policy_and_the_weights_of_the_digest(float16_ru
         "size_bytes": file.stat().st_size,
         "signature": "signature.json",
         "weights": "weights.safetensors",
+        "examples": "validation_examples.npy",
     }
     assert sorted(child.name for child in file.parent.iterdir()) == [
         "checkpoints",
         "model.keras",
         "signature.json",
+        "validation_examples.npy",
         "weights.safetensors",
     ]
     model = keras.saving.load_model(file)

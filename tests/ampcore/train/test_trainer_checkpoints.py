@@ -96,6 +96,7 @@ def test_without_a_checkpoint_interval_the_end_is_not_saved(stopped_after, tmp_p
     assert {file.name for file in tmp_path.iterdir()} == {
         "model.keras",
         "signature.json",
+        "validation_examples.npy",
         "weights.safetensors",
     }
 

@@ -426,7 +426,7 @@ def test_the_trainer_agrees_with_what_is_refused_or_accepted(
     assert refused == ([pointer] if pointer else [])
     options = {"accumulate": spec.train.accumulate, "task": spec.task, "dataset_files": paths}
     if pointer is None:
-        load(named, seed=0, **options)
+        load(named, **options)
         return
     with pytest.raises(InvalidData, match=message):
-        load(named, seed=0, **options)
+        load(named, **options)

@@ -509,6 +509,34 @@ def test_an_extension_is_a_new_job_with_more_epochs(api, finished):
     assert actions == ["job.extend"]
 
 
+@pytest.fixture
+def without_split_seed(api):
+    """Stores the spec of a job as versions before 0.6 did."""
+
+    def change(job_id):
+        with api.database.write() as session:
+            spec = dict(session.get(Job, job_id).spec)
+            data = {name: value for name, value in spec["data"].items() if name != "split_seed"}
+            session.execute(update(Job).where(Job.id == job_id).values(spec={**spec, "data": data}))
+        return job_id
+
+    return change
+
+
+@pytest.mark.parametrize("action", ["clone", "extend"])
+def test_jobs_of_versions_without_split_seed_keep_their_validation_rows(
+    api, finished, without_split_seed, action
+):
+    """`train.seed` drew them; here the examples of synthetic data, too."""
+    data = {"kind": "synthetic", "batch_size": 8, "examples": 1000}
+    job_id = finished(100, data=data, train={"epochs": 3, "seed": 7})
+    body = {"epochs": 1} if action == "extend" else {}
+    new = api.client.post(f"/api/v1/jobs/{job_id}/{action}", json=body).json()
+    assert new["spec"]["data"]["split_seed"] == 0
+    old = api.client.post(f"/api/v1/jobs/{without_split_seed(job_id)}/{action}", json=body).json()
+    assert old["spec"]["data"]["split_seed"] == 7
+
+
 def test_a_job_with_a_number_of_steps_is_extended_by_the_steps_of_its_epochs(api, finished):
     job_id = finished(100, train={"steps": 100}, started={"steps_per_epoch": 30})
     assert extend(api, job_id, epochs=2).json()["spec"]["train"]["steps"] == 160

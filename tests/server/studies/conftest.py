@@ -1,15 +1,18 @@
 """Fixtures for studies: jobs end as a test says, without workers and trainers."""
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ampcore.spec import Reason
 from ampcore.telemetry import Event, EventType
 from ampcore.telemetry.range_samples import RangeSample
+from ampcore.telemetry.validation_examples import write_examples
 from server.studies.progress import StudyProgress
-from store import attempts, ingest, studies, workers
-from store.tables import StudyJob
+from store import artifacts, attempts, ingest, studies, workers
+from store.tables import Artifact, StudyJob
 
 STUDIES = "/api/v1/studies"
 SPEC = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits", "batch_size": 64}}
@@ -22,7 +25,11 @@ class StudyDriver:
         self.api = api
         services = api.app.state.services
         self.progress = StudyProgress(
-            services.database, api.dispatcher, services.notifier, services.submitter
+            services.database,
+            api.dispatcher,
+            services.notifier,
+            services.submitter,
+            services.storage,
         )
 
     def create(self, kind: str = "precision", **more: Any) -> str:
@@ -47,6 +54,28 @@ class StudyDriver:
             if events:
                 assert ingest.append(session, job_id, 1, events, entries_written=0)
             attempts.mark_succeeded(session, job_id, 1, {"steps": 10, **summary})
+
+    def store_examples(self, job_id: str, outcomes: Any, folder: Path) -> None:
+        """Store the file of a job's validation examples; None: a damaged one."""
+        file = folder / "examples.npy"
+        if outcomes is None:
+            file.write_bytes(b"no table")
+        else:
+            rows = np.arange(len(outcomes))
+            write_examples(folder, rows, {"accuracy": outcomes}).replace(file)
+        size, digest = self.api.app.state.services.storage.put(job_id, "v.npy", file)
+        with self.api.database.write() as session:
+            session.add(
+                Artifact(
+                    job_id=job_id,
+                    path="v.npy",
+                    kind=artifacts.EXAMPLES,
+                    attempt=1,
+                    seq=1,
+                    size_bytes=size,
+                    sha256=digest,
+                )
+            )
 
     def fail(self, job_id: str, reason: Reason, *samples: RangeSample) -> None:
         events = [Event(EventType.RANGES, one.step, one.to_json()) for one in samples]

@@ -1,6 +1,7 @@
 import threading
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from sqlalchemy import func, select
 
@@ -66,6 +67,39 @@ def test_an_equal_and_faster_policy_is_recommended(driver):
     report = driver.api.client.get(f"{STUDIES}/{study['id']}/report")
     assert report.headers["content-type"].startswith("text/markdown")
     assert all(job in report.text for job in driver.jobs(study["id"]).values())
+
+
+@ON_SQLITE
+def test_the_validation_examples_of_jobs_are_compared(driver, tmp_path):
+    """Each pair differs in two of 3,000 examples, so the interval is that of examples."""
+    study = driver.create(options={"seeds": 2})
+    driver.progress.advance(study)
+    for key, job in driver.jobs(study).items():
+        outcomes = np.ones(3000)
+        first = len(key) + 2 * int(key[-1])
+        outcomes[[first, 1500 + first]] = 0.0
+        driver.store_examples(job, outcomes, tmp_path)
+        driver.succeed(job, val_accuracy=float(outcomes.mean()))
+    driver.progress.advance(study)
+    answer = driver.get(study)["answer"]
+    assert answer["rows"]["count"] == 3000
+    assert answer["policies"][1]["verdict"] == "equal"
+    assert answer["policies"][1]["changed_examples"] == pytest.approx(4 / 3000)
+    listed = driver.entries(study)[0].result["examples"]
+    assert len(listed["values"]["val_accuracy"]) < 500
+
+
+@ON_SQLITE
+def test_damaged_files_of_examples_leave_the_means_to_compare(driver, tmp_path):
+    study = driver.create(options={"seeds": 2})
+    driver.progress.advance(study)
+    for job in driver.jobs(study).values():
+        driver.store_examples(job, None, tmp_path)
+        driver.succeed(job, val_accuracy=0.95)
+    driver.progress.advance(study)
+    answer = driver.get(study)["answer"]
+    assert answer["rows"] is None
+    assert "Only the means of the seeds" in answer["policies"][1]["explanation"]
 
 
 @ON_SQLITE

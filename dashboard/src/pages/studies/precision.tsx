@@ -21,7 +21,7 @@ export function PrecisionResult({ answer }: { answer: PrecisionAnswer }) {
           <thead>
             <tr>
               <th scope="col">Policy</th><th scope="col">Verdict</th>
-              <th scope="col" class="number">Difference</th><th scope="col">90 % interval, noise band</th>
+              <th scope="col" class="number">Difference</th><th scope="col">Interval, noise band</th>
               <th scope="col" class="number">Speed-up</th><th scope="col" class="number">Memory</th>
               <th scope="col" class="number">Largest batch</th><th scope="col" class="number">Skipped</th>
             </tr>
