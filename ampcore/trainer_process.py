@@ -129,6 +129,7 @@ def _train(
     line: bytes, frames: BinaryIO, stop: threading.Event, messages: SimpleQueue[Any]
 ) -> Frame:
     """Train the job in a line of JSON and return the frame that ends it."""
+    from ampcore.allocation_errors import out_of_memory
     from ampcore.errors import TrainingError
     from ampcore.train import Trainer
     from ampcore.train.explain_job import explain
@@ -168,6 +169,8 @@ def _train(
         return _failed(error.reason, str(error))
     except Exception as error:
         traceback.print_exc()
+        if (full := out_of_memory(error)) is not None:
+            return _failed(full.reason, str(full))
         cause = (str(error).strip().splitlines() or ["no details"])[0]
         message = f"The trainer failed with {type(error).__name__}: {cause}"
         return _failed(Reason.INTERNAL_ERROR, message)

@@ -65,6 +65,18 @@ def unfinished(session: Session) -> Sequence[str]:
     return session.scalars(statement.order_by(Study.created_at, Study.id)).all()
 
 
+def with_ended_jobs(session: Session) -> Sequence[str]:
+    """The ids of unfinished studies with a job that has ended and is not recorded yet."""
+    has_ended = (
+        select(StudyJob.study_id)
+        .join(Job, Job.id == StudyJob.job_id)
+        .where(StudyJob.study_id == Study.id, StudyJob.result.is_(None), Job.state.in_(TERMINAL))
+        .exists()
+    )
+    statement = select(Study.id).where(Study.state.in_(UNFINISHED), has_ended)
+    return session.scalars(statement.order_by(Study.created_at, Study.id)).all()
+
+
 def lock(session: Session, study_id: str, *, wait: bool) -> Study | None:
     """The study, locked until the transaction ends.
 

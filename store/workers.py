@@ -216,6 +216,29 @@ def online_devices(session: Session) -> list[tuple[DeviceInfo, ...]]:
     ]
 
 
+def online_memory_limits(session: Session, *, in_sandbox: bool) -> list[int]:
+    """How many bytes a trainer may allocate, for each online worker that limits it.
+
+    Args:
+        session: The session.
+        in_sandbox: Of trainers in the sandbox for custom code, which has a limit of its own.
+    """
+    section = "sandbox" if in_sandbox else "isolation"
+    limits = [
+        _at(worker.hardware, section, "memory_bytes")
+        for worker, state in listing(session)
+        if state == ONLINE
+    ]
+    return [limit for limit in limits if isinstance(limit, int) and limit > 0]
+
+
+def _at(document: Any, *names: str) -> Any:
+    """The value in nested objects; None where one is missing."""
+    for name in names:
+        document = document.get(name) if isinstance(document, Mapping) else None
+    return document
+
+
 def online_packages(session: Session) -> dict[str, list[dict[str, Any]]]:
     """By the id of each online worker, what it has reported of its packages."""
     return {

@@ -42,7 +42,7 @@ ALLOWED = {
     "ampcore/api": SHARED_PACKAGES,
     "ampcore/architectures": SHARED_PACKAGES,
     "ampcore/formats": ("ampcore.errors", ISOLATION, "ampcore.spec"),
-    "ampcore/bundles": ("ampcore.errors", "ampcore.formats"),
+    "ampcore/bundles": ("ampcore.errors", "ampcore.allocation_errors", "ampcore.formats"),
     "ampcore/preflight": (*SHARED_PACKAGES, ARCHITECTURES),
     "ampcore/lab": (*SHARED_PACKAGES, API, PREFLIGHT),
     "ampcore": (),

@@ -263,6 +263,7 @@ class JobAttempt:
             process.exit_code,
             pending_stop.stop_reason,
             last_line=process.log_capture.last_line(),
+            log_tail=process.log_capture.tail,
             # When the fork server was killed, this job need not have used too much memory.
             oom_killed=oom_kills.has_increased() and not process.died_with_server,
             violation=self._violation(),

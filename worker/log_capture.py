@@ -57,6 +57,11 @@ class LogCapture:
         lines = (line.strip() for line in reversed(self._tail.splitlines()))
         return next((line for line in lines if line), "")[-LINE_CHARACTERS:]
 
+    @property
+    def tail(self) -> str:
+        """The end of the text, for the reason of a crash."""
+        return self._tail
+
     def _append(self, stream: str, data: bytes) -> None:
         kept, self._remaining_bytes = (
             data[: self._remaining_bytes],

@@ -8,6 +8,7 @@ from typing import Any, Final
 from sqlalchemy.orm import Session
 
 from ampcore.spec import Reason
+from ampcore.spec.allocation_messages import allocation_failure
 from ampcore.telemetry.frames import Frame, FrameType
 from store import attempts
 from worker.sandbox_monitor import Violation
@@ -67,6 +68,8 @@ class TrainerExit:
     stop_reason: StopReason | None = None
     last_line: str = ""
     """The last line of its log."""
+    log_tail: str = ""
+    """The end of its log, where a library may say why it ended the process."""
     oom_killed: bool = False
     """The OOM killer killed a process of this cgroup at about that time."""
     violation: Violation | None = None
@@ -160,8 +163,17 @@ def _timeout_message(timeout_s: float) -> str:
 
 
 def crash_reason(trainer_exit: TrainerExit) -> tuple[Reason, str]:
-    """The reason and the message for a process that ended without a final frame."""
+    """The reason and the message for a process that ended without a final frame.
+
+    A library that ends the process itself, such as C++ code without memory, says why in the log.
+    """
     last_line = f" Its last log line: “{trainer_exit.last_line}”." if trainer_exit.last_line else ""
+    failure = allocation_failure(trainer_exit.log_tail)
+    if failure is not None and -trainer_exit.exit_code not in (signal.SIGKILL, signal.SIGTERM):
+        return Reason.OUT_OF_MEMORY, (
+            f"The trainer process ended because an allocation of memory failed: “{failure}”. Lower "
+            "data.batch_size, use a smaller model or less data, or allow trainers more memory."
+        )
     if trainer_exit.exit_code >= 0:
         ended = (
             f"The trainer process exited with code {trainer_exit.exit_code} and reported no result."

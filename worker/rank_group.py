@@ -260,8 +260,12 @@ class RankGroup:
                 self._add_failure(rank, reason or Reason.INTERNAL_ERROR, text)
             case None if not is_killed and self._has_crashed(process):
                 rank.state = "failed"
-                last_line = process.log_capture.last_line()
-                ended = TrainerExit(None, process.exit_code, last_line=last_line)
+                ended = TrainerExit(
+                    None,
+                    process.exit_code,
+                    last_line=process.log_capture.last_line(),
+                    log_tail=process.log_capture.tail,
+                )
                 self._add_failure(rank, *crash_reason(ended))
             case _:
                 rank.state = "stopped"

@@ -81,7 +81,7 @@ def capacity(
 ) -> dict[str, Any]:
     """Find out how large the batch may be under each policy, and where it stops to gain speed.
 
-    Jobs of the study may die of memory: that is a measurement.
+    Some jobs are expected to run out of memory; that is how the limit is found.
     """
     return {
         "policies": _names(policies),

@@ -119,9 +119,16 @@ class PolicyCapacity(ApiModel):
     """What a study of capacity found out about one policy."""
 
     policy: str
-    largest_batch: int | None = Field(description="A multiple of 8; null: none fits.")
-    limited_by: Annotated[str, open_enum("memory", "max_batch", "data", "failure")] = Field(
-        description="Why no larger batch is known to fit."
+    largest_batch: int | None = Field(
+        description="The largest batch that ran: a multiple of 8, or 4, 2 or 1; null: none ran."
+    )
+    limited_by: Annotated[
+        str, open_enum("memory", "max_batch", "data", "estimate", "time", "failure")
+    ] = Field(
+        description="Why no larger batch is known to fit. memory: `smallest_failed` did not fit. "
+        "estimate: a larger one would need more than the machine's memory, by the estimate, and "
+        "was not tried. time: the next one ran into `runtime.timeout_s`. failure: the next one "
+        "failed for another reason."
     )
     smallest_failed: int | None = Field(description="The smallest batch that did not fit.")
     predicted: int | None = Field(description="By the model of memory; null: not known.")
@@ -140,6 +147,9 @@ class CapacityAnswer(ApiModel):
     summary: str
     device: str | None
     device_memory_bytes: int | None
+    memory_limit_bytes: int | None = Field(
+        default=None, description="How much a trainer may allocate on the workers; null: not known."
+    )
     policies: list[PolicyCapacity]
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from ampcore.allocation_errors import out_of_memory
 from ampcore.errors import CodeFailed, TrainingError
 
 TERMINAL_STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -97,7 +98,8 @@ def explained_errors(folder: Path) -> Iterator[None]:
     except TrainingError:
         raise
     except (Exception, SystemExit) as error:
-        raise explain(error, folder) or CodeFailed(last_line(error)) from error
+        full = out_of_memory(error, _place(error, folder.resolve()))
+        raise full or explain(error, folder) or CodeFailed(last_line(error)) from error
 
 
 def explain(error: BaseException, folder: Path) -> CodeFailed | None:

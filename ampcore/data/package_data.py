@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ampcore import packages
+from ampcore.allocation_errors import out_of_memory
 from ampcore.data.column_data import all_rows, prepared_dataset, split_rows
 from ampcore.data.dataset import Dataset
 from ampcore.data.registry import LoadOptions, register
@@ -35,9 +36,11 @@ def package_data(spec: PackageData, options: LoadOptions) -> Dataset:
     found, own_options = packages.find(spec)
     try:
         returned = found.build(own_options, spec.split_seed)
-    except (TrainingError, MemoryError):
+    except TrainingError:
         raise
     except Exception as error:
+        if out_of_memory(error) is not None:
+            raise
         raise InvalidData(
             spec.label, None, expected="arrays", received=f"{type(error).__name__}: {error}"
         ) from error

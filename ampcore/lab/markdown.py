@@ -124,13 +124,14 @@ def _tried_row(number: int, one: TriedLayers) -> list[str]:
 def _capacity(answer: CapacityAnswer) -> Iterable[str]:
     yield from (f"**{answer.summary}**", "")
     memory = _mebibytes(answer.device_memory_bytes)
-    yield f"Device: {answer.device or 'not known'}, memory {memory}."
+    limit = _mebibytes(answer.memory_limit_bytes)
+    yield f"Device: {answer.device or 'not known'}, memory {memory}, limit of a trainer {limit}."
     for one in answer.policies:
         yield from _capacity_section(one)
 
 
 def _capacity_section(one: PolicyCapacity) -> Iterable[str]:
-    predicted = MISSING if one.predicted is None else f"{one.predicted:,}"
+    predicted = MISSING if one.predicted is None else f"≈ {one.predicted:,}"
     critical = MISSING if one.critical_batch is None else f"{one.critical_batch:,}"
     yield from ("", f"## {one.policy}", "", one.explanation, "")
     yield from (f"Predicted: {predicted}. Critical batch: {critical}.", "")

@@ -8,7 +8,7 @@ from ampcore.api.studies import Answer
 from ampcore.api.study_requests import StudyOptions
 from ampcore.lab.example_results import ExampleResults
 from ampcore.lab.layer_losses import LayerLoss
-from ampcore.lab.memory_model import MemoryModel
+from ampcore.lab.memory_model import PROCESS_BYTES, MemoryModel
 from ampcore.spec import JobSpec, Problem, Reason, State
 from ampcore.spec.assignments import with_values
 from ampcore.spec.devices import DeviceInfo
@@ -19,8 +19,6 @@ MAX_NAME: Final = 200
 STUDY_LABEL: Final = "study"
 KEY_LABEL: Final = "study_job"
 
-OUT_OF_MEMORY: Final = (Reason.OUT_OF_MEMORY, Reason.RESOURCE_LIMIT)
-"""The reasons of jobs that needed more memory than there was."""
 MAX_SKIPPED_SHARE: Final = 0.5
 """Float32 has no loss scale: a job in it that skips most of its steps is no reference."""
 DIVERGED: Final = (Reason.NON_FINITE_LOSS, Reason.NON_FINITE_RESULT, Reason.SKIP_BUDGET_EXCEEDED)
@@ -45,10 +43,23 @@ class Question(Generic[Options]):
     device: str | None = None
     """The kind of device that its jobs probably run on."""
     device_memory_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    """How much memory the process of a job may allocate on a worker; None: not known."""
     measured_batches: Mapping[str, int] = field(default_factory=dict)
     """By policy: the largest batch that an earlier study of capacity has found."""
     planned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By key: the changes of the jobs that were planned in earlier rounds, in order."""
+
+    @property
+    def step_memory_bytes(self) -> int | None:
+        """The memory that a training step may take on the device; None: not known.
+
+        On a CPU the process of the job counts, too: what it may allocate besides its libraries.
+        """
+        sizes = [self.device_memory_bytes]
+        if self.device == "cpu" and self.memory_limit_bytes is not None:
+            sizes.append(max(0, self.memory_limit_bytes - PROCESS_BYTES))
+        return min((size for size in sizes if size is not None), default=None)
 
     @property
     def spec(self) -> JobSpec:
@@ -110,7 +121,12 @@ class JobResult:
     @property
     def ran_out_of_memory(self) -> bool:
         """Whether it needed more memory than there was."""
-        return self.state is State.FAILED and self.reason in OUT_OF_MEMORY
+        return self.state is State.FAILED and self.reason == Reason.OUT_OF_MEMORY
+
+    @property
+    def crashed(self) -> bool:
+        """Whether a signal ended it that nobody is known to have sent; too little memory may."""
+        return self.state is State.FAILED and self.reason == Reason.PROCESS_KILLED
 
     @property
     def had_enough_memory(self) -> bool:

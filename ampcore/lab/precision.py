@@ -266,7 +266,7 @@ class _Comparison:
             (job.memory for job in jobs.values() if job.memory is not None), None
         )
         batch = self.question.spec.data.batch_size
-        device_bytes = self.question.device_memory_bytes
+        device_bytes = self.question.step_memory_bytes
         estimated = memory.largest_batch(device_bytes) if memory and device_bytes else None
         spec = self.question.spec
         examples = known_train_examples(spec.data, spec.model) or next(

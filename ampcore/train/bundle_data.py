@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
+from ampcore.allocation_errors import out_of_memory
 from ampcore.bundles.module import explain, last_line
 from ampcore.data import Batch, Dataset
 from ampcore.data.batches import BatchSource, arrives_in_batches
@@ -157,8 +158,10 @@ def _code_errors(name: str, folder: Path) -> Iterator[None]:
     """Turn errors while examples are read into CodeFailed."""
     try:
         yield
-    except (TrainingError, MemoryError, tf.errors.ResourceExhaustedError):
+    except TrainingError:
         raise
     except (Exception, SystemExit) as error:
         found = explain(error, folder)
+        if (full := out_of_memory(error, name)) is not None:
+            raise full from error
         raise CodeFailed(f"{name}: {found or last_line(error)}") from error

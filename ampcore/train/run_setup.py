@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Final
 
 import keras
-import tensorflow as tf
 
+from ampcore.allocation_errors import out_of_memory
 from ampcore.data import Dataset
 from ampcore.distributed import Replicas, SingleReplica
-from ampcore.errors import OutOfMemory
+from ampcore.errors import TrainingError
 from ampcore.precision.float16_on_cpu import without_op_fusion
 from ampcore.precision.tensor_float32 import tensor_float32
 from ampcore.spec import JobSpec
@@ -85,11 +85,12 @@ def device_settings(spec: RunSpec, device: DeviceInfo) -> Iterator[None]:
 
 @contextmanager
 def memory_errors() -> Iterator[None]:
-    """A context that turns the errors of a full memory into OutOfMemory."""
+    """A context that turns the errors of allocations that failed into OutOfMemory."""
     try:
         yield
-    except (tf.errors.ResourceExhaustedError, MemoryError) as error:
-        detail = (str(error).strip().splitlines() or ["no details"])[0]
-        raise OutOfMemory(
-            f"Out of memory ({detail}): lower data.batch_size, or use a smaller model or less data."
-        ) from error
+    except TrainingError:
+        raise
+    except Exception as error:
+        if (full := out_of_memory(error)) is None:
+            raise
+        raise full from error

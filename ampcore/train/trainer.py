@@ -8,8 +8,8 @@ from queue import SimpleQueue
 from typing import Any, Final, Self, Unpack
 
 import keras
-import tensorflow as tf
 
+from ampcore.allocation_errors import out_of_memory
 from ampcore.checkpoint.saver import FOLDER
 from ampcore.diagnostics import hardware
 from ampcore.distributed import Cluster, Replicas, cluster_from_environment
@@ -298,9 +298,11 @@ class Trainer:
         with connected(self._cluster, self.spec.runtime.exchange) as replicas, memory_errors():
             try:
                 return self._run(callback_buffer, should_stop or (lambda: False), device, replicas)
-            except (TrainingError, tf.errors.ResourceExhaustedError, MemoryError):
+            except TrainingError:
                 raise
             except Exception as error:
+                if out_of_memory(error) is not None:
+                    raise
                 # An error of the communication may have been raised in code of the job.
                 explained = replicas.explain(error) or self._job.explain(error)
                 if explained is None:

@@ -1,6 +1,9 @@
 """The study runner: a background thread that advances studies (server.studies.progress)."""
 
 import logging
+import math
+import time
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -12,14 +15,33 @@ from store import studies
 log = logging.getLogger(__name__)
 
 INTERVAL_S: Final = 1.0
+"""Between two rounds in which every study is advanced."""
+POLL_S: Final = 0.1
+"""While a study is unfinished: between two looks whether a job of one has ended."""
 
 
 class StudyRunner:
-    """A thread that advances every study that has not ended; several servers may run one."""
+    """A thread that advances every study that has not ended; several servers may run one.
 
-    def __init__(self, progress: StudyProgress, *, every_s: float = INTERVAL_S) -> None:
-        self._progress = progress
-        self._thread = PeriodicThread("study-runner", self._round, every_s)
+    A study whose next job depends on the last one is advanced as soon as that one has ended.
+
+    Args:
+        progress: Advances a study.
+        every_s: The pause between two rounds, in seconds.
+        clock: The time in seconds.
+    """
+
+    def __init__(
+        self,
+        progress: StudyProgress,
+        *,
+        every_s: float = INTERVAL_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._progress, self._every_s, self._clock = progress, every_s, clock
+        self._next_round_at = -math.inf
+        self._has_studies = False
+        self._thread = PeriodicThread("study-runner", self._round, min(POLL_S, every_s))
         self._failures = FailureLog(log)
         self._failing: set[str] = set()
 
@@ -35,7 +57,18 @@ class StudyRunner:
         """Advance each study once; one that fails does not keep the others waiting."""
         with self._progress.database.read() as session:
             ids = studies.unfinished(session)
+        self._has_studies = bool(ids)
         self._failing &= set(ids)
+        self._advance_each(ids)
+
+    def advance_those_with_ended_jobs(self) -> None:
+        """Advance each study with a job that has ended since it was advanced."""
+        with self._progress.database.read() as session:
+            ids = studies.with_ended_jobs(session)
+        # A study that fails is tried again with all others, not ten times a second.
+        self._advance_each([study_id for study_id in ids if study_id not in self._failing])
+
+    def _advance_each(self, ids: Sequence[str]) -> None:
         for study_id in ids:
             if self._thread.is_stopping:
                 return
@@ -55,4 +88,8 @@ class StudyRunner:
             self._failing.discard(study_id)
 
     def _round(self) -> None:
-        self._failures.attempt("advancing studies", self.advance_all)
+        if self._clock() >= self._next_round_at:
+            self._next_round_at = self._clock() + self._every_s
+            self._failures.attempt("advancing studies", self.advance_all)
+        elif self._has_studies and not self._failures:
+            self._failures.attempt("advancing studies", self.advance_those_with_ended_jobs)

@@ -12,6 +12,7 @@ from ampcore.lab.kinds import KINDS, OPTIONS, REQUESTS
 from ampcore.lab.plan import Question
 from ampcore.spec import JobSpec, Problem, SpecValidationError
 from ampcore.spec.devices import DeviceInfo, choose_device
+from ampcore.spec.model import Bundle
 from ampcore.spec.problems import closest_match, format_value, from_pydantic
 from server.errors import RequestInvalid
 from store import studies, tables, workers
@@ -64,6 +65,7 @@ def make_question(
         request.options,
         kind.policies(request.options, devices),
         *_device_facts(devices),
+        _memory_limit(session, spec),
         _measured_batches(session, spec, project),
     )
 
@@ -71,7 +73,12 @@ def make_question(
 def with_device(session: Session, question: Question[Any]) -> Question[Any]:
     """The question with the device of a worker, if one has reported it since the creation."""
     device, memory_bytes = _device_facts(_devices(session, question.spec))
-    return replace(question, device=device, device_memory_bytes=memory_bytes)
+    return replace(
+        question,
+        device=device,
+        device_memory_bytes=memory_bytes,
+        memory_limit_bytes=_memory_limit(session, question.spec),
+    )
 
 
 def question_facts(question: Question[Any]) -> dict[str, Any]:
@@ -79,6 +86,7 @@ def question_facts(question: Question[Any]) -> dict[str, Any]:
     return {
         "device": question.device,
         "device_memory_bytes": question.device_memory_bytes,
+        "memory_limit_bytes": question.memory_limit_bytes,
         "measured_batches": dict(question.measured_batches),
     }
 
@@ -100,6 +108,12 @@ def _device_facts(devices: Sequence[DeviceInfo]) -> tuple[str | None, int | None
     """The kind of the first device, and the memory of the smallest: any may get a job."""
     memory = [device.memory_bytes for device in devices if device.memory_bytes]
     return devices[0].kind if devices else None, min(memory) if memory else None
+
+
+def _memory_limit(session: Session, spec: JobSpec) -> int | None:
+    """The smallest limit of an online worker for the trainers of such a job; None: none known."""
+    in_sandbox = isinstance(spec.model, Bundle)
+    return min(workers.online_memory_limits(session, in_sandbox=in_sandbox), default=None)
 
 
 def _measured_batches(session: Session, spec: JobSpec, project: str) -> dict[str, int]:

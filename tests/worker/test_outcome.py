@@ -7,6 +7,9 @@ from worker.outcome import AttemptOutcome, TrainerExit, failed_in_worker, result
 from worker.stop_reason import StopReason
 
 SUCCEEDED = Frame(FrameType.SUCCEEDED, {"summary": {"steps": 1}})
+BAD_ALLOC = (
+    "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"
+)
 FAILED = Frame(FrameType.FAILED, {"reason": "out_of_memory", "message": "Take less."})
 STOPPED = Frame(FrameType.STOPPED)
 KILLED = -signal.SIGKILL
@@ -83,6 +86,13 @@ def test_a_stop_without_a_request_counts_as_killed() -> None:
         (TrainerExit(None, -40), Reason.PROCESS_KILLED, "killed by signal 40."),
         (TrainerExit(None, KILLED, oom_killed=True), Reason.OUT_OF_MEMORY, "batch_size"),
         (TrainerExit(None, -signal.SIGSEGV, oom_killed=True), Reason.PROCESS_KILLED, "SIGSEGV"),
+        (
+            TrainerExit(None, -signal.SIGABRT, log_tail=BAD_ALLOC),
+            Reason.OUT_OF_MEMORY,
+            "“terminate called after throwing an instance of 'std::bad_alloc'”",
+        ),
+        (TrainerExit(None, 1, log_tail="LLVM ERROR: out of memory"), Reason.OUT_OF_MEMORY, "LLVM"),
+        (TrainerExit(None, KILLED, log_tail=BAD_ALLOC), Reason.PROCESS_KILLED, "SIGKILL"),
     ],
 )
 def test_an_exit_without_a_final_frame_is_explained(

@@ -303,6 +303,11 @@ export interface components {
             device: string | null;
             /** Device Memory Bytes */
             device_memory_bytes: number | null;
+            /**
+             * Memory Limit Bytes
+             * @description How much a trainer may allocate on the workers; null: not known.
+             */
+            memory_limit_bytes?: number | null;
             /** Policies */
             policies: components["schemas"]["PolicyCapacity"][];
         };
@@ -1820,15 +1825,15 @@ export interface components {
             policy: string;
             /**
              * Largest Batch
-             * @description A multiple of 8; null: none fits.
+             * @description The largest batch that ran: a multiple of 8, or 4, 2 or 1; null: none ran.
              */
             largest_batch: number | null;
             /**
              * Limited By
-             * @description Why no larger batch is known to fit.
+             * @description Why no larger batch is known to fit. memory: `smallest_failed` did not fit. estimate: a larger one would need more than the machine's memory, by the estimate, and was not tried. time: the next one ran into `runtime.timeout_s`. failure: the next one failed for another reason.
              * @enum {string}
              */
-            limited_by: "memory" | "max_batch" | "data" | "failure";
+            limited_by: "memory" | "max_batch" | "data" | "estimate" | "time" | "failure";
             /**
              * Smallest Failed
              * @description The smallest batch that did not fit.

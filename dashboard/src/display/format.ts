@@ -28,6 +28,11 @@ export function integer(value: Maybe<number>): string {
   return value === null || value === undefined ? MISSING : Math.round(value).toLocaleString("en");
 }
 
+/** An integer that was estimated, not measured: ≈ 1,432. */
+export function estimated(value: Maybe<number>): string {
+  return value === null || value === undefined ? MISSING : `≈ ${integer(value)}`;
+}
+
 /** A share from 0 to 1; a small one never reads 0 %, and only 1 reads 100 %. */
 export function percent(share: Maybe<number>): string {
   if (share === null || share === undefined) return MISSING;

@@ -25,7 +25,7 @@ export const STUDY_QUESTIONS: Readonly<Record<StudyKind, StudyQuestion>> = {
   capacity: {
     short: "How large a batch?",
     question: "How large may the batch be?",
-    how: "A study trains this spec for 20 steps with larger and larger batches. Jobs of it may die of memory.",
+    how: "A study trains this spec for 20 steps with larger and larger batches. Some jobs are expected to run out of memory; that is how the limit is found.",
   },
 };
 

@@ -3,10 +3,10 @@ import pytest
 from ampcore.api.study_requests import CapacityOptions, PrecisionOptions
 from ampcore.lab.capacity import CapacityKind
 from ampcore.lab.memory_model import memory_model
-from ampcore.lab.plan import JobResult, Question
+from ampcore.lab.plan import Question
 from ampcore.lab.policies import policies_to_study, policy_sections
 from ampcore.lab.precision import PrecisionKind
-from ampcore.spec import JobSpec, Reason, State
+from ampcore.spec import JobSpec
 from ampcore.spec.devices import DeviceInfo
 
 SPEC = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits", "batch_size": 64}}
@@ -112,66 +112,3 @@ def test_the_model_of_memory_agrees_with_the_preflight_at_other_batches():
     assert most % 8 == 0
     assert model.total(most) <= 0.9e6 < model.total(most + 8)
     assert model.largest_batch(10) == 0
-
-
-def searched(fits, **more):
-    """The batches that a search tries, if `fits` says which ones do not die of memory."""
-    device, memory = more.pop("device", "gpu"), more.pop("memory_bytes", 2**20)
-    options = CapacityOptions(policies=["mixed_float16"], **more)
-    question = Question(SPEC, options, ("mixed_float16",), device, memory)
-    kind, results = CapacityKind(), {}
-    while new := [job for job in kind.jobs(question, results) if job.key not in results]:
-        for job in new:
-            failed = {"state": State.FAILED, "reason": Reason.OUT_OF_MEMORY}
-            ended = {"state": State.SUCCEEDED} if fits(job.changes["data.batch_size"]) else failed
-            results[job.key] = JobResult(job.key, **ended)
-    return [int(key.rpartition("-")[2]) for key in results], kind.answer(question, results)
-
-
-@pytest.mark.parametrize("largest", [8, 16, 264, 1000, 1424])
-def test_the_search_finds_the_largest_multiple_of_8(largest):
-    tried, answer = searched(lambda batch: batch <= largest, resolution=0)
-    [policy] = answer.policies
-    assert policy.largest_batch == largest
-    assert policy.smallest_failed in (largest + 8, None)
-    assert len(tried) <= 20
-
-
-def test_the_search_starts_at_the_prediction_and_stops_close_enough():
-    tried, answer = searched(lambda batch: batch <= 500, resolution=0.1)
-    [policy] = answer.policies
-    assert tried[0] == min(policy.predicted, 1432)
-    assert policy.largest_batch <= 500 < policy.smallest_failed
-    assert policy.smallest_failed - policy.largest_batch <= 0.1 * policy.largest_batch
-
-
-def test_no_batch_fits():
-    _, answer = searched(lambda batch: False)
-    assert answer.policies[0].largest_batch is None
-    assert answer.policies[0].explanation == "Not even a batch of 8 fits."
-
-
-def test_a_policy_that_overflows_has_enough_memory_and_the_answer_says_so():
-    options = CapacityOptions(policies=["mixed_float16"], max_batch=64)
-    question, kind = Question(SPEC, options, ("mixed_float16",), "gpu", 2**30), CapacityKind()
-    failed = JobResult("j", State.FAILED, reason=Reason.NON_FINITE_RESULT)
-    results: dict[str, JobResult] = {}
-    while new := [job.key for job in kind.jobs(question, results) if job.key not in results]:
-        results |= dict.fromkeys(new, failed)
-    [policy] = kind.answer(question, results).policies
-    assert (policy.largest_batch, policy.limited_by) == (64, "max_batch")
-    assert "does not work out: job j is failed (non_finite_result)" in policy.explanation
-
-
-def test_a_cpu_never_tries_more_than_the_prediction():
-    tried, answer = searched(lambda batch: True, device="cpu", memory_bytes=100_000)
-    [policy] = answer.policies
-    assert policy.predicted < 1432
-    assert max(tried) == policy.predicted == policy.largest_batch
-    assert policy.limited_by == "memory"
-
-
-def test_the_data_limits_the_batch():
-    _, answer = searched(lambda batch: True, max_batch=4096)
-    [policy] = answer.policies
-    assert (policy.largest_batch, policy.limited_by) == (1432, "data")

@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
+from ampcore.lab.batch_search import size_of_key
 from ampcore.spec import Reason, State
 from ampcore.telemetry import Event, EventType
 from ampcore.telemetry.range_samples import RangeSample
 from server.studies.progress import WAITING
-from store import datasets, projects
+from store import datasets, projects, studies, workers
 from store.datasets import Description, StoredDataset
 from store.tables import Job
 from tests.databases import ON_SQLITE
@@ -269,20 +270,18 @@ def own_data(driver):
     return {**SPEC, "data": {"kind": "npz", "dataset": "own", "batch_size": 64}}
 
 
-RUN = (
-    Event(EventType.STARTED, None, {"steps_per_epoch": 4, "dropped_examples": 44}),
-    Event(
-        EventType.PREFLIGHT,
-        None,
-        {
-            "code": "figures",
-            "data": {
-                "policy": "float32",
-                "memory": {"float32": {"activations": 6400, "total": 7400}},
-            },
-        },
-    ),
-)
+def run_events(batch):
+    """What a job with this batch says of 300 examples, and of its memory."""
+    steps, dropped = divmod(300, batch)
+    memory = {"activations": 100 * batch, "total": 1000 + 100 * batch}
+    figures = {"policy": "float32", "memory": {"float32": memory}}
+    return (
+        Event(EventType.STARTED, None, {"steps_per_epoch": steps, "dropped_examples": dropped}),
+        Event(EventType.PREFLIGHT, None, {"code": "figures", "data": figures}),
+    )
+
+
+RUN = run_events(64)
 
 
 @ON_SQLITE
@@ -335,11 +334,12 @@ def test_the_first_job_tells_a_study_of_capacity_how_many_examples_there_are(dri
         for key, job in driver.jobs(study).items():
             if job and key not in tried:
                 tried[key] = job
-                driver.succeed(job, *RUN, median_examples_per_s=1.0)
+                events = run_events(size_of_key(key))
+                driver.succeed(job, *events, median_examples_per_s=1.0)
     [policy] = driver.get(study)["answer"]["policies"]
     assert (policy["largest_batch"], policy["limited_by"]) == (296, "data")
-    # The halves 144 and 72 are close to batches that were tried.
-    batches = (64, 128, 256, 296, 32, 16, 8)
+    # The half 144 is close to a batch that was tried.
+    batches = (8, 32, 128, 296, 72)
     assert list(tried) == [f"float32/batch-{batch}" for batch in batches]
 
 
@@ -390,9 +390,9 @@ def test_capacity_searches_until_the_next_batch_dies_of_memory(driver):
     while driver.get(study)["state"] == "running":
         driver.progress.advance(study)
         for key, job in driver.jobs(study).items():
-            batch = int(key.rpartition("-")[2])
-            if job and batch not in tried:
-                tried[batch] = job
+            batch = size_of_key(key)
+            if job and key not in tried:
+                tried[key] = job
                 if batch <= 200:
                     # The throughput grows up to a batch of 100.
                     speed = float(min(batch, 100))
@@ -405,8 +405,8 @@ def test_capacity_searches_until_the_next_batch_dies_of_memory(driver):
     assert (policy["largest_batch"], policy["smallest_failed"]) == (200, 208)
     assert policy["limited_by"] == "memory"
     assert policy["critical_batch"] == 96
-    assert all(batch % 8 == 0 for batch in tried)
-    assert len(tried) < 16
+    assert all(size_of_key(key) % 8 == 0 for key in tried)
+    assert len(tried) < 18
     later = driver.create(options={"seeds": 2})
     answer_source = driver.api.database
     with answer_source.read() as session:
@@ -452,3 +452,24 @@ def test_a_grid_that_is_planned_in_parts_has_every_combination_once(driver):
             driver.succeed(job, val_accuracy=0.9)
     tried = [tuple(run["values"].values()) for run in driver.get(study)["answer"]["runs"]]
     assert sorted(map(sorted, tried)) == [[0.01, 1], [0.01, 2], [0.1, 1], [0.1, 2]]
+
+
+@ON_SQLITE
+@pytest.mark.parametrize("section", ["isolation", "sandbox"])
+def test_a_study_knows_the_least_memory_that_a_worker_allows_its_jobs(driver, section):
+    with driver.api.database.write() as session:
+        for number, limit in enumerate((3 * 2**30, 2 * 2**30, None)):
+            workers.register(
+                session, f"w{number}", hostname="h", pid=1, slots=1, version="1", queues=["default"]
+            )
+            hardware = {"devices": [{"kind": "cpu"}], section: {"memory_bytes": limit}}
+            workers.heartbeat(session, f"w{number}", hardware=hardware)
+    with driver.api.database.read() as session:
+        limits = workers.online_memory_limits(session, in_sandbox=section == "sandbox")
+        others = workers.online_memory_limits(session, in_sandbox=section != "sandbox")
+    assert (min(limits), len(limits), others) == (2 * 2**30, 2, [])
+    if section == "isolation":
+        study = driver.create("capacity", options={"policies": ["float32"]})
+        with driver.api.database.read() as session:
+            facts = studies.get(session, study).facts
+        assert facts["memory_limit_bytes"] == 2 * 2**30

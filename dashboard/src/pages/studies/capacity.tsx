@@ -1,20 +1,24 @@
 // The answer of a study of capacity: the batch sizes that were tried under each policy.
 import { routeHref } from "../../router.ts";
 import type { CapacityAnswer } from "../../api/types.ts";
-import { bytes, integer, number } from "../../display/format.ts";
+import { bytes, estimated, integer, number } from "../../display/format.ts";
 
 export function CapacityResult({ answer }: { answer: CapacityAnswer }) {
   return (
     <>
       <p class="callout good"><strong>{answer.summary}</strong></p>
-      <p class="muted">Device: {answer.device ?? "not known"}, memory {bytes(answer.device_memory_bytes)}.</p>
+      <p class="muted">
+        Device: {answer.device ?? "not known"}, memory {bytes(answer.device_memory_bytes)}
+        {answer.memory_limit_bytes == null ? "" : `; a trainer may allocate ${bytes(answer.memory_limit_bytes)}`}.
+      </p>
       {answer.policies.map((one) => (
         <section key={one.policy} class="stack" aria-label={one.policy}>
           <h2><code>{one.policy}</code></h2>
           <p>{one.explanation}</p>
           <dl class="facts">
-            <Fact name="Largest batch" value={integer(one.largest_batch)} />
-            <Fact name="Predicted" value={integer(one.predicted)} />
+            <Fact name="Largest batch" value={one.limited_by === "estimate" ? estimated(one.largest_batch) : integer(one.largest_batch)} />
+            <Fact name="Smallest that did not fit" value={integer(one.smallest_failed)} />
+            <Fact name="Predicted" value={estimated(one.predicted)} />
             <Fact name="Critical batch" value={integer(one.critical_batch)} />
             <Fact name="Limited by" value={one.limited_by} />
           </dl>

@@ -1,0 +1,67 @@
+"""When the background thread advances a study; its rounds are called by the tests."""
+
+import pytest
+
+from server.background.study_runner import StudyRunner
+from store import studies
+
+ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def runner(driver, clock):
+    return StudyRunner(driver.progress, every_s=1.0, clock=clock)
+
+
+@ON_SQLITE
+def test_a_study_is_advanced_as_soon_as_its_job_has_ended(driver, runner, clock):
+    driver.report_cpu(memory_bytes=2**30)
+    study = driver.create("capacity", options={"policies": ["float32"]})
+    runner._round()
+    [(first, job)] = driver.jobs(study).items()
+    clock.now = 0.5  # before the next round of all studies
+    runner._round()
+    assert list(driver.jobs(study)) == [first]
+    driver.succeed(job)
+    runner._round()
+    assert len(driver.jobs(study)) == 2
+    with driver.api.database.read() as session:
+        assert studies.with_ended_jobs(session) == []
+
+
+@ON_SQLITE
+def test_a_study_that_cannot_be_advanced_waits_for_the_next_round(
+    driver, runner, clock, monkeypatch
+):
+    driver.report_cpu(memory_bytes=2**30)
+    study = driver.create("capacity", options={"policies": ["float32"]})
+    runner._round()
+    [job] = driver.jobs(study).values()
+    driver.succeed(job)
+    calls = []
+
+    def fail(study_id):
+        calls.append(study_id)
+        raise ValueError("broken")
+
+    # StudyProgress is frozen.
+    monkeypatch.setattr(type(driver.progress), "advance", lambda _self, study_id: fail(study_id))
+    clock.now = 0.5
+    runner._round()
+    runner._round()
+    assert calls == [study]
+    clock.now = 1.5
+    runner._round()
+    assert calls == [study, study]
