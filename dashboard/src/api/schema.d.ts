@@ -1997,6 +1997,27 @@ export interface components {
          */
         Role: "admin" | "member" | "viewer";
         /**
+         * RunDropped
+         * @description How much a program has logged that is not stored; events of the run say what and why.
+         */
+        RunDropped: {
+            /**
+             * Values
+             * @default 0
+             */
+            values: number;
+            /**
+             * Steps
+             * @default 0
+             */
+            steps: number;
+            /**
+             * Events And Logs
+             * @default 0
+             */
+            events_and_logs: number;
+        };
+        /**
          * RunEnd
          * @description The end of a tracked run.
          */
@@ -2077,6 +2098,12 @@ export interface components {
             parameters?: number | null;
             /** Peak Memory Bytes */
             peak_memory_bytes?: number | null;
+            dropped?: components["schemas"]["RunDropped"] | null;
+            /**
+             * Renumbered Steps
+             * @description How many steps have another number than the program gave them; it is in the column `logged_step`.
+             */
+            renumbered_steps?: number | null;
         };
         /**
          * RunStatus
@@ -2103,7 +2130,7 @@ export interface components {
         };
         /**
          * RunSteps
-         * @description Consecutive steps, as `columns` or as `packed`.
+         * @description Ascending steps, as `columns` or as `packed`.
          */
         RunSteps: {
             /**
@@ -2115,10 +2142,10 @@ export interface components {
             first_step: number;
             /**
              * Columns
-             * @description One list a column, all of one length: `loss`, `loss_scale`, `skipped`, `grad_norm`, `learning_rate`, `step_time_s`, `examples`, and named extras.
+             * @description One list a column, all of one length: `loss`, `loss_scale`, `skipped`, `grad_norm`, `learning_rate`, `step_time_s`, `examples`, and named extras; `null` is an empty cell. With a column `step`, its numbers, which ascend from `first_step` on, are those of the steps; without it the steps are consecutive.
              */
             columns?: {
-                [key: string]: (boolean | number | ("NaN" | "Infinity" | "-Infinity"))[];
+                [key: string]: (boolean | number | ("NaN" | "Infinity" | "-Infinity") | null)[];
             } | null;
             /**
              * Packed
@@ -2436,10 +2463,10 @@ export interface components {
         Steps: {
             /**
              * Data
-             * @description step and the requested columns: loss, loss_scale, skipped, grad_norm, learning_rate, step_time_s, examples, and named extras. Of downsampled points: the first `step`, the `count` of steps, the number `skipped`, and for each other column `loss.min`, `.max`, `.first`, `.last` and `.mean`.
+             * @description step and the requested columns: loss, loss_scale, skipped, grad_norm, learning_rate, step_time_s, examples, and named extras; null is an empty cell. Of downsampled points: the first `step`, the `count` of steps, the number `skipped`, and for each other column `loss.min`, `.max`, `.first`, `.last` and `.mean`.
              */
             data: {
-                [key: string]: (boolean | number | ("NaN" | "Infinity" | "-Infinity"))[];
+                [key: string]: (boolean | number | ("NaN" | "Infinity" | "-Infinity") | null)[];
             };
             /**
              * Steps Per Point
