@@ -135,7 +135,8 @@ def _decoded(
         known = {name: int(schema.metadata[name.encode()]) for name in metadata}
         indices = [i for i, name in enumerate(schema.names) if keep(name)]
         # An empty list would mean all columns; one column gives the number of rows.
-        indices = indices or [0]
+        if all(schema.names[i] == STEPS for i in indices):
+            indices = [0, *indices]
         options = pa.ipc.IpcReadOptions(included_fields=indices, use_threads=False)
         with pa.ipc.open_stream(payload, options=options) as reader:
             batch = reader.read_next_batch()

@@ -63,6 +63,11 @@ export function hasValues({ mean, nonFinite }: Curve): boolean {
   return nonFinite.size > 0 || mean.some((value) => typeof value === "number");
 }
 
+/** The index of the last point with a value, finite or not; -1 without one. */
+export function lastPoint({ mean, nonFinite }: Curve): number {
+  return Math.max(mean.findLastIndex((value) => value != null), ...nonFinite.keys());
+}
+
 /** The index of a curve's point at or before `index`; -1 before the first, and after the end of a line. */
 export function pointAt({ mean, hasPoints }: Curve, index: number): number {
   if (mean[index] !== undefined) return index;
@@ -104,7 +109,7 @@ function bandFor(data: Columns, name: string): Omit<Curve, "name"> {
     return { mean: finiteValues(data[name]), low: null, high: null, nonFinite: nonFiniteValues([data[name]]) };
   }
   const [low, high] = [data[`${name}.min`], data[`${name}.max`]];
-  return { mean: finiteValues(mean), low: finiteValues(low), high: finiteValues(high), nonFinite: nonFiniteValues([mean, low, high]) };
+  return { mean: finiteValues(mean), low: finiteValues(low), high: finiteValues(high), nonFinite: nonFiniteValues([mean, low, high, data[`${name}.first`], data[`${name}.last`]]) };
 }
 
 /** By index; where several columns have one, that of the last column. */

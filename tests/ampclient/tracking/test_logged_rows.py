@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import select
 
 from ampcore.telemetry.missing import is_missing
+from server.background.compactor import Compactor
 from store.tables import EventRow
 from tests.tables import every_row
 
@@ -204,3 +205,37 @@ def test_a_row_without_a_loss_scale_keeps_that_of_the_row_before(track, stored, 
         run.log(2, loss=1.0, loss_scale=1024.0)
     assert stored(run)["loss_scale"].tolist() == [1024.0] * 3
     assert job_of(run).totals["scale_health"] == "fixed"
+
+
+@every_row("compacts", [False, True])
+def test_a_sample_and_every_export_have_the_numbers_of_the_steps(
+    api, client, track, tmp_path, compacts
+):
+    numbers = list(range(1000, 60_000, 100))
+    with track() as run:
+        for step in numbers:
+            run.log(
+                step,
+                loss=1 / step,
+                loss_scale=2.0 if step < 30_000 else 4.0,
+                val_acc=step / 1e5 if step % 1000 == 0 else None,
+            )
+    compactor = Compactor(api.database)
+    while compacts and compactor.compact():
+        pass
+    job = client.jobs.get(run.id)
+    assert job.steps()["step"].tolist() == numbers
+    assert job.steps(start=30_000)["step"].tolist() == [n for n in numbers if n >= 30_000]
+    sample = job.sample(50)
+    assert sample["count"].sum() == len(numbers)
+    assert set(sample["step"].tolist()) <= set(numbers)
+    assert np.isfinite(sample["loss.mean"]).all()
+    assert sample.scale_changes.step.tolist() == [30_000]
+    assert job.sample(10_000)["step"].tolist() == numbers
+    empty = is_missing(job.sample(1000)["val_acc.last"])
+    assert empty.sum() == len(numbers) - 59
+    lines = job.export(tmp_path / "steps.csv").read_text().splitlines()
+    assert [int(line.split(",")[0]) for line in lines[1:]] == numbers
+    assert lines[2].endswith(",")  # the empty cell of val_acc
+    streamed = list(job.follow(kinds=("steps",)))
+    assert [step for event in streamed for step in event["step"].tolist()] == numbers
