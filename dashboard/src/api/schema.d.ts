@@ -862,6 +862,37 @@ export interface components {
             };
         };
         /**
+         * FoldedStudy
+         * @description A study whose jobs are one row of a list.
+         */
+        FoldedStudy: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
+             */
+            unreadable?: string[];
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Kind */
+            kind: string;
+            /** State */
+            state: string;
+            /**
+             * Jobs
+             * @description How many of its jobs match the filters of the list.
+             */
+            jobs: number;
+            /**
+             * States
+             * @description How many of these are in each state.
+             */
+            states: {
+                [key: string]: number;
+            };
+        };
+        /**
          * FormatName
          * @description The values of the parameter `format`.
          * @enum {string}
@@ -1529,6 +1560,8 @@ export interface components {
              * Format: date-time
              */
             updated_at: string;
+            /** @description With `fold_studies`: the study for whose jobs this one stands. */
+            study?: components["schemas"]["FoldedStudy"] | null;
             /**
              * Spec
              * @description The normalised spec; only with `fields=spec`.
@@ -6302,6 +6335,12 @@ export interface components {
              */
             name: string | null;
             /**
+             * Priority
+             * @description Of the jobs; null: `runtime.priority` of the spec if that is not its default, else 3, so that submitted jobs run first.
+             * @default null
+             */
+            priority: number | null;
+            /**
              * Kind
              * @constant
              */
@@ -6364,6 +6403,12 @@ export interface components {
              * @default null
              */
             name: string | null;
+            /**
+             * Priority
+             * @description Of the jobs; null: `runtime.priority` of the spec if that is not its default, else 3, so that submitted jobs run first.
+             * @default null
+             */
+            priority: number | null;
             /**
              * Kind
              * @constant
@@ -6439,6 +6484,12 @@ export interface components {
              * @default null
              */
             name: string | null;
+            /**
+             * Priority
+             * @description Of the jobs; null: `runtime.priority` of the spec if that is not its default, else 3, so that submitted jobs run first.
+             * @default null
+             */
+            priority: number | null;
             /**
              * Kind
              * @constant
@@ -6596,6 +6647,12 @@ export interface components {
              * @default null
              */
             name: string | null;
+            /**
+             * Priority
+             * @description Of the jobs; null: `runtime.priority` of the spec if that is not its default, else 3, so that submitted jobs run first.
+             * @default null
+             */
+            priority: number | null;
             /**
              * Kind
              * @constant
