@@ -10,17 +10,18 @@ import { ExplanationAnswer } from "./explanation/answer.tsx";
 import { OverflowFacts } from "./explanation/overflow-facts.tsx";
 import { StepExplanation } from "./explanation/step-explanation.tsx";
 
-/** The events newest first if `newestFirst`; near-equal ones in a row are one row, which opens. */
-export function EventsTable({ job, events, isOpen = false, newestFirst = false, hasOlder = false }: {
+/** The events; in the log newest first, with near-equal ones in a row as one row, which opens. */
+export function EventsTable({ job, events, isOpen = false, isLog = false, hasOlder = false }: {
   job: Job;
   /** In the order of the log. */
   events: readonly Event[];
   isOpen?: boolean;
-  newestFirst?: boolean;
+  isLog?: boolean;
   /** Whether events before these are not loaded: the first group may have more. */
   hasOlder?: boolean;
 }) {
-  const groups = groupEvents(events).map((group, index) => ({ group, isPartial: hasOlder && index === 0 }));
+  const grouped = isLog ? groupEvents(events) : events.map((event) => ({ events: [event] }));
+  const groups = grouped.map((group, index) => ({ group, isPartial: hasOlder && index === 0 }));
   return (
     <div class="scroll">
       <table class="table cards events" role="table" aria-label="Events">
@@ -33,10 +34,10 @@ export function EventsTable({ job, events, isOpen = false, newestFirst = false, 
           </tr>
         </thead>
         <tbody role="rowgroup">
-          {(newestFirst ? groups.reverse() : groups).map(({ group, isPartial }) =>
+          {(isLog ? groups.reverse() : groups).map(({ group, isPartial }) =>
             group.events.length === 1
               ? <EventRow key={group.events[0]!.seq} job={job} event={group.events[0]!} isOpen={isOpen} />
-              : <GroupRows key={`group of ${group.events.at(-1)!.seq}`} {...{ job, group, isOpen, isPartial, newestFirst }} />,
+              : <GroupRows key={`group of ${group.events.at(-1)!.seq}`} {...{ job, group, isOpen, isPartial, isLog }} />,
           )}
         </tbody>
       </table>
@@ -44,12 +45,12 @@ export function EventsTable({ job, events, isOpen = false, newestFirst = false, 
   );
 }
 
-function GroupRows(props: { job: Job; group: EventGroup; isOpen: boolean; isPartial: boolean; newestFirst: boolean }) {
+function GroupRows(props: { job: Job; group: EventGroup; isOpen: boolean; isPartial: boolean; isLog: boolean }) {
   const { group, isPartial } = props;
   const [isExpanded, expand] = useState(false);
   const [first, last] = [group.events[0]!, group.events.at(-1)!];
   const steps = stepsOf(group);
-  const events = props.newestFirst ? [...group.events].reverse() : group.events;
+  const events = props.isLog ? [...group.events].reverse() : group.events;
   return (
     <>
       <tr role="row" class="group">

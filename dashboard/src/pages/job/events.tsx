@@ -42,7 +42,7 @@ function Events({ job, type, intervalMs }: Pick<TabProps, "job" | "intervalMs"> 
       {entries.error && !entries.ready ? <LoadError what="events" error={entries.error} /> : null}
       {!entries.ready && !entries.error && <LoadingState what="events" />}
       {entries.ready && entries.items.length === 0 && <EmptyState title="No events">{type ? "There are no events of this type." : "Events appear when the job starts."}</EmptyState>}
-      {entries.items.length > 0 && <EventsTable job={job} events={entries.items} hasOlder={entries.hasOlder} newestFirst />}
+      {entries.items.length > 0 && <EventsTable job={job} events={entries.items} hasOlder={entries.hasOlder} isLog />}
       {entries.hasOlder && <button type="button" class="button" onClick={() => void entries.loadOlder()}>Load earlier events</button>}
     </>
   );
