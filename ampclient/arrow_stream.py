@@ -5,7 +5,6 @@ Source: https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format
 
 import struct
 from collections.abc import AsyncGenerator, Iterator
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from ampclient._responses import unexpected_response
@@ -23,7 +22,7 @@ PREFIX_BYTES: Final = 8
 
 
 async def read_step_blocks(response: "StreamedResponse") -> AsyncGenerator["StepBlock", None]:
-    """The steps of a response; a new block begins after each gap.
+    """The steps of a response, a block for each batch.
 
     Raises ConnectionFailed if the stream is cut off, UnexpectedResponse if it is not Arrow.
     """
@@ -36,7 +35,7 @@ async def read_step_blocks(response: "StreamedResponse") -> AsyncGenerator["Step
     parser = ArrowStreamParser()
     async for chunk in response.chunks:
         try:
-            blocks = [block for batch in parser.feed(chunk) for block in _split_at_gaps(batch)]
+            blocks = [_block_of(batch) for batch in parser.feed(chunk) if len(batch)]
         except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
             detail = f"Expected an Arrow stream of steps: {error}."
             raise unexpected_response(detail, response.status, response.headers) from None
@@ -101,18 +100,13 @@ def _body_bytes(metadata: bytearray) -> int:
     return int(size)
 
 
-def _split_at_gaps(batch: Any) -> Iterator["StepBlock"]:
-    """Each run of consecutive steps of a pyarrow.RecordBatch as a block with its own arrays."""
+def _block_of(batch: Any) -> "StepBlock":
+    """The rows of a pyarrow.RecordBatch as a block with its own arrays."""
     import numpy as np
 
     from ampcore.telemetry import StepBlock
     from ampcore.telemetry.arrow_arrays import to_numpy
 
-    if not len(batch):
-        return
     columns = {name: np.array(to_numpy(batch.column(name))) for name in batch.schema.names}
     steps = columns.pop("step")
-    cuts = np.flatnonzero(np.diff(steps) != 1) + 1
-    for start, end in pairwise([0, *cuts.tolist(), len(steps)]):
-        part = {name: column[start:end] for name, column in columns.items()}
-        yield StepBlock(int(steps[start]), part)
+    return StepBlock(int(steps[0]), columns, steps)

@@ -17,6 +17,7 @@ from ampclient.retry import POLLING_RETRY_TIMEOUT_S
 from ampclient.step_sample import StepSample
 from ampclient.steps import StepReader, concat_blocks
 from ampclient.wait import POLL_S
+from ampcore.spec import Source
 
 if TYPE_CHECKING:
     from ampcore.telemetry import StepBlock
@@ -42,12 +43,14 @@ class JobSteps(JobView):
         """The values of every stored step s with `start` ≤ s < `end` and `after` < s.
 
         Each step is returned once, from the latest attempt that reached it. With `attempt`, the
-        steps of that attempt are returned, also those that a later attempt repeated. Raises
-        StepsMissing if steps inside the range are not stored.
+        steps of that attempt are returned, also those that a later attempt repeated. A tracked
+        run has the steps that its program has logged. Raises StepsMissing if steps of a job inside
+        the range are not stored.
         """
         wanted = requests.StepRange(start, end, after, columns, attempt)
         reader = StepReader(self._transport, self.id, wanted)
-        return concat_blocks([block async for block in reader.read()], wanted)
+        blocks = [block async for block in reader.read()]
+        return concat_blocks(blocks, wanted, may_have_gaps=self.source == Source.TRACKED)
 
     @iterator
     def iter_steps(
@@ -61,7 +64,7 @@ class JobSteps(JobView):
     ) -> AsyncGenerator["StepBlock", None]:
         """As `steps`, block by block, for more steps than fit into memory.
 
-        Where steps are missing, there is a gap between two blocks.
+        Where steps are missing, `block["step"]` has a gap, or there is one between two blocks.
         """
         wanted = requests.StepRange(start, end, after, columns, attempt)
         return StepReader(self._transport, self.id, wanted).read()

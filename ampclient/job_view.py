@@ -9,7 +9,7 @@ from pydantic import Field
 from ampclient import formats, notebook_html
 from ampclient.errors import SpecNotLoaded
 from ampcore.api.base import AnySource, ApiModel, Number
-from ampcore.api.jobs import JobFields
+from ampcore.api.jobs import FoldedStudy, JobFields
 from ampcore.spec.states import Source
 
 
@@ -28,6 +28,9 @@ class JobView(JobFields):
     source: AnySource = Source.SUBMITTED
     loss_scale_mode: str | None = None
     examples_per_step: int | None = None
+
+    study: FoldedStudy | None = None
+    """In a list with `fold_studies`: the study for whose jobs this one stands."""
 
     @property
     def note(self) -> str | None:

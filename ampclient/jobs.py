@@ -121,6 +121,8 @@ class BaseJobs(Generic[J]):
         project: str | None = None,
         created_after: datetime | str | None = None,
         explanations: bool = False,
+        study: str | None = None,
+        fold_studies: bool = False,
         sort: str | None = None,
         limit: int | None = None,
         fields: str | Iterable[str] | None = None,
@@ -133,7 +135,9 @@ class BaseJobs(Generic[J]):
         several. `q` is a part of the name or the start of the id. `sort` is created_at, updated_at,
         name, priority or a metric such as val_loss, with a leading "-" for descending order; jobs
         without the metric come last. `project` is for admins, who see all projects. `explanations`
-        adds the jobs that explain a step of another job.
+        adds the jobs that explain a step of another job. `study` is the id of a study: its jobs.
+        With `fold_studies`, the first job of each study that matches stands for the others: its
+        `study` has their number and states.
 
         `fields` adds what lists leave out: "spec". Without it, a Job fetches its `spec` when it is
         first read, and an AsyncJob raises SpecNotLoaded.
@@ -152,6 +156,8 @@ class BaseJobs(Generic[J]):
             project=project,
             created_after=_moment(created_after),
             explanations=explanations,
+            study=study,
+            fold_studies=fold_studies,
             sort=sort,
             fields=_several(fields),
         )

@@ -39,6 +39,7 @@ class BaseLab:
         metric: str | None = None,
         margin: float | None = None,
         name: str | None = None,
+        priority: int | None = None,
         code: str | PathLike[str] | None = None,
         weights: Weights | bool | None = None,
         idempotency_key: str | None = None,
@@ -58,6 +59,7 @@ class BaseLab:
                 `val_accuracy`, else `val_loss`.
             margin: A difference of at most this does not matter, in the unit of the metric.
             name: The name of the study; by default that of the spec.
+            priority: Of the jobs, from 0 to 9; by default 3, below that of submitted jobs.
             code: The folder with the code of a `model: {kind: bundle}`.
             weights: Those that all jobs start from, by default those of a Keras model; False:
                 random ones, other ones for each seed.
@@ -70,7 +72,7 @@ class BaseLab:
         given: dict[str, Any] = {"seeds": seeds, "policies": policies and list(policies)}
         given |= {"steps": steps, "metric": metric, "margin": margin}
         document, rest = await self._prepared(spec, options, code, weights)
-        study = _study("precision", document, name, _known(given))
+        study = _study("precision", document, name, _known(given), priority)
         return await self._create(study, idempotency_key, rest)
 
     @operation
@@ -83,6 +85,7 @@ class BaseLab:
         max_batch: int | None = None,
         resolution: float | None = None,
         name: str | None = None,
+        priority: int | None = None,
         code: str | PathLike[str] | None = None,
         weights: Weights | bool | None = None,
         idempotency_key: str | None = None,
@@ -98,6 +101,7 @@ class BaseLab:
             max_batch: No larger batch is tried.
             resolution: The search ends when the next batch that fails is at most this share larger.
             name: The name of the study; by default that of the spec.
+            priority: Of the jobs, from 0 to 9; by default 3, below that of submitted jobs.
             code: The folder with the code of a `model: {kind: bundle}`.
             weights: Those that all jobs start from, by default those of a Keras model; False:
                 random ones, other ones for each seed.
@@ -110,7 +114,7 @@ class BaseLab:
         given: dict[str, Any] = {"policies": policies and list(policies), "steps": steps}
         given |= {"max_batch": max_batch, "resolution": resolution}
         document, rest = await self._prepared(spec, options, code, weights)
-        study = _study("capacity", document, name, _known(given))
+        study = _study("capacity", document, name, _known(given), priority)
         return await self._create(study, idempotency_key, rest)
 
     @operation
@@ -125,6 +129,7 @@ class BaseLab:
         margin: float | None = None,
         skipped_share: float | None = None,
         name: str | None = None,
+        priority: int | None = None,
         code: str | PathLike[str] | None = None,
         weights: Weights | bool | None = None,
         idempotency_key: str | None = None,
@@ -142,6 +147,7 @@ class BaseLab:
             margin: A difference of at most this does not matter, in the unit of the metric.
             skipped_share: A job that skips a larger share of its steps fails; by default 0.1.
             name: The name of the study; by default that of the spec.
+            priority: Of the jobs, from 0 to 9; by default 3, below that of submitted jobs.
             code: The folder with the code of a `model: {kind: bundle}`.
             weights: Those that all jobs start from, by default those of a Keras model; False:
                 random ones, other ones for each seed.
@@ -154,7 +160,7 @@ class BaseLab:
         given: dict[str, Any] = {"policy": policy, "seeds": seeds, "metric": metric}
         given |= {"margin": margin, "skipped_share": skipped_share}
         document, rest = await self._prepared(spec, options, code, weights)
-        study = _study("bisect", document, name, {**_known(given), "steps": steps})
+        study = _study("bisect", document, name, {**_known(given), "steps": steps}, priority)
         return await self._create(study, idempotency_key, rest)
 
     @operation
@@ -172,6 +178,7 @@ class BaseLab:
         metric: str | None = None,
         direction: Literal["min", "max"] | None = None,
         name: str | None = None,
+        priority: int | None = None,
         code: str | PathLike[str] | None = None,
         weights: Weights | bool | None = None,
         idempotency_key: str | None = None,
@@ -195,6 +202,7 @@ class BaseLab:
             metric: As in `precision`.
             direction: Whether lower or higher values of the metric are better.
             name: The name of the study; by default that of the spec.
+            priority: Of the jobs, from 0 to 9; by default 3, below that of submitted jobs.
             code: The folder with the code of a `model: {kind: bundle}`.
             weights: Those that all jobs start from, by default those of a Keras model; False:
                 random ones, other ones for each seed.
@@ -212,7 +220,7 @@ class BaseLab:
         given |= {"asha": asha and dict(asha), "parallel": parallel, "steps": steps}
         given |= {"metric": metric, "direction": direction}
         document, rest = await self._prepared(spec, options, code, weights)
-        study = _study("search", document, name, _known(given))
+        study = _study("search", document, name, _known(given), priority)
         return await self._create(study, idempotency_key, rest)
 
     @operation
@@ -223,14 +231,18 @@ class BaseLab:
         study_options: Mapping[str, Any] | None = None,
         *,
         name: str | None = None,
+        priority: int | None = None,
         code: str | PathLike[str] | None = None,
         weights: Weights | bool | None = None,
         idempotency_key: str | None = None,
         **options: Unpack[SpecSections],
     ) -> Study:
-        """Create a study of any kind; `study_options` are those of the kind in the HTTP API."""
+        """Create a study of any kind; `study_options` are those of the kind in the HTTP API.
+
+        `priority` is that of its jobs, by default 3: below that of submitted jobs.
+        """
         document, rest = await self._prepared(spec, options, code, weights)
-        study = _study(kind, document, name, dict(study_options or {}))
+        study = _study(kind, document, name, dict(study_options or {}), priority)
         return await self._create(study, idempotency_key, rest)
 
     @operation
@@ -329,10 +341,14 @@ class BaseLab:
 
 
 def _study(
-    kind: str, document: Mapping[str, Any], name: str | None, options: Mapping[str, Any]
+    kind: str,
+    document: Mapping[str, Any],
+    name: str | None,
+    options: Mapping[str, Any],
+    priority: int | None = None,
 ) -> dict[str, Any]:
-    named = {} if name is None else {"name": name}
-    return {"kind": kind, "spec": dict(document), "options": dict(options), **named}
+    request = {"kind": kind, "spec": dict(document), "options": dict(options)}
+    return request | _known({"name": name, "priority": priority})
 
 
 def _known(options: Mapping[str, Any]) -> dict[str, Any]:

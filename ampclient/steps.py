@@ -62,17 +62,24 @@ class StepReader:
         self._remaining = replace(self._remaining, start=None, after=block.end_step - 1)
 
 
-def concat_blocks(blocks: Sequence["StepBlock"], wanted: requests.StepRange) -> "StepBlock":
-    """Join consecutive blocks; an empty block if there are none. Raises StepsMissing."""
+def concat_blocks(
+    blocks: Sequence["StepBlock"], wanted: requests.StepRange, *, may_have_gaps: bool
+) -> "StepBlock":
+    """Join blocks; an empty block if there are none.
+
+    Raises StepsMissing for a gap, unless the program that has logged the steps may leave some out.
+    """
     from ampcore.telemetry import COLUMNS, StepBlock
 
     if not blocks:
         names = [name for name in wanted.columns or COLUMNS if name != "step"]
         return StepBlock(wanted.first, {name: [] for name in names})
-    for before, after in pairwise(blocks):
-        if before.end_step != after.first_step:
-            raise StepsMissing(
-                f"Steps {before.end_step} to {after.first_step - 1} are missing. Use iter_steps() "
-                "to read the blocks before and after the gap."
-            )
-    return StepBlock.concat(blocks)
+    block = StepBlock.concat(blocks)
+    if block.has_gaps and not may_have_gaps:
+        steps = block["step"]
+        before, after = next((a, b) for a, b in pairwise(steps.tolist()) if b - a > 1)
+        raise StepsMissing(
+            f"Steps {before + 1} to {after - 1} are missing. Use iter_steps() to read the steps "
+            "before and after the gap."
+        )
+    return block

@@ -18,8 +18,9 @@ class StepsEvent(StepBlock):
         *,
         attempt: int,
         seq: int,
+        steps: Sequence[int] | None = None,
     ) -> None:
-        super().__init__(first_step, columns)
+        super().__init__(first_step, columns, steps)
         self.attempt = attempt
         self.seq = seq
 
@@ -28,7 +29,7 @@ class StepsEvent(StepBlock):
 
     @classmethod
     def concat(cls, blocks: Sequence[StepBlock]) -> StepBlock:
-        """Join consecutive blocks into a StepBlock, which has no `seq`."""
+        """Join ascending blocks into a StepBlock, which has no `seq`."""
         return StepBlock.concat(blocks)
 
     @classmethod
@@ -36,7 +37,5 @@ class StepsEvent(StepBlock):
         """Parse an event. Raises KeyError, TypeError or ValueError if it is invalid."""
         lists = {name: column_from_json(values) for name, values in document["data"].items()}
         steps = lists.pop("step", None)
-        block = cls(document["first_step"], lists, attempt=document["attempt"], seq=document["seq"])
-        if steps is not None and steps != block["step"].tolist():
-            raise ValueError("expected consecutive steps")
-        return block
+        attempt, seq = document["attempt"], document["seq"]
+        return cls(document["first_step"], lists, attempt=attempt, seq=seq, steps=steps)

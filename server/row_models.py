@@ -18,13 +18,14 @@ from sqlalchemy import Row
 from ampcore.api.attempts import Attempt, Rank
 from ampcore.api.base import StoredModel
 from ampcore.api.datasets import Dataset, ListedDatasetVersion, Upload
-from ampcore.api.jobs import Job, ListedJob
+from ampcore.api.jobs import FoldedStudy, Job, ListedJob
 from ampcore.api.projects import Project
 from ampcore.api.workers import Worker
 from ampcore.spec import Reason
 from ampcore.telemetry.metrics import metrics_of
 from store import tables
 from store.projects import ProjectLoad
+from store.study_folding import StudyGroup
 
 log = logging.getLogger(__name__)
 
@@ -54,9 +55,15 @@ def job_from_row(row: tables.Job | Row[Any], waiting: str | None = None) -> Job:
     return from_row(Job, row, values)
 
 
-def listed_job_from_row(row: Row[Any], spec: dict[str, Any] | None) -> ListedJob:
-    """The job of a row of `store.search.page`, with its spec if it is requested."""
+def listed_job_from_row(
+    row: Row[Any], spec: dict[str, Any] | None, study: StudyGroup | None = None
+) -> ListedJob:
+    """The job of a row of `store.search.page`, with its spec if it is requested.
+
+    `study` is the one for whose jobs it stands.
+    """
     values = {"waiting": None, "spec": spec, **_progress_and_summary(row)}
+    values["study"] = None if study is None else FoldedStudy(**vars(study))
     if hasattr(row, "spec"):  # a row that could be read in part only
         values |= _spec_fields(row.spec)
     else:

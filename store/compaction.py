@@ -113,7 +113,7 @@ def read_uncompacted(session: Session, uncompacted: UncompactedAttempt) -> Uncom
 def merge_steps(tail: UncompactedSteps) -> MergedSteps:
     """Merge what was read, without access to the database."""
     segments = groupby(tail.pieces, key=lambda piece: piece.row.first_step // SEGMENT_STEPS)
-    runs = [run for _, segment in segments for run in _contiguous_runs(list(segment))]
+    runs = [list(segment) for _, segment in segments]
     blocks = [*tail.preceding, *(StepBlock.concat([piece.block for piece in run]) for run in runs)]
     made = extend_levels(tail.levels, blocks)
     return MergedSteps(
@@ -183,17 +183,6 @@ def _stored_block(row: StepBlockRow) -> StoredBlock:
     return StoredBlock(
         row, decode(row.payload), build_merge_index([(row.seq, row.end_step, stats)])
     )
-
-
-def _contiguous_runs(pieces: Sequence[StoredBlock]) -> Iterator[list[StoredBlock]]:
-    """Split the pieces wherever steps are missing between two of them."""
-    run: list[StoredBlock] = []
-    for piece in pieces:
-        if run and run[-1].row.end_step != piece.row.first_step:
-            yield run
-            run = []
-        run.append(piece)
-    yield run
 
 
 def _merged_row(run: Sequence[StoredBlock], block: StepBlock) -> dict[str, Any]:

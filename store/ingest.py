@@ -23,17 +23,20 @@ class EncodedBlock:
 
     first_step: int
     count: int
+    """Of the steps in the block, without those in its gaps."""
     stats: BlockStats
     payload: bytes
     latest: dict[str, Any]
     """Values of the block's last step, shown on the job."""
     totals: dict[str, Any] = field(default_factory=dict)
     """The totals of the job's steps up to the end of the block, shown on the job."""
+    missing_steps: int = 0
+    """How many steps between the first and the last one are not in the block."""
 
     @property
     def end_step(self) -> int:
         """The step after the last one."""
-        return self.first_step + self.count
+        return self.first_step + self.count + self.missing_steps
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from ampcore.telemetry.buckets import SKIPPED
 from ampcore.telemetry.key_steps import KeySteps, LastLossScales, decode_key_steps, is_loss_scale
 from store.database import BINARY_RESULTS
-from store.steps import AttemptRange, clip, read_blocks
+from store.steps import AttemptRange, clip, read_blocks, step_before
 from store.tables import StepPoints
 
 MAX_LISTED: Final = 1000
@@ -99,8 +99,10 @@ def _not_stored_yet(
     """The key steps of blocks that are not merged yet."""
     if attempt_range.start >= attempt_range.end:
         return
-    # From one step earlier: the first step may have changed the scale of that one.
-    wider = AttemptRange(attempt_range.attempt, max(attempt_range.start - 1, 0), attempt_range.end)
+    # From the step before on: the first step may have changed its scale.
+    before_start = step_before(session, job_id, attempt_range.attempt, attempt_range.start)
+    first = attempt_range.start if before_start is None else before_start
+    wider = AttemptRange(attempt_range.attempt, first, attempt_range.end)
     before = LastLossScales.unknown()
     for block in read_blocks(session, job_id, wider, _is_needed):
         yield KeySteps.of(block, before).between(attempt_range.start, attempt_range.end)

@@ -26,6 +26,7 @@ from store.clock import now
 from store.damaged_rows import Unreadable, is_row_error, read_partially
 from store.job_metrics import MetricFilter, has_metric
 from store.job_order import JobOrder, MetricSort, Sort
+from store.study_folding import StudyGroup, belongs_to, groups_of, is_first_of_study
 from store.tables import Job, JobMetric
 
 SPECS_PER_QUERY: Final = 4
@@ -66,6 +67,10 @@ class Search:
     metrics: tuple[MetricFilter, ...] = ()
     explanations: bool = True
     """Whether jobs that explain a step of another job match too."""
+    study: str | None = None
+    """Only the jobs of this study."""
+    folds_studies: bool = False
+    """Whether one job of each study stands for all of its jobs that match."""
 
 
 class ListSection(StrEnum):
@@ -268,7 +273,22 @@ def specs(session: Session, job_ids: Sequence[str]) -> Iterator[dict[str, Any]]:
         yield from (found[job_id] for job_id in ids)
 
 
+def folded_studies(
+    session: Session, search: Search, job_ids: Sequence[str]
+) -> dict[str, StudyGroup]:
+    """The studies that these jobs of a list stand for, by the id of the job."""
+    if not search.folds_studies or not job_ids:
+        return {}
+    return groups_of(session, _matching(search), job_ids)
+
+
 def _conditions(search: Search) -> list[ColumnElement[bool]]:
+    conditions = _matching(search)
+    return [*conditions, is_first_of_study(conditions)] if search.folds_studies else conditions
+
+
+def _matching(search: Search) -> list[ColumnElement[bool]]:
+    """What the filters ask of a job."""
     conditions = [
         attribute == value
         for attribute, value in (
@@ -281,6 +301,8 @@ def _conditions(search: Search) -> list[ColumnElement[bool]]:
         conditions.append(or_(Job.policy == search.policy, Job.resolved_policy == search.policy))
     if not search.explanations:
         conditions.append(Job.explains.is_(None))
+    if search.study is not None:
+        conditions.append(belongs_to(search.study))
     if search.states:
         conditions.append(Job.state.in_(search.states))
     if search.created_after is not None:

@@ -55,9 +55,18 @@ _BLOCKS: Final = (
 )
 
 
+_BLOCK_BEFORE: Final = (
+    select(_ROWS.first_step, _ROWS.end_step, _ROWS.payload)
+    .where(*_OWN, _ROWS.first_step < bindparam("start"))
+    .order_by(_ROWS.first_step.desc())
+    .limit(1)
+    .execution_options(**{BINARY_RESULTS: True})
+)
+
+
 @dataclass(frozen=True)
 class StepsPage:
-    """Consecutive steps, and whether more are stored after them."""
+    """Steps in order, and whether more are stored after them."""
 
     block: StepBlock
     more: bool
@@ -82,7 +91,7 @@ def read(
     attempt: int | None = None,
     columns: Sequence[str] | None = None,
 ) -> StepsPage:
-    """At most `limit` steps s with `start` ≤ s < `end`; the page ends before missing steps.
+    """At most `limit` stored steps s with `start` ≤ s < `end`, in order.
 
     Each step comes from the newest attempt that reached it; with `attempt`, all come from that
     one, including steps that a later attempt repeated. Unknown `columns` are left out.
@@ -92,9 +101,7 @@ def read(
     left = limit
     for part in clip(visible_ranges(session, job_id, attempt), start, end):
         for block in read_blocks(session, job_id, part, keep):
-            if blocks and block.first_step != blocks[-1].end_step:
-                return StepsPage(StepBlock.concat(blocks), more=True)
-            kept = block.between(block.first_step, block.first_step + left)
+            kept = block.head(left)
             blocks.append(kept)
             left -= len(kept)
             if len(kept) < len(block):
@@ -149,6 +156,18 @@ def column_names(session: Session, job_id: str, ranges: Sequence[AttemptRange]) 
     ]
     blocks = (block for end in ends for block in read_blocks(session, job_id, end))
     return list(dict.fromkeys(name for block in blocks for name in block.names))
+
+
+def step_before(session: Session, job_id: str, attempt: int, start: int) -> int | None:
+    """The last stored step of an attempt before `start`; None without one."""
+    from ampcore.telemetry.codec import decode
+
+    parameters = {"job_id": job_id, "attempt": attempt, "start": start}
+    row = session.connection().execute(_BLOCK_BEFORE, parameters).one_or_none()
+    if row is None or row.end_step <= start:
+        return None if row is None else row.end_step - 1
+    steps = decode(row.payload, lambda _: False)["step"]
+    return int(steps[steps < start][-1])
 
 
 def read_blocks(

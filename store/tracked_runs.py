@@ -249,11 +249,12 @@ def _with_totals(
     kept = session.get_one(RunThroughput, job.id, populate_existing=True)
     summary = StepSummary.from_json(job.totals or {}, kept.histogram)
     health = {"scale_health": (job.totals or {}).get("scale_health")}
+    known: Mapping[str, Any] = job.latest or {}  # of columns whose last cells are empty
     result: list[TelemetryEntry] = []
     for entry in entries:
         if isinstance(entry, EncodedBlock):
             summary.add(entry.count, entry.stats)
-            latest = {**entry.latest, "skipped": summary.skipped}
+            known = latest = {**known, **entry.latest, "skipped": summary.skipped}
             totals = health | entry.totals | summary.to_json()
             result.append(replace(entry, latest=latest, totals=totals))
         else:

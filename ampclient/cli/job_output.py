@@ -9,6 +9,7 @@ from ampclient import formats
 from ampclient.cli.output import ago, duration_between, print_fields, print_table, printable_in
 from ampclient.formats import UNKNOWN
 from ampcore.spec.states import Source
+from ampcore.spec.text import plural
 
 VALIDATION_LOSS: Final = "val_loss"
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ampcore.api.attempts import Rank
     from ampcore.api.data_summary import DataSummary
     from ampcore.api.initial_weights import LoadedWeights
-    from ampcore.api.jobs import Summary
+    from ampcore.api.jobs import FoldedStudy, Summary
     from ampcore.api.validation import Validation
 
 
@@ -53,10 +54,12 @@ def print_jobs(
     )
     rows: list[tuple[Cell, ...]] = [
         (
-            job.id,
-            formats.printable((names or {}).get(job.id, job.name)),
+            job.id if job.study is None else job.study.id,
+            formats.printable((names or {}).get(job.id, _name(job))),
             *([job.project] if several else []),
-            styled_state(f"{job.state_text}, {job.note}" if job.note else job.state_text),
+            styled_state(f"{job.state_text}, {job.note}" if job.note else job.state_text)
+            if job.study is None
+            else _study_states(job.study),
             formats.printable(job.policy_text),
             formats.steps(job.step, job.total_steps),
             formats.number(job.latest.loss if job.latest else None),
@@ -67,6 +70,17 @@ def print_jobs(
         for job in jobs
     ]
     print_table(columns, rows)
+
+
+def _name(job: "JobView") -> str:
+    if job.study is None:
+        return job.name
+    return f"{job.study.name} (study: {job.study.kind}, {plural(job.study.jobs, 'job')})"
+
+
+def _study_states(study: "FoldedStudy") -> str:
+    """`2 running, 5 succeeded`: the states of the jobs of a study."""
+    return ", ".join(f"{count} {state}" for state, count in sorted(study.states.items()))
 
 
 def print_job(

@@ -76,6 +76,12 @@ Project = Annotated[
 Explanations = Annotated[
     bool, typer.Option("--explanations", help="Also list jobs that explain a step of another job.")
 ]
+OfStudy = Annotated[
+    str | None, typer.Option("--study", help="Only the jobs of this study.", show_default=False)
+]
+AllJobs = Annotated[
+    bool, typer.Option("--all-jobs", help="List each job of a study, instead of a row per study.")
+]
 Sort = Annotated[
     str | None,
     typer.Option(
@@ -109,13 +115,15 @@ def list_(
     model: Model = None,
     project: Project = None,
     explanations: Explanations = False,
+    study: OfStudy = None,
+    all_jobs: AllJobs = False,
     sort: Sort = None,
     limit: Limit = 50,
     all_pages: AllPages = False,
     fields: Fields = None,
     as_json: AsJson = False,
 ) -> None:
-    """List jobs, newest first."""
+    """List jobs, newest first; the jobs of a study are one row."""
     found = list(
         client_of(context).jobs.list(
             state=states,
@@ -126,6 +134,8 @@ def list_(
             model=model,
             project=project,
             explanations=explanations,
+            study=study,
+            fold_studies=study is None and not all_jobs,
             sort=sort,
             fields=fields,
             # One more than is shown, to know whether there are more.

@@ -12,6 +12,7 @@ from ampclient.cli.output import ago, duration_between, fields_text, json_text, 
 from ampclient.formats import UNKNOWN
 
 if TYPE_CHECKING:
+    from ampclient.event_groups import EventGroup
     from ampcore.api.artifacts import Artifact
     from ampcore.api.attempts import Attempt
     from ampcore.api.events import JobEvent
@@ -21,9 +22,12 @@ MAX_DATA_WIDTH: Final = 200
 """Maximum characters of an event's data in a table: tracebacks can have thousands."""
 
 
-def print_events(events: Iterable["JobEvent"]) -> None:
-    """One row per event."""
+def print_events(events: Iterable["JobEvent"], *, show_all: bool = False) -> None:
+    """One row per event, or per group of near-equal events in a row."""
+    from ampclient.event_groups import EventGroup, group_events
     from ampclient.terminal_table import TableColumn
+
+    groups = [EventGroup([event]) for event in events] if show_all else group_events(events)
 
     columns = (
         TableColumn("SEQ", align_right=True),
@@ -34,15 +38,30 @@ def print_events(events: Iterable["JobEvent"]) -> None:
     )
     rows = [
         (
-            str(event.seq),
-            formats.moment(event.created_at),
-            UNKNOWN if event.step is None else str(event.step),
-            event.type,
-            formats.printable(_shortened(_event_text(event))),
+            str(group.first.seq),
+            formats.moment(group.first.created_at),
+            _steps_text(group),
+            group.first.type,
+            formats.printable(_group_text(group)),
         )
-        for event in events
+        for group in groups
     ]
     print_table(columns, rows)
+
+
+def _steps_text(group: "EventGroup") -> str:
+    if group.steps is None:
+        return UNKNOWN
+    first, last = group.steps
+    return str(first) if first == last else f"{first}–{last}"
+
+
+def _group_text(group: "EventGroup") -> str:
+    if len(group.events) == 1:
+        return _shortened(_event_text(group.first))
+    until = formats.moment(group.last.created_at)
+    head = f"{len(group.events)} like this until {until} (--all shows each); the first: "
+    return head + _shortened(_event_text(group.first))
 
 
 def _event_text(event: "JobEvent") -> str:

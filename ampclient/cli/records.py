@@ -53,13 +53,24 @@ def steps(
     write_steps(tables, as_json=as_json or format_ is StepFormat.JSON, width=width)
 
 
-def events(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
-    """Print a job's event log: state changes, overflows, loss-scale growth, evaluations."""
+def events(
+    context: typer.Context,
+    job_id: JobId,
+    *,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Print each of many near-equal events in a row.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print a job's event log: state changes, overflows, loss-scale growth, evaluations.
+
+    Three or more events in a row that differ in their numbers alone are one row.
+    """
     entries = job_of(context, job_id).events()
     if as_json:
         print_json([event.to_json() for event in entries])
     else:
-        print_events(entries)
+        print_events(entries, show_all=show_all)
 
 
 def attempts(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:

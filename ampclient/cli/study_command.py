@@ -32,6 +32,17 @@ DryRun = Annotated[
 ]
 Name = Annotated[str | None, typer.Option(help="Name of the study.", show_default=False)]
 
+Priority = Annotated[
+    int | None,
+    typer.Option(
+        "--priority",
+        min=0,
+        max=9,
+        help="Of the jobs; the highest runs first.  [default: 3, below submitted jobs]",
+        show_default=False,
+    ),
+]
+
 Options = dict[str, Any]
 """The options of a kind of study; None stands for the default of the server."""
 
@@ -71,6 +82,7 @@ def _create(
     code: CodeFolder = None,
     weights: WeightsFile = None,
     name: Name = None,
+    priority: Priority = None,
     key: IdempotencyKey = None,
     dry_run: DryRun = False,
     wait: Wait = False,
@@ -90,7 +102,14 @@ def _create(
         return
     typer.echo(cost_line(found), err=True)
     study = client.lab.run(
-        kind, document, options, name=name, code=code, weights=weights, idempotency_key=key
+        kind,
+        document,
+        options,
+        name=name,
+        priority=priority,
+        code=code,
+        weights=weights,
+        idempotency_key=key,
     )
     if wait:
         study = waited(client, study.id)

@@ -34,6 +34,10 @@ class Search:
     created_after: str | None = None
     explanations: bool = False
     """Whether to list jobs that explain a step of another one, too."""
+    study: str | None = None
+    """Only the jobs of this study."""
+    fold_studies: bool = False
+    """Whether one job of each study stands for the others."""
     sort: str | None = None
     fields: Sequence[str] = ()
     """Additional fields of each job."""
@@ -52,6 +56,8 @@ class Search:
             project=self.project,
             created_after=self.created_after,
             explanations="true" if self.explanations else None,
+            study=self.study,
+            fold_studies="true" if self.fold_studies else None,
             sort=self.sort,
         )
 

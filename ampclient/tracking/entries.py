@@ -17,21 +17,24 @@ MAX_TEXT: Final = 20_000
 
 @dataclass(frozen=True)
 class PendingEntry:
-    """An entry as it is sent; `first_step` and `steps` are those of a block, else None and 0."""
+    """An entry as it is sent; `first_step`, `end_step` and `steps` are those of a block."""
 
     document: Mapping[str, Any]
     size_bytes: int
     first_step: int | None = None
     steps: int = 0
+    end_step: int = 0
 
 
 def steps_entry(block: StepBlock, scale_health: str) -> PendingEntry:
     """A block, compressed."""
-    arrays = {name: block[name] for name in block.names}
+    names = ("step", *block.names) if block.has_gaps else block.names
+    arrays = {name: block[name] for name in names}
     packed = base64.b64encode(array_codec.encode(arrays)).decode()
     document = {"type": "steps", "first_step": block.first_step, "packed": packed}
     document["scale_health"] = scale_health
-    return PendingEntry(document, len(packed) + OVERHEAD_BYTES, block.first_step, len(block))
+    size_bytes = len(packed) + OVERHEAD_BYTES
+    return PendingEntry(document, size_bytes, block.first_step, len(block), block.end_step)
 
 
 def event_entry(event: str, data: Mapping[str, Any], step: int | None = None) -> PendingEntry:

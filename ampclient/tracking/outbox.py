@@ -29,7 +29,7 @@ class DroppedEntries:
             return
         self.first_step = entry.first_step if self.first_step is None else self.first_step
         self.steps += entry.steps
-        self.end_step = entry.first_step + entry.steps
+        self.end_step = entry.end_step
 
     def __str__(self) -> str:
         """Empty if nothing was dropped."""
@@ -53,7 +53,9 @@ class Outbox:
         self._capacity_bytes = capacity_bytes
         self._entries: deque[PendingEntry] = deque()
         self._bytes = self._in_flight = 0
-        self._dropped = DroppedEntries()
+        self._dropped, self._refused = DroppedEntries(), DroppedEntries()
+        self.dropped_steps = self.dropped_others = 0
+        """How many steps, and events and log entries, were dropped so far."""
         self._is_discarded = False
         self._lock = threading.Lock()
 
@@ -86,11 +88,36 @@ class Outbox:
                 self._bytes -= self._entries.popleft().size_bytes
             self._in_flight = 0
 
+    def refuse_batch(self) -> None:
+        """Remove the batch that was taken, because the server will never accept it."""
+        with self._lock:
+            for _ in range(self._in_flight):
+                entry = self._entries.popleft()
+                self._bytes -= entry.size_bytes
+                self._count(entry, self._refused)
+            self._in_flight = 0
+
+    def refuse(self, entry: PendingEntry) -> None:
+        """Count an entry that is not sent, because the server will never accept it."""
+        with self._lock:
+            self._count(entry, self._refused)
+
     def take_dropped(self) -> DroppedEntries:
-        """What was dropped since the last call."""
+        """What was dropped for lack of room since the last call."""
         with self._lock:
             dropped, self._dropped = self._dropped, DroppedEntries()
             return dropped
+
+    def take_refused(self) -> DroppedEntries:
+        """What was refused since the last call."""
+        with self._lock:
+            refused, self._refused = self._refused, DroppedEntries()
+            return refused
+
+    def _count(self, entry: PendingEntry, dropped: DroppedEntries) -> None:
+        dropped.add(entry)
+        self.dropped_steps += entry.steps
+        self.dropped_others += entry.first_step is None
 
     def discard(self) -> None:
         """Drop everything, and ignore later entries."""
@@ -105,7 +132,7 @@ class Outbox:
         entry = self._entries.popleft()
         self._entries.rotate(self._in_flight)
         self._bytes -= entry.size_bytes
-        self._dropped.add(entry)
+        self._count(entry, self._dropped)
 
     def _batch_length(self) -> int:
         size_bytes = steps = 0

@@ -2,12 +2,13 @@
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from ampclient.tracking.entries import PendingEntry, event_entry, steps_entry
+from ampclient.tracking.row_values import LOGGED_STEP, Row
 from ampcore.telemetry import COLUMNS, StepBlock
 from ampcore.telemetry.block import missing_column
 from ampcore.telemetry.scale_events import scale_events
@@ -15,21 +16,32 @@ from ampcore.telemetry.scale_health import ScaleBounds, ScaleHealth, ScaleHealth
 
 MAX_ROWS: Final = 4096
 """Rows of a block; a program that is faster than the sender encodes them itself."""
+ALWAYS: Final = ("loss", "loss_scale", "skipped", "step_time_s", "examples")
+"""Columns of every block."""
 SCALE_COLUMNS: Final = ("loss_scale", "skipped")
 UNKNOWN_BOUNDS: Final = ScaleBounds(minimum=0.0, maximum=math.inf)
 """For a scale whose limits are not known: it is never reported at one of them."""
 
-Row = Mapping[str, float]
-
 
 class RowBuffer:
-    """The rows that are not encoded yet; `add` and `encode` may run in different threads."""
+    """The rows that are not encoded yet; `add` and `encode` may run in different threads.
+
+    Steps keep the numbers that the program gives them, and ascend. A row with the number of the
+    row before adds its columns to that; so the last row of a program that numbers its steps is
+    kept until the next one. A row whose number is not above the last one, and which cannot be
+    added to it, is numbered on, and has its number in the column `logged_step`.
+    """
 
     def __init__(self) -> None:
         self.next_step: int = 0
-        """The number of the next row."""
-        self._has_rows = False
+        """The number of the next row, if the program gives it none."""
+        self.renumbered = 0
+        """How many rows have another number than the program gave them."""
         self._rows: list[Row] = []
+        self._steps: list[int] = []
+        self._open_step: float | None = None
+        """The number that the program gave to the last row, to which columns can be added."""
+        self._scale = 1.0
         self._lock = threading.Lock()
         self._bounds: ScaleBounds | None = None
         self._has_bounds = False
@@ -39,21 +51,40 @@ class RowBuffer:
         self._last: list[StepBlock] = []
         """The last row, if its events are still to come."""
 
-    def add(self, step: int | None, row: dict[str, float]) -> bool:
-        """Append a row; True if the buffer is full and should be encoded.
+    def add(self, step: int | None, row: Row, logged_step: float | None = None) -> bool:
+        """Append a row, or add its columns to the last one; True if the buffer should be encoded.
 
-        The first row of a run has the number `step`; the rows after it are numbered on. A row that
-        is given another number has it in the column `last_step`.
+        Args:
+            step: The number of the step; None: the next one.
+            row: Its columns. A row without a loss scale has that of the row before.
+            logged_step: The number that the program gave it, if no step can have that.
         """
+        logged = logged_step if step is None else float(step)
         with self._lock:
-            if not self._has_rows:
-                self._has_rows = True
-                self.next_step = step or 0
-            if step is not None and step != self.next_step:
-                row["last_step"] = step
-            self.next_step += 1
+            if logged is not None and logged == self._open_step and self._is_added(row):
+                return False
+            if logged is not None and (step is None or step < self.next_step):
+                row[LOGGED_STEP] = logged
+                self.renumbered += 1
+                step = None
+            number = self.next_step if step is None else step
+            self._scale = row.setdefault("loss_scale", self._scale)
             self._rows.append(row)
+            self._steps.append(number)
+            self.next_step, self._open_step = number + 1, logged
             return len(self._rows) >= MAX_ROWS
+
+    def _is_added(self, row: Row) -> bool:
+        """Add the columns that the last row lacks, if the others are equal."""
+        last = self._rows[-1]
+        known = [name for name in row if name in last and name != "step_time_s"]
+        if len(known) == len(row.keys() - {"step_time_s"}) or any(
+            row[name] != last[name] for name in known if name != "loss_scale"
+        ):
+            return False
+        self._scale = row.get("loss_scale", self._scale)
+        last |= {name: value for name, value in row.items() if name != "step_time_s"}
+        return True
 
     def use_bounds(self, bounds: ScaleBounds | None) -> None:
         """Judge the scale by these bounds from now on; None: it does not change."""
@@ -62,18 +93,21 @@ class RowBuffer:
         self._bounds, self._has_bounds = bounds, True
         self._monitor = ScaleHealthMonitor(bounds)
 
-    def encode(self) -> list[PendingEntry]:
-        """The rows so far as a block, and the events of its skips and of its loss scale.
+    def encode(self, *, is_last: bool = False) -> list[PendingEntry]:
+        """The complete rows as a block, and the events of its skips and of its loss scale.
 
         The event of a skip names the scale after it, so that of the last row comes with the next
         block. Call it from one thread at a time.
         """
         with self._lock:
-            rows, self._rows = self._rows, []
-            first_step = self.next_step - len(rows)
+            if is_last:
+                self._open_step = None
+            complete = len(self._rows) - (self._open_step is not None)
+            rows, self._rows = self._rows[:complete], self._rows[complete:]
+            steps, self._steps = self._steps[:complete], self._steps[complete:]
         if not rows:
             return []
-        block = StepBlock(first_step, _columns(rows))
+        block = StepBlock(steps[0], _columns(rows), steps)
         known = [steps_entry(block, self._health(block))]
         waiting = StepBlock.concat([*self._last, block.select(SCALE_COLUMNS)])
         last = block.end_step - 1
@@ -99,13 +133,13 @@ class RowBuffer:
 
 
 def _events(block: StepBlock, next_scale: float) -> list[PendingEntry]:
-    found = scale_events(block, {"model": next_scale}) if len(block) else ()
-    return [event_entry(event.type, event.data, event.step) for event in found]
+    events = scale_events(block, {"model": next_scale}) if len(block) else ()
+    return [event_entry(event.type, event.data, event.step) for event in events]
 
 
 def _columns(rows: Sequence[Row]) -> dict[str, Any]:
-    """The columns of the rows; a value that a row lacks is `missing_column`."""
-    names = dict.fromkeys(name for row in rows for name in row)
+    """The columns of the rows; a value that a row lacks is an empty cell."""
+    names = dict.fromkeys((*ALWAYS, *(name for row in rows for name in row)))
     columns = {}
     for name in names:
         column = missing_column(name, len(rows))

@@ -3,22 +3,20 @@
 import atexit
 import contextlib
 import logging
-import math
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, Final, Literal, Self, SupportsFloat
+from typing import Any, Final, Literal, Self, SupportsFloat, SupportsInt
 
 from ampclient.errors import AmpcoreError
 from ampclient.tracking.entries import PendingEntry, event_entry, log_entries
 from ampclient.tracking.outbox import Outbox
+from ampclient.tracking.row_values import Row, RowValues, UnusableValue
 from ampclient.tracking.rows import RowBuffer
 from ampclient.tracking.run_api import RunApi
 from ampclient.tracking.sender import Sender
-from ampcore.spec.tracked import COLUMN_NAME
-from ampcore.telemetry import COLUMNS
 from ampcore.telemetry.json_values import json_safe, storable_text
 from ampcore.telemetry.scale_health import ScaleBounds
 
@@ -28,11 +26,8 @@ BUFFER_BYTES: Final = 16 * 2**20
 """The default size of what is kept while the server cannot be reached."""
 FLUSH_TIMEOUT_S: Final = 30.0
 """The default time that `finish` waits for the server."""
-MAX_EXTRAS: Final = 48
-"""Columns besides those of every run."""
 MAX_EVENT_BYTES: Final = 60_000
 MAX_MESSAGE: Final = 2000
-MAX_EXAMPLES: Final = 2**31 - 1
 
 Event = Literal["started", "epoch", "evaluation", "warning"]
 Outcome = Literal["succeeded", "failed", "cancelled"]
@@ -63,7 +58,8 @@ class TrackedRun:
         self._rows, self._outbox = RowBuffer(), Outbox(buffer_bytes)
         self._sender = Sender(api, self._outbox, self._collect)
         self._encoding = threading.Lock()
-        self._extras: set[str] = set()
+        self._values = RowValues()
+        self._has_reported_renumbering = False
         self._warned: set[str] = set()
         self._logged_at: float | None = None
         self._ended = False
@@ -74,26 +70,31 @@ class TrackedRun:
 
     def log(
         self,
-        step: int | None = None,
+        step: SupportsInt | None = None,
         *,
-        loss: SupportsFloat = math.nan,
-        loss_scale: SupportsFloat = 1.0,
-        skipped: bool = False,
+        loss: SupportsFloat | None = None,
+        loss_scale: SupportsFloat | None = None,
+        skipped: bool | None = None,
         grad_norm: SupportsFloat | None = None,
         learning_rate: SupportsFloat | None = None,
-        examples: int = 0,
-        step_time_s: float | None = None,
-        **values: SupportsFloat,
+        examples: SupportsFloat | None = None,
+        step_time_s: SupportsFloat | None = None,
+        **values: SupportsFloat | None,
     ) -> None:
         """Record one step.
 
-        Rows are numbered one after the other. `step` is the number of the first row; for later
-        rows whose own number differs, it is stored in the column `last_step`.
+        Steps keep their numbers: they may begin anywhere and have gaps. Further calls with the
+        number of the last step add columns to it. Steps ascend: one whose number is not above the
+        last one, or which has other values for columns of the last one, is stored as the step
+        after it, and its number in the column `logged_step`; an event of the run says so.
+
+        None is an empty cell; NaN and the infinities are stored. A value that is no number is left
+        out of its row: a log message and an event say which, and the result of the run counts them.
 
         Args:
             step: The number of the step; None: the next one.
             loss: The unscaled loss. A tensor is converted to a number, which waits for a GPU.
-            loss_scale: The scale that the step used; 1 without loss scaling.
+            loss_scale: The scale that the step used; None: that of the step before, at first 1.
             skipped: Whether the step changed nothing, because its gradients were not finite.
             grad_norm: The global norm of the unscaled gradients.
             learning_rate: The learning rate of the step.
@@ -104,30 +105,35 @@ class TrackedRun:
         if self._ended:
             return
         now = time.perf_counter()
-        if step_time_s is None:
-            step_time_s = 0.0 if self._logged_at is None else now - self._logged_at
+        since_last = 0.0 if self._logged_at is None else now - self._logged_at
         self._logged_at = now
-        try:
-            row = {
-                "loss": float(loss),
-                "loss_scale": float(loss_scale),
-                "skipped": bool(skipped),
-                "step_time_s": step_time_s if 0 <= step_time_s < math.inf else 0.0,
-                "examples": min(max(int(examples), 0), MAX_EXAMPLES),
+        row, reasons = self._values.row(
+            {
+                "loss": loss,
+                "loss_scale": loss_scale,
+                "skipped": skipped,
+                "grad_norm": grad_norm,
+                "learning_rate": learning_rate,
+                "examples": examples,
+                "step_time_s": step_time_s,
+                **values,
             }
-            if grad_norm is not None:
-                row["grad_norm"] = float(grad_norm)
-            if learning_rate is not None:
-                row["learning_rate"] = float(learning_rate)
-            for name, value in values.items():
-                if name in self._extras or self._is_new_extra(name):
-                    row[name] = float(value)
-            is_full = self._rows.add(None if step is None else int(step), row)
-        except Exception as error:  # whatever a tensor of another library raises
-            self._warn("a row that cannot be stored is left out: %s", error)
-            return
-        if is_full:
+        )
+        row.setdefault("step_time_s", since_last)
+        for name, reason in reasons:
+            log.warning("a value of %r is left out: %s", name, reason)
+        if self._rows.add(*self._number_of(step, row)):
             self._collect()
+
+    def _number_of(self, step: Any, row: Row) -> tuple[int | None, Row, float | None]:
+        """The number of a step, its row, and the number it was given if it cannot have that."""
+        try:
+            number, logged_step = self._values.step(step)
+        except UnusableValue as error:
+            if self._values.dropped.add("step", str(error)):
+                log.warning("a step is numbered on from the one before: %s", error)
+            return None, row, None
+        return number, row, logged_step
 
     def event(self, event: Event, data: Mapping[str, Any], *, step: int | None = None) -> None:
         """Add an entry to the event log, after the rows so far.
@@ -143,9 +149,11 @@ class TrackedRun:
             entry = event_entry(event, data, last if step is None else int(step))
         except Exception as error:  # whatever `data` holds
             self._warn("an event that is not JSON is left out: %s", error)
+            self._outbox.refuse(event_entry(event, {}))
             return
         if entry.size_bytes > MAX_EVENT_BYTES:
             self._warn("an event of more than %d bytes is left out", MAX_EVENT_BYTES)
+            self._outbox.refuse(entry)
             return
         self._put(entry)
 
@@ -164,10 +172,10 @@ class TrackedRun:
         peak_memory_bytes: int | None = None,
     ) -> None:
         """Set results of the run, which are stored when it ends; None keeps what was set before."""
-        given = {"final_loss": final_loss, "val_loss": val_loss, "val_accuracy": val_accuracy}
+        metrics = {"final_loss": final_loss, "val_loss": val_loss, "val_accuracy": val_accuracy}
         counts = {"parameters": parameters, "peak_memory_bytes": peak_memory_bytes}
-        self._summary |= {name: float(one) for name, one in given.items() if one is not None}
-        self._summary |= {name: int(one) for name, one in counts.items() if one is not None}
+        self._summary |= {name: float(v) for name, v in metrics.items() if v is not None}
+        self._summary |= {name: int(v) for name, v in counts.items() if v is not None}
 
     def expect_steps(self, total_steps: int) -> None:
         """Tell how many rows the run will have, for the progress bar."""
@@ -213,12 +221,22 @@ class TrackedRun:
             "state": state or default,
             "entries": self._sender.entries,
             "message": None if message is None else storable_text(message)[:MAX_MESSAGE],
-            "summary": json_safe(self._summary),
+            "summary": json_safe(self._summary | self._incomplete()),
         }
         try:
             self._api.finish(end)
         except (AmpcoreError, RuntimeError) as error:  # RuntimeError: the client was closed before
             log.warning("the end of the run %s could not be stored: %s", self.id, error)
+
+    def _incomplete(self) -> dict[str, Any]:
+        """What is not stored as it was logged; empty if everything is."""
+        counts = {
+            "values": self._values.dropped.total,
+            "steps": self._outbox.dropped_steps,
+            "events_and_logs": self._outbox.dropped_others,
+        }
+        facts: dict[str, Any] = {"dropped": counts} if any(counts.values()) else {}
+        return facts | ({"renumbered_steps": n} if (n := self._rows.renumbered) else {})
 
     def __enter__(self) -> Self:
         return self
@@ -249,9 +267,11 @@ class TrackedRun:
             return
         try:
             with self._encoding:  # so that blocks are queued in the order of their steps
-                for entry in self._rows.encode():
+                for entry in self._rows.encode(is_last=is_last):
                     self._put(entry)
                 for entry in self._rows.encode_last_events() if is_last else ():
+                    self._put(entry)
+                for entry in self._warnings(is_last=is_last):
                     self._put(entry)
         except Exception:  # a bug here must not end the training, nor pass unseen
             if "encode" not in self._warned:
@@ -262,17 +282,22 @@ class TrackedRun:
         if not self._outbox.put(entry):
             self._warn("the server cannot be reached, and the buffer is full: old steps are lost")
 
-    def _is_new_extra(self, name: str) -> bool:
-        if len(self._extras) >= MAX_EXTRAS or name in COLUMNS or not COLUMN_NAME.fullmatch(name):
-            self._warn(
-                "the value %.100r is left out: expected at most %d further names that match %s",
-                name,
-                MAX_EXTRAS,
-                COLUMN_NAME.pattern,
+    def _warnings(self, *, is_last: bool) -> Iterator[PendingEntry]:
+        """Events about values that were left out and steps that were numbered on."""
+        step = max(self.next_step - 1, 0)
+        yield from self._values.dropped.take_entries(step, is_last=is_last)
+        if (count := self._rows.renumbered) and (is_last or not self._has_reported_renumbering):
+            steps = "A step has" if count == 1 else f"{count} steps have"
+            text = (
+                f"{steps} a number that is not above that of the step before. Such steps are "
+                "numbered on; the column logged_step has the numbers that the program gave."
             )
-            return False
-        self._extras.add(name)
-        return True
+            if not self._has_reported_renumbering:
+                log.warning("%s", text)
+            if not self._has_reported_renumbering or count > 1:
+                data = {"code": "steps_renumbered", "count": count, "message": text}
+                yield event_entry("warning", data, step)
+            self._has_reported_renumbering = True
 
     def _warn(self, text: str, *values: object) -> None:
         """Log a warning; each kind of warning once."""

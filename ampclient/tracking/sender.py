@@ -126,7 +126,7 @@ class Sender:
             return False
         except REFUSED_ERRORS as error:
             log.warning("the server refuses %d entries, which are dropped: %s", len(batch), error)
-            self._outbox.confirm_batch()
+            self._outbox.refuse_batch()
             return True
         except AmpcoreError as error:
             self._count_failure(error)
@@ -158,7 +158,7 @@ class Sender:
             return False
         if status.entries == self.entries:  # another program sends entries of the same run
             log.warning("%d entries are dropped: %s", len(self._outbox.take_batch()), conflict)
-            self._outbox.confirm_batch()
+            self._outbox.refuse_batch()
         self._accept(status)
         return True
 
@@ -170,13 +170,16 @@ class Sender:
             self._failures = max(self._failures, 5)  # the longest delays
 
     def _report_dropped(self) -> bool:
-        """Queue a warning about what was dropped, once all the rest is sent; False if nothing."""
-        if not (dropped := str(self._outbox.take_dropped())):
-            return False
-        text = f"{dropped} were dropped: the server could not be reached for too long."
-        data = {"code": "telemetry_dropped", "message": text}
-        self._outbox.put(event_entry("warning", data))
-        return True
+        """Queue warnings about what was dropped, once all the rest is sent; False if nothing."""
+        texts = []
+        if dropped := str(self._outbox.take_dropped()):
+            texts.append(f"{dropped} were dropped: the server could not be reached for too long.")
+        if refused := str(self._outbox.take_refused()):
+            texts.append(f"{refused} were dropped: they cannot be stored.")
+        for text in texts:
+            data = {"code": "telemetry_dropped", "message": text}
+            self._outbox.put(event_entry("warning", data))
+        return bool(texts)
 
     def _stop(self) -> None:
         self.has_stopped = True

@@ -181,8 +181,24 @@ class JobFields(StoredModel):
         return self
 
 
+class FoldedStudy(StoredModel):
+    """A study whose jobs are one row of a list."""
+
+    id: str
+    name: str
+    kind: str
+    state: str
+    jobs: int = Field(description="How many of its jobs match the filters of the list.")
+    states: dict[str, int] = Field(description="How many of these are in each state.")
+
+
 class ListedJob(JobFields):
     """The current state of a job, in a list."""
+
+    study: FoldedStudy | None = Field(
+        default=None,
+        description="With `fold_studies`: the study for whose jobs this one stands.",
+    )
 
     spec: dict[str, Any] | None = Field(
         default=None, description="The normalised spec; only with `fields=spec`."

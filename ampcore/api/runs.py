@@ -16,8 +16,8 @@ MAX_STEP: Final = 2**53
 
 ColumnName = Annotated[str, Field(pattern=f"^{COLUMN_NAME.pattern}$")]
 NonFinite = Literal["NaN", "Infinity", "-Infinity"]
-Value = bool | int | float | NonFinite
-"""A number, or the name of a non-finite one."""
+Value = bool | int | float | NonFinite | None
+"""A number, the name of a non-finite one, or None for an empty cell."""
 FiniteOrName = float | NonFinite
 ScaleHealthName = Literal[
     "fixed",
@@ -33,7 +33,7 @@ Entries = Annotated[int, Field(ge=0, le=2**53)]
 
 
 class RunSteps(RequestModel):
-    """Consecutive steps, as `columns` or as `packed`."""
+    """Ascending steps, as `columns` or as `packed`."""
 
     type: Literal["steps"]
     first_step: Step
@@ -41,7 +41,9 @@ class RunSteps(RequestModel):
         default=None,
         max_length=MAX_COLUMNS,
         description="One list a column, all of one length: `loss`, `loss_scale`, `skipped`, "
-        "`grad_norm`, `learning_rate`, `step_time_s`, `examples`, and named extras.",
+        "`grad_norm`, `learning_rate`, `step_time_s`, `examples`, and named extras; `null` is an "
+        "empty cell. With a column `step`, its numbers, which ascend from `first_step` on, are "
+        "those of the steps; without it the steps are consecutive.",
     )
     packed: str | None = Field(
         default=None,
@@ -87,6 +89,14 @@ class RunUpload(RequestModel):
     )
 
 
+class RunDropped(RequestModel):
+    """How much a program has logged that is not stored; events of the run say what and why."""
+
+    values: Annotated[int, Field(ge=0, le=MAX_STEP)] = 0
+    steps: Annotated[int, Field(ge=0, le=MAX_STEP)] = 0
+    events_and_logs: Annotated[int, Field(ge=0, le=MAX_STEP)] = 0
+
+
 class RunResult(RequestModel):
     """The results of a tracked run, as far as they are known."""
 
@@ -96,6 +106,12 @@ class RunResult(RequestModel):
     val_accuracy: FiniteOrName | None = None
     parameters: Annotated[int, Field(ge=0, le=MAX_STEP)] | None = None
     peak_memory_bytes: Annotated[int, Field(ge=0, le=MAX_STEP)] | None = None
+    dropped: RunDropped | None = None
+    renumbered_steps: Annotated[int, Field(ge=0, le=MAX_STEP)] | None = Field(
+        default=None,
+        description="How many steps have another number than the program gave them; it is in the "
+        "column `logged_step`.",
+    )
 
 
 class RunEnd(RequestModel):

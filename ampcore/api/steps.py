@@ -35,9 +35,9 @@ class AttemptRange(ApiModel):
 class Steps(ApiModel):
     """The values of steps or points: one list per column, all of the same length."""
 
-    data: dict[str, list[bool | int | Number]] = Field(
+    data: dict[str, list[bool | int | Number | None]] = Field(
         description="step and the requested columns: loss, loss_scale, skipped, grad_norm, "
-        "learning_rate, step_time_s, examples, and named extras. "
+        "learning_rate, step_time_s, examples, and named extras; null is an empty cell. "
         "Of downsampled points: the first `step`, the `count` of steps, the number `skipped`, and "
         "for each other column `loss.min`, `.max`, `.first`, `.last` and `.mean`."
     )

@@ -5,7 +5,12 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ampcore.spec.precision import Policy
+from ampcore.spec.training import Runtime
 
+DEFAULT_PRIORITY: Final = Runtime().priority
+"""Of a submitted job."""
+STUDY_PRIORITY: Final = 3
+"""Of the jobs of a study: below that of submitted jobs."""
 MAX_SEEDS: Final = 50
 MAX_BATCH: Final = 65_536
 MetricName = Annotated[str, Field(pattern="^val_.", max_length=200)]
@@ -212,6 +217,24 @@ class SearchOptions(StudyOptions):
 class _StudyOfSpec(StudyOptions):
     spec: dict[str, Any] = Field(description="The job spec.")
     name: str | None = Field(default=None, min_length=1, max_length=200)
+    priority: int | None = Field(
+        default=None,
+        ge=0,
+        le=9,
+        description="Of the jobs; null: `runtime.priority` of the spec if that is not its default, "
+        f"else {STUDY_PRIORITY}, so that submitted jobs run first.",
+    )
+
+    def prioritized(self) -> Self:
+        """The request with the priority of the study's jobs in its spec."""
+        runtime = self.spec.get("runtime")
+        if runtime is not None and not isinstance(runtime, dict):
+            return self  # which is an error of the spec
+        in_spec = (runtime or {}).get("priority", DEFAULT_PRIORITY)
+        chosen = STUDY_PRIORITY if in_spec == DEFAULT_PRIORITY else in_spec
+        priority = chosen if self.priority is None else self.priority
+        spec = {**self.spec, "runtime": {**(runtime or {}), "priority": priority}}
+        return self.model_copy(update={"spec": spec})
 
 
 class PrecisionStudy(_StudyOfSpec):

@@ -74,8 +74,7 @@ class TelemetryCallback(keras.callbacks.Callback):  # type: ignore[misc]
 
     With `steps_per_execution` above 1, Keras reports once for each execution, and so does this
     callback: a row holds the mean loss of the execution, its time and examples, the loss scale at
-    its begin, and whether any of its steps was skipped. The column `last_step` is the number of its
-    last step.
+    its begin, and whether any of its steps was skipped. Its number is that of its last step.
 
     The loss of a single step is the difference of two sums over the epoch, in float32: it is exact
     to about 1e-7 of the sum of all losses of the epoch. After a loss that is not finite, the losses
@@ -139,6 +138,7 @@ class TelemetryCallback(keras.callbacks.Callback):  # type: ignore[misc]
         self._has_rows_of_steps &= steps == 1
         scaled, values = self._loss_scale.read(), logs or {}
         row = {
+            "step": None if self._has_rows_of_steps else self._steps - 1,
             "loss_scale": scaled.loss_scale,
             "skipped": scaled.skipped,
             "step_time_s": step_time_s,
@@ -149,8 +149,6 @@ class TelemetryCallback(keras.callbacks.Callback):  # type: ignore[misc]
         else:
             row["loss"], row["examples"] = self._loss_and_examples(values)
             row["learning_rate"] = self._next_learning_rate()
-        if not self._has_rows_of_steps:
-            row["last_step"] = self._steps - 1
         self._run.log(**row)
         self._rows += 1
         self._skipped_rows += scaled.skipped
@@ -181,8 +179,7 @@ class TelemetryCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def _expect_steps(self, first_epoch: int) -> None:
         epochs, steps = self.params.get("epochs"), self.params.get("steps")
         if epochs and steps:
-            rows = math.ceil(steps / self.model.steps_per_execution)
-            self._run.expect_steps(self._run.next_step + (epochs - first_epoch) * rows)
+            self._run.expect_steps(self._steps + (epochs - first_epoch) * steps)
 
     def _loss_and_examples(self, logs: Mapping[str, Any]) -> tuple[float, int]:
         """The mean loss and the examples since the last row.

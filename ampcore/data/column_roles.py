@@ -5,17 +5,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ampcore.data.file_rows import FileRows
-from ampcore.data.preprocessing import CONCATENATED, ColumnPlan
+from ampcore.data.preprocessing import ColumnPlan
 from ampcore.errors import InvalidData
 from ampcore.formats import Column
 from ampcore.spec.column_fit import TEXT, preprocessing_misfit
-from ampcore.spec.data import Columns, Csv, Parquet, Tfrecord
+from ampcore.spec.data import Columns, Csv
+from ampcore.spec.input_columns import input_columns
 from ampcore.spec.preprocessing import Preprocessing
-from ampcore.spec.target_columns import columns_named, target_columns
+from ampcore.spec.target_columns import target_columns
 from ampcore.spec.task import Outputs, TargetKind, TaskSpec
 
-INPUT_NAMES: Final = ("x", "image", "images")
-"""Columns that are inputs by their names."""
 EVERY_COLUMN: Final = "*"
 """The key of preprocessing for all columns without an own one."""
 MAX_NAMED: Final = 10
@@ -47,17 +46,7 @@ def column_roles(
     """
     targets, kinds = _target_roles(spec, task, columns, name)
     used = {column for group in targets.values() for column in group}
-    if spec.inputs is not None:
-        inputs = {input_name: tuple(group) for input_name, group in spec.inputs.items()}
-    else:
-        named = [
-            column
-            for column in columns_named(INPUT_NAMES, columns)
-            if column not in used and not _is_cell(spec, columns[column])
-        ]
-        others = [column for column in columns if column not in used]
-        group = tuple(named[:1] or others)
-        inputs = {group[0] if len(group) == 1 else CONCATENATED: group}
+    inputs = input_columns(spec, used, columns)
     for input_name, group in inputs.items():
         _check_columns(group, columns, name, f"inputs.{input_name}")
         if both := [column for column in group if column in used]:
@@ -83,13 +72,6 @@ def _target_roles(
     if isinstance(task, Outputs):
         return targets, {output: own.task.target for output, own in task.outputs.items()}
     return targets, dict.fromkeys(targets, task.target if task is not None else "class")
-
-
-def _is_cell(spec: Columns, column: Column) -> bool:
-    """Whether it is one of many columns of a table, even if it is called `x`."""
-    return isinstance(spec, Csv | Parquet | Tfrecord) and not (
-        column.shape or column.dtype == "image"
-    )
 
 
 def _check_columns(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ampcore.data.column_data import all_rows, prepared_dataset, split_rows
-from ampcore.data.column_roles import INPUT_NAMES, column_roles
+from ampcore.data.column_roles import column_roles
 from ampcore.data.dataset import Dataset
 from ampcore.data.file_rows import FileRows
 from ampcore.data.files import resolve_path
@@ -23,6 +23,7 @@ from ampcore.formats import (
     open_source,
 )
 from ampcore.spec.data import AnyFile
+from ampcore.spec.input_columns import INPUT_NAMES
 from ampcore.spec.target_columns import TARGET_NAMES
 
 

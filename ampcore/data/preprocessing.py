@@ -31,8 +31,6 @@ from ampcore.formats import Column
 from ampcore.spec.preprocessing import Preprocessing, Rescaling
 
 Array = NDArray[Any]
-CONCATENATED: Final = "features"
-"""The name of an input that is made of several columns."""
 PIXEL_MAX: Final = 255
 NO_RESCALING: Final = (1.0, 0.0)
 TEXTS: Final = 8192

@@ -13,9 +13,11 @@ from typing import Final
 import numpy as np
 from pydantic import JsonValue
 
+from ampcore.formats.array_ranges import array_ranges
 from ampcore.formats.column_statistics import column_statistics
 from ampcore.formats.detection import guess_options
 from ampcore.formats.file_description import (
+    ArrayRange,
     ClassCount,
     ColumnDescription,
     ColumnStatistics,
@@ -89,7 +91,7 @@ def describe(
     first = splits[0] if splits else None
     with open_request(replace(request, split=first), lenient) as source:
         total = source.rows + sum(rows.values())
-        statistics = column_statistics(source)
+        statistics, ranges = column_statistics(source), array_ranges(source)
         return FileDescription(
             kind=options.kind,
             options=_reading_options(options, source.options),
@@ -97,7 +99,8 @@ def describe(
             rows=total,
             splits={first: source.rows, **rows} if first else {},
             columns=[
-                _describe_column(source, name, statistics.get(name)) for name in source.columns
+                _describe_column(source, name, statistics.get(name), ranges.get(name))
+                for name in source.columns
             ],
             left_out=[LeftOutDescription(**vars(one)) for one in source.left_out[:MAX_LEFT_OUT]],
             preview=preview_rows(source, PREVIEW_ROWS, PREVIEW_COLUMNS),
@@ -115,7 +118,10 @@ def _reading_options(options: FormatOptions, seen: FormatOptions | None) -> dict
 
 
 def _describe_column(
-    source: Source, name: str, statistics: ColumnStatistics | None
+    source: Source,
+    name: str,
+    statistics: ColumnStatistics | None,
+    array_range: ArrayRange | None,
 ) -> ColumnDescription:
     column = source.columns[name]
     shape = [side or None for side in column.shape]
@@ -127,6 +133,7 @@ def _describe_column(
         missing=column.missing,
         classes=classes,
         statistics=statistics,
+        range=array_range,
     )
 
 

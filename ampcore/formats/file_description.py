@@ -35,6 +35,17 @@ class ColumnStatistics(_Part):
     """One of the texts, up to 40 characters."""
 
 
+class ArrayRange(_Part):
+    """The range of the finite numbers in the first rows of a column of arrays."""
+
+    rows: int
+    """The rows that were looked at."""
+    low: float
+    high: float
+    is_whole: bool
+    """Whether all numbers are whole."""
+
+
 class ColumnDescription(_Part):
     """One column."""
 
@@ -48,6 +59,8 @@ class ColumnDescription(_Part):
     """At most 1,000; None where the format has no class names."""
     statistics: ColumnStatistics | None = None
     """None for arrays and images."""
+    range: ArrayRange | None = None
+    """None for columns of single values and for images."""
 
 
 class LeftOutDescription(_Part):

@@ -31,6 +31,8 @@ class ExecutedOperation:
         casts_back: Whether an input was 16 bit wide and has been converted to float32 for it.
         native: Whether the kernel computes in its dtype; False where it converts every number to
             float32 and back. None: decided by the kernel's name.
+        fused: What one kernel computes, in order, as ("MatMul", "BiasAdd", "Relu"); the compiler
+            names it after the last of them. () where it is one operation.
     """
 
     name: str
@@ -40,6 +42,15 @@ class ExecutedOperation:
     is_cast: bool = False
     casts_back: bool = False
     native: bool | None = None
+    fused: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The name, with all operations that were fused in place of the last one."""
+        if not self.fused:
+            return self.name
+        scope, separator, _ = self.name.rpartition("/")
+        return f"{scope}{separator}{'+'.join(self.fused)}"
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -48,7 +59,7 @@ class ExecutedOperation:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """What `to_json` returned."""
-        return cls(**document)
+        return cls(**{**document, "fused": tuple(document.get("fused", ()))})
 
 
 def is_matrix_type(operation_type: str) -> bool:
@@ -56,6 +67,11 @@ def is_matrix_type(operation_type: str) -> bool:
     return any(part in operation_type for part in MATRIX_TYPES) and not any(
         part in operation_type for part in NOT_MATRIX_TYPES
     )
+
+
+def product_type(operation_type: str) -> str:
+    """The product that operations of this type compute: `MatMul` of `_MklNativeFusedMatMul`."""
+    return next((part for part in MATRIX_TYPES if part in operation_type), operation_type)
 
 
 def short_name(name: str) -> str:

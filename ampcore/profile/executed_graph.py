@@ -17,11 +17,14 @@ from ampcore.profile.executed import (
     SIXTEEN_BIT,
     ExecutedOperation,
     is_matrix_type,
+    product_type,
     short_name,
 )
 
 DTYPE_ATTRIBUTES: Final = ("T", "dtype", "DstT", "Tparams", "out_type", "output_type")
 """The attributes of operations that name the dtype that they compute in, in order."""
+FUSED: Final = "fused_ops"
+"""The attribute of fused operations: what follows the product."""
 ONEDNN: Final = "_Mkl"
 """The prefix of operations that oneDNN computes."""
 
@@ -69,7 +72,14 @@ def _read(
         is_cast=node.op == "Cast",
         casts_back=is_matrix and dtype == "float32" and any(map(_is_cast_from_16_bit, inputs)),
         native=native,
+        fused=_fused(node) if is_matrix else (),
     )
+
+
+def _fused(node: Any) -> tuple[str, ...]:
+    """A product and what TensorFlow or oneDNN has fused with it; () without that."""
+    fused = [name.decode() for name in node.attr[FUSED].list.s] if FUSED in node.attr else []
+    return (product_type(node.op), *fused) if fused else ()
 
 
 def _producer(name: str) -> str:

@@ -20,6 +20,8 @@ CONTROL: Final = ("while", "conditional", "call", "async-start", "async-done", "
 """Instructions whose time is that of others."""
 PASS_THROUGH: Final = ("bitcast", "copy", "transpose", "reshape", "broadcast", "slice", "pad")
 """Instructions that only move values."""
+MAX_FUSED: Final = 4
+"""How many fused operations the name of a product has."""
 DEPTH: Final = 4
 """How many instructions a cast may be away from the operation that it is for."""
 
@@ -57,14 +59,27 @@ class Program:
         if found is None or found.opcode in CONTROL:
             return None
         matrix = self._matrix(found)
+        name = self._operation_name(matrix or found) or self._operation_name(found)
         return ExecutedOperation(
-            name=self._operation_name(found),
+            name=name,
             type=found.custom_call_target or found.opcode,
             dtype=self._dtype(matrix or found, is_matrix=matrix is not None),
             is_matrix=matrix is not None,
             is_cast=self._is_cast(found),
             casts_back=matrix is not None and self._casts_back(matrix),
+            fused=() if matrix is None else self._fused(found, matrix, name),
         )
+
+    def _fused(self, instruction: Any, matrix: Any, name: str) -> tuple[str, ...]:
+        """A product and the named operations that XLA computes with it; () without those.
+
+        A call into a library has the name of its last operation, as of the bias that it adds.
+        """
+        last = _last_part(name)
+        product = last if is_product(last) else _product_of(matrix)
+        others = (_last_part(one.metadata.op_name) for one in self._with_called(instruction))
+        fused = dict.fromkeys(part for part in (last, *others) if part and not is_product(part))
+        return (product, *list(fused)[:MAX_FUSED]) if name and fused else ()
 
     def _matrix(self, instruction: Any) -> Any:
         """The matrix product that an instruction is or contains, else None."""
@@ -149,6 +164,24 @@ class Program:
             if (operand := self._by_id.get(number)) is not None and operand.metadata.op_name:
                 return str(operand.metadata.op_name)
         return ""
+
+
+def _last_part(name: str) -> str:
+    """The operation at the end of a name, without the number that tells it from others."""
+    last = name.rpartition("/")[2]
+    kind, separator, number = last.rpartition("_")
+    return kind if separator and number.isdigit() else last
+
+
+def is_product(operation: str) -> bool:
+    """Whether an operation with this name multiplies matrices."""
+    lowered = operation.lower()
+    return any(part in lowered for part in (*MATRIX_CALLS, "einsum", "attention"))
+
+
+def _product_of(matrix: Any) -> str:
+    kind = matrix.custom_call_target.lower() or matrix.opcode
+    return "Conv" if "conv" in kind else "MatMul"
 
 
 def _dtype(instruction: Any) -> str:

@@ -85,7 +85,7 @@ class OperationRow:
     """All calls of one operation in the profiled steps; times in seconds.
 
     Attributes:
-        name: Of the operation, with its scopes.
+        name: Of the operation, with its scopes; of fused ones all, as `dense/MatMul+BiasAdd`.
         type: Of the operation, or the opcode of its HLO instruction.
         phase: Of the training.
         layer: The path of its layer; None outside of all layers.
@@ -195,7 +195,7 @@ class OperationTable:
     ) -> OperationRow:
         layer = layer_of(executed.name, self._layers)
         return OperationRow(
-            name=executed.name or event.name,
+            name=executed.title or event.name,
             type=executed.type,
             phase=phase,
             layer=layer,

@@ -26,11 +26,24 @@ def preprocessing_misfit(dtype: str, options: Preprocessing) -> Misfit | None:
     return None
 
 
-def target_misfit(dtype: str, kind: TargetKind, *, has_fractions: bool) -> Misfit | None:
-    """Why a column of this dtype is no target of this kind; None if it may be one."""
+def target_misfit(
+    dtype: str,
+    kind: TargetKind,
+    *,
+    has_fractions: bool,
+    low: float | None = None,
+    high: float | None = None,
+) -> Misfit | None:
+    """Why a column of this dtype is no target of this kind; None if it may be one.
+
+    `low` and `high` are the smallest and the largest known number; None if none is known.
+    """
     if kind in ("labels", "numbers") and dtype == TEXT:
         return Misfit("a column of numbers", "text")
     if kind == "class" and has_fractions:
         expected = "classes: whole numbers, names, or one-hot rows (or task.kind: regression)"
         return Misfit(expected, "numbers with fractions")
+    if kind == "labels" and low is not None and high is not None and (low < 0 or high > 1):
+        expected = "labels that are 0 or 1 (or task.kind: classification)"
+        return Misfit(expected, f"numbers from {low:g} to {high:g}")
     return None

@@ -105,7 +105,7 @@ class SpikeDetector:
             limits = np.maximum(limits, baselines[:, MEDIAN] + math.log(MIN_NORM_RATIO))
         # A comparison with NaN is false: without a baseline there is no event.
         for index in np.flatnonzero(values > limits):
-            step = block.first_step + int(index)
+            step = int(block["step"][index])
             if step >= self._quiet_until[metric]:
                 self._quiet_until[metric] = step + PAUSE
                 yield _event(metric, step, float(values[index]), baselines[index])

@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ampcore.telemetry.missing import is_missing
+
 _DTYPES: Final = {
     pa.from_numpy_dtype(dtype): dtype
     for dtype in map(
@@ -23,8 +25,11 @@ _DTYPES: Final = {
 """The dtype of each Arrow type."""
 
 
-def to_arrow(values: NDArray[Any]) -> pa.Array:
-    """The values as an Arrow array without nulls, on the same memory if possible; NaN stays NaN."""
+def to_arrow(values: NDArray[Any], *, with_nulls: bool = False) -> pa.Array:
+    """The values as an Arrow array, on the same memory if possible; NaN stays NaN.
+
+    Without nulls, or `with_nulls` for empty cells (`MISSING`).
+    """
     if values.ndim != 1 or values.dtype not in _DTYPES.values():
         raise TypeError(
             "expected a one-dimensional array of numbers in the byte order of this machine, "
@@ -37,7 +42,10 @@ def to_arrow(values: NDArray[Any]) -> pa.Array:
         else np.ascontiguousarray(values)
     )
     kind = pa.from_numpy_dtype(values.dtype)
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(data)])
+    valid = None
+    if with_nulls and (empty := is_missing(values)).any():
+        valid = pa.py_buffer(np.packbits(~empty, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(data)])
 
 
 def to_numpy(array: pa.Array) -> NDArray[Any]:

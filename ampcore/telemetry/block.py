@@ -1,4 +1,4 @@
-"""StepBlock: columns of per-step values over consecutive steps."""
+"""StepBlock: columns of per-step values over ascending steps."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+from ampcore.telemetry.missing import MISSING
 
 COLUMNS: Final[dict[str, DTypeLike]] = {
     "loss": np.float32,
@@ -23,9 +25,9 @@ Column = NDArray[Any]
 
 
 def missing_column(name: str, count: int) -> Column:
-    """The values of a missing column for `count` steps: NaN, or 0 where the dtype has no NaN."""
+    """The values of a missing column: MISSING `count` times, or 0 if the dtype has no NaN."""
     dtype = np.dtype(COLUMNS.get(name, np.float32))
-    return np.full(count, np.nan, dtype) if dtype.kind == "f" else np.zeros(count, dtype)
+    return np.full(count, MISSING, dtype) if dtype.kind == "f" else np.zeros(count, dtype)
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,10 @@ class BlockStats:
 
 
 class StepBlock:
-    """Values of the steps `first_step`, `first_step` + 1, …; the first step of a run is 0.
+    """Values of ascending steps: `first_step`, `first_step` + 1, …, or those in `steps`.
+
+    The steps of a job have no gaps. A program that logs every tenth step of its own loop has only
+    these; `steps` holds their numbers, and `first_step` is the first of them.
 
     `block["loss"]` is a NumPy array with one value a step: `loss` (unscaled), `loss_scale`
     (the scale that the step used; 1 without scaling), `skipped` (True: the step changed
@@ -53,7 +58,12 @@ class StepBlock:
     `examples`. `block["step"]` is derived.
     """
 
-    def __init__(self, first_step: int, columns: Mapping[str, Column | Sequence[Any]]) -> None:
+    def __init__(
+        self,
+        first_step: int,
+        columns: Mapping[str, Column | Sequence[Any]],
+        steps: Column | Sequence[int] | None = None,
+    ) -> None:
         arrays = {
             name: np.asarray(values, dtype=COLUMNS.get(name, np.float32))
             for name, values in columns.items()
@@ -65,12 +75,15 @@ class StepBlock:
             raise ValueError(f"expected first_step of 0 or more, received {first_step}")
         self.first_step = first_step
         self._columns = arrays
+        self._steps = None if steps is None else _numbers_of_steps(first_step, steps, len(self))
 
     def __len__(self) -> int:
         return len(next(iter(self._columns.values()), ()))
 
     def __getitem__(self, name: str) -> Column:
         if name == "step":
+            if self._steps is not None:
+                return self._steps
             return np.arange(self.first_step, self.end_step, dtype=np.int64)
         try:
             return self._columns[name]
@@ -90,7 +103,8 @@ class StepBlock:
         if not isinstance(other, StepBlock):
             return NotImplemented
         return (
-            self.first_step == other.first_step
+            np.array_equal(self["step"], other["step"])
+            and self.first_step == other.first_step
             and self.names == other.names
             and all(
                 np.array_equal(self[name], other[name], equal_nan=name != "skipped")
@@ -103,7 +117,14 @@ class StepBlock:
     @property
     def end_step(self) -> int:
         """The step after the last one."""
+        if self._steps is not None:
+            return int(self._steps[-1]) + 1
         return self.first_step + len(self)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether steps between the first and the last one are not in the block."""
+        return self._steps is not None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -136,14 +157,27 @@ class StepBlock:
 
     def select(self, names: Sequence[str]) -> "StepBlock":
         """The same steps with only the named columns, in that order; KeyError for others."""
-        return StepBlock(self.first_step, {name: self[name] for name in names if name != "step"})
+        columns = {name: self[name] for name in names if name != "step"}
+        return StepBlock(self.first_step, columns, self._steps if columns else None)
 
     def between(self, start: int, end: int) -> "StepBlock":
         """The steps s of this block with `start` ≤ s < `end`; may be empty."""
-        low = min(max(start - self.first_step, 0), len(self))
-        high = min(max(end - self.first_step, low), len(self))
+        if self._steps is not None:
+            low, high = np.searchsorted(self._steps, (start, max(start, end)))
+        else:
+            low = min(max(start - self.first_step, 0), len(self))
+            high = min(max(end - self.first_step, low), len(self))
         columns = {name: array[low:high] for name, array in self._columns.items()}
-        return StepBlock(self.first_step + low, columns)
+        if self._steps is None or low == high:
+            return StepBlock(self.first_step + int(low), columns)
+        steps = self._steps[low:high]
+        return StepBlock(int(steps[0]), columns, steps)
+
+    def head(self, count: int) -> "StepBlock":
+        """The first `count` steps of the block, or all if there are fewer."""
+        if count >= len(self):
+            return self
+        return self.between(self.first_step, int(self["step"][max(count, 0)]))
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One dict of plain Python values a step, `step` first."""
@@ -171,18 +205,18 @@ class StepBlock:
 
     @classmethod
     def concat(cls, blocks: Sequence["StepBlock"]) -> "StepBlock":
-        """One block out of consecutive ones.
+        """One block out of ascending ones, with gaps where steps are missing between two of them.
 
-        A column that some of the blocks lack is `missing_column` there. Raises ValueError on a
-        gap or an overlap.
+        A column that some of the blocks lack is `missing_column` there. Raises ValueError on an
+        overlap.
         """
         blocks = [block for block in blocks if len(block)]
         if not blocks:
             return cls(0, {name: [] for name in COLUMNS})
         for before, after in pairwise(blocks):
-            if before.end_step != after.first_step:
+            if before.end_step > after.first_step:
                 raise ValueError(
-                    f"expected a block that starts at step {before.end_step}, "
+                    f"expected a block that starts at step {before.end_step} or later, "
                     f"received one that starts at {after.first_step}"
                 )
         names = dict.fromkeys(name for block in blocks for name in block.names)
@@ -192,4 +226,25 @@ class StepBlock:
             )
             for name in names
         }
-        return cls(blocks[0].first_step, columns)
+        length = sum(len(block) for block in blocks)
+        if blocks[-1].end_step - blocks[0].first_step == length:
+            return StepBlock(blocks[0].first_step, columns)
+        steps = np.concatenate([block["step"] for block in blocks])
+        return StepBlock(blocks[0].first_step, columns, steps)
+
+
+def _numbers_of_steps(
+    first_step: int, steps: Column | Sequence[int], length: int
+) -> NDArray[np.int64] | None:
+    """The numbers of the steps of a block; None if they are consecutive. Raises ValueError."""
+    numbers = np.asarray(steps, np.int64)
+    if len(numbers) != length:
+        raise ValueError(f"expected {length} numbers of steps, received {len(numbers)}")
+    if not length:
+        return None
+    if numbers[0] != first_step or (np.diff(numbers) < 1).any():
+        raise ValueError(
+            f"expected ascending numbers of steps from {first_step} on, "
+            f"received {numbers[:5].tolist()}"
+        )
+    return None if numbers[-1] - first_step + 1 == length else numbers

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ampcore.telemetry.block import StepBlock
+from ampcore.telemetry.missing import MISSING, is_missing
 
 SKIPPED: Final = "skipped"
 """The column that is counted: it has no minimum and maximum."""
@@ -29,7 +30,7 @@ class Aggregate:
 
     `min` and `max` ignore NaN and include the infinities; they are NaN where all values are NaN.
     `mean` (float64) is over the finite values, and `finite` is their number. `first` and `last` are
-    the stored values, NaN included.
+    the stored values, NaN included. All but `finite` are `MISSING` where all cells are empty.
     """
 
     min: NDArray[Any]
@@ -50,7 +51,7 @@ class Aggregate:
         """Merge the buckets from each index in `at` up to the next one."""
         totals = np.where(self.finite > 0, self.mean, 0.0) * self.finite
         finite = np.add.reduceat(self.finite, at)
-        return Aggregate(
+        aggregate = Aggregate(
             np.fmin.reduceat(self.min, at),
             np.fmax.reduceat(self.max, at),
             self.first[at],
@@ -58,6 +59,9 @@ class Aggregate:
             _mean(np.add.reduceat(totals, at), finite),
             finite,
         )
+        if not (empty := is_missing(self.mean)).any():
+            return aggregate
+        return aggregate._with_missing(np.logical_and.reduceat(empty, at))
 
     @classmethod
     def of(cls, values: NDArray[Any], at: NDArray[np.intp]) -> "Aggregate":
@@ -69,7 +73,7 @@ class Aggregate:
         else:
             finite = np.add.reduceat(numbers, at, dtype=np.int64)
             totals = np.add.reduceat(np.where(numbers, values, 0), at, dtype=np.float64)
-        return cls(
+        aggregate = cls(
             np.fmin.reduceat(values, at),
             np.fmax.reduceat(values, at),
             values[at],
@@ -77,6 +81,9 @@ class Aggregate:
             _mean(totals, finite),
             finite,
         )
+        if not (empty := is_missing(values)).any():
+            return aggregate
+        return aggregate._with_missing(np.logical_and.reduceat(empty, at))
 
     @classmethod
     def concat(cls, parts: Sequence["Aggregate"]) -> "Aggregate":
@@ -88,9 +95,20 @@ class Aggregate:
     @classmethod
     def missing(cls, count: int) -> "Aggregate":
         """The values of a column that these buckets lack."""
-        nan = np.full(count, np.nan, np.float32)
-        mean = np.full(count, np.nan)
-        return cls(nan, nan, nan, nan, mean, np.zeros(count, np.int64))
+        nan = np.full(count, MISSING, np.float32)
+        return cls(nan, nan, nan, nan, np.full(count, MISSING, float), np.zeros(count, np.int64))
+
+    def _with_missing(self, is_empty: NDArray[np.bool_]) -> "Aggregate":
+        """The same aggregates with MISSING where a bucket has empty cells only, and nowhere else.
+
+        Of two NaNs NumPy returns either, so the minimum of an empty cell and a NaN may be both.
+        """
+        parts = []
+        for part in (self.min, self.max, self.mean):
+            nan = np.where(is_empty, part.dtype.type(MISSING), part.dtype.type(np.nan))
+            parts.append(np.where(np.isnan(part), nan, part))
+        low, high, mean = parts
+        return Aggregate(low, high, self.first, self.last, mean, self.finite)
 
 
 @dataclass(frozen=True)
@@ -124,8 +142,9 @@ class Extent:
         """The extent of the steps from each index in `at` up to the next one."""
         steps = block["step"]
         starts, ends = steps[at], steps[_ends(at, len(steps))] + 1
+        counts = np.diff(at, append=len(steps))
         skipped = block[SKIPPED] if SKIPPED in block else np.zeros(len(steps), np.bool_)
-        return cls(starts, ends, ends - starts, np.add.reduceat(skipped, at, dtype=np.int64))
+        return cls(starts, ends, counts, np.add.reduceat(skipped, at, dtype=np.int64))
 
     @classmethod
     def concat(cls, parts: Sequence["Extent"]) -> "Extent":

@@ -19,9 +19,11 @@ from ampcore.telemetry.buckets import SKIPPED, Aggregate, Buckets, Extent
 FIRST_STEP: Final = "first_step"
 SIZE: Final = "size"
 FIRST_CELL: Final = "first_cell"
-CELL, EARLY, LATE, MISSING = "~cell", "~early", "~late", "~missing"
+STEPS: Final = "~step"
+"""The column with the numbers of steps that have gaps, each as the distance to the one before."""
+CELL, EARLY, LATE, LACKING = "~cell", "~early", "~late", "~missing"
 """Columns for where each bucket begins and ends in its cell, and how many steps it lacks."""
-EXTENT_COLUMNS: Final = (CELL, EARLY, LATE, MISSING, SKIPPED)
+EXTENT_COLUMNS: Final = (CELL, EARLY, LATE, LACKING, SKIPPED)
 AGGREGATE_FIELDS: Final = tuple(each.name for each in fields(Aggregate))
 """Of an aggregated column; each is stored as `<column>.<part>`."""
 STORED_DTYPES: Final[dict[str, Any]] = {"mean": np.float32, "finite": np.int32}
@@ -39,7 +41,10 @@ def keep_all(_name: str) -> bool:
 
 def encode(block: StepBlock) -> bytes:
     """The block as a self-describing Arrow stream."""
-    return _encoded({name: block[name] for name in block.names}, {FIRST_STEP: block.first_step})
+    columns = {name: block[name] for name in block.names}
+    if block.has_gaps:
+        columns[STEPS] = np.diff(block["step"], prepend=block.first_step)
+    return _encoded(columns, {FIRST_STEP: block.first_step})
 
 
 def decode(payload: bytes, keep: ColumnFilter = keep_all) -> StepBlock:
@@ -47,8 +52,13 @@ def decode(payload: bytes, keep: ColumnFilter = keep_all) -> StepBlock:
 
     The first column is kept where `keep` selects none. Raises ValueError for other bytes.
     """
-    columns, metadata = _decoded(payload, "StepBlock", [FIRST_STEP], keep)
-    return StepBlock(metadata[FIRST_STEP], columns)
+    columns, metadata = _decoded(
+        payload, "StepBlock", [FIRST_STEP], lambda name: name == STEPS or keep(name)
+    )
+    first_step, distances = metadata[FIRST_STEP], columns.pop(STEPS, None)
+    if distances is None:
+        return StepBlock(first_step, columns)
+    return StepBlock(first_step, columns, first_step + np.cumsum(distances))
 
 
 def encode_buckets(buckets: Buckets) -> bytes:
@@ -60,7 +70,7 @@ def encode_buckets(buckets: Buckets) -> bytes:
         CELL: np.diff(cells, prepend=cells[:1]),
         EARLY: buckets.starts - starts,
         LATE: starts + buckets.size - buckets.ends,
-        MISSING: buckets.ends - buckets.starts - buckets.counts,
+        LACKING: buckets.ends - buckets.starts - buckets.counts,
         SKIPPED: buckets.skipped,
     }
     stored = {name: values.astype(np.int32) for name, values in columns.items()}
@@ -125,7 +135,8 @@ def _decoded(
         known = {name: int(schema.metadata[name.encode()]) for name in metadata}
         indices = [i for i, name in enumerate(schema.names) if keep(name)]
         # An empty list would mean all columns; one column gives the number of rows.
-        indices = indices or [0]
+        if all(schema.names[i] == STEPS for i in indices):
+            indices = [0, *indices]
         options = pa.ipc.IpcReadOptions(included_fields=indices, use_threads=False)
         with pa.ipc.open_stream(payload, options=options) as reader:
             batch = reader.read_next_batch()

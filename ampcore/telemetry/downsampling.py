@@ -145,11 +145,11 @@ def _edge(series: StepReader, start: int, end: int, level: int, size: int) -> It
 
 
 def _runs(blocks: Iterable[StepBlock]) -> Iterator[StepBlock]:
-    """Adjacent blocks joined up to MAX_RUN_STEPS: a large block aggregates faster than many."""
+    """Blocks in order, joined up to MAX_RUN_STEPS: a large block aggregates faster than many."""
     run: list[StepBlock] = []
     for block in blocks:
         is_long = bool(run) and block.first_step - run[0].first_step >= MAX_RUN_STEPS
-        if is_long or (run and run[-1].end_step != block.first_step):
+        if is_long:
             yield StepBlock.concat(run)
             run = []
         run.append(block)

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from ampcore.telemetry.missing import MISSING, is_missing
+
 NON_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -29,7 +31,10 @@ def json_safe(value: Any) -> Any:
 
 
 def column_to_json(column: np.ndarray[Any, Any]) -> list[Any]:
-    """One column as a list for JSON; float32 values keep their shortest decimal form."""
+    """One column as a list for JSON; float32 values keep their shortest decimal form.
+
+    NaN and the infinities are strings, and an empty cell is None.
+    """
     if column.dtype.kind != "f":
         return list(column.tolist())
     # A float32 widened to float64 would print digits that were never measured.
@@ -37,12 +42,16 @@ def column_to_json(column: np.ndarray[Any, Any]) -> list[Any]:
     finite = np.isfinite(column)
     if finite.all():
         return list(values)
-    return [v if ok else _non_finite_name(v) for v, ok in zip(values, finite, strict=True)]
+    cells = zip(values, finite, is_missing(column), strict=True)
+    return [v if ok else None if empty else _non_finite_name(v) for v, ok, empty in cells]
 
 
 def column_from_json(values: list[Any]) -> list[Any]:
-    """The numbers that `column_to_json` wrote."""
-    return [NON_FINITE[value] if isinstance(value, str) else value for value in values]
+    """The numbers that `column_to_json` wrote; an empty cell is MISSING."""
+    return [
+        MISSING if value is None else NON_FINITE[value] if isinstance(value, str) else value
+        for value in values
+    ]
 
 
 def _non_finite_name(value: float) -> str:

@@ -74,8 +74,11 @@ class KeySteps:
 
     @classmethod
     def of(cls, block: StepBlock, before: LastLossScales) -> "KeySteps":
-        """The key steps of a block; `before` are the last scales of the previous block."""
-        known = before.values if before.end_step == block.first_step else {}
+        """The key steps of a block; `before` are the last scales of the previous block.
+
+        Steps that are missing between the two do not hide that the scale has changed.
+        """
+        known = before.values if before.end_step <= block.first_step else {}
         names = sorted(name for name in block.names if is_loss_scale(name))
         found = [_changes(block, name, known.get(name)) for name in names]
         skipped = block["step"][block[SKIPPED]] if SKIPPED in block else np.empty(0, np.int64)

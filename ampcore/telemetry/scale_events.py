@@ -50,7 +50,7 @@ def _scale_events(
     skipped = block["skipped"]
     before, after = (np.min([pair[side] for pair in scales.values()], axis=0) for side in (0, 1))
     for index in np.flatnonzero(skipped | np.any(list(grown.values()), axis=0)):
-        step = block.first_step + int(index)
+        step = int(block["step"][index])
         if skipped[index]:
             facts: dict[str, Any] = _scale_change(before, after, index)
             if len(scales) > 1:

@@ -4,8 +4,8 @@ A job would find the same mistakes when it reads the file, after it has waited f
 depends on how the file is read is left to the job.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from ampcore.spec import JobSpec, Problem
@@ -13,14 +13,21 @@ from ampcore.spec.column_fit import preprocessing_misfit, target_misfit
 from ampcore.spec.data import AnyFile, Csv, DataSpec, Images, Tfrecord
 from ampcore.spec.data_rules import step_problems, train_examples, training_examples_text
 from ampcore.spec.file_formats import MAX_DESCRIBED_COLUMNS
-from ampcore.spec.model import Bundle, Layers
-from ampcore.spec.preprocessing import Preprocessing
+from ampcore.spec.input_columns import input_columns
+from ampcore.spec.model import Bundle
 from ampcore.spec.problems import closest_match, format_value, json_pointer
 from ampcore.spec.run import micro_batches
 from ampcore.spec.target_columns import target_columns
-from ampcore.spec.task import Outputs, TargetKind
+from ampcore.spec.task import Outputs
 from ampcore.spec.text import first_names
 from server.datasets.describe import FORMAT_OPTIONS
+from server.datasets.described_column import DescribedColumn
+from server.datasets.model_fit import (
+    DescribedData,
+    preprocessing_of,
+    problems_of_model,
+    target_kind,
+)
 from store.datasets import DESCRIBED, INVALID
 from store.tables import DatasetVersion
 
@@ -34,37 +41,6 @@ NAMES_OF_COLUMNS: Final = {
     "tfrecord": ("raw",),
 }
 """By format, the options that decide which columns there are."""
-
-
-@dataclass(frozen=True)
-class DescribedColumn:
-    """A column as far as a valid description tells; descriptions are not trusted."""
-
-    name: str
-    dtype: str
-    shape: tuple[Any, ...]
-    missing: int
-    has_fractions: bool
-    """Whether a number among the first rows is not whole."""
-
-    @classmethod
-    def of(cls, column: Mapping[str, Any]) -> "DescribedColumn":
-        """The column of an entry of the description."""
-        shape, missing = column.get("shape"), column.get("missing")
-        statistics, dtype = column.get("statistics"), str(column.get("dtype", ""))
-        is_whole = statistics.get("is_whole") if isinstance(statistics, dict) else None
-        return cls(
-            str(column.get("name", "")),
-            dtype,
-            tuple(shape) if isinstance(shape, list) else (),
-            missing if isinstance(missing, int) else 0,
-            dtype.startswith("float") and is_whole is False,
-        )
-
-    @property
-    def has_any_size(self) -> bool:
-        """Whether its images have several sizes."""
-        return self.dtype == "image" and None in self.shape[:2]
 
 
 def problems_of_data(spec: JobSpec, version: DatasetVersion, reference: str) -> list[Problem]:
@@ -209,57 +185,49 @@ def _names(
 def _misfits(
     spec: JobSpec, data: AnyFile, columns: Sequence[DescribedColumn], reference: str
 ) -> Iterator[Problem]:
-    """The values of columns fit their preprocessing, the task and the shapes of the model."""
+    """The values of columns fit their preprocessing, the task and the model."""
     by_name = {column.name: column for column in columns}
     targets = target_columns(data, spec.task, by_name)
-    # Without named inputs, only columns with preprocessing are known to be some.
-    inputs = data.inputs or {"": tuple(name for name in data.preprocessing if name in by_name)}
-    default = data.preprocessing.get(ANY_COLUMN, Preprocessing())
+    used = {name for group in targets.values() for name in group}
+    inputs = input_columns(data, used, by_name)
+    described = DescribedData(by_name, inputs, targets, reference)
+    has_own_code = isinstance(spec.model, Bundle)  # which may use any column as it likes
+    if not has_own_code:
+        yield from _inputs_that_are_targets(inputs, used, reference)
     for name in dict.fromkeys(name for group in inputs.values() for name in group):
-        options = data.preprocessing.get(name, default)
-        if (misfit := preprocessing_misfit(by_name[name].dtype, options)) is not None:
+        misfit = preprocessing_misfit(by_name[name].dtype, preprocessing_of(spec, name))
+        if misfit is not None:
             path = name if name in data.preprocessing else ANY_COLUMN
             pointer = json_pointer(("data", "preprocessing", path))
             expected = f"{misfit.expected} ({name} of {reference})"
             yield Problem(pointer, "wrong_preprocessing", expected, misfit.received)
     for output, group in targets.items():
-        if (kind := _target_kind(spec, output)) is None:
+        if (kind := target_kind(spec, output)) is None:
             continue
         for column in [by_name[name] for name in group]:
-            misfit = target_misfit(column.dtype, kind, has_fractions=column.has_fractions)
+            misfit = target_misfit(
+                column.dtype,
+                kind,
+                has_fractions=column.has_fractions,
+                low=column.low,
+                high=column.high,
+            )
             if misfit is not None:
                 pointer = json_pointer(_path_of_target(spec, data, output))
                 expected = f"{misfit.expected}, in {column.name} of {reference}"
                 yield Problem(pointer, "wrong_target", expected, misfit.received)
-    yield from _shapes(spec, inputs, by_name, reference)
+    if all(inputs.values()) and not has_own_code:
+        yield from problems_of_model(spec, described)
 
 
-def _target_kind(spec: JobSpec, output: str) -> TargetKind | None:
-    """What the targets of an output are; None where the kind of model decides."""
-    if isinstance(spec.task, Outputs):
-        return spec.task.outputs[output].task.target
-    return spec.task.target if spec.task is not None else None
-
-
-def _shapes(
-    spec: JobSpec,
-    inputs: Mapping[str, Sequence[str]],
-    columns: Mapping[str, DescribedColumn],
-    reference: str,
+def _inputs_that_are_targets(
+    inputs: Mapping[str, Sequence[str]], targets: Collection[str], reference: str
 ) -> Iterator[Problem]:
-    """Inputs of a model of layers have the shapes of the arrays that they are."""
-    if not isinstance(spec.model, Layers) or not spec.model.inputs:
-        return
-    groups = list(inputs.values())
-    for number, (name, layer_input) in enumerate(spec.model.inputs.items()):
-        group = inputs.get(name) or (groups[number] if len(groups) == 1 else ())
-        if len(group) != 1:
-            continue
-        shape = columns[group[0]].shape
-        if len(shape) > 1 and None not in shape and shape != tuple(layer_input.shape):
-            pointer = json_pointer(("model", "inputs", name, "shape"))
-            expected = f"{list(shape)}, the shape of {group[0]} of {reference}"
-            yield Problem(pointer, "wrong_shape", expected, str(list(layer_input.shape)))
+    for name, group in inputs.items():
+        if both := [column for column in group if column in targets]:
+            expected = f"columns of {reference} that are no targets"
+            pointer = json_pointer(("data", "inputs", name))
+            yield Problem(pointer, "input_is_target", expected, ", ".join(both))
 
 
 def _path_of_target(spec: JobSpec, data: AnyFile, output: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import repeat
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Query
@@ -79,6 +80,14 @@ Explanations = Annotated[
         description="Also jobs that explain a step of another job, which are left out otherwise."
     ),
 ]
+OfStudy = Annotated[str | None, Query(max_length=32, description="Only the jobs of this study.")]
+FoldStudies = Annotated[
+    bool,
+    Query(
+        description="Of the jobs of each study that match, only the one that was planned first, "
+        "with `study`: how many match, and their states."
+    ),
+]
 Limit = Annotated[int, Query(ge=1, le=100)]
 Cursor = Annotated[
     str | None,
@@ -125,13 +134,15 @@ class JobListQuery:
 
     def _items(self, session: Session, rows: Sequence[Any]) -> Iterator[bytes]:
         """The jobs as JSON, each encoded when the iterator reaches it."""
-        if ListField.SPEC not in self.fields:
-            for row in rows:
-                yield listed_job_from_row(row, None).model_dump_json(exclude={"spec"}).encode()
-            return
-        specs = search.specs(session, [row.id for row in rows])
+        ids = [row.id for row in rows]
+        studies = search.folded_studies(session, self.search, ids)
+        has_specs = ListField.SPEC in self.fields
+        left_out = {"spec": not has_specs, "study": not self.search.folds_studies}
+        excluded = {name for name, is_left_out in left_out.items() if is_left_out}
+        specs = search.specs(session, ids) if has_specs else repeat(None, len(rows))
         for row, spec in zip(rows, specs, strict=True):
-            yield listed_job_from_row(row, spec).model_dump_json().encode()
+            job = listed_job_from_row(row, spec, studies.get(row.id))
+            yield job.model_dump_json(exclude=excluded).encode()
 
 
 def _fit_into_page(items: Iterator[bytes]) -> Iterator[bytes]:
@@ -162,6 +173,8 @@ async def _job_list_query(
     created_after: CreatedAfter = None,
     metric: Metrics = [],  # noqa: B006
     explanations: Explanations = False,
+    study: OfStudy = None,
+    fold_studies: FoldStudies = False,
     sort: SortOrder = Sort.NEWEST,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -177,6 +190,8 @@ async def _job_list_query(
         created_after=_in_utc(created_after),
         metrics=tuple(_metric_filter(text) for text in metric),
         explanations=explanations,
+        study=study or None,
+        folds_studies=fold_studies,
     )
     return JobListQuery(wanted, _order(sort), limit, cursor, frozenset(fields))
 

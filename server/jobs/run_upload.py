@@ -23,18 +23,20 @@ from ampcore.spec.problems import Location, format_value, json_pointer
 from ampcore.spec.tracked import COLUMN_NAME
 from ampcore.telemetry import COLUMNS, Event, EventType, StepBlock, array_codec
 from ampcore.telemetry.json_values import column_from_json
+from ampcore.telemetry.missing import MISSING, is_missing
 from server.errors import RequestInvalid
 from store.ingest import EncodedBlock, LogChunk, TelemetryEntry
 from store.tracked_runs import Upload
 
 DEFAULTS: Final[dict[str, float]] = {
-    "loss": np.nan,
+    "loss": MISSING,
     "loss_scale": 1.0,
     "skipped": False,
     "step_time_s": 0.0,
     "examples": 0,
 }
 """Values of columns that were left out; other columns are not stored then, and not plotted."""
+MAX_INT32: Final = 2**31 - 1
 MAX_STEP_TIME_S: Final = 1e9
 LATEST: Final = ("loss", "loss_scale", "grad_norm", "learning_rate")
 MAX_PACKED_BYTES: Final = 8 * 2**20
@@ -68,10 +70,15 @@ def _stored_entry(entry: Entry, at: Location) -> TelemetryEntry:
 def _encoded_block(entry: RunSteps, at: Location) -> EncodedBlock:
     from ampcore.telemetry.codec import encode  # imports pyarrow, which delays the server's start
 
-    block = StepBlock(entry.first_step, _columns(entry, at))
+    columns = _columns(entry, at)
+    steps = columns.pop("step", None)
+    try:
+        block = StepBlock(entry.first_step, columns, steps)
+    except ValueError as error:
+        raise _invalid((*at, "first_step"), "the first of ascending steps", str(error)) from None
     if block.end_step > MAX_STEP:
         raise _invalid((*at, "first_step"), f"steps below {MAX_STEP}", block.end_step - 1)
-    latest = {name: float(block[name][-1]) for name in LATEST if name in block}
+    latest = {name: value for name in LATEST if (value := _last_value(block, name)) is not None}
     return EncodedBlock(
         first_step=block.first_step,
         count=len(block),
@@ -79,7 +86,16 @@ def _encoded_block(entry: RunSteps, at: Location) -> EncodedBlock:
         payload=encode(block),
         latest={**latest, "examples_per_s": block.examples_per_s},
         totals={} if entry.scale_health is None else {"scale_health": entry.scale_health},
+        missing_steps=block.end_step - block.first_step - len(block),
     )
+
+
+def _last_value(block: StepBlock, name: str) -> float | None:
+    """The value in the last cell of a column that is not empty; None without one."""
+    if name not in block:
+        return None
+    values = block[name][~is_missing(block[name])]
+    return float(values[-1]) if len(values) else None
 
 
 def _columns(entry: RunSteps, at: Location) -> dict[str, NDArray[Any]]:
@@ -89,6 +105,7 @@ def _columns(entry: RunSteps, at: Location) -> dict[str, NDArray[Any]]:
     if len(lengths) != 1 or not 0 < (count := lengths.pop()) <= MAX_STEPS:
         raise _invalid(at, f"columns of one length from 1 to {MAX_STEPS}", sorted(lengths))
     found = {name: _column(name, values, (*at, name)) for name, values in given.items()}
+    numbers = {"step": found.pop("step")} if "step" in found else {}
     for name, value in DEFAULTS.items():
         if name not in found:
             found[name] = np.full(count, value, COLUMNS[name])
@@ -97,7 +114,7 @@ def _columns(entry: RunSteps, at: Location) -> dict[str, NDArray[Any]]:
         values = columns[name]
         if not ((values >= 0) & (values <= most)).all():
             raise _invalid((*at, name), "finite numbers of 0 or more", "another number")
-    return columns
+    return numbers | columns
 
 
 def _given_columns(
@@ -124,25 +141,29 @@ def _given_columns(
 
 
 def _column(name: str, values: Sequence[Any] | NDArray[Any], at: Location) -> NDArray[Any]:
-    if name == "step":
-        raise _invalid(at, "another name: steps are numbered from first_step on", name)
-    dtype = np.dtype(COLUMNS.get(name, np.float32))
+    dtype = np.dtype(np.int64 if name == "step" else COLUMNS.get(name, np.float32))
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             if dtype.kind == "i":
-                return _integers(values)
-            return np.asarray(values, np.float64).astype(dtype)
+                return _integers(values, dtype, MAX_STEP if name == "step" else MAX_INT32)
+            numbers = np.asarray(values, np.float64)
+            if dtype.kind == "b":
+                numbers = np.where(is_missing(numbers), 0.0, numbers)
+            return numbers.astype(dtype)
     except (OverflowError, ValueError, TypeError):
         raise _invalid(at, f"numbers that fit into {dtype.name}", "other values") from None
 
 
-def _integers(values: Sequence[Any] | NDArray[Any]) -> NDArray[np.int32]:
-    """As int32. Raises ValueError for other numbers."""
+def _integers(
+    values: Sequence[Any] | NDArray[Any], dtype: np.dtype[Any], limit: int
+) -> NDArray[Any]:
+    """As integers from -limit to limit. Raises ValueError for other numbers."""
     exact = np.asarray(values, np.float64)
-    limits = np.iinfo(np.int32)
-    if not ((exact == np.floor(exact)) & (exact >= limits.min) & (exact <= limits.max)).all():
+    if dtype != np.int64:
+        exact = np.where(is_missing(exact), 0.0, exact)
+    if not ((exact == np.floor(exact)) & (abs(exact) <= limit)).all():
         raise ValueError
-    return exact.astype(np.int32)
+    return exact.astype(dtype)
 
 
 def _invalid(at: Location, expected: str, received: object) -> RequestInvalid:

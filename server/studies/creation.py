@@ -55,7 +55,7 @@ def check_study(
 
     Raises Forbidden, RequestInvalid, and SpecValidationError with pointers below /spec.
     """
-    request = parse_request(document)
+    request = parse_request(document).prioritized()
     try:
         spec = JobSpec.parse(request.spec)
         if runs_own_code(spec):

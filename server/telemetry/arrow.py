@@ -34,9 +34,12 @@ class ChunkBuffer:
         return taken
 
 
-def to_record_batch(table: StepTable) -> pa.RecordBatch:
-    """The table as an Arrow record batch; NaN stays NaN, and no value is null."""
-    arrays = [to_arrow(column) for column in table.values()]
+def to_record_batch(table: StepTable, *, with_nulls: bool = False) -> pa.RecordBatch:
+    """The table as an Arrow record batch; NaN stays NaN.
+
+    Empty cells are null `with_nulls`, else `MISSING`, a NaN with bits of its own.
+    """
+    arrays = [to_arrow(column, with_nulls=with_nulls) for column in table.values()]
     return pa.record_batch(arrays, names=list(table))
 
 
@@ -55,13 +58,13 @@ def arrow_stream(tables: Iterable[StepTable]) -> Iterator[bytes]:
 
 
 def parquet(tables: Iterable[StepTable]) -> Iterator[bytes]:
-    """A Parquet file, a row group for each table."""
+    """A Parquet file, a row group for each table; empty cells are null."""
     from pyarrow import parquet as pq  # 4 MB that the other formats do without
 
     sink = ChunkBuffer()
     writer = None
     for table in tables:
-        batch = to_record_batch(table)
+        batch = to_record_batch(table, with_nulls=True)
         writer = writer or pq.ParquetWriter(
             pa.PythonFile(sink, "w"), batch.schema, compression="zstd"
         )

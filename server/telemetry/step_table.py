@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from ampcore.telemetry import StepBlock
 from ampcore.telemetry.block import missing_column
 from ampcore.telemetry.buckets import SKIPPED, Buckets
+from ampcore.telemetry.missing import MISSING
 
 StepTable = Mapping[str, NDArray[Any]]
 """Arrays of equal length by name; `step` comes first and ascends."""
@@ -45,7 +46,7 @@ def concat_tables(tables: Sequence[StepTable]) -> StepTable:
 
 def _part(buckets: Buckets, name: str, part: str) -> NDArray[Any]:
     if name not in buckets:
-        return np.full(len(buckets), np.nan, np.float32)
+        return np.full(len(buckets), MISSING, np.float32)
     values: NDArray[Any] = getattr(buckets[name], part)
     # A mean of float32 values has no more significant digits than they.
     return values.astype(np.float32) if part == "mean" else values

@@ -1,4 +1,7 @@
-"""Steps as JSON, NDJSON and CSV. Non-finite numbers are strings in JSON, nan and inf in CSV."""
+"""Steps as JSON, NDJSON and CSV. Non-finite numbers are strings in JSON, nan and inf in CSV.
+
+An empty cell is null in JSON, and has no characters in CSV.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -7,6 +10,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from ampcore.telemetry.missing import is_missing
 from server.http.responses import dumps
 from server.telemetry.step_table import StepTable
 
@@ -14,19 +18,23 @@ if TYPE_CHECKING:
     from server.telemetry.steps_reader import StepsResult
     from store.key_steps import KeyStepsInRange
 
-NON_FINITE_NAMES: Final = (b'"NaN"', b'"Infinity"', b'"-Infinity"')
+NON_FINITE_NAMES: Final = (b'"NaN"', b'"Infinity"', b'"-Infinity"', b"null")
 
 
 def json_array(column: NDArray[Any]) -> bytes:
-    """A column as a JSON array; float32 values in their shortest decimal form."""
+    """A column as a JSON array; float32 values in their shortest decimal form.
+
+    Non-finite numbers are strings, and an empty cell is null.
+    """
     text = orjson.dumps(np.ascontiguousarray(column), option=orjson.OPT_SERIALIZE_NUMPY)
     if column.dtype.kind != "f" or (finite := np.isfinite(column)).all():
         return text
     # orjson writes null for a non-finite number.
     pieces = text.split(b"null")
     odd = column[~finite]
-    kinds = np.where(np.isnan(odd), 0, np.where(odd > 0, 1, 2)).tolist()
-    rest = zip(kinds, pieces[1:], strict=True)
+    kinds = np.where(np.isnan(odd), 0, np.where(odd > 0, 1, 2))
+    kinds[is_missing(odd)] = 3
+    rest = zip(kinds.tolist(), pieces[1:], strict=True)
     return pieces[0] + b"".join(NON_FINITE_NAMES[kind] + piece for kind, piece in rest)
 
 
@@ -48,7 +56,10 @@ def ndjson(tables: Iterable[StepTable]) -> Iterator[bytes]:
 
 
 def csv(tables: Iterable[StepTable]) -> Iterator[bytes]:
-    """A header, then one line per row; nan, inf, true and false as pandas reads them."""
+    """A header, then one line per row; nan, inf, true and false as pandas reads them.
+
+    An empty cell has no characters.
+    """
     from pyarrow import csv as writer
 
     from server.telemetry.arrow import ChunkBuffer, to_record_batch
@@ -56,7 +67,7 @@ def csv(tables: Iterable[StepTable]) -> Iterator[bytes]:
     options = writer.WriteOptions(include_header=False)
     for index, table in enumerate(tables):
         sink = ChunkBuffer()
-        writer.write_csv(to_record_batch(table), sink, options)
+        writer.write_csv(to_record_batch(table, with_nulls=True), sink, options)
         head = ",".join(table).encode() + b"\n" if index == 0 else b""
         yield head + sink.taken()
 

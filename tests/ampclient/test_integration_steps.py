@@ -61,7 +61,7 @@ def from_csv(content):
     [names, *rows] = csv.reader(io.StringIO(content.decode()))
     plain = {"true": True, "false": False}
     return {
-        name: [plain[cell] if cell in plain else float(cell) for cell in column]
+        name: [plain[cell] if cell in plain else float(cell or "nan") for cell in column]
         for name, column in zip(names, zip(*rows, strict=True), strict=True)
     }
 
@@ -72,7 +72,7 @@ def from_ndjson(content):
 
 
 def from_arrow(table):
-    return {name: table[name].to_numpy() for name in table.column_names}
+    return {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
 
 
 READERS = {
@@ -193,7 +193,7 @@ def test_an_unknown_column_or_too_few_points_are_an_invalid_request(job, tmp_pat
             ask(**wanted)
 
 
-def test_missing_steps_are_a_gap_between_blocks_and_in_files(new_job, make_block, tmp_path):
+def test_missing_steps_are_a_gap_in_blocks_and_in_files(new_job, make_block, tmp_path):
     job = new_job(make_block(0, 9), make_block(12, 3))
     steps = [step for block in job.iter_steps() for step in block["step"].tolist()]
     assert steps == [*range(9), *range(12, 15)]

@@ -48,13 +48,21 @@ def test_a_description_becomes_json_values():
         "splits": {"train": 1, "test": 1},
         "left_out": [{"name": "z", "reason": "dtype object"}],
         "columns": [
-            {"name": "x", "dtype": "image", "shape": [8, None], "missing": 0, "statistics": None},
+            {
+                "name": "x",
+                "dtype": "image",
+                "shape": [8, None],
+                "missing": 0,
+                "statistics": None,
+                "range": None,
+            },
             {
                 "name": "y",
                 "dtype": "int64",
                 "shape": [],
                 "missing": 1,
                 "statistics": None,
+                "range": None,
                 "classes": ["a"],
             },
         ],

@@ -112,12 +112,14 @@ def test_every_step_is_read_once_from_the_newest_attempt_that_reached_it(
     assert reading.more == (len(wanted) > limit)
 
 
-def test_a_read_ends_at_a_gap_and_the_next_one_continues_after_it(database, new_job, put_block):
+def test_a_read_continues_after_a_gap_and_keeps_the_numbers(database, new_job, put_block):
     job_id = new_job()
     for first in (0, 3, 10):
         put_block(job_id, 1, first, 3)
     reading = read(database, job_id)
-    assert (numbers(reading), reading.more) == (list(range(6)), True)
+    assert (numbers(reading), reading.more) == ([*range(6), 10, 11, 12], False)
+    reading = read(database, job_id, start=4, limit=3)
+    assert (numbers(reading), reading.more) == ([4, 5, 10], True)
     reading = read(database, job_id, start=6)
     assert (numbers(reading), reading.more) == ([10, 11, 12], False)
 

@@ -885,6 +885,37 @@ export interface components {
             };
         };
         /**
+         * FoldedStudy
+         * @description A study whose jobs are one row of a list.
+         */
+        FoldedStudy: {
+            /**
+             * Unreadable
+             * @description The fields whose stored values cannot be read; they are null or empty here. Left out if there are none.
+             */
+            unreadable?: string[];
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Kind */
+            kind: string;
+            /** State */
+            state: string;
+            /**
+             * Jobs
+             * @description How many of its jobs match the filters of the list.
+             */
+            jobs: number;
+            /**
+             * States
+             * @description How many of these are in each state.
+             */
+            states: {
+                [key: string]: number;
+            };
+        };
+        /**
          * FormatName
          * @description The values of the parameter `format`.
          * @enum {string}
@@ -1552,6 +1583,8 @@ export interface components {
              * Format: date-time
              */
             updated_at: string;
+            /** @description With `fold_studies`: the study for whose jobs this one stands. */
+            study?: components["schemas"]["FoldedStudy"] | null;
             /**
              * Spec
              * @description The normalised spec; only with `fields=spec`.
@@ -2048,6 +2081,27 @@ export interface components {
          */
         Role: "admin" | "member" | "viewer";
         /**
+         * RunDropped
+         * @description How much a program has logged that is not stored; events of the run say what and why.
+         */
+        RunDropped: {
+            /**
+             * Values
+             * @default 0
+             */
+            values: number;
+            /**
+             * Steps
+             * @default 0
+             */
+            steps: number;
+            /**
+             * Events And Logs
+             * @default 0
+             */
+            events_and_logs: number;
+        };
+        /**
          * RunEnd
          * @description The end of a tracked run.
          */
@@ -2128,6 +2182,12 @@ export interface components {
             parameters?: number | null;
             /** Peak Memory Bytes */
             peak_memory_bytes?: number | null;
+            dropped?: components["schemas"]["RunDropped"] | null;
+            /**
+             * Renumbered Steps
+             * @description How many steps have another number than the program gave them; it is in the column `logged_step`.
+             */
+            renumbered_steps?: number | null;
         };
         /**
          * RunStatus
@@ -2154,7 +2214,7 @@ export interface components {
         };
         /**
          * RunSteps
-         * @description Consecutive steps, as `columns` or as `packed`.
+         * @description Ascending steps, as `columns` or as `packed`.
          */
         RunSteps: {
             /**
@@ -2166,10 +2226,10 @@ export interface components {
             first_step: number;
             /**
              * Columns
-             * @description One list a column, all of one length: `loss`, `loss_scale`, `skipped`, `grad_norm`, `learning_rate`, `step_time_s`, `examples`, and named extras.
+             * @description One list a column, all of one length: `loss`, `loss_scale`, `skipped`, `grad_norm`, `learning_rate`, `step_time_s`, `examples`, and named extras; `null` is an empty cell. With a column `step`, its numbers, which ascend from `first_step` on, are those of the steps; without it the steps are consecutive.
              */
             columns?: {
-                [key: string]: (boolean | number | ("NaN" | "Infinity" | "-Infinity"))[];
+                [key: string]: (boolean | number | ("NaN" | "Infinity" | "-Infinity") | null)[];
             } | null;
             /**
              * Packed
@@ -2487,10 +2547,10 @@ export interface components {
         Steps: {
             /**
              * Data
-             * @description step and the requested columns: loss, loss_scale, skipped, grad_norm, learning_rate, step_time_s, examples, and named extras. Of downsampled points: the first `step`, the `count` of steps, the number `skipped`, and for each other column `loss.min`, `.max`, `.first`, `.last` and `.mean`.
+             * @description step and the requested columns: loss, loss_scale, skipped, grad_norm, learning_rate, step_time_s, examples, and named extras; null is an empty cell. Of downsampled points: the first `step`, the `count` of steps, the number `skipped`, and for each other column `loss.min`, `.max`, `.first`, `.last` and `.mean`.
              */
             data: {
-                [key: string]: (boolean | number | ("NaN" | "Infinity" | "-Infinity"))[];
+                [key: string]: (boolean | number | ("NaN" | "Infinity" | "-Infinity") | null)[];
             };
             /**
              * Steps Per Point
@@ -6377,6 +6437,12 @@ export interface components {
              */
             name: string | null;
             /**
+             * Priority
+             * @description Of the jobs; null: `runtime.priority` of the spec if that is not its default, else 3, so that submitted jobs run first.
+             * @default null
+             */
+            priority: number | null;
+            /**
              * Kind
              * @constant
              */
@@ -6439,6 +6505,12 @@ export interface components {
              * @default null
              */
             name: string | null;
+            /**
+             * Priority
+             * @description Of the jobs; null: `runtime.priority` of the spec if that is not its default, else 3, so that submitted jobs run first.
+             * @default null
+             */
+            priority: number | null;
             /**
              * Kind
              * @constant
@@ -6514,6 +6586,12 @@ export interface components {
              * @default null
              */
             name: string | null;
+            /**
+             * Priority
+             * @description Of the jobs; null: `runtime.priority` of the spec if that is not its default, else 3, so that submitted jobs run first.
+             * @default null
+             */
+            priority: number | null;
             /**
              * Kind
              * @constant
@@ -6671,6 +6749,12 @@ export interface components {
              * @default null
              */
             name: string | null;
+            /**
+             * Priority
+             * @description Of the jobs; null: `runtime.priority` of the spec if that is not its default, else 3, so that submitted jobs run first.
+             * @default null
+             */
+            priority: number | null;
             /**
              * Kind
              * @constant

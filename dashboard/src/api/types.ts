@@ -27,6 +27,7 @@ export type Figures = Schemas["Figures"];
 export type Job = Schemas["Job"];
 export type JobPage = Schemas["JobPage"];
 export type ListedJob = Schemas["ListedJob"];
+export type FoldedStudy = NonNullable<ListedJob["study"]>;
 export type ListedDatasetVersion = Schemas["ListedDatasetVersion"];
 export type LogEntry = Schemas["LogEntry"];
 export type CreatedToken = Schemas["CreatedToken"];

@@ -1,7 +1,7 @@
 // The text of an event; the events table shows its data as well.
 import type { Event, JsonObject } from "../api/types.ts";
 import { dataSummary } from "./data-summary.ts";
-import { bytes, duration, number, lossScale, percent } from "./format.ts";
+import { bytes, duration, number, numberOf, lossScale, percent } from "./format.ts";
 import { isMetric, metricValue } from "./metrics.ts";
 
 export const EVENT_TYPES = [
@@ -31,7 +31,7 @@ export function eventText(event: Event): string {
 
 const EVENT_TEXTS: Record<string, (data: Data) => string | null> = {
   state: (data) => [data["state"] ?? data["to"], data["message"] ?? data["reason"]].filter(Boolean).join(": "),
-  overflow: (data) => `Step skipped because of an overflow; the loss scale was reduced ${scaleChange(data)}.`,
+  overflow: (data) => `Step skipped because of an overflow; ${scaleReduction(data)}.`,
   scale_growth: (data) => `The loss scale${of(data)} was increased ${scaleChange(data)}.`,
   epoch: (data) => `Epoch ${text(data["epoch"])}${withLoss(data)}`,
   evaluation: (data) => Object.keys(data).filter(isMetric)
@@ -44,6 +44,14 @@ const EVENT_TEXTS: Record<string, (data: Data) => string | null> = {
   },
   checkpoint_saved: (data) => `Saved${data["size_bytes"] ? ` ${bytes(data["size_bytes"] as number)}` : ""}${durationText(data)}.`,
 };
+
+/** What a skipped step did to the loss scale; nothing to one that is fixed or at its minimum. */
+function scaleReduction(data: Data): string {
+  const [before, after] = [numberOf(data["scale_before"] as number), numberOf(data["scale_after"] as number)];
+  if (before === null || after === null) return "the loss scale is not known";
+  if (before === after) return before === 1 ? "there is no loss scale to reduce" : `the loss scale stays at ${lossScale(before)}`;
+  return `the loss scale was ${after < before ? "reduced" : "increased"} ${scaleChange(data)}`;
+}
 
 function scaleChange(data: Data): string {
   return `from ${lossScale(data["scale_before"] as number)} to ${lossScale(data["scale_after"] as number)}`;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { heatMap, opacity, scaleRange, ticks, type Sample } from "./exponents.ts";
+import { cellWidth, heatMap, opacity, scaleRange, ticks, type Sample } from "./exponents.ts";
 
 const WINDOW = { min_subnormal: -24, min_normal: -14, max: 15 };
 const sample = {
@@ -42,4 +42,11 @@ test("cells, ticks and scales", () => {
   assert.ok(opacity(1e-6) > 0.1 && opacity(1) === 1);
   assert.deepEqual(ticks(-25, 16), [-24, -20, -16, -12, -8, -4, 0, 4, 8, 12, 16]);
   assert.deepEqual([scaleRange(null, null), scaleRange(3, 3), scaleRange(-2, 24)], ["none", "2³", "2⁻² to 2²⁴"]);
+});
+
+test("cells become narrower until all columns fit, and never too narrow to be seen", () => {
+  assert.equal(cellWidth(20, 960), 16);
+  assert.equal(cellWidth(100, 960), 9.6);
+  assert.ok(cellWidth(277, 960) * 277 <= 960); // the exponents of float32
+  assert.equal(cellWidth(277, 300), 3);
 });

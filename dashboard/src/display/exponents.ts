@@ -103,3 +103,12 @@ export function scaleRange(lowest: number | null, highest: number | null): strin
   if (lowest === null || highest === null) return "none";
   return lowest === highest ? power(lowest) : `${power(lowest)} to ${power(highest)}`;
 }
+
+const MAX_CELL_PX = 16;
+/** Below this a cell cannot be seen or pointed at; the map scrolls then. */
+const MIN_CELL_PX = 3;
+
+/** The width of a cell at which all columns fit into a width, if they can be seen then. */
+export function cellWidth(columns: number, availablePx: number): number {
+  return Math.max(MIN_CELL_PX, Math.min(MAX_CELL_PX, Math.floor((10 * availablePx) / columns) / 10));
+}

@@ -18,6 +18,8 @@ test("a small share never reads 0 %, and a large one never 100 %", () => {
   assert.equal(percent(0.0312), "3.12 %");
   assert.equal(percent(0.9999), "> 99.9 %");
   assert.equal(percent(1), "100 %");
+  assert.equal(percent(0.103), "10.3 %");
+  assert.equal(percent(0.1035), "10.3 %"); // 10.35 is 10.3499… in binary, and 10.3 % in Python
 });
 
 test("the health of a loss scale is a text", () => {

@@ -39,7 +39,9 @@ export function percent(share: Maybe<number>): string {
   const value = share * 100;
   if (value > 0 && value < 0.01) return "< 0.01 %";
   if (value > 99.9 && value < 100) return "> 99.9 %";
-  return `${value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 1 })} %`;
+  // toFixed rounds the number itself, as Python does; toLocaleString its shortest decimal form, so
+  // that 10.35 (in binary a little less) would be 10.4 here and 10.3 in a sentence of the server.
+  return `${Number(value.toFixed(value < 10 ? 2 : 1))} %`;
 }
 
 /** A loss scale, as a power of two if it is one. */

@@ -7,7 +7,7 @@ import { useObservable } from "../hooks.ts";
 import { theme } from "../theme.ts";
 import type { ChartProps } from "./chart-props.ts";
 import { uplotOptions, type PlotShape } from "./uplot-options.ts";
-import { pointAt, type Values } from "./curves.ts";
+import { lastPoint, pointAt, type Values } from "./curves.ts";
 
 export function Chart(props: ChartProps) {
   const host = useRef<HTMLDivElement>(null);
@@ -90,9 +90,11 @@ function dataOf({ x, curves }: ChartProps): uPlot.AlignedData {
 /** The values under the cursor; without a cursor, the last ones. */
 function readoutText({ x, curves, formatValue, formatX }: ChartProps, index: number | null): string {
   const values = curves.map((curve) => {
-    const at = index === null ? curve.mean.findLastIndex((value) => value != null) : pointAt(curve, index);
+    const at = index === null ? lastPoint(curve) : pointAt(curve, index);
     const nonFinite = curve.nonFinite.get(at);
-    const [mean, low, high] = [curve.mean[at] ?? nonFinite ?? null, curve.low?.[at], curve.high?.[at] ?? nonFinite];
+    // The last value may be NaN, as in the summary of the job, and be one of several at the last point.
+    const shown = index === null ? nonFinite ?? curve.mean[at] : curve.mean[at] ?? nonFinite;
+    const [mean, low, high] = [shown ?? null, curve.low?.[at], curve.high?.[at] ?? nonFinite];
     const band = low != null && high !== undefined && low !== high ? ` (${formatValue(low)} to ${formatValue(high)})` : "";
     return (curves.length > 1 ? `${curve.name} ` : "") + formatValue(mean) + band;
   });

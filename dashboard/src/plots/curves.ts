@@ -4,7 +4,7 @@ import type { Numeric } from "../api/types.ts";
 
 /** Null is a gap in the line; undefined only means that the curve has no point at this x. */
 export type Values = (number | null | undefined)[];
-export type Column = readonly (boolean | Numeric)[];
+export type Column = readonly (boolean | Numeric | null)[];
 export type Columns = Record<string, Column | undefined>;
 
 export interface Curve {
@@ -38,7 +38,7 @@ export const PANELS = [
 ] as const;
 
 /** Columns that are no quantity of the training. */
-const UNPLOTTED: ReadonlySet<string> = new Set(["step", "count", "skipped", "step_time_s", "examples", "last_step"]);
+const UNPLOTTED: ReadonlySet<string> = new Set(["step", "count", "skipped", "step_time_s", "examples", "last_step", "logged_step"]);
 
 /** One panel for each quantity that the steps have values of; `withOthers` adds all other columns. */
 export function jobPanels(data: Columns, withOthers = false): Panel[] {
@@ -61,6 +61,11 @@ function otherPanels(data: Columns): [string, string][] {
 
 export function hasValues({ mean, nonFinite }: Curve): boolean {
   return nonFinite.size > 0 || mean.some((value) => typeof value === "number");
+}
+
+/** The index of the last point with a value, finite or not; -1 without one. */
+export function lastPoint({ mean, nonFinite }: Curve): number {
+  return Math.max(mean.findLastIndex((value) => value != null), ...nonFinite.keys());
 }
 
 /** The index of a curve's point at or before `index`; -1 before the first, and after the end of a line. */
@@ -88,9 +93,9 @@ export function throughputCurves(data: Columns): Curve[] {
   return [{ name: THROUGHPUT, mean, low: per(time.high), high: per(time.low), nonFinite: new Map() }];
 }
 
-/** The finite numbers of a column; null for every other value. */
+/** The finite numbers of a column; an empty cell is no point, and every other value a gap. */
 export function finiteValues(column: Column | undefined): Values {
-  return (column ?? []).map((value) => (typeof value === "number" && Number.isFinite(value) ? value : null));
+  return (column ?? []).map((value) => (value === null ? undefined : typeof value === "number" && Number.isFinite(value) ? value : null));
 }
 
 /** The names of the columns, without the suffixes of downsampled ones. */
@@ -104,7 +109,7 @@ function bandFor(data: Columns, name: string): Omit<Curve, "name"> {
     return { mean: finiteValues(data[name]), low: null, high: null, nonFinite: nonFiniteValues([data[name]]) };
   }
   const [low, high] = [data[`${name}.min`], data[`${name}.max`]];
-  return { mean: finiteValues(mean), low: finiteValues(low), high: finiteValues(high), nonFinite: nonFiniteValues([mean, low, high]) };
+  return { mean: finiteValues(mean), low: finiteValues(low), high: finiteValues(high), nonFinite: nonFiniteValues([mean, low, high, data[`${name}.first`], data[`${name}.last`]]) };
 }
 
 /** By index; where several columns have one, that of the last column. */

@@ -231,3 +231,18 @@ def test_a_tracked_run_has_a_mark(ampctl, server):
     shown = ampctl("get", "a1").out
     assert "elsewhere: a program sends its steps (tracked)" in shown
     assert "queue" not in shown
+
+
+def test_the_jobs_of_a_study_are_one_row(ampctl, server):
+    server.add_job("a", name="which policy float32-0")
+    states = {"running": 1, "queued": 5}
+    study = {"id": "s" * 12, "name": "which policy", "kind": "precision", "state": "running"}
+    server.jobs["a"]["study"] = {**study, "jobs": 6, "states": states, "unreadable": []}
+    [_, line] = ampctl("list").out.splitlines()
+    assert line.startswith("s" * 12)
+    assert "which policy (study: precision, 6 jobs)" in line
+    assert "5 queued, 1 running" in line
+    assert server.requests[-1].url.params["fold_studies"] == "true"
+    for option in (["--all-jobs"], ["--study", "s" * 12]):
+        ampctl("list", *option)
+        assert "fold_studies" not in server.requests[-1].url.params

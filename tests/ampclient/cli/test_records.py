@@ -136,10 +136,20 @@ def test_a_closed_pipe_gives_no_traceback(start_ampctl, server):
     assert process.wait(timeout=DEADLINE_S) == 1
 
 
+def test_near_equal_events_in_a_row_are_one_row_with_their_number(ampctl, server, events):
+    server.add_job("a")
+    overflow = next(event for event in events if event["type"] == "overflow")
+    server.events["a"] = [{**overflow, "seq": n, "step": n} for n in range(10, 210)]
+    [_, line] = ampctl("events", "a").out.splitlines()
+    assert line.split()[3:8] == ["10–209", "overflow", "200", "like", "this"]
+    assert len(ampctl("events", "a", "--all").out.splitlines()) == 201
+    assert len(ampctl("events", "a", "--json").json()) == 200
+
+
 def test_each_event_is_a_row(ampctl, server, events):
     server.add_job("a")
     server.events["a"] = events
-    lines = ampctl("events", "a").out.splitlines()
+    lines = ampctl("events", "a", "--all").out.splitlines()
     assert lines[0].split() == ["SEQ", "TIME", "STEP", "EVENT", "DATA"]
     assert lines[2].split()[3:] == ["7", "overflow", "scale_before=2"]
     assert lines[5].split()[3:] == ["29", "evaluation", "val_loss=nan"]

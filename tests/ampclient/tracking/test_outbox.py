@@ -9,7 +9,7 @@ from ampcore.api.runs import MAX_ENTRIES, MAX_STEPS
 
 
 def entry(number, size_bytes=10, steps=1):
-    return PendingEntry({"number": number}, size_bytes, number, steps)
+    return PendingEntry({"number": number}, size_bytes, number, steps, number + steps)
 
 
 def numbers(batch):

@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy import select
 
 from ampclient import Client, ConnectionFailed, QuotaExceeded, TrackedRun
-from ampclient.tracking import run as tracking
 from ampclient.tracking import sender
+from ampclient.tracking.row_values import MAX_EXTRAS
 from ampcore.spec import Reason, State
 from ampcore.telemetry.scale_health import ScaleBounds
 from store import jobs, lease_expiry, tracked_runs
@@ -37,7 +37,7 @@ def test_every_step_of_a_loop_arrives_once_and_the_run_succeeds(track, stored, j
     block, job = stored(run), job_of(run)
     assert block["loss"].tolist() == [float(step) for step in range(10_000)]
     assert (block["examples"] == 32).all()
-    assert "last_step" not in block
+    assert "logged_step" not in block
     assert (job.state, job.policy, job.model) == (State.SUCCEEDED, "amp-fp16", "net")
     assert (job.spec["config"], job.labels) == ({"lr": 1}, {"a": "b"})
     assert job.totals["median_examples_per_s"] == 64.0
@@ -76,15 +76,6 @@ def test_the_time_of_a_step_is_that_between_two_calls(track, stored):
     times = stored(run)["step_time_s"]
     assert times[0] == 0.0
     assert (times[1:] > 0).all()
-
-
-def test_a_run_that_logs_every_tenth_step_has_a_row_for_each_with_its_number(track, stored):
-    with track() as run:
-        for step in range(0, 100, 10):
-            run.log(step, loss=1.0)
-    block = stored(run)
-    assert block["step"].tolist() == list(range(10))
-    assert block["last_step"][1:].tolist() == [10.0 * row for row in range(1, 10)]
 
 
 def test_a_run_that_continues_another_begins_at_its_step(track, stored):
@@ -372,32 +363,27 @@ def test_entries_that_a_restored_database_lacks_do_not_stop_the_run(api, track, 
 # ---- Values that cannot be stored
 
 
-def test_a_row_that_is_not_a_number_is_left_out_with_one_warning(track, stored, caplog):
-    with track() as run:
-        run.log(loss="much")
-        run.log(loss=[1.0, 2.0])
-        run.log(loss=1.0)
-    assert stored(run)["loss"].tolist() == [1.0]
-    assert caplog.text.count("a row that cannot be stored") == 1
-
-
 def test_columns_with_other_names_and_too_many_columns_are_left_out(track, stored, caplog):
     with track() as run:
         run.log(loss=1.0, **{"a b": 1.0, "~cell": 2.0, "loss/part": 3.0})
-        run.log(loss=1.0, **{f"c{index}": 1.0 for index in range(tracking.MAX_EXTRAS + 5)})
+        run.log(loss=1.0, **{f"c{index}": 1.0 for index in range(MAX_EXTRAS + 5)})
     names = set(stored(run).names)
     assert "loss/part" in names
     assert not names & {"a b", "~cell"}
-    assert len([name for name in names if name.startswith("c")]) == tracking.MAX_EXTRAS - 1
-    assert caplog.text.count("is left out") == 1
+    assert len([name for name in names if name.startswith("c")]) == MAX_EXTRAS - 1
+    assert caplog.text.count("is left out") == 2 + 6
 
 
 @pytest.mark.parametrize("data", [{"x": object()}, {"x": "y" * 100_000}])
-def test_an_event_that_cannot_be_stored_is_left_out(api, track, data, caplog):
+def test_an_event_that_cannot_be_stored_is_left_out(api, track, job_of, data, caplog):
     with track() as run:
         run.event("warning", data)
         run.event("warning", {"code": "c", "message": "m"})
-    assert len(events_of(api, run, "warning")) == 1
+    dropped, kept = (event.data for event in reversed(events_of(api, run, "warning")))
+    assert kept == {"code": "c", "message": "m"}
+    message = "1 events and log entries were dropped: they cannot be stored."
+    assert dropped == {"code": "telemetry_dropped", "message": message}
+    assert job_of(run).summary["dropped"]["events_and_logs"] == 1
     assert "is left out" in caplog.text
 
 
@@ -407,8 +393,10 @@ def test_unusual_numbers_are_stored_within_their_limits(track, stored, job_of):
         run.log(loss=1.0, examples=2**40, step_time_s=math.inf)
     block = stored(run)
     assert block["loss"].tolist() == [math.inf, 1.0]
-    assert block["examples"].tolist() == [0, 2**31 - 1]
-    assert block["step_time_s"].tolist() == [0.0, 0.0]
+    assert block["examples"].tolist() == [0, 0]
+    assert job_of(run).summary["dropped"]["values"] == 4
+    assert block["step_time_s"][0] == 0.0
+    assert 0 < block["step_time_s"][1] < DEADLINE_S
 
 
 def test_a_bug_in_the_sender_does_not_reach_the_loop(track, monkeypatch, caplog):

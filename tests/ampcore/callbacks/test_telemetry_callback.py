@@ -106,7 +106,7 @@ def test_each_step_has_the_loss_of_its_own_batch(run):
     assert run["learning_rate"] == pytest.approx([0.1] * 16)
     assert all(seconds > 0 for seconds in run["step_time_s"])
     assert not any(run["skipped"])
-    assert all("last_step" not in row for row in run.rows)
+    assert all(row["step"] is None for row in run.rows)
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,10 @@ def test_validation_is_an_event_of_each_epoch_and_a_result(run):
 
 def test_an_execution_of_several_steps_is_one_row_with_the_number_of_its_last_step(run):
     fit(a_model(ours(), steps_per_execution=3), run, with_bad_batch(), epochs=2)
-    assert run["last_step"] == [2, 5, 7, 10, 13, 15]
+    assert run["step"] == [2, 5, 7, 10, 13, 15]
     assert run["examples"] == [24, 24, 12] * 2
     assert run["skipped"] == [False, True, False] * 2
-    assert run.total_steps == 6
+    assert run.total_steps == 16
 
 
 def test_a_loss_per_execution_is_the_mean_of_its_steps(run):

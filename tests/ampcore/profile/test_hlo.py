@@ -52,8 +52,11 @@ def test_a_product_in_float32_casts_nothing_back():
     assert (product.dtype, product.casts_back) == ("float32", False)
 
 
-def module_of(*instructions):
-    """A program with one computation: (name, opcode, element type, operands, target)."""
+def module_of(*instructions, names=None):
+    """A program with one computation: (name, opcode, element type, operands, target).
+
+    `names` has the names of TensorFlow's operations by instruction.
+    """
     proto = hlo_pb2.HloProto()
     computation = proto.hlo_module.computations.add(id=1)
     numbers = {}
@@ -63,6 +66,7 @@ def module_of(*instructions):
             name=name, opcode=opcode, id=number, custom_call_target=target
         )
         made.shape.element_type = element_type
+        made.metadata.op_name = (names or {}).get(name, "")
         made.operand_ids.extend(numbers[one] for one in operands)
     return Program(proto.SerializeToString())
 
@@ -98,3 +102,26 @@ def test_control_flow_and_unknown_names_are_no_operations():
     program = module_of(("x", "parameter", BF16, [], ""), ("loop", "while", BF16, ["x"], ""))
     assert program.operation("loop") is None
     assert program.operation("another") is None
+
+
+def test_a_product_with_a_fused_bias_is_named_as_the_product_and_the_bias():
+    program = module_of(
+        ("x", "parameter", F32, [], ""),
+        ("call", "custom-call", F32, ["x", "x"], "__cublas$lt$matmul"),
+        names={"call": "while/phase.forward/dense/BiasAdd"},
+    )
+    product = program.operation("call")
+    assert product.title == "while/phase.forward/dense/MatMul+BiasAdd"
+    assert product.name == "while/phase.forward/dense/BiasAdd"  # as in the trace
+
+
+def test_a_product_in_a_fusion_is_named_with_what_follows_it():
+    def step(x, w, b):
+        with tf.name_scope("phase.forward/dense"):
+            return tf.nn.relu(tf.nn.bias_add(tf.matmul(x, w), b))
+
+    found = operations(step, tf.ones((128, 256)), tf.ones((256, 64)), tf.ones(64))
+    products = {one.title for one in found if one.is_matrix}
+    assert products
+    for title in products:
+        assert title.split("/")[-1].startswith("MatMul")

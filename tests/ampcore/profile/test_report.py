@@ -252,3 +252,18 @@ def test_control_flow_and_thread_pools_are_no_operations(space, host):
     host.add("t1", "EagerLocalExecute: __inference_block_1", 0, 9)
     host.add("t1", "phase.input", 0, 9)
     assert [event.kind for event in trace_of(space).events] == [EventKind.SPAN]
+
+
+def test_a_fused_operation_is_named_as_the_product_with_what_is_fused(space, host):
+    name = "while/body/while/phase.forward/dense/Relu"
+    fused = ("MatMul", "BiasAdd", "Relu")
+    operation = ExecutedOperation(
+        name, "_MklNativeFusedMatMul", "bfloat16", is_matrix=True, native=True, fused=fused
+    )
+    host.add("t1", f"{name}:_MklNativeFusedMatMul", 0, 4)
+    context = ProfileContext.from_json(
+        json.loads(json.dumps(with_operations(CPU, operation).to_json()))
+    )
+    [row] = report_of(space, context)["operations"]
+    assert row["name"] == "while/body/while/phase.forward/dense/MatMul+BiasAdd+Relu"
+    assert (row["layer"], row["phase"]) == ("dense", "forward")

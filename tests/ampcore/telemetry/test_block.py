@@ -4,6 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ampcore.telemetry import COLUMNS, StepBlock
+from ampcore.telemetry.codec import decode, encode
+from ampcore.telemetry.json_values import column_from_json, column_to_json
+from ampcore.telemetry.missing import MISSING, is_missing
 
 
 def block(first_step=0, count=4, **extra):
@@ -92,10 +95,53 @@ def test_concat_fills_a_missing_column_with_nan():
     assert joined["extra"][1] == 5.0
 
 
-@pytest.mark.parametrize("second", [3, 5])
-def test_concat_refuses_gaps_and_overlaps(second):
-    with pytest.raises(ValueError, match=f"starts at step 4, received one that starts at {second}"):
-        StepBlock.concat([block(0), block(second)])
+def test_concat_refuses_overlaps():
+    with pytest.raises(ValueError, match="starts at step 4 or later, received one that starts at"):
+        StepBlock.concat([block(0), block(3)])
+
+
+def test_concat_keeps_gaps_between_blocks():
+    joined = StepBlock.concat([block(0, 2), block(5, 1), block(6, 1), block(20, 1)])
+    assert joined["step"].tolist() == [0, 1, 5, 6, 20]
+    assert (joined.first_step, joined.end_step, len(joined)) == (0, 21, 5)
+    assert joined.has_gaps
+    assert not joined.between(5, 7).has_gaps
+
+
+@given(st.sets(st.integers(0, 2**50), min_size=1, max_size=30), st.data())
+def test_a_range_of_a_block_with_gaps_has_the_steps_in_it(numbers, data):
+    steps = sorted(numbers)
+    values = np.arange(len(steps), dtype=np.float32)
+    sparse = StepBlock(steps[0], {"loss": values}, steps)
+    start, end = (data.draw(st.integers(steps[0] - 2, steps[-1] + 2)) for _ in range(2))
+    part = sparse.between(max(start, 0), max(end, 0))
+    assert part["step"].tolist() == [step for step in steps if start <= step < end]
+    assert part["loss"].tolist() == [values[steps.index(step)] for step in part["step"]]
+    assert decode(encode(sparse)) == sparse
+    assert StepBlock.concat([sparse.head(3), sparse.between(*_after(sparse, 3))]) == sparse
+
+
+def _after(sparse, count):
+    steps = sparse["step"]
+    begin = sparse.end_step if count >= len(steps) else int(steps[count])
+    return begin, sparse.end_step
+
+
+@pytest.mark.parametrize("steps", [[3, 3], [4, 3], [2, 3], [3]])
+def test_numbers_that_do_not_ascend_from_the_first_step_are_refused(steps):
+    with pytest.raises(ValueError, match="numbers of steps"):
+        StepBlock(3, {"loss": [1.0, 2.0]}, steps)
+
+
+def test_an_empty_cell_is_told_from_a_computed_nan_through_every_encoding():
+    cells = np.array([1, np.nan, MISSING, np.inf], np.float32)
+    assert is_missing(cells).tolist() == [False, False, True, False]
+    assert is_missing(cells.astype(np.float64)).tolist() == [False, False, True, False]
+    stored = decode(encode(StepBlock(0, {"loss": cells})))["loss"]
+    assert is_missing(stored).tolist() == [False, False, True, False]
+    assert column_to_json(cells) == [1.0, "NaN", None, "Infinity"]
+    back = np.asarray(column_from_json(column_to_json(cells)), np.float32)
+    assert is_missing(back).tolist() == [False, False, True, False]
 
 
 def test_an_arrow_table_has_the_steps_first_and_every_column_unchanged():

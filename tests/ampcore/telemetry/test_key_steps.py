@@ -29,7 +29,6 @@ def naive(blocks):
     changes = [
         (row["step"], name, before[name], row[name])
         for before, row in pairwise(rows)
-        if before["step"] + 1 == row["step"]
         for name in ("loss_scale", "loss_scale/b")
         if differ(before[name], row[name])
     ]

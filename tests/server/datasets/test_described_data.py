@@ -291,6 +291,23 @@ def test_what_may_be_trained_is_accepted(api, data, parts):
 
 
 @pytest.mark.usefixtures("datasets")
+def test_validation_and_studies_refuse_what_a_submission_refuses(api):
+    data = {"kind": "npz", "dataset": "eyes"}
+    inputs = {"x": {"shape": [299]}}
+    layers = [{"layer": "Dense", "units": 2}]
+    model = {"kind": "layers", "inputs": inputs, "layers": layers}
+    detail = "Expected [300], the shape of X of eyes@1; received [299]."
+    assert problems(api, data, model=model) == {"/model/inputs/x/shape": detail}
+    assert problems(api, data, "/validate", model=model) == {"/model/inputs/x/shape": detail}
+    study = {"kind": "capacity", "spec": {"model": model, "data": data}}
+    for path in ("/api/v1/studies", "/api/v1/studies/estimate"):
+        answer = api.client.post(path, json=study)
+        assert answer.status_code == 422
+        [error] = answer.json()["errors"]
+        assert (error["pointer"], error["detail"]) == ("/spec/model/inputs/x/shape", detail)
+
+
+@pytest.mark.usefixtures("datasets")
 def test_a_description_with_strange_columns_does_no_harm(api):
     from sqlalchemy import update
 

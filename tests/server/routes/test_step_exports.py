@@ -66,17 +66,19 @@ def rows_of(form, content):
 
 
 def parse_cell(cell):
-    return cell == "true" if cell in ("true", "false") else float(cell)
+    return None if not cell else cell == "true" if cell in ("true", "false") else float(cell)
 
 
 NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def floats(rows):
-    """Numbers rounded to what a float32 holds."""
+    """Numbers rounded to what a float32 holds; None stays None."""
     return [
         {
-            n: repr(pa.scalar(float(NON_FINITE.get(v, v)), pa.float32()).as_py())
+            n: v
+            if v is None
+            else repr(pa.scalar(float(NON_FINITE.get(v, v)), pa.float32()).as_py())
             for n, v in row.items()
         }
         for row in rows
@@ -91,7 +93,8 @@ def test_every_format_has_every_step(api, job_id, form):
     assert [float(row["step"]) for row in rows] == [*range(18), *range(20, 25)]
     wanted = [loss for loss in LOSSES for _ in range(3)] + [7.0] * 5
     assert [row["loss"] for row in rows] == [row["x"] for row in floats({"x": w} for w in wanted)]
-    assert [row["loss/generator"] for row in rows] == ["nan"] * 18 + ["0.5"] * 5
+    empty = "nan" if form == "arrow" else None  # whose NaN has bits of its own
+    assert [row["loss/generator"] for row in rows] == [empty] * 18 + ["0.5"] * 5
     assert {row["skipped"] for row in rows} == {"0.0"}
 
 

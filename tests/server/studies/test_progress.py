@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
+from ampcore.api.study_requests import DEFAULT_PRIORITY, STUDY_PRIORITY
 from ampcore.lab.batch_search import size_of_key
 from ampcore.spec import Reason, State
 from ampcore.telemetry import Event, EventType
@@ -473,3 +474,46 @@ def test_a_study_knows_the_least_memory_that_a_worker_allows_its_jobs(driver, se
         with driver.api.database.read() as session:
             facts = studies.get(session, study).facts
         assert facts["memory_limit_bytes"] == 2 * 2**30
+
+
+@ON_SQLITE
+@pytest.mark.parametrize(
+    ("request_priority", "runtime", "expected"),
+    [
+        (None, {}, STUDY_PRIORITY),
+        (None, {"priority": 5}, STUDY_PRIORITY),  # the default, as every normalised spec has it
+        (None, {"priority": 8}, 8),
+        (7, {"priority": 8}, 7),
+        (5, {}, 5),
+    ],
+)
+def test_jobs_of_a_study_run_after_submitted_jobs_unless_asked(
+    driver, request_priority, runtime, expected
+):
+    spec = {**SPEC, "runtime": runtime}
+    more = {} if request_priority is None else {"priority": request_priority}
+    study = driver.create(spec=spec, **more)
+    driver.progress.advance(study)
+    job = next(iter(driver.jobs(study).values()))
+    assert driver.api.client.get(f"/api/v1/jobs/{job}").json()["priority"] == expected
+    assert DEFAULT_PRIORITY > STUDY_PRIORITY
+
+
+@ON_SQLITE
+def test_the_jobs_of_a_study_are_one_row_of_the_list(driver):
+    study = driver.create(name="which policy")
+    driver.progress.advance(study)
+    jobs = driver.jobs(study)
+    driver.succeed(next(iter(jobs.values())))
+    [row] = driver.api.client.get("/api/v1/jobs", params={"fold_studies": True}).json()["items"]
+    assert row["study"] == {
+        "id": study,
+        "name": "which policy",
+        "kind": "precision",
+        "state": "running",
+        "jobs": len(jobs),
+        "states": {"queued": len(jobs) - 1, "succeeded": 1},
+    }
+    each = driver.api.client.get("/api/v1/jobs", params={"study": study}).json()["items"]
+    assert {job["id"] for job in each} == set(jobs.values())
+    assert "study" not in each[0]

@@ -8,7 +8,7 @@ export function JobSummary({ job }: { job: Job }) {
   const lost = (sum.skipped_s ?? 0) + (sum.repeated_s ?? 0);
   const figures: [string, string, string?][] = [
     ["Step", integer(job.step), stepNote(job)],
-    ["Loss", number(job.latest?.loss), sum.best_loss == null ? "" : `best ${number(sum.best_loss)}`],
+    ["Loss", number(job.latest?.loss), sum.best_loss == null ? "" : `of the last step; smallest ${number(sum.best_loss)}`],
     ["Loss scale", lossScale(job.latest?.loss_scale), scaleHealth(sum.scale_health)],
     ["Skipped steps", integer(sum.skipped), sum.skipped_share == null ? "" : percent(sum.skipped_share)],
     ["Examples/s", number(sum.median_examples_per_s, 3), "median"],

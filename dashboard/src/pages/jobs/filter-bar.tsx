@@ -51,6 +51,11 @@ export function FilterBar({ filters, metrics }: { filters: Filters; metrics: rea
           />
           explanations
         </label>
+        <label class="chip" title="A row for each job of a study, instead of one for the study">
+          <input type="checkbox" checked={filters.allJobs} onChange={(event) => change({ allJobs: event.currentTarget.checked })} />
+          jobs of studies
+        </label>
+        {filters.study && <Chip what="study" text={`study ${filters.study}`} onRemove={() => change({ study: "" })} />}
         {filters.labels.map((label) => (
           <Chip key={label} what="label" text={label} onRemove={() => change({ labels: filters.labels.filter((one) => one !== label) })} />
         ))}

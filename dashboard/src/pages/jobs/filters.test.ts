@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseRoute } from "../../router.ts";
-import { filtersHref, parseFilters, hasFilters, jobsPath, listedMetric } from "./filters.ts";
+import { filtersHref, parseFilters, hasFilters, jobsPath, listedMetric, studyJobsPath } from "./filters.ts";
 
 const ADDRESS = "#/jobs?state=running&state=queued&label=team%3Dvision&metric=val_auc%3C0.5&q=a+b&policy=O2";
 
@@ -19,7 +19,7 @@ test("a changed filter goes back to the first page", () => {
 });
 
 test("the API path has the filters of the address", () => {
-  assert.equal(jobsPath(parseFilters(new URLSearchParams(""))), "/jobs?limit=50&sort=-created_at");
+  assert.equal(jobsPath(parseFilters(new URLSearchParams(""))), "/jobs?limit=50&fold_studies=true&sort=-created_at");
   assert.ok(jobsPath(parseFilters(parseRoute(ADDRESS).query)).includes("label=team%3Dvision"));
   assert.ok(hasFilters(parseFilters(parseRoute(ADDRESS).query)));
 });
@@ -36,4 +36,14 @@ test("a list shows the metric that it is sorted or filtered by", () => {
   assert.equal(shown(""), "val_loss");
   assert.equal(shown("sort=-val_accuracy&metric=val_auc%3C1"), "val_accuracy");
   assert.equal(shown("sort=name&metric=val_auc%20%3E%3D%201"), "val_auc");
+});
+
+test("studies are folded unless their jobs are asked for", () => {
+  const path = (query: string) => jobsPath(parseFilters(new URLSearchParams(query)));
+  assert.ok(path("state=failed").includes("fold_studies=true"));
+  assert.ok(!path("all_jobs=true").includes("fold_studies"));
+  assert.ok(!path("study=abc").includes("fold_studies"));
+  const folded = parseFilters(new URLSearchParams("state=failed&cursor=x"));
+  const jobs = studyJobsPath(folded, "abc");
+  assert.ok(jobs.includes("study=abc") && jobs.includes("state=failed") && !jobs.includes("cursor"));
 });

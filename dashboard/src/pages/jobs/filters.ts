@@ -12,6 +12,10 @@ export interface Filters {
   model: string;
   /** Whether jobs that explain a step of another job are listed too. */
   explanations: boolean;
+  /** Whether each job of a study is a row, instead of the study. */
+  allJobs: boolean;
+  /** The id of a study whose jobs alone are listed. */
+  study: string;
   sort: string;
   cursor: string;
 }
@@ -29,6 +33,8 @@ export function parseFilters(query: URLSearchParams): Filters {
     policy: text("policy"),
     model: text("model"),
     explanations: text("explanations") === "true",
+    allJobs: text("all_jobs") === "true",
+    study: text("study"),
     sort: text("sort") || NEWEST,
     cursor: text("cursor"),
   };
@@ -36,16 +42,22 @@ export function parseFilters(query: URLSearchParams): Filters {
 
 /** The address of the list; a change of filters goes back to the first page. */
 export function filtersHref(filters: Filters, changes: Partial<Filters> = {}): string {
-  const { states, labels, metrics, explanations, sort, ...texts } = { ...filters, cursor: "", ...changes };
+  const { states, labels, metrics, explanations, allJobs, sort, ...texts } = { ...filters, cursor: "", ...changes };
   return routeHref(["jobs"], {
-    state: states, label: labels, metric: metrics, explanations: flag(explanations), ...texts, sort: sort === NEWEST ? "" : sort,
+    state: states, label: labels, metric: metrics, explanations: flag(explanations), all_jobs: flag(allJobs), ...texts, sort: sort === NEWEST ? "" : sort,
   });
 }
 
-/** The API path of the list. */
+/** The API path of the list: with a row for each study, unless its jobs are asked for. */
 export function jobsPath(filters: Filters): string {
-  const { states, labels, metrics, explanations, ...texts } = filters;
-  return `/jobs?${queryString({ limit: PAGE, state: states, label: labels, metric: metrics, explanations: flag(explanations), ...texts })}`;
+  const { states, labels, metrics, explanations, allJobs, ...texts } = filters;
+  const folds = flag(!allJobs && !filters.study);
+  return `/jobs?${queryString({ limit: PAGE, state: states, label: labels, metric: metrics, explanations: flag(explanations), fold_studies: folds, ...texts })}`;
+}
+
+/** The API path of the jobs of a study that match the other filters, in the order of the list. */
+export function studyJobsPath(filters: Filters, study: string): string {
+  return jobsPath({ ...filters, study, cursor: "" });
 }
 
 function flag(on: boolean): string {
@@ -53,8 +65,8 @@ function flag(on: boolean): string {
 }
 
 export function hasFilters(filters: Filters): boolean {
-  const { states, labels, metrics, q, policy, model, explanations } = filters;
-  return states.length + labels.length + metrics.length > 0 || q + policy + model !== "" || explanations;
+  const { states, labels, metrics, q, policy, model, study, explanations, allJobs } = filters;
+  return states.length + labels.length + metrics.length > 0 || q + policy + model + study !== "" || explanations || allJobs;
 }
 
 /** The metric that the list is about: that of its order, else of its first condition, else the loss. */

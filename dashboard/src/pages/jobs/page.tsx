@@ -32,7 +32,7 @@ export function JobsPage({ route }: { route: Route }) {
             <NoJobs filters={filters} />
           ) : (
             <div class={jobs.stale ? "stale" : ""} aria-busy={jobs.stale}>
-              <JobTable jobs={page.items} metric={listedMetric(filters)} selected={selected} onChoose={choose} onDone={jobs.refresh} />
+              <JobTable jobs={page.items} filters={filters} metric={listedMetric(filters)} selected={selected} onChoose={choose} onDone={jobs.refresh} />
               {!jobs.stale && <Pages filters={filters} next={page.next_cursor} />}
             </div>
           )

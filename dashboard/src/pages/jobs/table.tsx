@@ -1,23 +1,30 @@
 // The table of jobs. On a narrow screen each row is a card; the ARIA roles are explicit because CSS
 // that changes the display of a table removes its implicit ones.
 import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
 import { routeHref } from "../../router.ts";
-import type { ListedJob } from "../../api/types.ts";
+import type { FoldedStudy, JobPage, ListedJob } from "../../api/types.ts";
+import { usePoll } from "../../api/use-poll.ts";
 import { JobActions } from "../../components/job-actions.tsx";
 import { Badge, Labels } from "../../components/badge.tsx";
 import { useNow } from "../../hooks.ts";
 import { Progress } from "../../components/progress.tsx";
-import { age, dateTime, number, percent } from "../../display/format.ts";
+import { age, dateTime, integer, number, percent } from "../../display/format.ts";
 import { metricTitle, metricValue } from "../../display/metrics.ts";
+import { filtersHref, studyJobsPath, type Filters } from "./filters.ts";
 import { isTracked, policyText, scaleMode, skippedShare, unreadable } from "../../display/jobs.ts";
 
+const STUDY_POLL_MS = 4000;
 const BEFORE_METRIC = ["State", "Name", "Policy", "Loss scale", "Progress", "Loss"] as const;
 const AFTER_METRIC = ["Skipped", "Examples/s", "Age"] as const;
+/** The columns from the name to the throughput, which a row of a study leaves empty. */
+const NAME_TO_RATE = BEFORE_METRIC.length - 1 + 1 + AFTER_METRIC.length - 1;
 const TEXTS = new Set<string>(["State", "Name", "Policy", "Loss scale", "Progress"]);
 const NUMBERS = new Set<string>(["Loss", ...AFTER_METRIC]);
 
 interface Props {
   jobs: readonly ListedJob[];
+  filters: Filters;
   /** The metric that has a column. */
   metric: string;
   selected: readonly string[];
@@ -25,7 +32,7 @@ interface Props {
   onDone: () => void;
 }
 
-export function JobTable({ jobs, metric, selected, onChoose, onDone }: Props) {
+export function JobTable({ jobs, filters, metric, selected, onChoose, onDone }: Props) {
   const now = useNow(5000);
   return (
     <table class="table cards" role="table" aria-label="Jobs">
@@ -39,11 +46,57 @@ export function JobTable({ jobs, metric, selected, onChoose, onDone }: Props) {
         </tr>
       </thead>
       <tbody role="rowgroup">
-        {jobs.map((job) => (
-          <Row key={job.id} job={job} metric={metric} now={now} isChosen={selected.includes(job.id)} onChoose={onChoose} onDone={onDone} />
-        ))}
+        {jobs.map((job) =>
+          job.study
+            ? <StudyRows key={`study ${job.study.id}`} {...{ job, study: job.study, filters, metric, now, selected, onChoose, onDone }} />
+            : <Row key={job.id} job={job} metric={metric} now={now} isChosen={selected.includes(job.id)} onChoose={onChoose} onDone={onDone} />,
+        )}
       </tbody>
     </table>
+  );
+}
+
+type StudyProps = { job: ListedJob; study: FoldedStudy; now: number } & Omit<Props, "jobs">;
+
+/** One row for the jobs of a study, and these once it is opened. */
+function StudyRows(props: StudyProps) {
+  const { job, study, now } = props;
+  const [isOpen, open] = useState(false);
+  return (
+    <>
+      <tr role="row" class="group">
+        <td role="cell" class="choose" />
+        <Cell name="State">
+          {Object.entries(study.states).map(([state, count]) => <span key={state} class="study-state"><Badge state={state} /> {integer(count)}</span>)}
+        </Cell>
+        <td role="cell" data-name="Name" colSpan={NAME_TO_RATE}>
+          <a class="name" href={routeHref(["studies", study.id])}>{study.name}</a>{" "}
+          <span class="label" title={`The study is ${study.state}`}>{study.kind} study</span>{" "}
+          <button type="button" class="button small" aria-expanded={isOpen} onClick={() => open(!isOpen)}>
+            {study.jobs === 1 ? "1 job" : `${integer(study.jobs)} jobs`}
+          </button>
+        </td>
+        <Cell name="Age" title={dateTime(job.created_at)}>{age(job.created_at, now)}</Cell>
+        <td role="cell" class="actions" />
+      </tr>
+      {isOpen && <StudyJobs {...props} />}
+    </>
+  );
+}
+
+function StudyJobs({ study, filters, selected, ...rest }: StudyProps) {
+  const jobs = usePoll<JobPage>(studyJobsPath(filters, study.id), STUDY_POLL_MS).data;
+  return (
+    <>
+      {(jobs?.items ?? []).map((job) => <Row key={job.id} {...rest} job={job} isChosen={selected.includes(job.id)} />)}
+      {jobs?.next_cursor && (
+        <tr role="row">
+          <td role="cell" colSpan={NAME_TO_RATE + 4}>
+            <a href={filtersHref(filters, { study: study.id })}>All {integer(study.jobs)} jobs of this study</a>
+          </td>
+        </tr>
+      )}
+    </>
   );
 }
 

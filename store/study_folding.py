@@ -1,0 +1,70 @@
+"""Fold the jobs of each study in a list of jobs into one row, and count what is folded.
+
+Of the jobs of a study that match the filters, the one that was planned first stands for the
+others. Its number in the study never changes, so that pages in any order fit together.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy.orm import Session
+
+from store.tables import Job, Study, StudyJob
+
+
+@dataclass
+class StudyGroup:
+    """A study whose jobs are one row of a list."""
+
+    id: str
+    name: str
+    kind: str
+    state: str
+    jobs: int = 0
+    """How many of its jobs match the filters."""
+    states: dict[str, int] = field(default_factory=dict)
+    """How many of these are in each state."""
+
+
+def is_first_of_study(conditions: Sequence[ColumnElement[bool]]) -> ColumnElement[bool]:
+    """Whether a job belongs to no study, or is the first job of one that meets the conditions."""
+    place = func.row_number().over(partition_by=StudyJob.study_id, order_by=StudyJob.number)
+    matching = (
+        select(StudyJob.job_id, place.label("place"))
+        .join(Job, Job.id == StudyJob.job_id)
+        .where(*conditions)
+        .correlate(None)
+        .subquery()
+    )
+    first = select(matching.c.job_id).where(matching.c.place == 1)
+    studied = select(StudyJob.job_id).where(StudyJob.job_id.is_not(None))
+    return or_(Job.id.not_in(studied), Job.id.in_(first))
+
+
+def belongs_to(study_id: str) -> ColumnElement[bool]:
+    """Whether a job is one of a study."""
+    return Job.id.in_(select(StudyJob.job_id).where(StudyJob.study_id == study_id))
+
+
+def groups_of(
+    session: Session, conditions: Sequence[ColumnElement[bool]], job_ids: Sequence[str]
+) -> dict[str, StudyGroup]:
+    """The studies of these jobs, by the id of the job, with their jobs that meet the conditions."""
+    rows = session.execute(
+        select(StudyJob.job_id, Study.id, Study.name, Study.kind, Study.state)
+        .join(Study, Study.id == StudyJob.study_id)
+        .where(StudyJob.job_id.in_(job_ids))
+    ).all()
+    groups = {row.id: StudyGroup(row.id, row.name, row.kind, row.state) for row in rows}
+    counts: Any = session.execute(
+        select(StudyJob.study_id, Job.state, func.count())
+        .join(Job, Job.id == StudyJob.job_id)
+        .where(StudyJob.study_id.in_(groups), *conditions)
+        .group_by(StudyJob.study_id, Job.state)
+    )
+    for study_id, state, count in counts:
+        groups[study_id].jobs += count
+        groups[study_id].states[state] = count
+    return {row.job_id: groups[row.id] for row in rows}

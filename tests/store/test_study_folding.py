@@ -1,0 +1,144 @@
+"""A list of jobs with one row per study: filters, orders and pages stay right."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import update
+
+from ampcore.spec import State
+from store import search, studies
+from store.job_order import Sort
+from store.jobs import Origin, create
+from store.search import Search
+from store.tables import Job
+from tests.databases import ON_SQLITE
+
+
+@pytest.fixture
+def add_study(database, make_spec):
+    """Add a study with a job in each of these states; returns its id and those of its jobs."""
+
+    def make(*states, name="study"):
+        with database.write() as session:
+            study = studies.create(
+                session,
+                project="default",
+                kind="precision",
+                name=name,
+                spec={},
+                options={},
+                policies=[],
+                facts={},
+            )
+            keys = [f"job {number}" for number in range(len(states))]
+            studies.add_jobs(session, study.id, {key: {} for key in keys})
+            ids = []
+            for key, state in zip(keys, states, strict=True):
+                job = create(session, make_spec(name=f"{name} {key}"), Origin("default"))
+                session.execute(update(Job).where(Job.id == job.id).values(state=state))
+                studies.set_job(session, study.id, key, job.id)
+                ids.append(job.id)
+            return study.id, ids
+
+    return make
+
+
+@pytest.fixture
+def add_job(database, make_spec):
+    def make(state=State.QUEUED):
+        with database.write() as session:
+            job = create(session, make_spec(name="single"), Origin("default"))
+            session.execute(update(Job).where(Job.id == job.id).values(state=state))
+            return job.id
+
+    return make
+
+
+def listed(database, sort=Sort.NEWEST, limit=100, **filters):
+    """The ids of the rows over all pages, and the study of each."""
+    wanted, after, rows = Search(folds_studies=True, **filters), None, []
+    while True:
+        with database.read() as session:
+            page = search.page(session, wanted, sort=sort, after_position=after, limit=limit)
+            ids = [job.id for job in page.jobs]
+            groups = search.folded_studies(session, wanted, ids)
+            rows += [(job_id, groups.get(job_id)) for job_id in ids]
+        after = page.next
+        if after is None:
+            return rows
+
+
+def test_the_jobs_of_a_study_are_one_row_with_their_states(database, add_study, add_job):
+    single = add_job()
+    study, jobs = add_study(State.SUCCEEDED, State.RUNNING, State.QUEUED, State.QUEUED)
+    rows = dict(listed(database))
+    assert rows.keys() == {single, jobs[0]}
+    assert rows[single] is None
+    group = rows[jobs[0]]
+    assert (group.id, group.kind, group.state, group.jobs) == (study, "precision", "running", 4)
+    assert group.states == {"succeeded": 1, "running": 1, "queued": 2}
+
+
+def test_a_study_is_listed_where_any_of_its_jobs_matches(database, add_study, add_job):
+    add_job()
+    study, jobs = add_study(State.SUCCEEDED, State.FAILED, State.FAILED)
+    [(job_id, group)] = listed(database, states=(State.FAILED,))
+    assert (job_id, group.id, group.states) == (jobs[1], study, {"failed": 2})
+    assert listed(database, states=(State.CANCELLED,)) == []
+
+
+def test_the_jobs_of_one_study_can_be_listed(database, add_study, add_job):
+    add_job()
+    add_study(State.QUEUED)
+    study, jobs = add_study(State.SUCCEEDED, State.RUNNING)
+    with database.read() as session:
+        page = search.page(
+            session, Search(study=study), sort=Sort.NAME, after_position=None, limit=10
+        )
+    assert [job.id for job in page.jobs] == jobs
+
+
+def test_the_jobs_of_a_deleted_study_are_rows_each(database, add_study):
+    study, jobs = add_study(State.SUCCEEDED, State.SUCCEEDED)
+    with database.write() as session:
+        studies.set_state(session, studies.get(session, study), studies.SUCCEEDED)
+    with database.write() as session:
+        assert studies.delete_study(session, study)
+    assert {job_id for job_id, _ in listed(database)} == set(jobs)
+
+
+STATES = st.sampled_from([State.QUEUED, State.RUNNING, State.SUCCEEDED, State.FAILED])
+
+
+@ON_SQLITE
+@settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    st.lists(st.one_of(STATES, st.lists(STATES, min_size=1, max_size=4)), max_size=5),
+    st.sets(STATES),
+    st.sampled_from([Sort.NEWEST, Sort.CREATED_AT, Sort.NAME, Sort.HIGHEST_PRIORITY]),
+    st.integers(1, 3),
+)
+def test_pages_of_any_size_have_each_matching_job_or_study_once(  # noqa: PLR0917
+    database, add_study, add_job, parts, wanted, sort, limit
+):
+    with database.write() as session:
+        session.execute(update(Job).values(project="default", state=State.CANCELLED))
+    wanted = wanted or set(State) - {State.CANCELLED}
+    expected = {}
+    for part in parts:
+        if isinstance(part, list):
+            study, _ = add_study(*part)
+            if count := sum(state in wanted for state in part):
+                expected[study] = count
+        elif part in wanted:
+            expected[add_job(part)] = 1
+        else:
+            add_job(part)
+    rows = listed(database, sort, limit, states=tuple(wanted))
+    found = [(group.id, group.jobs) if group else (job_id, 1) for job_id, group in rows]
+    assert len(found) == len(expected)
+    assert dict(found) == expected
