@@ -23,7 +23,8 @@ $(INSTALLED): requirements/dev.lock requirements/uv.lock requirements/install.sh
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "ampcore needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make PYTHON=python3.12"; exit 1; }
 	@echo "Creating $(VENV)/ …"
-	@$(PYTHON) -m venv $(VENV)
+	@# Over an environment of another Python, venv would mix the two.
+	@[ -x $(VENV)/bin/python ] || $(PYTHON) -m venv $(VENV)
 	@echo "Installing about 150 libraries (2.5 GB) into it …"
 	@# no-deps: the lock has every package but tensorflow, which tf-keras wants beside tensorflow-cpu.
 	@sh requirements/install.sh $(VENV) requirements/dev.lock --require-hashes --no-deps

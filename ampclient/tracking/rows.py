@@ -2,7 +2,8 @@
 
 import math
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +19,9 @@ MAX_ROWS: Final = 4096
 """Rows of a block; a program that is faster than the sender encodes them itself."""
 ALWAYS: Final = ("loss", "loss_scale", "skipped", "step_time_s", "examples")
 """Columns of every block."""
+OPEN_S: Final = 15.0
+"""How long columns can be added to a row before it is sent: a program that is killed, or that logs
+a row in an hour, must not keep its last one for itself."""
 SCALE_COLUMNS: Final = ("loss_scale", "skipped")
 UNKNOWN_BOUNDS: Final = ScaleBounds(minimum=0.0, maximum=math.inf)
 """For a scale whose limits are not known: it is never reported at one of them."""
@@ -28,11 +32,15 @@ class RowBuffer:
 
     Steps keep the numbers that the program gives them, and ascend. A row with the number of the
     row before adds its columns to that; so the last row of a program that numbers its steps is
-    kept until the next one. A row whose number is not above the last one, and which cannot be
-    added to it, is numbered on, and has its number in the column `logged_step`.
+    kept until the next one, at most for `OPEN_S`. A row whose number is not above the last one, and
+    which cannot be added to it, is numbered on, and has its number in the column `logged_step`.
+
+    Args:
+        clock: Returns seconds since any fixed time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._opened_at = clock, 0.0
         self.next_step: int = 0
         """The number of the next row, if the program gives it none."""
         self.renumbered = 0
@@ -72,6 +80,7 @@ class RowBuffer:
             self._rows.append(row)
             self._steps.append(number)
             self.next_step, self._open_step = number + 1, logged
+            self._opened_at = self._clock()
             return len(self._rows) >= MAX_ROWS
 
     def _is_added(self, row: Row) -> bool:
@@ -100,7 +109,7 @@ class RowBuffer:
         block. Call it from one thread at a time.
         """
         with self._lock:
-            if is_last:
+            if is_last or self._clock() - self._opened_at >= OPEN_S:
                 self._open_step = None
             complete = len(self._rows) - (self._open_step is not None)
             rows, self._rows = self._rows[:complete], self._rows[complete:]

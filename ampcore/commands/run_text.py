@@ -153,6 +153,8 @@ def summary_lines(summary: dict[str, Any], model_file: str | None) -> list[str]:
     metrics = summary.get("metrics", {})
     values = {**metrics, **summary, "model_file": model_file}
     values.pop("metrics", None)
+    constant_metrics = values.pop("constant_metrics", {})
+    values |= {f"constant_{name}": value for name, value in constant_metrics.items()}
     sentences = values.pop("ranges", {}).values()
     lines = [f"{name:<17} {_value(value)}" for name, value in values.items() if value is not None]
     return [*lines, *sentences]

@@ -58,7 +58,7 @@ class _Part:
         with np.errstate(all="ignore"):
             median = np.nan_to_num(np.nanmedian(finite, axis=0))
             distances = np.abs(finite - median)
-            spread = _spread(distances, axis=0)
+            spread = _spread(distances, np.abs(median))
             overall = float(np.median(spread)) if (spread > 0).any() else 0.0
         floor = np.maximum(np.maximum(overall, np.abs(median)), np.finfo(np.float32).tiny)
         return cls(median, np.where(spread > 0, spread, floor))
@@ -210,10 +210,12 @@ def _features(values: NDArray[Any]) -> Floats:
     return wide if wide.ndim == 2 else wide.reshape(-1, 1)
 
 
-def _spread(distances: Floats, axis: int) -> Floats:
-    half, most = np.nan_to_num(np.nanquantile(distances, [0.5, QUANTILE], axis=axis))
-    is_wrong = (half > 0) & (most > MAX_TAIL * half)
-    spread: Floats = np.where(is_wrong, USUAL_TAIL * half, most)
+def _spread(distances: Floats, median: Floats) -> Floats:
+    half, most = np.nan_to_num(np.nanquantile(distances, [0.5, QUANTILE], axis=0))
+    # Where half of the values are equal, their size tells what is usual.
+    usual = np.where(half > 0, half, median)
+    is_wrong = (usual > 0) & (most > MAX_TAIL * usual)
+    spread: Floats = np.where(is_wrong, USUAL_TAIL * usual, most)
     return spread
 
 

@@ -16,9 +16,9 @@ from ampcore.diagnostics.responsible_examples import indices_of
 from ampcore.diagnostics.skipped_step import MAX_EXAMPLES, BatchPosition, SkippedStep
 from ampcore.diagnostics.step_diagnosis import (
     DiagnosedStep,
+    StepContext,
     StepDiagnoser,
     StepValues,
-    Surroundings,
 )
 from ampcore.models.task import float32_view
 from ampcore.precision import NoLossScale
@@ -86,7 +86,7 @@ class OverflowDiagnostics:
     def explain(
         self,
         step: SkippedStep,
-        surroundings: Surroundings | None = None,
+        context: StepContext | None = None,
         values: StepValues | None = None,
     ) -> dict[str, Any]:
         """The event data of the step that was just skipped.
@@ -96,13 +96,13 @@ class OverflowDiagnostics:
 
         Args:
             step: The step.
-            surroundings: What it is compared with; None: nothing is known.
+            context: What it is compared with; None: nothing is known.
             values: What the run recorded of it.
         """
         began = self._clock()
         try:
             diagnosed = self._diagnoser.diagnose(
-                step, surroundings or Surroundings(), values or StepValues()
+                step, context or StepContext(), values or StepValues()
             )
             facts = diagnosed.replayed.facts | _finding_facts(diagnosed, step.position)
         except Exception as error:

@@ -56,7 +56,7 @@ def _never(_: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class StepContext:
     """What is known around a step."""
 
     other_inputs: Callable[[], Sequence[StepInputs]] = _no_inputs
@@ -107,13 +107,13 @@ class StepDiagnoser:
         self._replay, self._in_float32 = replay, in_float32
 
     def diagnose(
-        self, step: SkippedStep, surroundings: Surroundings, values: StepValues
+        self, step: SkippedStep, context: StepContext, values: StepValues
     ) -> DiagnosedStep:
         """The diagnosis of a step whose state is in place; it changes nothing.
 
         Args:
             step: Its batch, seed, position and loss scales.
-            surroundings: What it is compared with.
+            context: What it is compared with.
             values: What the run recorded of it.
         """
         replayed = diagnose_step(self._replay, self._in_float32, step)
@@ -121,18 +121,18 @@ class StepDiagnoser:
         cause = None if is_finite else replayed.cause
         evidence = Evidence(
             values.kind,
-            surroundings.step,
+            context.step,
             cause=cause,
             loss_in_run=values.loss,
             norm_in_run=values.grad_norm,
-            learning_rate=surroundings.learning_rate,
+            learning_rate=context.learning_rate,
             has_16_bits=any(dtype != "float32" for dtype in self._replay.dtypes),
         )
         if cause is not None and (cause.cause is OverflowCause.WEIGHTS or cause.bad_inputs):
             return DiagnosedStep(attribute(evidence), replayed, is_finite)
         comparison = _Comparison(self._comparing_replay(step, cause), step)
-        statistics = surroundings.input_statistics()
-        probe = comparison.probe(surroundings, statistics)
+        statistics = context.input_statistics()
+        probe = comparison.probe(context, statistics)
         size = len(step.batch.parts[0])
         scores = statistics.scores(step.batch) if statistics is not None else np.zeros(size)
         responsible = self._responsible(step, cause, probe, scores, comparison)
@@ -145,7 +145,7 @@ class StepDiagnoser:
             without=responsible.without,
             outliers=weight_outliers(self._replay.task) if is_bad else (),
             usual_input=statistics.usual if statistics is not None else 0.0,
-            extremes_before=_trained_on(statistics, surroundings),
+            extremes_before=_trained_on(statistics, context),
         )
         return DiagnosedStep(attribute(evidence), replayed, is_finite, probe, responsible)
 
@@ -201,15 +201,15 @@ class _Comparison:
         seed = self._step.seed if seed is None else seed
         return measure(self._replay, StepInputs(batch, seed), self._scales)
 
-    def probe(self, surroundings: Surroundings, statistics: InputStatistics | None) -> Probe:
+    def probe(self, context: StepContext, statistics: InputStatistics | None) -> Probe:
         own = self.measure(self._step.batch)
         others = [
             self.measure(*inputs)
-            for inputs in surroundings.other_inputs()
+            for inputs in context.other_inputs()
             # A batch with bad inputs of its own tells nothing about the weights.
             if statistics is None or statistics.scores(inputs.batch).max(initial=0.0) < EXTREME
         ]
-        return Probe(own, others, surroundings.at_start, self._losses())
+        return Probe(own, others, context.at_start, self._losses())
 
     def _losses(self) -> NDArray[np.float32]:
         losses = example_losses(self._replay.task, self._step.batch)
@@ -243,6 +243,6 @@ def _largest_of(row: Sequence[Any]) -> float:
     return largest([part for part in parts if part.dtype.is_floating])
 
 
-def _trained_on(statistics: InputStatistics | None, surroundings: Surroundings) -> list[Any]:
+def _trained_on(statistics: InputStatistics | None, context: StepContext) -> list[Any]:
     extremes = statistics.extremes if statistics is not None else ()
-    return [extreme for extreme in extremes if surroundings.was_trained_on(extreme.example)]
+    return [extreme for extreme in extremes if context.was_trained_on(extreme.example)]

@@ -20,7 +20,7 @@ from ampcore.telemetry.anomalies import SpikeDetector
 from ampcore.telemetry.scale_events import OverflowCauses, scale_columns
 from ampcore.telemetry.scale_health import ScaleBounds, ScaleHealth, ScaleHealthMonitor
 from ampcore.train.session import Session
-from ampcore.train.step_surroundings import step_surroundings
+from ampcore.train.step_context import step_context
 
 
 class RunDiagnostics:
@@ -183,10 +183,10 @@ class RunDiagnostics:
         session, step = self._session, block.end_step - 1
         position = BatchPosition(*session.position(step), session.example_indices(step))
         learning_rate = float(block["learning_rate"][-1])
-        surroundings = step_surroundings(session, step, learning_rate, self.at_start)
+        context = step_context(session, step, learning_rate, self.at_start)
         values = StepValues(loss=float(block["loss"][-1]), grad_norm=float(block["grad_norm"][-1]))
         skipped = SkippedStep(scales, batch, seed, position)
-        return self._overflow_causes.explain(skipped, surroundings, values)
+        return self._overflow_causes.explain(skipped, context, values)
 
     def _observe_start(self, block: StepBlock) -> None:
         """Keep the loss of the first step, up to the first one that was applied."""

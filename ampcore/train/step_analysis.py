@@ -21,8 +21,8 @@ from ampcore.precision import NoLossScale
 from ampcore.telemetry import StepBlock
 from ampcore.train.repeat import RepeatedStep
 from ampcore.train.session import Session
+from ampcore.train.step_context import step_context
 from ampcore.train.step_replay import ReplayedRun
-from ampcore.train.step_surroundings import step_surroundings
 
 MAX_EXAMPLES: Final = 8
 """The maximum number of examples that are shown."""
@@ -82,14 +82,14 @@ class StepAnalysis:
     def _diagnose(self) -> DiagnosedStep:
         block = self._repeated.block
         step = SkippedStep(self._scales(), self._batch, self._seed, self._position)
-        surroundings = step_surroundings(
+        context = step_context(
             self._session,
             self._step,
             float(block["learning_rate"][0]),
             self._at_start,
         )
         values = StepValues(self._kind, float(block["loss"][0]), float(block["grad_norm"][0]))
-        return StepDiagnoser(self._replay, self._in_float32).diagnose(step, surroundings, values)
+        return StepDiagnoser(self._replay, self._in_float32).diagnose(step, context, values)
 
     def _tried(self, scales: list[float], diagnosed: DiagnosedStep) -> list[dict[str, Any]]:
         """The computations of the step, that of the run first, and what came out."""

@@ -52,13 +52,20 @@ def test_progress_is_plain_lines_without_a_terminal(cli, spec_file, capfd):
     assert "oneDNN" not in text
 
 
-def test_numbers_that_json_cannot_write_become_strings(cli, spec_file, tmp_path):
+def test_an_evaluation_that_is_not_finite_fails_and_names_the_validation_examples(
+    cli, spec_file, tmp_path, capfd
+):
     file, y = tmp_path / "outliers.npz", np.arange(8) % 2
-    x, outliers = np.ones((8, 4), np.float32), np.full((8, 4), 3e38, np.float32)
+    x = np.ones((8, 4), np.float32)
+    outliers = x.copy()
+    outliers[5] = 3e38
     np.savez(file, x_train=x, y_train=y, x_test=outliers, y_test=y)
     data = f"data={{kind: npz, path: {file}, batch_size: 4, validation_split: 0.0}}"
     result = cli(spec_file, *SMALL, "--json", "--set", data)
-    assert json.loads(result.stdout)["val_loss"] in ("NaN", "Infinity")
+    error = capfd.readouterr().err
+    assert result.exit_code == 1
+    assert "non_finite_result" in error
+    assert "validation example has values that are not finite, or far from all others: 5" in error
 
 
 def test_weights_that_are_not_finite_are_a_failure(cli, spec_file, capfd):

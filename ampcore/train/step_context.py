@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from ampcore.diagnostics.probe import Measured, StepInputs
-from ampcore.diagnostics.step_diagnosis import Surroundings
+from ampcore.diagnostics.step_diagnosis import StepContext
 from ampcore.train.session import Session
 
 MAX_OTHERS: Final = 6
 """The maximum number of other batches that are computed."""
 
 
-def step_surroundings(
+def step_context(
     session: Session, step: int, learning_rate: float, at_start: Measured | None
-) -> Surroundings:
-    """The surroundings of a step.
+) -> StepContext:
+    """The context of a step.
 
     Args:
         session: The session, which stands before the step or right after it.
@@ -39,6 +39,6 @@ def step_surroundings(
         before = range(step - batch, step)
         return epoch > 0 or any(example in session.example_indices(other) for other in before)
 
-    return Surroundings(
+    return StepContext(
         other_inputs, session.input_statistics, was_trained_on, at_start, learning_rate, step
     )
