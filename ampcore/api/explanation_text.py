@@ -60,7 +60,7 @@ def explanation_lines(found: Json, *, folded: bool = True) -> list[str]:
         ("Layers, in the order of the forward pass (* the first that is not finite)", _layers),
         ("Gradients of the variables", _variables),
         ("Tried", _tried),
-        ("Comparison in float32", _comparison),
+        ("Comparison", _comparison),
         ("Examples", _examples),
     ):
         shown = list(rows(found, limit))

@@ -104,7 +104,8 @@ class OverflowDiagnostics:
             diagnosed = self._diagnoser.diagnose(
                 step, context or StepContext(), values or StepValues()
             )
-            facts = diagnosed.replayed.facts | _finding_facts(diagnosed, step.position)
+            finding_facts = _finding_facts(diagnosed, step.position)
+            facts = finding_facts | diagnosed.replayed.facts | finding_facts
         except Exception as error:
             # A failed diagnosis, most likely out of memory, must not end the run.
             facts = _unknown_cause(error)

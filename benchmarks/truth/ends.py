@@ -105,7 +105,7 @@ def ending(recipe: Recipe, seed: int) -> Outcome:
 
 FAULTS: Final = tuple(
     PlantedFault(
-        name,
+        f"{name}: the end of the run",
         Question.EVENTS,
         "the run ends as its result deserves",
         partial(ending, recipe),

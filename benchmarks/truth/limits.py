@@ -22,8 +22,8 @@ from ampcore.lab.capacity import MIXED, CapacityKind
 from ampcore.lab.plan import JobResult, NoAnswer, Question
 from ampcore.spec import State
 from ampcore.telemetry.frames import Frame, FrameType
-from benchmarks.truth.case import Outcome, PlantedFault, Verdict
-from benchmarks.truth.case import Question as Asked
+from truth.case import Outcome, PlantedFault, Verdict
+from truth.case import Question as Asked
 from worker.fork_server import ForkServer
 from worker.isolation import TrainerFolder
 from worker.outcome import FINAL_FRAMES, TrainerExit, result_of

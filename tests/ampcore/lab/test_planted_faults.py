@@ -178,9 +178,9 @@ def test_a_row_with_inf_has_no_answer_that_names_a_layer_and_the_row_is_named(ro
 def test_a_bad_learning_rate_has_no_answer_because_float32_fails_too(rows: Any) -> None:
     optimizer = {"kind": "sgd", "learning_rate": 1e6}
     fault = Fault(rows(), network(1.0), optimizer=optimizer)
-    with pytest.raises(NoAnswer, match=r"Float32 itself does not train: .* % of its steps"):
+    with pytest.raises(NoAnswer, match=r"Float32 itself does not train.*The learning rate, 1e\+06"):
         fault.ask("bisect", "mixed_bfloat16")
-    with pytest.raises(NoAnswer, match=r"jobs in float32; . ha.* it: .* skipped .* % of the steps"):
+    with pytest.raises(NoAnswer, match=r"jobs in float32; 0 have it: .*The learning rate, 1e\+06"):
         fault.ask("precision", "mixed_bfloat16")
 
 

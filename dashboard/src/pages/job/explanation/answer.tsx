@@ -57,7 +57,7 @@ export function ExplanationAnswer({ answer }: { answer: Answer }) {
         ]}
       />
       <FoldedTable
-        title="Comparison in float32"
+        title="Comparison"
         heads={["Batch and weights", "Loss", "Gradient norm"]}
         rows={compared(answer)}
         leftOut={0}
