@@ -15,7 +15,7 @@ from typing import Final
 from compare import report
 from truth.case import Outcome, PlantedFault, Question, Verdict
 
-MODULES: Final = ("steps", "ends", "policies", "limits")
+MODULES: Final = ("steps", "ends", "layers", "policies", "limits")
 GOAL_WRONG: Final = 0.02
 GOAL_RIGHT: Final = 0.85
 

@@ -25,8 +25,8 @@ class Question(StrEnum):
     """Is this policy as good as float32?"""
     CAPACITY = "capacity"
     """Which batch size fits?"""
-    BISECT = "bisect"
-    """Which layers need float32?"""
+    RANGES = "ranges"
+    """Which layers leave the range of float16?"""
 
 
 @dataclass(frozen=True)

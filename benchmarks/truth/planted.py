@@ -128,6 +128,10 @@ class Plant:
         """The explanation of a step, repeated from the start."""
         return StepExplainer(self._job(), None, step).run()
 
+    def first_step(self) -> Any:
+        """The training before its first step."""
+        return Trainer(self._job()).first_step()
+
     def _job(self) -> Any:
         """The job of a new model, with the same initial weights each time."""
         keras.backend.clear_session()

@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-MODULES = ["steps", "ends", "policies", "limits"]
+MODULES = ["steps", "ends", "layers", "policies", "limits"]
 
 
 @pytest.fixture

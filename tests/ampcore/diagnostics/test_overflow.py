@@ -178,7 +178,8 @@ def test_a_weight_that_is_not_finite_is_named(mlp, batch, position):
 
 def test_a_step_that_is_finite_in_the_replay_is_reported_as_not_reproduced(mlp, batch, position):
     facts = mlp.diagnostics.explain(SkippedStep([1.0], batch, SEED, position))
-    assert facts["verdict"] == "not_reproduced"
+    assert (facts["verdict"], facts["attribution"]) == ("not_reproduced", "not_reproducible")
+    assert "gave finite gradients" in facts["sentence"]
     assert facts["variables"] == []
     assert facts["first_layer"] is None
 
