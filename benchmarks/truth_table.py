@@ -50,12 +50,12 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a regular expression of question and name")
     parser.add_argument("--seeds", type=int, default=5, help="of each fault (default: 5)")
     parser.add_argument("--quick", action="store_true", help="the sample of the tests")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     totals: Counter[Verdict] = Counter()
     by_question: dict[Question, Counter[Verdict]] = {}
-    for fault in planted_faults(given.only, quick=given.quick):
+    for fault in planted_faults(arguments.only, quick=arguments.quick):
         began = time.perf_counter()
-        answers = outcomes(fault, given.seeds)
+        answers = outcomes(fault, arguments.seeds)
         counts = Counter(answer.verdict for answer in answers)
         totals += counts
         by_question.setdefault(fault.question, Counter()).update(counts)
@@ -66,7 +66,9 @@ def main() -> None:
             expected=fault.expected,
             **{verdict.name.lower(): counts[verdict] for verdict in Verdict},
             seconds=round(time.perf_counter() - began, 1),
-            others=sorted({one.answer for one in answers if one.verdict is not Verdict.RIGHT}),
+            others=sorted(
+                {answer.answer for answer in answers if answer.verdict is not Verdict.RIGHT}
+            ),
         )
     count = max(totals.total(), 1)
     report(

@@ -232,8 +232,9 @@ def _diverged(evidence: Evidence, probe: Probe) -> Finding:
         )
     return Finding(
         Attribution.WEIGHTS,
-        f"{happened} The learning rate, {evidence.learning_rate:.4g} at this step, was too high.",
-        LOWER_RATE,
+        f"{happened} The learning rate, {evidence.learning_rate:.4g} at this step, was too high, "
+        "unless an earlier step trained on bad examples.",
+        f"{LOWER_RATE} To tell the two apart, explain the first step at which the loss rose.",
     )
 
 

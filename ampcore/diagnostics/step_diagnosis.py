@@ -37,8 +37,6 @@ from ampcore.diagnostics.weight_outliers import weight_outliers
 SCALE_MARGIN: Final = 0.25
 """Other batches are compared at this multiple of the scale at which the step is finite: their
 gradients may be a little larger."""
-
-
 MAX_HARMLESS: Final = 3
 """The unusual examples that an ordinary step names."""
 
@@ -62,7 +60,7 @@ class StepContext:
     other_inputs: Callable[[], Sequence[StepInputs]] = _no_inputs
     """The batches of steps around it."""
     input_statistics: Callable[[], InputStatistics | None] = _no_statistics
-    """The statistics of the inputs of all training examples."""
+    """The statistics of the values of all training examples."""
     was_trained_on: Callable[[int], bool] = _never
     """Whether the run has trained on this training example before the step."""
     at_start: Measured | None = None

@@ -24,9 +24,9 @@ HUGE: Final = keras.initializers.RandomNormal(stddev=1e5, seed=0)
 TINY: Final = keras.initializers.RandomNormal(stddev=1e-10, seed=0)
 
 
-def layers(*made: Callable[[], Any]) -> Model:
+def layers(*factories: Callable[[], Any]) -> Model:
     """A model of new layers each time, and logits."""
-    return lambda data: dense_model(*(make() for make in made), data=data)
+    return lambda data: dense_model(*(make() for make in factories), data=data)
 
 
 def dense(initializer: Any) -> Callable[[], Any]:

@@ -302,12 +302,12 @@ def flipped_bit(policy: str) -> Recipe:
 
     def recipe(seed: int) -> StepFault:
         def model(data: Data) -> Any:
-            made = mlp(data)
-            kernel = made.get_layer("hidden_1").kernel
+            network = mlp(data)
+            kernel = network.get_layer("hidden_1").kernel
             values = np.array(kernel)
             values[seed % 32, (7 * seed) % 32] = 3e32
             kernel.assign(values)
-            return made
+            return network
 
         plant = Plant(model, table(seed), policy, seed=seed)
         expected = Expected(["weights"], [r"One weight of .*hidden_1"], ["learning_rate, add"])
@@ -318,12 +318,12 @@ def flipped_bit(policy: str) -> Recipe:
 
 def weight_that_is_nan(seed: int) -> StepFault:
     def model(data: Data) -> Any:
-        made = mlp(data)
-        kernel = made.get_layer("hidden_0").kernel
+        network = mlp(data)
+        kernel = network.get_layer("hidden_0").kernel
         values = np.array(kernel)
         values[0, 0] = np.nan
         kernel.assign(values)
-        return made
+        return network
 
     return StepFault(Plant(model, table(seed), seed=seed), Expected(["weights"], ["hidden_0"]), 0)
 
