@@ -32,6 +32,8 @@ MAX_TAIL: Final = 1e4
 count as wrong themselves. Heavy tails are shorter: 1,000 for a log-normal with a sigma of 3."""
 USUAL_TAIL: Final = 10.0
 """How many times further than half of the values the others are taken to be in that case."""
+MIN_RARE: Final = 3
+"""How many examples of the sample have a rare value."""
 STANDS_OUT: Final = 30.0
 """The score from which the inputs of an example stand out: in heavy-tailed data, such as prices,
 correct values have scores of 10 to 300, so that a score alone proves nothing."""
@@ -60,6 +62,8 @@ class _Part:
             distances = np.abs(finite - median)
             spread = _spread(distances, np.abs(median))
             overall = float(np.median(spread)) if (spread > 0).any() else 0.0
+            # A value that less than 1 % of the examples have, but several, is rare and not wrong.
+            spread = np.where(spread > 0, spread, _rare_spread(distances))
         floor = np.maximum(np.maximum(overall, np.abs(median)), np.finfo(np.float32).tiny)
         return cls(median, np.where(spread > 0, spread, floor))
 
@@ -217,6 +221,15 @@ def _spread(distances: Floats, median: Floats) -> Floats:
     is_wrong = (usual > 0) & (most > MAX_TAIL * usual)
     spread: Floats = np.where(is_wrong, USUAL_TAIL * usual, most)
     return spread
+
+
+def _rare_spread(distances: Floats) -> Floats:
+    """The typical distance of the values that differ from the median; 0 with few of them."""
+    differing = np.where(distances > 0, distances, np.nan)
+    is_rare = np.isfinite(differing).sum(axis=0) >= MIN_RARE
+    typical = np.full(distances.shape[1], 0.0)
+    typical[is_rare] = np.nanmedian(differing[:, is_rare], axis=0)
+    return typical
 
 
 def _max_of_examples(distances: Floats, examples: int) -> Floats:

@@ -100,6 +100,14 @@ def test_a_rare_flag_is_no_outlier():
     assert (statistics_of(x).scores(Batch(x[:1], np.zeros(1))) < STANDS_OUT).all()
 
 
+def test_a_rare_large_value_is_not_extreme():
+    """As 99999 is for capital gains of a census: 0.4 % of the examples have it."""
+    x = np.zeros((20_000, 2), np.float32)
+    x[:, 1] = RANDOM.normal(size=20_000)
+    x[RANDOM.random(20_000) < 0.004, 0] = 99_999
+    assert statistics_of(x).extremes == ()
+
+
 def test_targets_and_several_inputs_count():
     x = {"a": RANDOM.normal(size=(500, 3)), "keys": RANDOM.integers(9, size=(500, 2))}
     y = RANDOM.normal(size=500)
