@@ -39,7 +39,11 @@ class JobView(JobFields):
 
     @property
     def state_text(self) -> str:
-        """The state, with a mark for a run that a program elsewhere trains."""
+        """The state, with a mark for a tracked run and for a job that only uploads its files."""
+        if self.uploading is not None:
+            sent, size = self.uploading.sent_bytes, self.uploading.size_bytes
+            share = f" {100 * sent / size:.0f} %" if size else ""
+            return f"{self.state}, uploading{share}"
         return f"{self.state}, tracked" if self.source == Source.TRACKED else str(self.state)
 
     @cached_property

@@ -26,12 +26,25 @@ class BaseWorkers:
         return await self._transport.send(requests.get_worker(worker_id), **options)
 
     @operation
-    async def drain(self, worker_id: str, **options: Unpack[RequestOptions]) -> Worker:
+    async def drain(
+        self,
+        worker_id: str,
+        *,
+        timeout_s: float | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> Worker:
         """Ask a worker to take no new jobs, to checkpoint and requeue its jobs, and to exit.
 
-        For admins. Raises Forbidden, NotFound.
+        For admins. `unsaved` of the result says which steps are trained again if it cannot store
+        new checkpoints in time. Raises Forbidden, NotFound.
+
+        Args:
+            worker_id: The worker's id.
+            timeout_s: Seconds for which it may store the files of its jobs; None: as long as its
+                setting says.
+            **options: Those of every request.
         """
-        return await self._transport.send(requests.drain_worker(worker_id), **options)
+        return await self._transport.send(requests.drain_worker(worker_id, timeout_s), **options)
 
 
 class Workers(Sync, BaseWorkers):

@@ -20,7 +20,7 @@ from ampcore.api.base import StoredModel
 from ampcore.api.datasets import Dataset, ListedDatasetVersion, Upload
 from ampcore.api.jobs import FoldedStudy, Job, ListedJob
 from ampcore.api.projects import Project
-from ampcore.api.workers import Worker
+from ampcore.api.workers import UnsavedJob, Worker
 from ampcore.spec import Reason
 from ampcore.telemetry.metrics import metrics_of
 from store import tables
@@ -97,9 +97,16 @@ def _ranks(member: tables.GangMember) -> list[Rank]:
     return found
 
 
-def worker_from_row(row: tables.Worker, state: str, jobs: list[str]) -> Worker:
+def worker_from_row(
+    row: tables.Worker, state: str, jobs: list[str], unsaved: Sequence[UnsavedJob] = ()
+) -> Worker:
     """The worker of a row, with the ids of the jobs that it runs."""
-    values = {"state": state, "jobs": jobs, "draining": row.drain_requested_at is not None}
+    values = {
+        "state": state,
+        "jobs": jobs,
+        "draining": row.drain_requested_at is not None,
+        "unsaved": list(unsaved),
+    }
     return from_row(Worker, row, values)
 
 

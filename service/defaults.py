@@ -8,6 +8,8 @@ DEFAULT_DATA_DIR: Final = Path("ampcore-data")
 DEFAULT_REDIS_URL: Final = "redis://127.0.0.1:6379/0"
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8470
+DRAIN_TIMEOUT_S: Final = 600.0
+"""How long a worker that shuts down still stores the files of its jobs."""
 
 
 def sqlite_file(data_dir: Path) -> Path:

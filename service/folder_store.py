@@ -10,7 +10,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
@@ -19,6 +19,14 @@ CHUNK_BYTES: Final = 256 * 1024
 _READ_BYTES: Final = 2**20
 _OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NO_FOLLOW: Final = os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+OnProgress = Callable[[int], object]
+"""Called during an upload with the number of bytes that are stored so far."""
+
+
+def ignore_progress(_stored_bytes: int) -> None:
+    """The `OnProgress` of a caller that does not need it."""
 
 
 class ContentMismatch(OSError):
@@ -31,21 +39,23 @@ class FolderStore:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def check(self) -> None:
-        """Raise OSError if the folder cannot be created or written to."""
-        there = next(path for path in (self._root, *self._root.parents) if path.exists())
-        if not there.is_dir() or not os.access(there, os.R_OK | os.W_OK | os.X_OK):
-            code = errno.EACCES if there.is_dir() else errno.ENOTDIR
-            raise OSError(code, os.strerror(code))
-
-    def put(self, parts: tuple[str, ...], file: Path, sha256: str | None = None) -> tuple[int, str]:
+    def put(
+        self,
+        parts: tuple[str, ...],
+        file: Path,
+        sha256: str | None = None,
+        on_progress: OnProgress = ignore_progress,
+    ) -> tuple[int, str]:
         """Store a file: as a hard link on the same file system, else as a copy."""
-        self._root.mkdir(parents=True, exist_ok=True)
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from error
         with open_regular_file(file) as source, self._folder(parts[:-1], make=True) as folder:
             unfinished = f".{secrets.token_hex(8)}.part"
             try:
                 size_and_digest = _link(source, file, folder, unfinished, sha256)
-                size_and_digest = size_and_digest or _copy(source, folder, unfinished)
+                size_and_digest = size_and_digest or _copy(source, folder, unfinished, on_progress)
                 os.rename(unfinished, parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
                 with suppress(FileNotFoundError):
@@ -175,19 +185,23 @@ def hash_unless_known(source: IO[bytes], sha256: str | None) -> tuple[int, str]:
     return os.fstat(source.fileno()).st_size, sha256
 
 
-def _copy(source: IO[bytes], folder: int, name: str) -> tuple[int, str]:
+def _copy(source: IO[bytes], folder: int, name: str, on_progress: OnProgress) -> tuple[int, str]:
     """Copy an open file into a folder."""
     source.seek(0)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW
     with open(os.open(name, flags, 0o644, dir_fd=folder), "wb") as target:
-        size_and_digest = copy_and_hash(source, target)
+        size_and_digest = copy_and_hash(source, target, on_progress)
         target.flush()
         os.fsync(target.fileno())
     return size_and_digest
 
 
-def copy_and_hash(source: IO[bytes], target: IO[bytes] | None = None) -> tuple[int, str]:
-    """Read a file to its end; its size in bytes and its SHA-256."""
+def copy_and_hash(
+    source: IO[bytes],
+    target: IO[bytes] | None = None,
+    on_progress: OnProgress = ignore_progress,
+) -> tuple[int, str]:
+    """Read a file to its end, and write it to `target`; its size in bytes and its SHA-256."""
     digest = hashlib.sha256()
     # One buffer: a new block of memory for each read would cost as much time as the read.
     total, buffer = 0, memoryview(bytearray(_READ_BYTES))
@@ -196,6 +210,7 @@ def copy_and_hash(source: IO[bytes], target: IO[bytes] | None = None) -> tuple[i
         total += size
         if target is not None:
             write_all(target, buffer[:size])
+        on_progress(total)
     return total, digest.hexdigest()
 
 

@@ -13,9 +13,11 @@ from typing import Any, Final, TypeVar
 
 from service.folder_store import (
     ContentMismatch,
+    OnProgress,
     check_sha256,
     copy_and_hash,
     hash_unless_known,
+    ignore_progress,
     open_regular_file,
 )
 
@@ -24,18 +26,35 @@ CHUNK_BYTES: Final = 4 * 2**20
 T = TypeVar("T")
 
 
+def _callback(on_progress: OnProgress) -> Any:
+    """What the library of a store calls during an upload."""
+    from fsspec.callbacks import Callback
+
+    def report(size: int | None, value: int, **_: Any) -> None:
+        on_progress(value)
+
+    return Callback(hooks={"progress": report})
+
+
 class ObjectStore:
     """Objects below a URL. An upload is atomic: readers get the old bytes or the new ones."""
 
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def put(self, parts: tuple[str, ...], file: Path, sha256: str | None = None) -> tuple[int, str]:
-        """Upload a file."""
+    def put(
+        self,
+        parts: tuple[str, ...],
+        file: Path,
+        sha256: str | None = None,
+        on_progress: OnProgress = ignore_progress,
+    ) -> tuple[int, str]:
+        """Upload a file; how often `on_progress` is called depends on the library of the store."""
         with open_regular_file(file) as source:
             size, digest = hash_unless_known(source, sha256)
             same = f"/dev/fd/{source.fileno()}"  # whatever file has the name by now
-            self._do(lambda fs, key: fs.put_file(same, key), parts)
+            callback = _callback(on_progress)
+            self._do(lambda fs, key: fs.put_file(same, key, callback=callback), parts)
         stored = self._do(lambda fs, key: fs.info(key)["size"], parts)
         if stored != size:
             raise OSError(f"{size} bytes were sent, but {stored} were stored")

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError, mod
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from ampcore.spec.object_url import SCHEMES, InvalidUrl, ObjectUrl
-from service.defaults import DEFAULT_DATA_DIR
+from service.defaults import DEFAULT_DATA_DIR, DRAIN_TIMEOUT_S
 from service.log_config import LogFormat
 
 DATABASE_SCHEMES: Final = ("sqlite", "postgresql")
@@ -115,6 +115,10 @@ class SharedSettings(BaseSettings):
     """Prefixes of objects that jobs may name as data, such as s3://bucket/birds."""
     lease_s: float = Field(30.0, ge=0.5, le=3600, description="seconds from 0.5 to 3600")
     """A worker owns its job for this long after its last write or heartbeat."""
+    drain_timeout_s: float = Field(
+        DRAIN_TIMEOUT_S, ge=0, le=604_800, description="seconds from 0 to 604800"
+    )
+    """How long a worker that shuts down still stores the files of its jobs."""
     log_format: LogFormat = Field("json", description="text or json")
 
     @classmethod

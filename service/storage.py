@@ -6,16 +6,20 @@ or not at all.
 """
 
 import re
+import secrets
 import unicodedata
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
-from service.folder_store import ContentMismatch, FolderStore
+from service.folder_store import ContentMismatch, FolderStore, OnProgress, ignore_progress
 
 MAX_PATH_CHARS: Final = 500
+CHECK_FOLDER: Final = "storage-checks"
+"""The folder of the files that `Storage.check` stores for a moment."""
 JOB_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 
@@ -38,7 +42,9 @@ class PathInvalid(StorageFailed):
 class StorageBackend(Protocol):
     """The interface of a backend; its methods raise OSError. `parts` start with the job's id."""
 
-    def put(self, parts: tuple[str, ...], file: Path, sha256: str | None) -> tuple[int, str]:
+    def put(
+        self, parts: tuple[str, ...], file: Path, sha256: str | None, on_progress: OnProgress
+    ) -> tuple[int, str]:
         """Store a file; returns its size in bytes and its SHA-256, computed unless it is given."""
 
     def fetch(self, parts: tuple[str, ...], file: Path, sha256: str) -> None:
@@ -65,16 +71,24 @@ class Storage:
         self._opened: StorageBackend | None = None
 
     def put(
-        self, job_id: str, path: str, file: Path, *, sha256: str | None = None
+        self,
+        job_id: str,
+        path: str,
+        file: Path,
+        *,
+        sha256: str | None = None,
+        on_progress: OnProgress = ignore_progress,
     ) -> tuple[int, str]:
         """Store a file, replacing one with that path; returns its size in bytes and its SHA-256.
 
         A caller that has computed the SHA-256 itself gives it, so that the file is not read for it.
+        `on_progress` is called with the number of bytes that are stored so far; a store may report
+        none before the end.
         The file must not be changed afterwards: it may be stored as a hard link. Raises
         StorageFailed, and then keeps the old file.
         """
         with _as_storage_errors(f"{path} could not be stored"):
-            return self._place.put(_path_parts(job_id, path), file, sha256)
+            return self._place.put(_path_parts(job_id, path), file, sha256, on_progress)
 
     def fetch(self, job_id: str, path: str, file: Path, sha256: str) -> None:
         """Download a file, and check its SHA-256. Raises StorageFailed."""
@@ -102,10 +116,14 @@ class Storage:
             self._place.remove_all(_path_parts(job_id))
 
     def check(self) -> None:
-        """Raise StorageFailed if a local folder cannot be used; object stores are not checked."""
-        if isinstance(self._place, FolderStore):
-            with _as_storage_errors("the folder of the artifacts cannot be used"):
-                self._place.check()
+        """Store a small file, read it back and delete it. Raises StorageFailed."""
+        content, parts = secrets.token_bytes(16), (CHECK_FOLDER, secrets.token_hex(8))
+        with _as_storage_errors("the storage of artifacts cannot be used"), _file(content) as file:
+            place = self._place
+            size_bytes, _ = place.put(parts, file, None, ignore_progress)
+            if b"".join(place.read(parts, 0, size_bytes)) != content:
+                raise OSError("a file that was stored is read back with other bytes")
+            place.remove(parts)
 
     def local_file(self, job_id: str, path: str) -> Path | None:
         """The path of a stored file if it lies in a local folder; None for an object store.
@@ -120,6 +138,15 @@ class Storage:
         if self._opened is None:
             self._opened = _open_backend(self._url)
         return self._opened
+
+
+@contextmanager
+def _file(content: bytes) -> Iterator[Path]:
+    """A temporary file with this content."""
+    with NamedTemporaryFile(prefix="ampcore-storage-check-") as file:
+        file.write(content)
+        file.flush()
+        yield Path(file.name)
 
 
 def check_path(path: str) -> str:

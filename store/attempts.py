@@ -12,6 +12,7 @@ from ampcore.telemetry.metrics import metrics_of_result
 from store import job_metrics, retries
 from store.clock import after, now, seconds_since
 from store.leases import LEASE_S
+from store.resume_point import resume_point
 from store.state_transitions import change_state, end_attempt
 from store.tables import Attempt, GangMember, Job, Project
 
@@ -20,7 +21,7 @@ BUNDLE: Final = "bundle"
 HANDED_BACK: Final = "handed_back"
 UNCLAIMED: Final = ("reserved", "ready")
 """The states of a gang's reservation."""
-SHUT_DOWN: Final = "Its worker was shut down; another worker will continue from the checkpoint."
+SHUT_DOWN: Final = "Its worker was shut down."
 MAX_POLICY_LENGTH: Final = 32
 
 
@@ -84,6 +85,7 @@ def claim(
         lease_expires_at=after(lease_s),
         requested=None,
         entries_written=0,
+        uploading=None,
         not_before=None,
         started_at=func.coalesce(Job.started_at, now()),
     )
@@ -213,17 +215,18 @@ def fail(
     fields: dict[str, Any] = {"reason": reason, "failures": failures}
     message = storable_text(message)
     wait_s = retries.wait_s(reason, failures, job.max_attempts)
-    if wait_s is None:
+    point = resume_point(session, job)
+    if wait_s is None or (job.state == State.PAUSING and point.loses_all):
         state = State.FAILED
-        message += retries.final_failure_advice(reason, failures)
+        message += retries.final_failure_advice(reason, failures, point)
     elif job.state == State.PAUSING:
         state = State.PAUSED
-        message += " A pause had been requested: resume the job to continue."
+        message += f" A pause had been requested: resume the job to train {point}."
     else:
         state = State.QUEUED
         fields |= {"not_before": after(wait_s), "dispatched_at": None}
         message += (
-            f" It resumes from its last checkpoint in {wait_s:g} s: "
+            f" In {wait_s:g} s it trains again, {point}: "
             f"attempt {failures + 1} of {job.max_attempts}."
         )
     return end_attempt(session, job_id, attempt, state, outcome=outcome, message=message, **fields)
@@ -236,12 +239,25 @@ def mark_cancelled(session: Session, job_id: str, attempt: int) -> Job | None:
     return end_attempt(session, job_id, attempt, State.CANCELLED, reason=reason, message=message)
 
 
-def mark_paused(session: Session, job_id: str, attempt: int) -> Job | None:
-    """Mark a pausing job as paused: its process has ended and its checkpoint is stored."""
-    message = "Paused on request; its process has ended. Resume it to continue from its checkpoint."
-    reason = Reason.USER_REQUEST
-    paused = end_attempt(session, job_id, attempt, State.PAUSED, reason=reason, message=message)
-    return paused or mark_cancelled(session, job_id, attempt)
+def mark_paused(session: Session, job_id: str, attempt: int, cause: str = "") -> Job | None:
+    """Mark a pausing job as paused: its process has ended and its checkpoint is stored.
+
+    A job that has trained steps and has no checkpoint has failed: a pause promises to keep them.
+    `cause` says why less is stored than was trained.
+    """
+    job = session.get(Job, job_id, populate_existing=True, with_for_update=True)
+    if job is None:
+        return None
+    point = resume_point(session, job)
+    if point.loses_all:
+        state, reason = State.FAILED, Reason.CHECKPOINT_FAILED
+        message = f"It could not be paused: no checkpoint was stored. {cause} Retry it to train "
+    else:
+        state, reason = State.PAUSED, Reason.USER_REQUEST
+        message = f"Paused on request; its process has ended. {cause} Resume it to train "
+    message = f"{message}{point}.".replace("  ", " ")
+    ended = end_attempt(session, job_id, attempt, state, reason=reason, message=message)
+    return ended or mark_cancelled(session, job_id, attempt)
 
 
 def hand_back(
@@ -253,9 +269,16 @@ def hand_back(
     message: str = SHUT_DOWN,
 ) -> Job | None:
     """Queue the job again, by default because its worker shuts down; this counts as no failure."""
-    fields = {"reason": reason, "message": message, "dispatched_at": None}
+    job = session.get(Job, job_id, populate_existing=True, with_for_update=True)
+    if job is None:
+        return None
+    fields = {
+        "reason": reason,
+        "message": f"{message} It trains again, {resume_point(session, job)}.",
+        "dispatched_at": None,
+    }
     queued = end_attempt(session, job_id, attempt, State.QUEUED, outcome=HANDED_BACK, **fields)
-    return queued or mark_paused(session, job_id, attempt)
+    return queued or mark_paused(session, job_id, attempt, message)
 
 
 def listing(session: Session, job_id: str) -> Sequence[Attempt]:

@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session, aliased
 
-from ampcore.spec import TERMINAL, JobSpec, Reason, State
+from ampcore.spec import ACTIVE, TERMINAL, JobSpec, Reason, State
 from ampcore.telemetry import EventType
 from store.clock import now
 from store.gang_placement import GangSize
@@ -244,6 +244,16 @@ def request_pause(session: Session, job_id: str) -> Job | None:
         )
         return waiting or change_state(session, job_id, State.PAUSING, requested=PAUSE)
     return None
+
+
+def show_uploading(session: Session, job_id: str, attempt: int, uploading: dict[str, Any]) -> None:
+    """Show how far the uploads of an attempt are that has ended its training."""
+    session.execute(
+        update(Job)
+        .where(Job.id == job_id, Job.attempt == attempt, Job.state.in_(ACTIVE))
+        .values(uploading=uploading, updated_at=now())
+        .execution_options(synchronize_session=False)
+    )
 
 
 def request_profile(session: Session, job_id: str, *, steps: int) -> Job | None:

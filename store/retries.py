@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ampcore.spec import Reason
+from store.resume_point import ResumePoint
 
 
 @dataclass(frozen=True)
@@ -24,15 +25,16 @@ BACKOFF_BY_REASON: Final[dict[str, Backoff]] = {
     Reason.WORKER_LOST: Backoff(first_s=1.0, longest_s=60.0),
     Reason.RANK_LOST: Backoff(first_s=1.0, longest_s=60.0),
     Reason.PROCESS_KILLED: Backoff(first_s=5.0, longest_s=300.0),
+    Reason.STORAGE_UNAVAILABLE: Backoff(first_s=5.0, longest_s=300.0),
     Reason.INTERNAL_ERROR: Backoff(first_s=5.0, longest_s=300.0),
 }
 """Any other reason is caused by the job and would recur: out of memory, bad data, timeout."""
 
 
-def final_failure_advice(reason: str, failures: int) -> str:
-    """Appended to the message of the last attempt."""
+def final_failure_advice(reason: str, failures: int, point: ResumePoint) -> str:
+    """Appended to the message of the last attempt; a retry starts at `point`."""
     tried = f" {failures} attempts failed." if failures > 1 else ""
-    again = " Retry it to continue from its last checkpoint." if reason in BACKOFF_BY_REASON else ""
+    again = f" Retry it to train {point}." if reason in BACKOFF_BY_REASON else ""
     return tried + again
 
 

@@ -80,6 +80,7 @@ def end_attempt(
         Job.lease_expires_at.is_not(None),
         lease_expires_at=None,
         requested=None,
+        uploading=None,
         **(values | ({"finished_at": now()} if state.is_terminal else {"queued_at": now()})),
     )
     if job is not None:

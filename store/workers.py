@@ -89,25 +89,45 @@ def register(
     session.flush()
 
 
-def heartbeat(session: Session, worker_id: str, **values: dict[str, Any] | None) -> bool:
-    """Record a heartbeat, with `hardware` and `usage` if known. True if the worker is to drain."""
+class DrainRequest(NamedTuple):
+    """A request that a worker requeues its jobs and stops."""
+
+    timeout_s: float | None
+    """How long it may store the files of its jobs; None: as long as it is set up to."""
+
+
+def heartbeat(
+    session: Session, worker_id: str, **values: dict[str, Any] | None
+) -> DrainRequest | None:
+    """Record a heartbeat, with `hardware` and `usage` if known; the drain requested of it."""
     known = {name: json_safe(value) for name, value in values.items() if value is not None}
     statement = (
         update(Worker)
         .where(Worker.id == worker_id)
         .values(last_seen_at=now(), **known)
-        .returning(Worker.drain_requested_at)
+        .returning(Worker.drain_requested_at, Worker.drain_timeout_s)
         .execution_options(synchronize_session=False)
     )
-    return session.scalars(statement).one_or_none() is not None
+    row = session.execute(statement).one_or_none()
+    if row is None or row.drain_requested_at is None:
+        return None
+    return DrainRequest(row.drain_timeout_s)
 
 
-def request_drain(session: Session, worker_id: str) -> Worker | None:
-    """Request that a worker requeues its jobs and stops; None if there is no such worker."""
+def request_drain(
+    session: Session, worker_id: str, timeout_s: float | None = None
+) -> Worker | None:
+    """Request that a worker requeues its jobs and stops; None if there is no such worker.
+
+    A repeated request with another `timeout_s` changes the deadline.
+    """
     statement = (
         update(Worker)
         .where(Worker.id == worker_id)
-        .values(drain_requested_at=func.coalesce(Worker.drain_requested_at, now()))
+        .values(
+            drain_requested_at=func.coalesce(Worker.drain_requested_at, now()),
+            drain_timeout_s=func.coalesce(timeout_s, Worker.drain_timeout_s),
+        )
         .returning(Worker)
         .execution_options(populate_existing=True, synchronize_session=False)
     )

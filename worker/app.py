@@ -21,8 +21,10 @@ from worker.rank_ports import own_host
 from worker.registration import WorkerRegistration
 from worker.sandbox_plan import plan_sandbox
 from worker.settings import Settings
+from worker.shutdown import Shutdown
 from worker.slots import Slots
 from worker.standby import Standby
+from worker.storage_check import StorageCheck
 from worker.tasks import run_queued_jobs
 from worker.trainer_status import adopt_orphans
 from worker.work_dirs import WorkDirs
@@ -82,7 +84,7 @@ def create_context(settings: Settings) -> WorkerContext:
 
     Raises IsolationUnavailable.
     """
-    worker_id = new_id()
+    worker_id, storage = new_id(), Storage(settings.artifacts_url)
     datasets = settings.data_dir / "datasets"
     work_dirs = WorkDirs(settings.scratch_dir, worker_id)
     entries = packages.usable_entries()
@@ -99,7 +101,8 @@ def create_context(settings: Settings) -> WorkerContext:
         queues=packages.queues_with_packages(queues, entries),
         packages=entries,
         database=Database(settings.database_url),
-        storage=Storage(settings.artifacts_url),
+        storage=storage,
+        storage_check=StorageCheck(storage),
         work_dirs=work_dirs,
         standby=Standby(isolation=isolation),
         data_root=datasets,
@@ -112,6 +115,8 @@ def create_context(settings: Settings) -> WorkerContext:
         rank_host=settings.worker_address or own_host(settings.database_url),
         rank_ports=settings.worker_ports,
         lease_s=settings.lease_s,
+        upload_stall_s=settings.upload_stall_s,
+        shutting_down=Shutdown(settings.drain_timeout_s),
     )
 
 
@@ -128,6 +133,7 @@ def _run_slots(app: Celery, context: WorkerContext, slots: int) -> None:
             context.metrics.reading()
             | {"gpus": gpus.reading(), "memory": usage.peak_memory(context.standby.peak_bytes)}
         ),
+        shutdown=context.shutting_down,
     )
 
     gang_runner = GangRunner(context)
@@ -147,6 +153,8 @@ def _run_slots(app: Celery, context: WorkerContext, slots: int) -> None:
         log_isolation(context.isolation)
         context.sandbox_plan.log()
         context.standby.prepare()
+        if context.storage_check is not None:
+            context.storage_check.start()
         registration.start()
         gang_runner.start()
 
@@ -158,6 +166,8 @@ def _run_slots(app: Celery, context: WorkerContext, slots: int) -> None:
     def on_stop(**_: Any) -> None:
         log.info("the worker stops")
         gang_runner.stop()
+        if context.storage_check is not None:
+            context.storage_check.stop()
         context.standby.close()
         registration.stop()
         context.work_dirs.close()
@@ -176,4 +186,5 @@ def _hardware_with_isolation(context: WorkerContext) -> dict[str, Any] | None:
         "sandbox": context.sandbox_plan.describe(),
         "packages": list(context.packages),
         "gang_host": context.rank_host,
+        "storage_error": context.storage_check and context.storage_check.error,
     }

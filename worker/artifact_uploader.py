@@ -19,6 +19,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
+from ampcore.spec import Reason
 from ampcore.telemetry import Event, EventType
 from service.folder_store import open_folder
 from service.storage import PathInvalid, Storage, StorageFailed, check_path
@@ -26,6 +27,7 @@ from store import artifacts, file_removals
 from store.artifacts import CHECKPOINT, EXAMPLES, MODEL, PROFILE, SIGNATURE, WEIGHTS, StoredFile
 from store.file_removals import Removal
 from worker.database_retry import Lease, RetryingDatabase, WriteAbandoned
+from worker.upload_progress import PendingUploads, UploadProgress
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,20 @@ FAILURES_BEFORE_WARNING: Final = 3
 
 class TooManyBytes(Exception):
     """A job stores more than it may."""
+
+
+class FileMissing(Exception):
+    """A file that the trainer has named does not exist."""
+
+
+@dataclass(frozen=True)
+class NotStored:
+    """A file that can never be stored."""
+
+    file: str
+    cause: str
+    reason: Reason
+    """The reason of an attempt that fails because of it."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +105,7 @@ class ArtifactUploader:
         max_bytes: The most that it stores besides checkpoints, of which two are kept; None: no
             limit.
         initial_backoff_s: Wait after the first failure; it doubles up to `MAX_BACKOFF_S`.
+        progress: How far the current file is.
     """
 
     storage: Storage
@@ -98,6 +115,9 @@ class ArtifactUploader:
     on_warning: Callable[[Event], object]
     max_bytes: int | None = None
     initial_backoff_s: float = INITIAL_BACKOFF_S
+    progress: UploadProgress = field(default_factory=UploadProgress)
+    not_stored: list[NotStored] = field(default_factory=list, init=False)
+    """The files that were given up, other than checkpoints that newer ones replaced."""
     _stored_bytes: int = field(default=0, init=False)
     _files_named: int = field(default=0, init=False)
     _queue: deque[Upload] = field(default_factory=deque, init=False)
@@ -123,6 +143,9 @@ class ArtifactUploader:
         if self.max_bytes is not None and names_files:
             self._files_named += 1
             if self._files_named > MAX_FILES_NAMED:  # each takes memory, and lines of the log
+                if self._files_named == MAX_FILES_NAMED + 1:
+                    cause = f"a job may store {MAX_FILES_NAMED:,} files."
+                    self.not_stored.append(NotStored("a later file", cause, Reason.RESOURCE_LIMIT))
                 return
         if kind:
             self.enqueue(Upload(kind, event.data["file"], event.step))
@@ -147,6 +170,29 @@ class ArtifactUploader:
         with self._changed:
             return self._changed.wait_for(lambda: not self._pending(), timeout_s)
 
+    def pending(self) -> PendingUploads | None:
+        """The files that are not stored yet; None when all are."""
+        with self._changed:
+            uploads = self._pending()
+            sent_bytes = self.progress.sent_bytes if self._current is not None else 0
+        if not uploads:
+            return None
+        size_bytes = sum(self._size_of(upload) for upload in uploads)
+        files = tuple(upload.file for upload in uploads)
+        return PendingUploads(files, size_bytes, min(sent_bytes, size_bytes))
+
+    def _size_of(self, upload: Upload) -> int:
+        """The size of a file, only for what is shown; 0 if it cannot be read."""
+        try:
+            return os.lstat(self._folder(upload) / upload.file).st_size
+        except (OSError, ValueError):
+            return 0
+
+    @property
+    def last_error(self) -> str:
+        """Why the last try failed."""
+        return self._last_error
+
     def abandon_pending(self) -> None:
         """Stop uploading, and warn of each file that is still in the queue."""
         with self._changed:
@@ -167,10 +213,23 @@ class ArtifactUploader:
                 return
             except Exception as error:  # one bad file must not stop the others
                 log.exception("cannot upload %s", upload.file)
-                self.on_warning(upload_failed_event(upload, str(error)))
+                self._give_up(upload, error)
             with self._changed:
                 self._current = None
+                self.progress.end()
                 self._changed.notify_all()
+
+    def _give_up(self, upload: Upload, error: Exception) -> None:
+        by_trainer = isinstance(error, PathInvalid | FileMissing) and self.max_bytes is not None
+        reason = (
+            Reason.RESOURCE_LIMIT
+            if isinstance(error, TooManyBytes)
+            else Reason.CODE_FAILED
+            if by_trainer
+            else Reason.INTERNAL_ERROR
+        )
+        self.not_stored.append(NotStored(upload.file, str(error), reason))
+        self.on_warning(upload_failed_event(upload, str(error)))
 
     def _next(self) -> Upload | None:
         with self._changed:
@@ -189,7 +248,10 @@ class ArtifactUploader:
             except PathInvalid:
                 raise  # retrying cannot help
             except StorageFailed as error:
+                self.progress.fail()
                 if not (self._folder(upload) / upload.file).exists():
+                    if upload.kind != CHECKPOINT:
+                        raise FileMissing("the trainer named it, but it does not exist.") from error
                     log.info("%s: removed by the trainer before it was uploaded", upload.file)
                     return
                 self._failures, self._last_error = self._failures + 1, str(error)
@@ -214,7 +276,10 @@ class ArtifactUploader:
         path = check_path(f"attempt-{self.lease.attempt}/{upload.file}")
         with self._path_without_links(upload) as file:
             self._check_size(upload, file)
-            size_bytes, sha256 = self.storage.put(job_id, path, file)
+            self.progress.begin(self._size_of(upload))
+            size_bytes, sha256 = self.storage.put(
+                job_id, path, file, on_progress=self.progress.report
+            )
             if _counts(upload):
                 self._stored_bytes += size_bytes
             # Steps count from 0: after step 54, 55 steps are done, as in the file's name.

@@ -40,9 +40,11 @@ from worker.rank_ports import ports_of
 from worker.sandbox import needs_sandbox
 from worker.sandbox_monitor import SandboxMonitor, Violation
 from worker.sandbox_plan import SandboxMissing
+from worker.saving import SavingProgress
 from worker.stop_reason import NOT_STOPPED, PendingStop, StopConditions, StopReason
 from worker.telemetry_writer import TelemetryWriter
 from worker.trainer_process import TrainerProcess
+from worker.upload_progress import UploadProgress
 from worker.weights_download import WeightsMissing
 from worker.write_buffer import WriteBuffer
 
@@ -88,7 +90,12 @@ class JobAttempt:
         self._monitor: SandboxMonitor | None = None
         self._downloads: Future[Downloads] | None = None
         self._uploader = ArtifactUploader(
-            context.storage, self._database, lease, self._files.output, enqueue
+            context.storage,
+            self._database,
+            lease,
+            self._files.output,
+            enqueue,
+            progress=UploadProgress(context.upload_stall_s),
         )
         self._sandbox = context.sandbox_plan.sandbox if needs_sandbox(job.spec) else None
         if self._sandbox is not None:
@@ -120,7 +127,7 @@ class JobAttempt:
                 finalizer = Finalizer(
                     self._writer, self._uploader, self._lease, self._stop_conditions, self._folder
                 )
-                finalizer.finalize(end, attempt_report(self._job, end, self._ready))
+                finalizer.finalize(end, partial(attempt_report, self._job, self._ready))
         finally:
             self._attempt_ended.set()
             self._uploader.abandon_pending()
@@ -240,7 +247,8 @@ class JobAttempt:
         """Forward frames and log output until the trainer ends or its time to stop is over."""
         pending_stop, last, oom_kills = NOT_STOPPED, None, self._context.new_oom_kill_counter()
         ready_by = time.monotonic() + self._context.ready_timeout_s
-        while process.has_more_frames and not self._must_end(pending_stop):
+        saving = SavingProgress(self._context.grace_s)
+        while process.has_more_frames and not self._must_end(pending_stop, saving):
             last = self._enqueue(process, self._read_frames(process)) or last
             if process.ready is None and time.monotonic() > ready_by:
                 raise TimeoutError(
@@ -273,8 +281,16 @@ class JobAttempt:
     def _violation(self) -> Violation | None:
         return self._monitor.violation if self._monitor is not None else None
 
-    def _must_end(self, pending_stop: PendingStop) -> bool:
-        return self._violation() is not None or pending_stop.is_due(time.monotonic())
+    def _must_end(self, pending_stop: PendingStop, saving: SavingProgress) -> bool:
+        """Whether the trainer must be killed; not while it still writes a checkpoint to keep."""
+        if self._violation() is not None:
+            return True
+        if pending_stop.stop_reason is None:
+            return False
+        now = time.monotonic()
+        advances = saving.advances(self._files.output, now)
+        may_save = not (pending_stop.discards_steps or self._context.shutting_down.is_over)
+        return pending_stop.is_due(now) and not (may_save and advances)
 
     def _read_frames(self, process: TrainerProcess) -> list[Frame]:
         """The next frames; none while the write buffer is full, so that the trainer blocks."""

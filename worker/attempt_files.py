@@ -118,7 +118,13 @@ class AttemptFiles:
                 step=job.explain_step,
             )
         return fetch_latest_checkpoint(
-            storage, self._database, self._lease, fetched, self._enqueue, extends=job.extends
+            storage,
+            self._database,
+            self._lease,
+            fetched,
+            self._enqueue,
+            extends=job.extends,
+            trained_steps=job.step,
         )
 
     def _fetch_data(self, storage: Storage) -> JobDataset | None:

@@ -28,11 +28,13 @@ def fetch_latest_checkpoint(
     on_warning: Callable[[Event], object],
     *,
     extends: str | None = None,
+    trained_steps: int = 0,
 ) -> bool:
     """Download the newest usable checkpoint of the lease's job into `output_dir`.
 
     A damaged or missing checkpoint causes a warning, and the next older one is tried; after its own
-    those of the job that it extends, if any.
+    those of the job that it extends, if any. `trained_steps` are those of earlier attempts: if none
+    of them is kept, a warning says so.
 
     Returns:
         True when a checkpoint was downloaded; False when the job starts at step 0.
@@ -52,10 +54,9 @@ def fetch_latest_checkpoint(
             f"No checkpoint of job {extends}, which this job extends, is available any more. "
             "Clone the job to train from the beginning."
         )
-    if rows:
-        on_warning(
-            _warning("restarted_at_step_0", "No checkpoint is usable; training restarts at step 0.")
-        )
+    if rows or trained_steps > 0:
+        cause = "No checkpoint is usable" if rows else "No checkpoint was stored"
+        on_warning(_warning("restarted_at_step_0", f"{cause}; training restarts at step 0."))
     return False
 
 

@@ -1,6 +1,5 @@
 """WorkerContext: what all attempts of one worker share, from its database to its time limits."""
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,9 +15,12 @@ from worker.oom_kills import OomKillCounter, memory_events_file
 from worker.packages import PackageEntry
 from worker.rank_ports import LOOPBACK
 from worker.sandbox_plan import SandboxPlan
+from worker.shutdown import Shutdown
 from worker.slots import MAX_SLOTS, Devices, Slots
 from worker.standby import READY_TIMEOUT_S, Standby
 from worker.stop_reason import GRACE_S
+from worker.storage_check import StorageCheck
+from worker.upload_progress import STALL_S
 from worker.usage import WorkerMetrics
 from worker.work_dirs import WorkDirs
 from worker.write_buffer import CAPACITY_BYTES
@@ -37,6 +39,8 @@ class WorkerContext:
     data_root: Path
     dataset_cache: DatasetCache
     notifier: Notifier
+    storage_check: StorageCheck | None = None
+    """None: the storage is not checked before jobs are taken."""
     data_prefixes: Sequence[ObjectUrl] = ()
     """Prefixes of objects that jobs may name as data."""
     packages: Sequence[PackageEntry] = ()
@@ -60,7 +64,13 @@ class WorkerContext:
     ready_timeout_s: float = READY_TIMEOUT_S
     memory_events: Path | None = field(default_factory=memory_events_file)
     metrics: WorkerMetrics = field(default_factory=WorkerMetrics)
-    shutting_down: threading.Event = field(default_factory=threading.Event)
+    upload_stall_s: float = STALL_S
+    shutting_down: Shutdown = field(default_factory=Shutdown)
+
+    @property
+    def may_take_jobs(self) -> bool:
+        """Whether the files of a job could be stored."""
+        return self.storage_check is None or self.storage_check.is_usable()
 
     def new_oom_kill_counter(self) -> OomKillCounter:
         """A counter that starts now, for one attempt."""

@@ -1,37 +1,48 @@
-"""Ends an attempt: wait for telemetry and uploads, then record the outcome."""
+"""Ends an attempt: wait for telemetry and uploads, then record the outcome.
+
+How long uploads may take depends on their progress alone. An attempt is recorded as succeeded or
+paused only once every file is recorded, unless its worker has to shut down before.
+"""
 
 import json
 import logging
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import ampcore
+from ampcore.spec import Reason
 from ampcore.telemetry.json_values import json_safe
+from store import jobs
 from store.artifacts import REPORT
-from store.retries import BACKOFF_BY_REASON
 from store.tables import Job
 from worker.artifact_uploader import ArtifactUploader, Upload
 from worker.database_retry import Lease
 from worker.outcome import AttemptOutcome, AttemptResult, failed_in_worker
-from worker.stop_reason import StopConditions
+from worker.stop_reason import StopConditions, StopReason
 from worker.telemetry_writer import TelemetryWriter
+from worker.upload_progress import PendingUploads
 
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 0.25
+SHOW_EVERY_S: Final = 2.0
+"""How often the progress of uploads is written to the job."""
 REPORT_FILE: Final = "report.json"
 
-FINAL_UPLOAD_TIMEOUT_S: Final = 300.0
-"""How long a job that succeeded, or failed for good, waits for its uploads."""
-STOPPED_UPLOAD_TIMEOUT_S: Final = 10.0
-"""The same for a job that was stopped: a user is waiting for it to end."""
+CANCELLED_UPLOAD_TIMEOUT_S: Final = 2.0
+"""How long a job that is cancelled waits for its uploads: a person is waiting for it to end."""
 SHUTDOWN_DATABASE_TIMEOUT_S: Final = 5.0
 """How long a worker that shuts down still waits for the database."""
+
+NEEDS_ALL_FILES: Final = (AttemptOutcome.SUCCEEDED, AttemptOutcome.PAUSED)
+"""The outcomes that are true only if every file is stored."""
+
+Report = Callable[[AttemptResult], dict[str, Any]]
+"""The content of report.json for a result."""
 
 
 @dataclass(frozen=True)
@@ -44,20 +55,76 @@ class Finalizer:
     stop_conditions: StopConditions
     folder: Path
     """Where report.json is written; not the output folder, where the trainer could replace it."""
+    _began: float = field(default_factory=time.monotonic, init=False)
 
-    def finalize(self, result: AttemptResult, report: dict[str, Any]) -> None:
+    def finalize(self, result: AttemptResult, report: Report) -> None:
         """Record the result after all telemetry and files; nothing once the job is fenced."""
-        if not self._wait(self.writer.buffer.wait_until_empty, self._database_timeout_s):
+        if not self._wait_for_database():
             return  # the lease expires, and another worker resumes from the last checkpoint
         if self.writer.error is not None:
             result = failed_in_worker(self.writer.error)
-        self._upload_report(report)
-        self._wait(self.uploader.wait_until_empty, partial(self._upload_timeout_s, result))
+        result = self._store_files(result)
+        if not self.uploader.pending():  # else the storage does not take it either
+            self._upload_report(report(result))
+            result = self._store_files(result)
         self.uploader.abandon_pending()
         job_id, attempt = self.lease.job_id, self.lease.attempt
         self.writer.enqueue_transaction(lambda session: result.write(session, job_id, attempt))
-        if self._wait(self.writer.buffer.wait_until_empty, self._database_timeout_s):
+        if self._wait_for_database():
             log.info("the attempt ended: %s", result.outcome)
+
+    def _store_files(self, result: AttemptResult) -> AttemptResult:
+        """Wait for the uploads; the result, changed if it needs files that were not stored."""
+        pending, cause = self._wait_for_uploads()
+        if self.stop_conditions.stop_reason() is StopReason.CANCEL:
+            return AttemptResult(AttemptOutcome.CANCELLED)
+        if pending is not None and cause is not None:
+            return _without_files(result, pending, cause, self.uploader.last_error)
+        if self.uploader.not_stored and result.outcome in NEEDS_ALL_FILES:
+            missing = self.uploader.not_stored[0]
+            message = f"{missing.file} could not be stored: {missing.cause}"
+            return AttemptResult(AttemptOutcome.FAILED, missing.reason, message)
+        return result
+
+    def _wait_for_uploads(self) -> tuple[PendingUploads | None, StopReason | Reason | None]:
+        """Wait for the uploads; those that are left, and why the wait has ended before them."""
+        self.uploader.progress.restart()
+        shown_at = -math.inf
+        while not self.uploader.wait_until_empty(POLL_S):
+            cause = self._cause_to_give_up()
+            if cause is not None:
+                return self.uploader.pending(), cause
+            if time.monotonic() - shown_at >= SHOW_EVERY_S:
+                shown_at = time.monotonic()
+                self._show(self.uploader.pending())
+        return None, None
+
+    def _cause_to_give_up(self) -> StopReason | Reason | None:
+        """Why the uploads must not be waited for any longer."""
+        reason = self.stop_conditions.stop_reason()
+        if reason is not None and reason.is_final:
+            return reason
+        if reason is StopReason.CANCEL:
+            is_over = time.monotonic() - self._began > CANCELLED_UPLOAD_TIMEOUT_S
+            return reason if is_over else None
+        if self.stop_conditions.shutting_down.is_over:
+            return StopReason.SHUTDOWN
+        return Reason.STORAGE_UNAVAILABLE if self.uploader.progress.is_stalled else None
+
+    def _show(self, pending: PendingUploads | None) -> None:
+        """Write the progress of the uploads to the job."""
+        if pending is None:
+            return
+        log.info("uploading %s", pending)
+        uploading = {
+            "files": len(pending.files),
+            "size_bytes": pending.size_bytes,
+            "sent_bytes": pending.sent_bytes,
+        }
+        job_id, attempt = self.lease.job_id, self.lease.attempt
+        self.writer.enqueue_transaction(
+            lambda session: jobs.show_uploading(session, job_id, attempt, uploading)
+        )
 
     def _upload_report(self, report: dict[str, Any]) -> None:
         try:
@@ -68,35 +135,36 @@ class Finalizer:
         else:
             self.uploader.enqueue(Upload(REPORT, REPORT_FILE, folder=self.folder))
 
-    def _wait(
-        self, wait_until_empty: Callable[[float], bool], limit_s: Callable[[], float]
-    ) -> bool:
-        """Wait for a queue to become empty; False after the limit or when the job is fenced."""
+    def _wait_for_database(self) -> bool:
+        """Wait until all telemetry is stored; False when the worker must not wait any longer."""
         began = time.monotonic()
-        while not wait_until_empty(POLL_S):
-            # Read the limit each time: a stop or a shutdown shortens it.
-            if self.writer.is_fenced or time.monotonic() - began > limit_s():
+        while not self.writer.buffer.wait_until_empty(POLL_S):
+            waited_s = time.monotonic() - began
+            is_over = (
+                self.stop_conditions.shutting_down.is_set()
+                and waited_s > SHUTDOWN_DATABASE_TIMEOUT_S
+            )
+            if self.writer.is_fenced or is_over:
                 return False
         return not self.writer.is_fenced
 
-    def _database_timeout_s(self) -> float:
-        return (
-            SHUTDOWN_DATABASE_TIMEOUT_S if self.stop_conditions.shutting_down.is_set() else math.inf
-        )
 
-    def _upload_timeout_s(self, result: AttemptResult) -> float:
-        # A failure without a retry: no later attempt will upload these files.
-        is_final = result.outcome is AttemptOutcome.SUCCEEDED or (
-            result.outcome is AttemptOutcome.FAILED and result.reason not in BACKOFF_BY_REASON
-        )
-        return (
-            FINAL_UPLOAD_TIMEOUT_S
-            if is_final and self.stop_conditions.stop_reason() is None
-            else STOPPED_UPLOAD_TIMEOUT_S
-        )
+def _without_files(
+    result: AttemptResult, pending: PendingUploads, cause: StopReason | Reason, last_error: str
+) -> AttemptResult:
+    """The result of an attempt whose uploads were given up."""
+    if cause is StopReason.SHUTDOWN:
+        message = f"Its worker had to shut down before it had stored {pending}."
+        if result.outcome is not AttemptOutcome.FAILED:
+            return AttemptResult(AttemptOutcome.HANDED_BACK, Reason.WORKER_SHUTDOWN, message)
+    else:
+        message = f"The storage of artifacts made no progress with {pending}: {last_error}"
+        if result.outcome is not AttemptOutcome.FAILED:
+            return AttemptResult(AttemptOutcome.FAILED, Reason.STORAGE_UNAVAILABLE, message)
+    return replace(result, message=f"{result.message or ''} {message}".strip())
 
 
-def attempt_report(job: Job, result: AttemptResult, ready: dict[str, Any]) -> dict[str, Any]:
+def attempt_report(job: Job, ready: dict[str, Any], result: AttemptResult) -> dict[str, Any]:
     """The content of report.json; `ready` is the header of the trainer's READY frame."""
     document: dict[str, Any] = {
         "job_id": job.id,

@@ -54,7 +54,7 @@ class GangRunner:
     def look(self) -> None:
         """Start what is reserved and whose slots are free."""
         self._runs = [run for run in self._runs if run.is_alive()]
-        if self._context.shutting_down.is_set():
+        if self._context.shutting_down.is_set() or not self._context.may_take_jobs:
             return
         with self._context.database.read() as session:
             found = gang_members.assigned(session, self._context.worker_id)

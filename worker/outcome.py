@@ -49,7 +49,7 @@ class AttemptResult:
                 reason, message = self.reason or Reason.INTERNAL_ERROR, self.message or ""
                 attempts.mark_failed(session, job_id, attempt, reason, message)
             case AttemptOutcome.PAUSED:
-                attempts.mark_paused(session, job_id, attempt)
+                attempts.mark_paused(session, job_id, attempt, self.message or "")
             case AttemptOutcome.HANDED_BACK if self.reason is not None:
                 message = self.message or ""
                 attempts.hand_back(session, job_id, attempt, reason=self.reason, message=message)

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 import ampcore
 from store import workers
 from store.database import Database
+from worker.shutdown import Shutdown
 
 log = logging.getLogger(__name__)
 HEARTBEAT_INTERVAL_S: Final = 2.0
@@ -35,6 +36,7 @@ class WorkerRegistration:
         queues: The queues that it serves.
         hardware: Reads the machine's hardware; None while it is unknown.
         usage: Reads the worker's metrics.
+        shutdown: Gets the deadline of a drain.
         drain: Called once when a drain is requested; by default SIGTERM to this process.
     """
 
@@ -47,11 +49,13 @@ class WorkerRegistration:
         queues: tuple[str, ...],
         hardware: ReadFacts,
         usage: ReadFacts,
+        shutdown: Shutdown | None = None,
         drain: Callable[[], None] = _stop_this_process,
     ) -> None:
         self._database, self._worker_id = database, worker_id
         self._slots, self._queues = slots, queues
         self._hardware, self._usage, self._drain = hardware, usage, drain
+        self._shutdown = shutdown if shutdown is not None else Shutdown()
         self._is_draining = False
         self._stopped = threading.Event()
 
@@ -84,11 +88,17 @@ class WorkerRegistration:
         with self._database.write() as session:
             if workers.get(session, self._worker_id) is None:
                 self._register(session)
-            drain_requested = workers.heartbeat(
-                session, self._worker_id, hardware=hardware, usage=usage
+            drain = workers.heartbeat(session, self._worker_id, hardware=hardware, usage=usage)
+        if drain is None:
+            return
+        if drain.timeout_s is not None:
+            self._shutdown.timeout_s = drain.timeout_s
+        if not self._is_draining:
+            log.info(
+                "a drain of this worker was requested; the files of its jobs are stored for at "
+                "most %g s",
+                self._shutdown.timeout_s,
             )
-        if drain_requested and not self._is_draining:
-            log.info("a drain of this worker was requested")
             self._is_draining = True
             self._drain()
 

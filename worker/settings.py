@@ -25,6 +25,7 @@ from worker.rank_ports import PORTS_OF_SLOT
 from worker.sandbox_plan import DEFAULT_DISK_BYTES, SandboxMode, SandboxSettings
 from worker.sandbox_plan import DEFAULT_PROCESSES as DEFAULT_BUNDLE_PROCESSES
 from worker.slots import MAX_SLOTS
+from worker.upload_progress import STALL_S
 
 
 def _range(given: Any, highest: int, what: str) -> range:
@@ -100,6 +101,8 @@ class Settings(SharedSettings):
         DEFAULT_MAX_BYTES, ge=0, le=2**62, description=f"a number from 0 to {2**62}"
     )
     """Maximum size of the downloaded datasets that are kept; those in use are kept anyway."""
+    upload_stall_s: float = Field(STALL_S, ge=1, le=86_400, description="seconds from 1 to 86400")
+    """Uploads of a job that make no progress for this long have failed."""
     trainer_isolation: IsolationMode = Field(
         IsolationMode.AUTO, description=" or ".join(IsolationMode)
     )

@@ -1,7 +1,6 @@
 """Why a trainer is stopped before it ends by itself, and how long it may take to stop."""
 
 import math
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from enum import Enum
 from typing import Final
 
 from store import gangs, jobs
+from worker.shutdown import Shutdown
 from worker.telemetry_writer import TelemetryWriter
 
 GRACE_S: Final = 10.0
@@ -64,6 +64,12 @@ class PendingStop:
             stop_reason, min(self.kill_at, now + (0 if stop_reason.is_final else grace_s))
         )
 
+    @property
+    def discards_steps(self) -> bool:
+        """Whether the job needs no checkpoint of its last steps."""
+        reason = self.stop_reason
+        return reason is StopReason.CANCEL or (reason is not None and reason.is_final)
+
     def is_due(self, now: float) -> bool:
         """Whether the trainer must be killed now."""
         return now >= self.kill_at
@@ -81,7 +87,7 @@ class StopConditions:
     """All sources of stop reasons: the server's requests, the worker's shutdown, and timeouts."""
 
     writer: TelemetryWriter
-    shutting_down: threading.Event
+    shutting_down: Shutdown
     self_fence_s: float
     timeout_at: float = math.inf
     of_other_ranks: Callable[[], StopReason | None] = lambda: None

@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 def run_queued_jobs(context: WorkerContext) -> None:
     """Claim and run jobs until none is left for this worker's queues, or it shuts down."""
     while not context.shutting_down.is_set():
+        if not context.may_take_jobs:
+            return  # the server sends messages again
         if not context.slots.take():
             return  # ranks of gangs have all slots; the server sends messages again
         try:

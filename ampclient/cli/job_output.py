@@ -116,7 +116,7 @@ def print_validated(validated: "Validation", *, layers: bool) -> None:
 def _state(job: "JobView") -> str:
     reason = f" ({job.reason})" if job.reason else ""
     message = f": {job.message}" if job.message else ""
-    return f"{job.state}{reason}{message}"
+    return f"{job.state_text}{reason}{message}"
 
 
 def _origin(job: "JobView") -> list[tuple[str, str]]:

@@ -44,17 +44,31 @@ def drain(
             metavar="ID", help="Worker id.", show_default=False, autocompletion=worker_ids
         ),
     ],
+    timeout_s: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0,
+            show_default="its setting AMPCORE_DRAIN_TIMEOUT_S",
+            help="How long it may store the files of its jobs.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Drain a worker: it takes no new jobs, saves checkpoints of its running jobs and exits.
 
-    Its jobs return to the queue.
+    Its jobs return to the queue. Steps after the last stored checkpoint are trained again only if
+    the worker cannot store a new one in time; the command lists them.
     """
-    worker = client_of(context).workers.drain(worker_id)
+    worker = client_of(context).workers.drain(worker_id, timeout_s=timeout_s)
     if as_json:
         print_json(worker.to_json())
-    else:
-        typer.echo(
-            f"Draining {worker.id} on {worker.hostname}; "
-            f"jobs to return to the queue: {len(worker.jobs)}"
-        )
+        return
+    typer.echo(
+        f"Draining {worker.id} on {worker.hostname}; "
+        f"jobs to return to the queue: {len(worker.jobs)}"
+    )
+    for job in worker.unsaved:
+        stored = f"{job.checkpoint_step} of them" if job.checkpoint_step else "none of them"
+        typer.echo(f"  {job.job}: {job.step} steps trained, {stored} in a stored checkpoint so far")

@@ -46,18 +46,19 @@ class ProgressLines:
 
 
 def _phase(job: JobView) -> tuple[str, int]:
-    return job.state, job.attempt
+    return f"{job.state}{' uploads' if job.uploading else ''}", job.attempt
 
 
 def _is_due(job: JobView, written_s: float, before: JobView) -> bool:
-    moved = (before.step, before.waiting) != (job.step, job.waiting)
+    shown, current = ((view.step, view.waiting, view.uploading) for view in (before, job))
+    moved = shown != current
     return moved and time.monotonic() - written_s >= EVERY_S
 
 
 def progress_line(progress: JobProgress) -> str:
     """Everything about the job's progress in one line."""
     job = progress.job
-    facts = [f"{progress.name}: {job.state}"]
+    facts = [f"{progress.name}: {job.state_text}"]
     facts += filter(None, (progress.attempt, progress.waiting_for))
     if job.latest is not None:
         facts += [

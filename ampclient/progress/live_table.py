@@ -153,4 +153,4 @@ def _cells(progress: JobProgress, bar_width: int) -> list[Text | ProgressBar]:
     if not job.total_steps:
         bar.update(0)
     name = Text(progress.name, no_wrap=True)
-    return [name, styled_state(job.state), bar, *(Text(text) for text in texts)]
+    return [name, styled_state(job.state_text), bar, *(Text(text) for text in texts)]

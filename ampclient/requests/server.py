@@ -34,11 +34,14 @@ def get_worker(worker_id: str) -> JsonRequest[Worker]:
     )
 
 
-def drain_worker(worker_id: str) -> JsonRequest[Worker]:
+def drain_worker(worker_id: str, timeout_s: float | None) -> JsonRequest[Worker]:
     """Ask a worker to return its jobs to the queue and to exit."""
-    path = f"/workers/{quote_path(worker_id)}/drain"
     return JsonRequest(
-        method="POST", path=path, headers=idempotency_header(), read=Worker.from_json
+        method="POST",
+        path=f"/workers/{quote_path(worker_id)}/drain",
+        body=None if timeout_s is None else {"timeout_s": timeout_s},
+        headers=idempotency_header(),
+        read=Worker.from_json,
     )
 
 

@@ -109,6 +109,14 @@ class Summary(ApiModel):
     )
 
 
+class Uploading(ApiModel):
+    """What the worker of a job still stores after its training."""
+
+    files: int = Field(description="The number of files that are not stored yet.")
+    size_bytes: int = Field(description="Their total size.")
+    sent_bytes: int = Field(description="How many of these bytes are stored.")
+
+
 class JobFields(StoredModel):
     """The fields of a job other than its spec. Times are in UTC."""
 
@@ -145,6 +153,11 @@ class JobFields(StoredModel):
     )
     model: str
     labels: dict[str, str]
+    uploading: Uploading | None = Field(
+        default=None,
+        description="The files that its worker still stores; null except between the end of the "
+        "training and the end of the job.",
+    )
     worker_id: str | None
     latest: Latest | None
     summary: Summary | None

@@ -80,6 +80,7 @@ class Reason(StrEnum):
     INVALID_CHECKPOINT = "invalid_checkpoint"
     INVALID_WEIGHTS = "invalid_weights"
     CHECKPOINT_FAILED = "checkpoint_failed"
+    STORAGE_UNAVAILABLE = "storage_unavailable"
     PROCESS_KILLED = "process_killed"
     RANK_LOST = "rank_lost"
     RANKS_DIFFER = "ranks_differ"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from types import FrameType
@@ -29,7 +30,9 @@ FIRST_JOB: Final = '{"model": {"kind": "mlp"}, "data": {"kind": "digits"}}'
 MIGRATION_GRACE_S: Final = 5.0
 REDIS_GRACE_S: Final = 3.0
 WORKER_GRACE_S: Final = 30.0
-"""A worker gives its trainers 10 s to save a checkpoint, and then stores it."""
+"""How long a worker needs to stop besides the time for which it stores files: it gives its
+trainers 10 s to begin to save a checkpoint."""
+SAY_AFTER_S: Final = 3.0
 
 
 def up(folder: DataFolder, host: str, port: int, slots: int) -> None:
@@ -65,13 +68,14 @@ def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int)
     database = _prepare_database(stack, folder, given)
     variables = {**_variables(given), "AMPCORE_WORKER_SLOTS": str(slots)}
     worker = _child("worker", folder, variables)
-    stack.callback(worker.stop, WORKER_GRACE_S)
+    grace_s = settings.drain_timeout_s + WORKER_GRACE_S
+    stack.callback(_stop_worker, worker, grace_s)
     worker.start()
     keeper = Supervisor(
         [
             SupervisedChild(redis, REDIS_GRACE_S),
             SupervisedChild(
-                worker, WORKER_GRACE_S, drains=True, on_end=lambda: _end_orphaned_jobs(database)
+                worker, grace_s, drains=True, on_end=lambda: _end_orphaned_jobs(database)
             ),
         ]
     )
@@ -87,6 +91,22 @@ def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int)
         stack.callback(notice.stop)
 
     serve(settings, listener, announce)
+
+
+def _stop_worker(worker: ChildProcess, grace_s: float) -> None:
+    """Stop the worker, and say what takes long."""
+    waiting = threading.Timer(
+        SAY_AFTER_S,
+        _print,
+        [
+            "Stopping: the jobs save checkpoints, and the worker stores them, for at most "
+            f"{grace_s:g} s (AMPCORE_DRAIN_TIMEOUT_S).\n"
+        ],
+    )
+    waiting.daemon = True
+    waiting.start()
+    worker.stop(grace_s)
+    waiting.cancel()
 
 
 def _given_settings(folder: DataFolder, host: str, port: int) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """List, read and drain workers."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 from sqlalchemy.orm import Session
 
-from ampcore.api.workers import Worker, WorkerList
+from ampcore.api.workers import DrainOptions, UnsavedJob, Worker, WorkerList
 from server.deps import ActorDep, AdminDep, DatabaseDep, PrincipalDep
 from server.errors import Conflict, NotFound
 from server.http.etag import respond_unless_body_cached
@@ -14,8 +15,9 @@ from server.http.responses import ModelResponse, to_response
 from server.idempotency import IdempotentRequestDep, respond_once
 from server.openapi import ETAG_RESPONSES, problems
 from server.row_models import worker_from_row
-from store import audit, workers
+from store import audit, jobs, workers
 from store.idempotency import StoredResponse
+from store.resume_point import resume_point
 
 router = APIRouter(prefix="/workers", tags=["workers"])
 
@@ -26,9 +28,11 @@ WorkerId = Annotated[str, Path(description="The worker's id.")]
 def listing(database: DatabaseDep, principal: PrincipalDep, request: Request) -> Response:
     """List all workers, newest first, each with its running jobs that the token may see."""
     with database.read() as session:
-        jobs = workers.jobs_by_worker(session, project=principal.visible_project)
+        running = workers.jobs_by_worker(session, project=principal.visible_project)
         found = workers.listing(session)
-        items = [worker_from_row(worker, state, jobs.get(worker.id, [])) for worker, state in found]
+        items = [
+            worker_from_row(worker, state, running.get(worker.id, [])) for worker, state in found
+        ]
     return respond_unless_body_cached(request, ModelResponse(WorkerList(items=items)))
 
 
@@ -60,13 +64,19 @@ def drain(
     _admin: AdminDep,
     actor: ActorDep,
     idempotent_request: IdempotentRequestDep,
+    options: DrainOptions | None = None,
 ) -> Response:
-    """Ask a worker to take no new jobs, to checkpoint and requeue its jobs, and to exit."""
+    """Ask a worker to take no new jobs, to checkpoint and requeue its jobs, and to exit.
+
+    `unsaved` in the response says what is trained again if it cannot store new checkpoints before
+    the deadline.
+    """
+    timeout_s = options.timeout_s if options is not None else None
 
     def make(session: Session) -> StoredResponse:
         if _get_worker(session, worker_id).state == "stopped":
             raise Conflict(f"The worker {worker_id!r} has already stopped.")
-        workers.request_drain(session, worker_id)
+        workers.request_drain(session, worker_id, timeout_s)
         audit.record(session, actor, "worker.drain", worker_id)
         return StoredResponse(202, {}, _get_worker(session, worker_id).model_dump_json())
 
@@ -78,6 +88,20 @@ def _get_worker(session: Session, worker_id: str, project: str | None = None) ->
     found = workers.get(session, worker_id) if is_storable(worker_id) else None
     if found is None:
         raise NotFound(f"There is no worker {worker_id[:40]!r}.")
-    return worker_from_row(
-        *found, workers.jobs_by_worker(session, project=project).get(worker_id, [])
-    )
+    job_ids = workers.jobs_by_worker(session, project=project).get(worker_id, [])
+    return worker_from_row(*found, job_ids, _unsaved(session, job_ids))
+
+
+def _unsaved(session: Session, job_ids: Sequence[str]) -> list[UnsavedJob]:
+    """The jobs whose newest checkpoint is older than their last step."""
+    unsaved = []
+    for job_id in job_ids:
+        job = jobs.get(session, job_id)
+        point = resume_point(session, job) if job is not None else None
+        if point is not None and point.trained_steps > (point.checkpoint_steps or 0):
+            unsaved.append(
+                UnsavedJob(
+                    job=job_id, step=point.trained_steps, checkpoint_step=point.checkpoint_steps
+                )
+            )
+    return unsaved

@@ -71,6 +71,8 @@ class Job(Base):
     metrics: Mapped[dict[str, Any] | None]
     """The metrics of the last evaluation; non-finite ones as strings."""
     summary: Mapped[dict[str, Any] | None]
+    uploading: Mapped[dict[str, Any] | None]
+    """The files that its worker still stores after the training; None otherwise."""
     dispatched_at: Mapped[datetime | None]
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
     updated_at: Mapped[datetime] = mapped_column(insert_default=now())

@@ -25,6 +25,8 @@ class Worker(Base):
     usage: Mapped[dict[str, Any] | None]
     """Its latest measurements: steps stored, lag, GPU utilization."""
     drain_requested_at: Mapped[datetime | None]
+    drain_timeout_s: Mapped[float | None]
+    """How long it may store the files of its jobs then; None: as long as it is set up to."""
     started_at: Mapped[datetime] = mapped_column(insert_default=now())
     last_seen_at: Mapped[datetime] = mapped_column(insert_default=now())
     stopped_at: Mapped[datetime | None]

@@ -295,3 +295,34 @@ def test_storage_libraries_are_loaded_only_when_they_are_used(tmp_path):
         "print(*(name for name in ('fsspec', 's3fs', 'aiobotocore') if name in sys.modules))"
     )
     assert output.strip() == ""
+
+
+# ---- Progress and checks
+
+
+def test_the_progress_of_an_upload_ends_with_all_of_its_bytes(storage, file, tmp_path):
+    reports = []
+    os.utime(file)
+    storage.put(JOB, PATH, file, on_progress=reports.append)
+    assert reports == sorted(reports)
+    assert reports[-1:] in ([], [len(BYTES)])  # a hard link has no progress
+    assert read_all(storage) == BYTES
+
+
+def test_a_storage_that_works_passes_its_check_and_keeps_nothing(storage, tmp_path):
+    storage.check()
+    assert list(tmp_path.rglob("storage-checks/*")) == []
+
+
+def test_the_check_of_a_missing_bucket_fails(s3_url):
+    with pytest.raises(StorageFailed, match="the storage of artifacts cannot be used"):
+        Storage("s3://no-such-bucket/folder").check()
+
+
+def test_the_check_reads_back_what_it_stored(tmp_path, monkeypatch):
+    storage = Storage(tmp_path.as_uri())
+    monkeypatch.setattr(
+        "service.folder_store.FolderStore.read", lambda *_: iter([b"something else"])
+    )
+    with pytest.raises(StorageFailed, match="read back with other bytes"):
+        storage.check()

@@ -163,7 +163,7 @@ def test_a_killed_process_is_retried_after_a_backoff_up_to_max_attempts(
     job = in_transaction(attempts.mark_failed, job_id, 1, Reason.PROCESS_KILLED, "It was killed.")
     assert (job.state, job.failures, job.dispatched_at) == (State.QUEUED, 1, None)
     assert job.message == (
-        "It was killed. It resumes from its last checkpoint in 5 s: attempt 2 of 2."
+        "It was killed. In 5 s it trains again, from the beginning: attempt 2 of 2."
     )
     assert 3 < (job.not_before - job.updated_at).total_seconds() < 7
     assert in_transaction(claim_next) is None
@@ -172,7 +172,7 @@ def test_a_killed_process_is_retried_after_a_backoff_up_to_max_attempts(
     job = in_transaction(attempts.mark_failed, job_id, 2, Reason.PROCESS_KILLED, "It was killed.")
     assert (job.state, job.failures) == (State.FAILED, 2)
     assert job.message == (
-        "It was killed. 2 attempts failed. Retry it to continue from its last checkpoint."
+        "It was killed. 2 attempts failed. Retry it to train from the beginning."
     )
 
 
@@ -187,7 +187,7 @@ def test_a_job_that_fails_while_it_pauses_is_paused(in_transaction, make_job):
     job = make_job(State.PAUSING)
     ended = in_transaction(attempts.mark_failed, job.id, 1, Reason.PROCESS_KILLED, "It was killed.")
     assert (ended.state, ended.failures, ended.requested) == (State.PAUSED, 1, None)
-    assert "resume the job to continue" in ended.message
+    assert "resume the job to train from the beginning" in ended.message
 
 
 def test_handing_a_job_back_counts_no_failure(database, in_transaction, make_job):

@@ -2,6 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ampcore.spec import Reason
+from store.resume_point import ResumePoint
 from store.retries import BACKOFF_BY_REASON, final_failure_advice, wait_s
 from tests.tables import every_row
 
@@ -26,4 +27,4 @@ def test_the_backoff_doubles_with_each_failure_up_to_a_maximum():
 )
 def test_a_permanent_failure_is_not_retried(reason):
     assert wait_s(reason, 1, 100) is None
-    assert final_failure_advice(reason, 1) == ""
+    assert final_failure_advice(reason, 1, ResumePoint(0, None)) == ""

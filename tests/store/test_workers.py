@@ -59,11 +59,14 @@ def test_a_heartbeat_without_hardware_keeps_the_known_hardware(database):
 
 def test_a_draining_worker_is_notified_and_gets_no_more_jobs(database, in_transaction, online):
     worker_id = register(database)
-    assert in_transaction(workers.heartbeat, worker_id) is False
+    assert in_transaction(workers.heartbeat, worker_id) is None
     assert online("cpu") == {worker_id}
     asked_at = in_transaction(workers.request_drain, worker_id).drain_requested_at
     assert in_transaction(workers.request_drain, worker_id).drain_requested_at == asked_at
-    assert in_transaction(workers.heartbeat, worker_id) is True
+    assert in_transaction(workers.heartbeat, worker_id) == (None,)
+    in_transaction(workers.request_drain, worker_id, 5.0)
+    in_transaction(workers.request_drain, worker_id)
+    assert in_transaction(workers.heartbeat, worker_id) == (5.0,)
     assert online() == set()
     assert in_transaction(workers.get, worker_id)[1] == "online"
     assert in_transaction(workers.request_drain, "nobody") is None

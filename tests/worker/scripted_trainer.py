@@ -190,6 +190,7 @@ def waits_with_dataset(trainer: Trainer) -> None:
     trainer.begin()
     trainer.write(steps(0, 10))
     trainer.wait_until_stopped()
+    trainer.save(10)
     trainer.stop()
 
 
@@ -267,6 +268,37 @@ def fails_with_a_checkpoint(trainer: Trainer) -> None:
     trainer.save(20)
     message = "The weights are not finite."
     trainer.write(Frame(FrameType.FAILED, {"reason": "non_finite_result", "message": message}))
+
+
+def names_a_missing_model(trainer: Trainer) -> None:
+    trainer.begin()
+    trainer.write(steps(0, 30))
+    trainer.event("model_saved", 29, file="model.keras")
+    trainer.succeed()
+
+
+def saves_a_large_model(trainer: Trainer) -> None:
+    trainer.begin()
+    trainer.write(steps(0, 30))
+    (trainer.folder / "model.keras").write_bytes(bytes(2_000_000))
+    trainer.event("model_saved", 29, file="model.keras")
+    trainer.succeed()
+
+
+def saves_slowly(trainer: Trainer) -> None:
+    """Asked to stop, it writes its checkpoint in parts for two seconds."""
+    trainer.handle_sigterm()
+    begin_and_write_steps(trainer)
+    trainer.wait_until_stopped()
+    (trainer.folder / "checkpoints").mkdir()
+    name = "checkpoints/checkpoint-000001-step-10.safetensors"
+    with (trainer.folder / name).open("wb") as file:
+        for _ in range(20):
+            file.write(bytes(1000))
+            file.flush()
+            time.sleep(0.1)
+    trainer.event("checkpoint_saved", 9, file=name)
+    trainer.stop()
 
 
 def endless(trainer: Trainer) -> None:
@@ -357,9 +389,12 @@ def prints_cluster(trainer: Trainer) -> None:
 
 def ranks_wait(trainer: Trainer) -> None:
     trainer.handle_sigterm()
-    if rank_of(trainer) == 0:
+    is_first = rank_of(trainer) == 0
+    if is_first:
         begin_and_write_steps(trainer)
     trainer.wait_until_stopped()
+    if is_first:
+        trainer.save(10)
     trainer.stop()
 
 

@@ -34,13 +34,13 @@ class Unreliable(Storage):
         self.unblocked = threading.Event()
         self.unblocked.set()
 
-    def put(self, job_id: str, path: str, file: Path) -> tuple[int, str]:
+    def put(self, job_id: str, path: str, file: Path, **options: Any) -> tuple[int, str]:
         self.tries += 1
         self.unblocked.wait(DEADLINE_S)
         if self.refuses:
             self.refuses -= 1
             raise StorageFailed("It is full.")
-        return super().put(job_id, path, file)
+        return super().put(job_id, path, file, **options)
 
 
 @pytest.fixture

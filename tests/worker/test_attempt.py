@@ -112,17 +112,16 @@ def test_a_permanent_failure_waits_for_the_upload_of_its_checkpoint(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No later attempt would upload it."""
-    monkeypatch.setattr("worker.finalize.STOPPED_UPLOAD_TIMEOUT_S", 0.0)
     put, wait_until_empty, waited = (
         Storage.put,
         ArtifactUploader.wait_until_empty,
         threading.Event(),
     )
 
-    def unreliable(*arguments: Any) -> Any:
+    def unreliable(*arguments: Any, **options: Any) -> Any:
         if not waited.is_set():
             raise StorageFailed("unreachable until the worker waits for uploads")
-        return put(*arguments)
+        return put(*arguments, **options)
 
     def wait_and_notify(*arguments: Any) -> bool:
         try:

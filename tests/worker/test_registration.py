@@ -11,6 +11,7 @@ from store import workers
 from store.database import Database
 from store.tables import Worker
 from worker.registration import WorkerRegistration
+from worker.shutdown import Shutdown
 
 
 @pytest.fixture
@@ -93,12 +94,19 @@ def test_a_drain_request_is_followed_once(
         polls.append(bool(drained))
         return {}
 
-    registration = registration_in(database, drain=lambda: drained.append(True), usage=usage)
+    shutdown = Shutdown(600.0)
+    registration = registration_in(
+        database, shutdown=shutdown, drain=lambda: drained.append(True), usage=usage
+    )
     registration.start()
     wait_until(lambda: state(database) == "online")
     with database.write() as session:
         workers.request_drain(session, ID)
     wait_until(lambda: polls.count(True) > 2)
+    assert shutdown.timeout_s == 600.0
+    with database.write() as session:
+        workers.request_drain(session, ID, 5.0)
+    wait_until(lambda: shutdown.timeout_s == 5.0)
     registration.stop()
     assert drained == [True]
 

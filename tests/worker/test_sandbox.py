@@ -18,7 +18,7 @@ import pytest
 from sqlalchemy import update
 
 import ampcore
-from ampcore.spec import Reason
+from ampcore.spec import Reason, State
 from store import jobs
 from store.artifacts import MODEL
 from store.database import Database
@@ -293,7 +293,9 @@ def test_a_job_stores_no_more_than_its_limit(
     assert plan.sandbox is not None
     limits = replace(plan.sandbox.limits, disk_bytes=4 * MIB)
     started = attack("store_endlessly", sandbox=replace(plan.sandbox, limits=limits))
-    assert started.end().state == "succeeded"
+    job = started.end()
+    assert (job.state, job.reason) == (State.FAILED, Reason.RESOURCE_LIMIT)
+    assert "could not be stored: the job may store 4,194,304 bytes" in job.message
     models = [file for file in started.hostile().files() if file.kind == MODEL]
     assert len(models) == 4
     warned = [row.data["message"] for row in started.hostile().events("warning")]

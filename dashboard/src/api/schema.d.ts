@@ -582,6 +582,17 @@ export interface components {
             values: unknown[];
         };
         /**
+         * DrainOptions
+         * @description How a worker is drained.
+         */
+        DrainOptions: {
+            /**
+             * Timeout S
+             * @description How long the worker may store the files of its jobs; by default as long as its setting AMPCORE_DRAIN_TIMEOUT_S says.
+             */
+            timeout_s?: number | null;
+        };
+        /**
          * EarlyStop
          * @description Why a job ended before its last epoch: its evaluations no longer improved.
          */
@@ -1081,6 +1092,8 @@ export interface components {
             labels: {
                 [key: string]: string;
             };
+            /** @description The files that its worker still stores; null except between the end of the training and the end of the job. */
+            uploading?: components["schemas"]["Uploading"] | null;
             /** Worker Id */
             worker_id: string | null;
             latest: components["schemas"]["Latest"] | null;
@@ -1513,6 +1526,8 @@ export interface components {
             labels: {
                 [key: string]: string;
             };
+            /** @description The files that its worker still stores; null except between the end of the training and the end of the job. */
+            uploading?: components["schemas"]["Uploading"] | null;
             /** Worker Id */
             worker_id: string | null;
             latest: components["schemas"]["Latest"] | null;
@@ -2054,7 +2069,7 @@ export interface components {
          * @description Why a job ended, as a stable code that is stored with its state.
          * @enum {string}
          */
-        Reason: "user_request" | "invalid_data" | "invalid_spec" | "code_failed" | "unsupported_device" | "non_finite_loss" | "non_finite_result" | "skip_budget_exceeded" | "out_of_memory" | "resource_limit" | "no_sandbox" | "invalid_checkpoint" | "invalid_weights" | "checkpoint_failed" | "process_killed" | "rank_lost" | "ranks_differ" | "worker_lost" | "port_taken" | "resized" | "worker_shutdown" | "timeout" | "run_failed" | "run_lost" | "internal_error";
+        Reason: "user_request" | "invalid_data" | "invalid_spec" | "code_failed" | "unsupported_device" | "non_finite_loss" | "non_finite_result" | "skip_budget_exceeded" | "out_of_memory" | "resource_limit" | "no_sandbox" | "invalid_checkpoint" | "invalid_weights" | "checkpoint_failed" | "storage_unavailable" | "process_killed" | "rank_lost" | "ranks_differ" | "worker_lost" | "port_taken" | "resized" | "worker_shutdown" | "timeout" | "run_failed" | "run_lost" | "internal_error";
         /**
          * Result
          * @description One result of the jobs, from their states and summaries.
@@ -3139,6 +3154,27 @@ export interface components {
             job: string;
         };
         /**
+         * UnsavedJob
+         * @description A job that would train steps again if its worker ended at once.
+         */
+        UnsavedJob: {
+            /**
+             * Job
+             * @description The id of the job.
+             */
+            job: string;
+            /**
+             * Step
+             * @description The number of completed steps.
+             */
+            step: number;
+            /**
+             * Checkpoint Step
+             * @description The steps in its newest stored checkpoint; null without one.
+             */
+            checkpoint_step: number | null;
+        };
+        /**
          * Upload
          * @description An upload of a file.
          */
@@ -3190,6 +3226,27 @@ export interface components {
             sha256?: string | null;
         };
         /**
+         * Uploading
+         * @description What the worker of a job still stores after its training.
+         */
+        Uploading: {
+            /**
+             * Files
+             * @description The number of files that are not stored yet.
+             */
+            files: number;
+            /**
+             * Size Bytes
+             * @description Their total size.
+             */
+            size_bytes: number;
+            /**
+             * Sent Bytes
+             * @description How many of these bytes are stored.
+             */
+            sent_bytes: number;
+        };
+        /**
          * Validation
          * @description A valid spec, and the result of its preflight.
          */
@@ -3236,6 +3293,17 @@ export interface components {
              * @description The worker was asked to requeue its jobs and to exit.
              */
             draining: boolean;
+            /**
+             * Drain Timeout S
+             * @description How long a drain may store files; null: as long as the worker's setting says.
+             */
+            drain_timeout_s?: number | null;
+            /**
+             * Unsaved
+             * @description What would be trained again if the worker ended now; only in responses with a single worker, of the jobs that the token may see.
+             * @default []
+             */
+            unsaved: components["schemas"]["UnsavedJob"][];
             /** Version */
             version: string;
             /**

@@ -1,9 +1,10 @@
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from ampcore.spec import State
-from store import workers
-from store.tables import AuditEntry
+from store import artifacts, workers
+from store.artifacts import StoredFile
+from store.tables import AuditEntry, Job
 from tests.tables import every_row
 
 
@@ -42,6 +43,8 @@ def test_a_worker_has_hardware_queues_and_jobs(api, make_job, add_worker):
         "slots": 2,
         "state": "online",
         "draining": False,
+        "drain_timeout_s": None,
+        "unsaved": [],
         "version": "1",
         "queues": ["default", "gpu"],
         "hardware": {"devices": ["CPU"]},
@@ -73,6 +76,27 @@ def test_draining_a_worker_is_requested_at_its_heartbeat(api, add_worker):
         assert workers.heartbeat(session, "w")
         audited = session.execute(select(AuditEntry.action, AuditEntry.target)).all()
     assert audited == [("worker.drain", "w")] * 2
+
+
+def test_a_drain_has_a_deadline_and_says_what_is_not_saved(api, add_worker, make_job):
+    add_worker("w")
+    with api.database.write() as session:
+        ids = [make_job(State.RUNNING).id for _ in range(3)]
+        session.execute(update(Job).values(worker_id="w", step=30))
+        session.execute(update(Job).where(Job.id == ids[2]).values(step=0))
+        artifacts.add(session, ids[1], 1, StoredFile("c", artifacts.CHECKPOINT, 20, 5, "0" * 64))
+    answer = api.client.post("/api/v1/workers/w/drain", json={"timeout_s": 90})
+    assert answer.json()["drain_timeout_s"] == 90
+    unsaved = [
+        {"job": ids[0], "step": 30, "checkpoint_step": None},
+        {"job": ids[1], "step": 30, "checkpoint_step": 20},
+    ]
+    assert sorted(answer.json()["unsaved"], key=lambda job: ids.index(job["job"])) == unsaved
+    refused = api.client.post("/api/v1/workers/w/drain", json={"timeout_s": -1})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "/timeout_s"
+    with api.database.write() as session:
+        assert workers.heartbeat(session, "w") == (90.0,)
 
 
 def test_a_worker_that_has_stopped_cannot_be_drained(api, add_worker):

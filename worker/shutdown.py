@@ -1,0 +1,35 @@
+"""Shutdown: that a worker stops, and until when its jobs may still store their files."""
+
+import math
+import threading
+import time
+
+from service.defaults import DRAIN_TIMEOUT_S
+
+
+class Shutdown(threading.Event):
+    """Set once the worker shuts down.
+
+    Args:
+        timeout_s: How long the uploads of its jobs may take from then on.
+    """
+
+    def __init__(self, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
+        super().__init__()
+        self.timeout_s = timeout_s
+        self._began = math.inf
+
+    def set(self) -> None:
+        """Begin to shut down; a repeated call does not extend the deadline."""
+        self._began = min(self._began, time.monotonic())
+        super().set()
+
+    def clear(self) -> None:
+        """Take it back."""
+        super().clear()
+        self._began = math.inf
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline has passed."""
+        return time.monotonic() > self._began + self.timeout_s
