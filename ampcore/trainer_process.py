@@ -23,7 +23,6 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from queue import SimpleQueue
@@ -34,9 +33,9 @@ from ampcore.distributed import Cluster
 from ampcore.distributed.cores import use_own_cores
 from ampcore.spec import JobSpec, Reason, SpecValidationError
 from ampcore.spec.stored_split import with_split_seed
-from ampcore.telemetry import Event, EventType, StepBlock, array_codec
-from ampcore.telemetry.codec import encode
+from ampcore.telemetry import Event, EventType, StepBlock
 from ampcore.telemetry.frames import Frame, FrameType, write_frame
+from ampcore.telemetry.steps_frame import steps_frame
 
 STDIN: Final = 0
 PRELOADED_MODULES: Final = (
@@ -139,9 +138,7 @@ def _train(
         cluster = Cluster.from_json(job["cluster"]) if job.get("cluster") else None
         if (own_ranks := job.get("own_ranks")) is not None:
             use_own_cores(*own_ranks)
-        frame_writer = _FrameWriter(
-            frames, sandboxed=job.get("sandboxed", False), rank=cluster.rank if cluster else 0
-        )
+        frame_writer = _FrameWriter(frames, rank=cluster.rank if cluster else 0)
         if job.get("explain") is not None:
             return explain(job, frame_writer, stop)
         trainer = Trainer(
@@ -184,29 +181,15 @@ def _failed(reason: Reason, message: str) -> Frame:
 
 
 class _FrameWriter:
-    """Writes the blocks and events of a run as frames.
+    """Writes the blocks and events of a run as frames."""
 
-    In a sandbox blocks are plain arrays, which the worker checks and encodes: it does not trust a
-    process that runs code of a user.
-    """
-
-    def __init__(self, frames: BinaryIO, *, sandboxed: bool, rank: int = 0) -> None:
+    def __init__(self, frames: BinaryIO, *, rank: int = 0) -> None:
         self._frames, self._rank = frames, rank
-        self._encode = _encode_plainly if sandboxed else encode
         self.scale_health: Callable[[], str | None] = lambda: None
 
     def block(self, block: StepBlock) -> None:
         """Write a block of steps."""
-        names = ("loss", "loss_scale", "grad_norm", "learning_rate")
-        last = {name: float(block[name][-1]) for name in names}
-        header = {
-            "first_step": block.first_step,
-            "count": len(block),
-            "stats": asdict(block.stats),
-            "last": {**last, "examples_per_s": block.examples_per_s},
-            "scale_health": self.scale_health(),
-        }
-        self._write(Frame(FrameType.STEPS, header, self._encode(block)))
+        self._write(steps_frame(block, self.scale_health()))
 
     def event(self, event: Event) -> None:
         """Write an event."""
@@ -226,10 +209,6 @@ class _FrameWriter:
             write_frame(self._frames, frame)
         except BrokenPipeError:
             os._exit(1)
-
-
-def _encode_plainly(block: StepBlock) -> bytes:
-    return array_codec.encode({name: block[name] for name in block.names})
 
 
 class _Input:

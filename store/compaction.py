@@ -6,7 +6,7 @@ written only if the rows have not changed since they were read, so several serve
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -111,7 +111,16 @@ def read_uncompacted(session: Session, uncompacted: UncompactedAttempt) -> Uncom
 
 
 def merge_steps(tail: UncompactedSteps) -> MergedSteps:
-    """Merge what was read, without access to the database."""
+    """Merge what was read, without access to the database.
+
+    Raises ValueError for blocks that overlap.
+    """
+    for earlier, later in pairwise(tail.pieces):
+        if earlier.row.end_step > later.row.first_step:
+            raise ValueError(
+                f"expected a block from step {earlier.row.end_step} on, "
+                f"received one from {later.row.first_step}"
+            )
     segments = groupby(tail.pieces, key=lambda piece: piece.row.first_step // SEGMENT_STEPS)
     runs = [list(segment) for _, segment in segments]
     blocks = [*tail.preceding, *(StepBlock.concat([piece.block for piece in run]) for run in runs)]

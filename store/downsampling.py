@@ -1,6 +1,7 @@
 """Downsample a range of a job's steps, with the stored downsampling levels of each attempt."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from sqlalchemy import bindparam, func, select
@@ -11,6 +12,7 @@ from ampcore.telemetry.buckets import Buckets
 from ampcore.telemetry.codec import ColumnFilter, decode_buckets, keep_all
 from ampcore.telemetry.downsampling import BUCKETS_PER_CHUNK, StepRange
 from store.database import BINARY_RESULTS
+from store.payloads import decoded
 from store.steps import AttemptRange, read_blocks
 from store.tables import StepLevel
 
@@ -84,7 +86,9 @@ class StoredSeries:
         span = size * BUCKETS_PER_CHUNK
         parameters = {**self._whose, "size": size, "begin": start // span * span, "end": end}
         payloads = self._session.connection().execute(_CHUNKS, parameters).scalars()
-        return [decode_buckets(each, self._keep).between(start, end) for each in payloads]
+        decode = partial(decode_buckets, keep=self._keep)
+        chunks = decoded(payloads, decode, self._job_id, self._attempt)
+        return [buckets.between(start, end) for buckets in chunks]
 
     def steps(self, start: int, end: int) -> Iterator[StepBlock]:
         """The steps s with `start` ≤ s < `end`, in order."""

@@ -4,6 +4,7 @@ from bisect import bisect
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import bindparam, select
@@ -11,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from ampcore.telemetry import StepBlock
 from store.database import BINARY_RESULTS
+from store.payloads import decoded
 from store.tables import EventRow, LogRow, StepBlockRow
 
 ROWS_PER_READ: Final = 64
@@ -75,7 +77,8 @@ def read(
     others: list[StreamEntry] = [row for row in (*events, *logs) if row.seq <= until]
     cuts = sorted(row.seq for row in others)
     keep = None if columns is None else {*columns, "skipped"}.__contains__
-    steps = [event for row in blocks for event in _steps_events(row, after, until, cuts, keep)]
+    split = partial(_steps_events, after=after, until=until, cuts=cuts, keep=keep)
+    steps = [event for row in blocks for event in _readable(row, split, job_id)]
     return sorted([*others, *steps], key=lambda entry: entry.seq), max(until, after)
 
 
@@ -84,8 +87,22 @@ def _next_rows(session: Session, table: Any, job_id: str, after: int) -> Sequenc
     return session.scalars(query.order_by(table.seq).limit(ROWS_PER_READ)).all()
 
 
+def _readable(
+    row: Any, split: Callable[[Any], Iterator[StepsEvent]], job_id: str
+) -> Sequence[StepsEvent]:
+    """The steps of a stored block; none if it cannot be read."""
+    for events in decoded([row], lambda row: list(split(row)), job_id, row.attempt):
+        return events
+    return ()
+
+
 def _steps_events(
-    row: Any, after: int, until: int, cuts: Sequence[int], keep: Callable[[str], bool] | None
+    row: Any,
+    *,
+    after: int,
+    until: int,
+    cuts: Sequence[int],
+    keep: Callable[[str], bool] | None,
 ) -> Iterator[StepsEvent]:
     """The steps of a stored block with `after` < seq ≤ `until`."""
     from ampcore.telemetry.codec import (  # loads pyarrow, which the worker does without

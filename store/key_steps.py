@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from ampcore.telemetry.buckets import SKIPPED
 from ampcore.telemetry.key_steps import KeySteps, LastLossScales, decode_key_steps, is_loss_scale
 from store.database import BINARY_RESULTS
+from store.payloads import decoded
 from store.steps import AttemptRange, clip, read_blocks, step_before
 from store.tables import StepPoints
 
@@ -89,7 +90,8 @@ def _add_stored(
             found.skipped += row.skipped
             found.changes += row.changes
         else:
-            found.add(decode_key_steps(row.payload).between(attempt_range.start, attempt_range.end))
+            for points in decoded([row.payload], decode_key_steps, job_id, row.attempt):
+                found.add(points.between(attempt_range.start, attempt_range.end))
     return until
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import Select, bindparam, func, select
@@ -9,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from ampcore.telemetry import StepBlock
 from store.database import BINARY_RESULTS
+from store.payloads import decoded
 from store.tables import StepBlockRow
 
 STREAM_ABOVE_STEPS: Final = 131_072
@@ -166,8 +168,10 @@ def step_before(session: Session, job_id: str, attempt: int, start: int) -> int 
     row = session.connection().execute(_BLOCK_BEFORE, parameters).one_or_none()
     if row is None or row.end_step <= start:
         return None if row is None else row.end_step - 1
-    steps = decode(row.payload, lambda _: False)["step"]
-    return int(steps[steps < start][-1])
+    read_numbers = partial(decode, keep=lambda _: False)
+    for block in decoded([row.payload], read_numbers, job_id, attempt):
+        return int(block["step"][block["step"] < start][-1])
+    return None
 
 
 def read_blocks(
@@ -176,7 +180,10 @@ def read_blocks(
     attempt_range: AttemptRange,
     keep: Callable[[str], bool] | None = None,
 ) -> Iterator[StepBlock]:
-    """The steps of a range, block by block, with the columns that `keep` selects."""
+    """The steps of a range, block by block, with the columns that `keep` selects.
+
+    Each step comes once: of steps that several blocks have, those of the first block are read.
+    """
     from ampcore.telemetry.codec import (  # loads pyarrow, which the worker does without
         decode,
         keep_all,
@@ -187,6 +194,10 @@ def read_blocks(
     options = (
         {"yield_per": 16} if attempt_range.end - attempt_range.start > STREAM_ABOVE_STEPS else {}
     )
+    attempt, next_step = attempt_range.attempt, attempt_range.start
+    read_columns = partial(decode, keep=keep or keep_all)
     with session.connection().execute(_BLOCKS, parameters, execution_options=options) as result:
-        for (payload,) in result:
-            yield decode(payload, keep or keep_all).between(attempt_range.start, attempt_range.end)
+        for block in decoded(result.scalars(), read_columns, job_id, attempt):
+            if len(block := block.between(next_step, attempt_range.end)):
+                next_step = block.end_step
+                yield block

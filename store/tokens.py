@@ -143,6 +143,13 @@ def get(session: Session, token_id: str) -> Token | None:
     return session.get(Token, token_id, populate_existing=True)
 
 
+def has_right(session: Session, token_id: str | None, right: str) -> bool:
+    """Whether the token is valid now, and has the right; an admin has every one."""
+    statement = select(Token).where(Token.id == token_id, is_valid())
+    token = session.scalars(statement).one_or_none()
+    return token is not None and (token.role == ADMIN or right in token.rights)
+
+
 def listing(session: Session) -> Sequence[Token]:
     """Every token, also revoked ones, the newest first."""
     return session.scalars(select(Token).order_by(Token.created_at.desc(), Token.id)).all()

@@ -15,7 +15,6 @@ from ampcore.telemetry import Event
 from ampcore.telemetry.frames import Frame, FrameType
 from store.leases import max_reconnect_wait_s
 from store.tables import Job
-from worker import sandboxed_frames
 from worker.artifact_uploader import ArtifactUploader
 from worker.attempt_files import AttemptFiles, Downloads
 from worker.background_thread import run_in_background
@@ -25,10 +24,10 @@ from worker.context import WorkerContext
 from worker.database_retry import Lease, RetryingDatabase
 from worker.dataset_download import DatasetMissing
 from worker.finalize import Finalizer, attempt_report
+from worker.frame_validator import FINAL_FRAMES
 from worker.gang_leader import GangLeader
 from worker.isolation import TrainerFolder
 from worker.outcome import (
-    FINAL_FRAMES,
     AttemptOutcome,
     AttemptResult,
     TrainerExit,
@@ -124,10 +123,7 @@ class JobAttempt:
                     end, grace_s=self._context.grace_s, may_wait=self._may_wait_for_ranks
                 )
             if end is not None:
-                finalizer = Finalizer(
-                    self._writer, self._uploader, self._lease, self._stop_conditions, self._folder
-                )
-                finalizer.finalize(end, partial(attempt_report, self._job, self._ready))
+                self._record(end)
         finally:
             self._attempt_ended.set()
             self._uploader.abandon_pending()
@@ -137,6 +133,26 @@ class JobAttempt:
             if self._downloads is not None:
                 # Also a download that still runs, because the attempt did not wait for it.
                 self._downloads.add_done_callback(_release_files)
+
+    def _record(self, result: AttemptResult) -> None:
+        """Record the result; if that fails, the error is what is recorded."""
+        finalizer = Finalizer(
+            self._writer, self._uploader, self._lease, self._stop_conditions, self._folder
+        )
+        error_before = self._writer.error
+        try:
+            finalizer.finalize(result, partial(attempt_report, self._job, self._ready))
+            error = self._writer.error
+        except Exception as raised:
+            log.exception("the attempt's result cannot be recorded")
+            error = raised
+        if error is None or error is error_before:
+            return
+        failure, job_id, attempt = failed_in_worker(error), self._job.id, self._job.attempt
+        self._writer.enqueue_transaction(lambda session: failure.write(session, job_id, attempt))
+        while not self._writer.buffer.wait_until_empty(POLL_S):
+            if self._writer.is_fenced or self._context.shutting_down.is_set():
+                return
 
     def _may_wait_for_ranks(self) -> bool:
         """Whether the other ranks may still end; if their worker is lost, the attempt is fenced."""
@@ -237,7 +253,6 @@ class JobAttempt:
             "output_dir": str(self._files.output),
             "resume": downloaded.resume,
             "init": downloaded.init and str(self._files.output / downloaded.init),
-            "sandboxed": self._monitor is not None,
             "explain": downloaded.explain,
             **(self._gang.first.assignment() if self._gang is not None else {}),
             **files,
@@ -275,6 +290,7 @@ class JobAttempt:
             # When the fork server was killed, this job need not have used too much memory.
             oom_killed=oom_kills.has_increased() and not process.died_with_server,
             violation=self._violation(),
+            invalid_telemetry=process.invalid_telemetry,
             was_alive=process.was_alive_at_end,
         )
 
@@ -307,7 +323,6 @@ class JobAttempt:
             raise self._writer.error
         if self._monitor is not None:
             self._monitor.count_telemetry(sum(frame.size_bytes for frame in frames))
-            frames = [sandboxed_frames.checked(frame) for frame in frames]
         self._profile_forwarder.read_answer(frames)
         self._writer.enqueue_frames(frames)
         self._writer.enqueue(*process.log_capture.take(now=at_end))

@@ -13,7 +13,7 @@ from service.storage import FileNotStored, Storage
 from store import files
 from store.files import STORAGE_FOLDER, FileKey
 from worker.database_retry import RetryingDatabase
-from worker.dataset_cache import CachedFile, DatasetCache
+from worker.dataset_cache import CachedFile, DatasetCache, content_name
 from worker.isolation import TrainerFolder
 from worker.storage_retry import fetch_with_retries
 
@@ -59,7 +59,7 @@ def fetch_bundle(
 
     try:
         wait = database.attempt_ended.wait
-        return JobBundle(cache.acquire(row.sha256, row.size_bytes, fetch, wait))
+        return JobBundle(cache.acquire(content_name(row.sha256), row.size_bytes, fetch, wait))
     except FileNotStored as error:
         raise BundleMissing(f"The storage has no file for the bundle {reference}.") from error
 

@@ -26,8 +26,13 @@ class ObjectVersion:
     size_bytes: int
 
     def cache_name(self, url: ObjectUrl) -> str:
-        """The name of the downloaded file in the cache of datasets."""
-        return hashlib.sha256(f"{url}\n{self.etag}\n{self.size_bytes}".encode()).hexdigest()
+        """The name of the downloaded file in the cache of datasets.
+
+        A person can upload a file with any text, also one whose SHA-256 is the digest here; so
+        objects have names of their own.
+        """
+        digest = hashlib.sha256(f"{url}\n{self.etag}\n{self.size_bytes}".encode()).hexdigest()
+        return f"object-{digest}"
 
     def __str__(self) -> str:
         return f"ETag {self.etag}, {self.size_bytes:,} bytes"

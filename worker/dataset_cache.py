@@ -1,4 +1,7 @@
-"""The datasets that jobs of this machine have used: one file for each SHA-256, bounded in size.
+"""The datasets and code that jobs of this machine have used, bounded in size.
+
+A file has the name `content_name` of its SHA-256, or that of a version of an object of a store
+(`worker.data_object`).
 
 All workers with the same scratch folder share them. Locks are flock(2), which the kernel releases
 when a worker dies: shared while a job uses a file, exclusive while it is downloaded or deleted.
@@ -27,6 +30,11 @@ RESERVED: Final = "reserved"
 LOCK_SUFFIX: Final = ".lock"
 ROOM_LOCK: Final = "room"
 """The lock for making room, so that two downloads do not use the same room."""
+
+
+def content_name(sha256: str) -> str:
+    """The name of a file with this SHA-256."""
+    return f"sha256-{sha256}"
 
 
 class CacheWaitAbandoned(Exception):
@@ -58,17 +66,17 @@ class DatasetCache:
 
     def acquire(
         self,
-        sha256: str,
+        name: str,
         size_bytes: int,
         fetch: Callable[[Path], object],
         has_ended: Callable[[float], bool],
     ) -> CachedFile:
-        """The file with that SHA-256, downloaded by `fetch` unless it is there already.
+        """The file with that name, downloaded by `fetch` unless it is there already.
 
         Args:
-            sha256: names the file.
+            name: names the file and its bytes.
             size_bytes: its size.
-            fetch: writes it to a path and checks its SHA-256.
+            fetch: writes it to a path and checks its bytes.
             has_ended: waits for some seconds; true if the attempt has ended.
 
         Raises:
@@ -76,16 +84,16 @@ class DatasetCache:
             OSError: the disk is full. Also raises what `fetch` raises.
         """
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        entry = self._folder / sha256
+        entry = self._folder / name
         while True:
-            lock = self._open_lock(sha256)
+            lock = self._open_lock(name)
             try:
-                if _try_lock(lock, fcntl.LOCK_SH) and self._is_current(lock, sha256):
+                if _try_lock(lock, fcntl.LOCK_SH) and self._is_current(lock, name):
                     if _is_whole(entry, size_bytes):
                         os.utime(lock)  # the least recently used file is deleted first
                         cached, lock = CachedFile(entry / CONTENT, lock), -1
                         return cached
-                    if _try_lock(lock, fcntl.LOCK_EX) and self._is_current(lock, sha256):
+                    if _try_lock(lock, fcntl.LOCK_EX) and self._is_current(lock, name):
                         self._download(entry, size_bytes, fetch)
                         continue  # another worker may delete it before the lock is shared again
                 if has_ended(POLL_S):
@@ -119,17 +127,17 @@ class DatasetCache:
             if self._delete(lock.stem):
                 total -= used[lock]
 
-    def _delete(self, sha256: str) -> bool:
+    def _delete(self, name: str) -> bool:
         """Delete a file and its lock; False if a job uses it."""
-        lock = self._open_lock(sha256)
+        lock = self._open_lock(name)
         try:
-            if not _try_lock(lock, fcntl.LOCK_EX) or not self._is_current(lock, sha256):
+            if not _try_lock(lock, fcntl.LOCK_EX) or not self._is_current(lock, name):
                 return False
-            shutil.rmtree(self._folder / sha256, ignore_errors=True)
-            self._lock_path(sha256).unlink(missing_ok=True)
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+            self._lock_path(name).unlink(missing_ok=True)
         finally:
             os.close(lock)
-        log.info("deleted the dataset %s from the cache", sha256)
+        log.info("deleted %s from the cache", name)
         return True
 
     def _size(self, lock: Path) -> int:

@@ -17,7 +17,7 @@ from store import datasets
 from store.datasets import STORAGE_FOLDER
 from store.tables import DatasetVersion
 from worker.database_retry import RetryingDatabase
-from worker.dataset_cache import CachedFile, DatasetCache
+from worker.dataset_cache import CachedFile, DatasetCache, content_name
 from worker.isolation import TrainerFolder
 from worker.storage_retry import fetch_with_retries
 
@@ -74,7 +74,8 @@ def _acquire(
     fetch: Any,
 ) -> CachedFile:
     try:
-        return cache.acquire(version.sha256, version.size_bytes, fetch, database.attempt_ended.wait)
+        name, wait = content_name(version.sha256), database.attempt_ended.wait
+        return cache.acquire(name, version.size_bytes, fetch, wait)
     except FileNotStored as error:
         raise DatasetMissing(f"The storage has no file for the dataset {reference}.") from error
 

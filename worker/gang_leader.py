@@ -14,7 +14,7 @@ from ampcore.spec import Reason
 from store import gang_members
 from store.database import Database
 from store.tables import GangMember
-from worker.outcome import RANK_FAILED, REASONS, AttemptOutcome, AttemptResult
+from worker.outcome import RANK_FAILED, AttemptOutcome, AttemptResult
 from worker.rank import Rank
 from worker.rank_failure import RankFailure, cause_of
 from worker.rank_group import SHUTDOWN, RankGroup
@@ -27,6 +27,7 @@ PORT_TAKEN: Final = (
     "Another process had taken the port of a rank before it started. The job starts again with "
     "other ports; this does not count as a failed attempt."
 )
+REASONS: Final = frozenset(Reason)
 STATE_OF_OUTCOME: Final = {
     AttemptOutcome.SUCCEEDED: "succeeded",
     AttemptOutcome.FAILED: "failed",

@@ -16,7 +16,7 @@ from worker.context import WorkerContext
 from worker.gang_leader import GangLeader
 from worker.rank import Rank
 from worker.rank_group import RankGroup
-from worker.rank_ports import RankPorts, accelerators_in, port_of
+from worker.rank_ports import RankPorts, accelerators_in, local_addresses, port_of
 
 log = logging.getLogger(__name__)
 
@@ -203,7 +203,7 @@ class _Member:
         timeout_s = exchange.get("timeout_s", RANK_TIMEOUT_S)
         number = self._assignment.first_rank + index
         cluster = {
-            "addresses": list(started.addresses),
+            "addresses": local_addresses(started.addresses, self._context.rank_host),
             "rank": number,
             "local_rank": device,
             "timeout_s": timeout_s,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from ampcore.spec import Reason
@@ -15,8 +16,6 @@ from worker.sandbox_monitor import Violation
 from worker.stop_reason import StopReason
 
 MAX_MESSAGE: Final = 8192
-REASONS: Final = frozenset(Reason)
-FINAL_FRAMES: Final = (FrameType.SUCCEEDED, FrameType.FAILED, FrameType.STOPPED)
 RESIZED: Final = "Slots for more of its ranks are free; it continues with them from its checkpoint."
 RANK_FAILED: Final = "Another rank of the job has failed."
 
@@ -74,6 +73,8 @@ class TrainerExit:
     """The OOM killer killed a process of this cgroup at about that time."""
     violation: Violation | None = None
     """The limit of its sandbox that it exceeded."""
+    invalid_telemetry: str | None = None
+    """What was wrong with its first frame that is not valid."""
     was_alive: bool = True
     """It had not ended by itself: its worker had to kill it."""
 
@@ -97,19 +98,16 @@ def result_of(trainer_exit: TrainerExit, timeout_s: float | None) -> AttemptResu
             return None
         case TrainerExit(violation=Violation(reason=reason, message=message)):
             return AttemptResult(AttemptOutcome.FAILED, reason, message)
-        case TrainerExit(frame=Frame(type=FrameType.SUCCEEDED, header={"summary": dict(summary)})):
-            return _success(trainer_exit, summary)
+        case TrainerExit(invalid_telemetry=str(problem)):
+            message = invalid_telemetry_message(problem)
+            return AttemptResult(AttemptOutcome.FAILED, Reason.INVALID_TELEMETRY, message)
+        case TrainerExit(frame=Frame(type=FrameType.SUCCEEDED, header=header)):
+            return _success(trainer_exit, header["summary"])
         case TrainerExit(stop_reason=StopReason.CANCEL):
             return AttemptResult(AttemptOutcome.CANCELLED)
-        case TrainerExit(
-            frame=Frame(
-                type=FrameType.FAILED, header={"reason": str(word), "message": str(message)}
-            )
-        ) if word in REASONS:
-            return AttemptResult(AttemptOutcome.FAILED, Reason(word), message[:MAX_MESSAGE])
-        case TrainerExit(frame=Frame(type=FrameType.FAILED | FrameType.SUCCEEDED)):
-            message = "The trainer process reported a result that is not valid."
-            return AttemptResult(AttemptOutcome.FAILED, Reason.INTERNAL_ERROR, message)
+        case TrainerExit(frame=Frame(type=FrameType.FAILED, header=header)):
+            reason, message = Reason(header["reason"]), header["message"][:MAX_MESSAGE]
+            return AttemptResult(AttemptOutcome.FAILED, reason, message)
         case TrainerExit(frame=None, stop_reason=StopReason.RANK_FAILED) if (
             trainer_exit.was_killed_by_others
         ):
@@ -149,10 +147,22 @@ def _success(trainer_exit: TrainerExit, summary: dict[str, Any]) -> AttemptResul
     return AttemptResult(AttemptOutcome.SUCCEEDED, summary=summary)
 
 
+def invalid_telemetry_message(problem: str) -> str:
+    """The message of a failure because of a frame that is not valid."""
+    return (
+        f"The worker received telemetry that no trainer sends: {problem}. Nothing after it is "
+        "stored, and the job is not retried. Let the code of the job write to its own files only."
+    )
+
+
 def failed_in_worker(error: Exception) -> AttemptResult:
     """The result of an attempt that failed in the worker itself."""
-    message = f"The worker could not run the job: {type(error).__name__}: {error}"
-    return AttemptResult(AttemptOutcome.FAILED, Reason.INTERNAL_ERROR, message)
+    cause: BaseException = error
+    if isinstance(error, DBAPIError) and error.orig is not None:
+        cause = error.orig  # without the statement and its values
+    lines = str(cause).splitlines() or ["no details"]
+    message = f"The worker could not run the job: {type(cause).__name__}: {lines[0]}"
+    return AttemptResult(AttemptOutcome.FAILED, Reason.INTERNAL_ERROR, message[:MAX_MESSAGE])
 
 
 def _timeout_message(timeout_s: float) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ampcore.telemetry.frames import Frame
-from worker.outcome import FINAL_FRAMES
+from worker.frame_validator import FINAL_FRAMES
 from worker.trainer_process import TrainerProcess
 
 

@@ -23,7 +23,7 @@ from worker.attempt_files import AttemptFiles, Downloads
 from worker.context import WorkerContext
 from worker.database_retry import Lease, RetryingDatabase, WriteAbandoned
 from worker.gang_heartbeat import GangHeartbeat
-from worker.outcome import MAX_MESSAGE, REASONS, TrainerExit, crash_reason
+from worker.outcome import MAX_MESSAGE, TrainerExit, crash_reason, invalid_telemetry_message
 from worker.rank import Rank
 from worker.rank_failure import RankFailure, cause_of
 from worker.rank_log import RankLog
@@ -192,7 +192,6 @@ class RankGroup:
                 "output_dir": str(files.output),
                 "resume": downloaded.resume,
                 "init": downloaded.init and str(files.output / downloaded.init),
-                "sandboxed": False,
                 "explain": None,
                 **rank.assignment(),
                 **files.place_data(process.folder, downloaded),
@@ -251,13 +250,15 @@ class RankGroup:
         if process.folder is not None:
             process.folder.close()
         match rank.last:
+            case _ if process.invalid_telemetry is not None:
+                rank.state = "failed"
+                text = invalid_telemetry_message(process.invalid_telemetry)
+                self._add_failure(rank, Reason.INVALID_TELEMETRY, text)
             case Frame(type=FrameType.SUCCEEDED):
                 rank.state = "succeeded"
             case Frame(type=FrameType.FAILED, header=header):
                 rank.state = "failed"
-                reason = Reason(word) if (word := header.get("reason")) in REASONS else None
-                text = str(header.get("message"))[:MAX_MESSAGE]
-                self._add_failure(rank, reason or Reason.INTERNAL_ERROR, text)
+                self._add_failure(rank, Reason(header["reason"]), header["message"][:MAX_MESSAGE])
             case None if not is_killed and self._has_crashed(process):
                 rank.state = "failed"
                 ended = TrainerExit(

@@ -2,7 +2,7 @@
 
 import errno
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from typing import Any, Final
@@ -78,6 +78,17 @@ def _bound(family: int, port: int, *, reuse: bool = False) -> socket.socket:
 def port_of(address: str) -> int:
     """The port of "host:port"."""
     return int(address.rpartition(":")[2])
+
+
+def local_addresses(addresses: Sequence[str], host: str) -> list[str]:
+    """The addresses of ranks; on the loopback interface if all of them are on this host.
+
+    Such ranks close their ports to other machines.
+    """
+    hosts = {address.rpartition(":")[0].strip("[]") for address in addresses}
+    if hosts != {host}:
+        return list(addresses)
+    return [f"{LOOPBACK}:{port_of(address)}" for address in addresses]
 
 
 def accelerators_in(hardware: Mapping[str, Any] | None) -> int:

@@ -109,11 +109,8 @@ class Standby:
         """Read the standby's output, and discard it when it has ended or sends no valid frames."""
         if (process := self._process) is None:
             return
-        try:
-            process.read_frames(timeout_s=0)
-            is_healthy = process.is_alive
-        except ValueError:  # not frames
-            is_healthy = False
+        process.read_frames(timeout_s=0)
+        is_healthy = process.is_alive and process.invalid_telemetry is None
         if process.ready is not None:
             self._hardware = process.ready["hardware"]
         if not is_healthy:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from ampcore.isolation.process_group_tracker import ProcessGroupTracker
 from ampcore.telemetry.frames import Frame, FrameReader, FrameType
 from worker.fork_server import JOB, STANDBY, ForkServer
+from worker.frame_validator import FrameValidator
 from worker.isolation import TrainerFolder
 from worker.log_capture import STDERR, STDOUT, LogCapture
 from worker.trainer_status import TrainerStatus
@@ -61,9 +62,11 @@ class TrainerProcess:
         """The header of its READY frame (hardware, library versions); None before that frame."""
         self.was_alive_at_end = False
         """Whether `end` had to kill it."""
+        self.invalid_telemetry: str | None = None
+        """What was wrong with its first frame that is not valid; no later one is read."""
         self.log_capture = LogCapture()
         self._server, self._tracker, self.folder = server, tracker, folder
-        self._reader = FrameReader()
+        self._reader, self._validator = FrameReader(), FrameValidator()
         self._pipes = selectors.DefaultSelector()
         self._is_registered = self._is_abandoned = self._is_ended = False
         self._job: bytes | None = None
@@ -126,7 +129,7 @@ class TrainerProcess:
     def read_frames(self, timeout_s: float) -> list[Frame]:
         """Read the frames that arrive within the timeout, and log output into `log_capture`.
 
-        Raises ValueError on bytes that are not frames.
+        All of them are valid: the first other one ends the frames, and is `invalid_telemetry`.
         """
         frames: list[Frame] = []
         was_alive = self.is_alive  # checked first: its last output precedes its exit
@@ -168,7 +171,7 @@ class TrainerProcess:
         remaining_frames: list[Frame] = []
         deadline = time.monotonic() + grace_s
         while self._may_continue() and time.monotonic() < deadline:
-            remaining_frames += self._read_frames_if_valid(POLL_S)
+            remaining_frames += self.read_frames(POLL_S)
         self.was_alive_at_end = self.is_alive
         if self.pid is not None:
             remaining_frames += self._end_group(self.pid)
@@ -184,7 +187,8 @@ class TrainerProcess:
             self.folder.close()
 
     def _may_continue(self) -> bool:
-        return self.is_alive and not self._is_abandoned and not self._must_end
+        must_end = self._is_abandoned or self._must_end or self.invalid_telemetry is not None
+        return self.is_alive and not must_end
 
     @property
     def _is_in_bubblewrap(self) -> bool:
@@ -235,7 +239,7 @@ class TrainerProcess:
         remaining_frames: list[Frame] = []
         self._signal(signal.SIGKILL)
         while self.is_alive:
-            remaining_frames += self._read_frames_if_valid(POLL_S)
+            remaining_frames += self.read_frames(POLL_S)
             self._status.kill_silent_server()
         self._status.reap()
         self._server.record_peak(self._status.peak_bytes)
@@ -246,25 +250,20 @@ class TrainerProcess:
             time.sleep(POLL_S)
         self._tracker.unregister(group)
         while self._pipes.get_map():
-            remaining_frames += self._read_frames_if_valid(0)
+            remaining_frames += self.read_frames(0)
         return remaining_frames
 
     def _parse_frames(self, data: bytes) -> list[Frame]:
+        frames: list[Frame] = []
         try:
-            frames = list(self._reader.feed(data))
-        except ValueError:
-            self._unregister_pipes(FRAMES)  # the rest of the stream cannot be parsed
-            raise
-        for frame in frames:
-            if frame.type is FrameType.READY:
-                self.ready = frame.header
+            for frame in self._reader.feed(data):
+                frames.append(self._validator.validate(frame))
+                if frame.type is FrameType.READY:
+                    self.ready = frames[-1].header
+        except ValueError as error:
+            self.invalid_telemetry = str(error)
+            self._unregister_pipes(FRAMES)
         return frames
-
-    def _read_frames_if_valid(self, timeout_s: float) -> list[Frame]:
-        try:
-            return self.read_frames(timeout_s)
-        except ValueError:
-            return []
 
     def _unregister_pipes(self, *names: str) -> None:
         """Stop reading these pipes, or all without names."""

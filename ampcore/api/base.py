@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic_core import to_jsonable_python
 
+from ampcore.spec.json_limits import check_json
 from ampcore.spec.states import Reason, Source, State
 
 NON_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -33,11 +34,14 @@ Number = Annotated[
 ]
 """A float; non-finite numbers are strings in JSON."""
 
-JsonObject = Annotated[dict[str, Any], AfterValidator(parse_non_finite)]
-"""Any JSON object; its non-finite numbers are floats in Python and strings in JSON."""
+JsonObject = Annotated[dict[str, Any], AfterValidator(check_json), AfterValidator(parse_non_finite)]
+"""A JSON object within the limits of `ampcore.spec.json_limits`.
 
-JsonValues = Annotated[list[Any], AfterValidator(parse_non_finite)]
-"""Any JSON list, with the same treatment of non-finite numbers."""
+Its non-finite numbers are floats in Python and strings in JSON.
+"""
+
+JsonValues = Annotated[list[Any], AfterValidator(check_json), AfterValidator(parse_non_finite)]
+"""A JSON list, with the same limits and the same treatment of non-finite numbers."""
 
 
 class UnknownState(str):

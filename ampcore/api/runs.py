@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from ampcore.api.base import AnyState, ApiModel
 from ampcore.api.jobs import RequestModel
+from ampcore.spec.json_limits import check_json
 from ampcore.spec.tracked import COLUMN_NAME
 
 MAX_ENTRIES: Final = 1000
@@ -61,7 +62,9 @@ class RunEvent(RequestModel):
     type: Literal["event"]
     event: Literal["started", "epoch", "evaluation", "warning", "overflow", "scale_growth"]
     step: Step | None = None
-    data: dict[str, Any] = Field(default_factory=dict, max_length=256)
+    data: Annotated[dict[str, Any], AfterValidator(check_json)] = Field(
+        default_factory=dict, max_length=256
+    )
 
 
 class RunLog(RequestModel):

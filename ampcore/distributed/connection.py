@@ -7,7 +7,8 @@ implementation is named, RING on CPUs and NCCL on GPUs: with AUTO, gradients dif
 
 import secrets
 import socket
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -21,8 +22,11 @@ from ampcore.distributed.cluster import Cluster
 from ampcore.distributed.collectives import CollectiveReplicas, Collectives, Hint
 from ampcore.distributed.control import ControlChannel
 from ampcore.distributed.exchange_watch import ExchangeWatch
+from ampcore.distributed.greetings import Greetings, greet
+from ampcore.distributed.loopback import close_to_other_machines
 from ampcore.distributed.malloc import keep_freed_memory
 from ampcore.distributed.messages import Connection
+from ampcore.distributed.process_activity import ProcessActivity
 from ampcore.errors import AddressInUse, RankDisconnected, UnsupportedDevice
 from ampcore.spec.text import join_names
 
@@ -53,9 +57,11 @@ def connect(cluster: Cluster, bucket_bytes: int | None = None) -> CollectiveRepl
         timeout_s=cluster.timeout_s,
         silence_limit_s=cluster.silence_limit_s,
         on_failure=_abort_collectives,
+        idle_s=ProcessActivity(threading.get_native_id()).idle_s,
     )
     collectives.timeout_s = 0.0  # from here on the watch has the timeout
     watch = ExchangeWatch(cluster.timeout_s, control.report_timeout)
+    control.is_exchanging = watch.is_exchanging
     return CollectiveReplicas(collectives, control, watch, bucket_bytes or DEFAULT_BUCKET_BYTES)
 
 
@@ -94,6 +100,8 @@ def _start_server(cluster: Cluster) -> None:
         if "start gRPC server" in str(error) or "address" in str(error).lower():
             raise AddressInUse(f"Rank {cluster.rank} cannot listen on {own}: {error}") from error
         raise
+    if all(_host(address) in LOOPBACK_HOSTS for address in cluster.addresses):
+        close_to_other_machines(document.port)
 
 
 @contextmanager
@@ -129,7 +137,7 @@ def _control_connections(cluster: Cluster, collectives: Collectives) -> dict[int
     host = _host(cluster.addresses[0])
     connected = socket.create_connection((host, port), cluster.timeout_s)
     connection = Connection(connected, cluster.silence_limit_s)
-    connection.send({"rank": cluster.rank, "token": token.hex()})
+    greet(connection, cluster.rank, token)
     return {0: connection}
 
 
@@ -172,31 +180,12 @@ def _announcement(collectives: Collectives) -> tuple[int, bytes]:
 
 
 def _accept(cluster: Cluster, listener: socket.socket, token: bytes) -> dict[int, Connection]:
-    """Wait for every other rank; connections without the token are closed."""
-    listener.settimeout(cluster.timeout_s)
-    found: dict[int, Connection] = {}
-    while len(found) < cluster.size - 1:
-        try:
-            accepted, _ = listener.accept()
-        except TimeoutError as error:
-            missing = [rank for rank in range(1, cluster.size) if rank not in found]
-            raise _lost(cluster, missing) from error
-        connection = Connection(accepted, cluster.silence_limit_s)
-        rank = _greeting(connection, token)
-        if rank is None or not 0 < rank < cluster.size or rank in found:
-            connection.close()
-        else:
-            found[rank] = connection
-    return found
-
-
-def _greeting(connection: Connection, token: bytes) -> int | None:
-    try:
-        message = connection.receive() or {}
-        rank, given = message["rank"], bytes.fromhex(message["token"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return rank if isinstance(rank, int) and secrets.compare_digest(given, token) else None
+    """Wait for every other rank."""
+    greetings = Greetings(listener, cluster.size, token, cluster.silence_limit_s)
+    connections = greetings.wait(cluster.timeout_s)
+    if missing := greetings.missing():
+        raise _lost(cluster, missing)
+    return connections
 
 
 def _not_connected(cluster: Cluster, error: Exception) -> RankDisconnected:
@@ -209,7 +198,7 @@ def _not_connected(cluster: Cluster, error: Exception) -> RankDisconnected:
     return RankDisconnected(f"The ranks did not connect within {cluster.timeout_s:g} s: {first}")
 
 
-def _lost(cluster: Cluster, missing: Sequence[int]) -> RankDisconnected:
+def _lost(cluster: Cluster, missing: Collection[int]) -> RankDisconnected:
     names = join_names([f"rank {rank} ({cluster.addresses[rank]})" for rank in missing])
     text = f"Did not connect within {cluster.timeout_s:g} s: {names}."
     return RankDisconnected(text, tuple(missing))

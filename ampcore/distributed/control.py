@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ampcore.distributed.messages import Connection
@@ -21,6 +22,19 @@ HEARTBEATS_PER_LIMIT: Final = 8
 MAX_HEARTBEAT_S: Final = 1.0
 NAMING_S: Final = 2.0
 """How long rank 0 waits for the other ranks' timeouts before it names those that have none."""
+MAX_PHASE_S: Final = 3600.0
+"""How long a rank that computes may keep the others waiting between two exchanges."""
+WAIT_POLL_S: Final = 0.5
+
+
+@dataclass(frozen=True)
+class _Activity:
+    """What a rank says of its training with each heartbeat."""
+
+    idle_s: float = 0.0
+    """For how long its process has done nothing."""
+    waits: bool = False
+    """Whether it waits for a message of another rank."""
 
 
 class ControlChannel:
@@ -34,6 +48,7 @@ class ControlChannel:
         silence_limit_s: A rank that has sent nothing for so long is lost; the connections have this
             timeout.
         on_failure: Called once, in any thread, with a message when a rank is lost or has failed.
+        idle_s: For how many seconds this process has done nothing.
     """
 
     def __init__(
@@ -45,11 +60,18 @@ class ControlChannel:
         timeout_s: float,
         silence_limit_s: float,
         on_failure: Callable[[str], None],
+        idle_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        self.is_exchanging: Callable[[], bool] = lambda: False
+        """Whether this rank waits for the others in an exchange, which has a timeout of its own."""
         self._rank, self._size = rank, size
         self._timeout_s, self._silence_limit_s = timeout_s, silence_limit_s
         self._connections = dict(connections)
-        self._on_failure = on_failure
+        self._on_failure, self._idle_s = on_failure, idle_s
+        self._waits = False
+        """Whether the training thread waits for another rank here."""
+        self._activity: dict[int, _Activity] = {}
+        """What each peer has last said of its training."""
         self._changed = threading.Condition()
         self._inboxes: dict[int, deque[Any]] = {peer: deque() for peer in connections}
         self._left: set[int] = set()
@@ -112,14 +134,42 @@ class ControlChannel:
     def _next(self, peer: int) -> Any:
         """The next object of a rank."""
         inbox = self._inboxes[peer]
-        with self._changed:
-            self._changed.wait_for(lambda: inbox or self._failure or peer in self._left)
-            if inbox:
-                return inbox.popleft()
-            self._check()
+        self._waits = True
+        try:
+            self._wait_for(peer, lambda: inbox or self._failure or peer in self._left)
+        finally:
+            self._waits = False
+        if inbox:
+            return inbox.popleft()
+        self._check()
         error = RankDisconnected(f"Rank {peer} has ended before the others.", (peer,))
         self._announce_lost(error)
         raise error
+
+    def _wait_for(self, peer: int, condition: Callable[[], object]) -> None:
+        """Wait for a message of a rank as long as that rank makes progress; else it is lost."""
+        # Polls are counted rather than seconds: this process may have been suspended meanwhile.
+        waited_s = 0.0
+        while True:
+            with self._changed:
+                if self._changed.wait_for(condition, WAIT_POLL_S):
+                    return
+            waited_s += WAIT_POLL_S
+            if (problem := self._hang_of(peer, waited_s)) is not None:
+                self._lose(peer, problem)
+
+    def _hang_of(self, peer: int, waited_s: float) -> str | None:
+        """Why a rank that sends heartbeats is lost all the same; None while it makes progress."""
+        activity = self._activity.get(peer, _Activity())
+        # Rank 0 may wait for a third rank. The others wait for rank 0 only: then nobody goes on.
+        if activity.waits and self._rank != 0:
+            return None
+        if min(waited_s, activity.idle_s) >= self._timeout_s:
+            seconds = plural(round(self._timeout_s), "second")
+            return f"its training has done nothing for {seconds}, although its process lives"
+        if waited_s >= max(MAX_PHASE_S, self._timeout_s):
+            return f"it has taken part in nothing for {waited_s:g} s"
+        return None
 
     def _send(self, peer: int, message: dict[str, Any]) -> None:
         try:
@@ -135,7 +185,9 @@ class ControlChannel:
     def _send_heartbeats(self) -> None:
         pause_s = min(MAX_HEARTBEAT_S, self._silence_limit_s / HEARTBEATS_PER_LIMIT)
         while not self._closed.wait(pause_s):
-            self._send_to_all({"alive": True})
+            idle_s = self._idle_s()
+            own = _Activity(0.0 if self.is_exchanging() else idle_s, waits=self._waits)
+            self._send_to_all({"alive": asdict(own)})
 
     def _receive_all(self, peer: int) -> None:
         self._receive(peer)
@@ -151,7 +203,7 @@ class ControlChannel:
             problem = "its process ended, or its machine closed the connection"
         except TimeoutError:
             problem = f"it has sent nothing for {self._silence_limit_s:g} s"
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TypeError, KeyError) as error:
             problem = f"the connection to it is broken ({error})"
         if not self._closed.is_set():
             self._lose(peer, problem)
@@ -170,6 +222,8 @@ class ControlChannel:
             self._fail(RankFailed(rank, Reason(message["reason"]), text), message)
         elif "lost" in message:
             self._fail(RankDisconnected(message["message"], tuple(message["lost"])), message)
+        elif isinstance(activity := message.get("alive"), dict):
+            self._activity[peer] = _Activity(float(activity["idle_s"]), bool(activity["waits"]))
         elif "timed_out" in message:
             self._note_timeout(peer)
 

@@ -31,6 +31,7 @@ class ExchangeWatch:
         with tf.device("CPU:0"):
             self._counters = [tf.Variable(0, trainable=False, dtype=tf.int64) for _ in range(2)]
         self._eager = [0, 0]
+        self._is_exchanging = False
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="exchange-watch", daemon=True)
         self._thread.start()
@@ -71,12 +72,17 @@ class ExchangeWatch:
                 resource=self._counters[index].handle, value=tf.constant(1, tf.int64)
             )
 
+    def is_exchanging(self) -> bool:
+        """Whether an exchange is in progress, as of the last poll: this rank waits for others."""
+        return self._is_exchanging
+
     def _run(self) -> None:
         poll_s = min(MAX_POLL_S, self._timeout_s / POLLS_PER_TIMEOUT)
         # Polls are counted rather than seconds: this process may have been suspended meanwhile.
         before, polls = None, 0
         while not self._closed.wait(poll_s):
             now = self._progress()
+            self._is_exchanging = now is not None
             polls = polls + 1 if now is not None and now == before else 0
             before = now
             if polls * poll_s >= self._timeout_s:

@@ -30,8 +30,8 @@ class Connection:
         with self._sending:
             self._socket.sendall(_LENGTH.pack(len(data)) + data)
 
-    def receive(self) -> dict[str, Any] | None:
-        """The next message; None when the other side has closed.
+    def receive(self, max_bytes: int = MAX_BYTES) -> dict[str, Any] | None:
+        """The next message, of at most `max_bytes`; None when the other side has closed.
 
         Raises:
             OSError: The connection is broken; TimeoutError if nothing arrived in time.
@@ -41,8 +41,8 @@ class Connection:
         if head is None:
             return None
         (size,) = _LENGTH.unpack(head)
-        if size > MAX_BYTES:
-            raise ValueError(f"message: expected at most {MAX_BYTES} bytes; received {size}.")
+        if size > max_bytes:
+            raise ValueError(f"message: expected at most {max_bytes} bytes; received {size}.")
         data = self._read(size)
         if data is None:
             return None
@@ -55,6 +55,11 @@ class Connection:
         """Send nothing more; the other side still receives what was sent before."""
         with suppress(OSError):  # the other side may have closed it already
             self._socket.shutdown(socket.SHUT_WR)
+
+    def abort(self) -> None:
+        """End a call of `receive` in another thread."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def release(self) -> None:
         """Close the socket, once nothing more is received."""

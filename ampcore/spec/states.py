@@ -76,6 +76,7 @@ class Reason(StrEnum):
     SKIP_BUDGET_EXCEEDED = "skip_budget_exceeded"
     OUT_OF_MEMORY = "out_of_memory"
     RESOURCE_LIMIT = "resource_limit"
+    INVALID_TELEMETRY = "invalid_telemetry"
     NO_SANDBOX = "no_sandbox"
     INVALID_CHECKPOINT = "invalid_checkpoint"
     INVALID_WEIGHTS = "invalid_weights"

@@ -3,9 +3,10 @@
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from ampcore.spec.base import SpecModel
+from ampcore.spec.json_limits import check_json
 from ampcore.spec.training import Labels
 
 UNKNOWN: Final = "unknown"
@@ -36,5 +37,7 @@ class TrackedSpec(SpecModel):
     labels: Labels = Field(default_factory=dict)
     model: TrackedModel = TrackedModel()
     precision: TrackedPrecision = TrackedPrecision()
-    config: dict[str, Any] = Field(default_factory=dict, max_length=256)
+    config: Annotated[dict[str, Any], AfterValidator(check_json)] = Field(
+        default_factory=dict, max_length=256
+    )
     """Any other settings of the training, for the comparison of runs."""

@@ -140,7 +140,7 @@ def _decoded(
         options = pa.ipc.IpcReadOptions(included_fields=indices, use_threads=False)
         with pa.ipc.open_stream(payload, options=options) as reader:
             batch = reader.read_next_batch()
-    except (pa.ArrowInvalid, KeyError, TypeError) as error:
+    except (pa.ArrowInvalid, OSError, StopIteration, KeyError, TypeError) as error:
         raise ValueError(f"expected an encoded {kind}, received other bytes: {error}") from None
     columns = zip(batch.schema.names, batch.columns, strict=True)
     return {name: to_numpy(column) for name, column in columns}, known

@@ -1,8 +1,8 @@
 """Frames: the messages from a trainer process to its supervisor, over a pipe.
 
 A frame is the length of a JSON header, the length of a payload (both 4 bytes, big-endian),
-the header, the payload. The payload of a `steps` frame is an encoded StepBlock, which the
-supervisor stores as it is, without NumPy or Arrow.
+the header, the payload. The payload of a `steps` frame is a block as plain arrays
+(`ampcore.telemetry.steps_frame`). The supervisor validates every frame (`worker.frame_validator`).
 """
 
 import json
@@ -23,7 +23,7 @@ class FrameType(StrEnum):
 
     READY = "ready"  # TensorFlow is imported; the process waits for a job
     RUNNING = "running"  # the loop is about to run: total_steps, first_step, parameters, device
-    STEPS = "steps"  # first_step, count, stats, last values, scale_health; payload: the block
+    STEPS = "steps"  # first_step, scale_health; payload: the block
     EVENT = "event"  # type, step, data
     SUCCEEDED = "succeeded"  # summary
     FAILED = "failed"  # reason, message

@@ -5,12 +5,11 @@ import os
 import signal
 import sys
 import time
-from dataclasses import asdict
 
 from ampcore import fork_server
 from ampcore.telemetry import StepBlock
-from ampcore.telemetry.codec import encode
 from ampcore.telemetry.frames import Frame, FrameType, write_frame
+from ampcore.telemetry.steps_frame import steps_frame
 
 COUNT = 250
 EVERY_S = 0.5
@@ -23,14 +22,13 @@ VALUES = {
     "step_time_s": EVERY_S / COUNT,
     "examples": 64,
 }
-LAST = {name: VALUES[name] for name in ("loss", "loss_scale", "grad_norm", "learning_rate")}
 
 
 def steps(first_step: int) -> Frame:
     """A block of steps as a trainer's frame."""
-    block = StepBlock(first_step, {name: [value] * COUNT for name, value in VALUES.items()})
-    header = {"first_step": first_step, "count": COUNT, "stats": asdict(block.stats)}
-    return Frame(FrameType.STEPS, header | {"last": LAST | {"examples_per_s": 32e3}}, encode(block))
+    return steps_frame(
+        StepBlock(first_step, {name: [value] * COUNT for name, value in VALUES.items()})
+    )
 
 
 def run(frames_fd: int, _is_standby: bool) -> int:

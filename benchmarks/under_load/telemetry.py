@@ -60,7 +60,7 @@ def skipped_between(start: int, end: int) -> list[int]:
 
 
 def steps_frame(steps: StepBlock) -> Frame:
-    """A block as the frame that a worker reads from its trainer's pipe."""
+    """A block as the frame that a worker stores, once it has validated and encoded it."""
     stats = steps.stats
     names = ("loss", "loss_scale", "grad_norm", "learning_rate")
     header = {

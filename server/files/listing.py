@@ -1,7 +1,6 @@
 """List the files of a project, each with the jobs that name it."""
 
 import base64
-from datetime import datetime
 from typing import Final
 
 from sqlalchemy.orm import Session
@@ -11,6 +10,7 @@ from ampcore.spec import Problem
 from ampcore.spec.problems import format_value
 from ampcore.spec.stored_files import FileKind
 from server.errors import RequestInvalid
+from server.http.parameters import parse_utc
 from server.row_models import from_row
 from store import files
 from store.files import FileKey, FilePosition
@@ -49,10 +49,9 @@ def _position(cursor: str) -> FilePosition:
     try:
         text = base64.urlsafe_b64decode(cursor.encode("ascii")).decode("ascii")
         time, kind, sha256 = text.split(" ")
-        created_at = datetime.fromisoformat(time)
-        if created_at.tzinfo is None or not sha256.isalnum():
+        if not sha256.isalnum():
             raise ValueError(text)
-        return FilePosition(created_at, FileKind(kind), sha256)
+        return FilePosition(parse_utc(time), FileKind(kind), sha256)
     except ValueError:
         expected = "the next_cursor of an earlier response"
         problem = Problem("/query/cursor", "invalid_value", expected, format_value(cursor))

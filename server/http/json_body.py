@@ -12,11 +12,11 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from ampcore.spec import Problem, SpecValidationError
+from ampcore.spec.json_limits import MAX_DEPTH
 from ampcore.spec.problems import MAX_PROBLEMS, Location, format_value, json_pointer
 from server.errors import MalformedJson, RequestInvalid, UnsupportedMediaType
 from server.http.parameters import is_storable
 
-MAX_DEPTH: Final = 32
 JSON_MEDIA_TYPE: Final = re.compile(
     r"\s*application/(?:[\w.!#$&^-]+\+)?json\s*(?:;.*)?", re.IGNORECASE
 )

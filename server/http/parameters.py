@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import Request
@@ -34,6 +35,17 @@ def check_parameters(request: Request, *, known: Sequence[str]) -> None:
 def is_storable(text: str) -> bool:
     """False for text with a NUL or a lone surrogate, which no database stores."""
     return storable_text(text) == text
+
+
+def parse_utc(text: str) -> datetime:
+    """A time with a zone, in UTC. Raises ValueError, also for one before year 1 or after 9999."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"expected a time with a zone, received {text}")
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"expected a time in the years 1 to 9999, received {text}") from error
 
 
 def from_validation_error(error: RequestValidationError) -> list[Problem]:

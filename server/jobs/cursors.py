@@ -7,7 +7,7 @@ import base64
 import json
 import math
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from ampcore.spec import Problem
 from ampcore.spec.problems import format_value
 from server.deps import JOB_ID
 from server.errors import RequestInvalid
-from server.http.parameters import is_storable
+from server.http.parameters import is_storable, parse_utc
 from store.job_order import JobOrder, MetricSort
 from store.search import ListSection, PagePosition, Search
 
@@ -80,10 +80,7 @@ def _parse_number(value: Any) -> float:
 
 
 def _parse_time(value: Any) -> datetime:
-    moment = datetime.fromisoformat(value)
-    if moment.tzinfo is None:
-        raise ValueError(value)
-    return moment.astimezone(UTC)
+    return parse_utc(value)
 
 
 def _parse_text(value: Any) -> str:

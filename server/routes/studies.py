@@ -1,7 +1,6 @@
 """Create, estimate, list, read, cancel and delete studies."""
 
 import base64
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -10,8 +9,9 @@ from ampcore.api.studies import Estimate, Study, StudyPage
 from ampcore.lab.markdown import study_markdown
 from ampcore.spec import Problem
 from ampcore.spec.problems import format_value
-from server.deps import DatabaseDep, PrincipalDep
+from server.deps import JOB_ID, DatabaseDep, PrincipalDep
 from server.errors import Conflict, RequestInvalid
+from server.http.parameters import parse_utc
 from server.openapi import (
     CREATED_RESPONSES,
     IDEMPOTENCY_KEY_PARAMETER,
@@ -58,8 +58,10 @@ def _position(cursor: Annotated[str | None, Query(max_length=200)] = None) -> An
         return None
     try:
         text = base64.urlsafe_b64decode(cursor.encode("ascii")).decode("ascii")
-        at, study_id = text.split(" ")
-        return datetime.fromisoformat(at).astimezone(UTC), study_id
+        created_at, study_id = text.split(" ")
+        if not JOB_ID.fullmatch(study_id):
+            raise ValueError(study_id)
+        return parse_utc(created_at), study_id
     except ValueError:
         expected = "the next_cursor of an earlier response"
         problem = Problem("/query/cursor", "invalid_value", expected, format_value(cursor))

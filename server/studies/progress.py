@@ -16,6 +16,7 @@ from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
 from ampcore.api.jobs import Job
+from ampcore.api.roles import Right
 from ampcore.lab.kinds import KINDS
 from ampcore.lab.plan import JobResult, NoAnswer, PlannedJob, Question, Results, StudyKind
 from ampcore.spec import TERMINAL, SpecValidationError, State
@@ -32,7 +33,7 @@ from server.studies.questions import question_facts, question_of, with_device
 from server.studies.results import new_results
 from service.notify import Notifier
 from service.storage import Storage
-from store import projects, studies, tables
+from store import projects, studies, tables, tokens
 from store.audit import Actor
 from store.database import Database
 
@@ -163,8 +164,16 @@ class StudyProgress:
         extends = results[job.extends].job_id if job.extends is not None else None
         draft = JobDraft(job.document(question, study.id), study.project, extends=extends)
         actor = Actor(study.project, study.token_id, study.created_by, None, study.request_id)
-        submission = Submission(lambda: draft, "job.submit", actor, may_run_code=study.may_run_code)
+        may_run_code = self._may_run_code(study)
+        submission = Submission(lambda: draft, "job.submit", actor, may_run_code=may_run_code)
         return self.submitter.check(submission)
+
+    def _may_run_code(self, study: tables.Study) -> bool:
+        """Whether the token that created the study had the right, and has it still."""
+        if not study.may_run_code:
+            return False
+        with self.database.read() as session:
+            return tokens.has_right(session, study.token_id, Right.CODE)
 
     def _finish(
         self,

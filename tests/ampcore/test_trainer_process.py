@@ -3,7 +3,6 @@ import json
 import os
 import signal
 import threading
-from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -16,8 +15,8 @@ from ampcore.distributed.cores import cores_of_rank
 from ampcore.distributed.launcher import free_addresses
 from ampcore.spec import Reason
 from ampcore.telemetry import StepBlock
-from ampcore.telemetry.codec import decode
 from ampcore.telemetry.frames import FrameType
+from ampcore.telemetry.steps_frame import read_steps
 from ampcore.train import Trainer
 from tests.ampcore.fork_client import TRAINER_COMMAND, Server
 from tests.waiting import DEADLINE_S
@@ -113,15 +112,10 @@ def test_a_job_writes_frames_from_ready_to_its_summary_with_every_step_once(star
     assert frames[0].header["total_steps"] == 10
 
     step_frames = [frame for frame in frames if frame.type is FrameType.STEPS]
-    blocks = [decode(frame.payload) for frame in step_frames]
+    blocks = [read_steps(frame) for frame in step_frames]
     steps = StepBlock.concat(blocks)
     assert (steps.first_step, steps.end_step) == (0, 10)
-    for frame, block in zip(step_frames, blocks, strict=True):
-        assert frame.header["first_step"] == block.first_step
-        assert frame.header["count"] == len(block)
-        assert frame.header["stats"] == asdict(block.stats)
-        assert frame.header["last"]["loss"] == block["loss"][-1]
-        assert frame.header["last"]["examples_per_s"] == block.examples_per_s
+    assert {frame.header["scale_health"] for frame in step_frames} == {"warming up"}
 
     # The same job in this process, not forked: bit for bit the same weights.
     summary = frames[-1].header["summary"]

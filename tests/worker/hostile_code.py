@@ -18,19 +18,19 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ampcore import fork_server
-from ampcore.telemetry import StepBlock, array_codec
+from ampcore.telemetry import StepBlock
 from ampcore.telemetry.codec import encode
 from ampcore.telemetry.frames import Frame, FrameType, write_frame
+from ampcore.telemetry.steps_frame import steps_frame
 
 MARK = "attacks: "
 MIB = 2**20
 READY = {"hardware": {"device": "script"}, "versions": {"script": "1"}}
-LAST = {"loss": 1.0, "loss_scale": 1.0, "grad_norm": 1.0, "learning_rate": 0.1}
 BLOCK = StepBlock(
     0,
     {
@@ -60,10 +60,8 @@ class Job:
 
     def steps(self, block: StepBlock, **false: Any) -> None:
         """Report a block; `false` replaces parts of the header."""
-        columns = {name: block[name] for name in block.names}
-        payload = array_codec.encode(columns) if self.job["sandboxed"] else encode(block)
-        header = {"first_step": 0, "count": 10, "stats": asdict(block.stats), "last": LAST}
-        write_frame(self.frames, Frame(FrameType.STEPS, {**header, **false}, payload))
+        frame = steps_frame(block)
+        write_frame(self.frames, replace(frame, header=frame.header | false))
 
     def succeed(self) -> None:
         self.write(FrameType.SUCCEEDED, summary={"steps": 10})
@@ -102,7 +100,6 @@ def attacks(targets: dict[str, Any]) -> dict[str, Attack]:
         "open a netlink socket": lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW),
         "open a packet socket": lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW),
         "run its own program": run_own_program,
-        "make namespaces": lambda: call("unshare", 0x10000000),
         "be root": lambda: os.setuid(0),
         "make memory that outlives it": make_lasting_memory,
         "make memory that no limit counts": lambda: os.memfd_create("hostile"),
@@ -119,6 +116,8 @@ def attacks(targets: dict[str, Any]) -> dict[str, Attack]:
             f"read the command of {name}": Path(f"/proc/{pid}/cmdline").read_bytes,
             f"trace {name}": lambda pid=pid: call("ptrace", 0x4206, pid, None, None),
         }
+    # The last one: in a namespace of its own a process has fewer rights outside of it.
+    found["make namespaces"] = lambda: call("unshare", 0x10000000)
     return found
 
 
@@ -417,6 +416,50 @@ def fail_for_unknown_reason(job: Job) -> None:
 def report_strange_versions(job: Job) -> None:
     job.write(FrameType.READY, hardware=[], versions=[1])
     job.begin()
+    job.succeed()
+
+
+def nested(levels: int) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for _ in range(levels):
+        document = {"x": document}
+    return document
+
+
+def send_nested_summary(job: Job) -> None:
+    """End as a job does, with a summary that cannot be written as JSON again."""
+    job.begin()
+    job.write(FrameType.SUCCEEDED, summary=nested(900))
+
+
+def send_huge_summary(job: Job) -> None:
+    """End with a number that no column of the database holds."""
+    job.begin()
+    job.write(FrameType.SUCCEEDED, summary={"steps": 10**30, "stopped_early": {"epoch": 1}})
+
+
+def send_nested_event(job: Job) -> None:
+    job.begin()
+    job.write(FrameType.EVENT, event="warning", step=1, data=nested(300))
+    job.succeed()
+
+
+def send_overlapping_steps(job: Job) -> None:
+    job.begin()
+    job.steps(BLOCK, first_step=5)
+    job.succeed()
+
+
+def send_steps_twice(job: Job) -> None:
+    job.begin()
+    job.steps(BLOCK)
+    job.succeed()
+
+
+def claim_a_state(job: Job) -> None:
+    """Write the event of a change of state, which only servers write."""
+    job.begin()
+    job.write(FrameType.EVENT, event="state", step=1, data={"state": "succeeded"})
     job.succeed()
 
 

@@ -7,31 +7,27 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ampcore import fork_server
 from ampcore.telemetry import StepBlock
-from ampcore.telemetry.codec import encode
 from ampcore.telemetry.frames import Frame, FrameType, write_frame
+from ampcore.telemetry.steps_frame import steps_frame
 
-LAST = {
-    "loss": float("nan"),
-    "loss_scale": 1.0,
-    "grad_norm": 1.0,
-    "learning_rate": 0.1,
-    "examples_per_s": 9.0,
-}
 HERE = {"hardware": {"device": "script"}, "versions": {"script": "1"}}
 LONG_S = 3600
 """Longer than any test: a process that sleeps this long is killed before."""
 
 
 def steps(first_step: int, count: int) -> Frame:
-    block = StepBlock(first_step, {"loss": [0.5] * count, "skipped": [True] * count})
-    header = {"first_step": first_step, "count": count, "stats": asdict(block.stats), "last": LAST}
-    return Frame(FrameType.STEPS, header, encode(block))
+    columns = {
+        "loss": [float("nan")] * count,
+        "skipped": [True] * count,
+        "step_time_s": [0.1] * count,
+        "examples": [8] * count,
+    }
+    return steps_frame(StepBlock(first_step, columns))
 
 
 class Trainer:

@@ -352,15 +352,6 @@ class TestFailure:
         assert "the last words" in (job.message or "")
         assert job.step == 10
 
-    def test_invalid_frames_fail_the_attempt(self, start: Start) -> None:
-        job = start("writes_invalid_frames").ended()
-        assert (job.state, job.reason) == (State.FAILED, Reason.INTERNAL_ERROR)
-
-    def test_telemetry_that_cannot_be_stored_fails_the_attempt(self, start: Start) -> None:
-        job = start("writes_steps_twice").ended()
-        assert (job.state, job.reason) == (State.FAILED, Reason.INTERNAL_ERROR)
-        assert "could not run the job" in (job.message or "")
-
     def test_an_unusable_scratch_folder_fails_the_attempt(
         self, start: Start, tmp_path: Path
     ) -> None:

@@ -1,5 +1,6 @@
 """The cache of datasets: one download for many jobs, bounded, and never deleted in use."""
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -9,9 +10,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from ampcore.spec.object_url import ObjectUrl
 from tests.waiting import DEADLINE_S, join, wait_until
 from worker import dataset_cache
-from worker.dataset_cache import CONTENT, LOCK_SUFFIX, CacheWaitAbandoned, DatasetCache
+from worker.data_object import ObjectVersion
+from worker.dataset_cache import (
+    CONTENT,
+    LOCK_SUFFIX,
+    CacheWaitAbandoned,
+    DatasetCache,
+    content_name,
+)
 
 
 @pytest.fixture
@@ -175,3 +184,14 @@ def test_a_lock_file_that_is_deleted_meanwhile_is_not_used(take, folder, monkeyp
     assert (folder / f"a{LOCK_SUFFIX}").exists()
     wait_until(lambda: file.path.read_bytes() == b"a" * 10, "the file is there")
     file.close()
+
+
+def test_no_file_has_the_name_of_an_object_in_a_store():
+    """Before, an uploaded text whose SHA-256 was that of an object's version took its place."""
+    url = ObjectUrl.parse("s3://bucket/poems.txt")
+    version = ObjectVersion("an etag", 30)
+    uploaded = f"{url}\n{version.etag}\n{version.size_bytes}".encode()
+    sha256 = hashlib.sha256(uploaded).hexdigest()
+    assert sha256 in version.cache_name(url)
+    assert version.cache_name(url) != content_name(sha256)
+    assert sha256 not in (version.cache_name(url), content_name(sha256))

@@ -26,7 +26,7 @@ from tests.worker.conftest import program
 from worker.context import WorkerContext
 from worker.gang_runner import GangRunner
 from worker.rank_log import RankLog
-from worker.rank_ports import RankPorts, own_host, port_of, ports_of
+from worker.rank_ports import RankPorts, local_addresses, own_host, port_of, ports_of
 from worker.slots import Devices, Slots
 from worker.standby import Standby
 from worker.tasks import run_queued_jobs
@@ -414,6 +414,17 @@ def test_ports_with_connections_of_an_earlier_attempt_are_used_last() -> None:
     ports = RankPorts("10.0.0.9", 1, range(port, port + 1))
     assert ports.addresses == [f"10.0.0.9:{port}"]
     ports.close()
+
+
+def test_ranks_on_one_machine_use_its_loopback_interface() -> None:
+    """Their ports can then be closed to other machines."""
+    together = ["10.0.0.5:7001", "10.0.0.5:7003"]
+    assert local_addresses(together, "10.0.0.5") == ["127.0.0.1:7001", "127.0.0.1:7003"]
+    assert local_addresses(["[fd00::5]:7001"], "fd00::5") == ["127.0.0.1:7001"]
+    apart = ["10.0.0.5:7001", "10.0.0.6:7003"]
+    assert local_addresses(apart, "10.0.0.5") == apart
+    elsewhere = ["10.0.0.6:7001", "10.0.0.6:7003"]
+    assert local_addresses(elsewhere, "10.0.0.5") == elsewhere
 
 
 def test_ranks_with_gpus_may_use_all_ports() -> None:

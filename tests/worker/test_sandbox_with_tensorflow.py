@@ -13,7 +13,6 @@ from tests.waiting import DEADLINE_S
 from tests.worker.protected_data import ProtectedData
 from worker.sandbox import SandboxKind
 from worker.sandbox_plan import SandboxMode, SandboxSettings, plan_sandbox
-from worker.sandboxed_frames import checked
 from worker.standby import Standby
 
 USERS = range(60_940, 60_945)
@@ -60,7 +59,7 @@ def test_a_sandboxed_trainer_trains_and_saves_its_model(
     try:
         spec = make_spec(**MODEL).model_dump(mode="json")
         paths = {"data_root": str(folder.confinement.datasets), "output_dir": str(folder.path)}
-        trainer.assign({"job_id": "j", "attempt": 1, "spec": spec, "sandboxed": True, **paths})
+        trainer.assign({"job_id": "j", "attempt": 1, "spec": spec, **paths})
         frames: list[Frame] = []
         while trainer.has_more_frames:
             frames += trainer.read_frames(DEADLINE_S)
@@ -68,8 +67,7 @@ def test_a_sandboxed_trainer_trains_and_saves_its_model(
         log = [chunk.text for chunk in trainer.log_capture.take(now=True)]
         assert frames[-1].type is FrameType.SUCCEEDED, log
         assert trainer.exit_code == 0
-        found = [checked(frame) for frame in frames]
-        blocks = [frame for frame in found if frame.type is FrameType.STEPS]
+        blocks = [frame for frame in frames if frame.type is FrameType.STEPS]
         steps = StepBlock.concat([decode(block.payload) for block in blocks])
         assert len(steps) == 20
         assert steps.names[: len(COLUMNS)] == tuple(COLUMNS)

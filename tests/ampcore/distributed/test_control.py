@@ -152,3 +152,94 @@ def test_a_message_that_is_no_object_is_refused():
         other.sendall(b"\xff\xff\xff\xff")
         with pytest.raises(ValueError, match="message: expected at most"):
             connection.receive()
+
+
+@pytest.fixture
+def waited(monkeypatch):
+    """Lets seconds of waiting pass at once; returns how many seconds rank 0 has waited so far."""
+    monkeypatch.setattr(control, "WAIT_POLL_S", 0.01)
+    seconds = [0.0]
+    hang_of = ControlChannel._hang_of
+
+    def counted(channel, peer, waited_s):
+        if channel._rank == 0:
+            seconds[0] = waited_s
+        return hang_of(channel, peer, 100 * waited_s)
+
+    monkeypatch.setattr(ControlChannel, "_hang_of", counted)
+    return seconds
+
+
+def let_idle(channel, idle_s):
+    """Let a rank say that its process does nothing."""
+    channel._idle_s = lambda: idle_s
+
+
+def test_a_rank_that_does_nothing_is_lost_although_it_sends_heartbeats(ranks, waited):
+    """Before, the others waited for it without an end."""
+    let_idle(ranks.channels[1], 10 * DEADLINE_S)
+    errors = ranks.call("all_gather", [0, 2], ranks=(0, 2))
+    for error in errors:
+        assert isinstance(error, RankDisconnected)
+        assert error.ranks == (1,)
+    assert "Rank 1 was lost: its training has done nothing for" in str(errors[0])
+
+
+def test_rank_0_is_lost_for_the_others_if_it_does_nothing(ranks, waited):
+    let_idle(ranks.channels[0], 10 * DEADLINE_S)
+    [error] = ranks.call("broadcast", [None], ranks=(1,))
+    assert error.ranks == (0,)
+
+
+def test_a_rank_that_works_is_waited_for_longer_than_the_timeout(ranks, waited):
+    channel = ranks.channels[0]
+    channel._timeout_s = 1.0
+    results = {}
+    thread = threading.Thread(target=lambda: results.update(found=channel.all_gather(0)))
+    thread.start()
+    wait_until(lambda: 100 * waited[0] > 10 * channel._timeout_s, "rank 0 to have waited")
+    ranks.call("all_gather", [1, 2], ranks=(1, 2))
+    join(thread)
+    assert results["found"] == [0, 1, 2]
+
+
+def test_a_rank_that_waits_in_an_exchange_is_not_lost(ranks, waited):
+    """An exchange has a timeout of its own, which finds the rank that is the cause."""
+    channel = ranks.channels[0]
+    channel._timeout_s = 1.0
+    ranks.channels[1].is_exchanging = lambda: True
+    let_idle(ranks.channels[1], 10 * DEADLINE_S)
+    results = {}
+    thread = threading.Thread(target=lambda: results.update(found=channel.all_gather(0)))
+    thread.start()
+    wait_until(lambda: 100 * waited[0] > 10 * channel._timeout_s, "rank 0 to have waited")
+    ranks.call("all_gather", [1, 2], ranks=(1, 2))
+    join(thread)
+    assert results["found"] == [0, 1, 2]
+
+
+def test_a_rank_that_waits_for_rank_0_does_not_lose_it_while_that_waits_for_another(ranks, waited):
+    for channel in ranks.channels:
+        channel._timeout_s = 1.0
+    let_idle(ranks.channels[0], 10 * DEADLINE_S)  # it waits for rank 1, which works
+    let_idle(ranks.channels[2], 10 * DEADLINE_S)
+    results = {}
+
+    def gather(rank):
+        results[rank] = ranks.channels[rank].all_gather(rank)
+
+    threads = [threading.Thread(target=gather, args=[rank]) for rank in (0, 2)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: 100 * waited[0] > 10.0, "rank 0 to have waited")
+    ranks.call("all_gather", [1], ranks=(1,))
+    for thread in threads:
+        join(thread)
+    assert results == {0: [0, 1, 2], 2: [0, 1, 2]}
+
+
+def test_a_rank_that_works_without_an_end_is_lost_after_an_hour(ranks, waited, monkeypatch):
+    monkeypatch.setattr(control, "MAX_PHASE_S", 2 * DEADLINE_S)
+    [error] = ranks.call("all_gather", [0], ranks=(0,))
+    assert isinstance(error, RankDisconnected)
+    assert "Rank 1 was lost: it has taken part in nothing for" in str(error)

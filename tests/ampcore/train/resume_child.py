@@ -26,8 +26,8 @@ import ampcore.checkpoint
 import ampcore.train.session
 import ampcore.train.trainer
 from ampcore.spec import JobSpec
-from ampcore.telemetry.codec import encode
 from ampcore.telemetry.frames import Frame, FrameType, write_frame
+from ampcore.telemetry.steps_frame import steps_frame
 from ampcore.train import Trainer, feed
 from ampcore.train.run_diagnostics import RunDiagnostics
 
@@ -62,7 +62,7 @@ def attempt(request, on_written=lambda what, step: None):
             return file
 
         def on_block(block):
-            write_frame(log, Frame(FrameType.STEPS, {}, encode(block)))
+            write_frame(log, steps_frame(block))
             on_written("block", block.end_step)
 
         def on_event(event):

@@ -14,8 +14,8 @@ import pytest
 from ampcore.checkpoint import newest, save
 from ampcore.errors import IncompatibleCheckpoint, UnreadableCheckpoint
 from ampcore.telemetry import EventType, StepBlock
-from ampcore.telemetry.codec import decode
 from ampcore.telemetry.frames import FrameReader, FrameType
+from ampcore.telemetry.steps_frame import read_steps
 from ampcore.train import Trainer
 from tests.ampcore.train import resume_child
 from tests.ampcore.train.resume_child import attempt
@@ -185,7 +185,7 @@ class Job:
         rows = []
         for frame in self.frames:
             if frame.type is FrameType.STEPS:
-                block = decode(frame.payload)
+                block = read_steps(frame)
                 assert block.first_step <= len(rows), "steps are missing"
                 columns = [block[name].tolist() for name in block.names if name != "step_time_s"]
                 rows[block.first_step :] = list(zip(*columns, strict=True))

@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,9 +22,8 @@ from scripted_ranks import END, STOP, TRAIN, RankLost, Ranks
 from scripted_values import INITIAL_DIGEST, steps, weights_digest_after
 
 from ampcore import fork_server
-from ampcore.telemetry import StepBlock
-from ampcore.telemetry.codec import encode
 from ampcore.telemetry.frames import Frame, FrameType, write_frame
+from ampcore.telemetry.steps_frame import steps_frame
 
 READY = {"hardware": {"device": "script"}, "versions": {"script": "1"}}
 BALLAST = "x" * 2**14
@@ -49,8 +47,8 @@ class Trainer:
         self._folder = Path(job["output_dir"]) / "checkpoints"
         signal.signal(signal.SIGTERM, self._stop)
 
-    def write(self, kind: FrameType, payload: bytes = b"", **header: Any) -> None:
-        write_frame(self._frames, Frame(kind, header, payload))
+    def write(self, kind: FrameType, **header: Any) -> None:
+        write_frame(self._frames, Frame(kind, header))
 
     def event(self, event: str, step: int | None, **data: Any) -> None:
         self.write(FrameType.EVENT, event=event, step=step, data=data)
@@ -78,7 +76,7 @@ class Trainer:
         self.weights = weights_digest_after(self.weights, self.done, count)
         self.done += count
         self.skipped += int(block["skipped"].sum())
-        self._write_steps(block)
+        write_frame(self._frames, steps_frame(block))
         print(f"step {self.done} of {self.total}", flush=True)
         self.control.after(self.done, BLOCK_S)
         if self.saves:
@@ -95,12 +93,6 @@ class Trainer:
     def succeed(self, **metrics: float) -> None:
         summary = {"steps": self.done, "skipped": self.skipped, "weights_digest": self.weights}
         self.write(FrameType.SUCCEEDED, summary=summary | metrics)
-
-    def _write_steps(self, block: StepBlock) -> None:
-        names = ("loss", "loss_scale", "grad_norm", "learning_rate")
-        last = {name: float(block[name][-1]) for name in names} | {"examples_per_s": 9.0}
-        header = {"first_step": block.first_step, "count": len(block), "last": last}
-        self.write(FrameType.STEPS, encode(block), **header, stats=asdict(block.stats))
 
     def _stop(self, *_: object) -> None:
         self.stopped = True

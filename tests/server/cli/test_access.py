@@ -34,6 +34,7 @@ def make_token(url, *arguments):
     outcome = run("token", "create", *arguments, url=url)
     assert outcome.exit_code == 0, outcome.stderr
     secret = outcome.stdout.strip()
+    assert outcome.output.count(secret) == 1
     return secret, read(url, lambda session: tokens.get_by_secret(session, secret))
 
 
@@ -83,13 +84,14 @@ def test_tokens_are_listed_without_their_secrets_and_revoked_by_id(migrated):
     revoked = run("token", "revoke", row.id, url=migrated)
     assert (revoked.exit_code, revoked.stdout) == (0, f"Revoked {row.id}.\n")
     assert read(migrated, lambda session: tokens.find_valid(session, tokens.digest_of(ada))) is None
-    output = run("token", "list", url=migrated).stdout
+    listed = run("token", "list", url=migrated)
+    output = listed.stdout
+    assert not any(secret in listed.output + revoked.output for secret in (root, ada))
     header, first, second = output.splitlines()
     assert header.split() == ["ID", "NAME", "ROLE", "RIGHTS", "PROJECT", "STATE"]
     assert first.startswith(f"{row.id}  ada ")
     assert "revoked 20" in first
     assert second.endswith("valid")
-    assert root not in output
 
 
 def test_revoking_the_last_admin_or_an_unknown_token_fails(migrated):

@@ -1,6 +1,13 @@
 """The routes of studies; their jobs and answers are tested in tests/server/studies."""
 
-from store import audit
+import base64
+
+import pytest
+from sqlalchemy import update
+
+from store import audit, files, tables
+from store.clock import now
+from store.files import FileKey
 from store.tables import StudyJob
 from tests.databases import ON_SQLITE
 from tests.server.studies.conftest import StudyDriver
@@ -123,6 +130,66 @@ def test_a_study_of_own_code_needs_the_right(api, client_with_role):
     body = {**STUDY, "spec": {**SPEC, "model": bundle}}
     response = client_with_role().post(STUDIES, json=body)
     assert (response.status_code, response.json()["code"]) == (403, "forbidden")
+
+
+@ON_SQLITE
+@pytest.mark.parametrize("loses", ["revoked", "expired", "right"])
+def test_a_study_of_custom_code_ends_when_its_token_has_lost_the_right(
+    api, client_with_role, loses
+):
+    """Before, a study queued jobs with custom code long after its token was revoked."""
+    key = FileKey("default", "bundle", "0" * 64)
+    with api.database.write() as session:
+        files.add(session, key, path=files.storage_path(key), size_bytes=7, created_by="ada")
+    driver, coder = StudyDriver(api), client_with_role(rights=["code"])
+    bundle = {"kind": "bundle", "bundle": f"sha256:{'0' * 64}", "build": "net:build"}
+    body = {**STUDY, "spec": {**SPEC, "model": bundle}}
+    api.client.put("/api/v1/projects/default", json={"max_queued": 1})
+    study = coder.post(STUDIES, json=body).json()["id"]
+    driver.progress.advance(study)
+    [job] = filter(None, driver.jobs(study).values())
+    changes = {
+        "revoked": {"revoked_at": now()},
+        "expired": {"expires_at": now()},
+        "right": {"rights": []},
+    }
+    with api.database.write() as session:
+        token_id = session.get_one(tables.Study, study).token_id
+        session.execute(
+            update(tables.Token).where(tables.Token.id == token_id).values(changes[loses])
+        )
+    driver.succeed(job, val_accuracy=0.9)
+    driver.progress.advance(study)
+    driver.progress.advance(study)
+    ended = driver.get(study)
+    assert ended["state"] == "failed"
+    assert "right" in ended["message"]
+    assert [key for key, job in driver.jobs(study).items() if job] == [
+        key for key, found in driver.jobs(study).items() if found == job
+    ]
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        "0001-01-01T00:00:00+23:59 0123456789ab",
+        "9999-12-31T23:59:59-23:59 0123456789ab",
+        "2026-01-01T00:00:00 0123456789ab",
+        "2026-01-01T00:00:00+00:00 \0",
+    ],
+)
+def test_a_cursor_that_no_response_had_is_invalid(api, position):
+    """The first two were a 500."""
+    cursor = base64.urlsafe_b64encode(position.encode()).decode()
+    wrong = api.client.get(STUDIES, params={"cursor": cursor})
+    assert (wrong.status_code, list(pointers(wrong))) == (422, ["/query/cursor"])
+    time = position.rpartition(" ")[0]
+    of_files = base64.urlsafe_b64encode(f"{time} bundle \0".encode()).decode()
+    wrong = api.client.get("/api/v1/files", params={"cursor": of_files})
+    assert (wrong.status_code, list(pointers(wrong))) == (422, ["/query/cursor"])
+    of_files = base64.urlsafe_b64encode(f"{time} bundle {'0' * 64}".encode()).decode()
+    expected = 200 if time.startswith("2026") and "+" in time else 422
+    assert api.client.get("/api/v1/files", params={"cursor": of_files}).status_code == expected
 
 
 @ON_SQLITE

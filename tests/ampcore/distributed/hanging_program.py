@@ -1,0 +1,39 @@
+"""The program of each rank in `test_hanging_rank.py`: rank 1 hangs in Python, outside of exchanges.
+
+Its process still sends heartbeats. Each rank writes what it is told into the folder that is its
+argument.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from ampcore import distributed
+from ampcore.errors import RankDisconnected
+from tests.waiting import DEADLINE_S
+
+SHORT_S = 2.0
+"""How long rank 0 waits for a rank that does nothing. To connect, the ranks have more time."""
+
+
+def told(replicas):
+    """What this rank is told when rank 0 waits for rank 1."""
+    if replicas.rank == 1:
+        return replicas._control.failure(DEADLINE_S)  # it waits for a lock, as a deadlock does
+    replicas._control._timeout_s = SHORT_S
+    try:
+        replicas.barrier()
+    except RankDisconnected as error:
+        return error
+    return None
+
+
+def main():
+    replicas = distributed.connect_from_environment()
+    failure = told(replicas)
+    answer = {"ranks": getattr(failure, "ranks", None), "message": str(failure)}
+    (Path(sys.argv[1]) / f"rank-{replicas.rank}.json").write_text(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""The schema of a trainer's frames: what their headers may hold.
+
+Fields that are not named here are ignored, except in the data of events and in summaries, which
+are stored as they are.
+"""
+
+from collections import defaultdict
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from ampcore.spec import Reason
+from ampcore.spec.json_limits import check_json
+from ampcore.telemetry import EventType, frames
+from ampcore.telemetry.frames import FrameType
+
+KIB: Final = 2**10
+MAX_STEP: Final = 2**53
+MAX_NAMES: Final = 1000
+MAX_HEADER_BYTES: Final = defaultdict(
+    lambda: 256 * KIB,
+    {FrameType.EVENT: frames.MAX_HEADER_BYTES, FrameType.SUCCEEDED: 1024 * KIB},
+)
+"""The size of the header of each type of frame."""
+EVENTS_OF_OTHERS: Final = (EventType.STATE, EventType.EDITED, EventType.DATA_FETCHED)
+"""Events that servers and workers write."""
+EVENTS_WITH_FILE: Final = (EventType.CHECKPOINT_SAVED, EventType.MODEL_SAVED)
+
+Step = Annotated[int, Field(ge=0, le=MAX_STEP)]
+Text = Annotated[str, Field(max_length=200)]
+FileName = Annotated[str, Field(max_length=4096)]
+Object = Annotated[dict[str, Any], AfterValidator(check_json)]
+
+
+class Header(BaseModel):
+    """Values of exactly the named types: nothing is converted."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class Ready(Header):
+    """The process waits for a job."""
+
+    hardware: Object = Field(default_factory=dict)
+    versions: dict[Text, Text] = Field(default_factory=dict, max_length=MAX_NAMES)
+
+
+class Running(Header):
+    """The training begins."""
+
+    total_steps: Step
+    first_step: Step
+    policy: Text | None = None
+
+
+class Steps(Header):
+    """A block of steps, whose columns are the payload."""
+
+    first_step: Step
+    scale_health: Text | None = None
+
+
+class EventData(Header):
+    """The parts of an event that the worker reads: files, relative to the output folder."""
+
+    file: FileName | None = None
+    signature: FileName | None = None
+    weights: FileName | None = None
+    examples: FileName | None = None
+
+
+class TrainerEvent(Header):
+    """An entry of the event log; its data is an `EventData`."""
+
+    event: Annotated[EventType, Field(strict=False)]
+    step: Step | None = None
+    data: Object
+
+
+class Summary(Header):
+    """The parts of a summary that columns of the job hold, and that readers compute with."""
+
+    steps: Step | None = None
+    skipped: Step | None = None
+    parameters: Step | None = None
+    peak_memory_bytes: Step | None = None
+    global_batch_size: Step | None = None
+    final_loss: float | None = None
+    final_loss_scale: float | None = None
+    val_loss: float | None = None
+    val_accuracy: float | None = None
+    examples_per_s: float | None = None
+    train_s: float | None = None
+    metrics: dict[str, Any] | None = None
+    best: dict[str, Any] | None = None
+    stopped_early: dict[str, Any] | None = None
+    policy: Text | None = None
+    engine: Text | None = None
+    scale_health: Text | None = None
+
+
+class Succeeded(Header):
+    """The training ended well; its summary is a `Summary`."""
+
+    summary: Object
+
+
+class Failed(Header):
+    """The training failed."""
+
+    reason: Annotated[Reason, Field(strict=False)]
+    message: str
+
+
+class Stopped(Header):
+    """The training was stopped by SIGTERM."""
+
+
+SCHEMAS: Final[dict[FrameType, type[Header]]] = {
+    FrameType.READY: Ready,
+    FrameType.RUNNING: Running,
+    FrameType.STEPS: Steps,
+    FrameType.EVENT: TrainerEvent,
+    FrameType.SUCCEEDED: Succeeded,
+    FrameType.FAILED: Failed,
+    FrameType.STOPPED: Stopped,
+}
