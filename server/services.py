@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from anyio import CapacityLimiter
-
 from server.access.authenticator import Authenticator
+from server.admission.shared_result import SharedResult
 from server.dataset_folder import DatasetFolder
 from server.datasets.receive import BodyReceiver
 from server.datasets.uploads import Uploads
@@ -28,11 +27,11 @@ class Services:
     notifier: Notifier
     dataset_folder: DatasetFolder
     """Files that the operator has placed there, for `data.path`."""
-    step_readers: CapacityLimiter
-    """Limits how many requests decode step blocks at the same time."""
     storage: Storage
     authenticator: Authenticator
     metrics: Metrics
+    readiness: SharedResult[None]
+    """Checks what the server depends on; raises Unavailable."""
     job_reader: JobReader
     submitter: JobSubmitter
     uploads: Uploads

@@ -21,8 +21,7 @@ router = APIRouter(prefix="/compare", tags=["compare"])
 )
 async def compare(query: CompareQueryDep, request: Request) -> Response:
     """Compare jobs: their steps on a common grid, and the differences of specs and results."""
-    # Limited, as other reads of many steps.
-    return await run_sync(_comparison, request, query, limiter=services_of(request).step_readers)
+    return await run_sync(_comparison, request, query)
 
 
 def _comparison(request: Request, query: CompareQuery) -> Response:

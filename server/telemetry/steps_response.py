@@ -49,28 +49,20 @@ async def steps_response(request: Request, job_id: str, wanted: StepsQuery) -> R
     if wanted.form == JSON:
         known = request.headers.getlist("if-none-match")
         # One switch to a thread: each takes as long as a small read.
-        tagged = await run_sync(
-            _document,
-            database,
-            job_id,
-            wanted,
-            visible_project,
-            known,
-            limiter=services.step_readers,
-        )
+        tagged = await run_sync(_document, database, job_id, wanted, visible_project, known)
         headers = {**CACHE_HEADERS, "ETag": tagged.etag, "Vary": VARY}
         if tagged.body is None:
             return Response(status_code=304, headers=headers)
         return Response(tagged.body, media_type=media_type, headers=headers)
     owner = owner_of(request)
     streams.files.check(owner)
-    name, pieces = await run_sync(
-        _file, database, job_id, wanted, visible_project, limiter=streams.loaders
+    name, pieces = await streams.loaders.run(
+        owner.token_id, _file, database, job_id, wanted, visible_project
     )
     headers = {**CACHE_HEADERS, "Content-Disposition": content_disposition(name), "Vary": VARY}
     return LongResponse(
         streams,
-        iterate_in_threads(streams, pieces),
+        iterate_in_threads(streams, owner, pieces),
         headers=headers,
         media_type=media_type,
         open_streams=streams.files,
