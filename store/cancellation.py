@@ -1,10 +1,12 @@
 """Cancel the database reads of a request that nobody waits for any more."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+Item = TypeVar("Item")
 
 INTERRUPT_S: Final = 2.0
 """How long PostgreSQL may take to accept that a query is cancelled."""
@@ -61,6 +63,13 @@ def check() -> None:
     cancellation = current.get()
     if cancellation is not None:
         cancellation.check()
+
+
+def checked(items: Iterable[Item]) -> Iterator[Item]:
+    """The items; raises Cancelled between two of them if the current request is cancelled."""
+    for item in items:
+        check()
+        yield item
 
 
 def _interrupt(connection: Any) -> None:

@@ -8,9 +8,12 @@ from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from ampcore.telemetry import StepBlock
+from store.cancellation import checked
 from store.database import BINARY_RESULTS
 from store.tables import StepBlockRow
 
+MAX_COLUMNS: Final = 512
+"""Columns of a read that names none. More than a run may have: older versions stored any number."""
 STREAM_ABOVE_STEPS: Final = 131_072
 """Above this many steps, blocks are streamed from the database instead of fetched at once."""
 
@@ -94,9 +97,10 @@ def read(
     """At most `limit` stored steps s with `start` ≤ s < `end`, in order.
 
     Each step comes from the newest attempt that reached it; with `attempt`, all come from that
-    one, including steps that a later attempt repeated. Unknown `columns` are left out.
+    one, including steps that a later attempt repeated. Unknown `columns` are left out. Without
+    `columns`, the first MAX_COLUMNS are read.
     """
-    keep = None if columns is None else set(columns).__contains__
+    keep = FirstColumns() if columns is None else set(columns).__contains__
     blocks: list[StepBlock] = []
     left = limit
     for part in clip(visible_ranges(session, job_id, attempt), start, end):
@@ -107,6 +111,19 @@ def read(
             if len(kept) < len(block):
                 return StepsPage(StepBlock.concat(blocks), more=True)
     return StepsPage(StepBlock.concat(blocks), more=False)
+
+
+class FirstColumns:
+    """Selects the columns that it is asked about first: reading any job has a limit."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def __call__(self, name: str) -> bool:
+        """Whether the column is one of the first MAX_COLUMNS."""
+        if name not in self._names and len(self._names) < MAX_COLUMNS:
+            self._names.add(name)
+        return name in self._names
 
 
 def newest_ranges(attempts: Sequence[AttemptRange]) -> list[AttemptRange]:
@@ -176,7 +193,10 @@ def read_blocks(
     attempt_range: AttemptRange,
     keep: Callable[[str], bool] | None = None,
 ) -> Iterator[StepBlock]:
-    """The steps of a range, block by block, with the columns that `keep` selects."""
+    """The steps of a range, block by block, with the columns that `keep` selects.
+
+    Raises Cancelled.
+    """
     from ampcore.telemetry.codec import (  # loads pyarrow, which the worker does without
         decode,
         keep_all,
@@ -188,5 +208,5 @@ def read_blocks(
         {"yield_per": 16} if attempt_range.end - attempt_range.start > STREAM_ABOVE_STEPS else {}
     )
     with session.connection().execute(_BLOCKS, parameters, execution_options=options) as result:
-        for (payload,) in result:
+        for (payload,) in checked(result):
             yield decode(payload, keep or keep_all).between(attempt_range.start, attempt_range.end)

@@ -23,6 +23,7 @@ from server.telemetry.steps_query import StepsQuery
 from server.telemetry.steps_reader import all_tables, read_steps
 from server.telemetry.text_formats import json_document
 from store import evaluations, jobs
+from store.cancellation import checked
 from store.database import Database
 from store.evaluations import Evaluation, EvaluationsIn, no_evaluations
 
@@ -87,7 +88,7 @@ def _document(
         if matches_if_none_match(known, etag):
             return TaggedBody(etag, None)
         reading = read_steps(session, job_id, wanted)
-    return TaggedBody(etag, b"".join(json_document(reading)))
+    return TaggedBody(etag, b"".join(checked(json_document(reading))))
 
 
 def _file(

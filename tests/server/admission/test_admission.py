@@ -1,5 +1,6 @@
 """Requests that hang, or whose clients have left, leave the others their threads."""
 
+import gc
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -9,8 +10,11 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from ampcore.spec import State
+from ampcore.telemetry import codec
 from server.admission.request_groups import GROUPS, LISTS, group_of
-from store import search
+from store import ingest, search
+from store.cancellation import Cancellation
 from store.database import Database, Limits
 from tests.databases import ON_POSTGRESQL, ON_SQLITE
 from tests.waiting import DEADLINE_S, wait_until
@@ -151,6 +155,36 @@ def test_a_list_that_waits_for_its_turn_is_forgotten_when_its_client_leaves(
     # Only those remain whose threads cannot be interrupted where they are.
     wait_until(lambda: test_server.active_requests == LISTS.per_owner, "the others are gone")
     assert slow_lists.begun == LISTS.per_owner
+
+
+@ON_SQLITE
+def test_reading_steps_stops_between_two_blocks_when_the_client_leaves(
+    api, test_server, make_job, make_block, monkeypatch
+):
+    job, decoded, may_go_on = make_job(State.RUNNING), [], threading.Event()
+    with api.database.write() as session:
+        for number in range(20):
+            block = make_block(number, 1)
+            ingest.append(session, job.id, 1, [block], entries_written=number)
+    decode = codec.decode
+
+    def slow_decode(*arguments):
+        decoded.append(1)
+        assert may_go_on.wait(DEADLINE_S)
+        return decode(*arguments)
+
+    monkeypatch.setattr(codec, "decode", slow_decode)
+    leave = send_and_leave(api, f"/api/v1/jobs/{job.id}/steps")
+    wait_until(lambda: decoded, "the first block is decoded")
+    leave()
+    wait_until(lambda: any(work.is_cancelled for work in _cancellations()), "it is cancelled")
+    may_go_on.set()
+    wait_until(lambda: not test_server.active_requests, "the request has ended")
+    assert len(decoded) == 1
+
+
+def _cancellations():
+    return [one for one in gc.get_objects() if type(one) is Cancellation]
 
 
 @ON_SQLITE
