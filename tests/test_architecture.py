@@ -83,6 +83,7 @@ ALLOWED_IN_SERVER = {
     "comparison": ("row_models", "deps", "errors", "http", "telemetry"),
     "jobs": (
         "access",
+        "admission",
         "dataset_folder",
         "datasets",
         "deps",

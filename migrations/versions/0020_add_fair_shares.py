@@ -6,6 +6,7 @@ Create Date: 2026-11-27 17:00:00.000000
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -17,7 +18,7 @@ branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 
 JSON = sa.JSON().with_variant(postgresql.JSONB(astext_type=sa.Text()), "postgresql")
-QUOTAS: tuple[tuple[str, sa.types.TypeEngine[object]], ...] = (
+QUOTAS: tuple[tuple[str, sa.types.TypeEngine[Any]], ...] = (
     ("max_devices", sa.Integer()),
     ("max_device_hours", sa.Double()),
 )
