@@ -6,7 +6,8 @@ On PostgreSQL, with a lock on the table of jobs for LOCK_S, as a migration takes
   how many queries of these lists still run after the lists were left;
 - how long a list, a job and a submission take whose client waits.
 
-And, with 20,000 jobs, how long lists of another token take while 40 clients scrape the metrics.
+And, with 20,000 jobs, how long lists take while 40 clients scrape the metrics, and while two clients
+estimate searches of 1,000 runs; and how long one such estimate takes.
 """
 
 import argparse
@@ -32,7 +33,21 @@ SCRAPED_S = 10.0
 JOBS = 20_000
 SETTLE_S = 2.0
 """From the moment in which the clients leave until the others ask."""
+ESTIMATES = 2
+ESTIMATE = "/api/v1/studies/estimate"
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
+SEARCH = {
+    "kind": "search",
+    "spec": SPEC,
+    "options": {
+        "space": {
+            "optimizer.learning_rate": {"log_uniform": [1e-5, 0.1]},
+            "train.seed": {"int_uniform": [0, 1_000_000]},
+        },
+        "method": "random",
+        "runs": 1000,
+    },
+}
 
 
 @contextmanager
@@ -118,14 +133,16 @@ def while_locked(service: ServiceEnvironment, server: Api) -> dict[str, Any]:
     return taken
 
 
-def while_scraped(server: Api) -> dict[str, float]:
-    """The latency of lists, alone and while many clients scrape the metrics."""
+def lists_while(server: Api, clients: int, ask: Callable[[httpx.Client], Any]) -> dict[str, float]:
+    """The median latency of lists, alone and while other clients ask without a pause."""
     stop = threading.Event()
+    asked = []
 
-    def scrape() -> None:
+    def ask_again() -> None:
         with client_of(server) as client:
             while not stop.is_set():
-                client.get("/metrics")
+                ask(client)
+                asked.append(1)
 
     with client_of(server) as client:
 
@@ -137,14 +154,20 @@ def while_scraped(server: Api) -> dict[str, float]:
             return round(statistics.median(taken), 4)
 
         alone = lists()
-        threads = [threading.Thread(target=scrape) for _ in range(SCRAPERS)]
+        threads = [threading.Thread(target=ask_again) for _ in range(clients)]
         for thread in threads:
             thread.start()
-        scraped = lists()
+        beside = lists()
         stop.set()
         for thread in threads:
             thread.join()
-    return {"alone": alone, "scraped": scraped}
+    return {"alone": alone, "beside": beside, "asked": len(asked)}
+
+
+def estimate(server: Api) -> httpx.Response:
+    """Estimate a search of 1,000 runs."""
+    with client_of(server) as client:
+        return client.post(ESTIMATE, json=SEARCH)
 
 
 def main() -> None:
@@ -156,7 +179,11 @@ def main() -> None:
             results = {
                 "abandoned_lists": abandoned_lists(service, server),
                 "while_locked": while_locked(service, server),
-                "lists": while_scraped(server),
+                "scraped": lists_while(server, SCRAPERS, lambda client: client.get("/metrics")),
+                "estimated": lists_while(
+                    server, ESTIMATES, lambda client: client.post(ESTIMATE, json=SEARCH)
+                ),
+                "estimate": timed(lambda: estimate(server)),
             }
     report("one_tenant", lock_s=LOCK_S, **results)
 

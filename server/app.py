@@ -1,7 +1,7 @@
 """Build the FastAPI application: services, middleware, routes, background threads."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import cache, partial
 from typing import Final
@@ -68,6 +68,7 @@ from server.routes import (
 from server.services import Services
 from server.settings import Settings
 from server.streaming.subscribe import relay_notifications
+from server.studies.planner import Planner, ProcessPlanner
 from server.studies.progress import StudyProgress
 from service.notify import Notifier
 from service.storage import Storage
@@ -86,6 +87,7 @@ def create_app(
     dispatcher: Dispatcher | None = None,
     reconcile: bool = True,
     database: Database | None = None,
+    new_planner: Callable[[], Planner] = ProcessPlanner,
 ) -> FastAPI:
     """Create the HTTP application; nothing is opened before its start-up or first request.
 
@@ -94,6 +96,7 @@ def create_app(
         dispatcher: the queue to use instead of the one at `settings.redis_url`.
         reconcile: False leaves the background threads out.
         database: the database to use instead of a new one at `settings.database_url`.
+        new_planner: what plans studies: for requests, and for the study runner.
     """
     database = database or Database(settings.database_url, limits=REQUEST_LIMITS)
     background = database.with_limits(BACKGROUND_LIMITS)
@@ -116,9 +119,13 @@ def create_app(
         Uploads(database, storage, settings.uploads_dir, settings.max_dataset_bytes),
         FileUploads(database, storage),
         BodyReceiver(settings.uploads_dir),
+        new_planner(),
     )
+    planner = new_planner()
     study_runner = StudyRunner(
-        StudyProgress(background, dispatcher, services.notifier, services.submitter, storage)
+        StudyProgress(
+            background, dispatcher, services.notifier, services.submitter, storage, planner
+        )
     )
 
     limit = rate_limit_from_setting(settings.rate_limit)
@@ -145,6 +152,8 @@ def create_app(
             await anyio.to_thread.run_sync(study_runner.stop)
             await anyio.to_thread.run_sync(compactor.stop)
             await anyio.to_thread.run_sync(reconciler.stop)
+        planner.close()
+        services.planner.close()
         dispatcher.close()
         services.notifier.close()
         database.close()

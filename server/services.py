@@ -13,6 +13,7 @@ from server.jobs.job_reader import JobReader
 from server.jobs.submission import JobSubmitter
 from server.metrics.registry import Metrics
 from server.streaming.streams import Streams
+from server.studies.planner import Planner
 from service.notify import Notifier
 from service.storage import Storage
 from store.database import Database
@@ -37,4 +38,6 @@ class Services:
     uploads: Uploads
     file_uploads: FileUploads
     body_receiver: BodyReceiver
+    planner: Planner
+    """Plans studies for requests."""
     streams: Streams = field(default_factory=Streams)
