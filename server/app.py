@@ -1,13 +1,12 @@
 """Build the FastAPI application: services, middleware, routes, background threads."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 import anyio.to_thread
-from anyio import CapacityLimiter
 from fastapi import APIRouter, Depends, FastAPI
 from starlette.types import ASGIApp
 
@@ -17,6 +16,8 @@ from server.access.auth_middleware import AuthMiddleware
 from server.access.authenticator import FAILURE_RATE, Authenticator
 from server.access.rate_limit import RateLimit
 from server.access.shared_rate_limit import rate_limit_from_setting, share_counts
+from server.admission.middleware import Admission
+from server.admission.shared_result import SharedResult
 from server.background.compactor import Compactor
 from server.background.reconciler import Reconciler
 from server.background.study_runner import StudyRunner
@@ -37,6 +38,7 @@ from server.jobs.job_reader import JobReader
 from server.jobs.submission import JobSubmitter
 from server.metrics.registry import Metrics
 from server.metrics.request_times import RequestTimes
+from server.readiness import check_readiness
 from server.routes import (
     artifacts,
     attempts,
@@ -66,14 +68,17 @@ from server.routes import (
 from server.services import Services
 from server.settings import Settings
 from server.streaming.subscribe import relay_notifications
+from server.studies.planner import Planner, ProcessPlanner
 from server.studies.progress import StudyProgress
 from service.notify import Notifier
 from service.storage import Storage
-from store.database import Database
+from store.database import Database, Limits
 
-MAX_THREADS: Final = 12
-"""Worker threads for requests; each may hold a database connection."""
-MAX_STEP_READERS: Final = 2
+MAX_THREADS: Final = 100
+"""More than the groups of requests (server.admission.request_groups) have together."""
+REQUEST_LIMITS: Final = Limits(statement_s=15, lock_s=3)
+"""A request fails with 503 rather than wait longer for one statement, or for one lock."""
+BACKGROUND_LIMITS: Final = Limits(statement_s=120, lock_s=10)
 
 
 def create_app(
@@ -82,6 +87,7 @@ def create_app(
     dispatcher: Dispatcher | None = None,
     reconcile: bool = True,
     database: Database | None = None,
+    new_planner: Callable[[], Planner] = ProcessPlanner,
 ) -> FastAPI:
     """Create the HTTP application; nothing is opened before its start-up or first request.
 
@@ -90,30 +96,36 @@ def create_app(
         dispatcher: the queue to use instead of the one at `settings.redis_url`.
         reconcile: False leaves the background threads out.
         database: the database to use instead of a new one at `settings.database_url`.
+        new_planner: what plans studies: for requests, and for the study runner.
     """
-    database = database or Database(settings.database_url)
+    database = database or Database(settings.database_url, limits=REQUEST_LIMITS)
+    background = database.with_limits(BACKGROUND_LIMITS)
     dispatcher = dispatcher or CeleryDispatcher(settings.redis_url)
     storage = Storage(settings.artifacts_url)
-    reconciler = Reconciler(database, dispatcher, storage=storage, lease_s=settings.lease_s)
-    compactor = Compactor(database)
+    reconciler = Reconciler(background, dispatcher, storage=storage, lease_s=settings.lease_s)
+    compactor = Compactor(background)
     dataset_folder = DatasetFolder(settings.datasets_dir, settings.data_prefixes)
     services = Services(
         database,
         dispatcher,
         Notifier(settings.redis_url),
         dataset_folder,
-        CapacityLimiter(MAX_STEP_READERS),
         storage,
         Authenticator(database, RateLimit(FAILURE_RATE)),
         Metrics(database, reconciler),
+        SharedResult(partial(check_readiness, database, dispatcher, storage)),
         JobReader(database),
         JobSubmitter(database, dataset_folder, dispatcher),
         Uploads(database, storage, settings.uploads_dir, settings.max_dataset_bytes),
         FileUploads(database, storage),
         BodyReceiver(settings.uploads_dir),
+        new_planner(),
     )
+    planner = new_planner()
     study_runner = StudyRunner(
-        StudyProgress(database, dispatcher, services.notifier, services.submitter, storage)
+        StudyProgress(
+            background, dispatcher, services.notifier, services.submitter, storage, planner
+        )
     )
 
     limit = rate_limit_from_setting(settings.rate_limit)
@@ -140,9 +152,12 @@ def create_app(
             await anyio.to_thread.run_sync(study_runner.stop)
             await anyio.to_thread.run_sync(compactor.stop)
             await anyio.to_thread.run_sync(reconciler.stop)
+        planner.close()
+        services.planner.close()
         dispatcher.close()
         services.notifier.close()
         database.close()
+        background.close()
 
     app = _Application(
         title="ampcore",
@@ -162,6 +177,7 @@ def create_app(
     dashboard.install(app)
     problem_responses.install(app)
     openapi.install(app)
+    app.add_middleware(Admission)
     app.add_middleware(
         DirectRoutes, routes=direct_routes(jobs.router, "/api/v1", jobs.DIRECT_ENDPOINTS)
     )

@@ -9,6 +9,7 @@ from ampcore.api.roles import Right, Role
 from ampcore.spec import JobSpec
 from server.access.authenticator import Authenticator
 from server.access.principal import Principal
+from server.admission.shared_result import SharedResult
 from server.datasets.receive import BodyReceiver
 from server.datasets.references import pin_dataset
 from server.datasets.uploads import Uploads
@@ -164,6 +165,7 @@ DispatcherDep = Annotated[Dispatcher, _service("dispatcher")]
 NotifierDep = Annotated[Notifier, _service("notifier")]
 StorageDep = Annotated[Storage, _service("storage")]
 MetricsDep = Annotated[Metrics, _service("metrics")]
+ReadinessDep = Annotated[SharedResult[None], _service("readiness")]
 StreamsDep = Annotated[Streams, _service("streams")]
 UploadsDep = Annotated[Uploads, _service("uploads")]
 FileUploadsDep = Annotated[FileUploads, _service("file_uploads")]

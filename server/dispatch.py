@@ -97,7 +97,10 @@ class QueuedJob(Protocol):
 
 
 def dispatch_jobs(database: Database, dispatcher: Dispatcher, jobs: Sequence[QueuedJob]) -> bool:
-    """Send one message per job. False if that failed; the reconciler sends them again."""
+    """Send one message per job. False if that failed; the reconciler sends them again.
+
+    Raises nothing: the jobs are committed.
+    """
     try:
         for job, dispatch_queue in zip(jobs, dispatch_queues(database, jobs), strict=True):
             dispatcher.send(job.id, dispatch_queue)
@@ -105,6 +108,9 @@ def dispatch_jobs(database: Database, dispatcher: Dispatcher, jobs: Sequence[Que
         log.warning(
             "Redis is unavailable; jobs stay queued and are dispatched when it is back: %s", error
         )
+        return False
+    except Exception:
+        log.exception("jobs stay queued and are dispatched later, after an unexpected error")
         return False
     return True
 

@@ -124,6 +124,13 @@ class Unavailable(ServerError):
         self.problems = problems
 
 
+class Busy(Unavailable):
+    """Other requests of the same kind take all threads that there are for them."""
+
+    def __init__(self) -> None:
+        super().__init__("The server is busy with other requests of this kind; try again soon.")
+
+
 @dataclass(frozen=True)
 class HttpProblem:
     """The HTTP form of an error: status, stable code for programs, and title."""

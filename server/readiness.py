@@ -10,7 +10,7 @@ from service.storage import Storage, StorageFailed
 from store.database import Database
 
 
-def check(database: Database, dispatcher: Dispatcher, storage: Storage) -> None:
+def check_readiness(database: Database, dispatcher: Dispatcher, storage: Storage) -> None:
     """Raise Unavailable with a problem for each part that fails."""
     parts = (_database(database), _redis(dispatcher), _artifacts(storage))
     found = [problem for problem in parts if problem is not None]

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from contextvars import Context
 from typing import Final, Generic, TypeVar
 
-from starlette.concurrency import run_in_threadpool
+import anyio.to_thread
+from anyio import CapacityLimiter
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -31,6 +32,7 @@ class RequestBatcher(Generic[Item, Result]):
         self, handle_batch: Callable[[Sequence[Item]], Sequence[Result | Exception]]
     ) -> None:
         self._handle_batch = handle_batch
+        self._thread = CapacityLimiter(1)
         self._pending: deque[tuple[Item, asyncio.Future[Result]]] = deque()
         self._task: asyncio.Task[None] | None = None
 
@@ -49,7 +51,9 @@ class RequestBatcher(Generic[Item, Result]):
             items = [item for item, _ in batch]
             results: Sequence[Result | Exception]
             try:
-                results = await run_in_threadpool(self._handle_batch, items)
+                results = await anyio.to_thread.run_sync(
+                    self._handle_batch, items, limiter=self._thread
+                )
             except Exception as error:
                 results = [error] * len(batch)
             for (_, future), result in zip(batch, results, strict=True):

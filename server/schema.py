@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from store.database import Database
 
-HEAD: Final = "0018"
+HEAD: Final = "0020"
 """The newest revision in `migrations`; a test compares the two."""
 
 VERSIONS: Final = table("alembic_version", column("version_num"))

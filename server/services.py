@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from anyio import CapacityLimiter
-
 from server.access.authenticator import Authenticator
+from server.admission.shared_result import SharedResult
 from server.dataset_folder import DatasetFolder
 from server.datasets.receive import BodyReceiver
 from server.datasets.uploads import Uploads
@@ -14,6 +13,7 @@ from server.jobs.job_reader import JobReader
 from server.jobs.submission import JobSubmitter
 from server.metrics.registry import Metrics
 from server.streaming.streams import Streams
+from server.studies.planner import Planner
 from service.notify import Notifier
 from service.storage import Storage
 from store.database import Database
@@ -28,14 +28,16 @@ class Services:
     notifier: Notifier
     dataset_folder: DatasetFolder
     """Files that the operator has placed there, for `data.path`."""
-    step_readers: CapacityLimiter
-    """Limits how many requests decode step blocks at the same time."""
     storage: Storage
     authenticator: Authenticator
     metrics: Metrics
+    readiness: SharedResult[None]
+    """Checks what the server depends on; raises Unavailable."""
     job_reader: JobReader
     submitter: JobSubmitter
     uploads: Uploads
     file_uploads: FileUploads
     body_receiver: BodyReceiver
+    planner: Planner
+    """Plans studies for requests."""
     streams: Streams = field(default_factory=Streams)

@@ -5,6 +5,7 @@ import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -15,6 +16,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.orm import Session
 
+from store import cancellation
 from store.clock import add_sqlite_functions
 from store.damaged_rows import read_json
 from store.database_errors import OutcomeUnknown, is_outcome_unknown
@@ -35,12 +37,30 @@ BINARY_RESULTS: Final = "ampcore_binary"
 """Execution option of statements with long binary values: PostgreSQL sends them unescaped."""
 
 
+@dataclass(frozen=True)
+class Limits:
+    """How long PostgreSQL may take for one statement, and for one lock, in seconds; 0: no limit.
+
+    A statement that exceeds one fails with an error that is an outage (store.database_errors).
+    SQLite waits for its one lock for BUSY_TIMEOUT_S; its reads wait for none.
+    """
+
+    statement_s: float = 0
+    lock_s: float = 0
+
+
+NO_LIMITS: Final = Limits()
+"""For migrations, and for programs that an operator watches."""
+
+
 class Database:
     """Sessions of one database; connects when the first session is opened."""
 
-    def __init__(self, url: str, *, engine: Engine | None = None) -> None:
+    def __init__(
+        self, url: str, *, engine: Engine | None = None, limits: Limits = NO_LIMITS
+    ) -> None:
         """Create an engine for the URL, or use the given one."""
-        self.engine = engine or _engine(url)
+        self.engine = engine or _engine(url, limits)
         self._writing = self.engine.execution_options(writes=True)
         self._write_lock: AbstractContextManager[object] = nullcontext()
         if self.engine.dialect.name == "sqlite":
@@ -53,11 +73,33 @@ class Database:
             self._reading = self.engine.execution_options(isolation_level="REPEATABLE READ")
             self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
+    def with_limits(self, limits: Limits) -> "Database":
+        """The same database with other limits: on PostgreSQL with connections of its own.
+
+        SQLite has no such limits, and its writers wait in one queue.
+        """
+        if self.engine.dialect.name == "sqlite":
+            return self
+        return Database(self.engine.url.render_as_string(hide_password=False), limits=limits)
+
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A session that reads one snapshot; its transaction is rolled back at the end."""
+        """A session that reads one snapshot; its transaction is rolled back at the end.
+
+        Raises Cancelled if the request that this thread works for is cancelled.
+        """
         with Session(self._reading) as session:
-            yield session
+            work = cancellation.current.get()
+            if work is None:
+                yield session
+                return
+            try:
+                with work.watch(session.connection().connection.driver_connection):
+                    yield session
+            except DBAPIError as error:
+                if work.is_cancelled:
+                    raise cancellation.Cancelled from error
+                raise
 
     @contextmanager
     def autocommit(self) -> Iterator[Connection]:
@@ -95,7 +137,7 @@ def _commit(session: Session) -> None:
         raise OutcomeUnknown("COMMIT", None, error.orig or error) from error
 
 
-def _engine(url: str) -> Engine:
+def _engine(url: str, limits: Limits) -> Engine:
     address = make_url(url)
     if address.get_backend_name() == "postgresql":
         address = address.set(drivername="postgresql+psycopg")
@@ -116,7 +158,7 @@ def _engine(url: str) -> Engine:
                 "tcp_user_timeout": TCP_TIMEOUT_S * 1000,
             },
         )
-        event.listen(engine, "connect", _set_up_postgresql)
+        event.listen(engine, "connect", partial(_set_up_postgresql, limits))
         event.listen(engine, "before_cursor_execute", _fetch_binary)
         _ping_after_idle(engine)
         return engine
@@ -133,9 +175,15 @@ def _engine(url: str) -> Engine:
     return engine
 
 
-def _set_up_postgresql(connection: Any, _record: Any) -> None:
+def _set_up_postgresql(limits: Limits, connection: Any, _record: Any) -> None:
+    settings = {
+        "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_S,
+        "statement_timeout": limits.statement_s,
+        "lock_timeout": limits.lock_s,
+    }
     with connection.cursor() as cursor:
-        cursor.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'")
+        for name, seconds in settings.items():
+            cursor.execute(f"SET {name} = {round(1000 * seconds)}")
     connection.commit()
 
 

@@ -11,9 +11,10 @@ from ampcore.telemetry import StepBlock, downsampling
 from ampcore.telemetry.buckets import Buckets
 from ampcore.telemetry.codec import ColumnFilter, decode_buckets, keep_all
 from ampcore.telemetry.downsampling import BUCKETS_PER_CHUNK, StepRange
+from store.cancellation import checked
 from store.database import BINARY_RESULTS
 from store.payloads import decoded
-from store.steps import AttemptRange, read_blocks
+from store.steps import AttemptRange, FirstColumns, read_blocks
 from store.tables import StepLevel
 
 _OWN: Final = (
@@ -51,8 +52,11 @@ def stored_parts(
     ranges: Sequence[AttemptRange],
     columns: Sequence[str] | None = None,
 ) -> list[StepRange]:
-    """The ranges as parts of a series; unknown `columns` are left out."""
-    keep = keep_all if columns is None else set(columns).__contains__
+    """The ranges as parts of a series; unknown `columns` are left out.
+
+    Without `columns`, they have the first `store.steps.MAX_COLUMNS`.
+    """
+    keep = FirstColumns() if columns is None else set(columns).__contains__
     return [
         StepRange(
             StoredSeries(session, job_id, attempt_range.attempt, keep),
@@ -85,7 +89,7 @@ class StoredSeries:
         """The stored buckets of a level whose steps s all have `start` ≤ s < `end`, in order."""
         span = size * BUCKETS_PER_CHUNK
         parameters = {**self._whose, "size": size, "begin": start // span * span, "end": end}
-        payloads = self._session.connection().execute(_CHUNKS, parameters).scalars()
+        payloads = checked(self._session.connection().execute(_CHUNKS, parameters).scalars())
         decode = partial(decode_buckets, keep=self._keep)
         chunks = decoded(payloads, decode, self._job_id, self._attempt)
         return [buckets.between(start, end) for buckets in chunks]

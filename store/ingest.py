@@ -30,6 +30,8 @@ class EncodedBlock:
     """Values of the block's last step, shown on the job."""
     totals: dict[str, Any] = field(default_factory=dict)
     """The totals of the job's steps up to the end of the block, shown on the job."""
+    columns: tuple[str, ...] = ()
+    """The names of its columns, if they are to be counted."""
     missing_steps: int = 0
     """How many steps between the first and the last one are not in the block."""
 

@@ -9,10 +9,13 @@ from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from ampcore.telemetry import StepBlock
+from store.cancellation import checked
 from store.database import BINARY_RESULTS
 from store.payloads import decoded
 from store.tables import StepBlockRow
 
+MAX_COLUMNS: Final = 512
+"""Columns of a read that names none. More than a run may have: older versions stored any number."""
 STREAM_ABOVE_STEPS: Final = 131_072
 """Above this many steps, blocks are streamed from the database instead of fetched at once."""
 
@@ -96,9 +99,10 @@ def read(
     """At most `limit` stored steps s with `start` ≤ s < `end`, in order.
 
     Each step comes from the newest attempt that reached it; with `attempt`, all come from that
-    one, including steps that a later attempt repeated. Unknown `columns` are left out.
+    one, including steps that a later attempt repeated. Unknown `columns` are left out. Without
+    `columns`, the first MAX_COLUMNS are read.
     """
-    keep = None if columns is None else set(columns).__contains__
+    keep = FirstColumns() if columns is None else set(columns).__contains__
     blocks: list[StepBlock] = []
     left = limit
     for part in clip(visible_ranges(session, job_id, attempt), start, end):
@@ -109,6 +113,19 @@ def read(
             if len(kept) < len(block):
                 return StepsPage(StepBlock.concat(blocks), more=True)
     return StepsPage(StepBlock.concat(blocks), more=False)
+
+
+class FirstColumns:
+    """Selects the columns that it is asked about first: reading any job has a limit."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def __call__(self, name: str) -> bool:
+        """Whether the column is one of the first MAX_COLUMNS."""
+        if name not in self._names and len(self._names) < MAX_COLUMNS:
+            self._names.add(name)
+        return name in self._names
 
 
 def newest_ranges(attempts: Sequence[AttemptRange]) -> list[AttemptRange]:
@@ -183,6 +200,7 @@ def read_blocks(
     """The steps of a range, block by block, with the columns that `keep` selects.
 
     Each step comes once: of steps that several blocks have, those of the first block are read.
+    Raises Cancelled.
     """
     from ampcore.telemetry.codec import (  # loads pyarrow, which the worker does without
         decode,
@@ -197,7 +215,7 @@ def read_blocks(
     attempt, next_step = attempt_range.attempt, attempt_range.start
     read_columns = partial(decode, keep=keep or keep_all)
     with session.connection().execute(_BLOCKS, parameters, execution_options=options) as result:
-        for block in decoded(result.scalars(), read_columns, job_id, attempt):
+        for block in decoded(checked(result.scalars()), read_columns, job_id, attempt):
             if len(block := block.between(next_step, attempt_range.end)):
                 next_step = block.end_step
                 yield block

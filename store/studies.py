@@ -10,8 +10,9 @@ from sqlalchemy.orm import Session
 from ampcore.spec import TERMINAL, State
 from store import jobs
 from store.clock import now, seconds_since
+from store.projects import QuotaExceeded
 from store.rows import insert_rows
-from store.tables import Job, Study, StudyJob
+from store.tables import Job, Project, Study, StudyJob
 
 RUNNING: Final = "running"
 STOPPING: Final = "stopping"
@@ -20,6 +21,8 @@ FAILED: Final = "failed"
 CANCELLED: Final = "cancelled"
 UNFINISHED: Final = (RUNNING, STOPPING)
 
+MAX_UNFINISHED: Final = 50
+"""Studies of a project that run or stop at one time: each is planned again and again."""
 ESTIMATED_FROM: Final = 50
 """The newest jobs of a project that an estimate is made from."""
 
@@ -46,11 +49,27 @@ _JOBS: Final = (
 
 
 def create(session: Session, **values: Any) -> Study:
-    """Insert a running study."""
+    """Insert a running study. Raises QuotaExceeded."""
+    _check_quota(session, values["project"])
     study = Study(**values)
     session.add(study)
     session.flush()
     return study
+
+
+def _check_quota(session: Session, project: str) -> None:
+    # Locked, so that of two concurrent requests the second one counts the study of the first.
+    session.scalar(
+        select(Project.name).where(Project.name == project).with_for_update(key_share=True)
+    )
+    unfinished_studies = select(func.count()).where(
+        Study.project == project, Study.state.in_(UNFINISHED)
+    )
+    if (session.scalar(unfinished_studies) or 0) >= MAX_UNFINISHED:
+        raise QuotaExceeded(
+            f"The project {project!r} has reached its quota of {MAX_UNFINISHED} studies that have "
+            "not ended. Try again when one of them has."
+        )
 
 
 def get(session: Session, study_id: str, *, project: str | None = None) -> Study | None:

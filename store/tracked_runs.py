@@ -35,6 +35,8 @@ from store.tables import Attempt, Job, Project, RunThroughput
 
 MAX_RUNNING: Final = 100
 """Tracked runs of a project at one time; they use no slot, so `max_running` does not limit them."""
+MAX_COLUMNS: Final = 256
+"""Different columns of a run: each read of its steps returns all of them."""
 QUEUE: Final = "tracked"
 ATTEMPT: Final = 1
 """The only attempt of a tracked run."""
@@ -50,6 +52,17 @@ class StepsNotInOrder(Exception):
     def __init__(self, index: int, expected: int, received: int) -> None:
         super().__init__(f"entry {index}: expected steps from {expected}, received {received}")
         self.index, self.expected, self.received = index, expected, received
+
+
+class TooManyColumns(Exception):
+    """A block would give the run more columns than it may have; `index` is its place."""
+
+    def __init__(self, index: int, count: int) -> None:
+        super().__init__(
+            f"entry {index}: expected at most {MAX_COLUMNS} different columns in a run, "
+            f"received {count}"
+        )
+        self.index, self.count = index, count
 
 
 @dataclass(frozen=True)
@@ -106,6 +119,7 @@ def append(session: Session, job_id: str, upload: Upload) -> Job:
     Raises:
         RunConflict: The run has ended, or entries before these are missing.
         StepsNotInOrder: A block does not follow the steps before; nothing is stored.
+        TooManyColumns: The run has too many different columns; nothing is stored.
     """
     job = _lock_active(session, job_id)
     if upload.first_entry > job.entries_written and upload.entries:
@@ -121,7 +135,9 @@ def append(session: Session, job_id: str, upload: Upload) -> Job:
     if not entries:
         leases.renew_lease(session, job_id, ATTEMPT, lease_s=RUN_LEASE_S)
     else:
-        _check_order(entries, job.step, len(upload.entries) - len(entries))
+        skipped_entries = len(upload.entries) - len(entries)
+        _check_order(entries, job.step, skipped_entries)
+        _add_columns(session, job, entries, skipped_entries)
         entries = _with_totals(session, job, entries)
         written = job.entries_written
         ingest.append(
@@ -240,6 +256,22 @@ def _check_order(entries: Sequence[TelemetryEntry], step: int, skipped_entries: 
             if entry.first_step < step:
                 raise StepsNotInOrder(index, step, entry.first_step)
             step = entry.end_step
+
+
+def _add_columns(
+    session: Session, job: Job, entries: Sequence[TelemetryEntry], skipped_entries: int
+) -> None:
+    """Record the names of the columns. Raises TooManyColumns."""
+    row = session.get_one(RunThroughput, job.id, populate_existing=True)
+    known = dict.fromkeys(row.columns or ())
+    for index, entry in enumerate(entries, start=skipped_entries):
+        if isinstance(entry, EncodedBlock):
+            known |= dict.fromkeys(entry.columns)
+            if len(known) > MAX_COLUMNS:
+                raise TooManyColumns(index, len(known))
+    if len(known) > len(row.columns or ()):
+        row.columns = list(known)
+        session.flush()
 
 
 def _with_totals(

@@ -58,7 +58,8 @@ ALLOWED = {
 ALLOWED_IN_SERVER = {
     "http": ("errors",),
     "access": ("errors", "http"),
-    "streaming": ("access", "errors", "http"),
+    "admission": ("access", "errors", "http"),
+    "streaming": ("access", "admission", "errors", "http"),
     "telemetry": ("row_models", "deps", "errors", "http", "streaming"),
     "datasets": ("errors", "file_removal", "streaming"),
     "files": ("datasets", "errors", "http", "row_models"),
@@ -78,10 +79,11 @@ ALLOWED_IN_SERVER = {
         "row_models",
         "telemetry",
     ),
-    "metrics": ("schema",),
+    "metrics": ("admission", "schema"),
     "comparison": ("row_models", "deps", "errors", "http", "telemetry"),
     "jobs": (
         "access",
+        "admission",
         "dataset_folder",
         "datasets",
         "deps",

@@ -1,7 +1,7 @@
 """The worker's Celery application: its configuration, its one task, its start and its stop."""
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 from celery import Celery, signals
 from celery.apps import worker as celery_worker
@@ -9,7 +9,7 @@ from celery.apps import worker as celery_worker
 from service.celery_names import TASK_NAME, queue_key
 from service.notify import Notifier
 from service.storage import Storage
-from store.database import Database
+from store.database import Database, Limits
 from store.jobs import DEFAULT_QUEUE
 from store.tables import new_id
 from worker import broker, capabilities, packages, usage
@@ -30,6 +30,9 @@ from worker.trainer_status import adopt_orphans
 from worker.work_dirs import WorkDirs
 
 log = logging.getLogger(__name__)
+
+DATABASE_LIMITS: Final = Limits(statement_s=60, lock_s=10)
+"""A statement that takes longer is retried, as after an outage; the worker's thread is free."""
 
 
 def run(settings: Settings) -> int:
@@ -100,7 +103,7 @@ def create_context(settings: Settings) -> WorkerContext:
         worker_id=worker_id,
         queues=packages.queues_with_packages(queues, entries),
         packages=entries,
-        database=Database(settings.database_url),
+        database=Database(settings.database_url, limits=DATABASE_LIMITS),
         storage=storage,
         storage_check=StorageCheck(storage),
         work_dirs=work_dirs,

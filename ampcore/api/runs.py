@@ -13,6 +13,7 @@ MAX_ENTRIES: Final = 1000
 MAX_STEPS: Final = 16_384
 """Steps of an upload."""
 MAX_COLUMNS: Final = 64
+"""Columns of an entry; a run may have more (store.tracked_runs)."""
 MAX_STEP: Final = 2**53
 
 ColumnName = Annotated[str, Field(pattern=f"^{COLUMN_NAME.pattern}$")]

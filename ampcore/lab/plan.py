@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from ampcore.api.studies import Answer
@@ -61,7 +62,7 @@ class Question(Generic[Options]):
             sizes.append(max(0, self.memory_limit_bytes - PROCESS_BYTES))
         return min((size for size in sizes if size is not None), default=None)
 
-    @property
+    @cached_property
     def spec(self) -> JobSpec:
         """The spec of the question."""
         return JobSpec.parse(dict(self.document))

@@ -10,7 +10,7 @@ arXiv:2304.10255.
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 MAX_DRAWS: Final = 50
 """Draws until one is new; a space of few values repeats itself."""
+TPE_DRAWS: Final = 5
+"""How many of them are TPE's, which take as long as there are runs; the others are random."""
 FIRST_RANDOM: Final = 10
 """Runs that TPE draws at random before it uses results; at most a quarter of all runs."""
 BEST_SHARE: Final = 0.25
@@ -65,23 +67,69 @@ def run_count(options: SearchOptions) -> int:
     return prod(len(grid_values(one) or ()) for one in options.space.values())
 
 
-def next_values(options: SearchOptions, runs: Sequence[Observation]) -> dict[str, Any] | None:
-    """The values of the next run; None if every combination has been tried.
+class Sampler:
+    """Draws the values of one run after the other, after the runs so far.
 
-    The draws depend on the seed, the number of runs and their observations, and on nothing else.
+    The draws depend on the seed, the number of runs and their observations, and on nothing else: a
+    sampler that is made after each run draws the same values.
     """
-    if len(runs) >= run_count(options):
-        return None
-    if options.method == "grid":
-        columns = [grid_values(one) or () for one in options.space.values()]
-        combination = next(itertools.islice(itertools.product(*columns), len(runs), None))
-        return dict(zip(options.space, combination, strict=True))
-    tried = {_identity(run.values) for run in runs}
-    for draw in range(MAX_DRAWS):
-        values = _drawn(options, runs, draw)
-        if _identity(values) not in tried:
-            return values
-    return _first_untried(options.space, tried)
+
+    def __init__(self, options: SearchOptions, runs: Sequence[Observation]) -> None:
+        self._options = options
+        self._runs = runs
+        self._count, self._run_count = len(runs), run_count(options)
+        self._tried = {_identity(run.values) for run in runs}
+        self._untried = _all_combinations(options.space)
+        self._study: Study | None = None
+
+    def next_values(self) -> dict[str, Any] | None:
+        """The values of the next run; None if every combination has been tried."""
+        if self._count >= self._run_count:
+            return None
+        values = self._of_grid() if self._options.method == "grid" else self._new_values()
+        if values is not None:
+            self._count += 1
+            self._tried.add(_identity(values))
+        return values
+
+    def _of_grid(self) -> dict[str, Any]:
+        """The combination whose number is that of the run; the last parameter changes first."""
+        number, values = self._count, {}
+        for path, parameter in reversed(self._options.space.items()):
+            column = grid_values(parameter) or ()
+            number, place = divmod(number, len(column))
+            values[path] = column[place]
+        return {path: values[path] for path in self._options.space}
+
+    def _new_values(self) -> dict[str, Any] | None:
+        for draw in range(MAX_DRAWS):
+            values = self._drawn(draw)
+            if _identity(values) not in self._tried:
+                return values
+        return next((one for one in self._untried if _identity(one) not in self._tried), None)
+
+    def _drawn(self, draw: int) -> dict[str, Any]:
+        import numpy as np
+        from optuna.samplers import RandomSampler, TPESampler
+
+        entropy = np.random.SeedSequence([self._options.seed, self._count, draw])
+        seed = int(entropy.generate_state(1)[0])
+        if self._options.method == "random" or draw >= TPE_DRAWS:
+            study = _memory_study(RandomSampler(seed))
+        else:
+            study = self._study_of_runs()
+            first_random = min(FIRST_RANDOM, max(self._run_count // 4, 1))
+            study.sampler = TPESampler(seed=seed, n_startup_trials=first_random)
+        space = self._options.space
+        return decoded(space, study.ask(distributions(space)).params)
+
+    def _study_of_runs(self) -> "Study":
+        """The runs for TPE, which ignores those that it has drawn since: they are not observed."""
+        if self._study is None:
+            self._study = _memory_study()
+            for run in self._runs:
+                self._study.add_trial(_observed(self._options.space, run))
+        return self._study
 
 
 def importances(space: Space, runs: Sequence[Observation]) -> dict[str, float] | None:
@@ -106,37 +154,16 @@ def importances(space: Space, runs: Sequence[Observation]) -> dict[str, float] |
     return {path: float(found.get(path, 0.0)) for path in space}
 
 
-def _drawn(options: SearchOptions, runs: Sequence[Observation], draw: int) -> dict[str, Any]:
-    import numpy as np
-    from optuna.samplers import RandomSampler, TPESampler
-
-    entropy = np.random.SeedSequence([options.seed, len(runs), draw])
-    seed = int(entropy.generate_state(1)[0])
-    is_random = options.method == "random" or draw > MAX_DRAWS // 2
-    first_random = min(FIRST_RANDOM, max(run_count(options) // 4, 1))
-    sampler = (
-        RandomSampler(seed) if is_random else TPESampler(seed=seed, n_startup_trials=first_random)
-    )
-    study = _memory_study(sampler)
-    if not is_random:
-        for run in runs:
-            study.add_trial(_observed(options.space, run))
-    return decoded(options.space, study.ask(distributions(options.space)).params)
-
-
-def _first_untried(space: Space, tried: set[str]) -> dict[str, Any] | None:
-    """The first combination of choices and integers that was not drawn; None if all were."""
-    columns = []
+def _all_combinations(space: Space) -> Iterator[dict[str, Any]]:
+    """Every combination of choices and integers; none if there are ranges of numbers."""
+    columns: list[Sequence[Any]] = []
     for parameter in space.values():
         if parameter.choice is None and not parameter.kind.endswith("int_uniform"):
-            return None  # of a range of numbers 50 draws are never all old ones
+            return  # of a range of numbers 50 draws are never all old ones
         low, high = (0, 0) if parameter.choice is not None else parameter.bounds
         columns.append(parameter.choice or range(int(low), int(high) + 1))
     for combination in itertools.product(*columns):
-        values = dict(zip(space, combination, strict=True))
-        if _identity(values) not in tried:
-            return values
-    return None
+        yield dict(zip(space, combination, strict=True))
 
 
 def _identity(values: Values) -> str:

@@ -12,7 +12,7 @@ from ampcore.api.studies import RungValue, SearchAnswer, SearchedParameter, Sear
 from ampcore.api.study_requests import SearchOptions
 from ampcore.lab import asha, search_checks
 from ampcore.lab.plan import JobResult, Limit, NoAnswer, PlannedJob, Question, Results
-from ampcore.lab.samplers import importances, next_values, run_count
+from ampcore.lab.samplers import Sampler, importances, run_count
 from ampcore.lab.search_runs import (
     END,
     Metric,
@@ -63,12 +63,16 @@ class SearchKind:
     def _extended(self, question: Question[SearchOptions], runs: Sequence[Run]) -> list[Run]:
         """The runs with as many further ones, and further rungs, as there is room for."""
         room = _room(question.options) - sum(run.is_open for run in runs)
-        extended = list(runs)
-        while room > 0 and (changed := _next(question, extended)) is not None:
-            others = [run for run in extended if run.number != changed.number]
-            extended = sorted([*others, changed], key=lambda run: run.number)
+        if room <= 0:
+            return list(runs)
+        try:
+            metric = metric_of(question, runs)
+        except NoAnswer:
+            return list(runs)  # the answer will say why; more jobs do not change it
+        extension = _Extension(question, runs, metric)
+        while room > 0 and extension.extend():
             room -= 1
-        return extended
+        return extension.runs
 
     def answer(self, question: Question[SearchOptions], results: Results) -> SearchAnswer:
         """The best run, all runs and the importance of the parameters. Raises NoAnswer."""
@@ -85,23 +89,35 @@ def _room(options: SearchOptions) -> int:
     return options.parallel if uses_results else run_count(options)
 
 
-def _next(question: Question[SearchOptions], runs: Sequence[Run]) -> Run | None:
-    """The next run, or a run with its next rung; None if nothing can be done now."""
-    try:
-        metric = metric_of(question, runs)
-    except NoAnswer:
-        return None  # the answer will say why; more jobs do not change it
-    rungs = rungs_by_steps(runs, metric) if metric is not None else {}
-    options = question.options
-    factor = options.asha.reduction_factor if options.asha is not None else 1
-    number = asha.promotable(rungs, factor) if options.asha is not None else None
-    if number is None:
-        values = next_values(options, [run.observation(metric) for run in runs])
-        if values is not None:
-            return new_run(question, len(runs) + 1, values)
-        if not any(run.is_open or run.is_complete for run in runs):
-            number = asha.best_stopped(rungs)
-    return promoted(question, runs[number - 1]) if number is not None else None
+class _Extension:
+    """The runs of a search, and further ones; each takes as long as the first one."""
+
+    def __init__(
+        self, question: Question[SearchOptions], runs: Sequence[Run], metric: Metric | None
+    ) -> None:
+        self.runs = list(runs)
+        self._question, self._metric = question, metric
+        self._sampler = Sampler(question.options, [run.observation(metric) for run in runs])
+
+    def extend(self) -> bool:
+        """Add the next run, or a rung to a run; False if nothing can be done now."""
+        number = self._promotable()
+        if number is None and (values := self._sampler.next_values()) is not None:
+            self.runs.append(new_run(self._question, len(self.runs) + 1, values))
+            return True
+        if number is None and not any(run.is_open or run.is_complete for run in self.runs):
+            number = asha.best_stopped(self._rungs())
+        if number is None:
+            return False
+        self.runs[number - 1] = promoted(self._question, self.runs[number - 1])
+        return True
+
+    def _promotable(self) -> int | None:
+        options = self._question.options.asha
+        return asha.promotable(self._rungs(), options.reduction_factor) if options else None
+
+    def _rungs(self) -> asha.Rungs:
+        return rungs_by_steps(self.runs, self._metric) if self._metric is not None else {}
 
 
 def _failures(runs: Sequence[Run]) -> str:

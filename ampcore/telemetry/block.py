@@ -220,13 +220,14 @@ class StepBlock:
                     f"received one that starts at {after.first_step}"
                 )
         names = dict.fromkeys(name for block in blocks for name in block.names)
-        columns = {
-            name: np.concatenate(
-                [b[name] if name in b else missing_column(name, len(b)) for b in blocks]
-            )
-            for name in names
-        }
         length = sum(len(block) for block in blocks)
+        columns = {name: missing_column(name, length) for name in names}
+        start = 0
+        for block in blocks:  # blocks with different columns take as long as they have cells
+            end = start + len(block)
+            for name in block.names:
+                columns[name][start:end] = block[name]
+            start = end
         if blocks[-1].end_step - blocks[0].first_step == length:
             return StepBlock(blocks[0].first_step, columns)
         steps = np.concatenate([block["step"] for block in blocks])

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context
 from dataclasses import dataclass
 from enum import StrEnum
 from threading import Lock
@@ -29,6 +30,8 @@ CACHE_TTL_S: Final = 1.5
 CACHE_SIZE: Final = 10_000
 FAILURE_RATE: Final = "30/minute"
 """Wrong secrets of an address that get 401 and a log line; further ones get 429."""
+MAX_LOOKUPS: Final = 2
+"""Concurrent queries for secrets: their threads are never taken by other requests."""
 MAX_SUSPECT_LOOKUPS: Final = 1
 """Concurrent queries for all addresses that have sent more wrong secrets than that."""
 
@@ -66,6 +69,7 @@ class Authenticator:
         self._known: dict[Credential, _CachedPrincipal] = {}
         self._asking: dict[Credential, asyncio.Task[Principal | None]] = {}
         self._invalid: dict[Credential, float] = {}
+        self._limiter = CapacityLimiter(MAX_LOOKUPS)
         self._suspect_limiter = CapacityLimiter(MAX_SUSPECT_LOOKUPS)
         self._warnings = RateLimit("1/minute", clock)
         self._changing = Lock()
@@ -99,7 +103,7 @@ class Authenticator:
         The queries of addresses that send many wrong secrets share a few threads, and leave the
         others free.
         """
-        limiter = self._suspect_limiter if self._is_suspect(address) else None
+        limiter = self._suspect_limiter if self._is_suspect(address) else self._limiter
         return await anyio.to_thread.run_sync(self._find, credential, limiter=limiter)
 
     def count_failure(self, address: str) -> None:
@@ -119,7 +123,8 @@ class Authenticator:
             return None
         asking = self._asking.get(credential)
         if asking is None:
-            asking = asyncio.create_task(self._ask(credential, address))
+            # An empty context: other requests wait for the same task.
+            asking = asyncio.create_task(self._ask(credential, address), context=Context())
             self._asking[credential] = asking
             asking.add_done_callback(lambda _: self._asking.pop(credential, None))
         return await asyncio.shield(asking)

@@ -30,6 +30,7 @@ WRITE_BACK_BYTES: Final = 16 * 2**20
 """The disk writes while the rest arrives: a file is stored only once all of it is on the disk."""
 MAX_WRITERS: Final = 4
 MAX_COMPLETIONS: Final = 2
+MAX_THREADS: Final = 4
 LEFTOVER_S: Final = 86_400.0
 UPLOAD_LIMIT: Final = StreamLimit("uploads", total=100, per_token=10, per_address=30)
 
@@ -58,6 +59,8 @@ class BodyReceiver:
         self.folder = folder
         self.completions = CapacityLimiter(MAX_COMPLETIONS)
         """Limits how many uploads are completed at the same time: that reads the whole file."""
+        self.threads = CapacityLimiter(MAX_THREADS)
+        """For the queries of uploads, which are in no group of requests."""
         self._writers = CapacityLimiter(MAX_WRITERS)
         self._open = OpenStreams(UPLOAD_LIMIT)
 

@@ -86,6 +86,7 @@ def _encoded_block(entry: RunSteps, at: Location) -> EncodedBlock:
         payload=encode(block),
         latest={**latest, "examples_per_s": block.examples_per_s},
         totals={} if entry.scale_health is None else {"scale_health": entry.scale_health},
+        columns=tuple(block.names),
         missing_steps=block.end_step - block.first_step - len(block),
     )
 

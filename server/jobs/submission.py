@@ -1,10 +1,11 @@
 """Submit jobs: from the request to the committed row and the message to a worker.
 
-The file follows a submission: `submit_spec`, `submit_clone` and the others read the request,
-`_submit` returns the stored response if the request is a repeat, and `JobSubmitter` checks, writes
-and dispatches.
-Submissions that arrive at the same moment are written in one transaction; each gets its own
-response or error, as if it were the only one.
+The file follows a submission: `submit_spec`, `submit_clone` and the others read the request, and
+`JobSubmitter` returns the stored response if the request is a repeat, or checks, writes and
+dispatches.
+Submissions are checked in threads that their tokens share. Those that are checked at about the same
+moment are written in one transaction; each gets its own response or error, as if it were the only
+one.
 """
 
 from collections import Counter
@@ -13,13 +14,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fastapi import Request, Response
-from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.orm import Session
-from starlette.concurrency import run_in_threadpool
 
 from ampcore.api.jobs import Job
 from ampcore.api.roles import Right
-from ampcore.spec import JobSpec, SpecValidationError
+from ampcore.spec import JobSpec
+from server.admission.fair_limiter import FairLimiter
 from server.dataset_folder import DatasetFolder
 from server.datasets.references import lock_datasets, pin_dataset
 from server.deps import actor_of, member_of, missing_right, services_of
@@ -40,20 +40,14 @@ from server.row_models import job_from_row
 from store import audit, idempotency, jobs, projects, tables
 from store.audit import Actor
 from store.database import Database
-from store.idempotency import IdempotentRequest, KeyReused, StoredResponse
-from store.projects import QuotaExceeded
+from store.database_errors import is_outage
+from store.idempotency import IdempotentRequest, StoredResponse
 from store.rows import insert_rows
 from store.tables import AuditEntry
 
-SINGLE_JOB_ERRORS: Final = (
-    QuotaExceeded,
-    KeyReused,
-    NotFound,
-    SpecValidationError,
-    DataError,
-    IntegrityError,
-)
-"""Errors that one job of a transaction can cause: the jobs are then written one by one."""
+CHECK_THREADS: Final = 4
+CHECKS_PER_TOKEN: Final = 3
+"""Threads that check submissions, and how many of them one token gets."""
 
 
 @dataclass(frozen=True)
@@ -162,19 +156,7 @@ async def _submit_from(
 
 
 async def _submit(request: Request, submission: Submission) -> Response:
-    services, idempotent_request = services_of(request), submission.idempotent_request
-    if idempotent_request is not None:
-        stored = await run_in_threadpool(_find_response, services.database, idempotent_request)
-        if stored is not None:
-            return to_response(mark_replayed(stored))
-    return to_response(await services.submitter.submit(submission))
-
-
-def _find_response(
-    database: Database, idempotent_request: IdempotentRequest
-) -> StoredResponse | None:
-    with database.read() as session:
-        return idempotency.find(session, idempotent_request)
+    return to_response(await services_of(request).submitter.submit(submission))
 
 
 # ---- Into the database, and to a worker
@@ -212,22 +194,37 @@ class JobSubmitter:
 
     def __init__(self, database: Database, datasets: DatasetFolder, dispatcher: Dispatcher) -> None:
         self._database, self._datasets, self._dispatcher = database, datasets, dispatcher
-        self._batcher = RequestBatcher(self._submit_batch)
+        self._checks = FairLimiter(CHECK_THREADS, CHECKS_PER_TOKEN)
+        self._batcher = RequestBatcher(self._write_and_dispatch)
 
     async def submit(self, submission: Submission) -> StoredResponse:
-        """Queue a job, and dispatch it once its row is committed.
+        """Queue a job, and dispatch it once its row is committed; a repeat gets its response.
 
-        Raises what the draft raises, SpecValidationError, QuotaExceeded and KeyReused.
+        Raises what the draft raises, SpecValidationError, QuotaExceeded, KeyReused and Busy.
         """
-        return await self._batcher.submit(submission)
+        owner = submission.actor.token_id or ""
+        checked = await self._checks.run(owner, self._stored_response_or_check, submission)
+        if isinstance(checked, Exception):
+            raise checked
+        if isinstance(checked, StoredResponse):
+            return checked
+        return await self._batcher.submit(checked)
 
-    def _submit_batch(
-        self, submissions: Sequence[Submission]
+    def _stored_response_or_check(
+        self, submission: Submission
+    ) -> StoredResponse | CheckedSubmission | Exception:
+        """The response to a repeat; else the submission once it is checked, or its error."""
+        if submission.idempotent_request is not None:
+            with self._database.read() as session:
+                stored = idempotency.find(session, submission.idempotent_request)
+            if stored is not None:
+                return mark_replayed(stored)
+        return self.check(submission)
+
+    def _write_and_dispatch(
+        self, valid: Sequence[CheckedSubmission]
     ) -> Sequence[StoredResponse | Exception]:
-        checked = [self.check(submission) for submission in submissions]
-        valid = [one for one in checked if isinstance(one, CheckedSubmission)]
-        written = iter(self._write(valid))
-        results = [next(written) if isinstance(one, CheckedSubmission) else one for one in checked]
+        results = self._write(valid)
         created = [one.job for one in results if isinstance(one, _SubmissionResult) and one.job]
         dispatch_jobs(self._database, self._dispatcher, created)
         return [one.response if isinstance(one, _SubmissionResult) else one for one in results]
@@ -260,15 +257,17 @@ class JobSubmitter:
 
     def _write(self, valid: Sequence[CheckedSubmission]) -> Sequence[_SubmissionResult | Exception]:
         """One transaction for all; one for each if they share a key or one of them is refused."""
-        if not valid:
-            return []
         if len(valid) > 1 and _share_a_key(valid):  # the first one's response is for all of them
             return self._write_one_by_one(valid)
         try:
             with self._database.write() as session:
                 return _insert(session, valid)
-        except SINGLE_JOB_ERRORS as error:
-            return [error] if len(valid) == 1 else self._write_one_by_one(valid)
+        except Exception as error:
+            if len(valid) == 1:
+                return [error]
+            if is_outage(error):
+                raise
+            return self._write_one_by_one(valid)  # only the job that caused it is refused
 
     def _write_one_by_one(
         self, valid: Sequence[CheckedSubmission]

@@ -24,7 +24,7 @@ from store.audit import Actor
 from store.database import Database
 from store.idempotency import IdempotentRequest, StoredResponse
 from store.jobs import Origin
-from store.tracked_runs import StepsNotInOrder
+from store.tracked_runs import MAX_COLUMNS, StepsNotInOrder, TooManyColumns
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,8 @@ class TrackedRuns:
                 job = tracked_runs.append(session, job_id, upload)
             except StepsNotInOrder as error:
                 raise _not_in_order(error) from None
+            except TooManyColumns as error:
+                raise _too_many_columns(error) from None
             status = RunStatus(
                 entries=job.entries_written,
                 step=job.step,
@@ -103,6 +105,12 @@ def _not_in_order(error: StepsNotInOrder) -> RequestInvalid:
     pointer = json_pointer(("body", "entries", error.index, "first_step"))
     expected = f"{error.expected} or more: earlier steps are stored"
     return RequestInvalid([Problem(pointer, "invalid_value", expected, str(error.received))])
+
+
+def _too_many_columns(error: TooManyColumns) -> RequestInvalid:
+    pointer = json_pointer(("body", "entries", error.index))
+    expected = f"at most {MAX_COLUMNS} different columns in a run"
+    return RequestInvalid([Problem(pointer, "invalid_value", expected, str(error.count))])
 
 
 async def _tracked_runs(

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterator
-from threading import Lock
 from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, generate_latest
@@ -12,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 import ampcore
 from server import schema
+from server.admission.shared_result import SharedResult
 from server.metrics.job_metrics import JobMetrics
 from server.metrics.request_times import histogram
 from server.metrics.worker_metrics import WorkerMetrics
@@ -44,12 +44,11 @@ class Metrics:
         GCCollector(registry=self._registry)
         self._registry.register(ServerCollector(reconciler))
         self._registry.register(DatabaseCollector(database))
-        self._lock = Lock()
+        self.rendered = SharedResult(self._render)
+        """All metrics in Prometheus's text format."""
 
-    def render(self) -> bytes:
-        """All metrics in Prometheus's text format; one scrape at a time reads the database."""
-        with self._lock:
-            return generate_latest(self._registry)
+    def _render(self) -> bytes:
+        return generate_latest(self._registry)
 
 
 class ServerCollector(Collector):

@@ -9,6 +9,7 @@ from server.comparison.query import CompareQuery, CompareQueryDep
 from server.deps import principal_of, services_of
 from server.http.etag import respond_unless_cached
 from server.openapi import ETAG_RESPONSES, problems
+from store.cancellation import checked
 
 router = APIRouter(prefix="/compare", tags=["compare"])
 
@@ -21,8 +22,7 @@ router = APIRouter(prefix="/compare", tags=["compare"])
 )
 async def compare(query: CompareQueryDep, request: Request) -> Response:
     """Compare jobs: their steps on a common grid, and the differences of specs and results."""
-    # Limited, as other reads of many steps.
-    return await run_sync(_comparison, request, query, limiter=services_of(request).step_readers)
+    return await run_sync(_comparison, request, query)
 
 
 def _comparison(request: Request, query: CompareQuery) -> Response:
@@ -30,7 +30,7 @@ def _comparison(request: Request, query: CompareQuery) -> Response:
         found = response.visible_jobs(session, query, principal_of(request).visible_project)
 
         def compared() -> Response:
-            body = b"".join(response.compare(session, query, found))
+            body = b"".join(checked(response.compare(session, query, found)))
             return Response(body, media_type="application/json")
 
         return respond_unless_cached(request, response.etag(session, query, found), compared)

@@ -138,9 +138,9 @@ async def put(
     if key.kind is FileKind.BUNDLE:
         check_right(member, Right.CODE, "Uploading a bundle")
     length = required_length(request, MAX_BYTES[key.kind])
-    if (known := await run_sync(uploads.find, key)) is not None:
+    if (known := await run_sync(uploads.find, key, limiter=receiver.threads)) is not None:
         return ModelResponse(from_row(StoredFile, known), status_code=200)
-    await run_sync(uploads.check_size, key, length)
+    await run_sync(uploads.check_size, key, length, limiter=receiver.threads)
     body = await receiver.receive(
         request,
         length,

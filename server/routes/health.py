@@ -5,10 +5,9 @@ from fastapi import APIRouter, Response
 import ampcore
 from ampcore.api.service import Health, ServerVersion
 from server import schema
-from server.deps import DatabaseDep, DispatcherDep, MetricsDep, StorageDep
+from server.deps import MetricsDep, ReadinessDep
 from server.metrics.registry import CONTENT_TYPE
 from server.openapi import problems
-from server.readiness import check
 
 root = APIRouter(tags=["health"])
 router = APIRouter(tags=["health"])
@@ -21,12 +20,12 @@ async def alive() -> Health:
 
 
 @root.get("/readyz", summary="Check readiness", responses=problems(503))
-def ready(database: DatabaseDep, dispatcher: DispatcherDep, storage: StorageDep) -> Health:
+async def ready(readiness: ReadinessDep) -> Health:
     """Check database, Redis and storage; the 503 response names each that is unavailable.
 
-    Needs no token.
+    Needs no token. Requests within a second share one check.
     """
-    check(database, dispatcher, storage)
+    await readiness.get()
     return Health(status="ready")
 
 
@@ -36,9 +35,12 @@ def ready(database: DatabaseDep, dispatcher: DispatcherDep, storage: StorageDep)
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
-def metrics(metrics: MetricsDep) -> Response:
-    """Return the metrics of this server, the jobs and the workers in Prometheus's text format."""
-    return Response(metrics.render(), media_type=CONTENT_TYPE)
+async def metrics(metrics: MetricsDep) -> Response:
+    """Return the metrics of this server, the jobs and the workers in Prometheus's text format.
+
+    Requests within a second share one result.
+    """
+    return Response(await metrics.rendered.get(), media_type=CONTENT_TYPE)
 
 
 @router.get("/version", summary="Read the version")

@@ -87,7 +87,8 @@ async def read(
         return respond_unless_body_cached(request, ModelResponse(page))
     owner = owner_of(request)
     streams.followers.check(owner)
-    feed = Feed(database, streams, FollowQuery(job_id, after, follow), log_pages(job_id, attempt))
+    wanted = FollowQuery(job_id, after, follow, owner.token_id)
+    feed = Feed(database, streams, wanted, log_pages(job_id, attempt))
     return LongResponse(
         streams,
         _encoded(feed, form),

@@ -74,7 +74,8 @@ async def stream(
     owner = owner_of(request)
     streams.followers.check(owner)
     names = None if columns is None else [name.strip() for name in columns.split(",")]
-    wanted = FollowQuery(job_id, after if last_event_id is None else last_event_id, follow=True)
+    first = after if last_event_id is None else last_event_id
+    wanted = FollowQuery(job_id, first, follow=True, owner=owner.token_id)
     feed = Feed(database, streams, wanted, encode_as_events(stream_pages(job_id, kinds, names)))
     return LongResponse(
         streams,

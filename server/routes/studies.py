@@ -21,6 +21,7 @@ from server.openapi import (
 )
 from server.studies.creation import (
     CheckedStudyDep,
+    PlannerDep,
     StudyActionsDep,
     estimate_study,
     get_visible_study,
@@ -47,9 +48,11 @@ def create(study: CheckedStudyDep, actions: StudyActionsDep) -> Response:
 
 
 @router.post("/estimate", summary="Estimate the cost of a study", openapi_extra=STUDY_BODY)
-def estimate(study: CheckedStudyDep, principal: PrincipalDep, database: DatabaseDep) -> Estimate:
+def estimate(
+    study: CheckedStudyDep, principal: PrincipalDep, database: DatabaseDep, planner: PlannerDep
+) -> Estimate:
     """Check a study as POST /studies does, and return the jobs that it would queue."""
-    return estimate_study(database, study, principal.project)
+    return estimate_study(database, planner, study, principal.project)
 
 
 def _position(cursor: Annotated[str | None, Query(max_length=200)] = None) -> Any:

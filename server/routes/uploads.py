@@ -113,14 +113,15 @@ async def append(
     rest.
     """
     key = UploadKey(project, name, upload_id)
-    upload = await run_sync(uploads.check_offset, key, offset)
+    upload = await run_sync(uploads.check_offset, key, offset, limiter=receiver.threads)
     body = await receiver.receive(
         request,
         upload.size_bytes - offset,
         allowed=authorization_check(request, authenticator),
         is_stopping=streams.shutting_down.is_set,
     )
-    return _upload_response(await run_sync(uploads.append, key, offset, body))
+    appended = await run_sync(uploads.append, key, offset, body, limiter=receiver.threads)
+    return _upload_response(appended)
 
 
 @router.post(
@@ -209,20 +210,20 @@ async def put(
             row = uploads.start(session, project, new, member.token_name, is_shared=False)
         return UploadKey(project, name, row.id)
 
-    key = await run_sync(start_upload)
+    key = await run_sync(start_upload, limiter=receiver.threads)
     try:
-        if (await run_sync(uploads.get, key)).number is None:
+        if (await run_sync(uploads.get, key, limiter=receiver.threads)).number is None:
             body = await receiver.receive(
                 request,
                 new.size_bytes,
                 allowed=authorization_check(request, authenticator),
                 is_stopping=streams.shutting_down.is_set,
             )
-            await run_sync(_append_whole, uploads, key, body, sha256)
+            await run_sync(_append_whole, uploads, key, body, sha256, limiter=receiver.threads)
         completed = await run_sync(uploads.complete, key, actor, limiter=receiver.completions)
     except BaseException:
         with CancelScope(shield=True):  # also when the server stops
-            await run_sync(uploads.discard, key)
+            await run_sync(uploads.discard, key, limiter=receiver.threads)
         raise
     return _version_response(completed, name)
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import anyio.to_thread
 from fastapi import Request, Response
 
 from server.access.authenticator import Authenticator
@@ -51,12 +50,12 @@ async def file_response(
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{file.size_bytes}"
     owner = owner_of(request)
     streams.files.check(owner)
-    pieces = await anyio.to_thread.run_sync(
-        storage.read, file.folder, file.path, start, end, limiter=streams.loaders
+    pieces = await streams.loaders.run(
+        owner.token_id, storage.read, file.folder, file.path, start, end
     )
     return LongResponse(
         streams,
-        iterate_in_threads(streams, pieces),
+        iterate_in_threads(streams, owner, pieces),
         status_code=206 if part is not None else 200,
         headers=headers,
         media_type="application/octet-stream",

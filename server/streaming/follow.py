@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 import anyio
-import anyio.to_thread
 from sqlalchemy.orm import Session
 
 from ampcore.spec import TERMINAL
@@ -37,11 +36,15 @@ Read = Callable[[Session, int, int], tuple[Sequence[Item], int]]
 
 @dataclass(frozen=True)
 class FollowQuery:
-    """The job to follow, the seq after which to start, and whether to wait for new entries."""
+    """The job to follow, the seq after which to start, and whether to wait for new entries.
+
+    `owner` is the token that follows it: readers are shared by token.
+    """
 
     job_id: str
     after: int
     follow: bool
+    owner: str
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ class Feed(Generic[Item]):
     async def _read_page_or_wait(self) -> Page[Item] | None:
         """The next page; None while the database is unavailable, which does not end the stream."""
         try:
-            return await anyio.to_thread.run_sync(self._look, limiter=self._streams.readers)
+            return await self._streams.readers.run(self._wanted.owner, self._look)
         except DATABASE_ERRORS as error:
             if not self._wanted.follow or not is_outage(error):
                 raise

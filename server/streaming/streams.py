@@ -8,8 +8,7 @@ from contextlib import aclosing
 from typing import Any, Final
 
 import anyio
-import anyio.to_thread
-from anyio import CancelScope, CapacityLimiter
+from anyio import CancelScope
 from fastapi import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
@@ -17,6 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 from server.access import credentials
 from server.access.auth_middleware import client_network
 from server.access.authenticator import Authenticator
+from server.admission.fair_limiter import FairLimiter
 from server.errors import DATABASE_ERRORS, TooManyRequests
 from server.streaming.stream_limits import DOWNLOAD_LIMIT, FOLLOW_LIMIT, OpenStreams, StreamOwner
 from server.streaming.subscribe import Subscriptions
@@ -25,9 +25,9 @@ from store.database_errors import is_outage
 log = logging.getLogger(__name__)
 
 MAX_READERS: Final = 2
-"""Threads that read new entries from the database, for all streams together."""
+"""Threads that read new entries from the database, for all streams together, in turn by token."""
 MAX_LOADERS: Final = 4
-"""Threads that read files, for all downloads together."""
+"""Threads that read files and encode exports, for all downloads together, in turn by token."""
 AUTH_CHECK_S: Final = 0.4
 """How often a stream checks that its client is still authorized. Together with the lifetime of a
 cached principal (`server.access.authenticator.CACHE_TTL_S`), streams end within two seconds of a
@@ -51,8 +51,8 @@ class Streams:
         self.shutting_down = asyncio.Event()
         """Set when the server begins to stop; every stream then ends by itself."""
         self.subscriptions = Subscriptions()
-        self.readers = CapacityLimiter(MAX_READERS)
-        self.loaders = CapacityLimiter(MAX_LOADERS)
+        self.readers = FairLimiter(MAX_READERS, MAX_READERS, max_wait_s=math.inf)
+        self.loaders = FairLimiter(MAX_LOADERS, MAX_LOADERS - 1, max_wait_s=math.inf)
         self.followers = OpenStreams(FOLLOW_LIMIT)
         self.files = OpenStreams(DOWNLOAD_LIMIT)
 
@@ -167,12 +167,12 @@ def authorization_check(
 
 
 async def iterate_in_threads(
-    streams: Streams, pieces: Iterator[bytes]
+    streams: Streams, owner: StreamOwner, pieces: Iterator[bytes]
 ) -> AsyncGenerator[bytes, None]:
     """Iterate a blocking iterator in worker threads, and close it at the end."""
     try:
         while True:
-            piece = await anyio.to_thread.run_sync(next, pieces, None, limiter=streams.loaders)
+            piece = await streams.loaders.run(owner.token_id, next, pieces, None)
             if piece is None:
                 return
             if piece:

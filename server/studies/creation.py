@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
 from sqlalchemy.orm import Session
@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 from ampcore.api.roles import Right
 from ampcore.api.studies import Estimate
 from ampcore.lab.kinds import KINDS
-from ampcore.lab.plan import Question, StudyKind
 from ampcore.spec import JobSpec, SpecValidationError
 from server.access.principal import Principal
 from server.dataset_folder import DatasetFolder
@@ -29,7 +28,9 @@ from server.files.initial_weights import check_initial_weights
 from server.files.references import runs_own_code
 from server.http.responses import to_response
 from server.idempotency import IdempotentRequestDep, respond_once
-from server.studies.estimate import estimate
+from server.studies import planning
+from server.studies.estimate import earlier_jobs
+from server.studies.planner import Planner
 from server.studies.questions import (
     CheckedStudy,
     in_spec,
@@ -44,16 +45,18 @@ from store.audit import Actor
 from store.database import Database
 from store.idempotency import IdempotentRequest, StoredResponse
 
-DRY_RUN_ID: Final = "0" * 12
-"""Stands for the id of a study in the specs that are checked before it has one."""
-
 
 def check_study(
-    database: Database, folder: DatasetFolder, principal: Principal, document: Any
+    database: Database,
+    folder: DatasetFolder,
+    planner: Planner,
+    principal: Principal,
+    document: Any,
 ) -> CheckedStudy:
     """Check a request as the submission of each of its jobs would.
 
-    Raises Forbidden, RequestInvalid, and SpecValidationError with pointers below /spec.
+    Raises Forbidden, RequestInvalid, PlanningFailed, and SpecValidationError with pointers below
+    /spec.
     """
     request = parse_request(document).prioritized()
     try:
@@ -65,32 +68,23 @@ def check_study(
         spec = pin_dataset(database, spec, principal.project)
         with database.read() as session:
             question = make_question(session, request, spec, principal.project)
-        kind = KINDS[request.kind]
-        if mistakes := kind.check(question):
-            raise RequestInvalid(mistakes)
-        _check_jobs(kind, question)
+        first = planner.call(planning.first_jobs, request.kind, question)
+        if first.problems:
+            raise RequestInvalid(first.problems)
+        if first.spec_problems:
+            raise SpecValidationError(first.spec_problems)
     except SpecValidationError as error:
         raise in_spec(error) from None
-    return CheckedStudy(request.kind, request.name or spec.name, question)
+    return CheckedStudy(request.kind, request.name or spec.name, question, first.jobs)
 
 
-def _check_jobs(kind: StudyKind[Any], question: Question[Any]) -> None:
-    """Check the first jobs. Raises SpecValidationError if the study cannot do without one."""
-    jobs = kind.jobs(question, {})
-    errors = []
-    for job in jobs:
-        try:
-            JobSpec.parse(job.document(question, DRY_RUN_ID))
-        except SpecValidationError as error:
-            errors.append(error)
-    if errors and not (kind.allows_invalid_jobs and len(errors) < len(jobs)):
-        raise errors[0]
-
-
-def estimate_study(database: Database, study: CheckedStudy, project: str) -> Estimate:
-    """The cost of a study."""
+def estimate_study(
+    database: Database, planner: Planner, study: CheckedStudy, project: str
+) -> Estimate:
+    """The cost of a study. Raises PlanningFailed."""
     with database.read() as session:
-        return estimate(session, study, project)
+        earlier = earlier_jobs(session, study.question, project)
+    return planner.call(planning.estimate, study.kind, study.question, study.jobs, earlier)
 
 
 @dataclass(frozen=True)
@@ -106,7 +100,7 @@ class StudyActions:
     def create(self, study: CheckedStudy) -> Response:
         """Store a study with its first planned jobs, and return it with status 201.
 
-        The background thread of a server queues the jobs. Raises KeyReused.
+        The background thread of a server queues the jobs. Raises KeyReused and QuotaExceeded.
         """
 
         def make(session: Session) -> StoredResponse:
@@ -183,7 +177,7 @@ def _first_jobs(study: CheckedStudy) -> dict[str, Mapping[str, Any]]:
     kind = KINDS[study.kind]
     if kind.needs_device and study.question.device is None:
         return {}
-    return {job.key: job.changes for job in kind.jobs(study.question, {})}
+    return {job.key: job.changes for job in study.jobs}
 
 
 def get_visible_study(session: Session, study_id: str, principal: Principal) -> tables.Study:
@@ -196,7 +190,13 @@ def get_visible_study(session: Session, study_id: str, principal: Principal) -> 
 
 def _checked_study(document: DocumentDep, principal: MemberDep, request: Request) -> CheckedStudy:
     services = services_of(request)
-    return check_study(services.database, services.dataset_folder, principal, document)
+    return check_study(
+        services.database, services.dataset_folder, services.planner, principal, document
+    )
+
+
+async def _planner(request: Request) -> Planner:
+    return services_of(request).planner
 
 
 async def _study_actions(
@@ -211,4 +211,5 @@ async def _study_actions(
 
 CheckedStudyDep = Annotated[CheckedStudy, Depends(_checked_study)]
 """The valid study in the request body, by a principal that may submit jobs."""
+PlannerDep = Annotated[Planner, Depends(_planner)]
 StudyActionsDep = Annotated[StudyActions, Depends(_study_actions)]

@@ -9,7 +9,7 @@ meanwhile writes nothing: the next one decides again, since what is needed next 
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import Row
@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from ampcore.api.jobs import Job
 from ampcore.api.roles import Right
 from ampcore.lab.kinds import KINDS
-from ampcore.lab.plan import JobResult, NoAnswer, PlannedJob, Question, Results, StudyKind
+from ampcore.lab.plan import JobResult, PlannedJob, Question, Results, StudyKind
 from ampcore.spec import TERMINAL, SpecValidationError, State
 from ampcore.telemetry.json_values import json_safe
 from server.dispatch import Dispatcher, dispatch_jobs
@@ -29,6 +29,9 @@ from server.jobs.submission import (
     Submission,
     create_jobs,
 )
+from server.studies import planning
+from server.studies.planner import Planner
+from server.studies.planning import NextJobs
 from server.studies.questions import question_facts, question_of, with_device
 from server.studies.results import new_results
 from service.notify import Notifier
@@ -53,6 +56,9 @@ class StudyProgress:
     notifier: Notifier
     submitter: JobSubmitter
     storage: Storage
+    planner: Planner
+    _plans: dict[str, tuple[Any, NextJobs]] = field(default_factory=dict)
+    """By study: what its last plan was made from, and the plan."""
 
     def advance(self, study_id: str) -> None:
         """Do what a study needs now. Nothing happens if another server does it."""
@@ -60,6 +66,7 @@ class StudyProgress:
             study = studies.get(session, study_id)
             rows = studies.jobs_of(session, study_id)
         if study is None or study.state not in studies.UNFINISHED:
+            self._plans.pop(study_id, None)
             return
         if study.state == studies.STOPPING:
             self._stop(study, rows)
@@ -75,15 +82,15 @@ class StudyProgress:
         if question.device is None and kind.needs_device:
             self._wait_for_worker(study)
             return
-        try:
-            planned = kind.jobs(question, results)
-            if lost := _lost_extensions(planned, rows, results):
-                new, results = new | lost, results | lost
-                planned = kind.jobs(question, results)
-        except NoAnswer as error:
-            ends_as = {"ends_as": studies.FAILED, "message": str(error)}
+        plan = self._plan(study, question, results)
+        if lost := _lost_extensions(plan.jobs, rows, results):
+            new, results = new | lost, results | lost
+            plan = self._plan(study, question, results)
+        if plan.no_answer is not None:
+            ends_as = {"ends_as": studies.FAILED, "message": plan.no_answer}
             self._end(study, rows, new, studies.STOPPING, **ends_as)
             return
+        planned = plan.jobs
         if all(job.key in results for job in planned):
             self._finish(study, question, rows, new, results)
             return
@@ -100,6 +107,16 @@ class StudyProgress:
         valid = {key: one for key, one in checked.items() if isinstance(one, CheckedSubmission)}
         if new or valid:
             self._queue(study, rows, planned, new, valid)
+
+    def _plan(self, study: tables.Study, question: Question[Any], results: Results) -> NextJobs:
+        """The jobs that are needed now; made again only when something has changed."""
+        made_from = (tuple(question.planned), frozenset(results), question.device)
+        known = self._plans.get(study.id)
+        if known is not None and known[0] == made_from:
+            return known[1]
+        plan = self.planner.call(planning.next_jobs, study.kind, question, results)
+        self._plans[study.id] = (made_from, plan)
+        return plan
 
     def _new_results(
         self, session: Session, study: tables.Study, rows: Sequence[Row[Any]]
@@ -183,10 +200,9 @@ class StudyProgress:
         new: Results,
         results: Results,
     ) -> None:
-        try:
-            answer = KINDS[study.kind].answer(question, results)
-        except NoAnswer as error:
-            self._end(study, rows, new, studies.FAILED, message=str(error))
+        answer = self.planner.call(planning.answer, study.kind, question, results)
+        if isinstance(answer, str):
+            self._end(study, rows, new, studies.FAILED, message=answer)
         else:
             document = json_safe(answer.model_dump(mode="json"))
             self._end(study, rows, new, studies.SUCCEEDED, answer=document, message=None)

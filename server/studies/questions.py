@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from ampcore.api.study_requests import AnyStudy
 from ampcore.lab.kinds import KINDS, OPTIONS, REQUESTS
-from ampcore.lab.plan import Question
+from ampcore.lab.plan import PlannedJob, Question
 from ampcore.spec import JobSpec, Problem, SpecValidationError
 from ampcore.spec.devices import DeviceInfo, choose_device
 from ampcore.spec.model import Bundle
@@ -143,3 +143,5 @@ class CheckedStudy:
     kind: str
     name: str
     question: Question[Any]
+    jobs: Sequence[PlannedJob]
+    """The jobs that it needs first."""

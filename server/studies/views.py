@@ -10,7 +10,7 @@ from sqlalchemy import Row
 from ampcore.api.studies import Study, StudyFields, StudyJob
 from ampcore.lab.kinds import ANSWER, expected_jobs
 from server.row_models import from_row
-from server.studies.estimate import PLANNED
+from server.studies.planning import PLANNED
 from store import studies, tables
 
 

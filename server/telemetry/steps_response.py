@@ -23,6 +23,7 @@ from server.telemetry.steps_query import StepsQuery
 from server.telemetry.steps_reader import all_tables, read_steps
 from server.telemetry.text_formats import json_document
 from store import evaluations, jobs
+from store.cancellation import checked
 from store.database import Database
 from store.evaluations import Evaluation, EvaluationsIn, no_evaluations
 
@@ -49,28 +50,20 @@ async def steps_response(request: Request, job_id: str, wanted: StepsQuery) -> R
     if wanted.form == JSON:
         known = request.headers.getlist("if-none-match")
         # One switch to a thread: each takes as long as a small read.
-        tagged = await run_sync(
-            _document,
-            database,
-            job_id,
-            wanted,
-            visible_project,
-            known,
-            limiter=services.step_readers,
-        )
+        tagged = await run_sync(_document, database, job_id, wanted, visible_project, known)
         headers = {**CACHE_HEADERS, "ETag": tagged.etag, "Vary": VARY}
         if tagged.body is None:
             return Response(status_code=304, headers=headers)
         return Response(tagged.body, media_type=media_type, headers=headers)
     owner = owner_of(request)
     streams.files.check(owner)
-    name, pieces = await run_sync(
-        _file, database, job_id, wanted, visible_project, limiter=streams.loaders
+    name, pieces = await streams.loaders.run(
+        owner.token_id, _file, database, job_id, wanted, visible_project
     )
     headers = {**CACHE_HEADERS, "Content-Disposition": content_disposition(name), "Vary": VARY}
     return LongResponse(
         streams,
-        iterate_in_threads(streams, pieces),
+        iterate_in_threads(streams, owner, pieces),
         headers=headers,
         media_type=media_type,
         open_streams=streams.files,
@@ -95,7 +88,7 @@ def _document(
         if matches_if_none_match(known, etag):
             return TaggedBody(etag, None)
         reading = read_steps(session, job_id, wanted)
-    return TaggedBody(etag, b"".join(json_document(reading)))
+    return TaggedBody(etag, b"".join(checked(json_document(reading))))
 
 
 def _file(

@@ -1,6 +1,13 @@
 """The database tables (SQLAlchemy models). Queries and transitions are in the other modules."""
 
-from store.tables.access import AuditEntry, BrowserSession, IdempotencyKey, Project, Token
+from store.tables.access import (
+    AuditEntry,
+    BrowserSession,
+    IdempotencyKey,
+    Project,
+    ProjectUsage,
+    Token,
+)
 from store.tables.base import Base, new_id
 from store.tables.datasets import Dataset, DatasetUpload, DatasetVersion
 from store.tables.files import Artifact, FileRemoval, JobFile, ProjectFile
@@ -40,6 +47,7 @@ __all__ = [
     "LogRow",
     "Project",
     "ProjectFile",
+    "ProjectUsage",
     "RangeRow",
     "RunThroughput",
     "StepBlockRow",

@@ -11,16 +11,38 @@ from store.tables.base import Base, new_id
 
 
 class Project(Base):
-    """The owner of jobs and datasets, with quotas; a token sees only those of its own project."""
+    """The owner of jobs and datasets, with quotas; a token sees only those of its own project.
+
+    A quota of None is no limit.
+    """
 
     __tablename__ = "projects"
 
     name: Mapped[str] = mapped_column(String(64), primary_key=True)
     max_queued: Mapped[int | None]
     max_running: Mapped[int | None]
+    max_devices: Mapped[int | None]
+    """The devices that its jobs may have at one time; each rank has one."""
+    max_device_hours: Mapped[float | None]
+    """The device hours of its jobs in 30 days (store.fair_share)."""
     max_dataset_bytes: Mapped[int | None] = mapped_column(BigInteger)
-    """The stored bytes of its datasets, files and unfinished uploads; None: no limit."""
+    """The stored bytes of its datasets, files and unfinished uploads."""
+    weight: Mapped[float] = mapped_column(default=1.0, server_default="1")
+    """Its part of the devices, relative to the weights of other projects."""
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
+
+
+class ProjectUsage(Base):
+    """How long devices worked for the ended attempts of a project, by the day of their end."""
+
+    __tablename__ = "project_usage"
+
+    project: Mapped[str] = mapped_column(
+        ForeignKey("projects.name", ondelete="CASCADE"), primary_key=True
+    )
+    day: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    """Days since 1970 in UTC."""
+    device_s: Mapped[float]
 
 
 class Token(Base):

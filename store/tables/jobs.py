@@ -1,9 +1,9 @@
 """The tables of jobs, of their attempts and of their metrics."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import BigInteger, ForeignKey, Index, String, Text
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, literal_column
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ampcore.spec import Source, State
@@ -73,6 +73,11 @@ class Job(Base):
     summary: Mapped[dict[str, Any] | None]
     uploading: Mapped[dict[str, Any] | None]
     """The files that its worker still stores after the training; None otherwise."""
+    turn_at: Mapped[datetime | None]
+    """The queued job of a project with the earliest turn goes first (store.fair_share).
+
+    None: an older version has queued or ended it.
+    """
     dispatched_at: Mapped[datetime | None]
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
     updated_at: Mapped[datetime] = mapped_column(insert_default=now())
@@ -86,6 +91,20 @@ class Job(Base):
 # index on state and created_at to a partial one, and sort ten thousand jobs for each claim. It
 # includes the queue, so that rows of other queues are skipped without reading them.
 Index("ix_jobs_claim_order", Job.state, Job.priority.desc(), Job.created_at, Job.id, Job.queue)
+
+
+# The order in which the jobs of one project are claimed. The state is literal text, because with a
+# parameter neither database knows at planning time that the index applies.
+QUEUED: Final = literal_column(f"'{State.QUEUED}'", String)
+Index(
+    "ix_jobs_turn",
+    Job.project,
+    Job.turn_at,
+    Job.id,
+    Job.queue,
+    sqlite_where=Job.state == QUEUED,
+    postgresql_where=Job.state == QUEUED,
+)
 
 
 # A partial index: few jobs extend another one, and each deletion looks for those.

@@ -88,6 +88,8 @@ class RunThroughput(Base):
 
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     histogram: Mapped[dict[str, Any]]
+    columns: Mapped[list[str] | None]
+    """The names of the columns that were sent; None: not known, of a run of an older version."""
 
 
 class EventRow(Base):

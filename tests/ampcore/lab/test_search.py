@@ -9,6 +9,7 @@ import pytest
 
 from ampcore.api.study_requests import SearchOptions
 from ampcore.lab.plan import JobResult, NoAnswer, Question
+from ampcore.lab.samplers import Observation, Sampler
 from ampcore.lab.search import SearchKind
 from ampcore.spec import JobSpec, Reason, State
 
@@ -260,3 +261,18 @@ def test_a_search_whose_jobs_all_fail_says_why():
     search = Searching(runs=3, end=lambda spec: Reason.INVALID_DATA).run()
     with pytest.raises(NoAnswer, match="Job job-0 is failed \\(invalid_data\\)"):
         search.answer()
+
+
+def test_one_sampler_draws_what_new_samplers_would():
+    """Fails if a draw depends on what the sampler has drawn before."""
+    space = {"x": {"uniform": [0.0, 1.0]}, "kind": {"choice": ["a", "b", "c"]}}
+    options = SearchOptions.model_validate({"space": space, "runs": 40, "seed": 3})
+    runs = [
+        Observation({"kind": "abc"[number % 3], "x": number / 20}, {0: float(number)}, True)
+        for number in range(12)
+    ]
+    sampler, together, apart = Sampler(options, runs), [], list(runs)
+    for _ in range(6):
+        together.append(sampler.next_values())
+        apart.append(Observation(Sampler(options, apart).next_values(), {}, False))
+    assert together == [run.values for run in apart[len(runs) :]]

@@ -72,7 +72,7 @@ def test_every_response_has_a_request_id_including_errors(api, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("nobody expected this")
 
-    monkeypatch.setattr("server.routes.health.check", fail)
+    monkeypatch.setattr("store.workers.listing", fail)
     long = b"x" * (MAX_BODY_BYTES + 1)
     answers = {
         200: api.client.get("/api/v1/jobs"),
@@ -82,7 +82,7 @@ def test_every_response_has_a_request_id_including_errors(api, monkeypatch):
         413: api.client.post("/api/v1/jobs", content=long),
         422: api.client.get("/api/v1/jobs?limit=0"),
         431: api.client.get("/healthz", headers={"x": "y" * 40_000}),
-        500: api.client.get("/readyz"),
+        500: api.client.get("/api/v1/workers"),
     }
     assert {status: answer.status_code for status, answer in answers.items()} == {
         status: status for status in answers
@@ -128,8 +128,8 @@ def test_an_unexpected_error_is_logged_once_with_the_id_of_its_request(
     def fail(*_, **__):
         raise RuntimeError("nobody expected this")
 
-    monkeypatch.setattr("server.routes.health.check", fail)
-    answer = api.client.get("/readyz", headers={"X-Request-ID": "mine"})
+    monkeypatch.setattr("store.workers.listing", fail)
+    answer = api.client.get("/api/v1/workers", headers={"X-Request-ID": "mine"})
     assert answer.status_code == 500
     assert "RuntimeError" not in answer.text
     [line] = lines(1, "server.http.request_id")
@@ -141,9 +141,10 @@ def test_an_unexpected_error_is_logged_once_with_the_id_of_its_request(
 def test_log_lines_of_a_route_have_the_request_id(api, lines, monkeypatch):
     def log(*_, **__):
         logging.getLogger("inside").info("in a thread")
+        return []
 
-    monkeypatch.setattr("server.routes.health.check", log)
-    api.client.get("/readyz", headers={"X-Request-ID": "mine"})
+    monkeypatch.setattr("store.workers.listing", log)
+    api.client.get("/api/v1/workers", headers={"X-Request-ID": "mine"})
     assert [line["request_id"] for line in lines(1, "inside")] == ["mine"]
     logging.getLogger("inside").info("outside")
     assert "request_id" not in lines(2, "inside")[-1]

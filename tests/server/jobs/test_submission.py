@@ -1,7 +1,9 @@
 """Concurrent submissions share a transaction, and each gets its own response or error."""
 
 import asyncio
+import threading
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import select
@@ -10,12 +12,14 @@ from sqlalchemy.exc import OperationalError
 from ampcore.spec import SpecValidationError
 from server.dataset_folder import DatasetFolder
 from server.errors import NotFound
-from server.jobs.submission import JobDraft, JobSubmitter, Submission
+from server.jobs import submission as submission_module
+from server.jobs.submission import CHECKS_PER_TOKEN, JobDraft, JobSubmitter, Submission
 from store import projects
 from store.audit import Actor
 from store.idempotency import IdempotentRequest, KeyReused
 from store.projects import QuotaExceeded
 from store.tables import AuditEntry, EventRow, IdempotencyKey, Job
+from tests.waiting import DEADLINE_S
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 
@@ -25,6 +29,7 @@ class CountingDatabase:
 
     def __init__(self, database):
         self._database = database
+        self.read = database.read
         self.writes = 0
 
     @contextmanager
@@ -57,11 +62,33 @@ def submission(document=SPEC, project="default", name="ada", idempotent_request=
 
 
 def submit(submitter, *submissions):
-    """For each submission the id of its job, or its error."""
+    """For each submission the id of its job, or its error.
+
+    All are checked before one is written.
+    """
 
     async def submit_all():
-        taken = (submitter.submit(one) for one in submissions)
-        return await asyncio.gather(*taken, return_exceptions=True)
+        check, write, left = submitter._checks.run, submitter._batcher.submit, len(submissions)
+        are_checked = asyncio.Event()
+
+        async def count(*arguments):
+            nonlocal left
+            try:
+                return await check(*arguments)
+            finally:
+                left -= 1
+                if not left:
+                    are_checked.set()
+
+        async def write_together(checked):
+            await are_checked.wait()
+            return await write(checked)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(submitter._checks, "run", count)
+            patch.setattr(submitter._batcher, "submit", write_together)
+            taken = (submitter.submit(one) for one in submissions)
+            return await asyncio.gather(*taken, return_exceptions=True)
 
     return [
         one if isinstance(one, Exception) else one.headers["Location"].rpartition("/")[2]
@@ -79,7 +106,7 @@ def test_submissions_at_the_same_moment_share_one_transaction(
 ):
     ids = submit(submitter, *(submission(name=f"person {number}") for number in range(20)))
     assert counting_database.writes == 1
-    assert dispatcher.sent == ids
+    assert sorted(dispatcher.sent) == sorted(ids)
     assert len(set(ids)) == 20
     people = {(job, f"person {n}", f"request-of-person {n}") for n, job in enumerate(ids)}
     assert rows(database, Job.id, Job.created_by, Job.request_id) == people
@@ -96,7 +123,7 @@ def test_an_invalid_submission_fails_alone(submitter, counting_database, dispatc
         submitter, submission(), submission({"model": 1}), of_missing_job, submission()
     )
     assert [type(one) for one in results] == [str, SpecValidationError, NotFound, str]
-    assert dispatcher.sent == [results[0], results[3]]
+    assert sorted(dispatcher.sent) == sorted([results[0], results[3]])
     assert counting_database.writes == 1
 
 
@@ -109,7 +136,8 @@ def test_a_quota_refuses_only_the_submissions_above_it(submitter, database, visi
         submission(project="vision"),
         submission(),
     )
-    assert [type(one) for one in results] == [str, str, QuotaExceeded, str]
+    assert [type(one) for one in (results[0], results[3])] == [str, str]
+    assert {type(one) for one in results[1:3]} == {str, QuotaExceeded}
     assert rows(database, Job.id) == {(one,) for one in results if isinstance(one, str)}
     assert len(dispatcher.sent) == 3
 
@@ -155,7 +183,8 @@ def test_a_repeated_submission_is_replayed_in_a_batch_with_new_ones(
     )
     assert results[1] == first
     assert rows(database, Job.id) == {(one,) for one in results}
-    assert dispatcher.sent == [first, results[0], results[2]]
+    assert dispatcher.sent[0] == first
+    assert sorted(dispatcher.sent[1:]) == sorted([results[0], results[2]])
 
 
 def stored_headers(database):
@@ -176,3 +205,53 @@ def test_an_outage_fails_the_whole_batch_without_a_retry(submitter, counting_dat
         OperationalError
     ] * 2
     assert len(tries) == 1
+
+
+def test_slow_checks_of_one_token_do_not_delay_the_submissions_of_others(submitter, database):
+    begun, may_go_on = [], threading.Event()
+
+    def slow_draft():
+        begun.append(1)
+        assert may_go_on.wait(DEADLINE_S)
+        return JobDraft(SPEC, "default")
+
+    async def submit_slow_ones_and_another():
+        slow = Submission(slow_draft, "job.submit", submission().actor)
+        others = [asyncio.create_task(submitter.submit(slow)) for _ in range(20)]
+        while len(begun) < CHECKS_PER_TOKEN:
+            await asyncio.sleep(0.001)
+        stranger = replace(submission().actor, token_id="another")
+        created = await submitter.submit(replace(submission(), actor=stranger))
+        assert len(begun) == CHECKS_PER_TOKEN
+        assert not any(task.done() for task in others)
+        may_go_on.set()
+        await asyncio.gather(*others)
+        return created
+
+    assert asyncio.run(submit_slow_ones_and_another()).status == 201
+    assert len(rows(database, Job.id)) == 21
+
+
+def test_an_unexpected_error_of_one_job_refuses_only_that_job(submitter, database, monkeypatch):
+    insert = submission_module.record_files
+
+    def fail_for_one(session, specs):
+        if any(spec.name == "poison" for spec, _, _ in specs):
+            raise ZeroDivisionError
+        insert(session, specs)
+
+    monkeypatch.setattr(submission_module, "record_files", fail_for_one)
+    results = submit(submitter, submission(), submission({**SPEC, "name": "poison"}), submission())
+    assert [type(one) for one in results] == [str, ZeroDivisionError, str]
+    assert rows(database, Job.id) == {(results[0],), (results[2],)}
+
+
+def test_an_error_after_the_commit_is_no_error_of_the_submission(
+    submitter, database, dispatcher, monkeypatch
+):
+    def fail(job_id, queue):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(dispatcher, "send", fail)
+    ids = submit(submitter, submission(), submission())
+    assert rows(database, Job.id) == {(one,) for one in ids}

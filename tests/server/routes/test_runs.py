@@ -358,3 +358,48 @@ def test_a_tracked_run_is_compared_with_a_job(api, long_run, make_job, database)
     assert differing["/precision/policy"] == ["float32", "mixed_float16"]
     assert differing["/source"] == [None, "tracked"]
     assert max(body["jobs"][1]["data"]["loss.max"]) == 3999.0
+
+
+def many_columns(first, entries, each):
+    """Entries of one step, each with other columns, in the fewest bytes."""
+    return [
+        {
+            "type": "steps",
+            "first_step": number,
+            "columns": {f"{number:x}z{column:x}": [0] for column in range(each)},
+        }
+        for number in range(first, first + entries)
+    ]
+
+
+def test_a_run_has_a_limited_number_of_different_columns(api, run_id, upload):
+    refused = upload(*many_columns(0, 200, 60))
+    assert refused.status_code == 422
+    [problem] = refused.json()["errors"]
+    assert problem["pointer"] == "/body/entries/4"
+    assert problem["expected"] == "at most 256 different columns in a run"
+    assert api.client.get(f"{JOBS}/{run_id}/steps").json()["data"]["step"] == []
+
+
+def test_columns_of_earlier_uploads_count(api, run_id, upload):
+    for number in range(4):
+        sent = upload(*many_columns(number, 1, 60), first_entry=number)
+        assert sent.status_code == 200
+    assert upload(*many_columns(4, 1, 60), first_entry=4).status_code == 422
+    known = {"0z0": [1.0], "3z3b": [2.0]}
+    again = {"type": "steps", "first_step": 4, "columns": known}
+    assert upload(again, first_entry=4).status_code == 200
+    # 4 times 60, and those of every run.
+    assert len(api.client.get(f"{JOBS}/{run_id}/steps").json()["data"]) == 4 * 60 + 6
+
+
+def test_a_run_that_an_older_version_has_stored_with_any_number_of_columns_can_be_read(
+    api, run_id, upload, monkeypatch
+):
+    monkeypatch.setattr("store.tracked_runs.MAX_COLUMNS", 100_000)
+    assert upload(*many_columns(0, 200, 60)).status_code == 200
+    for query in ("", "?max_points=10"):
+        data = api.client.get(f"{JOBS}/{run_id}/steps{query}").json()["data"]
+        assert len(data["step"]) == (10 if query else 200)
+        names = {name.partition(".")[0] for name in data}
+        assert steps.MAX_COLUMNS <= len(names) <= steps.MAX_COLUMNS + 8

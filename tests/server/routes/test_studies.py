@@ -5,7 +5,8 @@ import base64
 import pytest
 from sqlalchemy import update
 
-from store import audit, files, tables
+from ampcore.spec import JobSpec
+from store import audit, files, studies, tables
 from store.clock import now
 from store.files import FileKey
 from store.tables import StudyJob
@@ -223,3 +224,34 @@ def test_a_study_is_deleted_once_it_has_ended_and_its_jobs_stay(api):
         entry, *_ = audit.page(session, limit=10)
         assert session.query(StudyJob).count() == 0
     assert (entry.action, entry.target) == ("study.delete", study)
+
+
+def test_a_project_has_a_limited_number_of_unfinished_studies(api, monkeypatch):
+    monkeypatch.setattr("store.studies.MAX_UNFINISHED", 2)
+    body = {"kind": "precision", "spec": SPEC, "options": {"policies": ["mixed_bfloat16"]}}
+    first = api.client.post(STUDIES, json=body).json()["id"]
+    assert api.client.post(STUDIES, json=body).status_code == 201
+    refused = api.client.post(STUDIES, json=body)
+    assert (refused.status_code, refused.json()["code"]) == (429, "quota_exceeded")
+    assert "2 studies that have not ended" in refused.json()["detail"]
+    with api.database.write() as session:
+        study = studies.lock(session, first, wait=True)
+        studies.set_state(session, study, studies.CANCELLED)
+    assert api.client.post(STUDIES, json=body).status_code == 201
+
+
+def test_the_largest_search_is_planned_with_few_draws(api, monkeypatch):
+    """Fails if each run is planned from all runs before it."""
+    from optuna import Study
+
+    draws, ask = [], Study.ask
+    monkeypatch.setattr(Study, "ask", lambda *given: draws.append(1) or ask(*given))
+    parses, parse = [], JobSpec.parse
+    monkeypatch.setattr(JobSpec, "parse", lambda document: parses.append(1) or parse(document))
+    rates = {"log_uniform": [1e-5, 0.1]}
+    options = {"space": {"optimizer.learning_rate": rates}, "method": "random", "runs": 1000}
+    body = {"kind": "search", "spec": SPEC, "options": options}
+    estimate = api.client.post(f"{STUDIES}/estimate", json=body)
+    assert (estimate.status_code, estimate.json()["jobs"]) == (200, 1000)
+    assert len(draws) <= 2 * 1000 + 100
+    assert len(parses) <= 6 * 1000 + 100

@@ -30,6 +30,7 @@ class StudyDriver:
             services.notifier,
             services.submitter,
             services.storage,
+            services.planner,
         )
 
     def create(self, kind: str = "precision", **more: Any) -> str:

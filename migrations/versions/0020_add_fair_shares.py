@@ -1,0 +1,71 @@
+"""Add fair shares: weights and device quotas of projects, their use, turns of jobs, columns of runs
+
+Revision ID: 0020
+Revises: 0018
+Create Date: 2026-11-27 17:00:00.000000
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import postgresql
+
+revision: str = "0020"
+down_revision: str | Sequence[str] | None = "0018"
+branch_labels: str | Sequence[str] | None = None
+depends_on: str | Sequence[str] | None = None
+
+JSON = sa.JSON().with_variant(postgresql.JSONB(astext_type=sa.Text()), "postgresql")
+QUOTAS: tuple[tuple[str, sa.types.TypeEngine[Any]], ...] = (
+    ("max_devices", sa.Integer()),
+    ("max_device_hours", sa.Double()),
+)
+UNFINISHED = "state NOT IN ('succeeded', 'failed', 'cancelled')"
+POINT_S = 21_600
+
+
+def upgrade() -> None:
+    op.add_column("projects", sa.Column("weight", sa.Double(), server_default="1", nullable=False))
+    for name, kind in QUOTAS:
+        op.add_column("projects", sa.Column(name, kind, nullable=True))
+    op.create_table(
+        "project_usage",
+        sa.Column("project", sa.String(64), nullable=False),
+        sa.Column("day", sa.Integer(), nullable=False),
+        sa.Column("device_s", sa.Double(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["project"],
+            ["projects.name"],
+            name=op.f("fk_project_usage_project_projects"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("project", "day", name=op.f("pk_project_usage")),
+    )
+    op.add_column("run_throughputs", sa.Column("columns", JSON, nullable=True))
+    op.add_column("jobs", sa.Column("turn_at", sa.DateTime(timezone=True), nullable=True))
+    if op.get_bind().dialect.name == "sqlite":
+        # The microseconds, which SQLite does not compute with, stay.
+        whole = "substr(created_at, 1, 19)"
+        shifted = f"strftime('%Y-%m-%d %H:%M:%S', {whole}, -(priority * {POINT_S}) || ' seconds')"
+        turn = f"{shifted} || substr(created_at, 20)"
+    else:
+        turn = f"created_at - priority * interval '{POINT_S} seconds'"
+    op.execute(f"UPDATE jobs SET turn_at = {turn} WHERE {UNFINISHED}")  # noqa: S608 - constants
+    op.create_index(
+        "ix_jobs_turn",
+        "jobs",
+        ["project", "turn_at", "id", "queue"],
+        sqlite_where=sa.text("state = 'queued'"),
+        postgresql_where=sa.text("state = 'queued'"),
+    )
+
+
+def downgrade() -> None:
+    op.drop_index("ix_jobs_turn", table_name="jobs")
+    op.drop_column("jobs", "turn_at")
+    op.drop_column("run_throughputs", "columns")
+    op.drop_table("project_usage")
+    for name in ("max_device_hours", "max_devices", "weight"):
+        op.drop_column("projects", name)

@@ -1,0 +1,72 @@
+"""The process that plans studies."""
+
+import os
+import sys
+import threading
+
+import pytest
+
+from server.errors import Unavailable
+from server.studies.planner import PlanningFailed, ProcessPlanner
+from store import cancellation
+from store.cancellation import Cancellation, Cancelled
+from tests.waiting import DEADLINE_S, join, wait_until
+
+ENDLESS = "[None for _ in iter(int, 1) if False]"
+
+
+@pytest.fixture
+def planner():
+    planner = ProcessPlanner(DEADLINE_S)
+    yield planner
+    planner.close()
+
+
+def test_a_function_is_called_in_another_process(planner):
+    first = planner.call(os.getpid)
+    assert first != os.getpid()
+    assert planner.call(os.getpid) == first
+    planner.close()
+    assert planner.call(os.getpid) != first
+
+
+def test_an_error_of_a_function_is_not_hidden_and_the_next_plan_works(planner):
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        planner.call(divmod, 1, 0)
+    assert planner.call(divmod, 7, 2) == (3, 1)
+
+
+def test_a_plan_that_takes_too_long_is_given_up_and_its_process_killed(planner):
+    assert planner.call(abs, -1) == 1
+    child = planner._child
+    planner._timeout_s = 0
+    with pytest.raises(PlanningFailed, match="takes longer"):
+        planner.call(eval, ENDLESS)
+    assert child.poll() is not None
+    planner._timeout_s = DEADLINE_S
+    assert planner.call(abs, -1) == 1
+
+
+def test_a_plan_whose_client_has_left_is_given_up(planner):
+    work, errors = Cancellation(), []
+
+    def plan():
+        cancellation.current.set(work)
+        try:
+            planner.call(eval, ENDLESS)
+        except Cancelled as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=plan)
+    thread.start()
+    wait_until(lambda: planner._child is not None, "the process has started")
+    work.cancel()
+    join(thread)
+    assert errors
+    assert planner.call(abs, -1) == 1
+
+
+def test_a_process_that_dies_is_an_error_that_a_client_may_retry():
+    broken = ProcessPlanner(DEADLINE_S, program=(sys.executable, "-c", ""))
+    with pytest.raises(Unavailable, match="has ended"):
+        broken.call(abs, -1)

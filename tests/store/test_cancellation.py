@@ -1,0 +1,81 @@
+"""Reads that are cancelled from another thread."""
+
+import threading
+
+import pytest
+from sqlalchemy import text
+
+from store import cancellation
+from store.cancellation import Cancellation, Cancelled
+from store.database import Database, Limits
+from store.database_errors import is_outage
+from tests.databases import ON_POSTGRESQL
+from tests.waiting import DEADLINE_S, join, wait_until
+
+ENDLESS = {
+    "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+    "SELECT max(i) FROM n",
+    "postgresql": f"SELECT pg_sleep({DEADLINE_S})",
+}
+
+
+@pytest.fixture
+def work():
+    cancelled = Cancellation()
+    token = cancellation.current.set(cancelled)
+    yield cancelled
+    cancellation.current.reset(token)
+
+
+def read_for_ever(session):
+    while True:  # SQLite may be interrupted before the query has begun
+        session.execute(text(ENDLESS[session.connection().dialect.name]))
+
+
+def test_a_cancelled_read_ends_and_its_connection_is_used_again(database, work):
+    def cancel():
+        wait_until(lambda: work._connections, "the query runs")
+        work.cancel()
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    with pytest.raises(Cancelled), database.read() as session:
+        read_for_ever(session)
+    join(thread)
+    cancellation.current.set(None)
+    with database.read() as session:
+        assert session.scalar(text("SELECT 1")) == 1
+
+
+def test_nothing_is_read_once_it_is_cancelled(database, work):
+    work.cancel()
+    with pytest.raises(Cancelled), database.read():
+        pytest.fail("it was read")
+    with pytest.raises(Cancelled):
+        cancellation.check()
+
+
+def test_a_read_that_has_ended_is_not_interrupted(database, work):
+    with database.read() as session:
+        session.scalar(text("SELECT 1"))
+    assert not work._connections
+    work.cancel()
+
+
+def test_another_error_stays_that_error(database, work):
+    with pytest.raises(Exception, match="no_such_table"), database.read() as session:
+        session.execute(text("SELECT * FROM no_such_table"))
+
+
+@ON_POSTGRESQL
+@pytest.mark.parametrize(
+    "limits", [Limits(statement_s=0.05), Limits(lock_s=0.05)], ids=["statement", "lock"]
+)
+def test_a_statement_that_waits_for_a_lock_too_long_is_an_outage(database, database_url, limits):
+    limited = Database(database_url, limits=limits)
+    with database.write() as session:
+        session.execute(text("LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE"))
+        with pytest.raises(Exception, match="timeout") as caught, limited.read() as other:
+            other.execute(text("SELECT count(*) FROM jobs"))
+    limited.close()
+    assert is_outage(caught.value)
