@@ -116,6 +116,8 @@ class ArtifactUploader:
     max_bytes: int | None = None
     initial_backoff_s: float = INITIAL_BACKOFF_S
     progress: UploadProgress = field(default_factory=UploadProgress)
+    uploaded_bytes: int = field(default=0, init=False)
+    """The size of all files that were stored so far."""
     not_stored: list[NotStored] = field(default_factory=list, init=False)
     """The files that were given up, other than checkpoints that newer ones replaced."""
     _stored_bytes: int = field(default=0, init=False)
@@ -280,6 +282,7 @@ class ArtifactUploader:
             size_bytes, sha256 = self.storage.put(
                 job_id, path, file, on_progress=self.progress.report
             )
+            self.uploaded_bytes += size_bytes
             if _counts(upload):
                 self._stored_bytes += size_bytes
             # Steps count from 0: after step 54, 55 steps are done, as in the file's name.

@@ -56,6 +56,11 @@ class Finalizer:
     folder: Path
     """Where report.json is written; not the output folder, where the trainer could replace it."""
     _began: float = field(default_factory=time.monotonic, init=False)
+    _uploaded_before: int = field(init=False)
+    """The bytes that were stored during the training, which do not count as progress."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_uploaded_before", self.uploader.uploaded_bytes)
 
     def finalize(self, result: AttemptResult, report: Report) -> None:
         """Record the result after all telemetry and files; nothing once the job is fenced."""
@@ -116,10 +121,11 @@ class Finalizer:
         if pending is None:
             return
         log.info("uploading %s", pending)
+        uploaded = self.uploader.uploaded_bytes - self._uploaded_before
         uploading = {
             "files": len(pending.files),
-            "size_bytes": pending.size_bytes,
-            "sent_bytes": pending.sent_bytes,
+            "size_bytes": uploaded + pending.size_bytes,
+            "sent_bytes": uploaded + pending.sent_bytes,
         }
         job_id, attempt = self.lease.job_id, self.lease.attempt
         self.writer.enqueue_transaction(

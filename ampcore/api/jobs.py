@@ -113,7 +113,9 @@ class Uploading(ApiModel):
     """What the worker of a job still stores after its training."""
 
     files: int = Field(description="The number of files that are not stored yet.")
-    size_bytes: int = Field(description="Their total size.")
+    size_bytes: int = Field(
+        description="The total size of all files that it stores after the training."
+    )
     sent_bytes: int = Field(description="How many of these bytes are stored.")
 
 
