@@ -61,7 +61,7 @@ ALLOWED_IN_SERVER = {
     "streaming": ("access", "errors", "http"),
     "telemetry": ("row_models", "deps", "errors", "http", "streaming"),
     "datasets": ("errors", "file_removal", "streaming"),
-    "files": ("datasets", "errors", "row_models"),
+    "files": ("datasets", "errors", "http", "row_models"),
     "packages": (),
     "background": ("dispatch", "file_removal", "studies"),
     "studies": (

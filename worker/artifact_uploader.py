@@ -65,8 +65,8 @@ def profile_files(event: Event) -> Sequence[str]:
 
 
 def _counts(upload: Upload) -> bool:
-    """Whether an upload counts: the worker's own files and checkpoints do not."""
-    return upload.folder is None and upload.kind != CHECKPOINT
+    """Whether an upload counts: the worker's own files do not."""
+    return upload.folder is None
 
 
 def upload_failed_event(upload: Upload, cause: str) -> Event:
@@ -86,7 +86,7 @@ class ArtifactUploader:
         lease: The attempt that the files belong to.
         folder: The trainer's output folder.
         on_warning: Called with a warning event for each file that cannot be uploaded.
-        max_bytes: The most that it stores besides checkpoints, of which two are kept; None: no
+        max_bytes: The most that it stores, with the checkpoints that are kept; None: no
             limit.
         initial_backoff_s: Wait after the first failure; it doubles up to `MAX_BACKOFF_S`.
     """
@@ -99,6 +99,10 @@ class ArtifactUploader:
     max_bytes: int | None = None
     initial_backoff_s: float = INITIAL_BACKOFF_S
     _stored_bytes: int = field(default=0, init=False)
+    _checkpoint_bytes: deque[int] = field(
+        default_factory=lambda: deque(maxlen=CHECKPOINTS_KEPT), init=False
+    )
+    """The sizes of the checkpoints that are kept."""
     _files_named: int = field(default=0, init=False)
     _queue: deque[Upload] = field(default_factory=deque, init=False)
     _changed: threading.Condition = field(default_factory=threading.Condition, init=False)
@@ -216,7 +220,7 @@ class ArtifactUploader:
             self._check_size(upload, file)
             size_bytes, sha256 = self.storage.put(job_id, path, file)
             if _counts(upload):
-                self._stored_bytes += size_bytes
+                self._count(upload, size_bytes)
             # Steps count from 0: after step 54, 55 steps are done, as in the file's name.
             steps_done = None if upload.step is None else upload.step + 1
             stored = StoredFile(path, upload.kind, steps_done, size_bytes, sha256)
@@ -230,10 +234,20 @@ class ArtifactUploader:
         if self.max_bytes is None or not _counts(upload):
             return
         with suppress(FileNotFoundError):  # storing it reports that
-            if self._stored_bytes + file.stat().st_size > self.max_bytes:
+            kept = list(self._checkpoint_bytes)
+            if upload.kind == CHECKPOINT:
+                kept = kept[1 - CHECKPOINTS_KEPT :]  # it takes the place of the oldest one
+            if self._stored_bytes + sum(kept) + file.stat().st_size > self.max_bytes:
                 raise TooManyBytes(
-                    f"the job may store {self.max_bytes:,} bytes besides its checkpoints."
+                    f"the job may store {self.max_bytes:,} bytes, {CHECKPOINTS_KEPT} checkpoints "
+                    "included."
                 )
+
+    def _count(self, upload: Upload, size_bytes: int) -> None:
+        if upload.kind == CHECKPOINT:
+            self._checkpoint_bytes.append(size_bytes)
+        else:
+            self._stored_bytes += size_bytes
 
     def _folder(self, upload: Upload) -> Path:
         return upload.folder if upload.folder is not None else self.folder
