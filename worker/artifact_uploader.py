@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from ampcore.telemetry import Event, EventType
@@ -24,6 +25,7 @@ from service.folder_store import open_folder
 from service.storage import PathInvalid, Storage, StorageFailed, check_path
 from store import artifacts, file_removals
 from store.artifacts import CHECKPOINT, EXAMPLES, MODEL, PROFILE, SIGNATURE, WEIGHTS, StoredFile
+from store.database_errors import describe
 from store.file_removals import Removal
 from worker.database_retry import Lease, RetryingDatabase, WriteAbandoned
 
@@ -171,7 +173,8 @@ class ArtifactUploader:
                 return
             except Exception as error:  # one bad file must not stop the others
                 log.exception("cannot upload %s", upload.file)
-                self.on_warning(upload_failed_event(upload, str(error)))
+                cause = describe(error) if isinstance(error, SQLAlchemyError) else str(error)
+                self.on_warning(upload_failed_event(upload, cause))
             with self._changed:
                 self._current = None
                 self._changed.notify_all()
