@@ -80,8 +80,8 @@ class StudyProgress:
             if lost := _lost_extensions(planned, rows, results):
                 new, results = new | lost, results | lost
                 planned = kind.jobs(question, results)
-        except NoAnswer as error:
-            ends_as = {"ends_as": studies.FAILED, "message": str(error)}
+        except (NoAnswer, ArithmeticError) as error:
+            ends_as = {"ends_as": studies.FAILED, "message": _why_none(error)}
             self._end(study, rows, new, studies.STOPPING, **ends_as)
             return
         if all(job.key in results for job in planned):
@@ -185,8 +185,8 @@ class StudyProgress:
     ) -> None:
         try:
             answer = KINDS[study.kind].answer(question, results)
-        except NoAnswer as error:
-            self._end(study, rows, new, studies.FAILED, message=str(error))
+        except (NoAnswer, ArithmeticError) as error:
+            self._end(study, rows, new, studies.FAILED, message=_why_none(error))
         else:
             document = json_safe(answer.model_dump(mode="json"))
             self._end(study, rows, new, studies.SUCCEEDED, answer=document, message=None)
@@ -220,6 +220,13 @@ class StudyProgress:
                 studies.set_state(session, study, study.ends_as or studies.CANCELLED)
         for job_id in cancelled:
             self.notifier.notify(job_id)
+
+
+def _why_none(error: NoAnswer | ArithmeticError) -> str:
+    """Why a study has no answer. Custom code may report numbers whose sums overflow."""
+    if isinstance(error, NoAnswer):
+        return str(error)
+    return f"The numbers that its jobs report cannot be compared: {error}."
 
 
 def _result(document: Mapping[str, Any]) -> JobResult:
