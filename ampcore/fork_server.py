@@ -237,6 +237,7 @@ class _Server:
         self, confinement: Confinement | None, server: int, frames: int, *, is_standby: bool
     ) -> int:
         if confinement is not None:
+            confinement.join_cgroup()
             if confinement.bubblewrap is not None:
                 replace_process(confinement, self._imported, self._extra_writable, frames)
             confine(confinement, self._imported, self._extra_writable)

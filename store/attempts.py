@@ -205,16 +205,26 @@ def mark_failed(
 
 
 def fail(
-    session: Session, job_id: str, attempt: int, reason: Reason, message: str, *, outcome: str
+    session: Session,
+    job_id: str,
+    attempt: int,
+    reason: Reason,
+    message: str,
+    *,
+    outcome: str,
+    may_retry: bool = True,
 ) -> Job | None:
-    """As `mark_failed`, but never `cancelled`, and with the given `outcome` of the attempt."""
+    """As `mark_failed`, but never `cancelled`, and with the given `outcome` of the attempt.
+
+    Without `may_retry` the job fails, whatever its reason.
+    """
     job = session.get(Job, job_id, populate_existing=True, with_for_update=True)
     if job is None:
         return None
     failures = job.failures + 1
     fields: dict[str, Any] = {"reason": reason, "failures": failures}
     message = storable_text(message)
-    wait_s = retries.wait_s(reason, failures, job.max_attempts)
+    wait_s = retries.wait_s(reason, failures, job.max_attempts) if may_retry else None
     point = resume_point(session, job)
     if wait_s is None or (job.state == State.PAUSING and point.loses_all):
         state = State.FAILED

@@ -41,6 +41,15 @@ class OutcomeUnknown(OperationalError):
     """
 
 
+def describe(error: Exception) -> str:
+    """The type and the first line of an error; of a database error without statement and values."""
+    cause: BaseException = error
+    if isinstance(error, DBAPIError) and error.orig is not None:
+        cause = error.orig
+    lines = str(cause).strip().splitlines() or ["no details"]
+    return f"{type(cause).__name__}: {lines[0]}"
+
+
 def is_outage(error: Exception) -> bool:
     """Whether the error is an outage, so that a retry can help."""
     if isinstance(error, PoolTimeout | InvalidatePoolError):

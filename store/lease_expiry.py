@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
 from ampcore.spec import ACTIVE, Reason, Source, State
-from store.attempts import fail
+from store.attempts import BUNDLE, fail
 from store.clock import after, now
 from store.leases import RUN_LEASE_S, SELF_FENCE_S
 from store.state_transitions import end_attempt
@@ -16,6 +16,9 @@ LOST: Final = "lost"
 """The outcome of an attempt whose lease expired."""
 MAX_NAMED: Final = 3
 """How many workers a message names."""
+STALLED_BY_CODE: Final = (
+    "The job has custom code, which may have stalled its worker, so it is not retried by itself."
+)
 RUN_LOST: Final = (
     Reason.RUN_LOST,
     f"The program that trains it sent nothing for {RUN_LEASE_S:g} s. "
@@ -29,7 +32,8 @@ def expire(session: Session) -> list[Job]:
     # A stopping process may still run until its disconnected worker ends it (SELF_FENCE_S).
     gone = or_(Job.lease_expires_at < after(-SELF_FENCE_S), has_expired_ranks(after(-SELF_FENCE_S)))
     lost = or_(Job.lease_expires_at < now(), has_expired_ranks(now()))
-    return _end_attempts(session, "Its worker stopped sending heartbeats.", lost, stopping=gone)
+    message = "Its worker stopped sending heartbeats."
+    return _end_attempts(session, message, lost, stopping=gone, may_be_stalled=True)
 
 
 def has_expired_ranks(moment: Any) -> ColumnElement[bool]:
@@ -50,27 +54,39 @@ def expire_all(session: Session) -> list[Job]:
 
 
 def _end_attempts(
-    session: Session, message: str, lost: ColumnElement[bool], *, stopping: ColumnElement[bool]
+    session: Session,
+    message: str,
+    lost: ColumnElement[bool],
+    *,
+    stopping: ColumnElement[bool],
+    may_be_stalled: bool = False,
 ) -> list[Job]:
     # In a fixed order, and without waiting for locked jobs: another server may do the same, or a
     # suspended worker may hold the lock.
     active = (
-        select(Job.id, Job.attempt, Job.state, Job.source)
+        select(Job.id, Job.attempt, Job.state, Job.source, Job.model)
         .where(Job.state.in_(ACTIVE), lost, or_(Job.state != State.STOPPING, stopping))
         .order_by(Job.id)
         .with_for_update(skip_locked=True)
     )
     rows = session.execute(active).all()
-    ended = [_end_attempt(session, row, message) for row in rows]
+    ended = [_end_attempt(session, row, message, may_be_stalled=may_be_stalled) for row in rows]
     return [job for job in ended if job is not None]
 
 
-def _end_attempt(session: Session, row: Any, message: str) -> Job | None:
+def _end_attempt(session: Session, row: Any, message: str, *, may_be_stalled: bool) -> Job | None:
     reason, message = RUN_LOST if row.source == Source.TRACKED else (Reason.WORKER_LOST, message)
     if row.source == Source.SUBMITTED and (lost := _expired_ranks(session, row)):
         message = f"The worker of {lost} stopped sending heartbeats."
     if row.state != State.STOPPING:
-        return fail(session, row.id, row.attempt, reason, message, outcome=LOST)
+        # Its code may have used up the machine's memory, and would do so on the next one.
+        is_stalled_by_code = may_be_stalled and row.model == BUNDLE
+        if is_stalled_by_code:
+            message += f" {STALLED_BY_CODE}"
+        may_retry = not is_stalled_by_code
+        return fail(
+            session, row.id, row.attempt, reason, message, outcome=LOST, may_retry=may_retry
+        )
     fields = {"reason": reason, "message": f"Cancelled on request. {message}"}
     return end_attempt(session, row.id, row.attempt, State.CANCELLED, outcome=LOST, **fields)
 

@@ -1,7 +1,8 @@
 """What some tests need besides the installation: tried once, and reported in one way.
 
 `@pytest.mark.needs("chromium")` skips a test at once where Chromium is missing, with the reason and
-the command that installs it. With CI=true the test fails instead: CI installs everything.
+the command that installs it. With CI=true the test fails instead: CI installs everything, except
+what depends on the kernel.
 """
 
 import os
@@ -19,6 +20,7 @@ import pytest
 from ampcore.isolation import landlock, seccomp
 from tests import machines
 from worker import isolation_plan
+from worker.memory_cgroups import CgroupsMissing, find_memory_cgroups
 from worker.sandbox_plan import SandboxMode, SandboxSettings, plan_sandbox
 
 TRAINER_USERS: Final = range(60_940, 60_950)
@@ -46,6 +48,8 @@ class Need:
     """Tries it; returns why it does not work, or None."""
     remedy: str
     """The command that installs it, or what else to do."""
+    depends_on_kernel: bool = False
+    """Nothing can be installed for it: its tests are skipped in CI, too."""
 
 
 def _problem_of_program(name: str) -> Callable[[], str | None]:
@@ -113,6 +117,14 @@ def _problem_of_network_namespaces() -> str | None:
     return None if machines.are_possible() else "network namespaces cannot be made and connected"
 
 
+def _problem_of_memory_cgroups() -> str | None:
+    try:
+        find_memory_cgroups()
+    except CgroupsMissing as error:
+        return str(error)
+    return None
+
+
 def _problem_of_second_file_system() -> str | None:
     return None if TMPFS.is_dir() else f"there is no file system at {TMPFS}"
 
@@ -151,6 +163,11 @@ NEEDS: Final = {
         _problem_of_landlock(landlock.SCOPES_ABI, "6.12"), "use a newer kernel"
     ),
     "landlock sandbox": Need(_problem_of_sandbox(SandboxMode.LANDLOCK), SYSTEM_PYTHON),
+    "memory cgroups": Need(
+        _problem_of_memory_cgroups,
+        "run the tests as root in a cgroup that is delegated to them",
+        depends_on_kernel=True,
+    ),
     "network namespaces": Need(_problem_of_network_namespaces, "as root: apt install iproute2"),
     "other users": Need(_problem_of_other_users, "run the tests as root"),
     "python for other users": Need(_problem_of_python_for_other_users, SYSTEM_PYTHON),
@@ -186,7 +203,7 @@ def require(*names: str) -> None:
     for name in names:
         if (problem := problem_of(name)) is None:
             continue
-        if os.environ.get("CI") == "true":
+        if os.environ.get("CI") == "true" and not NEEDS[name].depends_on_kernel:
             pytest.fail(problem, pytrace=False)
         pytest.skip(problem)
 

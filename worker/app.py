@@ -17,6 +17,7 @@ from worker.context import WorkerContext
 from worker.dataset_cache import FOLDER, DatasetCache
 from worker.gang_runner import GangRunner
 from worker.isolation_plan import log_isolation, plan_isolation
+from worker.memory_cgroups import CgroupsMissing, MemoryCgroups, find_memory_cgroups
 from worker.rank_ports import own_host
 from worker.registration import WorkerRegistration
 from worker.sandbox_plan import plan_sandbox
@@ -92,12 +93,17 @@ def create_context(settings: Settings) -> WorkerContext:
     work_dirs = WorkDirs(settings.scratch_dir, worker_id)
     entries = packages.usable_entries()
     queues = capabilities.queues_to_serve(settings.worker_queues)
-    isolation = plan_isolation(settings.isolation, parent=work_dirs.worker_dir, datasets=datasets)
+    cgroups = _memory_cgroups()
+    isolation = plan_isolation(
+        settings.isolation, parent=work_dirs.worker_dir, datasets=datasets, cgroups=cgroups
+    )
     sandbox_plan = plan_sandbox(
         settings.sandbox,
         users=settings.trainer_users,
         parent=work_dirs.worker_dir,
         datasets=datasets,
+        slots=settings.worker_slots,
+        cgroups=cgroups,
     )
     return WorkerContext(
         worker_id=worker_id,
@@ -121,6 +127,14 @@ def create_context(settings: Settings) -> WorkerContext:
         upload_stall_s=settings.upload_stall_s,
         shutting_down=Shutdown(settings.drain_timeout_s),
     )
+
+
+def _memory_cgroups() -> MemoryCgroups | None:
+    try:
+        return find_memory_cgroups()
+    except CgroupsMissing as error:
+        log.info("trainers have no memory cgroups: %s", error)
+        return None
 
 
 def _run_slots(app: Celery, context: WorkerContext, slots: int) -> None:

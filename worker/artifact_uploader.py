@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from ampcore.spec import Reason
@@ -25,6 +26,7 @@ from service.folder_store import open_folder
 from service.storage import PathInvalid, Storage, StorageFailed, check_path
 from store import artifacts, file_removals
 from store.artifacts import CHECKPOINT, EXAMPLES, MODEL, PROFILE, SIGNATURE, WEIGHTS, StoredFile
+from store.database_errors import describe
 from store.file_removals import Removal
 from worker.database_retry import Lease, RetryingDatabase, WriteAbandoned
 from worker.upload_progress import PendingUploads, UploadProgress
@@ -81,8 +83,8 @@ def profile_files(event: Event) -> Sequence[str]:
 
 
 def _counts(upload: Upload) -> bool:
-    """Whether an upload counts: the worker's own files and checkpoints do not."""
-    return upload.folder is None and upload.kind != CHECKPOINT
+    """Whether an upload counts: the worker's own files do not."""
+    return upload.folder is None
 
 
 def upload_failed_event(upload: Upload, cause: str) -> Event:
@@ -102,7 +104,7 @@ class ArtifactUploader:
         lease: The attempt that the files belong to.
         folder: The trainer's output folder.
         on_warning: Called with a warning event for each file that cannot be uploaded.
-        max_bytes: The most that it stores besides checkpoints, of which two are kept; None: no
+        max_bytes: The most that it stores, with the checkpoints that are kept; None: no
             limit.
         initial_backoff_s: Wait after the first failure; it doubles up to `MAX_BACKOFF_S`.
         progress: How far the current file is.
@@ -121,6 +123,10 @@ class ArtifactUploader:
     not_stored: list[NotStored] = field(default_factory=list, init=False)
     """The files that were given up, other than checkpoints that newer ones replaced."""
     _stored_bytes: int = field(default=0, init=False)
+    _checkpoint_bytes: deque[int] = field(
+        default_factory=lambda: deque(maxlen=CHECKPOINTS_KEPT), init=False
+    )
+    """The sizes of the checkpoints that are kept."""
     _files_named: int = field(default=0, init=False)
     _queue: deque[Upload] = field(default_factory=deque, init=False)
     _changed: threading.Condition = field(default_factory=threading.Condition, init=False)
@@ -215,13 +221,14 @@ class ArtifactUploader:
                 return
             except Exception as error:  # one bad file must not stop the others
                 log.exception("cannot upload %s", upload.file)
-                self._give_up(upload, error)
+                cause = describe(error) if isinstance(error, SQLAlchemyError) else str(error)
+                self._give_up(upload, error, cause)
             with self._changed:
                 self._current = None
                 self.progress.end()
                 self._changed.notify_all()
 
-    def _give_up(self, upload: Upload, error: Exception) -> None:
+    def _give_up(self, upload: Upload, error: Exception, cause: str) -> None:
         by_trainer = isinstance(error, PathInvalid | FileMissing) and self.max_bytes is not None
         reason = (
             Reason.RESOURCE_LIMIT
@@ -230,8 +237,8 @@ class ArtifactUploader:
             if by_trainer
             else Reason.INTERNAL_ERROR
         )
-        self.not_stored.append(NotStored(upload.file, str(error), reason))
-        self.on_warning(upload_failed_event(upload, str(error)))
+        self.not_stored.append(NotStored(upload.file, cause, reason))
+        self.on_warning(upload_failed_event(upload, cause))
 
     def _next(self) -> Upload | None:
         with self._changed:
@@ -284,7 +291,7 @@ class ArtifactUploader:
             )
             self.uploaded_bytes += size_bytes
             if _counts(upload):
-                self._stored_bytes += size_bytes
+                self._count(upload, size_bytes)
             # Steps count from 0: after step 54, 55 steps are done, as in the file's name.
             steps_done = None if upload.step is None else upload.step + 1
             stored = StoredFile(path, upload.kind, steps_done, size_bytes, sha256)
@@ -298,10 +305,20 @@ class ArtifactUploader:
         if self.max_bytes is None or not _counts(upload):
             return
         with suppress(FileNotFoundError):  # storing it reports that
-            if self._stored_bytes + file.stat().st_size > self.max_bytes:
+            kept = list(self._checkpoint_bytes)
+            if upload.kind == CHECKPOINT:
+                kept = kept[1 - CHECKPOINTS_KEPT :]  # it takes the place of the oldest one
+            if self._stored_bytes + sum(kept) + file.stat().st_size > self.max_bytes:
                 raise TooManyBytes(
-                    f"the job may store {self.max_bytes:,} bytes besides its checkpoints."
+                    f"the job may store {self.max_bytes:,} bytes, {CHECKPOINTS_KEPT} checkpoints "
+                    "included."
                 )
+
+    def _count(self, upload: Upload, size_bytes: int) -> None:
+        if upload.kind == CHECKPOINT:
+            self._checkpoint_bytes.append(size_bytes)
+        else:
+            self._stored_bytes += size_bytes
 
     def _folder(self, upload: Upload) -> Path:
         return upload.folder if upload.folder is not None else self.folder

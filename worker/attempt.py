@@ -260,7 +260,9 @@ class JobAttempt:
 
     def _supervise(self, process: TrainerProcess) -> TrainerExit:
         """Forward frames and log output until the trainer ends or its time to stop is over."""
-        pending_stop, last, oom_kills = NOT_STOPPED, None, self._context.new_oom_kill_counter()
+        cgroup = process.folder.cgroup if process.folder is not None else None
+        oom_kills = self._context.new_oom_kill_counter(cgroup)
+        pending_stop, last = NOT_STOPPED, None
         ready_by = time.monotonic() + self._context.ready_timeout_s
         saving = SavingProgress(self._context.grace_s)
         while process.has_more_frames and not self._must_end(pending_stop, saving):

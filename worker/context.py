@@ -11,6 +11,7 @@ from store.database import Database
 from store.leases import LEASE_S, SELF_FENCE_S
 from worker.dataset_cache import DatasetCache
 from worker.isolation import Isolation
+from worker.memory_cgroups import MemoryCgroup
 from worker.oom_kills import OomKillCounter, memory_events_file
 from worker.packages import PackageEntry
 from worker.rank_ports import LOOPBACK
@@ -72,6 +73,6 @@ class WorkerContext:
         """Whether the files of a job could be stored."""
         return self.storage_check is None or self.storage_check.is_usable()
 
-    def new_oom_kill_counter(self) -> OomKillCounter:
-        """A counter that starts now, for one attempt."""
-        return OomKillCounter(self.memory_events)
+    def new_oom_kill_counter(self, cgroup: MemoryCgroup | None = None) -> OomKillCounter:
+        """A counter that starts now, for an attempt whose trainer has this cgroup of its own."""
+        return OomKillCounter(cgroup.events if cgroup is not None else self.memory_events)

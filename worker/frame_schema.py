@@ -13,6 +13,7 @@ from ampcore.spec import Reason
 from ampcore.spec.json_limits import check_json
 from ampcore.telemetry import EventType, frames
 from ampcore.telemetry.frames import FrameType
+from ampcore.telemetry.json_values import storable_text
 
 KIB: Final = 2**10
 MAX_STEP: Final = 2**53
@@ -26,10 +27,29 @@ EVENTS_OF_OTHERS: Final = (EventType.STATE, EventType.EDITED, EventType.DATA_FET
 """Events that servers and workers write."""
 EVENTS_WITH_FILE: Final = (EventType.CHECKPOINT_SAVED, EventType.MODEL_SAVED)
 
+REASONS_OF_OTHERS: Final = (
+    *(Reason.USER_REQUEST, Reason.TIMEOUT, Reason.NO_SANDBOX, Reason.RESOURCE_LIMIT),
+    *(Reason.PROCESS_KILLED, Reason.WORKER_LOST, Reason.WORKER_SHUTDOWN, Reason.RESIZED),
+    *(Reason.INVALID_TELEMETRY, Reason.RUN_FAILED, Reason.RUN_LOST),
+)
+"""Reasons that servers and workers find."""
+
 Step = Annotated[int, Field(ge=0, le=MAX_STEP)]
 Text = Annotated[str, Field(max_length=200)]
+PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$")]
 FileName = Annotated[str, Field(max_length=4096)]
-Object = Annotated[dict[str, Any], AfterValidator(check_json)]
+# JSON has only text as keys, and pydantic refuses some of it as `str`.
+Object = Annotated[dict[Any, Any], AfterValidator(check_json)]
+
+
+def _message(value: object) -> str:
+    """Text that every database stores: messages may quote names of files in any encoding."""
+    if not isinstance(value, str):
+        raise ValueError("expected text")
+    return storable_text(value)
+
+
+Message = Annotated[Any, AfterValidator(_message)]
 
 
 class Header(BaseModel):
@@ -50,7 +70,7 @@ class Running(Header):
 
     total_steps: Step
     first_step: Step
-    policy: Text | None = None
+    policy: PolicyName | None = None
 
 
 class Steps(Header):
@@ -91,9 +111,9 @@ class Summary(Header):
     val_accuracy: float | None = None
     examples_per_s: float | None = None
     train_s: float | None = None
-    metrics: dict[str, Any] | None = None
-    best: dict[str, Any] | None = None
-    stopped_early: dict[str, Any] | None = None
+    metrics: dict[Any, Any] | None = None
+    best: dict[Any, Any] | None = None
+    stopped_early: dict[Any, Any] | None = None
     policy: Text | None = None
     engine: Text | None = None
     scale_health: Text | None = None
@@ -109,7 +129,7 @@ class Failed(Header):
     """The training failed."""
 
     reason: Annotated[Reason, Field(strict=False)]
-    message: str
+    message: Message
 
 
 class Stopped(Header):

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from ampcore.spec.tracked import COLUMN_NAME
 from ampcore.telemetry import COLUMNS, EventType, StepBlock, array_codec
 from ampcore.telemetry.frames import Frame, FrameType
+from ampcore.telemetry.json_values import json_safe, storable_text
 from ampcore.telemetry.range_samples import RangeSample
 from ampcore.telemetry.steps_frame import MAX_BLOCK_BYTES
 from worker.frame_schema import (
@@ -24,6 +25,7 @@ from worker.frame_schema import (
     EVENTS_WITH_FILE,
     MAX_HEADER_BYTES,
     MAX_STEP,
+    REASONS_OF_OTHERS,
     SCHEMAS,
     EventData,
     Header,
@@ -69,6 +71,10 @@ class FrameValidator:
                     header = _checked_event(header)
                 case FrameType.STEPS:
                     frame, header = self._checked_steps(frame, header)
+                case FrameType.FAILED if header["reason"] in REASONS_OF_OTHERS:
+                    raise _invalid("reason", "a reason of a trainer", header["reason"])
+                case FrameType.READY:
+                    header = json_safe(header)  # workers are listed with it
                 case FrameType.SUCCEEDED:
                     _validated(Summary, header["summary"], "summary")
         except InvalidTelemetry:
@@ -178,4 +184,4 @@ def _invalid(name: str, expected: str, received: object) -> ValueError:
 def _text(received: object) -> str:
     if isinstance(received, dict | list):
         return f"a {type(received).__name__}"  # its text may be as deep and large as it is
-    return str(received)[:MAX_RECEIVED]
+    return storable_text(str(received)[:MAX_RECEIVED])

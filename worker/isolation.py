@@ -13,6 +13,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from ampcore.isolation import TEMP_FOLDER, Confinement, landlock
+from worker.memory_cgroups import MemoryCgroup, MemoryCgroups
 from worker.process_status import end_processes_of
 from worker.trainer_users import TrainerUser, claim_user
 
@@ -28,6 +29,8 @@ class TrainerFolder:
     path: Path
     confinement: Confinement
     user: TrainerUser | None = None
+    cgroup: MemoryCgroup | None = None
+    """What bounds the memory of all its processes together, kernel memory included."""
 
     def move_in(self, path: Path) -> None:
         """Move a folder into it and make the trainer's user its owner."""
@@ -41,6 +44,8 @@ class TrainerFolder:
             log.warning("processes of the user %d do not end", self.user.number)
             return
         shutil.rmtree(self.path, ignore_errors=True)
+        if self.cgroup is not None:
+            self.cgroup.close()
         if self.user is not None:
             self.user.release()
 
@@ -57,6 +62,10 @@ class Isolation:
     landlock_abi: int = 0
     processes: int | None = None
     memory_bytes: int | None = None
+    cgroups: MemoryCgroups | None = None
+    """Makes a memory cgroup for each trainer; None: none can be made here."""
+    cgroup_bytes: int = 2**60
+    """The limit of each cgroup."""
     missing: tuple[str, ...] = field(default=(), compare=False)
     """Sentences about the measures that this machine does not support."""
 
@@ -72,6 +81,7 @@ class Isolation:
         path = self.parent / f"trainer-{uuid4().hex}"
         path.mkdir(mode=0o700)
         (path / TEMP_FOLDER).mkdir(mode=0o700)
+        cgroup = self._new_cgroup()
         confinement = Confinement(
             folder=path,
             datasets=self.datasets,
@@ -80,9 +90,19 @@ class Isolation:
             processes=self.processes,
             memory_bytes=self.memory_bytes,
             tcp_ports=tcp_ports,
+            cgroup=cgroup.path if cgroup is not None else None,
         )
         _chown_tree(user, path)
-        return TrainerFolder(path, confinement, user)
+        return TrainerFolder(path, confinement, user, cgroup)
+
+    def _new_cgroup(self) -> MemoryCgroup | None:
+        if self.cgroups is None:
+            return None
+        try:
+            return self.cgroups.new(self.cgroup_bytes)
+        except OSError as error:
+            log.warning("a trainer has no memory cgroup: %s", error)
+            return None
 
     def describe(self) -> dict[str, Any]:
         """Which measures apply, as reported with the worker's hardware."""
@@ -94,6 +114,7 @@ class Isolation:
             "landlock_abi": self.landlock_abi,
             "max_processes": self.processes,
             "memory_bytes": self.memory_bytes,
+            "memory_cgroup": self.cgroups is not None,
             "missing": list(self.missing),
         }
 

@@ -16,6 +16,7 @@ from typing import Final
 import ampcore
 from ampcore.isolation import landlock
 from worker.isolation import Isolation
+from worker.memory_cgroups import MemoryCgroups
 from worker.oom_kills import memory_events_file
 
 log = logging.getLogger(__name__)
@@ -57,7 +58,11 @@ class IsolationUnavailable(Exception):
 
 
 def plan_isolation(
-    settings: IsolationSettings, *, parent: Path, datasets: Path
+    settings: IsolationSettings,
+    *,
+    parent: Path,
+    datasets: Path,
+    cgroups: MemoryCgroups | None = None,
 ) -> Isolation | None:
     """The measures that this machine supports; None when isolation is off.
 
@@ -82,6 +87,8 @@ def plan_isolation(
         landlock_abi=abi,
         processes=settings.processes,
         memory_bytes=settings.memory_bytes or available_memory_bytes() + RESERVED_BYTES,
+        cgroups=cgroups,
+        cgroup_bytes=settings.memory_bytes or available_memory_bytes(),
         missing=missing,
     )
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from ampcore.spec import Reason
 from ampcore.spec.allocation_messages import allocation_failure
 from ampcore.telemetry.frames import Frame, FrameType
 from store import attempts
+from store.database_errors import describe
 from worker.sandbox_monitor import Violation
 from worker.stop_reason import StopReason
 
@@ -157,11 +157,7 @@ def invalid_telemetry_message(problem: str) -> str:
 
 def failed_in_worker(error: Exception) -> AttemptResult:
     """The result of an attempt that failed in the worker itself."""
-    cause: BaseException = error
-    if isinstance(error, DBAPIError) and error.orig is not None:
-        cause = error.orig  # without the statement and its values
-    lines = str(cause).splitlines() or ["no details"]
-    message = f"The worker could not run the job: {type(cause).__name__}: {lines[0]}"
+    message = f"The worker could not run the job: {describe(error)}"
     return AttemptResult(AttemptOutcome.FAILED, Reason.INTERNAL_ERROR, message[:MAX_MESSAGE])
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 KIB: Final = 1024
 POLL_S: Final = 0.02
+MEMORY_FIELDS: Final = ("RssAnon", "RssShmem", "VmSwap", "VmPTE")
 END_TIMEOUT_S: Final = 10.0
 """How long the processes of a user may take to end after a SIGKILL."""
 
@@ -27,7 +28,8 @@ class ProcessStatus:
     user: int
     threads: int
     memory_bytes: int
-    """Its private and shared memory, without mapped files. Forks count shared pages again."""
+    """Its private and shared memory, also in swap, and its page tables; without mapped files. Forks
+    count shared pages again."""
 
 
 def all_processes() -> Iterator[ProcessStatus]:
@@ -47,6 +49,28 @@ def of_user(user: int) -> list[ProcessStatus]:
 def descendants_of(pid: int) -> list[ProcessStatus]:
     """A process, its children, their children, and so on."""
     return _with_descendants(pid, list(all_processes()))
+
+
+def count_sockets(process: ProcessStatus) -> int:
+    """The sockets that a process has open; 0 if this process may not see them."""
+    folder, count = f"/proc/{process.pid}/fd", 0
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            with suppress(OSError):
+                count += os.readlink(f"{folder}/{name}").startswith("socket:")
+    return count
+
+
+def count_sockets_in_namespace(process: ProcessStatus) -> int:
+    """All sockets of the network namespace of a process, also those that no process has open.
+
+    0 if it has no namespace of its own, or if this process may not see it.
+    """
+    with suppress(OSError, ValueError, IndexError):
+        if not os.path.samefile(f"/proc/{process.pid}/ns/net", "/proc/self/ns/net"):
+            text = Path(f"/proc/{process.pid}/net/sockstat").read_text(encoding="ascii")
+            return int(text.split()[2])  # sockets: used 3
+    return 0
 
 
 def end_processes_of(user: int) -> bool:
@@ -83,7 +107,7 @@ def _with_descendants(pid: int, processes: Iterable[ProcessStatus]) -> list[Proc
 def _read_status(pid: int) -> ProcessStatus:
     text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
     values = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    memory = (values.get(name, "0 kB") for name in ("RssAnon", "RssShmem"))
+    memory = (values.get(name, "0 kB") for name in MEMORY_FIELDS)
     return ProcessStatus(
         pid=pid,
         parent=int(values["PPid"]),

@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from ampcore.spec import Reason
 from ampcore.telemetry.frames import Frame, FrameType
 from store import gang_members, logs
+from store.database_errors import describe
 from store.gang_members import Assignment
 from store.leases import max_reconnect_wait_s
 from store.tables import Job
@@ -120,7 +121,7 @@ class RankGroup:
             self._run_ranks()
         except Exception as error:
             log.exception("the ranks failed in the worker")
-            text = f"The worker could not run the ranks: {type(error).__name__}: {error}"
+            text = f"The worker could not run the ranks: {describe(error)}"
             self._failures.append(RankFailure(Reason.INTERNAL_ERROR, text))
         finally:
             self._end_processes()

@@ -18,8 +18,10 @@ FREE_DISK_BYTES: Final = 2**29
 TELEMETRY_BYTES: Final = 4 * 2**30
 SPARE_PROCESSES: Final = 64
 """The kernel's limit is this much above the job's, so that a job at its limit is noticed."""
-OPEN_FILES: Final = 4096
+OPEN_FILES: Final = 1024
 """How many files each process of a sandboxed trainer may have open."""
+SOCKETS: Final = 1024
+"""The kernel keeps up to 208 KiB in the buffer of each (net.core.wmem_default)."""
 RESERVED_BYTES: Final = 4 * 2**30
 """Address space that a trainer reserves but hardly uses, on top of the memory that it uses."""
 
@@ -46,6 +48,8 @@ class SandboxLimits:
     """The files and folders that it creates; bounds the work of each check."""
     free_disk_bytes: int = FREE_DISK_BYTES
     """What must stay free on the disk of the trainer's folder, for other jobs."""
+    sockets: int = SOCKETS
+    """The sockets that its processes have open, where it has no memory cgroup."""
     telemetry_bytes: int = TELEMETRY_BYTES
     """The steps and events that the job sends."""
 
@@ -65,7 +69,7 @@ class Sandbox:
 
         Raises OSError.
         """
-        folder = self.isolation.new_folder()
+        folder = replace(self.isolation, cgroup_bytes=self.limits.memory_bytes).new_folder()
         confinement = replace(
             folder.confinement,
             memory_bytes=self.limits.memory_bytes + RESERVED_BYTES,
@@ -85,6 +89,7 @@ class Sandbox:
             "memory_bytes": limits.memory_bytes,
             "processes": limits.processes,
             "disk_bytes": limits.disk_bytes,
+            "memory_cgroup": self.isolation.cgroups is not None,
         }
 
 

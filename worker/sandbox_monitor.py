@@ -15,6 +15,7 @@ from typing import Final
 from ampcore.spec import Reason
 from worker import process_status
 from worker.isolation import TrainerFolder
+from worker.oom_kills import OomKillCounter
 from worker.process_status import ProcessStatus
 from worker.sandbox import SandboxLimits
 from worker.trainer_process import TrainerProcess
@@ -47,6 +48,8 @@ class SandboxMonitor:
         """The first limit that was exceeded; the trainer must be killed."""
         self._process, self._limits = process, limits
         self._folder = _folder(process)
+        cgroup = self._folder.cgroup
+        self._oom_kills = OomKillCounter(cgroup.events) if cgroup is not None else None
         self._telemetry_bytes = 0
         self._files_before, self._bytes_before = _measure(self._folder.path, limits.files)
         self._stopped = threading.Event()
@@ -112,14 +115,35 @@ class SandboxMonitor:
                 f"The job started {threads:,} processes and threads; the limit for jobs with their "
                 f"own code is {self._limits.processes:,} (AMPCORE_BUNDLE_PROCESSES of the worker).",
             )
+        yield from self._memory_violations(processes)
+
+    def _memory_violations(self, processes: list[ProcessStatus]) -> Iterator[Violation]:
+        limit = _size(self._limits.memory_bytes)
+        advice = (
+            f"the limit for jobs with custom code is {limit} (AMPCORE_BUNDLE_MEMORY_BYTES of the "
+            "worker). Lower data.batch_size, or use a smaller model or less data."
+        )
+        if self._oom_kills is not None:
+            if self._oom_kills.has_increased():
+                message = f"The job used too much memory, that of the kernel included; {advice}"
+                yield Violation(Reason.OUT_OF_MEMORY, message)
+            return
         used_bytes = sum(process.memory_bytes for process in processes)
         if used_bytes > self._limits.memory_bytes:
+            message = f"The job used {_size(used_bytes)} of memory; {advice}"
+            yield Violation(Reason.OUT_OF_MEMORY, message)
+        sockets = self._count_sockets(processes)
+        if sockets > self._limits.sockets:
             yield Violation(
-                Reason.OUT_OF_MEMORY,
-                f"The job used {_size(used_bytes)} of memory; the limit for jobs with their own "
-                f"code is {_size(self._limits.memory_bytes)} (AMPCORE_BUNDLE_MEMORY_BYTES of the "
-                "worker). Lower data.batch_size, or use a smaller model or less data.",
+                Reason.RESOURCE_LIMIT,
+                f"The job had {sockets:,} sockets open, whose buffers are memory of the kernel; "
+                f"the limit for jobs with custom code is {self._limits.sockets:,}.",
             )
+
+    def _count_sockets(self, processes: list[ProcessStatus]) -> int:
+        if self._folder.confinement.bubblewrap is not None:  # it has one network namespace
+            return max(map(process_status.count_sockets_in_namespace, processes), default=0)
+        return sum(map(process_status.count_sockets, processes))
 
     def _processes(self) -> list[ProcessStatus]:
         if self._folder.user is not None:
@@ -142,7 +166,9 @@ def _measure(folder: Path, most: int) -> tuple[int, int]:
             with os.scandir(folders.pop()) as entries:
                 for entry in entries:
                     count += 1
-                    size_bytes += entry.stat(follow_symlinks=False).st_blocks * BLOCK_BYTES
+                    found = entry.stat(follow_symlinks=False)
+                    # A sparse file is stored, uploaded and downloaded in its whole size.
+                    size_bytes += max(found.st_size, found.st_blocks * BLOCK_BYTES)
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
                     if count > most:

@@ -24,6 +24,7 @@ from worker.isolation_plan import (
     closed_to_others,
     program_folders,
 )
+from worker.memory_cgroups import MemoryCgroups
 from worker.sandbox import Sandbox, SandboxKind, SandboxLimits
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 DEFAULT_PROCESSES: Final = 2048
 DEFAULT_DISK_BYTES: Final = 20 * 2**30
 DEFAULT_MEMORY_SHARE: Final = 0.75
-"""Of the memory of the machine or container."""
+"""Of the memory of the machine or container, for all slots together."""
 TRIAL_TIMEOUT_S: Final = 60.0
 MAX_ERROR: Final = 200
 
@@ -55,7 +56,7 @@ class SandboxSettings:
 
     mode: SandboxMode = SandboxMode.AUTO
     memory_bytes: int | None = None
-    """None: a share of the machine's or container's memory."""
+    """Of each job; None: a share of the machine's or container's memory, divided by the slots."""
     processes: int = DEFAULT_PROCESSES
     disk_bytes: int = DEFAULT_DISK_BYTES
 
@@ -84,7 +85,13 @@ class SandboxPlan:
 
 
 def plan_sandbox(
-    settings: SandboxSettings, *, users: range, parent: Path, datasets: Path
+    settings: SandboxSettings,
+    *,
+    users: range,
+    parent: Path,
+    datasets: Path,
+    slots: int = 1,
+    cgroups: MemoryCgroups | None = None,
 ) -> SandboxPlan:
     """The first sandbox that works here, of those that the settings allow.
 
@@ -93,6 +100,8 @@ def plan_sandbox(
         users: The user ids for trainers of a worker that is root.
         parent: This worker's folder in the scratch folder; need not exist yet.
         datasets: The folder of the data that jobs read.
+        slots: How many jobs this worker runs at a time; they share the memory.
+        cgroups: Makes the memory cgroups of trainers; None: none can be made here.
     """
     if settings.mode is SandboxMode.OFF:
         return SandboxPlan()
@@ -101,8 +110,10 @@ def plan_sandbox(
         datasets=datasets,
         users=users if can_run_as(users) else None,
         landlock_abi=landlock.abi(),
+        cgroups=cgroups,
     )
-    memory_bytes = settings.memory_bytes or int(available_memory_bytes() * DEFAULT_MEMORY_SHARE)
+    share = DEFAULT_MEMORY_SHARE / slots
+    memory_bytes = settings.memory_bytes or int(available_memory_bytes() * share)
     limits = SandboxLimits(memory_bytes, settings.processes, settings.disk_bytes)
     missing: list[str] = []
     for kind in SandboxKind:

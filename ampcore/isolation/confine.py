@@ -47,21 +47,31 @@ class Confinement:
     """Run code of users: filter system calls, and hide other processes and CUDA MPS."""
     bubblewrap: Path | None = None
     """Start the trainer with this program, in namespaces of its own, instead of by a fork."""
+    cgroup: Path | None = None
+    """The cgroup of the trainer, which its process joins first."""
 
     def to_json(self) -> dict[str, Any]:
         """The JSON values that are sent to the fork server."""
-        paths = {"folder": str(self.folder), "datasets": str(self.datasets)}
-        program = str(self.bubblewrap) if self.bubblewrap is not None else None
-        return vars(self) | paths | {"bubblewrap": program}
+        return {
+            name: str(value) if isinstance(value, Path) else value
+            for name, value in vars(self).items()
+        }
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Confinement":
         """The confinement that `to_json` wrote."""
-        paths: dict[str, Any] = {name: Path(values[name]) for name in ("folder", "datasets")}
-        if (program := values["bubblewrap"]) is not None:
-            paths["bubblewrap"] = Path(program)
+        paths = {
+            name: Path(values[name])
+            for name in ("folder", "datasets", "bubblewrap", "cgroup")
+            if values[name] is not None
+        }
         ports = values["tcp_ports"]
         return cls(**values | paths | {"tcp_ports": None if ports is None else tuple(ports)})
+
+    def join_cgroup(self) -> None:
+        """Move this process into its cgroup, if it has one. Raises OSError."""
+        if self.cgroup is not None:
+            (self.cgroup / "cgroup.procs").write_text("0", encoding="ascii")  # 0: the writer
 
 
 def confine(

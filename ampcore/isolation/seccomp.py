@@ -12,7 +12,7 @@ import os
 import platform
 import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 # fmt: off
@@ -50,6 +50,10 @@ DENIED: Final[dict[str, tuple[int, int | None]]] = {
 # fmt: on
 SOCKET: Final = (41, 198)
 SOCKETPAIR: Final = (53, 199)
+SETSOCKOPT: Final = (54, 208)
+BUFFER_SIZES: Final = (7, 8, 32, 33)
+"""SO_SNDBUF, SO_RCVBUF, SO_SNDBUFFORCE and SO_RCVBUFFORCE (asm-generic/socket.h): buffers are
+memory of the kernel, which no limit of a process counts."""
 CLONE: Final = (56, 220)
 CLONE3: Final = (435, 435)
 NEW_NAMESPACES: Final = 0x7E020080
@@ -147,6 +151,7 @@ def build(machine: str) -> list[Instruction]:
                 *_allow_only(1, [socket.SOCK_STREAM, socket.SOCK_SEQPACKET], 0xF),
             ],
         ),
+        *_rule_for(SETSOCKOPT[here], _deny_option(socket.SOL_SOCKET, BUFFER_SIZES)),
         (RETURN, 0, 0, ALLOW),
     ]
 
@@ -165,6 +170,22 @@ def _allow_only(argument: int, values: list[int], mask: int = 0xFFFFFFFF) -> lis
     """Fail unless an argument, of which only the bits of the mask count, is one of the values."""
     tests = [(IF_EQUAL, len(values) - place, 0, int(value)) for place, value in enumerate(values)]
     return [(LOAD, 0, 0, _argument(argument)), (AND, 0, 0, mask), *tests, _fail(errno.EPERM)]
+
+
+def _deny_option(level: int, options: Sequence[int]) -> list[Instruction]:
+    """Fail if the call sets one of these options of a level."""
+    count = len(options)
+    tests = [
+        (IF_EQUAL, count - place - 1, 1 if place == count - 1 else 0, option)
+        for place, option in enumerate(options)
+    ]
+    return [
+        (LOAD, 0, 0, _argument(1)),
+        (IF_EQUAL, 0, count + 2, level),
+        (LOAD, 0, 0, _argument(2)),
+        *tests,
+        _fail(errno.EPERM),
+    ]
 
 
 def _argument(index: int) -> int:

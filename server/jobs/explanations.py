@@ -1,14 +1,18 @@
 """The jobs that explain a step of another job: their spec, their cost and their answers."""
 
+import logging
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from ampcore.api.explanations import Explanation, ExplanationCost, ListedExplanation
+from ampcore.spec.json_limits import check_json
 from ampcore.telemetry import EventType
 from server.errors import Conflict
 from server.jobs.cloned_spec import clone_document
 from store import artifacts, events, tables
+
+log = logging.getLogger(__name__)
 
 MAX_NAME = 200
 
@@ -68,10 +72,9 @@ def examples_per_s(job: tables.Job) -> float | None:
 
 def listed(session: Session, job: tables.Job) -> ListedExplanation:
     """An explanation in a list, with its sentence once it has one."""
-    found = _answer(session, job) or {}
-    return ListedExplanation(
-        **_fields(job), attribution=found.get("attribution"), sentence=found.get("sentence")
-    )
+    answer = _answer(session, job) or {}
+    texts = {name: _text(answer.get(name)) for name in ("attribution", "sentence")}
+    return ListedExplanation(**_fields(job), **texts)
 
 
 def with_answer(session: Session, job: tables.Job) -> Explanation:
@@ -92,6 +95,17 @@ def _fields(job: tables.Job) -> dict[str, Any]:
 
 
 def _answer(session: Session, job: tables.Job) -> dict[str, Any] | None:
-    """The data of its last event with an answer."""
+    """The data of its last event with an answer; None also for one that is no answer."""
     rows = events.read(session, job.id, limit=10, types=[EventType.EXPLANATION])
-    return rows[-1].data if rows else None
+    if not rows or not isinstance(answer := rows[-1].data, dict):
+        return None
+    try:
+        return dict(check_json(answer))
+    except ValueError as error:
+        log.warning("skipping the answer of the job %s: %s", job.id, error)
+        return None
+
+
+def _text(value: object) -> str | None:
+    """A text of an answer, which a job with custom code may have written otherwise."""
+    return value if isinstance(value, str) else None

@@ -59,16 +59,23 @@ def next_jobs(kind: str, question: Question[Any], results: Results) -> NextJobs:
     """All jobs that are known to be needed."""
     try:
         return NextJobs(list(KINDS[kind].jobs(question, results)))
-    except NoAnswer as error:
-        return NextJobs(no_answer=str(error))
+    except (NoAnswer, ArithmeticError) as error:
+        return NextJobs(no_answer=_why_none(error))
 
 
 def answer(kind: str, question: Question[Any], results: Results) -> Answer | str:
     """The answer of a study whose jobs have ended, or why there is none."""
     try:
         return KINDS[kind].answer(question, results)
-    except NoAnswer as error:
+    except (NoAnswer, ArithmeticError) as error:
+        return _why_none(error)
+
+
+def _why_none(error: NoAnswer | ArithmeticError) -> str:
+    """Why a study has no answer. Custom code may report numbers whose sums overflow."""
+    if isinstance(error, NoAnswer):
         return str(error)
+    return f"The numbers that its jobs report cannot be compared: {error}."
 
 
 def estimate(

@@ -12,6 +12,8 @@ from store import events, jobs
 MAX_EVENTS: Final = 100
 """Before the first step an attempt writes its start and the findings of its preflight."""
 FIGURES: Final = "figures"
+NOT_THERE: Final = (IndexError, KeyError, TypeError, ValueError, OverflowError)
+"""What reading a number raises that a job has not written, or has written otherwise."""
 
 
 class RunFacts(TypedDict):
@@ -30,9 +32,9 @@ def run_facts(session: Session, job_id: str) -> RunFacts:
     found = events.read(
         session, job_id, types=[EventType.STARTED, EventType.PREFLIGHT], limit=MAX_EVENTS
     )
-    data: list[Mapping[str, Any]] = [row.data for row in found]
+    data: list[Mapping[str, Any]] = [row.data for row in found if isinstance(row.data, dict)]
     started = [one for one in data if "steps_per_epoch" in one]
-    figures = [one["data"] for one in data if one.get("code") == FIGURES]
+    figures = [one["data"] for one in data if one.get("code") == FIGURES and "data" in one]
     batch = job.spec["data"]["batch_size"]
     return RunFacts(
         train_examples=_train_examples(started, batch * job.spec["train"]["accumulate"]),
@@ -45,14 +47,14 @@ def _train_examples(started: Sequence[Mapping[str, Any]], step_examples: int) ->
     try:
         steps, rest = started[0]["steps_per_epoch"], started[0]["dropped_examples"]
         return int(steps) * step_examples + int(rest)
-    except (IndexError, KeyError, TypeError):
+    except NOT_THERE:
         return None
 
 
 def _split_seed(started: Sequence[Mapping[str, Any]]) -> int | None:
     try:
         return int(started[0]["data"]["split_seed"])
-    except (IndexError, KeyError, TypeError):
+    except NOT_THERE:
         return None
 
 
@@ -61,5 +63,5 @@ def _memory(figures: Sequence[Mapping[str, Any]], batch_size: int) -> MemoryMode
         parts = figures[0]["memory"][figures[0]["policy"]]
         activations = int(parts["activations"])
         return MemoryModel(int(parts["total"]) - activations, activations // batch_size)
-    except (IndexError, KeyError, TypeError):
+    except NOT_THERE:
         return None

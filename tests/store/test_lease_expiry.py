@@ -34,6 +34,25 @@ def test_a_job_fails_when_the_leases_of_all_its_attempts_expired(in_transaction,
     assert "2 attempts failed." in ended.message
 
 
+def test_custom_code_whose_worker_stalled_is_not_retried(in_transaction, make_job, put):
+    """Before, it stalled one worker after the other."""
+    model = {"kind": "bundle", "bundle": f"sha256:{'0' * 64}", "build": "net:build"}
+    job = make_job(State.RUNNING, model=model, runtime={"max_attempts": 3})
+    put(job.id, lease_expires_at=after(-1))
+    [ended] = in_transaction(lease_expiry.expire)
+    assert (ended.state, ended.reason, ended.failures) == (State.FAILED, Reason.WORKER_LOST, 1)
+    assert "custom code, which may have stalled its worker" in ended.message
+    assert "Retry it to continue from its last checkpoint." in ended.message
+
+
+def test_custom_code_whose_worker_was_killed_is_retried(in_transaction, make_job):
+    """After a restart of everything on one machine: nothing says that its code was the cause."""
+    model = {"kind": "bundle", "bundle": f"sha256:{'0' * 64}", "build": "net:build"}
+    make_job(State.RUNNING, model=model, runtime={"max_attempts": 3})
+    [ended] = in_transaction(lease_expiry.expire_all)
+    assert (ended.state, ended.reason) == (State.QUEUED, Reason.WORKER_LOST)
+
+
 def test_a_stopping_job_expires_only_after_its_worker_must_have_fenced_itself(
     in_transaction, make_job, put
 ):

@@ -5,6 +5,7 @@ attack; the rest is the fork server's, or `--frames-fd` in a sandbox with exec.
 """
 
 import argparse
+import contextlib
 import ctypes
 import json
 import mmap
@@ -104,6 +105,7 @@ def attacks(targets: dict[str, Any]) -> dict[str, Attack]:
         "make memory that outlives it": make_lasting_memory,
         "make memory that no limit counts": lambda: os.memfd_create("hostile"),
         "ask for 100 GB": lambda: bytearray(100 * 2**30),
+        "enlarge the buffer of a socket": enlarge_buffer,
         "open more files": open_many,
     }
     for name in targets["programs"]:
@@ -175,6 +177,12 @@ def connect(address: str) -> None:
         except OSError:
             continue
     raise PermissionError
+
+
+def enlarge_buffer() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**20)
 
 
 def run_own_program() -> None:
@@ -250,6 +258,26 @@ def use_memory(job: Job) -> None:
     signal.pause()
 
 
+def fill_sockets(job: Job) -> None:
+    """Fill the buffers of as many sockets as possible, in several processes."""
+    job.begin()
+    for _ in range(3):
+        if os.fork() == 0:
+            break
+    pairs = []
+    with contextlib.suppress(OSError):
+        while True:
+            pair = socket.socketpair()
+            pairs.append(pair)
+            for end in pair:
+                outcome(lambda end=end: end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**22))
+                end.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        end.send(bytes(2**16))
+    signal.pause()
+
+
 def start_processes(job: Job) -> None:
     job.begin()
     while True:
@@ -268,6 +296,28 @@ def fill_the_disk(job: Job) -> None:
         except OSError:
             break
     signal.pause()
+
+
+def make_sparse_files(job: Job) -> None:
+    """Make files that take no blocks, but are stored and downloaded in their whole size."""
+    job.begin()
+    for number in range(8):
+        with (job.folder / f"file-{number}").open("wb") as file:
+            file.truncate(8 * MIB)
+    signal.pause()
+
+
+def store_checkpoints(job: Job) -> None:
+    """Have the worker upload larger and larger checkpoints."""
+    job.begin()
+    (job.folder / "checkpoints").mkdir(exist_ok=True)
+    for number in range(1, 4):
+        name = f"checkpoints/checkpoint-{number:09}-step-{number}.safetensors"
+        (job.folder / name).write_bytes(bytes(number * MIB))
+        job.write(FrameType.EVENT, event="checkpoint_saved", step=number - 1, data={"file": name})
+        while number < 3 and (job.folder / name).exists():
+            time.sleep(0.01)
+    job.succeed()
 
 
 def fill_one_file(job: Job) -> None:

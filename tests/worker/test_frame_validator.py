@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ampcore.errors import TrainingError
+from ampcore.spec import Reason
 from ampcore.telemetry import StepBlock, array_codec
 from ampcore.telemetry.codec import decode
 from ampcore.telemetry.frames import Frame, FrameReader, FrameType, write_frame
@@ -130,7 +132,12 @@ def test_fields_that_the_worker_does_not_use_are_left_out() -> None:
         ),
         (Frame(FrameType.SUCCEEDED, {}), "summary: Field required"),
         (Frame(FrameType.FAILED, {"reason": "because", "message": "x"}), "reason: Input should be"),
-        (Frame(FrameType.FAILED, {"reason": "timeout", "message": {}}), "message: Input should be"),
+        (
+            Frame(FrameType.FAILED, {"reason": "code_failed", "message": {}}),
+            "message: expected text",
+        ),
+        (Frame(FrameType.FAILED, {"reason": "worker_lost", "message": "x"}), "reason of a trainer"),
+        (Frame(FrameType.FAILED, {"reason": "run_lost", "message": "x"}), "reason of a trainer"),
         (Frame(FrameType.STOPPED, {}, b"x"), "its payload: expected no bytes"),
         (READY, "expected one ready frame"),
         (RUNNING, "expected one running frame"),
@@ -162,6 +169,16 @@ def test_what_no_trainer_sends_is_refused(frame: Frame, words: str) -> None:
                 steps({"first_step": MAX_STEP}),
             ],
             "the end of a block: expected at most",
+        ),
+        *(
+            (
+                [
+                    READY,
+                    Frame(FrameType.RUNNING, {"total_steps": 5, "first_step": 0, "policy": policy}),
+                ],
+                "policy: String should match pattern",
+            )
+            for policy in ("x" * 33, "a\0b", "")
         ),
         ([Frame(FrameType.READY, {"hardware": [], "versions": {}})], "hardware: Input should be"),
         ([Frame(FrameType.READY, {"versions": {"keras": [1]}})], "versions.keras: Input should"),
@@ -197,6 +214,32 @@ def test_what_trainers_send_is_accepted() -> None:
     assert [frame.type for frame in accepted] == [frame.type for frame in frames]
     assert json.dumps(accepted[-1].header) == json.dumps(frames[-1].header)
     assert accepted[2].header == frames[2].header
+
+
+def test_the_description_of_a_machine_can_be_stored() -> None:
+    hardware = {"device": "a\0b", "memory_bytes": float("inf")}
+    [ready] = validated_from_start([Frame(FrameType.READY, {"hardware": hardware})])
+    assert ready.header["hardware"] == {"device": "a\ufffdb", "memory_bytes": "Infinity"}
+
+
+def test_names_in_any_encoding_are_accepted() -> None:
+    """A trainer's messages and metrics may name files and columns of people."""
+    name = "caf\udce9"
+    failed = Frame(FrameType.FAILED, {"reason": "invalid_data", "message": f"No {name}."})
+    assert validated(failed)[0].header["message"] == "No caf?."
+    frames = [event("warning", 1, **{name: name}), succeeded(metrics={f"val_{name}": 1.0})]
+    assert [frame.header for frame in validated(*frames)] == [frame.header for frame in frames]
+
+
+def test_every_error_of_the_trainer_has_a_reason_that_is_accepted() -> None:
+    for error in (TrainingError, *all_subclasses(TrainingError)):
+        if isinstance(getattr(error, "reason", None), Reason):
+            header = {"reason": error.reason, "message": "x"}
+            assert validated(Frame(FrameType.FAILED, header))[0].header["reason"] == error.reason
+
+
+def all_subclasses(base: type) -> list[type]:
+    return [found for sub in base.__subclasses__() for found in (sub, *all_subclasses(sub))]
 
 
 def test_a_trainer_that_was_stopped_before_its_job_began_may_end() -> None:

@@ -20,7 +20,7 @@ from sqlalchemy import update
 import ampcore
 from ampcore.spec import Reason, State
 from store import jobs
-from store.artifacts import MODEL
+from store.artifacts import CHECKPOINT, MODEL
 from store.database import Database
 from store.tables import Job
 from tests.needs import SANDBOX_NEEDS, require
@@ -32,6 +32,7 @@ from tests.worker.hostile_code import MARK, MIB
 from tests.worker.protected_data import SECRET, ProtectedData
 from worker.context import WorkerContext
 from worker.log_capture import LIMIT_BYTES
+from worker.memory_cgroups import PREFIX, find_memory_cgroups
 from worker.sandbox import Sandbox
 from worker.sandbox_plan import SandboxMode, SandboxPlan, SandboxSettings, plan_sandbox
 from worker.standby import Standby
@@ -244,6 +245,8 @@ def test_the_worker_uploads_no_file_from_outside_of_the_sandbox(
         ("start_processes", Reason.RESOURCE_LIMIT, "AMPCORE_BUNDLE_PROCESSES"),
         ("fill_the_disk", Reason.RESOURCE_LIMIT, "AMPCORE_BUNDLE_DISK_BYTES"),
         ("make_many_files", Reason.RESOURCE_LIMIT, "more than 300 files"),
+        ("make_sparse_files", Reason.RESOURCE_LIMIT, "AMPCORE_BUNDLE_DISK_BYTES"),
+        ("fill_sockets", Reason.RESOURCE_LIMIT, "whose buffers are memory of the kernel"),
     ],
 )
 def test_a_job_that_exceeds_a_limit_ends_with_the_reason(
@@ -256,6 +259,38 @@ def test_a_job_that_exceeds_a_limit_ends_with_the_reason(
     ended = attack(act, sandbox=replace(plan.sandbox, limits=limits)).end()
     assert (ended.state, ended.reason) == ("failed", reason), ended.message
     assert words in (ended.message or "")
+
+
+@pytest.mark.needs("memory cgroups")
+@pytest.mark.parametrize("act", ["use_memory", "fill_sockets"])
+def test_a_job_that_exceeds_the_limit_of_its_cgroup_ends_alone(
+    act: str, attack: Callable[..., Attack], plan: SandboxPlan
+) -> None:
+    """Memory of the kernel and shared memory count, each page once."""
+    assert plan.sandbox is not None
+    isolation = replace(plan.sandbox.isolation, cgroups=find_memory_cgroups())
+    limits = replace(plan.sandbox.limits, memory_bytes=128 * MIB)
+    started = attack(act, sandbox=replace(plan.sandbox, limits=limits, isolation=isolation))
+    ended = started.end()
+    assert (ended.state, ended.reason) == ("failed", Reason.OUT_OF_MEMORY), ended.message
+    assert "AMPCORE_BUNDLE_MEMORY_BYTES" in (ended.message or "")
+    assert isolation.cgroups is not None
+    assert list(isolation.cgroups.parent.glob(f"{PREFIX}-{os.getpid()}-*")) == []
+
+
+@any_sandbox
+def test_kept_checkpoints_count_in_what_a_job_may_store(
+    attack: Callable[..., Attack], plan: SandboxPlan
+) -> None:
+    assert plan.sandbox is not None
+    limits = replace(plan.sandbox.limits, disk_bytes=4 * MIB)
+    started = attack("store_checkpoints", sandbox=replace(plan.sandbox, limits=limits))
+    job = started.end()
+    assert (job.state, job.reason) == (State.FAILED, Reason.RESOURCE_LIMIT)
+    kept = sorted(file.size_bytes for file in started.hostile().files() if file.kind == CHECKPOINT)
+    assert kept == [MIB, 2 * MIB]
+    [warned] = [row.data["message"] for row in started.hostile().events("warning")]
+    assert "may store 4,194,304 bytes, 2 checkpoints included" in warned
 
 
 @any_sandbox
@@ -305,7 +340,7 @@ def test_a_job_stores_no_more_than_its_limit(
     models = [file for file in started.hostile().files() if file.kind == MODEL]
     assert len(models) == 4
     warned = [row.data["message"] for row in started.hostile().events("warning")]
-    assert ["may store 4,194,304 bytes besides its checkpoints" in text for text in warned] == [
+    assert ["may store 4,194,304 bytes" in text for text in warned] == [
         True,
         True,
     ]

@@ -16,6 +16,7 @@ from store.tables import Job
 from tests.environment import settings_from
 from worker import sandbox_plan
 from worker.attempt import JobAttempt
+from worker.isolation_plan import available_memory_bytes
 from worker.sandbox import SandboxKind, needs_sandbox
 from worker.sandbox_plan import SandboxMode, SandboxPlan, SandboxSettings, plan_sandbox
 from worker.settings import Settings
@@ -112,9 +113,30 @@ def test_landlock_needs_folders_that_other_users_can_enter(
 def test_the_plan_is_reported_with_its_limits(plan: Callable[..., SandboxPlan]) -> None:
     planned = plan(memory_bytes=10, processes=20, disk_bytes=30)
     described = planned.describe()
-    assert {"kind", "missing", "memory_bytes", "processes", "disk_bytes"} == described.keys()
+    limits = {"memory_bytes", "processes", "disk_bytes", "memory_cgroup"}
+    assert {"kind", "missing", *limits} == described.keys()
     assert (described["memory_bytes"], described["processes"]) == (10, 20)
     assert described["disk_bytes"] == 30
+
+
+@pytest.mark.needs("sandbox")
+def test_the_memory_of_the_machine_is_divided_by_the_slots(tmp_path: Path) -> None:
+    """Before, two jobs together could use one and a half times the memory of the machine."""
+    limits = [
+        plan_sandbox(
+            SandboxSettings(memory_bytes=memory_bytes),
+            users=USERS,
+            parent=tmp_path / "scratch" / "w",
+            datasets=tmp_path / "datasets",
+            slots=slots,
+        ).describe()["memory_bytes"]
+        for memory_bytes, slots in ((None, 1), (None, 4), (1000, 4))
+    ]
+    assert limits == [
+        int(available_memory_bytes() * 0.75),
+        int(available_memory_bytes() * 0.75 / 4),
+        1000,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,30 @@ def test_pairs_of_sockets_can_be_connected_except_for_datagrams() -> None:
 
 
 @needs_seccomp
+def test_buffers_of_sockets_cannot_be_enlarged_and_other_options_be_set() -> None:
+    found = run_filtered(
+        """
+        found = []
+        here, there = socket.socketpair()
+        for level, option in (
+            (socket.SOL_SOCKET, socket.SO_SNDBUF),
+            (socket.SOL_SOCKET, socket.SO_RCVBUF),
+            (socket.SOL_SOCKET, 32),
+            (socket.SOL_SOCKET, 33),
+            (socket.SOL_SOCKET, socket.SO_REUSEADDR),
+            (socket.SOL_SOCKET, socket.SO_PASSCRED),
+        ):
+            try:
+                here.setsockopt(level, option, 2**20)
+                found.append(True)
+            except PermissionError:
+                found.append(False)
+        """
+    )
+    assert found == [False, False, False, False, True, True]
+
+
+@needs_seccomp
 def test_threads_processes_and_programs_can_be_started() -> None:
     found = run_filtered(
         """

@@ -132,3 +132,29 @@ def test_a_tracked_run_cannot_send_what_readers_cannot_read(api, value):
     assert get(api, f"/jobs/{run}/events", type="warning").json()["items"] == []
     answer = api.client.post("/api/v1/runs", json={"name": "x", "config": {"x": value}})
     assert answer.status_code in (400, 422), answer.text
+
+
+@pytest.mark.parametrize(
+    ("data", "answer"),
+    [
+        ({"attribution": 5, "sentence": ["x"]}, {"attribution": 5, "sentence": ["x"]}),
+        (nested(300), None),
+        ({"attribution": 10**30}, None),
+    ],
+    ids=["types", "deep", "large"],
+)
+def test_an_explanation_that_is_none_is_shown_without_it(api, make_job, data, answer):
+    explained = make_job(State.SUCCEEDED)
+    job = make_job(State.RUNNING)
+    with api.database.write() as session:
+        session.execute(
+            text("UPDATE jobs SET explains = :explained, explain_step = 3 WHERE id = :id"),
+            {"explained": explained.id, "id": job.id},
+        )
+    with api.database.write() as session:
+        event = Event(EventType.EXPLANATION, 3, data)
+        assert ingest.append(session, job.id, 1, [event], entries_written=0)
+    path = f"/jobs/{explained.id}/explanations"
+    [listed] = get(api, path).json()["items"]
+    assert (listed["attribution"], listed["sentence"]) == (None, None)
+    assert get(api, f"{path}/{job.id}").json()["answer"] == answer
