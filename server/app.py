@@ -18,6 +18,7 @@ from server.access.authenticator import FAILURE_RATE, Authenticator
 from server.access.rate_limit import RateLimit
 from server.access.shared_rate_limit import rate_limit_from_setting, share_counts
 from server.background.compactor import Compactor
+from server.background.counter import Counter
 from server.background.reconciler import Reconciler
 from server.background.study_runner import StudyRunner
 from server.dataset_folder import DatasetFolder
@@ -70,6 +71,7 @@ from server.studies.progress import StudyProgress
 from service.notify import Notifier
 from service.storage import Storage
 from store.database import Database
+from store.tables import new_id
 
 MAX_THREADS: Final = 12
 """Worker threads for requests; each may hold a database connection."""
@@ -94,8 +96,11 @@ def create_app(
     database = database or Database(settings.database_url)
     dispatcher = dispatcher or CeleryDispatcher(settings.redis_url)
     storage = Storage(settings.artifacts_url)
-    reconciler = Reconciler(database, dispatcher, storage=storage, lease_s=settings.lease_s)
-    compactor = Compactor(database)
+    server_id = new_id()
+    reconciler = Reconciler(
+        database, dispatcher, storage=storage, lease_s=settings.lease_s, server_id=server_id
+    )
+    compactor, counter = Compactor(database), Counter(database, server_id)
     dataset_folder = DatasetFolder(settings.datasets_dir, settings.data_prefixes)
     services = Services(
         database,
@@ -125,6 +130,7 @@ def create_app(
         if reconcile:
             reconciler.start()
             compactor.start()
+            counter.start()
             study_runner.start()
         tasks = [
             asyncio.create_task(
@@ -138,6 +144,7 @@ def create_app(
             task.cancel()
         if reconcile:
             await anyio.to_thread.run_sync(study_runner.stop)
+            await anyio.to_thread.run_sync(counter.stop)
             await anyio.to_thread.run_sync(compactor.stop)
             await anyio.to_thread.run_sync(reconciler.stop)
         dispatcher.close()

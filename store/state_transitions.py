@@ -33,7 +33,7 @@ def change_state_from(
     statement = (
         update(Job)
         .where(Job.id == job_id, Job.state.in_(states), *conditions)
-        .values(state=state, seq=Job.seq + 1, updated_at=now(), **values)
+        .values(state=state, seq=Job.seq + 1, updated_at=now(), changed_at=now(), **values)
         .returning(Job)
         .execution_options(populate_existing=True, synchronize_session=False)
     )

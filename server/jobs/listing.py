@@ -26,7 +26,7 @@ from store import search
 from store.database import Database
 from store.job_metrics import MetricFilter
 from store.job_order import COLUMNS, JobOrder, MetricSort, Sort
-from store.search import Search
+from store.search_filters import Search
 
 METRIC_FILTER: Final = re.compile(
     rf"\s*(?P<name>{METRIC_PATTERN})\s*(?P<comparison>[<>]=?|==?)(?P<value>[^=]*)"
