@@ -42,6 +42,7 @@ from server.routes import (
     artifacts,
     attempts,
     audit,
+    bulk_jobs,
     catalog,
     compare,
     datasets,
@@ -194,7 +195,7 @@ def _router() -> APIRouter:
     router = APIRouter(default_response_class=FiniteJSONResponse)
     checked = [Depends(check_query_parameters)]
     # Routes are matched in this order: the most frequent requests come first.
-    for module in (jobs, runs, attempts, steps, evaluations, ranges, events, workers):
+    for module in (jobs, bulk_jobs, runs, attempts, steps, evaluations, ranges, events, workers):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
     for module in (catalog, health, explanations, logs, stream, artifacts, uploads, datasets):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)

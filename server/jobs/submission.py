@@ -164,15 +164,16 @@ async def _submit_from(
 async def _submit(request: Request, submission: Submission) -> Response:
     services, idempotent_request = services_of(request), submission.idempotent_request
     if idempotent_request is not None:
-        stored = await run_in_threadpool(_find_response, services.database, idempotent_request)
+        stored = await run_in_threadpool(find_response, services.database, idempotent_request)
         if stored is not None:
             return to_response(mark_replayed(stored))
     return to_response(await services.submitter.submit(submission))
 
 
-def _find_response(
+def find_response(
     database: Database, idempotent_request: IdempotentRequest
 ) -> StoredResponse | None:
+    """The response to the first request with the same key; None if this is the first."""
     with database.read() as session:
         return idempotency.find(session, idempotent_request)
 
