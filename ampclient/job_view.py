@@ -100,6 +100,12 @@ class JobView(JobFields):
         return notebook_html.fields_table(pairs)
 
 
+class SubmittedJobViews(ApiModel):
+    """The jobs that were submitted together."""
+
+    items: list[JobView]
+
+
 class JobViewPage(ApiModel):
     """One page of a list of jobs, and the cursor of the next page."""
 

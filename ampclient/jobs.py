@@ -1,16 +1,17 @@
 """`client.jobs`: submit, validate, find and wait for jobs."""
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from datetime import datetime
 from os import PathLike
-from typing import Any, ClassVar, Generic, Unpack
+from typing import Unpack
 from uuid import uuid4
 
 from ampclient import requests
 from ampclient._request_options import RequestOptions
 from ampclient._sync_async import Async, AsyncRaw, Sync, SyncRaw, operation, paginated
-from ampclient._transport import Transport
+from ampclient.bulk_jobs import BaseBulkJobs
 from ampclient.job import AsyncJob, Job
+from ampclient.job_filters import Labels, label_texts, moment_text, several
 from ampclient.job_view import JobView
 from ampclient.paging import TableList
 from ampclient.prepared_spec import prepared_spec
@@ -19,17 +20,9 @@ from ampclient.wait import POLL_S, J, wait_until
 from ampclient.weights_upload import Weights
 from ampcore.api.validation import Validation
 
-Labels = str | Iterable[str] | Mapping[str, str]
 
-
-class BaseJobs(Generic[J]):
+class BaseJobs(BaseBulkJobs[J]):
     """The jobs of a server."""
-
-    _job: ClassVar[Any]
-    """The class of a job: Job or AsyncJob."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     @operation
     async def submit(
@@ -147,19 +140,19 @@ class BaseJobs(Generic[J]):
             job that matches during the whole iteration is left out, even if it changes meanwhile.
         """
         search = requests.Search(
-            states=_several(state),
-            labels=_labels(label),
-            metrics=_several(metric),
+            states=several(state),
+            labels=label_texts(label),
+            metrics=several(metric),
             q=q,
             policy=policy,
             model=model,
             project=project,
-            created_after=_moment(created_after),
+            created_after=moment_text(created_after),
             explanations=explanations,
             study=study,
             fold_studies=fold_studies,
             sort=sort,
-            fields=_several(fields),
+            fields=several(fields),
         )
         size = (
             requests.JOBS_PER_PAGE if limit is None else max(1, min(limit, requests.JOBS_PER_PAGE))
@@ -217,10 +210,6 @@ class BaseJobs(Generic[J]):
             poll_s=poll_s,
         )
 
-    def _bind(self, view: JobView) -> J:
-        job: J = self._job.bind(view, self._transport)
-        return job
-
 
 class Jobs(Sync, BaseJobs[Job]):
     """The jobs of a server."""
@@ -244,18 +233,3 @@ class AsyncRawJobs(AsyncRaw, BaseJobs[AsyncJob]):
     """The jobs of a server, with the HTTP responses."""
 
     _job = AsyncJob
-
-
-def _several(words: str | Iterable[str] | None) -> Sequence[str]:
-    return [words] if isinstance(words, str) else [*(words or ())]
-
-
-def _labels(labels: Labels | None) -> Sequence[str]:
-    if isinstance(labels, Mapping):
-        return [f"{key}={value}" for key, value in labels.items()]
-    return _several(labels)
-
-
-def _moment(value: datetime | str | None) -> str | None:
-    # A naive time is in the caller's time zone, which the server cannot know.
-    return value.astimezone().isoformat() if isinstance(value, datetime) else value

@@ -19,6 +19,7 @@ from server.access.shared_rate_limit import rate_limit_from_setting, share_count
 from server.admission.middleware import Admission
 from server.admission.shared_result import SharedResult
 from server.background.compactor import Compactor
+from server.background.counter import Counter
 from server.background.reconciler import Reconciler
 from server.background.study_runner import StudyRunner
 from server.dataset_folder import DatasetFolder
@@ -43,6 +44,7 @@ from server.routes import (
     artifacts,
     attempts,
     audit,
+    bulk_jobs,
     catalog,
     compare,
     datasets,
@@ -73,6 +75,7 @@ from server.studies.progress import StudyProgress
 from service.notify import Notifier
 from service.storage import Storage
 from store.database import Database, Limits
+from store.tables import new_id
 
 MAX_THREADS: Final = 100
 """More than the groups of requests (server.admission.request_groups) have together."""
@@ -102,8 +105,10 @@ def create_app(
     background = database.with_limits(BACKGROUND_LIMITS)
     dispatcher = dispatcher or CeleryDispatcher(settings.redis_url)
     storage = Storage(settings.artifacts_url)
-    reconciler = Reconciler(background, dispatcher, storage=storage, lease_s=settings.lease_s)
-    compactor = Compactor(background)
+    server_id = new_id()
+    reconciler = Reconciler(
+        background, dispatcher, storage=storage, lease_s=settings.lease_s, server_id=server_id
+    )
     dataset_folder = DatasetFolder(settings.datasets_dir, settings.data_prefixes)
     services = Services(
         database,
@@ -128,16 +133,21 @@ def create_app(
         )
     )
 
+    in_background = (
+        reconciler,
+        Compactor(background),
+        Counter(background, server_id),
+        study_runner,
+    )
+    threads = in_background if reconcile else ()
     limit = rate_limit_from_setting(settings.rate_limit)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = MAX_THREADS
         await anyio.to_thread.run_sync(delete_leftovers, settings.uploads_dir)
-        if reconcile:
-            reconciler.start()
-            compactor.start()
-            study_runner.start()
+        for thread in threads:
+            thread.start()
         tasks = [
             asyncio.create_task(
                 relay_notifications(settings.redis_url, services.streams.subscriptions)
@@ -148,10 +158,8 @@ def create_app(
         yield
         for task in tasks:
             task.cancel()
-        if reconcile:
-            await anyio.to_thread.run_sync(study_runner.stop)
-            await anyio.to_thread.run_sync(compactor.stop)
-            await anyio.to_thread.run_sync(reconciler.stop)
+        for thread in reversed(threads):
+            await anyio.to_thread.run_sync(thread.stop)
         planner.close()
         services.planner.close()
         dispatcher.close()
@@ -177,6 +185,14 @@ def create_app(
     dashboard.install(app)
     problem_responses.install(app)
     openapi.install(app)
+    _add_middleware(app, settings, services, limit)
+    return app
+
+
+def _add_middleware(
+    app: FastAPI, settings: Settings, services: Services, limit: RateLimit | None
+) -> None:
+    """Add the middleware, the innermost first."""
     app.add_middleware(Admission)
     app.add_middleware(
         DirectRoutes, routes=direct_routes(jobs.router, "/api/v1", jobs.DIRECT_ENDPOINTS)
@@ -188,7 +204,6 @@ def create_app(
     app.add_middleware(HeadAsGet)
     # Added last, so outermost: all others see the client and not the proxy.
     app.add_middleware(ClientAddress, trusted=settings.trusted_proxies)
-    return app
 
 
 class _Application(FastAPI):
@@ -203,7 +218,7 @@ def _router() -> APIRouter:
     router = APIRouter(default_response_class=FiniteJSONResponse)
     checked = [Depends(check_query_parameters)]
     # Routes are matched in this order: the most frequent requests come first.
-    for module in (jobs, runs, attempts, steps, evaluations, ranges, events, workers):
+    for module in (jobs, bulk_jobs, runs, attempts, steps, evaluations, ranges, events, workers):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)
     for module in (catalog, health, explanations, logs, stream, artifacts, uploads, datasets):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)

@@ -53,7 +53,8 @@ async def read_idempotency_key(request: Request) -> IdempotentRequest | None:
         raise RequestInvalid([Problem(location, "invalid_value", expected, format_value(key))])
     principal = principal_of(request)
     # The digest includes the token: another token must not get the stored response.
-    what = f"{request.method} {request.url.path}\n{principal.token_id}\n".encode()
+    address = "?".join(filter(None, (request.url.path, request.url.query)))
+    what = f"{request.method} {address}\n{principal.token_id}\n".encode()
     return IdempotentRequest(
         principal.project, key, sha256(what + await request.body()).hexdigest()
     )

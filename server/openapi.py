@@ -87,6 +87,31 @@ SPEC_BODY: Final[dict[str, Any]] = {
 }
 
 
+SPECS_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "description": "The job specs. Unknown fields are an error.",
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["specs"],
+                    "additionalProperties": False,
+                    "properties": {
+                        "specs": {
+                            "type": "array",
+                            "minItems": 1,
+                            "maxItems": 100,
+                            "items": {"$ref": REF.format(model="JobSpec")},
+                        }
+                    },
+                }
+            }
+        },
+    }
+}
+
+
 EDIT_BODY: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,

@@ -22,10 +22,10 @@ def check_readiness(database: Database, dispatcher: Dispatcher, storage: Storage
 def _database(database: Database) -> Problem | None:
     try:
         with database.read() as session:
-            revision = schema.revision(session)
+            is_compatible, revision = schema.is_compatible(session), schema.revision(session)
     except SQLAlchemyError:
         return Problem("/database", "unreachable", "a database that responds", "no response")
-    if revision == schema.HEAD:
+    if is_compatible:
         return None
     expected = f"a schema at revision {schema.HEAD} (run `ampserver migrate`)"
     return Problem("/database", "wrong_schema", expected, revision or "an empty database")

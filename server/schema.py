@@ -5,21 +5,42 @@ Only `server.migrate` imports Alembic, which would be a tenth of the API's memor
 
 from typing import Final
 
-from sqlalchemy import column, inspect, select, table
+from sqlalchemy import Connection, column, delete, insert, inspect, select, table
 from sqlalchemy.orm import Session
 
 from store.database import Database
+from store.tables import SchemaCompatibility
 
-HEAD: Final = "0020"
+HEAD: Final = "0023"
 """The newest revision in `migrations`; a test compares the two."""
+OLDEST_COMPATIBLE: Final = "0021"
+"""The oldest HEAD of a version whose servers and workers work with this schema, beside this one.
+
+Raise it only with a revision that removes or renames what that version uses.
+"""
 
 VERSIONS: Final = table("alembic_version", column("version_num"))
 
 
 def is_current(database: Database) -> bool:
-    """Whether the database has the schema that this server needs."""
+    """Whether this server works with the schema of the database."""
     with database.read() as session:
-        return revision(session) == HEAD
+        return is_compatible(session)
+
+
+def is_compatible(session: Session) -> bool:
+    """Whether the schema is this server's, or a newer one that keeps what this server uses."""
+    found = revision(session)
+    if found is None or found <= HEAD:
+        return found == HEAD
+    oldest = session.scalar(select(SchemaCompatibility.oldest_revision))
+    return oldest is not None and oldest <= HEAD
+
+
+def revision_of(database: Database) -> str | None:
+    """The revision of the database; None if it has no tables."""
+    with database.read() as session:
+        return revision(session)
 
 
 def revision(session: Session) -> str | None:
@@ -27,3 +48,9 @@ def revision(session: Session) -> str | None:
     if not inspect(session.connection()).has_table(VERSIONS.name):
         return None
     return session.scalar(select(VERSIONS.c.version_num))
+
+
+def record_compatibility(connection: Connection) -> None:
+    """Record, after a migration, which versions work with the schema."""
+    connection.execute(delete(SchemaCompatibility))
+    connection.execute(insert(SchemaCompatibility).values(oldest_revision=OLDEST_COMPATIBLE))

@@ -79,7 +79,7 @@ def _now_sqlite(element: Any, compiler: Any, **options: Any) -> str:
 @compiles(_Now, "postgresql")
 def _now_postgresql(element: Any, compiler: Any, **options: Any) -> str:
     seconds = compiler.process(element.clauses, **options)
-    return f"(clock_timestamp() + make_interval(secs => {seconds}))"
+    return f"(statement_timestamp() + make_interval(secs => {seconds}))"
 
 
 @compiles(_SecondsBetween, "sqlite")

@@ -15,7 +15,9 @@ from ampcore.spec import ACTIVE, State
 from store import attempts, gang_members, gang_placement, workers
 from store.clock import after, now, seconds_since
 from store.gang_placement import GangSize, Node, Reservation, Share, WaitingGang
+from store.queue_names import queue_names
 from store.tables import Attempt, Gang, GangMember, Job
+from store.tables.jobs import ONE_RANK
 
 LAST: Final = (1,)
 """Sorts behind the place of every job, since priorities are not negative."""
@@ -29,8 +31,7 @@ GROW_AFTER_S: Final = 300.0
 
 def are_unfinished(session: Session) -> bool:
     """Whether a gang waits or runs, or a row of its workers is left to be ended."""
-    waiting = select(Gang.job_id).join(Job, Job.id == Gang.job_id)
-    waiting = waiting.where(Job.state.in_([State.QUEUED, *ACTIVE]))
+    waiting = select(Job.id).where(Job.state.in_([State.QUEUED, *ACTIVE]), Job.ranks > ONE_RANK)
     unfinished = select(GangMember.job_id).where(GangMember.finished_at.is_(None))
     return bool(session.scalar(select(or_(waiting.exists(), unfinished.exists()))))
 
@@ -80,7 +81,7 @@ def _lock_waiting(session: Session) -> Sequence[Any]:
             *(Gang.workers, Gang.devices, Gang.min_ranks, Gang.max_ranks, Gang.batches, Gang.holds),
         )
         .join(Gang, Gang.job_id == Job.id)
-        .where(Job.state == State.QUEUED)
+        .where(Job.state == State.QUEUED, Job.ranks > ONE_RANK)
         .order_by(Job.id)
         .with_for_update(of=Job)
     )
@@ -238,14 +239,14 @@ def request_growth(session: Session) -> list[str]:
         select(Job.id, Job.queue, Job.attempt, Gang)
         .join(Gang, Gang.job_id == Job.id)
         .join(Attempt, attempts.is_current_attempt())
-        .where(Job.state == State.RUNNING, Job.requested.is_(None))
+        .where(Job.state == State.RUNNING, Job.ranks > ONE_RANK, Job.requested.is_(None))
         .where(Attempt.ranks < Gang.max_ranks)
         .where(seconds_since(Attempt.started_at) > GROW_AFTER_S)
         .order_by(Job.id)
     ).all()
     if not small:
         return []
-    waiting = set(session.scalars(select(Job.queue).where(Job.state == State.QUEUED).distinct()))
+    waiting = set(session.scalars(select(queue_names().c.queue)))
     asked = []
     for row in small:
         if row.queue not in waiting and _has_room_for_more(session, row):

@@ -33,12 +33,12 @@ class MetricFilter:
     comparison: str
     value: float
 
-    def condition(self) -> ColumnElement[bool]:
-        """The condition in SQL; false for a job without the metric."""
+    def condition(self, job: type[Job] = Job) -> ColumnElement[bool]:
+        """The condition in SQL on a job; false for one without the metric."""
         compare = COMPARISONS[self.comparison]
         metric = aliased(JobMetric)  # the list may be sorted by a metric, too
         # IN reads an index of the metric. EXISTS would let SQLite probe every job of a long list.
-        return Job.id.in_(
+        return job.id.in_(
             select(metric.job_id).where(metric.name == self.name, compare(metric.value, self.value))
         )
 

@@ -5,9 +5,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.orm import InstrumentedAttribute
 
+from ampcore.spec import ACTIVE
 from store.tables import Job, JobMetric
 
 
@@ -41,11 +42,14 @@ class Sort(StrEnum):
     @property
     def is_fixed(self) -> bool:
         """Whether no job ever moves in this order."""
-        return self.field not in MOVED_AT
+        return self.field == "created_at"
 
     def moved_since(self, moment: datetime) -> ColumnElement[bool]:
         """Whether a job may have moved in this order after a moment."""
-        return MOVED_AT[self.field] > moment
+        if self.field == "updated_at":
+            is_updated = and_(Job.state.in_(ACTIVE), Job.updated_at > moment)
+            return or_(Job.changed_at > moment, is_updated)
+        return Job.edited_at > moment
 
 
 @dataclass(frozen=True)
@@ -85,9 +89,3 @@ COLUMNS: Final[dict[str, InstrumentedAttribute[Any]]] = {
     "name": Job.name,
     "priority": Job.priority,
 }
-MOVED_AT: Final[dict[str, InstrumentedAttribute[Any]]] = {
-    "updated_at": Job.updated_at,
-    "name": Job.edited_at,
-    "priority": Job.edited_at,
-}
-"""The time at which a job last moved in a list with that sort key."""

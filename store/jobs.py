@@ -160,7 +160,7 @@ def edit(session: Session, job_id: str, changes: Mapping[str, Any]) -> Job | Non
     statement = (
         update(Job)
         .where(Job.id == job_id)
-        .values(**changes, seq=Job.seq + 1, updated_at=now(), edited_at=now())
+        .values(**changes, seq=Job.seq + 1, updated_at=now(), changed_at=now(), edited_at=now())
         .returning(Job)
         .execution_options(populate_existing=True, synchronize_session=False)
     )

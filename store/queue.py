@@ -23,7 +23,9 @@ from ampcore.spec import ACTIVE, Source, State
 from store import gang_waiting, gangs, workers
 from store.attempts import BUNDLE, is_due
 from store.clock import after, now, seconds_since
+from store.queue_names import queue_names
 from store.tables import Job, Project
+from store.tables.jobs import ONE_RANK, QUEUED
 
 MAX_RANKED: Final = 1000
 """Ranks beyond this are not counted: counting ten thousand jobs takes milliseconds."""
@@ -31,9 +33,27 @@ MAX_RANKED: Final = 1000
 
 def queues_to_dispatch(session: Session, *, silent_for_s: float) -> Sequence[str]:
     """The queues with due jobs for which no message was sent in the last `silent_for_s` seconds."""
-    return session.scalars(
-        select(Job.queue).where(*_is_undispatched(silent_for_s)).distinct()
-    ).all()
+    names = queue_names()
+    due_ones = [
+        select(Job.id)
+        .where(Job.queue == names.c.queue, Job.state == QUEUED, Job.ranks == ONE_RANK, *condition)
+        .correlate(names)
+        # PostgreSQL would read all queued jobs at once for an EXISTS without it.
+        .offset(0)
+        .exists()
+        for condition in _undispatched_conditions(silent_for_s)
+    ]
+    return session.scalars(select(names.c.queue).where(or_(*due_ones))).all()
+
+
+def _undispatched_conditions(silent_for_s: float) -> Sequence[tuple[ColumnElement[bool], ...]]:
+    """Of jobs of one queue, each a range of the index of undispatched jobs."""
+    never = Job.dispatched_at.is_(None)
+    return (
+        (Job.dispatched_at < after(-silent_for_s), is_due()),
+        (never, Job.not_before.is_(None)),
+        (never, Job.not_before <= now()),
+    )
 
 
 def undispatched_jobs(

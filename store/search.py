@@ -16,22 +16,27 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, exists, literal, or_, select, tuple_
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.orm import InstrumentedAttribute, Session
-from sqlalchemy.sql.expression import FunctionElement
+from sqlalchemy import ColumnElement, Select, bindparam, literal, select, tuple_, union_all
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
-from ampcore.spec import State
+from ampcore.spec import ACTIVE
 from store.clock import now
 from store.damaged_rows import Unreadable, is_row_error, read_partially
-from store.job_metrics import MetricFilter, has_metric
+from store.job_metrics import has_metric
 from store.job_order import JobOrder, MetricSort, Sort
-from store.study_folding import StudyGroup, belongs_to, groups_of, is_first_of_study
+from store.search_filters import Search, conditions, matching
+from store.search_plan import (
+    SORT_KEY,
+    WINDOW,
+    fetch_keys,
+    filters_first,
+    has_choice,
+    plan_for_values,
+)
+from store.study_folding import StudyGroup, groups_of
 from store.tables import Job, JobMetric
 
 SPECS_PER_QUERY: Final = 4
-SORT_KEY: Final = "sort_key"
-"""The label of the column that a list is sorted by."""
 LISTED_COLUMNS: Final[Sequence[ColumnElement[Any]]] = [
     *(column for column in Job.__table__.columns if column.name != "spec"),
     # As text: a damaged spec may hold anything there.
@@ -41,6 +46,9 @@ LISTED_COLUMNS: Final[Sequence[ColumnElement[Any]]] = [
     Job.spec["runtime"]["workers"].as_string().label("workers"),
     Job.spec["runtime"]["devices"].as_string().label("devices"),
 ]
+_LISTED_BY_ID: Final = select(*LISTED_COLUMNS).where(
+    Job.id.in_(bindparam("job_ids", expanding=True))
+)
 
 MAX_TRANSACTION_S: Final = 30.0
 """The maximum age of a change that was uncommitted when the first page was read: transactions of
@@ -48,29 +56,6 @@ the server take milliseconds, and PostgreSQL ends idle ones."""
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST_ID: Final = "0" * 12
-
-
-@dataclass(frozen=True)
-class Search:
-    """The filters of a search; an empty one matches every job."""
-
-    project: str | None = None
-    states: tuple[State, ...] = ()
-    labels: tuple[tuple[str, str | None], ...] = ()
-    """Label key and value; None matches any value."""
-    q: str | None = None
-    """A part of the name, or a prefix of the id."""
-    policy: str | None = None
-    """The policy in the spec, or the one that the job trains with."""
-    model: str | None = None
-    created_after: datetime | None = None
-    metrics: tuple[MetricFilter, ...] = ()
-    explanations: bool = True
-    """Whether jobs that explain a step of another job match too."""
-    study: str | None = None
-    """Only the jobs of this study."""
-    folds_studies: bool = False
-    """Whether one job of each study stands for all of its jobs that match."""
 
 
 class ListSection(StrEnum):
@@ -124,25 +109,40 @@ def page(
 ) -> Page:
     """At most `limit` jobs of a sorted list, after a position if given.
 
-    A damaged job is included as `read_partially` returns it.
+    The ids of a page are found first, by indexes; only its jobs are read. A damaged job is included
+    as `read_partially` returns it.
     """
     started_at = (
         _started_at(session, sort) if after_position is None else after_position.listing_started_at
     )
-    rows: list[Any] = []
+    job_ids: list[str] = []
     positions: list[PagePosition | None] = []
+    next_position: PagePosition | None = None
+    plan_for_values(session)
     for section in _sections(sort, after_position):
         start = PagePosition(None, FIRST_ID, started_at, section)
         if after_position is not None and after_position.section is section:
             start = after_position
-        left = limit - len(rows)
-        statement = _statement(search, sort, start, listed=[row.id for row in rows])
-        found = _fetch(session, statement.limit(left + 1))
-        rows += [row for row, _ in found[:left]]
-        positions += [_position(row, value, start) for row, value in found[:left]]
-        if len(found) > left:
-            return Page(rows, _last(positions) if left else start, positions)
-    return Page(rows, None, positions)
+        room = limit - len(job_ids)
+        keys = _find_keys(session, search, sort, start, listed=job_ids, limit=room + 1)
+        job_ids += [job_id for job_id, _ in keys[:room]]
+        positions += [_position(job_id, value, start) for job_id, value in keys[:room]]
+        if len(keys) > room:
+            next_position = _last(positions) if room else start
+            break
+    return Page(_listed_jobs(session, job_ids), next_position, positions)
+
+
+def _listed_jobs(session: Session, job_ids: Sequence[str]) -> Sequence[Any]:
+    """The columns of a list of these jobs, in order."""
+    try:
+        rows = session.execute(_LISTED_BY_ID, {"job_ids": list(job_ids)}).all()
+    except Exception as error:
+        if not is_row_error(error):
+            raise
+        return read_partially(session.connection(), job_ids)
+    by_id = {row.id: row for row in rows}
+    return [by_id[job_id] for job_id in job_ids]
 
 
 def _sections(sort: JobOrder, after_position: PagePosition | None) -> Sequence[ListSection]:
@@ -162,8 +162,8 @@ def _last(positions: Sequence[PagePosition | None]) -> PagePosition | None:
     return next((position for position in reversed(positions) if position is not None), None)
 
 
-def _position(row: Any, value: Any, start: PagePosition) -> PagePosition | None:
-    return None if isinstance(value, Unreadable) else replace(start, value=value, job_id=row.id)
+def _position(job_id: str, value: Any, start: PagePosition) -> PagePosition | None:
+    return None if isinstance(value, Unreadable) else replace(start, value=value, job_id=job_id)
 
 
 def _started_at(session: Session, sort: JobOrder) -> datetime | None:
@@ -174,32 +174,96 @@ def _started_at(session: Session, sort: JobOrder) -> datetime | None:
     return listing_started_at
 
 
-def _statement(
-    search: Search, sort: JobOrder, start: PagePosition, listed: Collection[str]
-) -> Select[Any]:
-    """The jobs of a section after a position in it, in order, with their sort keys."""
+def _find_keys(
+    session: Session,
+    search: Search,
+    sort: JobOrder,
+    start: PagePosition,
+    *,
+    listed: Collection[str],
+    limit: int,
+) -> list[tuple[str, Any]]:
+    """The first jobs of a section after a position in it, in order: their ids and sort keys."""
     match start.section:
-        case ListSection.IN_ORDER:
-            return _in_order(search, sort, start)
         case ListSection.WITHOUT_METRIC:
-            return _without_metric(search, sort.field, start)
-    return _moved(search, sort, start, listed)
-
-
-def _in_order(search: Search, sort: JobOrder, start: PagePosition) -> Select[Any]:
-    """The jobs of the list in its order."""
-    statement = _select(search, sort.key)
+            return fetch_keys(session, _without_metric(search, sort.field, start).limit(limit))
+        case ListSection.MOVED:
+            return fetch_keys(session, _moved(search, sort, start, listed).limit(limit))
     if isinstance(sort, MetricSort):
-        statement = statement.select_from(JobMetric).join(Job, Job.id == JobMetric.job_id)
-        statement = statement.where(JobMetric.name == sort.field)
-        # Of the same table as the value, so that one index has both.
-        statement = _ordered(statement, (sort.key, JobMetric.job_id), start, sort.descends)
-    else:
-        statement = _ordered(statement, (sort.key, Job.id), start, sort.descends)
-    if sort is Sort.UPDATED_AT and start.value is not None:
-        # Otherwise running jobs would be listed repeatedly.
-        statement = statement.where(Job.updated_at <= start.listing_started_at)
-    return statement
+        return fetch_keys(session, _by_metric(search, sort, start).limit(limit))
+    statement = _by_update if sort.field == "updated_at" else _by_field
+    if not has_choice(session, search):
+        return fetch_keys(session, statement(search, sort, start, limit))
+    keys = fetch_keys(session, statement(search, sort, start, limit, window=WINDOW))
+    if len(keys) == limit:
+        return keys
+    with filters_first(session):
+        return fetch_keys(session, statement(search, sort, start, limit))
+
+
+def _by_metric(search: Search, sort: MetricSort, start: PagePosition) -> Select[Any]:
+    """The jobs with a metric in its order."""
+    statement = _select(search, sort.key).select_from(JobMetric)
+    statement = statement.join(Job, Job.id == JobMetric.job_id).where(JobMetric.name == sort.field)
+    # Of the same table as the value, so that one index has both.
+    return _ordered(statement, (sort.key, JobMetric.job_id), start, sort.descends)
+
+
+def _by_field(
+    search: Search, sort: Sort, start: PagePosition, limit: int, *, window: int | None = None
+) -> Select[Any]:
+    """The jobs in the order of a field."""
+    return _first_jobs(search, sort, start, sort.key, limit=limit, window=window)
+
+
+def _first_jobs(
+    search: Search,
+    sort: Sort,
+    start: PagePosition,
+    key: InstrumentedAttribute[Any],
+    *where: ColumnElement[bool],
+    limit: int,
+    window: int | None,
+) -> Select[Any]:
+    """The first jobs that match in the order of a key; with `window`, of the next so many jobs."""
+    if window is None:
+        matching_jobs = _select(search, key).where(*where)
+        return _ordered(matching_jobs, (key, Job.id), start, sort.descends).limit(limit)
+    next_jobs = _ordered(select(Job).where(*where), (key, Job.id), start, sort.descends)
+    if search.project is not None:
+        next_jobs = next_jobs.where(Job.project == search.project)
+    job = aliased(Job, next_jobs.limit(window).subquery())
+    job_key = getattr(job, key.key)
+    matching_jobs = select(job.id, job_key.label(SORT_KEY)).where(*conditions(search, job))
+    return _ordered(matching_jobs, (job_key, job.id), start, sort.descends).limit(limit)
+
+
+def _by_update(
+    search: Search, sort: Sort, start: PagePosition, limit: int, *, window: int | None = None
+) -> Select[Any]:
+    """The jobs in the order of their last update.
+
+    A heartbeat changes `updated_at`, so no index can have it. But few jobs are active; of all
+    others `changed_at`, which has an index, is the time of the last update.
+    """
+    parts = []
+    for key, is_part in (
+        (Job.updated_at, Job.state.in_(ACTIVE)),
+        (Job.changed_at, Job.state.not_in(ACTIVE)),
+    ):
+        where: list[ColumnElement[bool]] = [is_part]
+        if start.value is not None:
+            # Otherwise running jobs would be listed repeatedly.
+            where.append(key <= start.listing_started_at)
+        part = _first_jobs(search, sort, start, key, *where, limit=limit, window=window)
+        parts.append(select(part.subquery()))
+    columns = union_all(*parts).subquery().c
+    order = (columns[SORT_KEY], columns.id)
+    return (
+        select(columns.id, columns[SORT_KEY])
+        .order_by(*(key.desc() if sort.descends else key for key in order))
+        .limit(limit)
+    )
 
 
 def _without_metric(search: Search, metric: str, start: PagePosition) -> Select[Any]:
@@ -221,8 +285,8 @@ def _moved(
 
 
 def _select(search: Search, key: InstrumentedAttribute[Any]) -> Select[Any]:
-    """The jobs that match, with the columns of a list and the sort key."""
-    return select(*LISTED_COLUMNS, key.label(SORT_KEY)).where(*_conditions(search))
+    """The ids and sort keys of the jobs that match."""
+    return select(Job.id, key.label(SORT_KEY)).where(*conditions(search))
 
 
 def _ordered(
@@ -237,31 +301,6 @@ def _ordered(
         there = tuple_(literal(start.value, keys[0].type), literal(start.job_id, keys[1].type))
         statement = statement.where(here < there if descends else here > there)
     return statement.order_by(*(key.desc() if descends else key for key in keys))
-
-
-def _fetch(session: Session, statement: Select[Any]) -> list[tuple[Any, Any]]:
-    """The rows with their sort keys."""
-    try:
-        return [(row, getattr(row, SORT_KEY)) for row in session.execute(statement)]
-    except Exception as error:
-        if not is_row_error(error):
-            raise
-    ids = session.scalars(statement.with_only_columns(Job.id)).all()
-    rows = read_partially(session.connection(), ids)
-    return [(row, _sort_key(session, statement, row.id)) for row in rows]
-
-
-def _sort_key(session: Session, statement: Select[Any], job_id: str) -> Any:
-    """The sort key of one of the jobs, or Unreadable."""
-    key = statement.selected_columns[SORT_KEY]
-    try:
-        return session.scalar(
-            statement.with_only_columns(key).where(Job.id == job_id).order_by(None)
-        )
-    except Exception as error:
-        if not is_row_error(error):
-            raise
-        return Unreadable()
 
 
 def specs(session: Session, job_ids: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -279,65 +318,4 @@ def folded_studies(
     """The studies that these jobs of a list stand for, by the id of the job."""
     if not search.folds_studies or not job_ids:
         return {}
-    return groups_of(session, _matching(search), job_ids)
-
-
-def _conditions(search: Search) -> list[ColumnElement[bool]]:
-    conditions = _matching(search)
-    return [*conditions, is_first_of_study(conditions)] if search.folds_studies else conditions
-
-
-def _matching(search: Search) -> list[ColumnElement[bool]]:
-    """What the filters ask of a job."""
-    conditions = [
-        attribute == value
-        for attribute, value in (
-            (Job.project, search.project),
-            (Job.model, search.model),
-        )
-        if value is not None
-    ]
-    if search.policy is not None:
-        conditions.append(or_(Job.policy == search.policy, Job.resolved_policy == search.policy))
-    if not search.explanations:
-        conditions.append(Job.explains.is_(None))
-    if search.study is not None:
-        conditions.append(belongs_to(search.study))
-    if search.states:
-        conditions.append(Job.state.in_(search.states))
-    if search.created_after is not None:
-        conditions.append(Job.created_at > search.created_after)
-    if search.q is not None:
-        conditions.append(_matches_text(search.q))
-    conditions += [one.condition() for one in search.metrics]
-    return conditions + [_has_label(key, value) for key, value in search.labels]
-
-
-def _matches_text(text: str) -> ColumnElement[bool]:
-    return or_(
-        Job.name.icontains(text, autoescape=True), Job.id.startswith(text.lower(), autoescape=True)
-    )
-
-
-def _has_label(key: str, value: str | None) -> ColumnElement[bool]:
-    # Compares key-value pairs: no JSON path expression allows every character of a key.
-    pairs = _JsonPairs(Job.labels).table_valued("key", "value")
-    found = [pairs.c.key == key] if value is None else [pairs.c.key == key, pairs.c.value == value]
-    return exists(select(1).select_from(pairs).where(*found))
-
-
-class _JsonPairs(FunctionElement[Any]):
-    """The keys and values of a JSON object, as rows."""
-
-    name = "pairs"
-    inherit_cache = True
-
-
-@compiles(_JsonPairs, "sqlite")
-def _sqlite(element: Any, compiler: Any, **options: Any) -> str:
-    return f"json_each({compiler.process(element.clauses, **options)})"
-
-
-@compiles(_JsonPairs, "postgresql")
-def _postgresql(element: Any, compiler: Any, **options: Any) -> str:
-    return f"jsonb_each_text({compiler.process(element.clauses, **options)})"
+    return groups_of(session, matching(search), job_ids)

@@ -4,12 +4,12 @@ Of the jobs of a study that match the filters, the one that was planned first st
 others. Its number in the study never changes, so that pages in any order fit together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.orm import Session, aliased
 
 from store.tables import Job, Study, StudyJob
 
@@ -28,24 +28,31 @@ class StudyGroup:
     """How many of these are in each state."""
 
 
-def is_first_of_study(conditions: Sequence[ColumnElement[bool]]) -> ColumnElement[bool]:
-    """Whether a job belongs to no study, or is the first job of one that meets the conditions."""
-    place = func.row_number().over(partition_by=StudyJob.study_id, order_by=StudyJob.number)
-    matching = (
-        select(StudyJob.job_id, place.label("place"))
-        .join(Job, Job.id == StudyJob.job_id)
-        .where(*conditions)
-        .correlate(None)
-        .subquery()
+def is_first_of_study(
+    job: type[Job],
+    matching: Callable[[type[Job]], Sequence[ColumnElement[bool]]],
+) -> ColumnElement[bool]:
+    """Whether a job belongs to no study, or is the first one of its study that matches.
+
+    `matching` are the conditions on an alias of the jobs.
+    """
+    place, earlier_place, earlier = aliased(StudyJob), aliased(StudyJob), aliased(Job)
+    earlier_match = (
+        select(1)
+        .select_from(place)
+        .join(earlier_place, earlier_place.study_id == place.study_id)
+        .join(earlier, earlier.id == earlier_place.job_id)
+        .where(place.job_id == job.id, earlier_place.number < place.number, *matching(earlier))
+        .correlate(job)
+        # PostgreSQL turns an EXISTS without it into a join of all studies.
+        .offset(0)
     )
-    first = select(matching.c.job_id).where(matching.c.place == 1)
-    studied = select(StudyJob.job_id).where(StudyJob.job_id.is_not(None))
-    return or_(Job.id.not_in(studied), Job.id.in_(first))
+    return ~earlier_match.exists()
 
 
-def belongs_to(study_id: str) -> ColumnElement[bool]:
+def belongs_to(study_id: str, job: type[Job] = Job) -> ColumnElement[bool]:
     """Whether a job is one of a study."""
-    return Job.id.in_(select(StudyJob.job_id).where(StudyJob.study_id == study_id))
+    return job.id.in_(select(StudyJob.job_id).where(StudyJob.study_id == study_id))
 
 
 def groups_of(

@@ -2,37 +2,57 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, and_, bindparam, case, delete, func, select, update
+from sqlalchemy import (
+    Connection,
+    Row,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.functions import aggregate_strings
 
 from ampcore.spec import ACTIVE
 from ampcore.spec.devices import DeviceInfo
 from ampcore.telemetry.json_values import json_safe
 from store.clock import after, now, seconds_since
+from store.json_text import json_text, parse_json
 from store.tables import GangMember, Job, Worker
 
 HEARTBEAT_TIMEOUT_S: Final = 30.0
 """A worker without a heartbeat for this long counts as lost."""
 
 ONLINE: Final = "online"
+DEVICE_FIELDS: Final = ("devices", "cpu_features", "memory_bytes")
+"""What of a worker's hardware describes its devices."""
 _STATE: Final = case(
     (Worker.stopped_at.is_not(None), "stopped"),
     (Worker.last_seen_at < after(-HEARTBEAT_TIMEOUT_S), "lost"),
     else_=ONLINE,
 )
+_IS_ONLINE: Final = and_(
+    Worker.stopped_at.is_(None), Worker.last_seen_at >= after(-HEARTBEAT_TIMEOUT_S)
+)
 
 
-# Built once: every read of a queued job executes it.
+# Built once: every read of a queued job executes it. Hardware may be large: only parts of it.
 _ONLINE: Final = select(
     Worker.id,
     Worker.slots,
     Worker.queues,
-    Worker.hardware,
+    json_text(Worker.hardware, "sandbox", "kind").label("sandbox"),
+    json_text(Worker.hardware, "gang_host").label("gang_host"),
     Worker.hostname,
     seconds_since(Worker.last_seen_at).label("silent_s"),
-).where(_STATE == ONLINE, Worker.drain_requested_at.is_(None))
+).where(_IS_ONLINE, Worker.drain_requested_at.is_(None))
 
 
 _BUSY_JOBS: Final = (
@@ -147,25 +167,14 @@ def online(connection: Connection, queue: str | None = None) -> list[OnlineWorke
             row.id,
             row.slots,
             row.queues,
-            _sandbox_in(row.hardware),
+            row.sandbox,
             row.hostname,
-            _gang_host_in(row.hardware),
+            row.gang_host,
             float(row.silent_s),
         )
         for row in connection.execute(_ONLINE)
         if isinstance(row.queues, list) and (queue is None or queue in row.queues)
     ]
-
-
-def _sandbox_in(hardware: Any) -> str | None:
-    sandbox = hardware.get("sandbox") if isinstance(hardware, Mapping) else None
-    kind = sandbox.get("kind") if isinstance(sandbox, Mapping) else None
-    return kind if isinstance(kind, str) else None
-
-
-def _gang_host_in(hardware: Any) -> str | None:
-    host = hardware.get("gang_host") if isinstance(hardware, Mapping) else None
-    return host if isinstance(host, str) else None
 
 
 def busy_slots(connection: Connection, worker_ids: Collection[str]) -> dict[str, int]:
@@ -195,10 +204,25 @@ def stopped(session: Session, worker_id: str) -> None:
     _set(session, worker_id, {"last_seen_at": now(), "stopped_at": now()})
 
 
-def listing(session: Session) -> Sequence[tuple[Worker, str]]:
-    """Every worker with its state: online, lost or stopped; the newest first."""
-    rows = session.execute(select(Worker, _STATE).order_by(Worker.started_at.desc()))
-    return [(worker, word) for worker, word in rows]
+def listing(
+    session: Session, *, after_worker: str | None = None, limit: int | None = None
+) -> Sequence[tuple[Worker, str]]:
+    """The workers with their states: online, lost or stopped; the newest first.
+
+    With `limit` at most so many, after the worker `after_worker` if given.
+    """
+    statement = select(Worker, _STATE).order_by(Worker.started_at.desc(), Worker.id.desc())
+    if after_worker is not None:
+        last = select(Worker.started_at, Worker.id).where(Worker.id == after_worker)
+        statement = statement.where(tuple_(Worker.started_at, Worker.id) < last.scalar_subquery())
+    return [(worker, state) for worker, state in session.execute(statement.limit(limit))]
+
+
+def measurements(session: Session) -> Sequence[Row[Any]]:
+    """The id, slots, usage and state of every worker, without its hardware."""
+    return session.execute(
+        select(Worker.id, Worker.slots, Worker.usage, _STATE.label("state"))
+    ).all()
 
 
 def jobs_by_worker(session: Session, *, project: str | None = None) -> Mapping[str, list[str]]:
@@ -228,44 +252,49 @@ def _set(session: Session, worker_id: str, values: dict[str, Any]) -> None:
 
 
 def online_devices(session: Session) -> list[tuple[DeviceInfo, ...]]:
-    """The devices of each online worker that reported its hardware, the newest worker first."""
-    return [
-        DeviceInfo.from_json(worker.hardware)
-        for worker, state in listing(session)
-        if state == ONLINE and isinstance(worker.hardware, dict)
-    ]
+    """The devices of each online worker that reported its hardware, the newest kind first.
+
+    Workers with the same devices are read once.
+    """
+    parts = [json_text(Worker.hardware, name).label(name) for name in DEVICE_FIELDS]
+    alike = (
+        select(*parts, func.count().label("workers"))
+        .where(_IS_ONLINE, Worker.hardware.is_not(None))
+        .group_by(*parts)
+        .order_by(func.max(Worker.started_at).desc())
+    )
+    machines: list[tuple[DeviceInfo, ...]] = []
+    for row in session.execute(alike):
+        document = {name: parse_json(getattr(row, name)) for name in DEVICE_FIELDS}
+        machines += [DeviceInfo.from_json(document)] * row.workers
+    return machines
 
 
 def online_memory_limits(session: Session, *, in_sandbox: bool) -> list[int]:
-    """How many bytes a trainer may allocate, for each online worker that limits it.
+    """The different numbers of bytes that trainers of online workers may allocate.
 
     Args:
         session: The session.
         in_sandbox: Of trainers in the sandbox for custom code, which has a limit of its own.
     """
-    section = "sandbox" if in_sandbox else "isolation"
-    limits = [
-        _at(worker.hardware, section, "memory_bytes")
-        for worker, state in listing(session)
-        if state == ONLINE
-    ]
+    limit = json_text(Worker.hardware, "sandbox" if in_sandbox else "isolation", "memory_bytes")
+    limits = map(parse_json, session.scalars(select(limit).where(_IS_ONLINE).distinct()))
     return [limit for limit in limits if isinstance(limit, int) and limit > 0]
-
-
-def _at(document: Any, *names: str) -> Any:
-    """The value in nested objects; None where one is missing."""
-    for name in names:
-        document = document.get(name) if isinstance(document, Mapping) else None
-    return document
 
 
 def online_packages(session: Session) -> dict[str, list[dict[str, Any]]]:
     """By the id of each online worker, what it has reported of its packages."""
-    return {
-        worker.id: [one for one in worker.hardware.get("packages") or () if isinstance(one, dict)]
-        for worker, state in listing(session)
-        if state == ONLINE and isinstance(worker.hardware, dict)
-    }
+    packages = json_text(Worker.hardware, "packages")
+    alike = (
+        select(packages.label("packages"), aggregate_strings(Worker.id, ",").label("ids"))
+        .where(_IS_ONLINE, Worker.hardware.is_not(None))
+        .group_by(packages)
+    )
+    reported: dict[str, list[dict[str, Any]]] = {}
+    for row in session.execute(alike):
+        entries = _package_entries(row.packages)
+        reported |= dict.fromkeys(row.ids.split(","), entries)
+    return reported
 
 
 def packages_of_queue(session: Session, queue: str) -> list[dict[str, Any]] | None:
@@ -274,11 +303,23 @@ def packages_of_queue(session: Session, queue: str) -> list[dict[str, Any]] | No
     None while one of them has not reported its packages yet.
     """
     entries: list[dict[str, Any]] = []
-    for row in session.execute(_ONLINE):
+    known = Worker.hardware.is_not(None).label("is_known")
+    packages = json_text(Worker.hardware, "packages").label("packages")
+    serving = select(Worker.queues, known, packages).where(
+        _IS_ONLINE, Worker.drain_requested_at.is_(None)
+    )
+    for row in session.execute(serving):
         if not isinstance(row.queues, list) or queue not in row.queues:
             continue
-        if not isinstance(row.hardware, dict):
+        if not row.is_known:
             return None
-        reported = row.hardware.get("packages") or ()
-        entries += [one for one in reported if isinstance(one, dict)]
+        entries += _package_entries(row.packages)
     return entries
+
+
+@lru_cache(maxsize=64)  # most workers report the same
+def _package_entries(text: str | None) -> list[dict[str, Any]]:
+    entries = parse_json(text)
+    return (
+        [one for one in entries or () if isinstance(one, dict)] if isinstance(entries, list) else []
+    )

@@ -84,7 +84,7 @@ def commands(command, name):
 @pytest.mark.parametrize(("app", "name"), [(ampctl, "ampctl"), (ampserver, "ampserver")])
 def test_the_reference_lists_exactly_the_existing_commands(app, name):
     text = (REFERENCE / "commands.md").read_text(encoding="utf-8")
-    documented = set(re.findall(rf"^\| `({name}[a-z ]*)` \|", text, re.MULTILINE))
+    documented = set(re.findall(rf"^\| `({name}[a-z -]*)` \|", text, re.MULTILINE))
     assert documented == commands(typer.main.get_command(app), name) - {name}
 
 

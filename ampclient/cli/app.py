@@ -10,6 +10,7 @@ import typer
 from ampclient.cli import (
     artifacts,
     audit,
+    bulk_jobs,
     compare,
     datasets,
     evaluations,
@@ -70,8 +71,10 @@ for command in (
     explain.explain,
     job_actions.edit,
     job_actions.delete,
+    bulk_jobs.cancel_many,
+    bulk_jobs.delete_many,
 ):
-    app.command(command.__name__.rstrip("_"))(command)
+    app.command(command.__name__.rstrip("_").replace("_", "-"))(command)
 app.add_typer(lab.group, name="lab")
 app.add_typer(datasets.group, name="dataset")
 app.add_typer(files.group, name="file")

@@ -31,8 +31,10 @@ from ampclient.requests.jobs import (
     JOBS_PER_PAGE,
     Search,
     cancel_job,
+    cancel_jobs,
     clone_job,
     delete_job,
+    delete_jobs,
     edit_job,
     extend_job,
     get_job,
@@ -42,6 +44,7 @@ from ampclient.requests.jobs import (
     resume_job,
     retry_job,
     submit_job,
+    submit_jobs,
     validate_job,
 )
 from ampclient.requests.records import (
@@ -108,6 +111,7 @@ __all__ = [
     "StreamQuery",
     "append_to_upload",
     "cancel_job",
+    "cancel_jobs",
     "cancel_study",
     "clone_job",
     "compare_jobs",
@@ -118,6 +122,7 @@ __all__ = [
     "delete_dataset",
     "delete_file",
     "delete_job",
+    "delete_jobs",
     "delete_study",
     "drain_worker",
     "edit_job",
@@ -171,6 +176,7 @@ __all__ = [
     "stream_job",
     "stream_steps",
     "submit_job",
+    "submit_jobs",
     "upload_entries",
     "validate_job",
 ]

@@ -4,15 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ampclient.job_view import JobView, JobViewPage
+from ampclient.job_view import JobView, JobViewPage, SubmittedJobViews
 from ampclient.requests.request import (
     JsonRequest,
     Params,
     idempotency_header,
+    items_of,
     job_path,
     params,
     parse_nothing,
 )
+from ampcore.api.jobs import ChangedJobs
 from ampcore.api.validation import Validation
 
 JOBS_PER_PAGE: Final = 100
@@ -65,6 +67,37 @@ class Search:
 def submit_job(spec: Mapping[str, Any], key: str) -> JsonRequest[JobView]:
     """Queue a job; the same key returns the same job."""
     return _post("/jobs", body=spec, headers=idempotency_header(key))
+
+
+def submit_jobs(specs: Sequence[Mapping[str, Any]], key: str) -> JsonRequest[list[JobView]]:
+    """Queue several jobs; the same key returns the same jobs."""
+    return JsonRequest(
+        method="POST",
+        path="/jobs/batch",
+        body={"specs": list(specs)},
+        headers=idempotency_header(key),
+        read=items_of(SubmittedJobViews),
+    )
+
+
+def cancel_jobs(search: Search) -> JsonRequest[ChangedJobs]:
+    """Cancel the first jobs that match."""
+    return _change_jobs("cancel", search)
+
+
+def delete_jobs(search: Search) -> JsonRequest[ChangedJobs]:
+    """Delete the first ended jobs that match."""
+    return _change_jobs("delete", search)
+
+
+def _change_jobs(action: str, search: Search) -> JsonRequest[ChangedJobs]:
+    return JsonRequest(
+        method="POST",
+        path=f"/jobs/{action}",
+        params=search.params,
+        headers=idempotency_header(),
+        read=ChangedJobs.from_json,
+    )
 
 
 def clone_job(job_id: str, assignments: Mapping[str, Any], key: str) -> JsonRequest[JobView]:

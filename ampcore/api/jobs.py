@@ -239,6 +239,21 @@ class JobPage(ApiModel):
     next_cursor: str | None
 
 
+class ChangedJobs(ApiModel):
+    """The jobs that a request for all jobs that match has cancelled or deleted."""
+
+    ids: list[str]
+    more: bool = Field(
+        description="Whether more jobs match: send the request again, with a new idempotency key."
+    )
+
+
+class SubmittedJobs(ApiModel):
+    """The jobs that were submitted together, in the order of their specs."""
+
+    items: list[Job]
+
+
 class RequestModel(BaseModel):
     """The body of a request, in strict types. Unknown fields are an error."""
 

@@ -22,8 +22,6 @@ QUOTAS: tuple[tuple[str, sa.types.TypeEngine[Any]], ...] = (
     ("max_devices", sa.Integer()),
     ("max_device_hours", sa.Double()),
 )
-UNFINISHED = "state NOT IN ('succeeded', 'failed', 'cancelled')"
-POINT_S = 21_600
 
 
 def upgrade() -> None:
@@ -45,25 +43,9 @@ def upgrade() -> None:
     )
     op.add_column("run_throughputs", sa.Column("columns", JSON, nullable=True))
     op.add_column("jobs", sa.Column("turn_at", sa.DateTime(timezone=True), nullable=True))
-    if op.get_bind().dialect.name == "sqlite":
-        # The microseconds, which SQLite does not compute with, stay.
-        whole = "substr(created_at, 1, 19)"
-        shifted = f"strftime('%Y-%m-%d %H:%M:%S', {whole}, -(priority * {POINT_S}) || ' seconds')"
-        turn = f"{shifted} || substr(created_at, 20)"
-    else:
-        turn = f"created_at - priority * interval '{POINT_S} seconds'"
-    op.execute(f"UPDATE jobs SET turn_at = {turn} WHERE {UNFINISHED}")  # noqa: S608 - constants
-    op.create_index(
-        "ix_jobs_turn",
-        "jobs",
-        ["project", "turn_at", "id", "queue"],
-        sqlite_where=sa.text("state = 'queued'"),
-        postgresql_where=sa.text("state = 'queued'"),
-    )
 
 
 def downgrade() -> None:
-    op.drop_index("ix_jobs_turn", table_name="jobs")
     op.drop_column("jobs", "turn_at")
     op.drop_column("run_throughputs", "columns")
     op.drop_table("project_usage")

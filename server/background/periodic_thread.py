@@ -63,6 +63,10 @@ class FailureLog:
     def __contains__(self, what: str) -> bool:
         return what in self._failing
 
+    def forget(self, *works: str) -> None:
+        """Count these works as not failing: they are not done any more."""
+        self._failing.difference_update(works)
+
     def attempt(self, what: str, work: Callable[[], object]) -> bool:
         """Do work; whether it was done, and returned true.
 

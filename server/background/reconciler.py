@@ -1,17 +1,20 @@
 """The reconciler: a background thread that finds lost workers and lost messages.
 
 Each round expires leases, reserves slots for jobs with several ranks, dispatches queued jobs again,
-and deletes expired rows and files. Several servers may run one.
+and deletes expired rows and files. Of several servers one leads and does this; the others only
+observe outages, so that one of them can take over at once.
 """
 
 import logging
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
 from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 
 from server.background import cleanup
 from server.background.periodic_thread import FailureLog, PeriodicThread
@@ -19,10 +22,11 @@ from server.background.redispatch import redispatch
 from server.dispatch import Dispatcher
 from server.file_removal import remove_due_files
 from service.storage import Storage
-from store import gang_members, gangs, lease_expiry
+from store import gang_members, gangs, leaders, lease_expiry
 from store.clock import now
 from store.database import Database
 from store.leases import LEASE_S, outage_grace_s
+from store.tables import new_id
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +35,10 @@ CLEANUP_INTERVAL_S: Final = 60.0
 RECENT_ROUNDS: Final = 3
 """The shortest of this many rounds is taken as the usual duration of a round."""
 EXPIRE_LEASES: Final = "expiring leases"
+RESERVE_SLOTS: Final = "reserving slots for gangs"
+SEND_MESSAGES: Final = "sending messages again"
+DELETE_ROWS: Final = "deleting expired rows"
+TASK: Final = "reconciler"
 
 
 class Reconciler:
@@ -47,6 +55,7 @@ class Reconciler:
         *,
         storage: Storage | None = None,
         lease_s: float = LEASE_S,
+        server_id: str | None = None,
         every_s: float = INTERVAL_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -55,6 +64,7 @@ class Reconciler:
         self._database = database
         self._dispatcher = dispatcher
         self._storage = storage
+        self._server_id = server_id or new_id()
         self._every_s = every_s
         self._outage_grace_s = outage_grace_s(lease_s)
         self._clock = clock
@@ -70,8 +80,10 @@ class Reconciler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the current round."""
+        """Stop after the current round; another server leads at once."""
         self._thread.stop()
+        with suppress(SQLAlchemyError):  # the lease of the leader ends by itself
+            leaders.resign(self._database, TASK, self._server_id)
 
     def redispatch(self) -> None:
         """Send messages again that were lost or never sent."""
@@ -112,15 +124,28 @@ class Reconciler:
                 remove_due_files(self._database, self._storage)
 
     def _round(self) -> None:
-        # First the leases: a lost job can be dispatched again in the same round.
-        self._failures.attempt(EXPIRE_LEASES, self._expire_after_outage_grace)
-        self._failures.attempt("reserving slots for gangs", self.place_gangs)
-        self._failures.attempt("sending messages again", self.redispatch)
-        self._failures.attempt("deleting expired rows", self.clean_up)
+        if self._failures.attempt("choosing the server that leads", self._leads):
+            # First the leases: a lost job can be dispatched again in the same round.
+            self._failures.attempt(EXPIRE_LEASES, self._expire_after_outage_grace)
+            self._failures.attempt(RESERVE_SLOTS, self.place_gangs)
+            self._failures.attempt(SEND_MESSAGES, self.redispatch)
+            self._failures.attempt(DELETE_ROWS, self.clean_up)
+        else:
+            # What failed while it led is the matter of another server now.
+            self._failures.forget(RESERVE_SLOTS, SEND_MESSAGES, DELETE_ROWS)
+            self._failures.attempt(EXPIRE_LEASES, self._is_after_outage_grace)
         if not self._failures:
             self.last_success_at = time.time()
 
+    def _leads(self) -> bool:
+        return leaders.lead(self._database, TASK, self._server_id)
+
     def _expire_after_outage_grace(self) -> None:
+        if self._is_after_outage_grace():
+            self.expire()
+
+    def _is_after_outage_grace(self) -> bool:
+        """Whether workers had time to renew their leases; called in each round."""
         at, went_by_s = self._clock(), self._database_elapsed_s()
         lasted_s, self._round_at = at - self._round_at, at
         # On a machine that is always slow, rounds take longer than `every_s`. That is not an
@@ -133,8 +158,7 @@ class Reconciler:
         self._rounds_s.append(lasted_s)
         if EXPIRE_LEASES in self._failures or stood_still or jumped:
             self._available_since = at  # workers could not renew their leases
-        if at - self._available_since >= self._outage_grace_s:
-            self.expire()
+        return at - self._available_since >= self._outage_grace_s
 
     def _database_elapsed_s(self) -> float:
         """Seconds since the last round by the database's clock; 0 in the first round."""

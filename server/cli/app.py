@@ -126,8 +126,11 @@ def migrate(
             "--wait", min=0, metavar="SECONDS", help="Wait so long for PostgreSQL to answer."
         ),
     ] = 0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list the revisions that would run.")
+    ] = False,
 ) -> None:
-    """Create the database tables, or upgrade older ones."""
+    """Create the database tables, or upgrade older ones, while servers and workers run."""
     from server.cli.database import (
         DatabaseUnusable,
         database_errors_as_unusable,
@@ -135,6 +138,7 @@ def migrate(
         wait_for_database,
     )
     from server.migrate import migrate as run
+    from server.migrate import plan
     from server.schema import HEAD
 
     url = read_settings().database_url
@@ -142,7 +146,10 @@ def migrate(
         if wait:
             wait_for_database(url, wait)
         with database_errors_as_unusable(url):
-            run(url)
+            if dry_run:
+                typer.echo("\n".join(plan(url)))
+                return
+            run(url, report=lambda text: typer.echo(text, err=True))
     except DatabaseUnusable as error:
         fail(error)
     typer.echo(f"Database: {describe_database(url)}", err=True)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeVar
 from fastapi import Depends, Response
 from sqlalchemy.orm import Session
 
-from ampcore.api.jobs import Job
+from ampcore.api.jobs import ChangedJobs, Job
 from ampcore.spec import TERMINAL, Source, State
 from server.access.principal import Principal
 from server.deps import (
@@ -33,13 +33,17 @@ from service.notify import Notifier
 from service.storage import Storage
 from store import audit, file_removals, jobs, projects, tables
 from store.audit import Actor
+from store.bulk_changes import BulkChange
 from store.database import Database
 from store.file_removals import Removal
 from store.idempotency import IdempotentRequest, StoredResponse
+from store.rows import insert_rows
 
 T = TypeVar("T")
 StoreChange = Callable[[Session, str], T | None]
 """A transition of the store; returns None if the state of the job does not allow it."""
+BulkStoreChange = Callable[[Session], BulkChange]
+"""A transition of several jobs."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,38 @@ class JobActions:
         self.notifier.notify(job_id)
         if action in QUEUEING_ACTIONS:
             dispatch_jobs(self.database, self.dispatcher, changed)
+        return to_response(stored)
+
+    def change_matching(self, action: Action, change: BulkStoreChange, **data: Any) -> Response:
+        """Apply a change to all jobs that match, up to a number, and return which changed.
+
+        Args:
+            action: named in the audit log, in an entry for each job.
+            change: the transition of the store.
+            data: details for the audit log.
+
+        Raises:
+            KeyReused: nothing is changed.
+        """
+        changed_ids: list[str] = []
+
+        def make(session: Session) -> StoredResponse:
+            changed = change(session)
+            entries = [
+                audit.entry_values(
+                    self.actor, f"job.{action.name}", job.id, project=job.project, **data
+                )
+                for job in changed.jobs
+            ]
+            if entries:
+                insert_rows(session, tables.AuditEntry, *entries)
+            changed_ids.extend(job.id for job in changed.jobs)
+            body = ChangedJobs(ids=changed_ids, more=changed.has_more)
+            return StoredResponse(200, {}, body.model_dump_json())
+
+        stored = respond_once(self.database, self.idempotent_request, make)
+        for job_id in changed_ids:
+            self.notifier.notify(job_id)
         return to_response(stored)
 
     def remove(self, job_id: str) -> Response:

@@ -17,7 +17,8 @@ from server.deps import JOB_ID
 from server.errors import RequestInvalid
 from server.http.parameters import is_storable, parse_utc
 from store.job_order import JobOrder, MetricSort
-from store.search import ListSection, PagePosition, Search
+from store.search import ListSection, PagePosition
+from store.search_filters import Search
 
 
 def cursor_of(position: PagePosition, search: Search, sort: JobOrder) -> str:

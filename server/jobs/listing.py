@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import repeat
@@ -22,11 +22,11 @@ from server.deps import PrincipalDep
 from server.errors import Forbidden, RequestInvalid
 from server.jobs.cursors import cursor_of, read_cursor
 from server.row_models import listed_job_from_row
-from store import search
+from store import search as job_search
 from store.database import Database
 from store.job_metrics import MetricFilter
 from store.job_order import COLUMNS, JobOrder, MetricSort, Sort
-from store.search import Search
+from store.search_filters import Search
 
 METRIC_FILTER: Final = re.compile(
     rf"\s*(?P<name>{METRIC_PATTERN})\s*(?P<comparison>[<>]=?|==?)(?P<value>[^=]*)"
@@ -121,7 +121,7 @@ class JobListQuery:
         """The page as JSON, with the cursor of the next one. Raises RequestInvalid."""
         after_position = read_cursor(self.cursor, self.search, self.sort) if self.cursor else None
         with database.read() as session:
-            page = search.page(
+            page = job_search.page(
                 session,
                 self.search,
                 sort=self.sort,
@@ -135,11 +135,11 @@ class JobListQuery:
     def _items(self, session: Session, rows: Sequence[Any]) -> Iterator[bytes]:
         """The jobs as JSON, each encoded when the iterator reaches it."""
         ids = [row.id for row in rows]
-        studies = search.folded_studies(session, self.search, ids)
+        studies = job_search.folded_studies(session, self.search, ids)
         has_specs = ListField.SPEC in self.fields
         left_out = {"spec": not has_specs, "study": not self.search.folds_studies}
         excluded = {name for name, is_left_out in left_out.items() if is_left_out}
-        specs = search.specs(session, ids) if has_specs else repeat(None, len(rows))
+        specs = job_search.specs(session, ids) if has_specs else repeat(None, len(rows))
         for row, spec in zip(rows, specs, strict=True):
             job = listed_job_from_row(row, spec, studies.get(row.id))
             yield job.model_dump_json(exclude=excluded).encode()
@@ -161,7 +161,7 @@ def _document(items: Sequence[bytes], next_cursor: str | None) -> bytes:
     return b'{"items":[%b],"next_cursor":%b}' % (b",".join(items), cursor)
 
 
-async def _job_list_query(
+async def _job_filters(
     *,
     principal: PrincipalDep,
     state: States = [],  # noqa: B006 - FastAPI copies it
@@ -174,13 +174,8 @@ async def _job_list_query(
     metric: Metrics = [],  # noqa: B006
     explanations: Explanations = False,
     study: OfStudy = None,
-    fold_studies: FoldStudies = False,
-    sort: SortOrder = Sort.NEWEST,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-    fields: Fields = [],  # noqa: B006
-) -> JobListQuery:
-    wanted = Search(
+) -> Search:
+    return Search(
         project=_project(principal, project),
         states=tuple(sorted(set(state))),
         labels=tuple(_label(text) for text in label),
@@ -191,9 +186,24 @@ async def _job_list_query(
         metrics=tuple(_metric_filter(text) for text in metric),
         explanations=explanations,
         study=study or None,
-        folds_studies=fold_studies,
     )
-    return JobListQuery(wanted, _order(sort), limit, cursor, frozenset(fields))
+
+
+JobFiltersDep = Annotated[Search, Depends(_job_filters)]
+"""The filters in the query parameters, for the jobs that the token may see."""
+
+
+async def _job_list_query(
+    *,
+    filters: JobFiltersDep,
+    fold_studies: FoldStudies = False,
+    sort: SortOrder = Sort.NEWEST,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    fields: Fields = [],  # noqa: B006 - FastAPI copies it
+) -> JobListQuery:
+    search = replace(filters, folds_studies=fold_studies)
+    return JobListQuery(search, _order(sort), limit, cursor, frozenset(fields))
 
 
 def _project(principal: Principal, wanted: str | None) -> str | None:

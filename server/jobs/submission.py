@@ -159,6 +159,14 @@ async def _submit(request: Request, submission: Submission) -> Response:
     return to_response(await services_of(request).submitter.submit(submission))
 
 
+def find_response(
+    database: Database, idempotent_request: IdempotentRequest
+) -> StoredResponse | None:
+    """The response to the first request with the same key; None if this is the first."""
+    with database.read() as session:
+        return idempotency.find(session, idempotent_request)
+
+
 # ---- Into the database, and to a worker
 
 
@@ -215,8 +223,7 @@ class JobSubmitter:
     ) -> StoredResponse | CheckedSubmission | Exception:
         """The response to a repeat; else the submission once it is checked, or its error."""
         if submission.idempotent_request is not None:
-            with self._database.read() as session:
-                stored = idempotency.find(session, submission.idempotent_request)
+            stored = find_response(self._database, submission.idempotent_request)
             if stored is not None:
                 return mark_replayed(stored)
         return self.check(submission)

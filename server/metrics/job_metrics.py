@@ -1,6 +1,6 @@
 """Prometheus metrics of jobs, attempts and artifacts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from ampcore.spec import TERMINAL, State
 from server.metrics.monotonic_counter import MonotonicCounter
-from store import metrics_queries
+from store import metrics_queries, service_counts
 from store.attempts import HANDED_BACK
 from store.lease_expiry import LOST
 
@@ -30,10 +30,11 @@ class JobMetrics:
 
     def collect(self, session: Session) -> Iterator[Metric]:
         """Read the metrics from the database."""
+        counted = service_counts.read(session)
         jobs_by_state = GaugeMetricFamily(
             "ampcore_jobs", "Jobs by state.", labels=["state", "queue"]
         )
-        for (state, queue), count in metrics_queries.jobs_by_state(session).items():
+        for state, queue, count in counted["jobs"]:
             jobs_by_state.add_metric([state, queue], count)
         yield jobs_by_state
         oldest = GaugeMetricFamily(
@@ -49,20 +50,20 @@ class JobMetrics:
             "Due jobs with several ranks that wait for slots.",
             value=metrics_queries.waiting_gangs(session),
         )
-        yield self._histogram_of_waits(session)
+        yield self._histogram_of_waits(counted["waits"][0])
         attempts_by_outcome = CounterMetricFamily(
             "ampcore_attempts", "Attempts that have ended, by outcome.", labels=["outcome"]
         )
-        found = metrics_queries.attempts_by_outcome(session)
+        ends: dict[str, int] = dict(map(tuple, counted["attempts"]))
         for outcome in OUTCOMES:
             attempts_by_outcome.add_metric(
-                [outcome], self._ends.total(outcome, found.get(outcome, 0))
+                [outcome], self._ends.total(outcome, ends.get(outcome, 0))
             )
         yield attempts_by_outcome
         files = GaugeMetricFamily(
             "ampcore_artifacts_bytes", "Size of the files that jobs have written.", labels=["kind"]
         )
-        for kind, size_bytes in metrics_queries.artifact_bytes_by_kind(session).items():
+        for kind, size_bytes in counted["artifacts"]:
             files.add_metric([kind], size_bytes)
         yield files
         yield GaugeMetricFamily(
@@ -70,9 +71,14 @@ class JobMetrics:
             "Longest time since a running job last wrote steps or a heartbeat.",
             value=metrics_queries.longest_silence_s(session),
         )
+        yield GaugeMetricFamily(
+            "ampcore_counts_age_seconds",
+            "Age of the counts of jobs, attempts and files, which one server counts for all.",
+            value=service_counts.age_s(session),
+        )
 
-    def _histogram_of_waits(self, session: Session) -> Metric:
-        counts, sum_s = metrics_queries.wait_histogram(session)
+    def _histogram_of_waits(self, waits: Sequence[float]) -> Metric:
+        *counts, sum_s = waits
         bounds = [str(bound) for bound in metrics_queries.WAIT_BOUNDS_S] + ["+Inf"]
         # Per bucket, so that the cumulative counts stay monotonic.
         between = [count - less for less, count in pairwise([0, *counts])]

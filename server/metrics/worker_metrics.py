@@ -6,11 +6,11 @@ from contextlib import suppress
 from typing import Any, Final
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
 from server.metrics.monotonic_counter import MonotonicCounter
 from store import gangs, workers
-from store.tables import Worker
 
 STATES: Final = ("online", "lost", "stopped")
 GPU_METRICS: Final = {
@@ -28,14 +28,14 @@ class WorkerMetrics:
 
     def collect(self, session: Session) -> Iterator[Metric]:
         """Read the metrics from the database."""
-        listing = workers.listing(session)
-        online = [worker for worker, state in listing if state == workers.ONLINE]
-        yield _by_state(Counter(state for _, state in listing))
+        measured = workers.measurements(session)
+        online = [worker for worker in measured if worker.state == workers.ONLINE]
+        yield _by_state(Counter(worker.state for worker in measured))
         ids = [worker.id for worker in online]
         connection = session.connection()
         reserved = gangs.reserved_slots(connection)
         yield from _slots(online, workers.busy_slots(connection, ids), reserved)
-        for worker, _ in listing:
+        for worker in measured:
             self._steps.total(worker.id, _measured(worker, "steps_total"))
         yield CounterMetricFamily(
             "ampcore_steps_ingested", "Training steps stored.", value=self._steps.sum()
@@ -56,7 +56,7 @@ def _by_state(counts: Counter[str]) -> Metric:
 
 
 def _slots(
-    online: Sequence[Worker], busy: Mapping[str, int], reserved: Mapping[str, int]
+    online: Sequence[Row[Any]], busy: Mapping[str, int], reserved: Mapping[str, int]
 ) -> Iterator[Metric]:
     slots = GaugeMetricFamily(
         "ampcore_worker_slots", "Slots of an online worker.", labels=["worker"]
@@ -80,7 +80,7 @@ def _slots(
     yield kept
 
 
-def _gpus(online: Sequence[Worker]) -> Iterator[Metric]:
+def _gpus(online: Sequence[Row[Any]]) -> Iterator[Metric]:
     for field, (name, text) in GPU_METRICS.items():
         family = GaugeMetricFamily(name, text, labels=["worker", "gpu"])
         for worker in online:
@@ -90,13 +90,13 @@ def _gpus(online: Sequence[Worker]) -> Iterator[Metric]:
         yield family
 
 
-def _measured(worker: Worker, field: str) -> float:
+def _measured(worker: Row[Any], field: str) -> float:
     """A measurement of a worker, which may be `"Infinity"` in JSON; 0 if there is none yet."""
     with suppress(TypeError, ValueError):
         return float(_usage(worker).get(field, 0.0))
     return 0.0
 
 
-def _usage(worker: Worker) -> dict[str, Any]:
+def _usage(worker: Row[Any]) -> dict[str, Any]:
     """The measurements of a worker; empty if they cannot be read."""
     return worker.usage if isinstance(worker.usage, dict) else {}

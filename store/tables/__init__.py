@@ -13,6 +13,7 @@ from store.tables.datasets import Dataset, DatasetUpload, DatasetVersion
 from store.tables.files import Artifact, FileRemoval, JobFile, ProjectFile
 from store.tables.gangs import Gang, GangMember
 from store.tables.jobs import Attempt, Job, JobMetric
+from store.tables.service import Leader, SchemaCompatibility, ServiceCount
 from store.tables.studies import Study, StudyJob
 from store.tables.telemetry import (
     EVALUATION_TYPE,
@@ -44,12 +45,15 @@ __all__ = [
     "Job",
     "JobFile",
     "JobMetric",
+    "Leader",
     "LogRow",
     "Project",
     "ProjectFile",
     "ProjectUsage",
     "RangeRow",
     "RunThroughput",
+    "SchemaCompatibility",
+    "ServiceCount",
     "StepBlockRow",
     "StepLevel",
     "StepPoints",

@@ -96,7 +96,11 @@ class AuditEntry(Base):
     """An entry of the audit log: who did what, when, from where."""
 
     __tablename__ = "audit"
-    __table_args__ = (Index(None, "project", "id"),)
+    __table_args__ = (
+        Index(None, "project", "id"),
+        Index(None, "action", "id"),
+        Index(None, "token_id", "id"),
+    )
 
     id: Mapped[int] = mapped_column(
         BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True

@@ -32,6 +32,7 @@ class GangMember(Base):
     """The ranks of one attempt on one worker: reserved slots, then processes, then their end."""
 
     __tablename__ = "gang_members"
+    __table_args__ = ({"postgresql_with": {"fillfactor": 70}},)
 
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     attempt: Mapped[int] = mapped_column(primary_key=True)

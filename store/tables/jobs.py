@@ -3,12 +3,16 @@
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, literal_column
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, Text, and_, literal_column
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ampcore.spec import Source, State
 from store.clock import now
 from store.tables.base import Base, new_id
+
+# Literal text: with a parameter no database knows at planning time that a partial index applies.
+QUEUED: Final = literal_column(f"'{State.QUEUED}'", String)
+ONE_RANK: Final = literal_column("1", Integer)
 
 
 class Job(Base):
@@ -20,6 +24,17 @@ class Job(Base):
         Index(None, "state", "created_at"),
         Index(None, "project", "state"),
         Index(None, "project", "created_at", "id"),
+        Index(None, "changed_at", "id"),
+        Index(None, "project", "changed_at", "id"),
+        Index(None, "name", "id"),
+        Index(None, "project", "name", "id"),
+        Index(None, "priority", "id"),
+        Index(None, "project", "priority", "id"),
+        Index(None, "policy"),
+        Index(None, "resolved_policy"),
+        Index(None, "model"),
+        # Room for the next version of a row beside it: a heartbeat then changes no index.
+        {"postgresql_with": {"fillfactor": 70}},
     )
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True, default=new_id)
@@ -81,6 +96,10 @@ class Job(Base):
     dispatched_at: Mapped[datetime | None]
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
     updated_at: Mapped[datetime] = mapped_column(insert_default=now())
+    """When its row last changed; each heartbeat of a running job changes it, so it has no index."""
+    changed_at: Mapped[datetime | None] = mapped_column(insert_default=now())
+    """When its state, name, labels or priority last changed: `updated_at` of a job that is not
+    active. None only until migration 0022 has filled it."""
     edited_at: Mapped[datetime | None]
     """When a user last changed its name, priority or labels."""
     started_at: Mapped[datetime | None]
@@ -93,9 +112,7 @@ class Job(Base):
 Index("ix_jobs_claim_order", Job.state, Job.priority.desc(), Job.created_at, Job.id, Job.queue)
 
 
-# The order in which the jobs of one project are claimed. The state is literal text, because with a
-# parameter neither database knows at planning time that the index applies.
-QUEUED: Final = literal_column(f"'{State.QUEUED}'", String)
+# The order in which the jobs of one project are claimed.
 Index(
     "ix_jobs_turn",
     Job.project,
@@ -113,6 +130,44 @@ Index(
     Job.extends,
     sqlite_where=Job.extends.is_not(None),
     postgresql_where=Job.extends.is_not(None),
+)
+
+
+# Partial indexes of what the reconciler and the metrics ask of the queued jobs of each queue:
+# whether one is due that no message was sent for, and which one waits longest.
+Index(
+    "ix_jobs_undispatched",
+    Job.queue,
+    Job.dispatched_at,
+    Job.not_before,
+    sqlite_where=and_(Job.state == QUEUED, Job.ranks == ONE_RANK),
+    postgresql_where=and_(Job.state == QUEUED, Job.ranks == ONE_RANK),
+)
+Index(
+    "ix_jobs_waiting",
+    Job.queue,
+    Job.not_before,
+    Job.queued_at,
+    sqlite_where=Job.state == QUEUED,
+    postgresql_where=Job.state == QUEUED,
+)
+
+
+# Gangs: few jobs have several ranks, and each round of the reconciler asks for those that wait.
+Index(
+    "ix_jobs_gangs",
+    Job.state,
+    sqlite_where=Job.ranks > ONE_RANK,
+    postgresql_where=Job.ranks > ONE_RANK,
+)
+
+
+# For jobs that moved in a list while its pages are read; few jobs are ever edited.
+Index(
+    "ix_jobs_edited_at",
+    Job.edited_at,
+    sqlite_where=Job.edited_at.is_not(None),
+    postgresql_where=Job.edited_at.is_not(None),
 )
 
 

@@ -14,6 +14,7 @@ class Worker(Base):
     """A worker process that has registered."""
 
     __tablename__ = "workers"
+    __table_args__ = ({"postgresql_with": {"fillfactor": 70}},)
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     hostname: Mapped[str] = mapped_column(String(255))

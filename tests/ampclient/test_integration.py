@@ -2,11 +2,13 @@
 
 import threading
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import httpx
 import pytest
 
 from ampclient import Client, Forbidden, InvalidRequest, NotFound, QuotaExceeded, State
+from server.jobs import bulk
 from store import artifacts, attempts, ingest, jobs, workers
 from tests.waiting import DEADLINE_S, join
 
@@ -63,6 +65,25 @@ def test_a_job_is_paused_edited_cloned_cancelled_retried_and_deleted(client):
     job.delete()
     with pytest.raises(NotFound):
         job.refresh()
+
+
+def test_many_jobs_are_submitted_cancelled_and_deleted(client, monkeypatch):
+    monkeypatch.setattr("ampclient.bulk_jobs.SPECS_PER_REQUEST", 2)
+    specs = [{**SPEC, "name": f"job {n}", "labels": {"run": "many"}} for n in range(5)]
+    jobs = client.jobs.submit_many(specs, idempotency_key="mine")
+    assert [job.name for job in jobs] == [f"job {n}" for n in range(5)]
+    assert client.jobs.submit_many(specs, idempotency_key="mine") == jobs
+    other = client.jobs.submit(SPEC)
+    for action in ("cancel_jobs", "delete_jobs"):
+        change = getattr(bulk, action)
+        few = partial(lambda change, actions, search, _: change(actions, search, 2), change)
+        monkeypatch.setattr(f"server.routes.bulk_jobs.{action}", few)
+    assert sorted(client.jobs.cancel_many(label={"run": "many"})) == sorted(j.id for j in jobs)
+    assert {job.refresh().state for job in jobs} == {State.CANCELLED}
+    assert sorted(client.jobs.delete_many(state="cancelled")) == sorted(job.id for job in jobs)
+    assert [job.id for job in client.jobs.list()] == [other.id]
+    with pytest.raises(InvalidRequest, match="filter"):
+        client.jobs.delete_many()
 
 
 def test_one_idempotency_key_queues_one_job(client):

@@ -11,7 +11,7 @@ from store import job_metrics, jobs, projects, search
 from store.database import Database
 from store.job_order import MetricSort, Sort
 from store.jobs import Origin
-from store.search import Search
+from store.search_filters import Search
 
 METRIC = "val_loss"
 SORTS = [*Sort, MetricSort(METRIC), MetricSort(METRIC, descends=True)]

@@ -10,7 +10,7 @@ from store.clock import after, now
 from store.job_metrics import MetricFilter
 from store.job_order import MetricSort, Sort
 from store.jobs import Origin, create
-from store.search import Search
+from store.search_filters import Search, matching
 from store.tables import Job, JobMetric
 from tests.tables import every_row
 
@@ -70,7 +70,7 @@ def test_pages_list_every_job_once_in_order_even_with_equal_values(
     with database.write() as session:  # jobs of one transaction have one time
         session.execute(update(Job).where(Job.id.in_(ids[:5])).values(created_at=now()))
         old = now() if "created" in sort else after(-3600)  # long before the first page
-        session.execute(update(Job).where(Job.id.in_(ids)).values(updated_at=old))
+        session.execute(update(Job).where(Job.id.in_(ids)).values(updated_at=old, changed_at=old))
     seen = pages(database, sort, 2)
     assert sorted(job.id for job in seen) == sorted(ids)
     keys = [(getattr(job, sort.field), job.id) for job in seen]
@@ -140,6 +140,77 @@ def test_the_search_matches_any_part_of_a_name_without_wildcards(ids_of_named_jo
     assert find(q=q) == [ids_of_named_jobs[n] for n in found]
 
 
+@pytest.fixture
+def ids_of_other_names(add):
+    """The ids of four jobs whose names have characters outside of ASCII, or repeat one."""
+    return add(*({"name": name} for name in ("Größe", "🎓 x", "a  b", "aaaa")))
+
+
+@every_row(
+    ("q", "found"),
+    [
+        ("Größe", [0]),
+        ("öß", [0]),
+        ("ö", [0]),
+        ("🎓", [1]),
+        ("🎓 X", [1]),
+        ("  ", [2]),
+        ("aaa", [3]),
+        ("aaaaa", []),
+        ("A", [2, 3]),
+        ("zz", []),
+    ],
+)
+def test_the_search_matches_parts_of_any_length_and_script(ids_of_other_names, find, q, found):
+    """Fails if the parts of names in the index differ from those of the text."""
+    ids = ids_of_other_names
+    assert {ids[n] for n in found} == {one for one in find(q=q) if not one.startswith(q.lower())}
+
+
+@pytest.fixture
+def old_and_new_jobs(add, monkeypatch):
+    """Three old jobs and six new ones; of the order of a list only two jobs are read first."""
+    monkeypatch.setattr("store.search.WINDOW", 2)
+    old = {
+        "precision": {"policy": "mixed_float16"},
+        "model": {"kind": "cnn"},
+        "labels": {"team": "old"},
+        "runtime": {"priority": 9},
+    }
+    add(*({"name": f"old job {n}", **old} for n in range(3)))
+    add(*({"name": f"a job {n}", "labels": {"team": "new"}} for n in range(6)))
+
+
+@every_row("sort", Sort)
+@every_row(
+    ("asked", "number"),
+    [
+        ({"labels": (("team", "old"),)}, 3),
+        ({"labels": (("team", "old"),), "project": "default"}, 3),
+        ({"q": "old"}, 3),
+        ({"policy": "mixed_float16"}, 3),
+        ({"model": "cnn", "q": "job"}, 3),
+        ({"labels": (("team", None),)}, 9),
+        ({"labels": (("team", "none"),)}, 0),
+    ],
+)
+@pytest.mark.usefixtures("old_and_new_jobs")
+def test_a_filter_finds_the_same_jobs_wherever_they_are_in_the_order(database, sort, asked, number):
+    """Fails if jobs behind the window that is read in order are left out."""
+    search_filters = Search(**asked)
+    found, position = [], None
+    with database.read() as session:
+        while True:
+            page = search.page(session, search_filters, sort=sort, after_position=position, limit=2)
+            found += [job.id for job in page.jobs]
+            position = page.next
+            if position is None:
+                break
+        everything = session.scalars(select(Job.id).where(*matching(search_filters))).all()
+    assert set(found) == set(everything)
+    assert len(everything) == number
+
+
 def test_the_search_matches_only_the_beginning_of_an_id(add, find):
     [job_id] = add({"name": "no hexadecimal"})
     assert find(q=job_id[:5].upper()) == [job_id]
@@ -180,8 +251,8 @@ def many_jobs(database, make_spec):
 
 
 @every_row("wanted", [Search(), Search(project="default")])
-@every_row("sort", [Sort.NEWEST, Sort.CREATED_AT])
-def test_a_page_sorted_by_time_is_read_from_an_index(database, many_jobs, wanted, sort):
+@every_row("sort", [sort for sort in Sort if sort.field != "updated_at"])
+def test_a_page_in_any_order_is_read_from_an_index(database, many_jobs, wanted, sort):
     with database.read() as session:
         position = search.page(session, wanted, sort=sort, after_position=None, limit=50).next
         plan = explain(
@@ -189,9 +260,24 @@ def test_a_page_sorted_by_time_is_read_from_an_index(database, many_jobs, wanted
             lambda: search.page(session, wanted, sort=sort, after_position=position, limit=51),
         )
     assert "ix_jobs" in plan
-    assert "created_at_id" in plan
+    assert f"{sort.field}_id" in plan
     assert "TEMP B-TREE" not in plan
     assert "Sort" not in plan
+    assert "Seq Scan" not in plan
+
+
+@every_row("wanted", [Search(), Search(project="default")])
+@every_row("sort", [Sort.UPDATED_AT, Sort.LAST_UPDATED])
+def test_a_page_sorted_by_the_last_update_reads_active_jobs_and_an_index(
+    database, many_jobs, wanted, sort
+):
+    with database.read() as session:
+        position = search.page(session, wanted, sort=sort, after_position=None, limit=50).next
+        plan = explain(
+            session,
+            lambda: search.page(session, wanted, sort=sort, after_position=position, limit=51),
+        )
+    assert "changed_at_id" in plan
     assert "Seq Scan" not in plan
 
 
@@ -271,17 +357,18 @@ def test_a_page_sorted_by_a_metric_is_read_from_an_index(database, many_jobs, de
 
 
 def explain(session, work):
-    """The query plan for the one statement that `work` executes."""
+    """The query plan of the first statement of `work` that finds the ids of a page."""
     statements = []
 
     def record(_connection, _cursor, statement, parameters, _context, _many):
-        statements.append((statement, parameters))
+        if "sort_key" in statement:
+            statements.append((statement, parameters))
 
     engine = session.get_bind()
     event.listen(engine, "before_cursor_execute", record)
     work()
     event.remove(engine, "before_cursor_execute", record)
-    [(statement, parameters)] = statements
+    statement, parameters = statements[0]
     prefix = "EXPLAIN QUERY PLAN " if engine.dialect.name == "sqlite" else "EXPLAIN "
     rows = session.connection().exec_driver_sql(prefix + statement, parameters)
     return "\n".join(str(row[-1]) for row in rows)

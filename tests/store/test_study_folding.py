@@ -9,7 +9,7 @@ from ampcore.spec import State
 from store import search, studies
 from store.job_order import Sort
 from store.jobs import Origin, create
-from store.search import Search
+from store.search_filters import Search
 from store.tables import Job
 from tests.databases import ON_SQLITE
 

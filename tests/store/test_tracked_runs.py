@@ -334,10 +334,11 @@ def test_metrics_of_workers_leave_tracked_runs_out(in_transaction, run, put, fin
     put(run.id, updated_at=after(-100))
     assert in_transaction(metrics_queries.longest_silence_s) == 0.0
     assert in_transaction(lambda session: workers.busy_slots(session.connection(), ["w"])) == {}
-    assert in_transaction(metrics_queries.wait_histogram)[0][-1] == 0
+    [waits] = in_transaction(metrics_queries.waits)
+    assert not any(waits)
     assert in_transaction(workers.jobs_by_worker) == {}
     finish()
-    assert in_transaction(metrics_queries.attempts_by_outcome) == {}
+    assert in_transaction(metrics_queries.attempts_by_outcome) == []
 
 
 def test_deleting_a_run_deletes_all_of_its_rows(database, run, send, finish, make_block):

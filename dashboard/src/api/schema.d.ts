@@ -312,6 +312,19 @@ export interface components {
             policies: components["schemas"]["PolicyCapacity"][];
         };
         /**
+         * ChangedJobs
+         * @description The jobs that a request for all jobs that match has cancelled or deleted.
+         */
+        ChangedJobs: {
+            /** Ids */
+            ids: string[];
+            /**
+             * More
+             * @description Whether more jobs match: send the request again, with a new idempotency key.
+             */
+            more: boolean;
+        };
+        /**
          * ComparedJob
          * @description One of the jobs, with its steps downsampled on the common grid.
          */
@@ -2806,6 +2819,14 @@ export interface components {
             items: components["schemas"]["StudyFields"][];
             /** Next Cursor */
             next_cursor: string | null;
+        };
+        /**
+         * SubmittedJobs
+         * @description The jobs that were submitted together, in the order of their specs.
+         */
+        SubmittedJobs: {
+            /** Items */
+            items: components["schemas"]["Job"][];
         };
         /**
          * Summary

@@ -8,10 +8,10 @@ from sqlalchemy import update
 from ampcore.spec import Reason, State
 from server.app import create_app
 from server.background.cleanup import WORKER_RETENTION_S
-from server.background.reconciler import Reconciler
+from server.background.reconciler import TASK, Reconciler
 from server.dispatch import CeleryDispatcher
 from server.settings import Settings
-from store import attempts, gang_members, jobs, workers
+from store import attempts, gang_members, jobs, leaders, workers
 from store.clock import after
 from store.retries import BACKOFF_BY_REASON, Backoff
 from store.tables import Job, Worker
@@ -256,6 +256,52 @@ def test_two_reconcilers_do_the_work_once(database, dispatcher, make_job, undisp
     assert sum(reconciler.leases_expired for reconciler in both) == 10
     with database.read() as session:
         assert {jobs.get(session, job_id).failures for job_id in expired_jobs} == {1}
+
+
+@ON_SQLITE
+def test_only_the_server_that_leads_does_the_work(database, dispatcher, undispatched_job):
+    """Fails if each of several servers does every round."""
+    undispatched_job()
+    first, second = (Reconciler(database, dispatcher) for _ in range(2))
+    rounds = []
+    for name, reconciler in (("first", first), ("second", second)):
+        reconciler.redispatch = lambda name=name: rounds.append(name)
+    for reconciler in (first, second, first, second):
+        reconciler._round()
+    assert rounds == ["first", "first"]
+    assert second.last_success_at is not None
+    leaders.resign(database, TASK, first._server_id)
+    second._round()
+    assert rounds == ["first", "first", "second"]
+
+
+@ON_SQLITE
+def test_a_server_that_stops_is_followed_at_once(database, reconciler, wait_until):
+    reconciler.start()
+    wait_until(lambda: reconciler.last_success_at)
+    assert not leaders.lead(database, TASK, "other")
+    reconciler.stop()
+    assert leaders.lead(database, TASK, "other")
+
+
+@ON_SQLITE
+def test_a_server_that_takes_over_has_observed_the_last_outage(
+    database, dispatcher, make_job, monkeypatch
+):
+    """Fails if the grace after an outage begins only when a server leads."""
+    put(database, make_job(State.RUNNING).id, lease_expires_at=after(-1))
+    seconds = iter(range(1000))
+    first = Reconciler(database, dispatcher)
+    second = Reconciler(database, dispatcher, clock=lambda: float(next(seconds)))
+    moments = (after(float(number)) for number in range(1000))
+    monkeypatch.setattr("server.background.reconciler.now", lambda: next(moments))
+    assert first._leads()
+    for _ in range(12):
+        second._round()
+    assert second.leases_expired == 0
+    leaders.resign(database, TASK, first._server_id)
+    second._round()
+    assert second.leases_expired == 1
 
 
 @ON_SQLITE

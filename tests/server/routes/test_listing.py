@@ -32,7 +32,7 @@ def namesakes(api, make_job):
     """The ids of five jobs with two names, unchanged for long before the first page."""
     job_ids = [make_job(name=f"Grüße {n % 2}").id for n in range(5)]
     with api.database.write() as session:
-        session.execute(update(Job).values(updated_at=after(-3600)))
+        session.execute(update(Job).values(updated_at=after(-3600), changed_at=after(-3600)))
     return job_ids
 
 
@@ -369,7 +369,8 @@ def test_specs_are_read_in_small_batches_and_only_on_request(api, make_job, monk
         assert len(statements) == 3
     statements.clear()
     page(api)
-    [listing_statement] = [one for one in statements if "FROM jobs" in one]
+    ids, listing_statement = [one for one in statements if "FROM jobs" in one]
+    assert ids.partition(" \n")[0] == "SELECT jobs.id, jobs.created_at AS sort_key"
     columns = listing_statement.removeprefix("SELECT ").split(", ")
     assert "jobs.name" in columns
     assert "jobs.spec" not in columns

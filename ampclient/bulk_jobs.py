@@ -1,0 +1,161 @@
+"""Submit several jobs, and cancel or delete all jobs that match a filter."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, ClassVar, Final, Generic, Unpack
+from uuid import uuid4
+
+from ampclient import requests
+from ampclient._request_options import RequestOptions
+from ampclient._sync_async import operation
+from ampclient._transport import Transport
+from ampclient.job_filters import Labels, label_texts, moment_text, several
+from ampclient.job_view import JobView
+from ampclient.paging import TableList
+from ampclient.prepared_spec import prepared_spec
+from ampclient.spec_input import Document, SpecSource
+from ampclient.wait import J
+from ampcore.api.jobs import ChangedJobs
+
+SPECS_PER_REQUEST: Final = 100
+BYTES_PER_REQUEST: Final = 200_000
+
+
+class BaseBulkJobs(Generic[J]):
+    """What `client.jobs` does with many jobs at once."""
+
+    _job: ClassVar[Any]
+    """The class of a job: Job or AsyncJob."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @operation
+    async def submit_many(
+        self,
+        specs: Iterable[SpecSource],
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> TableList[J]:
+        """Queue several jobs, each given as to `submit`; returns them in the same order.
+
+        A request has up to 100 specs, and queues all of its jobs or none. With a key of your own
+        the call can be repeated, as that of `submit`, with the same specs. Raises InvalidSpec with
+        the mistakes of all specs of a request (`/specs/3/model/kind`), and QuotaExceeded.
+        """
+        documents = [
+            (await prepared_spec(self._transport, spec, {}, code=None, weights=None, upload=True))[
+                0
+            ]
+            for spec in specs
+        ]
+        jobs: TableList[J] = TableList()
+        for number, batch in enumerate(_batches(documents)):
+            key = f"{idempotency_key}-{number}" if idempotency_key else str(uuid4())
+            submitted = await self._transport.send(requests.submit_jobs(batch, key), **options)
+            jobs += [self._bind(view) for view in submitted]
+        return jobs
+
+    @operation
+    async def cancel_many(
+        self,
+        *,
+        state: str | Iterable[str] | None = None,
+        label: Labels | None = None,
+        metric: str | Iterable[str] | None = None,
+        q: str | None = None,
+        policy: str | None = None,
+        model: str | None = None,
+        project: str | None = None,
+        created_after: datetime | str | None = None,
+        explanations: bool = False,
+        study: str | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> list[str]:
+        """Cancel all jobs that match all given filters (see `list`); returns their ids.
+
+        At least one filter is needed. Waiting jobs are cancelled at once, running ones once their
+        processes have ended. A request cancels up to 1,000 jobs; this sends as many as are needed.
+        """
+        search = requests.Search(
+            states=several(state),
+            labels=label_texts(label),
+            metrics=several(metric),
+            q=q,
+            policy=policy,
+            model=model,
+            project=project,
+            created_after=moment_text(created_after),
+            explanations=explanations,
+            study=study,
+        )
+        return await self._change(requests.cancel_jobs, search, options)
+
+    @operation
+    async def delete_many(
+        self,
+        *,
+        state: str | Iterable[str] | None = None,
+        label: Labels | None = None,
+        metric: str | Iterable[str] | None = None,
+        q: str | None = None,
+        policy: str | None = None,
+        model: str | None = None,
+        project: str | None = None,
+        created_after: datetime | str | None = None,
+        explanations: bool = False,
+        study: str | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> list[str]:
+        """Delete all ended jobs that match all given filters (see `list`); returns their ids.
+
+        At least one filter is needed. Jobs that have not ended stay, and those that an unfinished
+        job extends or explains.
+        """
+        search = requests.Search(
+            states=several(state),
+            labels=label_texts(label),
+            metrics=several(metric),
+            q=q,
+            policy=policy,
+            model=model,
+            project=project,
+            created_after=moment_text(created_after),
+            explanations=explanations,
+            study=study,
+        )
+        return await self._change(requests.delete_jobs, search, options)
+
+    async def _change(
+        self,
+        change: Callable[[requests.Search], requests.JsonRequest[ChangedJobs]],
+        search: requests.Search,
+        options: RequestOptions,
+    ) -> list[str]:
+        ids: list[str] = []
+        while True:
+            changed = await self._transport.send(change(search), **options)
+            ids += changed.ids
+            if not changed.more:
+                return ids
+
+    def _bind(self, view: JobView) -> J:
+        job: J = self._job.bind(view, self._transport)
+        return job
+
+
+def _batches(documents: Sequence[Document]) -> Iterator[Sequence[Document]]:
+    """The specs of each request: as many as fit."""
+    batch: list[Document] = []
+    size = 0
+    for document in documents:
+        length = len(json.dumps(document))
+        if batch and (len(batch) == SPECS_PER_REQUEST or size + length > BYTES_PER_REQUEST):
+            yield batch
+            batch, size = [], 0
+        batch.append(document)
+        size += length
+    if batch:
+        yield batch

@@ -1,0 +1,95 @@
+"""Cancel or delete all jobs that match a filter: a number of jobs in each transaction."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import delete, insert, or_, select
+from sqlalchemy.orm import Session, aliased
+
+from ampcore.spec import ACTIVE, TERMINAL, Reason, State
+from store.clock import after, now
+from store.file_removals import OWN_TURN_S
+from store.jobs import CANCEL
+from store.search_filters import Search, matching
+from store.search_plan import plan_for_values
+from store.state_transitions import change_states
+from store.tables import FileRemoval, Job
+
+WAITING: Final = (State.QUEUED, State.PAUSED)
+CANCELLABLE: Final = (*WAITING, *(ACTIVE - {State.STOPPING}))
+
+
+@dataclass(frozen=True)
+class ChangedJob:
+    """A job that was changed or deleted, and its project."""
+
+    id: str
+    project: str
+
+
+@dataclass(frozen=True)
+class BulkChange:
+    """The jobs that one transaction has changed, and whether more of them match."""
+
+    jobs: Sequence[ChangedJob]
+    has_more: bool
+
+
+def cancel_matching(session: Session, search: Search, *, limit: int) -> BulkChange:
+    """Cancel jobs that match: waiting ones at once, running ones by a request to their workers."""
+    found = _lock(session, search, limit, Job.state.in_(CANCELLABLE))
+    ids = [row.id for row in found.jobs]
+    change_states(
+        session,
+        ids,
+        WAITING,
+        State.CANCELLED,
+        reason=Reason.USER_REQUEST,
+        message="Cancelled on request; no worker was running it.",
+        finished_at=now(),
+    )
+    running = set(CANCELLABLE) - set(WAITING)
+    change_states(session, ids, running, State.STOPPING, requested=CANCEL)
+    return found
+
+
+def delete_matching(session: Session, search: Search, *, limit: int) -> BulkChange:
+    """Delete ended jobs that match, with their telemetry; those that others need stay.
+
+    Their files are scheduled for removal.
+    """
+    user = aliased(Job)
+    is_needed = (
+        select(user.id)
+        .where(or_(user.extends == Job.id, user.explains == Job.id), user.state.not_in(TERMINAL))
+        .correlate(Job)
+        .exists()
+    )
+    found = _lock(session, search, limit, Job.state.in_(TERMINAL), ~is_needed)
+    ids = [job.id for job in found.jobs]
+    if ids:
+        # A job that extends one of them may have been submitted since they were read.
+        still_free = delete(Job).where(Job.id.in_(ids), ~is_needed).returning(Job.id)
+        options = {"synchronize_session": False}
+        deleted = set(session.scalars(still_free.execution_options(**options)))
+        found = BulkChange([job for job in found.jobs if job.id in deleted], found.has_more)
+        due_at = after(OWN_TURN_S)
+        removals = [{"job_id": job.id, "path": None} for job in found.jobs]
+        if removals:
+            session.connection().execute(insert(FileRemoval).values(due_at=due_at), removals)
+    return found
+
+
+def _lock(session: Session, search: Search, limit: int, *where: Any) -> BulkChange:
+    """The first jobs that match, locked in the order of their ids, against deadlocks."""
+    plan_for_values(session)
+    statement = (
+        select(Job.id, Job.project)
+        .where(*matching(search), *where)
+        .order_by(Job.id)
+        .limit(limit + 1)
+        .with_for_update(of=Job)
+    )
+    rows = session.execute(statement).all()
+    return BulkChange([ChangedJob(row.id, row.project) for row in rows[:limit]], len(rows) > limit)

@@ -1,0 +1,44 @@
+"""Text of a part of a JSON column, so that the database groups and reads only that part."""
+
+import json
+from typing import Any
+
+from sqlalchemy import Text, literal
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.expression import FunctionElement
+
+
+class _JsonText(FunctionElement[str]):
+    """The text at a path; NULL where there is nothing, or no valid JSON."""
+
+    name = "json_text"
+    type = Text()
+    inherit_cache = True
+
+
+def json_text(column: Any, *path: str) -> Any:
+    """The text at a path of names in a JSON column: the JSON of an object, the text of a string."""
+    return _JsonText(column, *map(literal, path))
+
+
+def parse_json(text: str | None) -> Any:
+    """The value of a text from `json_text`; None if it is not JSON."""
+    try:
+        return json.loads(text or "null")
+    except (ValueError, RecursionError):
+        return None
+
+
+@compiles(_JsonText, "sqlite")
+def _sqlite(element: Any, compiler: Any, **options: Any) -> str:
+    column, *path = (compiler.process(clause, **options) for clause in element.clauses)
+    steps = " || ".join(f"'.' || {name}" for name in path)
+    extracted = f"CAST(json_extract({column}, '$' || {steps}) AS TEXT)"
+    return f"CASE WHEN json_valid({column}) THEN {extracted} END"
+
+
+@compiles(_JsonText, "postgresql")
+def _postgresql(element: Any, compiler: Any, **options: Any) -> str:
+    column, *path = (compiler.process(clause, **options) for clause in element.clauses)
+    names = ", ".join(f"CAST({name} AS text)" for name in path)
+    return f"({column} #>> ARRAY[{names}])"

@@ -1,0 +1,202 @@
+"""Cancel and delete all jobs that match a filter, and submit several jobs with one request."""
+
+import pytest
+from sqlalchemy import func, select
+
+from ampcore.spec import State
+from server.jobs.bulk import MAX_SUBMITTED
+from store import idempotency, jobs, projects
+from store.tables import Attempt, AuditEntry, EventRow, FileRemoval, Job
+from tests.tables import every_row
+
+SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
+
+
+@pytest.fixture
+def post(api):
+    """POST to a route of jobs; returns the JSON document."""
+
+    def post(action, query="", *, client=None, status=200, key=None, **body):
+        headers = {"Idempotency-Key": key} if key else {}
+        response = (client or api.client).post(
+            f"/api/v1/jobs/{action}{query}", headers=headers, **body
+        )
+        assert response.status_code == status, response.text
+        return response.json()
+
+    return post
+
+
+def states(database, *ids):
+    with database.read() as session:
+        return [jobs.get(session, job_id).state for job_id in ids]
+
+
+def count(database, table, **values):
+    with database.read() as session:
+        return session.scalar(select(func.count()).select_from(table).filter_by(**values))
+
+
+def test_waiting_jobs_are_cancelled_and_running_ones_are_asked_to_stop(
+    api, database, make_job, post
+):
+    labels = {"labels": {"team": "vision"}}
+    waiting = [make_job(**labels).id, make_job(State.PAUSED, **labels).id]
+    running = [make_job(state, **labels).id for state in (State.RUNNING, State.PAUSING)]
+    ended = make_job(State.SUCCEEDED, **labels).id
+    other = make_job().id
+    changed = post("cancel", "?label=team%3Dvision")
+    assert sorted(changed["ids"]) == sorted(waiting + running)
+    assert changed["more"] is False
+    assert states(database, *waiting) == ["cancelled"] * 2
+    assert states(database, *running) == ["stopping"] * 2
+    assert states(database, ended, other) == ["succeeded", "queued"]
+    assert post("cancel", "?label=team%3Dvision") == {"ids": [], "more": False}
+
+
+def test_a_cancelled_job_is_as_one_that_was_cancelled_alone(database, make_job, post):
+    alone, together = make_job(), make_job(labels={"team": "vision"})
+    post(f"{alone.id}/cancel")
+    post("cancel", "?label=team")
+    with database.read() as session:
+        rows = [jobs.get(session, job.id) for job in (alone, together)]
+        logs = [
+            [
+                (event.seq, event.type, event.data)
+                for event in session.scalars(
+                    select(EventRow).filter_by(job_id=row.id).order_by(EventRow.seq)
+                )
+            ]
+            for row in rows
+        ]
+    different = {"id", "name", "labels", "spec", "created_at", "queued_at", "dispatched_at"}
+    different |= {"updated_at", "changed_at", "finished_at"}
+    names = {column.name for column in Job.__table__.columns} - different
+    assert {n: getattr(rows[0], n) for n in names} == {n: getattr(rows[1], n) for n in names}
+    assert None not in (rows[1].finished_at, rows[1].updated_at, rows[1].changed_at)
+    assert logs[0] == logs[1]
+
+
+def test_ended_jobs_are_deleted_with_all_that_belongs_to_them(database, make_job, post):
+    gone = [make_job(state).id for state in (State.SUCCEEDED, State.FAILED, State.CANCELLED)]
+    running = make_job(State.RUNNING).id
+    assert sorted(post("delete", "?policy=float32")["ids"]) == sorted(gone)
+    assert states(database, running) == ["running"]
+    for table in (EventRow, Attempt):
+        with database.read() as session:
+            assert set(session.scalars(select(table.job_id))) == {running}
+    with database.read() as session:
+        assert set(session.scalars(select(FileRemoval.job_id))) == set(gone)
+
+
+def test_a_job_that_an_unfinished_one_extends_stays(database, make_job, make_spec, post):
+    needed, free = make_job(State.SUCCEEDED).id, make_job(State.SUCCEEDED).id
+    with database.write() as session:
+        jobs.create(session, make_spec(), jobs.Origin("default", extends=needed))
+    assert post("delete", "?state=succeeded")["ids"] == [free]
+    assert states(database, needed) == ["succeeded"]
+
+
+def test_a_request_changes_a_number_of_jobs_and_says_whether_there_are_more(make_job, post):
+    ids = sorted(make_job().id for _ in range(5))
+    seen = []
+    for expected in (2, 2, 1):
+        changed = post("cancel", "?state=queued&limit=2")
+        assert len(changed["ids"]) == expected
+        assert changed["more"] is (len(seen) + expected < 5)
+        seen += changed["ids"]
+    assert seen == ids
+
+
+@pytest.mark.parametrize("action", ["cancel", "delete"])
+def test_a_request_without_a_filter_changes_nothing(database, make_job, post, action):
+    ids = [make_job(State.CANCELLED).id, make_job().id]
+    for query in ("", "?limit=10", "?explanations=true"):
+        problem = post(action, query, status=422)
+        assert problem["errors"][0]["pointer"] == "/query"
+    assert states(database, *ids) == ["cancelled", "queued"]
+
+
+def test_a_member_changes_only_jobs_of_its_project(database, make_job, post, client_with_role):
+    here, there = make_job().id, make_job(project="elsewhere").id
+    member = client_with_role()
+    assert post("cancel", "?state=queued", client=member)["ids"] == [here]
+    assert states(database, there) == ["queued"]
+    post("cancel", "?project=elsewhere", client=member, status=403)
+    assert post("cancel", "?project=elsewhere")["ids"] == [there]
+
+
+def test_each_job_has_an_entry_in_the_audit_log(database, make_job, post):
+    ids = {make_job().id, make_job(project="elsewhere").id}
+    post("cancel", "?state=queued")
+    post("delete", "?state=cancelled")
+    with database.read() as session:
+        for action in ("job.cancel", "job.delete"):
+            entries = session.scalars(select(AuditEntry).filter_by(action=action)).all()
+            assert {entry.target for entry in entries} == ids
+            assert {entry.project for entry in entries} == {"default", "elsewhere"}
+            assert {entry.token_name for entry in entries} == {"test"}
+            assert all(entry.data == {"by_filter": True} for entry in entries)
+
+
+def test_a_repeated_request_has_the_same_response(make_job, post):
+    ids = [make_job(labels={"run": "1"}).id]
+    first = post("cancel", "?label=run%3D1", key="mine")
+    make_job(labels={"run": "1"})
+    assert post("cancel", "?label=run%3D1", key="mine") == first == {"ids": ids, "more": False}
+    post("cancel", "?state=queued", key="mine", status=422)  # another request
+
+
+def test_several_jobs_are_submitted_together(api, database, dispatcher, post):
+    specs = [{**SPEC, "name": f"job {n}"} for n in range(3)]
+    items = post("batch", status=201, json={"specs": specs})["items"]
+    assert [job["name"] for job in items] == [f"job {n}" for n in range(3)]
+    assert [job["state"] for job in items] == ["queued"] * 3
+    assert dispatcher.sent == [job["id"] for job in items]
+    assert count(database, AuditEntry, action="job.submit") == 3
+    read = api.client.get(f"/api/v1/jobs/{items[0]['id']}").json()
+    assert read["spec"] == items[0]["spec"]
+
+
+def test_of_several_jobs_none_is_queued_if_one_is_invalid(database, dispatcher, post):
+    broken = {**SPEC, "modle": 1}
+    problem = post("batch", status=422, json={"specs": [SPEC, broken, {"model": {"kind": "x"}}]})
+    pointers = {one["pointer"] for one in problem["errors"]}
+    assert "/specs/1/modle" in pointers
+    assert any(pointer.startswith("/specs/2/") for pointer in pointers)
+    assert not any(pointer.startswith("/specs/0") for pointer in pointers)
+    assert count(database, Job) == 0
+    assert dispatcher.sent == []
+
+
+def test_of_several_jobs_none_is_queued_over_the_quota(database, post):
+    with database.write() as session:
+        projects.update(session, "default", {"max_queued": 2})
+    problem = post("batch", status=429, json={"specs": [SPEC] * 3})
+    assert problem["code"] == "quota_exceeded"
+    assert count(database, Job) == 0
+    assert len(post("batch", status=201, json={"specs": [SPEC] * 2})["items"]) == 2
+
+
+@every_row("document", [[], {}, {"specs": []}, {"specs": {}}, {"specs": [SPEC], "more": 1}, 3])
+def test_a_body_without_specs_is_refused(post, document):
+    assert post("batch", status=422, json=document)["errors"][0]["pointer"] == ""
+
+
+def test_more_specs_than_fit_are_refused(post):
+    post("batch", status=422, json={"specs": [{}] * (MAX_SUBMITTED + 1)})
+
+
+def test_a_repeated_submission_returns_the_same_jobs(database, dispatcher, post, monkeypatch):
+    first = post("batch", status=201, key="mine", json={"specs": [SPEC] * 2})
+    assert post("batch", status=201, key="mine", json={"specs": [SPEC] * 2}) == first
+    # As two that arrive at once: the second one finds the response in its transaction only.
+    monkeypatch.setattr(idempotency, "find", lambda *_: None)
+    assert post("batch", status=201, key="mine", json={"specs": [SPEC] * 2}) == first
+    assert count(database, Job) == 2
+    assert len(dispatcher.sent) == 2
+
+
+def test_code_of_several_jobs_needs_its_right(client_with_role, post):
+    bundle = {**SPEC, "model": {"kind": "bundle", "bundle": "sha256:" + "0" * 64}}
+    post("batch", status=403, client=client_with_role(), json={"specs": [SPEC, bundle]})
