@@ -6,8 +6,8 @@ On PostgreSQL, with a lock on the table of jobs for LOCK_S, as a migration takes
   how many queries of these lists still run after the lists were left;
 - how long a list, a job and a submission take whose client waits.
 
-And, with 20,000 jobs, how long lists take while 40 clients scrape the metrics, and while two clients
-estimate searches of 1,000 runs; and how long one such estimate takes.
+And, with 20,000 jobs, how long lists take while 40 clients scrape the metrics, and while two
+clients estimate searches of 1,000 runs; and how long one such estimate takes.
 """
 
 import argparse

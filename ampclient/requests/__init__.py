@@ -59,6 +59,7 @@ from ampclient.requests.request import JsonRequest, Request
 from ampclient.requests.runs import create_run, finish_run, upload_entries
 from ampclient.requests.server import (
     AUDIT_PER_PAGE,
+    change_project,
     create_token,
     drain_worker,
     get_session,
@@ -70,7 +71,6 @@ from ampclient.requests.server import (
     list_projects,
     list_tokens,
     list_workers,
-    put_project,
     revoke_token,
 )
 from ampclient.requests.steps import (
@@ -109,6 +109,7 @@ __all__ = [
     "append_to_upload",
     "cancel_job",
     "cancel_study",
+    "change_project",
     "clone_job",
     "compare_jobs",
     "complete_upload",
@@ -162,7 +163,6 @@ __all__ = [
     "pause_job",
     "profile_job",
     "put_file",
-    "put_project",
     "resume_job",
     "retry_job",
     "revoke_token",
