@@ -63,9 +63,8 @@ def claim_next(
 
 def _projects_in_order(session: Session, jobs: Select[Any]) -> Iterator[str]:
     """The projects with such jobs that may start one more; each is locked when it is reached."""
-    turns = fair_share.first_turns(session.connection(), jobs)
-    shares = fair_share.project_shares(session.connection(), turns)
-    for project_share in fair_share.in_order(shares, turns):
+    turns_of = fair_share.first_turns(jobs)
+    for project_share in fair_share.projects_in_turn(session.connection(), turns_of):
         # Checked again under the lock: another claim may have used the rest of the quota.
         if (
             project_share.refusal() is None

@@ -11,7 +11,7 @@ Inside a project the job with the earliest turn goes first: the time of its subm
 POINT_S for each point of its priority. So a job of any priority gets its turn.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -107,7 +107,7 @@ def project_shares(connection: Connection, projects: Collection[str]) -> dict[st
     running = {row.project: row for row in connection.execute(_RUNNING, names)}
     reserved = {row.project: row.devices for row in connection.execute(_RESERVED, names)}
     found = {}
-    for row in connection.execute(_PROJECTS, names):
+    for row in _of_projects(connection, projects):
         recent, window = used.get(row.project, (0.0, 0.0))
         active = running.get(row.project)
         hours = float(active.device_s) / 3600 if active is not None else 0.0
@@ -146,12 +146,41 @@ def turn_of(job: Any) -> tuple[datetime, str]:
     return job.turn_at or job.created_at, job.id
 
 
-def first_turns(connection: Connection, jobs: Select[Any]) -> dict[str, datetime]:
-    """The first turn of each project with such jobs; `jobs` are in the order of their turns."""
+def first_turns(jobs: Select[Any]) -> Select[Any]:
+    """Select each project, and the first turn of its jobs among these; NULL if it has none.
+
+    Args:
+        jobs: Jobs in the order of their turns, limited to one.
+    """
     turn = jobs.with_only_columns(func.coalesce(Job.turn_at, Job.created_at))
     of_project = turn.where(Job.project == Project.name).correlate(Project).scalar_subquery()
-    rows = connection.execute(select(Project.name, of_project))
-    return {name: first for name, first in rows if first is not None}
+    statement: Any = select(Project.name, of_project)
+    return statement  # type: ignore[no-any-return]
+
+
+def projects_in_turn(
+    connection: Connection, turns_of: Select[Any], parameters: Mapping[str, Any] | None = None
+) -> list[ProjectShare]:
+    """The projects with jobs, the one that may start a job next first.
+
+    A project alone has no share: what it uses is not read, unless it has a quota.
+
+    Args:
+        connection: To the database.
+        turns_of: From `first_turns`.
+        parameters: Of that statement.
+    """
+    rows = connection.execute(turns_of, parameters)
+    turns = {name: first for name, first in rows if first is not None}
+    if len(turns) == 1:
+        alone = [ProjectShare(**row._mapping) for row in _of_projects(connection, turns)]
+        if not any(project_share.has_quota for project_share in alone):
+            return alone
+    return in_order(project_shares(connection, turns), turns)
+
+
+def _of_projects(connection: Connection, projects: Collection[str]) -> Sequence[Any]:
+    return connection.execute(_PROJECTS, {"projects": list(projects)}).all()
 
 
 def in_order(

@@ -261,8 +261,9 @@ def request_profile(session: Session, job_id: str, *, steps: int) -> Job | None:
     A second request replaces one that the worker has not read yet. Returns the updated job; None
     if there is no such job or it is not running.
     """
-    # The random part tells two requests for the same number of steps apart.
-    requested = f"{PROFILE}:{steps}:{secrets.token_hex(2)}"
+    # The random part tells two requests for the same number of steps apart. It has three
+    # characters: the column has room for 16, also for those of 1,000 steps.
+    requested = f"{PROFILE}:{steps}:{secrets.token_urlsafe(2)}"
     statement = (
         update(Job)
         .where(Job.id == job_id, Job.state == State.RUNNING)

@@ -13,7 +13,7 @@ from ampcore.spec.text import plural
 from store import gang_waiting, gangs, workers
 from store.attempts import BUNDLE, is_due
 from store.clock import seconds_since
-from store.fair_share import ProjectShare, first_turns, in_order, project_shares
+from store.fair_share import ProjectShare, first_turns, projects_in_turn
 from store.tables import QUEUED, Gang, Job
 
 MAX_RANKED: Final = 1000
@@ -127,9 +127,7 @@ class _Line:
 
 
 def _line(connection: Connection, queue: str) -> _Line:
-    jobs = select(Job.id).where(Job.state == QUEUED, Job.queue == queue)
-    turns = first_turns(connection, jobs.order_by(Job.turn_at, Job.id).limit(1))
-    return _Line(queue, in_order(project_shares(connection, turns), turns))
+    return _Line(queue, projects_in_turn(connection, _FIRST_TURNS, {"queue": queue}))
 
 
 def _ranks_by_line(
@@ -207,6 +205,14 @@ _WAITING: Final = (
     )
     .join(Gang, Gang.job_id == Job.id, isouter=True)
     .where(Job.id.in_(bindparam("job_ids", expanding=True)), Job.state == State.QUEUED)
+)
+
+
+_FIRST_TURNS: Final = first_turns(
+    select(Job.id)
+    .where(Job.state == QUEUED, Job.queue == bindparam("queue"))
+    .order_by(Job.turn_at, Job.id)
+    .limit(literal_column("1"))
 )
 
 
