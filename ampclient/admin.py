@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Unpack
+from enum import Enum
+from typing import Any, Final, Unpack
 
 from ampclient import requests
 from ampclient._request_options import RequestOptions
@@ -10,6 +11,15 @@ from ampclient._sync_async import Async, AsyncRaw, Sync, SyncRaw, operation
 from ampclient._transport import Transport
 from ampcore.api.projects import Project
 from ampcore.api.tokens import CreatedToken, Token
+
+
+class Unchanged(Enum):
+    """The default of arguments whose None means something: nothing is changed."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED: Final = Unchanged.UNCHANGED
 
 
 class BaseTokens:
@@ -85,22 +95,38 @@ class BaseProjects:
         self,
         name: str,
         *,
-        max_queued: int | None,
-        max_running: int | None,
-        max_dataset_bytes: int | None = None,
+        max_queued: int | Unchanged | None = UNCHANGED,
+        max_running: int | Unchanged | None = UNCHANGED,
+        max_devices: int | Unchanged | None = UNCHANGED,
+        max_device_hours: float | Unchanged | None = UNCHANGED,
+        max_dataset_bytes: int | Unchanged | None = UNCHANGED,
+        weight: float | Unchanged = UNCHANGED,
         **options: Unpack[RequestOptions],
     ) -> Project:
-        """Set how many jobs of a project may be queued and running at one time; None: no limit.
+        """Change quotas and the weight of a project; what is left out stays.
 
-        `max_dataset_bytes` limits the stored bytes of its datasets and unfinished uploads. A
-        project that does not exist is created.
+        A project that does not exist is created.
+
+        Args:
+            name: The project.
+            max_queued: Its jobs that may be queued at one time; None: no limit, as of each quota.
+            max_running: Its jobs that may run at one time.
+            max_devices: The devices that they may have at one time; each rank has one.
+            max_device_hours: The device hours that they may use in 30 days.
+            max_dataset_bytes: The stored bytes of its datasets and unfinished uploads.
+            weight: Its part of the devices, relative to the weights of other projects.
+            options: Of the request.
         """
-        quotas = {
+        given = {
             "max_queued": max_queued,
             "max_running": max_running,
+            "max_devices": max_devices,
+            "max_device_hours": max_device_hours,
             "max_dataset_bytes": max_dataset_bytes,
+            "weight": weight,
         }
-        return await self._transport.send(requests.put_project(name, quotas), **options)
+        changes = {key: value for key, value in given.items() if not isinstance(value, Unchanged)}
+        return await self._transport.send(requests.change_project(name, changes), **options)
 
 
 class Projects(Sync, BaseProjects):

@@ -18,7 +18,7 @@ def bundle_source(folder: Path) -> UploadSource:
     """The files of a folder as a zip archive, sorted by path and without times.
 
     Left out are names that begin with a dot (.git, .venv, .env), __pycache__, node_modules, venv
-    and compiled modules.
+    and compiled modules. The files are read once: the archive is that of one moment.
 
     Raises:
         ValueError: There are no files, too many or too large ones, a link, or a special file.
@@ -32,7 +32,7 @@ def bundle_source(folder: Path) -> UploadSource:
     size = sum(file.stat().st_size for file in files)
     if size > MAX_BYTES:
         raise ValueError(f"expected at most {MAX_BYTES} bytes of code, received {size} in {folder}")
-    return zip_source(folder, files)
+    return zip_source(folder, files, in_memory=True)
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -7,6 +7,7 @@ from ampclient._transport import Transport
 from ampclient.code_bundle import bundle_source
 from ampclient.errors import InvalidSpec
 from ampclient.file_uploads import upload_file
+from ampclient.upload_source import UploadSource
 from ampcore.api.files import StoredFile
 from ampcore.spec import Problem
 from ampcore.spec.problems import format_value
@@ -20,8 +21,9 @@ async def upload_code(transport: Transport, document: Document, folder: Path) ->
 
     Raises InvalidSpec for another kind of model, ValueError for an unsuitable folder, and OSError.
     """
-    named = await with_code_digest(transport, document, folder)
-    await upload_bundle(transport, folder)
+    source = await transport.run_in_thread(bundle_source, folder)
+    named = await _named(transport, document, source)
+    await upload_file(transport, FileKind.BUNDLE, source, lambda sent, size: None)
     return named
 
 
@@ -34,6 +36,10 @@ async def upload_bundle(transport: Transport, folder: Path) -> StoredFile:
 async def with_code_digest(transport: Transport, document: Document, folder: Path) -> Document:
     """The spec with the SHA-256 of the folder's code; sends nothing. Raises as `upload_code`."""
     source = await transport.run_in_thread(bundle_source, folder)
+    return await _named(transport, document, source)
+
+
+async def _named(transport: Transport, document: Document, source: UploadSource) -> Document:
     sha256 = await transport.run_in_thread(source.sha256)
     return name_code(document, f"{DIGEST_PREFIX}{sha256}")
 

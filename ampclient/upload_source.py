@@ -100,9 +100,15 @@ def file_source(path: Path) -> UploadSource:
 
 
 def zip_source(
-    folder: Path, files: Sequence[Path], empty_folders: Sequence[Path] = ()
+    folder: Path,
+    files: Sequence[Path],
+    empty_folders: Sequence[Path] = (),
+    *,
+    in_memory: bool = False,
 ) -> UploadSource:
     """The archive of some files below a folder, in this order.
+
+    With `in_memory` the files are read once: what is changed later is not in the archive.
 
     Raises OSError, and ValueError without files or for a name that is not in UTF-8.
     """
@@ -115,7 +121,7 @@ def zip_source(
             entry.create_system = 3  # Unix, on every system: the archive must be the same
             entry.file_size = file.stat().st_size
             with archive.open(entry, "w") as target:
-                recorder.file = file
+                recorder.file = None if in_memory else file
                 for piece in Segment(entry.file_size, file=file).read(0, entry.file_size):
                     target.write(piece)
                 recorder.file = None

@@ -79,6 +79,8 @@ from store.tables import new_id
 
 MAX_THREADS: Final = 100
 """More than the groups of requests (server.admission.request_groups) have together."""
+ROUTE_CHECKS: Final = (check_query_parameters,)
+"""Dependencies of all routes, direct ones too."""
 REQUEST_LIMITS: Final = Limits(statement_s=15, lock_s=3)
 """A request fails with 503 rather than wait longer for one statement, or for one lock."""
 BACKGROUND_LIMITS: Final = Limits(statement_s=120, lock_s=10)
@@ -195,7 +197,9 @@ def _add_middleware(
     """Add the middleware, the innermost first."""
     app.add_middleware(Admission)
     app.add_middleware(
-        DirectRoutes, routes=direct_routes(jobs.router, "/api/v1", jobs.DIRECT_ENDPOINTS)
+        DirectRoutes,
+        routes=direct_routes(jobs.router, "/api/v1", jobs.DIRECT_ENDPOINTS),
+        checks=ROUTE_CHECKS,
     )
     app.add_middleware(BodyLimit)
     app.add_middleware(AuthMiddleware, authenticator=services.authenticator, limit=limit)
@@ -216,7 +220,7 @@ class _Application(FastAPI):
 def _router() -> APIRouter:
     """The routes of the API; cached because FastAPI takes long to analyse them."""
     router = APIRouter(default_response_class=FiniteJSONResponse)
-    checked = [Depends(check_query_parameters)]
+    checked = [Depends(check) for check in ROUTE_CHECKS]
     # Routes are matched in this order: the most frequent requests come first.
     for module in (jobs, bulk_jobs, runs, attempts, steps, evaluations, ranges, events, workers):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)

@@ -58,6 +58,12 @@ def job_not_found(job_id: str) -> NotFound:
     return NotFound(f"There is no job {job_id[:40]!r}.")
 
 
+def check_visible(principal: Principal, job_id: str, project: str | None) -> None:
+    """Raise NotFound unless the principal may see the job, which is in this project."""
+    if not principal.sees(project):
+        raise job_not_found(job_id)
+
+
 def job_id_of(request: Request) -> str:
     """The job id in the path. Raises NotFound if it has not the form of one."""
     return _checked_id(request.path_params["job_id"])
@@ -137,8 +143,7 @@ def actor_of(request: Request, principal: Principal) -> Actor:
 def _visible_job_id(job_id: Annotated[str, Depends(_job_id)], request: Request) -> str:
     with services_of(request).database.read() as session:
         project = jobs.project_of(session, job_id)
-    if project is None or principal_of(request).visible_project not in (None, project):
-        raise job_not_found(job_id)
+    check_visible(principal_of(request), job_id, project)
     return job_id
 
 

@@ -24,6 +24,7 @@ from ampcore.api.workers import UnsavedJob, Worker
 from ampcore.spec import Reason
 from ampcore.telemetry.metrics import metrics_of
 from store import tables
+from store.fair_share import ProjectShare
 from store.projects import ProjectLoad
 from store.study_folding import StudyGroup
 
@@ -110,8 +111,10 @@ def worker_from_row(
     return from_row(Worker, row, values)
 
 
-def project_from_row(row: tables.Project, load: ProjectLoad, dataset_bytes: int) -> Project:
-    """The project of a row, with the number of its jobs that wait and run, and its datasets."""
+def project_from_row(
+    row: tables.Project, load: ProjectLoad, dataset_bytes: int, project_share: ProjectShare
+) -> Project:
+    """The project of a row, with what it uses of its quotas."""
     return Project(
         name=row.name,
         max_queued=row.max_queued,
@@ -120,6 +123,12 @@ def project_from_row(row: tables.Project, load: ProjectLoad, dataset_bytes: int)
         running=load.running,
         max_dataset_bytes=row.max_dataset_bytes,
         dataset_bytes=dataset_bytes,
+        max_devices=row.max_devices,
+        devices=project_share.use.devices,
+        max_device_hours=row.max_device_hours,
+        device_hours=project_share.use.window_hours,
+        weight=row.weight,
+        share=project_share.share,
         created_at=row.created_at,
     )
 

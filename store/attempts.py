@@ -1,26 +1,25 @@
 """Transitions of a job by its worker: claim it, mark it running, end the attempt."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from ampcore.spec import ACTIVE, Reason, Source, State
+from ampcore.spec import ACTIVE, Reason, State
 from ampcore.telemetry.json_values import json_safe, storable_text
 from ampcore.telemetry.metrics import metrics_of_result
-from store import job_metrics, retries
+from store import fair_share, job_metrics, retries
 from store.clock import after, now, seconds_since
 from store.leases import LEASE_S
 from store.resume_point import resume_point
 from store.state_transitions import change_state, end_attempt
-from store.tables import Attempt, GangMember, Job, Project
+from store.tables import QUEUED, Attempt, GangMember, Job
 
 BUNDLE: Final = "bundle"
 """The kind of a model that is a job's own code, for which a worker needs a sandbox."""
 HANDED_BACK: Final = "handed_back"
-UNCLAIMED: Final = ("reserved", "ready")
-"""The states of a gang's reservation."""
+UNCLAIMED: Final = fair_share.RESERVED
 SHUT_DOWN: Final = "Its worker was shut down."
 MAX_POLICY_LENGTH: Final = 32
 
@@ -36,29 +35,43 @@ def claim_next(
 ) -> Job | None:
     """Claim the next job of these queues; None if there is none.
 
-    The order is by priority, then by age. Jobs of projects whose quota of running jobs is used up
-    are skipped, and without `with_bundles` jobs with their own code. Gangs are claimed by
-    `store.gangs`; `spare_slots` are the worker's slots besides the one for this job, and None is
-    claimed if more are reserved for gangs.
+    The project with the smallest share goes first, and of its jobs the one with the earliest turn
+    (store.fair_share). Projects whose quotas are used up are skipped, and without `with_bundles`
+    jobs with their own code. Gangs are claimed by `store.gangs`; `spare_slots` are the worker's
+    slots besides the one for this job, and None is claimed if more are reserved for gangs.
     """
-    next_one = (
+    jobs = (
         select(Job.id)
-        .where(Job.state == State.QUEUED, Job.queue.in_(queues), is_due(), Job.ranks == 1)
-        .where(Job.project.not_in(projects_at_quota(session)))
-        .order_by(Job.priority.desc(), Job.created_at, Job.id)
+        .where(Job.state == QUEUED, Job.queue.in_(queues), is_due(), Job.ranks == 1)
+        .order_by(Job.turn_at, Job.id)
         .limit(1)
     )
     if not with_bundles:
-        next_one = next_one.where(has_no_bundle())
+        jobs = jobs.where(has_no_bundle())
     if spare_slots is not None:
-        next_one = next_one.where(_reserved_slots(worker_id) <= spare_slots)
+        jobs = jobs.where(_reserved_slots(worker_id) <= spare_slots)
     # First skip the jobs that other transactions have locked. If that finds nothing, wait for the
     # locks: the other transaction may only have edited the job.
     for past_others in (True, False):
-        locking = next_one.with_for_update(of=Job, skip_locked=past_others)
-        if job_id := session.scalars(locking).one_or_none():
-            return claim(session, job_id, worker_id, lease_s=lease_s)
+        for project in _projects_in_order(session, jobs):
+            locking = jobs.where(Job.project == project).with_for_update(
+                of=Job, skip_locked=past_others
+            )
+            if job_id := session.scalars(locking).one_or_none():
+                return claim(session, job_id, worker_id, lease_s=lease_s)
     return None
+
+
+def _projects_in_order(session: Session, jobs: Select[Any]) -> Iterator[str]:
+    """The projects with such jobs that may start one more; each is locked when it is reached."""
+    turns_of = fair_share.first_turns(jobs)
+    for project_share in fair_share.projects_in_turn(session.connection(), turns_of):
+        # Checked again under the lock: another claim may have used the rest of the quota.
+        if (
+            project_share.refusal() is None
+            and fair_share.lock_share(session, project_share).refusal() is None
+        ):
+            yield project_share.project
 
 
 def claim(
@@ -312,26 +325,3 @@ def used_s(session: Session, job_id: str) -> float:
         Attempt.job_id == job_id, Attempt.attempt > timed_out, Attempt.finished_at.is_not(None)
     )
     return float(session.scalar(statement) or 0.0)
-
-
-def projects_at_quota(session: Session) -> list[str]:
-    """The projects that run as many jobs as their quota allows; tracked runs do not count."""
-    # Locked, so that of two concurrent claims the second one counts the job of the first. In a #
-    # fixed order to avoid deadlocks, and FOR NO KEY UPDATE so that submissions do not wait.
-    limits = session.execute(
-        select(Project.name, Project.max_running)
-        .where(Project.max_running.is_not(None))
-        .order_by(Project.name)
-        .with_for_update(key_share=True)
-    ).all()
-    if not limits:
-        return []
-    running = dict(
-        session.execute(
-            select(Job.project, func.count())
-            .where(Job.state.in_(ACTIVE), Job.project.in_([name for name, _ in limits]))
-            .where(Job.source == Source.SUBMITTED)
-            .group_by(Job.project)
-        ).all()
-    )
-    return [name for name, most in limits if most is not None and running.get(name, 0) >= most]

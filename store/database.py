@@ -31,6 +31,10 @@ PING_AFTER_IDLE_S = 1.0
 """A pooled connection that was used more recently is not pinged before it is used again."""
 IDLE_IN_TRANSACTION_S = 15
 """PostgreSQL ends a transaction that is idle this long: a suspended process holds no locks."""
+TRANSACTION_TIMEOUT_SINCE: Final = 170_000
+"""The version of PostgreSQL that can end a transaction after some time."""
+STATEMENTS_PER_TRANSACTION: Final = 4
+"""A transaction may last as long as so many statements at their limit."""
 OWNER_ONLY: Final = 0o600
 """Permissions of SQLite's files: only the owner may read and write them."""
 BINARY_RESULTS: Final = "ampcore_binary"
@@ -181,6 +185,9 @@ def _set_up_postgresql(limits: Limits, connection: Any, _record: Any) -> None:
         "statement_timeout": limits.statement_s,
         "lock_timeout": limits.lock_s,
     }
+    if connection.info.server_version >= TRANSACTION_TIMEOUT_SINCE:
+        # A snapshot that is held for long keeps VACUUM from removing rows.
+        settings["transaction_timeout"] = limits.statement_s * STATEMENTS_PER_TRANSACTION
     with connection.cursor() as cursor:
         for name, seconds in settings.items():
             cursor.execute(f"SET {name} = {round(1000 * seconds)}")

@@ -12,8 +12,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 OUTAGE_CLASSES: Final = frozenset({"08", "40", "53", "55", "57", "58"})
 """Classes: connection, transaction rollback, resources, locks, operator intervention, system."""
-OUTAGE_STATES: Final = frozenset({"25006", "25P03", "42P01"})
-"""A read-only replica, an idle transaction that was ended, tables that do not exist yet."""
+OUTAGE_STATES: Final = frozenset({"25006", "25P03", "25P04", "42P01"})
+"""A read-only replica, a transaction that was idle or too long, tables that do not exist yet."""
 UNKNOWN_STATES: Final = frozenset({"40003"})
 UNKNOWN_CLASSES: Final = frozenset({"08", "57"})
 """During a COMMIT: the connection or the database server was terminated."""

@@ -6,21 +6,22 @@ All slots of a gang are reserved in one transaction. What its workers do with a 
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 from typing import Any, Final
 
-from sqlalchemy import Connection, func, or_, select, update
+from sqlalchemy import Connection, ScalarSelect, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from ampcore.spec import ACTIVE, State
-from store import attempts, gang_members, gang_placement, workers
+from store import attempts, fair_share, gang_members, gang_placement, workers
 from store.clock import after, now, seconds_since
 from store.gang_placement import GangSize, Node, Reservation, Share, WaitingGang
 from store.queue_names import queue_names
-from store.tables import Attempt, Gang, GangMember, Job
+from store.tables import QUEUED, Attempt, Gang, GangMember, Job, Project
 from store.tables.jobs import ONE_RANK
 
-LAST: Final = (1,)
-"""Sorts behind the place of every job, since priorities are not negative."""
+LAST: Final = (inf,)
+"""Sorts behind the place of every job, since shares are finite."""
 RESIZE: Final = "resize"
 """What the server requests of a running attempt: to end, so that more ranks can start."""
 MAX_SILENCE_S: Final = 10.0
@@ -46,22 +47,29 @@ def place(session: Session) -> list[Reservation]:
     if not waiting:
         return []
     nodes = nodes_of(session.connection())
-    at_quota = attempts.projects_at_quota(session)
-    due = [row for row in waiting if row.is_due and row.project not in at_quota]
-    first = {queue: _first_plain_job(session, queue, at_quota) for queue in {r.queue for r in due}}
+    projects = _Projects(session, {row.project for row in waiting})
+    due = [row for row in waiting if row.is_due and projects.may_start(row, kept.get(row.id, []))]
+    first = {
+        queue: _first_plain_place(session, queue, projects) for queue in {r.queue for r in due}
+    }
     gangs = [
         _waiting_gang(
             row,
             kept.get(row.id, []),
-            is_first=_place(row) < first[row.queue] and row.id not in dropped,
+            most_ranks=projects.most_ranks(row, kept.get(row.id, [])),
+            is_first=projects.place(row) < first[row.queue] and row.id not in dropped,
         )
-        for row in sorted(due, key=_place)
+        for row in sorted(due, key=projects.place)
     ]
     made = gang_placement.plan(gangs, nodes)
     by_id = {row.id: row for row in waiting}
+    reserved = []
     for reservation in made:
-        _reserve(session, by_id[reservation.job_id], reservation)
-    return made
+        row = by_id[reservation.job_id]
+        if projects.reserve(row, reservation, kept.get(row.id, [])):
+            _reserve(session, row, reservation)
+            reserved.append(reservation)
+    return reserved
 
 
 def _lock_waiting(session: Session) -> Sequence[Any]:
@@ -72,7 +80,7 @@ def _lock_waiting(session: Session) -> Sequence[Any]:
             Job.id,
             Job.project,
             Job.queue,
-            Job.priority,
+            Job.turn_at,
             Job.created_at,
             Job.attempt,
             due,
@@ -88,25 +96,69 @@ def _lock_waiting(session: Session) -> Sequence[Any]:
     return session.execute(statement).all()
 
 
-def _place(job: Any) -> tuple[Any, ...]:
-    """Sorts jobs in the order in which they are claimed."""
-    return -job.priority, job.created_at, job.id
+class _Projects:
+    """The projects whose jobs wait: their order, and what their quotas leave for gangs.
+
+    Those of `gangs` that have a quota stay locked until the transaction ends.
+    """
+
+    def __init__(self, session: Session, gangs: Collection[str]) -> None:
+        statement = select(Job.project).where(Job.state == State.QUEUED).distinct()
+        names = session.scalars(statement).all()
+        self._shares = fair_share.project_shares(session.connection(), names)
+        for name in sorted(gangs):
+            project_share = self._shares[name]
+            self._shares[name] = fair_share.lock_share(session, project_share)
+
+    def may_start(self, row: Any, members: Sequence[GangMember]) -> bool:
+        """Whether the quotas allow the gang with its fewest ranks, besides its own reservation."""
+        devices = row.min_ranks - sum(member.ranks for member in members)
+        return self._shares[row.project].refusal(devices) is None
+
+    def reserve(self, row: Any, reservation: Reservation, members: Sequence[GangMember]) -> bool:
+        """Count the reservation, in place of the members; False if a quota does not allow it."""
+        project_share = self._shares[row.project]
+        devices = sum(share.ranks for share in reservation.shares)
+        devices -= sum(member.ranks for member in members)
+        if project_share.refusal(devices) is not None:
+            return False
+        self._shares[row.project] = fair_share.with_devices(project_share, devices)
+        return True
+
+    def most_ranks(self, row: Any, members: Sequence[GangMember]) -> int:
+        """The most ranks that the gang may have now."""
+        free = self._shares[row.project].free_devices
+        if free is None:
+            return int(row.max_ranks)
+        return min(int(row.max_ranks), free + sum(member.ranks for member in members))
+
+    def place(self, job: Any) -> tuple[Any, ...]:
+        """Sorts jobs in the order in which they are claimed."""
+        project_share = self._shares[job.project]
+        return project_share.share, *fair_share.turn_of(job)
+
+    def claimable(self) -> list[str]:
+        """The projects that may start a job with one rank."""
+        return [name for name, one in self._shares.items() if one.refusal() is None]
 
 
-def _first_plain_job(session: Session, queue: str, at_quota: Collection[str]) -> tuple[Any, ...]:
+def _first_plain_place(session: Session, queue: str, projects: _Projects) -> tuple[Any, ...]:
     """The place of the first job with one rank that a worker of the queue may claim."""
-    statement = (
-        select(Job.priority, Job.created_at, Job.id)
-        .where(Job.state == State.QUEUED, Job.queue == queue, attempts.is_due(), Job.ranks == 1)
-        .where(Job.project.not_in(at_quota))
-        .order_by(Job.priority.desc(), Job.created_at, Job.id)
+    jobs = (
+        select(Job.id)
+        .where(Job.state == QUEUED, Job.queue == queue, attempts.is_due(), Job.ranks == 1)
+        .order_by(Job.turn_at, Job.id)
         .limit(1)
     )
     online = workers.online(session.connection(), queue)
     if not any(worker.sandbox is not None for worker in online):
-        statement = statement.where(attempts.has_no_bundle())
-    found = session.execute(statement).one_or_none()
-    return _place(found) if found is not None else LAST
+        jobs = jobs.where(attempts.has_no_bundle())
+    first = jobs.where(Job.project == Project.name).correlate(Project).scalar_subquery()
+    of_projects = select(first).where(Project.name.in_(projects.claimable()))
+    rows = session.execute(
+        select(Job.id, Job.project, Job.turn_at, Job.created_at).where(Job.id.in_(of_projects))
+    )
+    return min((projects.place(row) for row in rows), default=LAST)
 
 
 def nodes_of(connection: Connection) -> list[Node]:
@@ -128,7 +180,11 @@ def nodes_of(connection: Connection) -> list[Node]:
 
 
 def _online(connection: Connection) -> list[workers.OnlineWorker]:
-    return [worker for worker in workers.online(connection) if worker.gang_host is not None]
+    return [
+        worker
+        for worker in workers.online(connection)
+        if worker.gang_host is not None and worker.storage_error is None
+    ]
 
 
 def is_loopback(host: str) -> bool:
@@ -145,6 +201,17 @@ def reserved_slots(connection: Connection) -> dict[str, int]:
         .group_by(GangMember.worker_id)
     )
     return {worker_id: int(ranks) for worker_id, ranks in rows}
+
+
+def reserved_ranks() -> ScalarSelect[Any]:
+    """SQL expression: how many slots are reserved for a job, as a part of a query of jobs."""
+    return (
+        select(func.coalesce(func.sum(GangMember.ranks), 0))
+        .where(GangMember.job_id == Job.id, GangMember.finished_at.is_(None))
+        .where(GangMember.state.in_(gang_members.UNCLAIMED), GangMember.lease_expires_at > now())
+        .correlate(Job)
+        .scalar_subquery()
+    )
 
 
 def _drop_ended(
@@ -190,10 +257,12 @@ def _let_others_run(session: Session, job_id: str) -> None:
     )
 
 
-def _waiting_gang(row: Any, members: Sequence[GangMember], *, is_first: bool) -> WaitingGang:
+def _waiting_gang(
+    row: Any, members: Sequence[GangMember], *, most_ranks: int, is_first: bool
+) -> WaitingGang:
     return WaitingGang(
         row.id,
-        GangSize(row.workers, row.devices, row.min_ranks, row.max_ranks, row.batches),
+        GangSize(row.workers, row.devices, row.min_ranks, most_ranks, row.batches),
         waited_s=float(row.waited_s),
         queue=row.queue,
         holds=row.holds,
@@ -236,7 +305,7 @@ def request_growth(session: Session) -> list[str]:
     Only when nothing waits in their queue, and when the slots for more ranks are free.
     """
     small = session.execute(
-        select(Job.id, Job.queue, Job.attempt, Gang)
+        select(Job.id, Job.queue, Job.project, Job.attempt, Gang)
         .join(Gang, Gang.job_id == Job.id)
         .join(Attempt, attempts.is_current_attempt())
         .where(Job.state == State.RUNNING, Job.ranks > ONE_RANK, Job.requested.is_(None))
@@ -277,5 +346,8 @@ def _has_room_for_more(session: Session, row: Any) -> bool:
     ]
     gang: Gang = row.Gang
     size = GangSize(gang.workers, gang.devices, gang.min_ranks, gang.max_ranks, gang.batches)
-    more = [count for count in size.counts() if count > sum(own.values())]
+    ranks = sum(own.values())
+    free = fair_share.project_shares(session.connection(), [row.project])[row.project].free_devices
+    most = gang.max_ranks if free is None else ranks + free
+    more = [count for count in size.counts() if ranks < count <= most]
     return any(gang_placement.free_shares(size, count, nodes) is not None for count in more)

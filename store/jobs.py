@@ -8,10 +8,12 @@ from typing import Any, Final
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Float,
     Row,
     Select,
     bindparam,
     delete,
+    func,
     insert,
     or_,
     select,
@@ -21,7 +23,8 @@ from sqlalchemy.orm import Session, aliased
 
 from ampcore.spec import ACTIVE, TERMINAL, JobSpec, Reason, State
 from ampcore.telemetry import EventType
-from store.clock import now
+from store import fair_share
+from store.clock import after, now
 from store.gang_placement import GangSize
 from store.rows import insert_rows
 from store.state_transitions import add_event, change_state, event_values, state_event_data
@@ -40,7 +43,9 @@ _ROWS_BY_ID: Final = select(Job.__table__).where(Job.id.in_(bindparam("job_ids",
 _SEQ: Final = select(Job.project, Job.seq).where(Job.id == bindparam("job_id"))
 # A message is sent after the commit; if that fails, the reconciler sends it.
 _INSERT: Final = (
-    insert(Job).values(dispatched_at=now()).returning(Job.__table__, sort_by_parameter_order=True)
+    insert(Job)
+    .values(dispatched_at=now(), turn_at=after(bindparam("turn_s", type_=Float)))
+    .returning(Job.__table__, sort_by_parameter_order=True)
 )
 
 
@@ -102,6 +107,7 @@ def _new_job_values(spec: JobSpec, origin: Origin) -> dict[str, Any]:
         "labels": spec.labels,
         "spec": spec.to_json(),
         "priority": spec.runtime.priority,
+        "turn_s": -fair_share.POINT_S * spec.runtime.priority,
         "queue": queue_of(spec),
         "max_attempts": spec.runtime.max_attempts,
         "ranks": size.max_ranks if (size := GangSize.of_spec(spec)) is not None else 1,
@@ -166,6 +172,9 @@ def edit(session: Session, job_id: str, changes: Mapping[str, Any]) -> Job | Non
     )
     job = session.scalars(statement).one_or_none()
     if job is not None:
+        if "priority" in changes:
+            job.turn_at = fair_share.turn_at(job.created_at, job.priority)
+            session.flush()
         add_event(session, job, EventType.EDITED, dict(changes))
     return job
 
@@ -262,8 +271,9 @@ def request_profile(session: Session, job_id: str, *, steps: int) -> Job | None:
     A second request replaces one that the worker has not read yet. Returns the updated job; None
     if there is no such job or it is not running.
     """
-    # The random part tells two requests for the same number of steps apart.
-    requested = f"{PROFILE}:{steps}:{secrets.token_hex(2)}"
+    # The random part tells two requests for the same number of steps apart. It has three
+    # characters: the column has room for 16, also for those of 1,000 steps.
+    requested = f"{PROFILE}:{steps}:{secrets.token_urlsafe(2)}"
     statement = (
         update(Job)
         .where(Job.id == job_id, Job.state == State.RUNNING)
@@ -319,6 +329,7 @@ def _requeue(session: Session, job_id: str, *states: State, **values: Any) -> Jo
         finished_at=None,
         not_before=None,
         queued_at=now(),
+        turn_at=func.coalesce(Job.turn_at, now()),
         dispatched_at=now(),
         **values,
     )

@@ -66,7 +66,8 @@ def _end_attempts(
     active = (
         select(Job.id, Job.attempt, Job.state, Job.source, Job.model)
         .where(Job.state.in_(ACTIVE), lost, or_(Job.state != State.STOPPING, stopping))
-        .order_by(Job.id)
+        # Each end counts as use of its project: in a fixed order of projects, too.
+        .order_by(Job.project, Job.id)
         .with_for_update(skip_locked=True)
     )
     rows = session.execute(active).all()

@@ -1,6 +1,6 @@
-"""Projects, and their quotas: of queued and running jobs, and of bytes of datasets.
+"""Projects, and the quota of their queued jobs.
 
-store.datasets checks the last one.
+The quotas of running jobs and devices are in store.fair_share, that of bytes in store.datasets.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,15 +54,15 @@ def get(session: Session, name: str) -> Project | None:
     return session.get(Project, name, populate_existing=True)
 
 
-def update(session: Session, name: str, quotas: Mapping[str, int | None]) -> Project:
-    """Set `max_queued`, `max_running` or `max_dataset_bytes`; None means no limit.
+def update(session: Session, name: str, changes: Mapping[str, float | None]) -> Project:
+    """Set quotas or the weight, by the names of their columns; a quota of None means no limit.
 
     The project is created if it does not exist.
     """
     ensure(session, name)
     project = session.get_one(Project, name, populate_existing=True)
-    for quota, most in quotas.items():
-        setattr(project, quota, most)
+    for column, value in changes.items():
+        setattr(project, column, value)
     session.flush()
     return project
 

@@ -23,6 +23,16 @@ def insert_if_absent(session: Session, table: type[Base], **values: Any) -> Any:
     return dialect.insert(table).values(**values).on_conflict_do_nothing()
 
 
+def insert_or_add(
+    session: Session, table: type[Base], key: Mapping[str, Any], **numbers: float
+) -> Any:
+    """An INSERT that adds to the numbers of the row with this primary key if it exists."""
+    dialect = sqlite if session.get_bind().dialect.name == "sqlite" else postgresql
+    statement = dialect.insert(table).values(**key, **numbers)
+    added = {name: getattr(table, name) + statement.excluded[name] for name in numbers}
+    return statement.on_conflict_do_update(index_elements=list(key), set_=added)
+
+
 def page_by_seq(
     session: Session,
     statement: Select[Row],

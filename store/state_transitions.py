@@ -6,9 +6,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, tuple_, update
 from sqlalchemy.orm import Session
 
-from ampcore.spec import State
+from ampcore.spec import Source, State
 from ampcore.spec.states import source_states
 from ampcore.telemetry import EventType
+from store import project_usage
 from store.clock import now
 from store.rows import insert_rows
 from store.tables import Attempt, EventRow, Job
@@ -115,7 +116,7 @@ def end_attempt(
         **(values | ({"finished_at": now()} if state.is_terminal else {"queued_at": now()})),
     )
     if job is not None:
-        session.execute(
+        ended = (
             update(Attempt)
             .where(tuple_(Attempt.job_id, Attempt.attempt) == (job_id, attempt))
             .values(
@@ -124,6 +125,10 @@ def end_attempt(
                 message=job.message,
                 finished_at=now(),
             )
+            .returning(Attempt.started_at, Attempt.finished_at, Attempt.ranks)
             .execution_options(synchronize_session=False)
         )
+        row = session.execute(ended).one_or_none()
+        if row is not None and job.source == Source.SUBMITTED:
+            project_usage.record(session, job.project, row)
     return job

@@ -50,6 +50,7 @@ _ONLINE: Final = select(
     Worker.queues,
     json_text(Worker.hardware, "sandbox", "kind").label("sandbox"),
     json_text(Worker.hardware, "gang_host").label("gang_host"),
+    json_text(Worker.hardware, "storage_error").label("storage_error"),
     Worker.hostname,
     seconds_since(Worker.last_seen_at).label("silent_s"),
 ).where(_IS_ONLINE, Worker.drain_requested_at.is_(None))
@@ -83,6 +84,8 @@ class OnlineWorker(NamedTuple):
     """The host of the addresses of its ranks; None while it is not known, or if it runs none."""
     silent_s: float = 0.0
     """Seconds since its last heartbeat."""
+    storage_error: str | None = None
+    """Why it cannot store files, and takes no job; None if it can."""
 
 
 def register(
@@ -171,6 +174,7 @@ def online(connection: Connection, queue: str | None = None) -> list[OnlineWorke
             row.hostname,
             row.gang_host,
             float(row.silent_s),
+            row.storage_error,
         )
         for row in connection.execute(_ONLINE)
         if isinstance(row.queues, list) and (queue is None or queue in row.queues)

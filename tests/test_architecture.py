@@ -60,7 +60,7 @@ ALLOWED_IN_SERVER = {
     "access": ("errors", "http"),
     "admission": ("access", "errors", "http"),
     "streaming": ("access", "admission", "errors", "http"),
-    "telemetry": ("row_models", "deps", "errors", "http", "streaming"),
+    "telemetry": ("access", "row_models", "deps", "errors", "http", "streaming"),
     "datasets": ("errors", "file_removal", "streaming"),
     "files": ("datasets", "errors", "http", "row_models"),
     "packages": (),
@@ -80,7 +80,7 @@ ALLOWED_IN_SERVER = {
         "telemetry",
     ),
     "metrics": ("admission", "schema"),
-    "comparison": ("row_models", "deps", "errors", "http", "telemetry"),
+    "comparison": ("access", "row_models", "deps", "errors", "http", "telemetry"),
     "jobs": (
         "access",
         "admission",

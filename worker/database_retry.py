@@ -6,23 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from store.database import Database
+from store.database_errors import is_outage
 from store.leases import LEASE_S, max_reconnect_wait_s
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-UNAVAILABLE_ERRORS: Final = (
-    OperationalError,
-    InterfaceError,
-    InternalError,  # from a PostgreSQL server while it is a read-only replica
-    PoolTimeout,
-)
-"""Errors after which the same transaction may succeed later."""
 
 INITIAL_BACKOFF_S: Final = 0.1
 
@@ -53,7 +45,8 @@ class RetryingDatabase:
     def write(self, action: Callable[[Session], T]) -> T:
         """Run one transaction, and retry it while the database is unreachable.
 
-        Raises WriteAbandoned when the attempt ends before the transaction is committed.
+        Raises WriteAbandoned when the attempt ends before the transaction is committed, and any
+        error that is no outage.
         """
         backoff_s = INITIAL_BACKOFF_S
         while True:
@@ -62,7 +55,9 @@ class RetryingDatabase:
                     done = action(session)
                 self.on_commit()
                 return done
-            except UNAVAILABLE_ERRORS as error:
+            except SQLAlchemyError as error:
+                if not is_outage(error):  # it would fail again and again
+                    raise
                 cause = str(getattr(error, "orig", None) or error).partition("\n")[0]
                 log.warning("the database is unreachable, retrying in %g s: %s", backoff_s, cause)
                 if self.attempt_ended.wait(backoff_s):

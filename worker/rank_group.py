@@ -27,7 +27,7 @@ from worker.gang_heartbeat import GangHeartbeat
 from worker.outcome import MAX_MESSAGE, TrainerExit, crash_reason, invalid_telemetry_message
 from worker.rank import Rank
 from worker.rank_failure import RankFailure, cause_of
-from worker.rank_log import RankLog
+from worker.rank_log import RankLog, UnstoredLines
 from worker.rank_ports import ports_of
 from worker.trainer_process import TrainerProcess
 
@@ -68,6 +68,9 @@ class RankGroup:
         self._database = RetryingDatabase(context.database, self._ended, wait_s)
         lease = Lease(job.id, assignment.attempt, context.lease_s)
         self._logs = {rank.number: RankLog(rank.number) for rank in ranks}
+        self._unstored = UnstoredLines(
+            lambda session, lines: logs.append(session, job.id, assignment.attempt, lines)
+        )
         self._ranks = list(ranks)
         self._files = {
             rank.number: AttemptFiles(
@@ -136,6 +139,10 @@ class RankGroup:
     def close(self) -> None:
         """Record that the worker's ranks have ended, and stop renewing their lease."""
         failure = self.failure
+        try:
+            self._database.write(self._unstored.store_in)
+        except (SQLAlchemyError, WriteAbandoned) as error:
+            log.warning("cannot store the end of the log of the ranks: %s", error)
         try:
             self._database.write(
                 partial(
@@ -284,16 +291,10 @@ class RankGroup:
         self._failures.append(RankFailure(reason, f"Rank {rank.number}: {text}"))
 
     def _store_log(self, rank: Rank, *, at_end: bool = False) -> None:
-        """Store what a rank has printed, in the job's log."""
+        """Store what a rank has printed, in the job's log; during an outage it is kept."""
         chunks = rank.require_process().log_capture.take(now=at_end)
-        named = self._logs[rank.number].lines(chunks, at_end=at_end)
-        if not named:
-            return
-        try:
-            with self._context.database.write() as session:
-                logs.append(session, self._job.id, self._assignment.attempt, named)
-        except SQLAlchemyError as error:
-            log.warning("cannot store the log of rank %d: %s", rank.number, error)
+        self._unstored.add(self._logs[rank.number].lines(chunks, at_end=at_end))
+        self._unstored.store(self._context.database)
 
 
 def _release_files(downloads: Future[Downloads]) -> None:

@@ -1,6 +1,6 @@
 """`ampctl project`: list projects and set their quotas. For admins."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,6 +21,15 @@ def _quota(text: str) -> int | None:
     return int(text)
 
 
+def _hours(text: str) -> float | None:
+    try:
+        return None if text == UNLIMITED else float(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"Expected a number of hours, or none for no limit; received {text!r}."
+        ) from None
+
+
 MaxQueued = Annotated[
     str | None,
     typer.Option(metavar="N|none", help="Maximum number of queued jobs.", show_default=False),
@@ -28,6 +37,24 @@ MaxQueued = Annotated[
 MaxRunning = Annotated[
     str | None,
     typer.Option(metavar="N|none", help="Maximum number of running jobs.", show_default=False),
+]
+MaxDevices = Annotated[
+    str | None,
+    typer.Option(metavar="N|none", help="Maximum devices of running jobs.", show_default=False),
+]
+MaxDeviceHours = Annotated[
+    str | None,
+    typer.Option(metavar="N|none", help="Maximum device hours in 30 days.", show_default=False),
+]
+Weight = Annotated[
+    float | None,
+    typer.Option(
+        metavar="N",
+        min=0.001,
+        max=1000,
+        help="Its part of the devices, relative to other projects (1).",
+        show_default=False,
+    ),
 ]
 MaxDatasetBytes = Annotated[
     str | None,
@@ -52,24 +79,27 @@ def set_(
     *,
     max_queued: MaxQueued = None,
     max_running: MaxRunning = None,
+    max_devices: MaxDevices = None,
+    max_device_hours: MaxDeviceHours = None,
     max_dataset_bytes: MaxDatasetBytes = None,
+    weight: Weight = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set a project's quotas, creating it if needed. Options left out keep their value."""
+    """Set a project's quotas and weight, creating it if needed. Options left out stay."""
     given = {
         "max_queued": max_queued,
         "max_running": max_running,
+        "max_devices": max_devices,
         "max_dataset_bytes": max_dataset_bytes,
     }
-    quotas = {key: _quota(text) for key, text in given.items() if text is not None}
-    if not quotas:
-        options = "--max-queued, --max-running or --max-dataset-bytes"
-        raise typer.BadParameter(f"nothing to set: give {options}")
-    projects = client_of(context).projects
-    known = next((project for project in projects.list() if project.name == name), None)
-    kept = {key: getattr(known, key, None) for key in given}
-    wanted = kept | quotas
-    changed = projects.update(name, **wanted)
+    changes: dict[str, Any] = {key: _quota(text) for key, text in given.items() if text is not None}
+    if max_device_hours is not None:
+        changes["max_device_hours"] = _hours(max_device_hours)
+    if weight is not None:
+        changes["weight"] = weight
+    if not changes:
+        raise typer.BadParameter("nothing to set: give a quota, as in --max-running 4, or --weight")
+    changed = client_of(context).projects.update(name, **changes)
     if as_json:
         print_json(changed.to_json())
     else:

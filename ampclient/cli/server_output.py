@@ -105,8 +105,14 @@ def print_projects(projects: Iterable["Project"]) -> None:
         TableColumn("MAX", align_right=True),
         TableColumn("RUNNING", align_right=True),
         TableColumn("MAX", align_right=True),
-        TableColumn("DATASETS", align_right=True),
+        TableColumn("DEVICES", align_right=True),
         TableColumn("MAX", align_right=True),
+        TableColumn("HOURS", align_right=True),
+        TableColumn("MAX", align_right=True),
+        TableColumn("DATASETS", align_right=True, drop_order=2),
+        TableColumn("MAX", align_right=True, drop_order=3),
+        TableColumn("WEIGHT", align_right=True),
+        TableColumn("SHARE", align_right=True),
         TableColumn("CREATED", align_right=True, drop_order=1),
     )
     rows = [
@@ -116,8 +122,14 @@ def print_projects(projects: Iterable["Project"]) -> None:
             _quota(project.max_queued),
             str(project.running),
             _quota(project.max_running),
+            str(project.devices),
+            _quota(project.max_devices),
+            f"{project.device_hours:.1f}",
+            _quota(project.max_device_hours),
             formats.size(project.dataset_bytes),
             _byte_quota(project.max_dataset_bytes),
+            f"{project.weight:g}",
+            f"{project.share:.2f}",
             ago(project.created_at),
         )
         for project in projects
@@ -153,8 +165,8 @@ def print_audit(entries: Iterable["AuditEntry"]) -> None:
     print_table(columns, rows)
 
 
-def _quota(limit: int | None) -> str:
-    return "no limit" if limit is None else str(limit)
+def _quota(limit: float | None) -> str:
+    return "no limit" if limit is None else f"{limit:g}"
 
 
 def _byte_quota(limit: int | None) -> str:

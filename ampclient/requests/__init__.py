@@ -62,6 +62,7 @@ from ampclient.requests.request import JsonRequest, Request
 from ampclient.requests.runs import create_run, finish_run, upload_entries
 from ampclient.requests.server import (
     AUDIT_PER_PAGE,
+    change_project,
     create_token,
     drain_worker,
     get_session,
@@ -73,7 +74,6 @@ from ampclient.requests.server import (
     list_projects,
     list_tokens,
     list_workers,
-    put_project,
     revoke_token,
 )
 from ampclient.requests.steps import (
@@ -113,6 +113,7 @@ __all__ = [
     "cancel_job",
     "cancel_jobs",
     "cancel_study",
+    "change_project",
     "clone_job",
     "compare_jobs",
     "complete_upload",
@@ -167,7 +168,6 @@ __all__ = [
     "pause_job",
     "profile_job",
     "put_file",
-    "put_project",
     "resume_job",
     "retry_job",
     "revoke_token",

@@ -92,11 +92,14 @@ def list_projects() -> JsonRequest[list[Project]]:
     return JsonRequest(method="GET", path="/projects", read=items_of(ProjectList))
 
 
-def put_project(name: str, quotas: Mapping[str, int | None]) -> JsonRequest[Project]:
-    """Set the quotas of a project; it is created if it does not exist."""
-    path = f"/projects/{quote_path(name)}"
+def change_project(name: str, changes: Mapping[str, float | None]) -> JsonRequest[Project]:
+    """Change quotas or the weight of a project; it is created if it does not exist."""
     return JsonRequest(
-        method="PUT", path=path, body=quotas, headers=idempotency_header(), read=Project.from_json
+        method="PATCH",
+        path=f"/projects/{quote_path(name)}",
+        body=changes,
+        headers=idempotency_header(),
+        read=Project.from_json,
     )
 
 

@@ -135,7 +135,9 @@ class JobFields(StoredModel):
     waiting: str | None = Field(
         description="Why a queued job does not run yet; only in responses with a single job."
     )
-    priority: int = Field(description="From 0 to 9; the highest runs first.")
+    priority: int = Field(
+        description="From 0 to 9; inside a project a point is worth six hours of waiting."
+    )
     queue: str = Field(description="Only workers that serve this queue may run the job.")
     attempt: int = Field(
         description="The number of the current or last attempt; 0 before the first."

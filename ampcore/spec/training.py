@@ -97,7 +97,7 @@ class Runtime(SpecModel):
     queue: QueueName | None = None
     """Only workers that serve this queue may claim the job; null: chosen by `device`."""
     priority: int = Field(default=5, ge=0, le=9)
-    """A waiting job with a higher priority starts first."""
+    """Of the waiting jobs of a project: a point is worth six hours of waiting."""
     max_attempts: int = Field(default=3, ge=1, le=100)
     """Maximum number of attempts that may fail for a reason that allows a retry."""
     timeout_s: float | None = Field(default=None, gt=0, le=10 * 365 * 86_400)

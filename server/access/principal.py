@@ -22,6 +22,10 @@ class Principal:
         """The project whose jobs it may see; None for every project."""
         return None if self.role is Role.ADMIN else self.project
 
+    def sees(self, project: str | None) -> bool:
+        """Whether it may see the jobs of a project; None: of no project, which nobody sees."""
+        return project is not None and self.visible_project in (None, project)
+
     def may(self, right: Right) -> bool:
         """Whether it has the right, as an admin has every one."""
         return self.role is Role.ADMIN or right in self.rights

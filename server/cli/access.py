@@ -51,6 +51,12 @@ def _byte_quota(text: str) -> str:
     return text
 
 
+def _hour_quota(text: str) -> str:
+    if text != NO_LIMIT and not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text, re.ASCII):
+        raise typer.BadParameter(f"expected a number of hours or {NO_LIMIT!r}, received {text!r}.")
+    return text
+
+
 Quota = Annotated[
     str | None,
     typer.Option(
@@ -67,6 +73,22 @@ ByteQuota = Annotated[
         parser=_byte_quota,
         metavar="BYTES",
         help=f"{NO_LIMIT!r} removes the limit; leave out to keep it.",
+    ),
+]
+
+
+HourQuota = Annotated[
+    str | None,
+    typer.Option(
+        parser=_hour_quota,
+        metavar="HOURS",
+        help=f"In 30 days; {NO_LIMIT!r} removes the limit; leave out to keep it.",
+    ),
+]
+Weight = Annotated[
+    float | None,
+    typer.Option(
+        min=0.001, max=1000, help="Its part of the devices, relative to other projects (1)."
     ),
 ]
 
@@ -148,27 +170,35 @@ def revoke(token_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
 @project_app.command("set")
 def set_quotas(
     name: Annotated[str, typer.Argument(help="The project's name.")],
+    *,
     max_queued: Quota = None,
     max_running: Quota = None,
+    max_devices: Quota = None,
+    max_device_hours: HourQuota = None,
     max_dataset_bytes: ByteQuota = None,
+    weight: Weight = None,
 ) -> None:
-    """Set the quotas of a project; the project is created if it does not exist."""
+    """Set quotas and weight of a project; the project is created if it does not exist."""
     from store import audit, projects
 
     _check_project(name)
     given = {
         "max_queued": max_queued,
         "max_running": max_running,
+        "max_devices": max_devices,
+        "max_device_hours": max_device_hours,
         "max_dataset_bytes": max_dataset_bytes,
     }
-    quotas = {
-        quota: None if most == NO_LIMIT else int(most)
+    changes: dict[str, float | None] = {
+        quota: None if most == NO_LIMIT else float(most) if "." in most else int(most)
         for quota, most in given.items()
         if most is not None
     }
+    if weight is not None:
+        changes["weight"] = weight
     with _transaction() as (session, actor):
-        projects.update(session, name, quotas)
-        audit.record(session, actor, "project.update", name, project=name, **quotas)
+        projects.update(session, name, changes)
+        audit.record(session, actor, "project.update", name, project=name, **changes)
         table = _projects(session)
     typer.echo(table)
 
@@ -182,16 +212,23 @@ def list_projects() -> None:
 
 
 def _projects(session: Session) -> str:
-    from store import datasets, projects
+    from store import datasets, fair_share, projects
 
     load, dataset_bytes = projects.load_by_project(session), datasets.used_bytes(session)
+    listed = projects.listing(session)
+    shares = fair_share.project_shares(session.connection(), [row.name for row in listed])
     rows: list[tuple[object, ...]] = []
-    for row in projects.listing(session):
-        used = load.get(row.name, projects.ProjectLoad())
+    for row in listed:
+        used, project_share = load.get(row.name, projects.ProjectLoad()), shares[row.name]
         jobs = (used.queued, row.max_queued, used.running, row.max_running)
-        rows.append((row.name, *jobs, dataset_bytes.get(row.name, 0), row.max_dataset_bytes))
-    heads = ("QUEUED", "MAX QUEUED", "RUNNING", "MAX RUNNING", "DATASET BYTES", "MAX DATASET BYTES")
-    return table(("PROJECT", *heads), *rows)
+        hours = (f"{project_share.use.window_hours:.1f}", row.max_device_hours)
+        devices = (project_share.use.devices, row.max_devices, *hours)
+        stored = (dataset_bytes.get(row.name, 0), row.max_dataset_bytes)
+        share = (f"{row.weight:g}", f"{project_share.share:.2f}")
+        rows.append((row.name, *jobs, *devices, *stored, *share))
+    heads = ("QUEUED", "MAX QUEUED", "RUNNING", "MAX RUNNING", "DEVICES", "MAX DEVICES")
+    more = ("DEVICE HOURS", "MAX DEVICE HOURS", "DATASET BYTES", "MAX DATASET BYTES")
+    return table(("PROJECT", *heads, *more, "WEIGHT", "SHARE"), *rows)
 
 
 def _token_state(token: Token) -> str:

@@ -12,8 +12,9 @@ from ampcore.api.jobs import Job
 from ampcore.spec.problems import json_pointer
 from ampcore.telemetry.json_values import json_safe
 from ampcore.telemetry.metrics import MAIN_METRICS
+from server.access.principal import Principal
 from server.comparison.query import CompareQuery
-from server.deps import job_not_found
+from server.deps import check_visible
 from server.http.etag import etag_of
 from server.http.responses import dumps
 from server.row_models import job_from_row
@@ -43,12 +44,11 @@ class Compared:
     evaluations: Sequence[Evaluation]
 
 
-def visible_jobs(session: Session, query: CompareQuery, visible_project: str | None) -> list[Job]:
+def visible_jobs(session: Session, query: CompareQuery, principal: Principal) -> list[Job]:
     """The jobs in the requested order. Raises NotFound for one that is not visible."""
     rows = {row.id: row for row in jobs.get_rows(session.connection(), query.jobs)}
     for job_id in query.jobs:
-        if job_id not in rows or visible_project not in (None, rows[job_id].project):
-            raise job_not_found(job_id)
+        check_visible(principal, job_id, rows[job_id].project if job_id in rows else None)
     return [job_from_row(rows[job_id]) for job_id in query.jobs]
 
 

@@ -12,18 +12,22 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.errors import EXPECTED_ERRORS
-from server.http.parameters import check_parameters
 from server.http.problem_responses import problem_response
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+Check = Callable[[Request], Awaitable[None]]
 
 
 class DirectRoutes:
-    """ASGI middleware: calls the endpoint of a direct route, else the application."""
+    """ASGI middleware: calls the endpoint of a direct route, else the application.
 
-    def __init__(self, app: ASGIApp, routes: Sequence[Route]) -> None:
+    `checks` are the dependencies of all routers, which take only the request: they are called
+    before the endpoint, as FastAPI does it.
+    """
+
+    def __init__(self, app: ASGIApp, routes: Sequence[Route], checks: Sequence[Check]) -> None:
         self.app = app
-        self._routes = routes
+        self._routes, self._checks = routes, checks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle the request here, or pass it on."""
@@ -32,19 +36,19 @@ class DirectRoutes:
                 match, found = route.matches(scope)
                 if match is Match.FULL:
                     scope.update(found, route=route)
-                    response = await _answer(route, Request(scope, receive, send))
+                    response = await self._answer(route, Request(scope, receive, send))
                     await response(scope, receive, send)
                     return
         await self.app(scope, receive, send)
 
-
-async def _answer(route: Route, request: Request) -> Response:
-    try:
-        check_parameters(request, known=())
-        response: Response = await route.endpoint(request)
-    except EXPECTED_ERRORS as error:
-        return problem_response(error)
-    return response
+    async def _answer(self, route: Route, request: Request) -> Response:
+        try:
+            for check in self._checks:
+                await check(request)
+            response: Response = await route.endpoint(request)
+        except EXPECTED_ERRORS as error:
+            return problem_response(error)
+        return response
 
 
 def direct_routes(router: APIRouter, prefix: str, endpoints: Collection[Endpoint]) -> list[Route]:

@@ -17,7 +17,10 @@ from server.errors import RequestInvalid
 async def check_query_parameters(request: Request) -> None:
     """Raise RequestInvalid for query parameters that the route lacks, or unstorable text."""
     if request.scope["query_string"]:
-        check_parameters(request, known=sorted(_names(request.scope["route"].dependant)))
+        # A direct route takes only the request, and no parameters.
+        dependant = getattr(request.scope["route"], "dependant", None)
+        known = () if dependant is None else sorted(_names(dependant))
+        check_parameters(request, known=known)
 
 
 def check_parameters(request: Request, *, known: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from server.row_models import job_from_row
 from store.damaged_rows import is_row_error, read_partially
 from store.database import Database
 from store.jobs import get_rows
-from store.queue import is_queued, why_waiting
+from store.waiting_reason import is_queued, why_waiting
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,7 @@ async def _job_list_query(
 
 def _project(principal: Principal, wanted: str | None) -> str | None:
     """The project to list; None for all projects."""
-    if wanted is not None and principal.visible_project not in (None, wanted):
+    if wanted is not None and not principal.sees(wanted):
         raise Forbidden(
             f"Expected the project {principal.visible_project!r}: only admins can list other "
             "projects."

@@ -27,7 +27,7 @@ async def compare(query: CompareQueryDep, request: Request) -> Response:
 
 def _comparison(request: Request, query: CompareQuery) -> Response:
     with services_of(request).database.read() as session:
-        found = response.visible_jobs(session, query, principal_of(request).visible_project)
+        found = response.visible_jobs(session, query, principal_of(request))
 
         def compared() -> Response:
             body = b"".join(checked(response.compare(session, query, found)))

@@ -12,6 +12,7 @@ from server.deps import (
     DatabaseDep,
     JobId,
     PostedSpec,
+    check_visible,
     job_id_of,
     job_not_found,
     principal_of,
@@ -99,8 +100,9 @@ async def read(request: Request) -> Response:
     """Read the current state of a job; for a queued job, also why it waits."""
     job_id = job_id_of(request)
     job = await services_of(request).job_reader.read(job_id)
-    if job is None or principal_of(request).visible_project not in (None, job.project):
+    if job is None:
         raise job_not_found(job_id)
+    check_visible(principal_of(request), job_id, job.project)
     return respond_unless_cached(
         request, job.etag, lambda: Response(job.body, media_type="application/json")
     )

@@ -8,7 +8,8 @@ from typing import Final, TypeVar
 from anyio.to_thread import run_sync
 from fastapi import Request, Response
 
-from server.deps import job_not_found, principal_of, services_of
+from server.access.principal import Principal
+from server.deps import check_visible, job_not_found, principal_of, services_of
 from server.http.etag import CACHE_HEADERS, etag_of, matches_if_none_match
 from server.http.responses import content_disposition
 from server.streaming.stream_limits import owner_of
@@ -44,13 +45,13 @@ async def steps_response(request: Request, job_id: str, wanted: StepsQuery) -> R
 
     Raises NotFound for a job that the principal may not see, RequestInvalid for an unknown column.
     """
-    services, visible_project = services_of(request), principal_of(request).visible_project
+    services, principal = services_of(request), principal_of(request)
     database, streams = services.database, services.streams
     media_type = FORMATS[wanted.form].media_type
     if wanted.form == JSON:
         known = request.headers.getlist("if-none-match")
         # One switch to a thread: each takes as long as a small read.
-        tagged = await run_sync(_document, database, job_id, wanted, visible_project, known)
+        tagged = await run_sync(_document, database, job_id, wanted, principal, known)
         headers = {**CACHE_HEADERS, "ETag": tagged.etag, "Vary": VARY}
         if tagged.body is None:
             return Response(status_code=304, headers=headers)
@@ -58,7 +59,7 @@ async def steps_response(request: Request, job_id: str, wanted: StepsQuery) -> R
     owner = owner_of(request)
     streams.files.check(owner)
     name, pieces = await streams.loaders.run(
-        owner.token_id, _file, database, job_id, wanted, visible_project
+        owner.token_id, _file, database, job_id, wanted, principal.visible_project
     )
     headers = {**CACHE_HEADERS, "Content-Disposition": content_disposition(name), "Vary": VARY}
     return LongResponse(
@@ -77,13 +78,12 @@ def _document(
     database: Database,
     job_id: str,
     wanted: StepsQuery,
-    visible_project: str | None,
+    principal: Principal,
     known: list[str],
 ) -> TaggedBody:
     with database.read() as session:
         project, seq = jobs.project_and_seq(session, job_id)
-        if project is None or visible_project not in (None, project):
-            raise job_not_found(job_id)
+        check_visible(principal, job_id, project)
         etag = etag_of(job_id, seq, wanted)
         if matches_if_none_match(known, etag):
             return TaggedBody(etag, None)

@@ -12,7 +12,7 @@ from store.tables.base import Base, new_id
 from store.tables.datasets import Dataset, DatasetUpload, DatasetVersion
 from store.tables.files import Artifact, FileRemoval, JobFile, ProjectFile
 from store.tables.gangs import Gang, GangMember
-from store.tables.jobs import Attempt, Job, JobMetric
+from store.tables.jobs import QUEUED, Attempt, Job, JobMetric
 from store.tables.service import Leader, SchemaCompatibility, ServiceCount
 from store.tables.studies import Study, StudyJob
 from store.tables.telemetry import (
@@ -29,6 +29,7 @@ from store.tables.workers import Worker
 
 __all__ = [
     "EVALUATION_TYPE",
+    "QUEUED",
     "Artifact",
     "Attempt",
     "AuditEntry",

@@ -435,15 +435,10 @@ class FakeServer:
     def _project(self, request: httpx.Request, name: str = "") -> httpx.Response:
         if request.method == "GET":
             return httpx.Response(200, json={"items": [*self.projects.values()]})
-        quotas = json.loads(request.content)
-        self.projects[name] = {
-            "name": name,
-            "queued": 0,
-            "running": 0,
-            "dataset_bytes": 0,
-            "created_at": NOW,
-            **quotas,
-        }
+        new = {"name": name, "queued": 0, "running": 0, "dataset_bytes": 0, "created_at": NOW}
+        new |= {"max_queued": None, "max_running": None, "max_dataset_bytes": None}
+        changes = json.loads(request.content)
+        self.projects[name] = {**self.projects.get(name, new), **changes}
         return httpx.Response(200, json=self.projects[name])
 
     def _worker(self, worker_id: str = "", action: str = "") -> httpx.Response:

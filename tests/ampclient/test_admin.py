@@ -46,8 +46,17 @@ def test_a_403_response_raises_forbidden(client, server, respond):
         client.tokens.list()
 
 
-def test_both_quotas_of_a_project_are_set(client, server):
-    client.projects.update("vision", max_queued=10, max_running=2)
-    project = client.projects.update("vision", max_queued=None, max_running=3)
-    assert (project.max_queued, project.max_running) == (None, 3)
+def test_an_update_of_a_project_sends_only_what_it_changes(client, server):
+    """Fails if what is left out is sent as no limit: it erased the quota of dataset bytes."""
+    client.projects.update("vision", max_queued=10, max_running=2, max_dataset_bytes=5)
+    project = client.projects.update("vision", max_queued=None, weight=2.5)
+    assert json.loads(server.requests[-1].content) == {"max_queued": None, "weight": 2.5}
+    assert server.requests[-1].method == "PATCH"
+    assert (project.max_queued, project.max_running, project.max_dataset_bytes) == (None, 2, 5)
     assert [found.name for found in client.projects.list()] == ["vision"]
+
+
+def test_a_project_of_an_older_server_has_no_device_quotas(client, server):
+    client.projects.update("vision", max_queued=10)
+    [project] = client.projects.list()
+    assert (project.weight, project.max_devices, project.devices) == (1.0, None, 0)

@@ -8,7 +8,7 @@ import zipfile
 import httpx
 import pytest
 
-from ampclient import AsyncClient, Client, Forbidden, InvalidRequest, InvalidSpec
+from ampclient import AsyncClient, Client, Forbidden, InvalidRequest, InvalidSpec, code_upload
 from ampclient.code_bundle import MAX_FILES, bundle_source
 from tests.waiting import DEADLINE_S
 
@@ -50,6 +50,26 @@ def test_the_code_is_uploaded_once_and_named_in_the_spec(client, folder, tmp_pat
     assert [file.name for file in stored.contents] == ["net.py", "parts/layer.py"]
     path = client.files.download(reference, kind="bundle", to=tmp_path / "back.zip")
     with zipfile.ZipFile(path) as archive:
+        assert archive.read("net.py").decode() == NET
+
+
+def test_code_that_is_changed_during_its_upload_is_that_of_one_moment(
+    client, folder, tmp_path, monkeypatch
+):
+    """Fails if the files are read again after the spec has named them."""
+    upload = code_upload.upload_file
+
+    async def change_and_upload(*arguments):
+        (folder / "net.py").write_text("changed = True\n")
+        return await upload(*arguments)
+
+    monkeypatch.setattr(code_upload, "upload_file", change_and_upload)
+    job = client.jobs.submit(SPEC, code=folder)
+    reference = job.spec["model"]["bundle"]
+    path = client.files.download(reference, kind="bundle", to=tmp_path / "back.zip")
+    assert f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}" == reference
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
         assert archive.read("net.py").decode() == NET
 
 

@@ -46,8 +46,8 @@ def test_a_job_is_not_claimed_before_it_is_due(in_transaction, make_job, put):
 def test_claiming_skips_a_project_at_its_running_quota(in_transaction, make_job, put):
     in_transaction(projects.update, "small", {"max_running": 1})
     first, second, other = make_job(project="small"), make_job(project="small"), make_job()
-    put(first.id, created_at=after(-60))
-    put(second.id, created_at=after(-30))
+    put(first.id, turn_at=after(-200_060))
+    put(second.id, turn_at=after(-200_030))
     assert [in_transaction(claim_next) for _ in range(3)] == [first.id, other.id, None]
     in_transaction(attempts.hand_back, first.id, 1)
     assert in_transaction(claim_next) == first.id
@@ -74,11 +74,15 @@ def test_claiming_reads_the_next_job_from_the_index_in_claim_order(
             session.execute(text("SET LOCAL enable_bitmapscan = off"))
             # It then sorts only if no index has the order, although the table is small.
             session.execute(text("SET LOCAL enable_sort = off"))
-        [(statement, parameters)] = statements
-        plan_rows = session.connection().exec_driver_sql(f"{plan} {statement}", parameters).all()
-    assert "ix_jobs_claim_order" in str(plan_rows)
-    assert "Sort" not in str(plan_rows)
-    assert "TEMP B-TREE" not in str(plan_rows)
+        assert len(statements) == 2  # the turns of all projects, and the job of one
+        plans = [
+            str(session.connection().exec_driver_sql(f"{plan} {statement}", parameters).all())
+            for statement, parameters in tuple(statements)
+        ]
+    for plan_rows in plans:
+        assert "ix_jobs_turn" in plan_rows
+        assert "Sort" not in plan_rows
+        assert "TEMP B-TREE" not in plan_rows
 
 
 def test_the_queue_wait_of_an_attempt_is_stored(database, in_transaction, make_job, put):

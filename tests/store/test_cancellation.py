@@ -79,3 +79,14 @@ def test_a_statement_that_waits_for_a_lock_too_long_is_an_outage(database, datab
             other.execute(text("SELECT count(*) FROM jobs"))
     limited.close()
     assert is_outage(caught.value)
+
+
+@ON_POSTGRESQL
+def test_connections_have_the_limits_of_their_use(database_url):
+    limited = Database(database_url, limits=Limits(statement_s=2.5, lock_s=0.5))
+    with limited.read() as session:
+        assert session.scalar(text("SHOW statement_timeout")) == "2500ms"
+        assert session.scalar(text("SHOW lock_timeout")) == "500ms"
+        if session.connection().connection.driver_connection.info.server_version >= 170_000:
+            assert session.scalar(text("SHOW transaction_timeout")) == "10s"
+    limited.close()

@@ -2,6 +2,8 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
 from threading import Barrier
 from typing import Any
 
@@ -9,7 +11,16 @@ import pytest
 from sqlalchemy import event, func, select, update
 
 from ampcore.spec import Reason, State
-from store import attempts, gang_members, gangs, jobs, lease_expiry, projects, queue, workers
+from store import (
+    attempts,
+    gang_members,
+    gangs,
+    jobs,
+    lease_expiry,
+    projects,
+    waiting_reason,
+    workers,
+)
 from store.clock import after
 from store.gang_placement import HOLD_S, PATIENCE_S
 from store.tables import Attempt, Gang, GangMember, Job
@@ -444,7 +455,7 @@ def why(scheduler):
         with scheduler.database.read() as session:
             connection = session.connection()
             [row] = jobs.get_rows(connection, [job.id])
-            return queue.why_waiting(connection, [row]).get(job.id)
+            return waiting_reason.why_waiting(connection, [row]).get(job.id)
 
     return why
 
@@ -505,3 +516,67 @@ def test_nothing_is_planned_without_gangs(scheduler):
     assert not scheduler.write(gangs.are_unfinished)
     scheduler.make_gang(2)
     assert scheduler.write(gangs.are_unfinished)
+
+
+def test_the_gang_of_the_project_with_the_smaller_share_is_placed_first(scheduler):
+    scheduler.add_worker("w1", slots=2)
+    scheduler.write(projects.ensure, "greedy")
+    scheduler.write(projects.ensure, "modest")
+    scheduler.write(projects.update, "greedy", {"weight": 0.5})
+    running = scheduler.make_job(project="greedy")
+    scheduler.write(attempts.claim, running.id, "elsewhere")
+    runtime = {"workers": 1, "devices": 2}
+    scheduler.make_job(project="greedy", runtime={**runtime, "priority": 9})
+    modest = scheduler.make_job(project="modest", runtime=runtime)
+    assert list(scheduler.place()) == [modest.id]
+
+
+def test_a_gang_gets_no_more_ranks_than_the_device_quota_leaves(scheduler, put):
+    scheduler.add_worker("w1", slots=8)
+    scheduler.write(projects.update, "default", {"max_devices": 3})
+    elastic = scheduler.make_gang(1, 4, elastic={"min": 2, "max": 4})
+    put(elastic.id, queued_at=after(-2 * PATIENCE_S))
+    assert scheduler.place() == {elastic.id: {"w1": 2}}
+    # What is reserved counts: one device is left.
+    for _ in range(2):
+        scheduler.make_job()
+    claim = partial(scheduler.write, attempts.claim_next, "w1", ["default"], spare_slots=7)
+    assert claim() is not None
+    assert claim() is None
+
+
+def test_a_gang_is_not_asked_to_grow_beyond_its_quota(scheduler, put):
+    scheduler.add_worker("w0")
+    job = scheduler.make_gang(2, elastic={"min": 1, "max": 2})
+    put(job.id, queued_at=after(-2 * PATIENCE_S))
+    scheduler.run(job)
+    scheduler.write(attempts.mark_running, job.id, 1, total_steps=10, first_step=0)
+    scheduler.write(projects.update, "default", {"max_devices": 1})
+    scheduler.add_worker("w1")
+    with scheduler.database.write() as session:
+        session.get(Attempt, (job.id, 1)).started_at -= timedelta(hours=1)
+    assert scheduler.write(gangs.request_growth) == []
+    scheduler.write(projects.update, "default", {"max_devices": 2})
+    assert scheduler.write(gangs.request_growth) == [job.id]
+
+
+def test_a_rigid_gang_waits_until_its_quota_allows_all_of_its_ranks(scheduler, why):
+    scheduler.add_worker("w1", slots=8)
+    scheduler.write(projects.update, "default", {"max_devices": 4})
+    running = scheduler.make_job()
+    scheduler.write(attempts.claim, running.id, "elsewhere")
+    gang = scheduler.make_gang(workers=1, devices=4)
+    assert scheduler.place() == {}
+    assert "uses 1 of its quota of 4 devices, and this job needs 4" in why(gang)
+    scheduler.write(attempts.hand_back, running.id, 1)
+    scheduler.write(jobs.request_cancel, running.id)
+    assert list(scheduler.place()) == [gang.id]
+
+
+def test_a_gang_whose_reserved_slots_use_up_the_quota_is_not_told_to_wait_for_it(scheduler, why):
+    """Fails if its own reservation counts against it."""
+    scheduler.add_worker("w1", slots=8)
+    scheduler.write(projects.update, "default", {"max_devices": 4})
+    gang = scheduler.make_gang(workers=1, devices=4)
+    assert list(scheduler.place()) == [gang.id]
+    assert why(gang) == "4 slots are reserved for it, and 0 are ready; it starts shortly."

@@ -273,3 +273,14 @@ def test_retrying_a_job_resets_its_failures_and_keeps_counting_attempts(in_trans
 def test_only_a_job_in_a_terminal_state_has_a_finish_time(make_job):
     for state in State:
         assert (make_job(state).finished_at is not None) == (state in TERMINAL)
+
+
+def test_the_request_for_a_profile_of_a_thousand_steps_fits_into_its_column(
+    in_transaction, make_job
+):
+    """Fails on PostgreSQL if it has one character more."""
+    job = make_job(State.RUNNING)
+    requested = in_transaction(jobs.request_profile, job.id, steps=1000).requested
+    assert jobs.profile_steps(requested) == 1000
+    assert len(requested) <= Job.requested.type.length
+    assert in_transaction(jobs.request_profile, job.id, steps=1000).requested != requested

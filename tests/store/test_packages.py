@@ -2,7 +2,7 @@
 
 import pytest
 
-from store import attempts, jobs, queue, workers
+from store import attempts, jobs, waiting_reason, workers
 
 MODEL = {"kind": "package", "package": "own-package", "name": "two_towers"}
 
@@ -45,7 +45,7 @@ def test_a_job_that_no_worker_can_build_waits_with_a_sentence_that_says_so(datab
         register(session, "a", "default")
     with database.autocommit() as connection:
         [row] = connection.execute(jobs.Job.__table__.select().where(jobs.Job.id == job.id))
-        sentences = queue.why_waiting(connection, [row])
+        sentences = waiting_reason.why_waiting(connection, [row])
     assert sentences == {
         job.id: "No online worker of the queue 'default' has the package 'own-package'; install it "
         "there and restart the worker."

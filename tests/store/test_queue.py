@@ -1,7 +1,7 @@
 import pytest
 
 from ampcore.spec import State
-from store import attempts, jobs, projects, queue, workers
+from store import attempts, jobs, projects, queue, waiting_reason, workers
 from store.clock import after
 from tests.tables import every_row
 
@@ -14,7 +14,7 @@ def why(database, in_transaction):
         with database.read() as session:
             connection = session.connection()
             [job] = jobs.get_rows(connection, [job_id])
-            return queue.why_waiting(connection, [job]).get(job_id)
+            return waiting_reason.why_waiting(connection, [job]).get(job_id)
 
     return why
 
@@ -40,11 +40,11 @@ def test_explaining_a_job_that_changed_or_was_deleted_meanwhile_is_no_error(
         [row] = jobs.get_rows(session.connection(), [job_id])
     put(job_id, not_before=None)
     with database.autocommit() as connection:
-        assert queue.why_waiting(connection, [row])[job_id]
+        assert waiting_reason.why_waiting(connection, [row])[job_id]
     in_transaction(jobs.request_cancel, job_id)
     in_transaction(jobs.delete_job, job_id)
     with database.autocommit() as connection:
-        assert queue.why_waiting(connection, [row]) == {}
+        assert waiting_reason.why_waiting(connection, [row]) == {}
 
 
 def test_a_job_that_is_claimed_while_it_is_explained_has_no_reason(
@@ -53,16 +53,16 @@ def test_a_job_that_is_claimed_while_it_is_explained_has_no_reason(
     """Fails if a job without a rank is taken for one behind a long queue."""
     register(slots=1)
     job_id = make_job().id
-    ranks = queue._ranks
+    ranks = waiting_reason._ranks_by_line
 
     def claimed_before(*arguments):
         in_transaction(attempts.claim_next, "w", ["default"])
         return ranks(*arguments)
 
-    monkeypatch.setattr(queue, "_ranks", claimed_before)
+    monkeypatch.setattr(waiting_reason, "_ranks_by_line", claimed_before)
     with database.autocommit() as connection:
         rows = jobs.get_rows(connection, [job_id])
-        assert queue.why_waiting(connection, rows) == {}
+        assert waiting_reason.why_waiting(connection, rows) == {}
 
 
 def undispatched_jobs(session, name="default", limit=10):
@@ -120,6 +120,20 @@ def test_the_reason_names_a_queue_that_no_worker_serves(make_job, why, register)
     )
 
 
+def test_the_reason_says_that_no_worker_can_store_files(in_transaction, make_job, why, register):
+    job = make_job().id
+    register("w")
+    in_transaction(workers.heartbeat, "w", hardware={"storage_error": "the bucket is gone."})
+    assert why(job) == (
+        "The online workers of the queue 'default' take no job, because they could not store its "
+        "files: the bucket is gone."
+    )
+    register("other")
+    assert why(job).startswith("It is number 1")
+    in_transaction(workers.heartbeat, "w", hardware={"storage_error": None})
+    assert why(job).startswith("It is number 1")
+
+
 def test_the_reason_says_that_no_worker_has_a_sandbox(in_transaction, make_job, put, why, register):
     job = make_job()
     put(job.id, spec={**job.spec, "model": {"kind": "bundle"}})
@@ -173,8 +187,8 @@ def test_the_reason_names_a_project_at_its_running_quota(in_transaction, make_jo
 def test_ranks_are_counted_up_to_a_maximum(
     *, make_job, put, why, register, monkeypatch, in_transaction
 ):
-    monkeypatch.setattr(queue, "MAX_RANKED", 2)
-    monkeypatch.setattr(queue, "_RANKS", queue._ranked_jobs())
+    monkeypatch.setattr(waiting_reason, "MAX_RANKED", 2)
+    monkeypatch.setattr(waiting_reason, "_RANKS", waiting_reason._ranked_jobs())
     register(slots=1)
     first, second, third = (make_job() for _ in range(3))
     for place, job in enumerate((first, second, third)):
@@ -207,6 +221,6 @@ def test_explaining_many_jobs_takes_as_many_queries_as_explaining_one(
         with database.autocommit() as connection:
             rows = jobs.get_rows(connection, wanted)
             statements.clear()
-            assert queue.why_waiting(connection, rows).keys() == set(wanted)
+            assert waiting_reason.why_waiting(connection, rows).keys() == set(wanted)
         counts.append(len(statements))
     assert counts[0] == counts[1]

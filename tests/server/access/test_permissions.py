@@ -81,6 +81,7 @@ ROUTES = {
     ("DELETE", "/api/v1/tokens/{token_id}"): ADMIN,
     ("GET", "/api/v1/projects"): ADMIN,
     ("PUT", "/api/v1/projects/{name}"): ADMIN,
+    ("PATCH", "/api/v1/projects/{name}"): ADMIN,
     ("GET", "/api/v1/audit"): ADMIN,
     ("POST", "/api/v1/jobs/validate"): ANYONE,
     ("POST", "/api/v1/jobs"): MEMBER,
@@ -134,6 +135,7 @@ BODIES = {
     ("POST", f"{RUN}/finish"): {"state": "succeeded", "entries": 0},
     ("POST", "/api/v1/tokens"): {"name": "new"},
     ("PUT", "/api/v1/projects/{name}"): {},
+    ("PATCH", "/api/v1/projects/{name}"): {},
     ("POST", f"{DATASET}/uploads"): {"file": "birds.npz", "size_bytes": 1},
 }
 

@@ -78,3 +78,43 @@ def test_a_full_queue_refuses_retry_resume_and_clone(api, make_job, action, stat
     answer = api.client.post(f"/api/v1/jobs/{job.id}/{action}")
     assert (answer.status_code, answer.json()["code"]) == (429, "quota_exceeded")
     assert api.client.get(f"/api/v1/jobs/{job.id}").json()["state"] == state
+
+
+def test_a_patch_keeps_what_it_does_not_name(api):
+    given = {"max_queued": 10, "max_devices": 64, "max_device_hours": 100.5}
+    api.client.patch(f"{PROJECTS}/vision", json={**given, "max_dataset_bytes": 5, "weight": 2.0})
+    changed = api.client.patch(f"{PROJECTS}/vision", json={"max_queued": None, "weight": 0.5})
+    assert changed.status_code == 200
+    project = changed.json()
+    assert {name: project[name] for name in given} == {**given, "max_queued": None}
+    assert (project["max_dataset_bytes"], project["weight"]) == (5, 0.5)
+
+
+def test_a_put_of_an_older_client_keeps_what_it_does_not_know(api):
+    known = {"max_devices": 64, "max_device_hours": 100.5, "weight": 2.0}
+    api.client.patch(f"{PROJECTS}/default", json=known)
+    project = api.client.put(f"{PROJECTS}/default", json={"max_queued": 3}).json()
+    assert {name: project[name] for name in known} == known
+    assert (project["max_queued"], project["max_running"]) == (3, None)
+
+
+@every_row(
+    "changes",
+    [
+        {"weight": 0},
+        {"weight": None},
+        {"weight": 1e9},
+        {"max_devices": 1.5},
+        {"max_device_hours": -1},
+    ],
+)
+def test_an_invalid_weight_or_quota_of_devices_is_refused(api, changes):
+    assert api.client.patch(f"{PROJECTS}/default", json=changes).status_code == 422
+
+
+def test_a_project_shows_its_devices_and_its_share(api, make_job):
+    make_job(State.RUNNING)
+    project = api.client.patch(f"{PROJECTS}/default", json={"weight": 4.0}).json()
+    assert project["devices"] == 1
+    assert project["share"] == pytest.approx(0.25, abs=0.01)
+    assert project["device_hours"] == pytest.approx(0, abs=0.01)
