@@ -1,5 +1,6 @@
 """An fsspec file system that is slow, or stops: `slow:///folder`, below a local folder."""
 
+import errno
 import os
 import threading
 import time
@@ -9,8 +10,12 @@ from typing import Any
 from fsspec.implementations.local import LocalFileSystem
 
 PART_BYTES = 64 * 1024
+FULL = -1
 CONTROL = "AMPCORE_TEST_SLOW_STORE"
-"""The environment variable with the path of a file: its text is the rate in bytes/s, 0 to hang."""
+"""The environment variable with the path of a file: its text is the rate in bytes/s.
+
+0: uploads hang; -1: they fail, since the store is full.
+"""
 
 
 class SlowFileSystem(LocalFileSystem):
@@ -38,11 +43,22 @@ class SlowFileSystem(LocalFileSystem):
         target.with_suffix(".part").rename(target)
 
     def _wait(self, size_bytes: int) -> None:
-        while (rate := rate_now()) == 0:
+        while (rate := rate_now()) <= 0:
+            if rate == FULL:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             if self.ended.is_set():
                 raise OSError("the test is over")
             time.sleep(0.01)
         time.sleep(size_bytes / rate)
+
+
+def install(folder: Path) -> None:
+    """Write a package into a folder of PYTHONPATH that announces the file system to fsspec."""
+    package = folder / "slow_store-1.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: slow-store\nVersion: 1\n")
+    announced = f"[fsspec.specs]\nslow = {__name__}:SlowFileSystem\n"
+    (package / "entry_points.txt").write_text(announced)
 
 
 def rate_now() -> float:
@@ -51,7 +67,7 @@ def rate_now() -> float:
 
 
 def set_rate(bytes_per_s: float) -> None:
-    """Change the rate; 0: nothing is stored any more."""
+    """Change the rate."""
     file = Path(os.environ[CONTROL])
     file.with_suffix(".new").write_text(str(bytes_per_s))
     file.with_suffix(".new").rename(file)

@@ -46,7 +46,9 @@ RANK_PORTS = 16
 class Cluster:
     """A database, a Redis, and the API servers and workers that use them."""
 
-    def __init__(self, folder: Path, postgres: Postgres) -> None:
+    def __init__(
+        self, folder: Path, postgres: Postgres, *, pace: float = PACE, **settings: str
+    ) -> None:
         from server.embedded.private_redis import start_redis
 
         self.postgres = postgres
@@ -55,8 +57,8 @@ class Cluster:
         self._folder = folder
         self._numbers = itertools.count(1)
         (folder / "control").mkdir()
-        self.control = Control(folder / "control", BLOCK_STEPS, PACE)
-        self._environment = StackEnvironment(folder, postgres, self.redis)
+        self.control = Control(folder / "control", BLOCK_STEPS, pace)
+        self._environment = StackEnvironment(folder, postgres, self.redis, settings)
         self.database = Database(postgres.url(self._environment.database))
         self.proxies, self.api_proxies = self._environment.proxies(), self._environment.proxies()
         self.apis: list[Api] = []
@@ -87,12 +89,14 @@ class Cluster:
         trainer: str = PACED,
         *,
         clock_offset_s: float = 0.0,
+        clock_file: Path | None = None,
         grace_s: float | None = None,
         **environment: str,
     ) -> Worker:
         """Start another worker, whose trainers follow `control`."""
         name, log_file = self._new_name("worker")
         changed = [f"--clock-offset-s={clock_offset_s}"]
+        changed += [] if clock_file is None else [f"--clock-file={clock_file}"]
         changed += [] if grace_s is None else [f"--grace-s={grace_s}"]
         command = [sys.executable, "-u", str(PROGRAMS / trainer), self.control.argument()]
         program = [str(PROGRAMS / "patched_worker.py"), *changed, "--", *command]

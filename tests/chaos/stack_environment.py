@@ -40,6 +40,8 @@ class StackEnvironment:
     folder: Path
     server: Postgres
     redis: Any
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Further variables of all processes."""
     database: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -70,6 +72,7 @@ class StackEnvironment:
             "AMPCORE_LOG_FORMAT": "text",
             "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT)),
             "TMPDIR": str(self.temporary),
+            **self.settings,
         }
 
     def _connect_redis(self) -> socket.socket:

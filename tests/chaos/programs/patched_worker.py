@@ -2,14 +2,33 @@
 
 import argparse
 import sys
+import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Thread
 
 import time_machine
+
+
+def follow_clock(file: Path) -> None:
+    """Set the clock to the offset in a file, in seconds, whenever it changes."""
+    began, clock, offset_s, travel = datetime.now(UTC), time.monotonic(), 0.0, None
+    while True:
+        wanted_s = float(file.read_text() or 0) if file.exists() else 0.0
+        if wanted_s != offset_s:
+            if travel is not None:
+                travel.stop()
+            passed_s = time.monotonic() - clock + wanted_s
+            travel = time_machine.travel(began + timedelta(seconds=passed_s), tick=True)
+            travel.start()
+            offset_s = wanted_s
+        time.sleep(0.2)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--clock-offset-s", type=float, default=0.0)
+    parser.add_argument("--clock-file", type=Path, help="the offset, which may change at any time")
     parser.add_argument("--grace-s", type=float)
     parser.add_argument("trainer", nargs="+", help="the command of a trainer process")
     arguments = parser.parse_args()
@@ -17,6 +36,8 @@ def main() -> int:
     if arguments.clock_offset_s:
         wrong = datetime.now(UTC) + timedelta(seconds=arguments.clock_offset_s)
         time_machine.travel(wrong, tick=True).start()
+    if arguments.clock_file is not None:
+        Thread(target=follow_clock, args=[arguments.clock_file], daemon=True).start()
     # Patched before other modules import these values.
     from worker import trainer_process
 
