@@ -2054,7 +2054,7 @@ export interface components {
          * @description Why a job ended, as a stable code that is stored with its state.
          * @enum {string}
          */
-        Reason: "user_request" | "invalid_data" | "invalid_spec" | "code_failed" | "unsupported_device" | "non_finite_loss" | "non_finite_result" | "skip_budget_exceeded" | "out_of_memory" | "resource_limit" | "no_sandbox" | "invalid_checkpoint" | "invalid_weights" | "checkpoint_failed" | "process_killed" | "rank_lost" | "ranks_differ" | "worker_lost" | "port_taken" | "resized" | "worker_shutdown" | "timeout" | "run_failed" | "run_lost" | "internal_error";
+        Reason: "user_request" | "invalid_data" | "invalid_spec" | "code_failed" | "unsupported_device" | "non_finite_loss" | "non_finite_result" | "skip_budget_exceeded" | "out_of_memory" | "resource_limit" | "invalid_telemetry" | "no_sandbox" | "invalid_checkpoint" | "invalid_weights" | "checkpoint_failed" | "process_killed" | "rank_lost" | "ranks_differ" | "worker_lost" | "port_taken" | "resized" | "worker_shutdown" | "timeout" | "run_failed" | "run_lost" | "internal_error";
         /**
          * Result
          * @description One result of the jobs, from their states and summaries.
