@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
+from hypothesis import given, settings, strategies
 
 from ampcore.errors import TrainingError
 from ampcore.spec import Reason
-from ampcore.telemetry import StepBlock, array_codec
+from ampcore.telemetry import EventType, StepBlock, array_codec
 from ampcore.telemetry.codec import decode
 from ampcore.telemetry.frames import Frame, FrameReader, FrameType, write_frame
+from ampcore.telemetry.json_values import json_safe
 from ampcore.telemetry.range_samples import RangeSample
 from tests.range_layers import GOOD
 from tests.tables import every_row
@@ -274,3 +277,36 @@ def test_a_sample_that_no_trainer_sends_is_refused(change: dict[str, Any]) -> No
     data = RangeSample(3, {"model": 2.0}, [GOOD]).to_json()
     with pytest.raises(InvalidTelemetry, match="expected a range sample"):
         validated(event("ranges", 3, **(data | change)))
+
+
+FIELDS = (
+    *("event", "step", "data", "summary", "reason", "message", "first_step", "total_steps"),
+    *("policy", "hardware", "versions", "scale_health", "file", "signature", "scales", "layers"),
+)
+JSON = strategies.recursive(
+    strategies.none()
+    | strategies.booleans()
+    | strategies.integers(-(2**70), 2**70)
+    | strategies.floats()
+    | strategies.text(max_size=5)
+    | strategies.sampled_from([*EventType, *Reason]),
+    lambda inner: (
+        strategies.lists(inner, max_size=3)
+        | strategies.dictionaries(strategies.sampled_from(FIELDS), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+HEADERS = strategies.dictionaries(strategies.sampled_from(FIELDS), JSON, max_size=6)
+
+
+@settings(max_examples=400, deadline=None)
+@given(strategies.sampled_from(list(FrameType)), HEADERS, strategies.binary(max_size=20))
+def test_any_frame_is_refused_or_can_be_stored_and_read(
+    frame_type: FrameType, header: dict[str, Any], payload: bytes
+) -> None:
+    try:
+        [accepted] = validated(Frame(frame_type, header, payload))
+    except InvalidTelemetry as refused:
+        str(refused).encode()
+    else:
+        orjson.dumps(json_safe(accepted.header))
