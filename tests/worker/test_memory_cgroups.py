@@ -19,6 +19,7 @@ from worker.memory_cgroups import (
     SERVICE,
     CgroupsMissing,
     MemoryCgroups,
+    _move_processes,
     _remove_left,
     find_memory_cgroups,
     locate,
@@ -99,6 +100,14 @@ def test_a_cgroup_that_is_not_delegated_is_left_alone(system: System) -> None:
     with pytest.raises(CgroupsMissing, match=r"not delegated .* Delegate=memory"):
         system.locate()
     assert (cgroup / "cgroup.subtree_control").read_text() == ""
+
+
+def test_processes_that_cannot_be_moved_are_no_endless_loop(system: System) -> None:
+    """A file keeps the process in it, as the kernel does for one of another namespace."""
+    cgroup = system.add("/")
+    (cgroup / "cgroup.procs").write_text("0\n")
+    with pytest.raises(OSError, match="cannot be moved"):
+        _move_processes(cgroup, cgroup / SERVICE)
 
 
 def test_without_the_controller_there_are_none(system: System) -> None:
