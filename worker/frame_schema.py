@@ -81,10 +81,15 @@ class Steps(Header):
 
 
 class EventData(Header):
-    """The parts of an event that the worker reads: files, relative to the output folder."""
+    """The part of any event that the worker reads: a file, relative to the output folder."""
 
-    file: FileName | None = None
     signature: FileName | None = None
+
+
+class EventWithFile(EventData):
+    """The parts of an event about files that the worker reads."""
+
+    file: FileName
     weights: FileName | None = None
     examples: FileName | None = None
 

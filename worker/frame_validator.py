@@ -28,6 +28,7 @@ from worker.frame_schema import (
     REASONS_OF_OTHERS,
     SCHEMAS,
     EventData,
+    EventWithFile,
     Header,
     Summary,
 )
@@ -146,11 +147,9 @@ def _validated(schema: type[Header], document: Mapping[str, Any], *where: str) -
 
 def _checked_event(header: dict[str, Any]) -> dict[str, Any]:
     event, data = header["event"], header["data"]
-    _validated(EventData, data, "data")
+    _validated(EventWithFile if event in EVENTS_WITH_FILE else EventData, data, "data")
     if event in EVENTS_OF_OTHERS:
         raise _invalid("event", "an event of a trainer", event)
-    if event in EVENTS_WITH_FILE and data.get("file") is None:
-        raise _invalid("data.file", "the name of a file", None)
     if event is EventType.EVALUATION and header["step"] is None:
         raise _invalid("step", "the step of the evaluation", None)
     if event is EventType.RANGES:

@@ -16,7 +16,7 @@ from typing import Final
 import ampcore
 from ampcore.isolation import landlock
 from worker.isolation import Isolation
-from worker.memory_cgroups import MemoryCgroups
+from worker.memory_cgroups import MOUNT, MemoryCgroups
 from worker.oom_kills import memory_events_file
 
 log = logging.getLogger(__name__)
@@ -169,12 +169,25 @@ def closed_to_others(folders: list[Path]) -> Path | None:
     return None
 
 
-def available_memory_bytes() -> int:
-    """The bytes of memory of this machine, or of this container where that has less."""
+def available_memory_bytes(events: Path | None = None, mount: Path = MOUNT) -> int:
+    """The bytes of memory of this machine, or of this container where that has less.
+
+    Args:
+        events: The `memory.events` file of this process's cgroup; None: it is looked for.
+        mount: Where the cgroups are mounted.
+    """
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if (events := memory_events_file()) is None:
+    events = events or memory_events_file()
+    if events is None:
         return machine
+    # Each cgroup above has a limit, too: the worker's processes may be in a leaf of a container's.
+    above = [folder for folder in events.parents if folder == mount or mount in folder.parents]
+    limits = [limit for folder in above if (limit := _limit_of(folder)) is not None]
+    return min(machine, *limits) if limits else machine
+
+
+def _limit_of(cgroup: Path) -> int | None:
     try:
-        return min(machine, int(events.with_name("memory.max").read_text(encoding="ascii")))
+        return int((cgroup / "memory.max").read_text(encoding="ascii"))
     except (OSError, ValueError):  # "max": there is no limit
-        return machine
+        return None

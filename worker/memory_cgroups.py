@@ -27,6 +27,8 @@ SERVICE: Final = "ampcore-service"
 """Where the processes of a delegated cgroup move: beside the trainers' cgroups, none may remain."""
 DELEGATED: Final = ("user.delegate", "trusted.delegate")
 """The extended attributes by which systemd marks a delegated cgroup."""
+MOVE_ROUNDS: Final = 20
+"""Processes that start others while they are moved; those of other namespaces cannot be moved."""
 CLOSE_S: Final = 5.0
 POLL_S: Final = 0.02
 
@@ -155,10 +157,13 @@ def _is_delegated(cgroup: Path) -> bool:
 def _move_processes(cgroup: Path, leaf: Path) -> None:
     """Move all processes of a cgroup into one below it. Raises OSError."""
     leaf.mkdir(exist_ok=True)
-    while pids := _words(cgroup / "cgroup.procs"):
+    for _ in range(MOVE_ROUNDS):
+        if not (pids := _words(cgroup / "cgroup.procs")):
+            return
         for pid in pids:
             with suppress(ProcessLookupError):
                 (leaf / "cgroup.procs").write_text(pid, encoding="ascii")
+    raise OSError(errno.EBUSY, f"processes of {cgroup} cannot be moved into a leaf")
 
 
 def _remove_left(parent: Path) -> None:

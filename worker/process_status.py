@@ -51,6 +51,13 @@ def descendants_of(pid: int) -> list[ProcessStatus]:
     return _with_descendants(pid, list(all_processes()))
 
 
+def available_memory_bytes() -> int:
+    """What the machine can still give to processes without swapping; proc_meminfo(5)."""
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    [available] = [line for line in lines if line.startswith("MemAvailable:")]
+    return int(available.split()[1]) * KIB
+
+
 def count_sockets(process: ProcessStatus) -> int:
     """The sockets that a process has open; 0 if this process may not see them."""
     folder, count = f"/proc/{process.pid}/fd", 0

@@ -15,6 +15,7 @@ from worker.isolation import Isolation, TrainerFolder
 
 FILES: Final = 20_000
 FREE_DISK_BYTES: Final = 2**29
+FREE_MEMORY_BYTES: Final = 2**28
 TELEMETRY_BYTES: Final = 4 * 2**30
 SPARE_PROCESSES: Final = 64
 """The kernel's limit is this much above the job's, so that a job at its limit is noticed."""
@@ -48,6 +49,8 @@ class SandboxLimits:
     """The files and folders that it creates; bounds the work of each check."""
     free_disk_bytes: int = FREE_DISK_BYTES
     """What must stay free on the disk of the trainer's folder, for other jobs."""
+    free_memory_bytes: int = FREE_MEMORY_BYTES
+    """What must stay available of the machine's memory, where the job has no memory cgroup."""
     sockets: int = SOCKETS
     """The sockets that its processes have open, where it has no memory cgroup."""
     telemetry_bytes: int = TELEMETRY_BYTES

@@ -132,6 +132,13 @@ class SandboxMonitor:
         if used_bytes > self._limits.memory_bytes:
             message = f"The job used {_size(used_bytes)} of memory; {advice}"
             yield Violation(Reason.OUT_OF_MEMORY, message)
+        # Whatever takes it, such as locks of files: it may be memory of the kernel.
+        if process_status.available_memory_bytes() < self._limits.free_memory_bytes:
+            yield Violation(
+                Reason.RESOURCE_LIMIT,
+                "The machine's memory is almost full, and jobs with custom code are ended first. "
+                "Use fewer slots or a machine with more memory, then retry the job.",
+            )
         sockets = self._count_sockets(processes)
         if sockets > self._limits.sockets:
             yield Violation(

@@ -22,7 +22,7 @@ HEARTBEATS_PER_LIMIT: Final = 8
 MAX_HEARTBEAT_S: Final = 1.0
 NAMING_S: Final = 2.0
 """How long rank 0 waits for the other ranks' timeouts before it names those that have none."""
-MAX_PHASE_S: Final = 3600.0
+MAX_PHASE_S: Final = 6 * 3600.0
 """How long a rank that computes may keep the others waiting between two exchanges."""
 WAIT_POLL_S: Final = 0.5
 

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
+from hypothesis import given, settings, strategies
 
 from ampcore.errors import TrainingError
 from ampcore.spec import Reason
-from ampcore.telemetry import StepBlock, array_codec
+from ampcore.telemetry import EventType, StepBlock, array_codec
 from ampcore.telemetry.codec import decode
 from ampcore.telemetry.frames import Frame, FrameReader, FrameType, write_frame
+from ampcore.telemetry.json_values import json_safe
 from ampcore.telemetry.range_samples import RangeSample
 from tests.range_layers import GOOD
 from tests.tables import every_row
@@ -115,7 +118,7 @@ def test_fields_that_the_worker_does_not_use_are_left_out() -> None:
         (event("edited", priority=9), "an event of a trainer; received edited"),
         (event("model_saved", file=5), "data.file: Input should be a valid string"),
         (event("model_saved", file="m", weights=[]), "data.weights: Input should be a valid"),
-        (event("checkpoint_saved"), "data.file: expected the name of a file"),
+        (event("checkpoint_saved"), "data.file: Field required"),
         (event("evaluation", None, val_loss=0.5), "step: expected the step of the evaluation"),
         (event("warning", x=nested(32)), "data: expected JSON nested at most 32 levels deep"),
         (event("warning", x=10**30), "data: expected integers of at most 64 bits"),
@@ -206,6 +209,7 @@ def test_what_trainers_send_is_accepted() -> None:
         event("evaluation", 9, val_loss=float("inf")),
         event("checkpoint_saved", 9, file="checkpoints/x", size_bytes=3, seconds=0.1),
         event("model_saved", 9, file="m", weights=None),
+        event("explanation", 9, examples={"by_loss": []}, file=[]),
         steps({"first_step": 7, "scale_health": None}),
         steps({"first_step": 10}, **{"loss/generator": np.zeros(3, np.float32)}),
         succeeded(steps=13, best=None, stopped_early={"epoch": 1}, val_loss=0.25, more=[1]),
@@ -273,3 +277,36 @@ def test_a_sample_that_no_trainer_sends_is_refused(change: dict[str, Any]) -> No
     data = RangeSample(3, {"model": 2.0}, [GOOD]).to_json()
     with pytest.raises(InvalidTelemetry, match="expected a range sample"):
         validated(event("ranges", 3, **(data | change)))
+
+
+FIELDS = (
+    *("event", "step", "data", "summary", "reason", "message", "first_step", "total_steps"),
+    *("policy", "hardware", "versions", "scale_health", "file", "signature", "scales", "layers"),
+)
+JSON = strategies.recursive(
+    strategies.none()
+    | strategies.booleans()
+    | strategies.integers(-(2**70), 2**70)
+    | strategies.floats()
+    | strategies.text(max_size=5)
+    | strategies.sampled_from([*EventType, *Reason]),
+    lambda inner: (
+        strategies.lists(inner, max_size=3)
+        | strategies.dictionaries(strategies.sampled_from(FIELDS), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+HEADERS = strategies.dictionaries(strategies.sampled_from(FIELDS), JSON, max_size=6)
+
+
+@settings(max_examples=400, deadline=None)
+@given(strategies.sampled_from(list(FrameType)), HEADERS, strategies.binary(max_size=20))
+def test_any_frame_is_refused_or_can_be_stored_and_read(
+    frame_type: FrameType, header: dict[str, Any], payload: bytes
+) -> None:
+    try:
+        [accepted] = validated(Frame(frame_type, header, payload))
+    except InvalidTelemetry as refused:
+        str(refused).encode()
+    else:
+        orjson.dumps(json_safe(accepted.header))

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import DEADLINE_S
+from worker.isolation_plan import available_memory_bytes
 from worker.memory_cgroups import (
     DELEGATED,
     PREFIX,
     SERVICE,
     CgroupsMissing,
     MemoryCgroups,
+    _move_processes,
     _remove_left,
     find_memory_cgroups,
     locate,
@@ -77,11 +79,35 @@ def test_a_worker_whose_processes_were_moved_makes_them_beside(system: System) -
     assert system.locate() == MemoryCgroups(cgroup, version=2)
 
 
+def test_the_memory_is_that_of_the_smallest_cgroup_above(system: System) -> None:
+    """Once the worker's processes are in a leaf, the limit of the container is above it."""
+    container = system.add("/")
+    service = system.add(f"/{SERVICE}")
+    (container / "memory.max").write_text(str(512 * MIB))
+    (service / "memory.max").write_text("max")
+    (service / "memory.events").touch()
+    assert available_memory_bytes(service / "memory.events", system.mount) == 512 * MIB
+    (service / "memory.max").write_text(str(256 * MIB))
+    assert available_memory_bytes(service / "memory.events", system.mount) == 256 * MIB
+    (service / "memory.max").write_text("max")
+    (container / "memory.max").write_text("max")
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert available_memory_bytes(service / "memory.events", system.mount) == machine
+
+
 def test_a_cgroup_that_is_not_delegated_is_left_alone(system: System) -> None:
     cgroup = system.add("/user.slice/session-1.scope", control="")
     with pytest.raises(CgroupsMissing, match=r"not delegated .* Delegate=memory"):
         system.locate()
     assert (cgroup / "cgroup.subtree_control").read_text() == ""
+
+
+def test_processes_that_cannot_be_moved_are_no_endless_loop(system: System) -> None:
+    """A file keeps the process in it, as the kernel does for one of another namespace."""
+    cgroup = system.add("/")
+    (cgroup / "cgroup.procs").write_text("0\n")
+    with pytest.raises(OSError, match="cannot be moved"):
+        _move_processes(cgroup, cgroup / SERVICE)
 
 
 def test_without_the_controller_there_are_none(system: System) -> None:

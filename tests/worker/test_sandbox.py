@@ -304,6 +304,18 @@ def test_a_job_ends_when_little_of_the_workers_disk_is_free(
     assert "The worker's disk is almost full" in (ended.message or "")
 
 
+@any_sandbox
+def test_a_job_ends_when_little_of_the_machines_memory_is_available(
+    attack: Callable[..., Attack], plan: SandboxPlan
+) -> None:
+    """Without a memory cgroup, memory of the kernel is in no sum over the job's processes."""
+    assert plan.sandbox is not None
+    limits = replace(plan.sandbox.limits, free_memory_bytes=2**62)
+    ended = attack("ignore_sigterm", sandbox=replace(plan.sandbox, limits=limits)).end()
+    assert (ended.state, ended.reason) == ("failed", Reason.RESOURCE_LIMIT)
+    assert "The machine's memory is almost full" in (ended.message or "")
+
+
 def test_a_file_cannot_become_larger_than_the_limit(attack: Callable[..., Attack]) -> None:
     started = attack("fill_one_file")
     started.end()

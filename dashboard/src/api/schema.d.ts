@@ -1051,7 +1051,7 @@ export interface components {
             waiting: string | null;
             /**
              * Priority
-             * @description From 0 to 9; the highest runs first.
+             * @description From 0 to 9; inside a project a point is worth six hours of waiting.
              */
             priority: number;
             /**
@@ -1485,7 +1485,7 @@ export interface components {
             waiting: string | null;
             /**
              * Priority
-             * @description From 0 to 9; the highest runs first.
+             * @description From 0 to 9; inside a project a point is worth six hours of waiting.
              */
             priority: number;
             /**
@@ -1986,7 +1986,7 @@ export interface components {
         };
         /**
          * Project
-         * @description A project with its quotas, its numbers of queued and running jobs, and its dataset bytes.
+         * @description A project with its quotas, and what it uses of them.
          */
         Project: {
             /** Name */
@@ -2006,6 +2006,33 @@ export interface components {
              * @description Of its stored datasets and files, and of its unfinished uploads.
              */
             dataset_bytes: number;
+            /** Max Devices */
+            max_devices?: number | null;
+            /**
+             * Devices
+             * @description Of its running jobs.
+             * @default 0
+             */
+            devices: number;
+            /** Max Device Hours */
+            max_device_hours?: number | null;
+            /**
+             * Device Hours
+             * @description Of its jobs in 30 days.
+             * @default 0
+             */
+            device_hours: number;
+            /**
+             * Weight
+             * @default 1
+             */
+            weight: number;
+            /**
+             * Share
+             * @description (Recent device hours + devices in use) / weight: the project with the smallest one goes first.
+             * @default 0
+             */
+            share: number;
             /**
              * Created At
              * Format: date-time
@@ -2022,15 +2049,31 @@ export interface components {
         };
         /**
          * Quotas
-         * @description The maximum numbers of a project's queued and running jobs and dataset bytes; null: none.
+         * @description The quotas of a project, and its weight; null: no limit.
          */
         Quotas: {
             /** Max Queued */
             max_queued?: number | null;
             /** Max Running */
             max_running?: number | null;
+            /**
+             * Max Devices
+             * @description Devices of its jobs at one time; each rank has one.
+             */
+            max_devices?: number | null;
+            /**
+             * Max Device Hours
+             * @description Device hours of its jobs in 30 days.
+             */
+            max_device_hours?: number | null;
             /** Max Dataset Bytes */
             max_dataset_bytes?: number | null;
+            /**
+             * Weight
+             * @description Its part of the devices, relative to other projects.
+             * @default 1
+             */
+            weight: number;
         };
         /**
          * Ranges
