@@ -97,7 +97,7 @@ def _ranks(member: tables.GangMember) -> list[Rank]:
     return found
 
 
-def worker_from_row(row: tables.Worker, state: str, jobs: list[str]) -> Worker:
+def worker_from_row(row: tables.Worker | Row[Any], state: str, jobs: list[str]) -> Worker:
     """The worker of a row, with the ids of the jobs that it runs."""
     values = {"state": state, "jobs": jobs, "draining": row.drain_requested_at is not None}
     return from_row(Worker, row, values)
