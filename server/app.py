@@ -119,7 +119,8 @@ def create_app(
         BodyReceiver(settings.uploads_dir),
     )
     study_runner = StudyRunner(
-        StudyProgress(database, dispatcher, services.notifier, services.submitter, storage)
+        StudyProgress(database, dispatcher, services.notifier, services.submitter, storage),
+        server_id=server_id,
     )
 
     limit = rate_limit_from_setting(settings.rate_limit)
