@@ -17,8 +17,18 @@ class BaseWorkers:
 
     @operation
     async def list(self, **options: Unpack[RequestOptions]) -> list[Worker]:
-        """All workers that the server knows, online or not."""
-        return await self._transport.send(requests.list_workers(), **options)
+        """All workers that the server knows, online or not.
+
+        What packages offer is left out of `hardware`; `get` has it.
+        """
+        workers: list[Worker] = []
+        cursor = None
+        while True:
+            page = await self._transport.send(requests.list_workers(cursor), **options)
+            workers += page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                return workers
 
     @operation
     async def get(self, worker_id: str, **options: Unpack[RequestOptions]) -> Worker:

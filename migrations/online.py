@@ -6,7 +6,7 @@ that calls one does only what may be done again: an upgrade that was interrupted
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -18,6 +18,13 @@ ROWS_PER_BATCH: Final = 2_000
 REPORT_EVERY_S: Final = 5.0
 ONLINE_LOCK_TIMEOUT: Final = "0"
 """A concurrent index waits for older transactions, a batch for rows; nobody waits for them."""
+
+
+def add_column(table: str, column: sa.Column[Any]) -> None:
+    """Add a column, unless an interrupted upgrade has added it."""
+    names = {known["name"] for known in sa.inspect(op.get_bind()).get_columns(table)}
+    if column.name not in names:
+        op.add_column(table, column)
 
 
 def create_index(name: str, table: str, columns: list[Any], **options: Any) -> None:
@@ -75,18 +82,31 @@ def in_batches(
     `run_batch` gets the key after which its batch starts, and returns the last key of the batch and
     the number of its rows; None at the end.
     """
-    with _outside_transaction():
+    with _outside_transaction() as is_online:
         connection = op.get_bind()
         total = connection.scalar(sa.text(f"SELECT count(*) FROM {table}"))  # noqa: S608
         done, key, reported_at = 0, "", time.monotonic()
         while True:
-            last, count = run_batch(connection, key)
+            with _transaction(connection) if is_online else nullcontext():
+                last, count = run_batch(connection, key)
             if last is None:
                 return
             done, key = done + count, last
             if time.monotonic() - reported_at >= REPORT_EVERY_S:
                 reported_at = time.monotonic()
                 _report(f"{table}: {done:,} of {total:,} rows.")
+
+
+@contextmanager
+def _transaction(connection: sa.Connection) -> Iterator[None]:
+    """A transaction of a connection whose statements commit by themselves."""
+    connection.exec_driver_sql("BEGIN")
+    try:
+        yield
+    except BaseException:
+        connection.exec_driver_sql("ROLLBACK")
+        raise
+    connection.exec_driver_sql("COMMIT")
 
 
 def _report(text: str) -> None:

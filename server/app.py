@@ -132,7 +132,8 @@ def create_app(
     study_runner = StudyRunner(
         StudyProgress(
             background, dispatcher, services.notifier, services.submitter, storage, planner
-        )
+        ),
+        server_id=server_id,
     )
 
     in_background = (

@@ -99,7 +99,7 @@ def _ranks(member: tables.GangMember) -> list[Rank]:
 
 
 def worker_from_row(
-    row: tables.Worker, state: str, jobs: list[str], unsaved: Sequence[UnsavedJob] = ()
+    row: tables.Worker | Row[Any], state: str, jobs: list[str], unsaved: Sequence[UnsavedJob] = ()
 ) -> Worker:
     """The worker of a row, with the ids of the jobs that it runs."""
     values = {

@@ -26,14 +26,20 @@ class UncompactedAttempt:
 def uncompacted_attempts(session: Session, most: int) -> list[UncompactedAttempt]:
     """Attempts to merge: those with many unmerged blocks, and ended ones with any."""
     row = StepBlockRow
-    steps = func.sum(row.end_step - row.first_step)
-    over = or_(Job.state.not_in(ACTIVE), Job.attempt != row.attempt)
-    query = (
-        select(row.job_id, row.attempt)
-        .join(Job, Job.id == row.job_id)
+    # First the blocks of each attempt are added up: many blocks belong to few attempts.
+    unmerged = (
+        select(
+            row.job_id,
+            row.attempt,
+            func.count().label("blocks"),
+            func.sum(row.end_step - row.first_step).label("steps"),
+        )
         .where(row.merge_index.is_(None))
-        .group_by(row.job_id, row.attempt, Job.state, Job.attempt)
-        .having(or_(over, func.count() >= MIN_BLOCKS, steps >= SEGMENT_STEPS))
-        .limit(most)
+        .group_by(row.job_id, row.attempt)
+        .subquery()
+        .c
     )
-    return [UncompactedAttempt(*found) for found in session.execute(query)]
+    has_ended = or_(Job.state.not_in(ACTIVE), Job.attempt != unmerged.attempt)
+    is_due = or_(unmerged.blocks >= MIN_BLOCKS, unmerged.steps >= SEGMENT_STEPS, has_ended)
+    query = select(unmerged.job_id, unmerged.attempt).join(Job, Job.id == unmerged.job_id)
+    return [UncompactedAttempt(*keys) for keys in session.execute(query.where(is_due).limit(most))]

@@ -1,4 +1,4 @@
-"""Text of a part of a JSON column, so that the database groups and reads only that part."""
+"""Parts of JSON columns, so that the database groups and reads only what is needed."""
 
 import json
 from typing import Any
@@ -6,6 +6,8 @@ from typing import Any
 from sqlalchemy import Text, literal
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
+
+from store.tables.base import JsonColumn
 
 
 class _JsonText(FunctionElement[str]):
@@ -27,6 +29,33 @@ def parse_json(text: str | None) -> Any:
         return json.loads(text or "null")
     except (ValueError, RecursionError):
         return None
+
+
+class _JsonWithout(FunctionElement[Any]):
+    """A JSON object without a key; any other value as it is."""
+
+    name = "json_without"
+    type = JsonColumn
+    inherit_cache = True
+
+
+def json_without(column: Any, key: str) -> Any:
+    """The object in a JSON column without one of its keys."""
+    return _JsonWithout(column, literal(key))
+
+
+@compiles(_JsonWithout, "sqlite")
+def _without_sqlite(element: Any, compiler: Any, **options: Any) -> str:
+    column, key = (compiler.process(clause, **options) for clause in element.clauses)
+    removed = f"json_remove({column}, '$.' || {key})"
+    return f"CASE WHEN json_valid({column}) THEN {removed} ELSE {column} END"
+
+
+@compiles(_JsonWithout, "postgresql")
+def _without_postgresql(element: Any, compiler: Any, **options: Any) -> str:
+    column, key = (compiler.process(clause, **options) for clause in element.clauses)
+    removed = f"{column} - CAST({key} AS text)"
+    return f"CASE WHEN jsonb_typeof({column}) = 'object' THEN {removed} ELSE {column} END"
 
 
 @compiles(_JsonText, "sqlite")

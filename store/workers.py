@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -13,6 +14,7 @@ from sqlalchemy import (
     case,
     delete,
     func,
+    literal,
     select,
     tuple_,
     update,
@@ -23,8 +25,8 @@ from sqlalchemy.sql.functions import aggregate_strings
 from ampcore.spec import ACTIVE
 from ampcore.spec.devices import DeviceInfo
 from ampcore.telemetry.json_values import json_safe
-from store.clock import after, now, seconds_since
-from store.json_text import json_text, parse_json
+from store.clock import UtcDateTime, after, now, seconds_since
+from store.json_text import json_text, json_without, parse_json
 from store.tables import GangMember, Job, Worker
 
 HEARTBEAT_TIMEOUT_S: Final = 30.0
@@ -38,6 +40,7 @@ _STATE: Final = case(
     (Worker.last_seen_at < after(-HEARTBEAT_TIMEOUT_S), "lost"),
     else_=ONLINE,
 )
+_NEWEST_FIRST: Final = (Worker.started_at.desc(), Worker.id.desc())
 _IS_ONLINE: Final = and_(
     Worker.stopped_at.is_(None), Worker.last_seen_at >= after(-HEARTBEAT_TIMEOUT_S)
 )
@@ -208,18 +211,30 @@ def stopped(session: Session, worker_id: str) -> None:
     _set(session, worker_id, {"last_seen_at": now(), "stopped_at": now()})
 
 
-def listing(
-    session: Session, *, after_worker: str | None = None, limit: int | None = None
-) -> Sequence[tuple[Worker, str]]:
-    """The workers with their states: online, lost or stopped; the newest first.
+def listing(session: Session) -> Sequence[tuple[Worker, str]]:
+    """Every worker with its state: online, lost or stopped; the newest first."""
+    rows = session.execute(select(Worker, _STATE).order_by(*_NEWEST_FIRST))
+    return [(worker, state) for worker, state in rows]
 
-    With `limit` at most so many, after the worker `after_worker` if given.
+
+def page(
+    session: Session, *, after_worker: tuple[datetime, str] | None, limit: int | None
+) -> Sequence[Any]:
+    """The workers with their `state`, the newest first; their hardware without its packages.
+
+    Args:
+        session: The session.
+        after_worker: When the last worker of the page before was started, and its id.
+        limit: The maximum number; None for all.
     """
-    statement = select(Worker, _STATE).order_by(Worker.started_at.desc(), Worker.id.desc())
+    columns: list[Any] = [one for one in Worker.__table__.c if one.name != "hardware"]
+    columns.append(json_without(Worker.hardware, "packages").label("hardware"))
+    statement = select(*columns, _STATE.label("state")).order_by(*_NEWEST_FIRST)
     if after_worker is not None:
-        last = select(Worker.started_at, Worker.id).where(Worker.id == after_worker)
-        statement = statement.where(tuple_(Worker.started_at, Worker.id) < last.scalar_subquery())
-    return [(worker, state) for worker, state in session.execute(statement.limit(limit))]
+        started_at, worker_id = after_worker
+        last = tuple_(literal(started_at, UtcDateTime()), literal(worker_id))
+        statement = statement.where(tuple_(Worker.started_at, Worker.id) < last)
+    return session.execute(statement.limit(limit)).all()
 
 
 def measurements(session: Session) -> Sequence[Row[Any]]:

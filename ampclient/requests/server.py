@@ -20,11 +20,13 @@ from ampcore.api.tokens import CreatedToken, Token, TokenList
 from ampcore.api.workers import Worker, WorkerList
 
 AUDIT_PER_PAGE: Final = 100
+WORKERS_PER_PAGE: Final = 100
 
 
-def list_workers() -> JsonRequest[list[Worker]]:
-    """All workers that the server knows."""
-    return JsonRequest(method="GET", path="/workers", read=items_of(WorkerList))
+def list_workers(cursor: str | None) -> JsonRequest[WorkerList]:
+    """A page of the workers that the server knows."""
+    place = params(limit=WORKERS_PER_PAGE, cursor=cursor)
+    return JsonRequest(method="GET", path="/workers", params=place, read=WorkerList.from_json)
 
 
 def get_worker(worker_id: str) -> JsonRequest[Worker]:

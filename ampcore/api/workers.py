@@ -67,6 +67,10 @@ class Worker(StoredModel):
 
 
 class WorkerList(ApiModel):
-    """All workers, newest first."""
+    """Workers, newest first; in `hardware`, a list leaves out what packages offer.
+
+    `next_cursor` is the cursor of the next page.
+    """
 
     items: list[Worker]
+    next_cursor: str | None = None

@@ -3,6 +3,7 @@
 # ruff: noqa: S608 - the statements are put together from constants
 
 import json
+import sys
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -98,12 +99,12 @@ def fill(database: Database, sizes: Sizes) -> None:
         for first in range(0, sizes.jobs, ROWS_PER_STATEMENT):
             end = min(first + ROWS_PER_STATEMENT, sizes.jobs)
             _fill_jobs(connection, sizes, first, end)
-            print(f"  {end:,} of {sizes.jobs:,} jobs", flush=True)
+            print(f"  {end:,} of {sizes.jobs:,} jobs", file=sys.stderr, flush=True)
         for first in range(0, sizes.audit_rows, 10 * ROWS_PER_STATEMENT):
             end = min(first + 10 * ROWS_PER_STATEMENT, sizes.audit_rows)
             connection.execute(text(AUDIT), {**vars(sizes), "first": first, "end": end})
             connection.commit()
-        print(f"  {sizes.audit_rows:,} entries of the audit log", flush=True)
+        print(f"  {sizes.audit_rows:,} audit entries", file=sys.stderr, flush=True)
     with database.engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
         connection.execute(text("VACUUM ANALYZE"))
 

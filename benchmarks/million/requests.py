@@ -1,6 +1,5 @@
 """The requests and the background rounds that are measured, by the name of their row."""
 
-import json
 from typing import Any, Final
 
 JOB: Final[dict[str, Any]] = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
@@ -50,6 +49,7 @@ LISTS: Final[dict[str, Request]] = {
 OTHERS: Final[dict[str, Request]] = {
     "metrics": ("GET", "/metrics", None),
     "workers": ("GET", "/api/v1/workers", None),
+    "a page of 100 workers": ("GET", "/api/v1/workers?limit=100", None),
     "models": ("GET", "/api/v1/models", None),
     "validate": ("POST", "/api/v1/jobs/validate", JOB),
     "estimate": ("POST", "/api/v1/studies/estimate", STUDY),
@@ -63,11 +63,7 @@ OTHERS: Final[dict[str, Request]] = {
     "submit": ("POST", "/api/v1/jobs", JOB),
 }
 
-
-def size_of(body: bytes) -> int:
-    """The number of items of a list; 0 for another response."""
-    try:
-        document = json.loads(body)
-    except ValueError:
-        return 0
-    return len(document.get("items", ())) if isinstance(document, dict) else 0
+BULK: Final[dict[str, str]] = {
+    "cancel": "/api/v1/jobs/cancel?model=gan&state=queued",
+    "delete": "/api/v1/jobs/delete?model=gan&state=cancelled",
+}

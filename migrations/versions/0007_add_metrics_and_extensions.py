@@ -8,12 +8,14 @@ Create Date: 2026-11-23 16:40:00.000000
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
+
+from migrations.online import add_column, create_index, in_batches, update_in_batches
 
 revision: str = "0007"
 down_revision: str | Sequence[str] | None = "0006"
@@ -36,23 +38,7 @@ NON_FINITE = ("NaN", "Infinity", "-Infinity")
 # No batch mode: SQLite would copy the table of jobs, and both databases add columns in place.
 def upgrade() -> None:
     for name, kind in COLUMNS.items():
-        op.add_column("jobs", sa.Column(name, kind, nullable=True))
-    op.create_index(
-        "ix_jobs_extends",
-        "jobs",
-        ["extends"],
-        unique=False,
-        sqlite_where=sa.text("extends IS NOT NULL"),
-        postgresql_where=sa.text("extends IS NOT NULL"),
-    )
-    op.create_index(
-        "ix_events_evaluations",
-        "events",
-        ["job_id", "step", "seq"],
-        unique=False,
-        sqlite_where=sa.text("type = 'evaluation'"),
-        postgresql_where=sa.text("type = 'evaluation'"),
-    )
+        add_column("jobs", sa.Column(name, kind, nullable=True))
     op.create_table(
         "job_metrics",
         sa.Column("job_id", sa.String(length=32), nullable=False),
@@ -66,14 +52,16 @@ def upgrade() -> None:
             ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("job_id", "name", name=op.f("pk_job_metrics")),
+        if_not_exists=True,
     )
-    op.create_index(
-        op.f("ix_job_metrics_name_value_job_id"),
-        "job_metrics",
-        ["name", "value", "job_id"],
-        unique=False,
-    )
-    _fill_metrics()
+    for name, table, columns, where in (
+        ("ix_job_metrics_name_value_job_id", "job_metrics", ["name", "value", "job_id"], None),
+        ("ix_jobs_extends", "jobs", ["extends"], "extends IS NOT NULL"),
+        ("ix_events_evaluations", "events", ["job_id", "step", "seq"], "type = 'evaluation'"),
+    ):
+        condition = sa.text(where) if where else None
+        create_index(name, table, columns, sqlite_where=condition, postgresql_where=condition)
+    in_batches("jobs", _fill_metrics)
     _fill_resolved_policies()
 
 
@@ -86,34 +74,27 @@ def downgrade() -> None:
         op.drop_column("jobs", name)
 
 
-def _fill_metrics() -> None:
-    """The metrics of the last evaluation of each job, from its events, else from its result."""
-    connection = op.get_bind()
-    jobs = sa.table("jobs", sa.column("id"), sa.column("metrics", JSON))
-    job_metrics = sa.table(
-        "job_metrics", *map(sa.column, ("job_id", "name", "value", "updated_at"))
-    )
-    fill = (
-        sa.update(jobs)
-        .where(jobs.c.id == sa.bindparam("job_id"))
-        .values(metrics=sa.bindparam("filled"))
-    )
-    add = sa.insert(job_metrics).values(updated_at=sa.text("CURRENT_TIMESTAMP"))
-    for batch in _batches(connection):
-        found = {}
-        for row in connection.execute(_LAST_EVALUATIONS, {"job_ids": batch}):
-            found[row.id] = _metrics(row.data) or _metrics(row.summary)
-        values = [{"job_id": job_id, "filled": one} for job_id, one in found.items() if one]
-        if values:
-            connection.execute(fill, values)
-        rows = [
-            {"job_id": job_id, "name": name, "value": float(value)}
-            for job_id, metrics in found.items()
-            for name, value in metrics.items()
-            if not isinstance(value, str)
-        ]
-        if rows:
-            connection.execute(add, rows)
+def _fill_metrics(connection: sa.Connection, after: str) -> tuple[str | None, int]:
+    """Fill a batch with the metrics of the last evaluation of each job, else of its result."""
+    ids = list(connection.execute(_NEXT_JOBS, {"after": after, "most": JOBS_PER_BATCH}).scalars())
+    if not ids:
+        return None, 0
+    found = {
+        row.id: _metrics(row.data) or _metrics(row.summary)
+        for row in connection.execute(_LAST_EVALUATIONS, {"job_ids": ids})
+    }
+    values = [{"job_id": job_id, "filled": metrics} for job_id, metrics in found.items() if metrics]
+    rows = [
+        {"job_id": job_id, "name": name, "value": float(value)}
+        for job_id, metrics in found.items()
+        for name, value in metrics.items()
+        if not isinstance(value, str)
+    ]
+    if values:
+        connection.execute(_SET_METRICS, values)
+    if rows:
+        connection.execute(_ADD_METRIC, rows)
+    return ids[-1], len(ids)
 
 
 def _fill_resolved_policies() -> None:
@@ -121,34 +102,34 @@ def _fill_resolved_policies() -> None:
     policy = "CASE WHEN json_valid(data) THEN json_extract(data, '$.policy') END"
     if op.get_bind().dialect.name == "postgresql":
         policy = "data ->> 'policy'"
-    op.execute(
+    update_in_batches(
+        "jobs",
         f"UPDATE jobs SET resolved_policy = (SELECT substr({policy}, 1, 32) FROM events "  # noqa: S608 - a constant
         "WHERE job_id = jobs.id AND type = 'started' ORDER BY seq DESC LIMIT 1) "
-        "WHERE attempt > 0"
+        "WHERE attempt > 0 AND resolved_policy IS NULL",
     )
 
 
+_JOBS = sa.table("jobs", sa.column("id"), sa.column("metrics", JSON))
+_SET_METRICS = (
+    sa.update(_JOBS)
+    .where(_JOBS.c.id == sa.bindparam("job_id"))
+    .values(metrics=sa.bindparam("filled"))
+)
+# An interrupted upgrade may have added it.
+_ADD_METRIC = sa.text(
+    "INSERT INTO job_metrics (job_id, name, value, updated_at) "
+    "VALUES (:job_id, :name, :value, CURRENT_TIMESTAMP) ON CONFLICT DO NOTHING"
+)
+_NEXT_JOBS = sa.text(
+    "SELECT id FROM jobs WHERE attempt > 0 AND id > :after ORDER BY id LIMIT :most"
+)
 # As text: a damaged row must not fail the upgrade.
 _LAST_EVALUATIONS = sa.text(
     "SELECT jobs.id, CAST(jobs.summary AS TEXT) AS summary, (SELECT CAST(data AS TEXT) FROM events "
     "WHERE events.job_id = jobs.id AND events.type = 'evaluation' "
     "ORDER BY seq DESC LIMIT 1) AS data FROM jobs WHERE jobs.id IN :job_ids"
 ).bindparams(sa.bindparam("job_ids", expanding=True))
-
-
-def _batches(connection: sa.Connection) -> Iterator[list[str]]:
-    """The ids of the jobs that have run, in batches."""
-    after = ""
-    while True:
-        statement = sa.text(
-            "SELECT id FROM jobs WHERE attempt > 0 AND id > :after ORDER BY id LIMIT :most"
-        )
-        parameters = {"after": after, "most": JOBS_PER_BATCH}
-        ids = list(connection.execute(statement, parameters).scalars())
-        if not ids:
-            return
-        yield ids
-        after = ids[-1]
 
 
 def _metrics(text: str | None) -> dict[str, Any]:

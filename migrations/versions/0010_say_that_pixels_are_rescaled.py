@@ -8,12 +8,14 @@ Create Date: 2026-11-23 18:00:00.000000
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
-from alembic import op
 from sqlalchemy.dialects import postgresql
+
+from migrations.online import in_batches
 
 revision: str = "0010"
 down_revision: str | Sequence[str] | None = "0009"
@@ -23,43 +25,49 @@ depends_on: str | Sequence[str] | None = None
 JSON = sa.JSON().with_variant(postgresql.JSONB(astext_type=sa.Text()), "postgresql")
 JOBS = sa.table("jobs", sa.column("id", sa.String), sa.column("spec", JSON))
 JOBS_PER_BATCH = 500
+SET_SPEC = (
+    sa.update(JOBS).where(JOBS.c.id == sa.bindparam("job_id")).values(spec=sa.bindparam("changed"))
+)
 PIXELS = {"x": {"rescaling": "pixels"}}
 
 
 def upgrade() -> None:
-    for job_id, spec in _jobs_with_archives():
-        data = spec["data"]
-        if "preprocessing" not in data:
-            _store(job_id, {**spec, "data": {**data, "preprocessing": PIXELS}})
+    in_batches("jobs", partial(_change_batch, change=_with_pixels))
 
 
 def downgrade() -> None:
-    for job_id, spec in _jobs_with_archives():
-        data = dict(spec["data"])
-        if data.pop("preprocessing", None) == PIXELS:
-            _store(job_id, {**spec, "data": data})
+    in_batches("jobs", partial(_change_batch, change=_without_pixels))
 
 
-def _jobs_with_archives() -> Iterator[tuple[str, dict[str, Any]]]:
-    """The ids and specs of jobs that train on an .npz archive; damaged specs stay as they are."""
+def _with_pixels(data: dict[str, Any]) -> dict[str, Any]:
+    return data if "preprocessing" in data else {**data, "preprocessing": PIXELS}
+
+
+def _without_pixels(data: dict[str, Any]) -> dict[str, Any]:
+    if data.get("preprocessing") != PIXELS:
+        return data
+    return {name: value for name, value in data.items() if name != "preprocessing"}
+
+
+def _change_batch(
+    connection: sa.Connection,
+    after: str,
+    *,
+    change: Callable[[dict[str, Any]], dict[str, Any]],
+) -> tuple[str | None, int]:
+    """Change the specs of jobs that train on an .npz archive; damaged specs stay as they are."""
     text = sa.cast(JOBS.c.spec, sa.Text)
-    archives = sa.select(JOBS.c.id, text).where(text.like('%"npz"%')).order_by(JOBS.c.id)
-    after = ""
-    while rows := _first_rows(archives.where(JOBS.c.id > after)):
-        for job_id, document in rows:
-            try:
-                spec = json.loads(document)
-            except (ValueError, RecursionError):
-                continue
-            data = spec.get("data") if isinstance(spec, dict) else None
-            if isinstance(data, dict) and data.get("kind") == "npz":
-                yield job_id, spec
-        after = rows[-1][0]
-
-
-def _first_rows(statement: sa.Select[Any]) -> Sequence[Any]:
-    return op.get_bind().execute(statement.limit(JOBS_PER_BATCH)).all()
-
-
-def _store(job_id: str, spec: dict[str, Any]) -> None:
-    op.get_bind().execute(sa.update(JOBS).where(JOBS.c.id == job_id).values(spec=spec))
+    archives = sa.select(JOBS.c.id, text).where(text.like('%"npz"%'), JOBS.c.id > after)
+    rows = connection.execute(archives.order_by(JOBS.c.id).limit(JOBS_PER_BATCH)).all()
+    changed = []
+    for job_id, document in rows:
+        try:
+            spec = json.loads(document)
+        except (ValueError, RecursionError):
+            continue
+        data = spec.get("data") if isinstance(spec, dict) else None
+        if isinstance(data, dict) and data.get("kind") == "npz" and change(data) != data:
+            changed.append({"job_id": job_id, "changed": {**spec, "data": change(data)}})
+    if changed:
+        connection.execute(SET_SPEC, changed)
+    return (rows[-1][0], len(rows)) if rows else (None, 0)

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from alembic import op
 
+from migrations.online import add_column, create_index
+
 revision: str = "0014"
 down_revision: str | Sequence[str] | None = "0013"
 branch_labels: str | Sequence[str] | None = None
@@ -17,9 +19,9 @@ depends_on: str | Sequence[str] | None = None
 
 
 def upgrade() -> None:
-    op.add_column("jobs", sa.Column("explains", sa.String(length=32), nullable=True))
-    op.add_column("jobs", sa.Column("explain_step", sa.BigInteger(), nullable=True))
-    op.create_index(
+    add_column("jobs", sa.Column("explains", sa.String(length=32), nullable=True))
+    add_column("jobs", sa.Column("explain_step", sa.BigInteger(), nullable=True))
+    create_index(
         "ix_jobs_explains",
         "jobs",
         ["explains"],

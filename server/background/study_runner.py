@@ -4,16 +4,19 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from server.background.periodic_thread import FailureLog, PeriodicThread
 from server.studies.progress import StudyProgress
-from store import studies
+from store import leaders, studies
+from store.tables import new_id
 
 log = logging.getLogger(__name__)
 
+TASK: Final = "studies"
 INTERVAL_S: Final = 1.0
 """Between two rounds in which every study is advanced."""
 POLL_S: Final = 0.1
@@ -21,12 +24,13 @@ POLL_S: Final = 0.1
 
 
 class StudyRunner:
-    """A thread that advances every study that has not ended; several servers may run one.
+    """A thread that advances every study that has not ended; of several servers one leads.
 
     A study whose next job depends on the last one is advanced as soon as that one has ended.
 
     Args:
         progress: Advances a study.
+        server_id: The name of this server among all.
         every_s: The pause between two rounds, in seconds.
         clock: The time in seconds.
     """
@@ -35,10 +39,12 @@ class StudyRunner:
         self,
         progress: StudyProgress,
         *,
+        server_id: str | None = None,
         every_s: float = INTERVAL_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._progress, self._every_s, self._clock = progress, every_s, clock
+        self._server_id = server_id or new_id()
         self._next_round_at = -math.inf
         self._has_studies = False
         self._thread = PeriodicThread("study-runner", self._round, min(POLL_S, every_s))
@@ -50,11 +56,19 @@ class StudyRunner:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the current study."""
+        """Stop after the current study; another server leads at once."""
         self._thread.stop()
+        with suppress(SQLAlchemyError):  # the lease of the leader ends by itself
+            leaders.resign(self._progress.database, TASK, self._server_id)
 
     def advance_all(self) -> None:
-        """Advance each study once; one that fails does not keep the others waiting."""
+        """Advance each study once, if this server leads.
+
+        A study that fails does not keep the others waiting.
+        """
+        self._has_studies = False
+        if not leaders.lead(self._progress.database, TASK, self._server_id):
+            return
         with self._progress.database.read() as session:
             ids = studies.unfinished(session)
         self._has_studies = bool(ids)

@@ -1,9 +1,10 @@
 """List, read and drain workers."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from ampcore.api.workers import DrainOptions, UnsavedJob, Worker, WorkerList
@@ -21,19 +22,48 @@ from store.resume_point import resume_point
 
 router = APIRouter(prefix="/workers", tags=["workers"])
 
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+Limit = Annotated[
+    int | None, Query(ge=1, le=1000, description="Maximum number of items per page; all without.")
+]
+Cursor = Annotated[
+    str | None,
+    Query(pattern=r"^[0-9]{1,16}-[^\x00]{1,40}$", description="The `next_cursor` of a page."),
+]
 WorkerId = Annotated[str, Path(description="The worker's id.")]
 
 
 @router.get("", summary="List workers", response_model=WorkerList, responses=ETAG_RESPONSES)
-def listing(database: DatabaseDep, principal: PrincipalDep, request: Request) -> Response:
-    """List all workers, newest first, each with its running jobs that the token may see."""
+def listing(
+    *,
+    database: DatabaseDep,
+    principal: PrincipalDep,
+    request: Request,
+    limit: Limit = None,
+    cursor: Cursor = None,
+) -> Response:
+    """List the workers, newest first, each with its running jobs that the token may see."""
     with database.read() as session:
         running = workers.jobs_by_worker(session, project=principal.visible_project)
-        found = workers.listing(session)
-        items = [
-            worker_from_row(worker, state, running.get(worker.id, [])) for worker, state in found
-        ]
-    return respond_unless_body_cached(request, ModelResponse(WorkerList(items=items)))
+        more = limit + 1 if limit is not None else None
+        rows = workers.page(session, after_worker=_read_cursor(cursor), limit=more)
+        items = [worker_from_row(row, row.state, running.get(row.id, [])) for row in rows[:limit]]
+    next_cursor = _cursor_of(items[-1]) if len(rows) > len(items) else None
+    page = WorkerList(items=items, next_cursor=next_cursor)
+    return respond_unless_body_cached(request, ModelResponse(page))
+
+
+def _cursor_of(worker: Worker) -> str:
+    microseconds = (worker.started_at - EPOCH) // timedelta(microseconds=1)
+    return f"{microseconds}-{worker.id}"
+
+
+def _read_cursor(cursor: str | None) -> tuple[datetime, str] | None:
+    if cursor is None:
+        return None
+    microseconds, _, worker_id = cursor.partition("-")
+    return EPOCH + timedelta(microseconds=int(microseconds)), worker_id
 
 
 @router.get(

@@ -3407,11 +3407,15 @@ export interface components {
         };
         /**
          * WorkerList
-         * @description All workers, newest first.
+         * @description Workers, newest first; in `hardware`, a list leaves out what packages offer.
+         *
+         *     `next_cursor` is the cursor of the next page.
          */
         WorkerList: {
             /** Items */
             items: components["schemas"]["Worker"][];
+            /** Next Cursor */
+            next_cursor?: string | null;
         };
         /**
          * Accuracy

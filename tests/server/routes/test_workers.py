@@ -4,7 +4,8 @@ from sqlalchemy import select, update
 from ampcore.spec import State
 from store import artifacts, workers
 from store.artifacts import StoredFile
-from store.tables import AuditEntry, Job
+from store.clock import after
+from store.tables import AuditEntry, Job, Worker
 from tests.tables import every_row
 
 
@@ -33,7 +34,7 @@ def test_a_worker_has_hardware_queues_and_jobs(api, make_job, add_worker):
         hardware, usage = {"devices": ["CPU"]}, {"lag_s": float("nan")}
         workers.heartbeat(session, "some-worker", hardware=hardware, usage=usage)
     worker = api.client.get("/api/v1/workers/some-worker").json()
-    assert api.client.get("/api/v1/workers").json() == {"items": [worker]}
+    assert api.client.get("/api/v1/workers").json() == {"items": [worker], "next_cursor": None}
     assert worker.pop("started_at").endswith("Z")
     assert worker.pop("last_seen_at").endswith("Z")
     assert worker == {
@@ -63,7 +64,43 @@ def test_jobs_of_other_projects_are_hidden_on_a_worker(api, make_job, add_worker
 
 
 def test_without_workers_the_list_is_empty(api):
-    assert api.client.get("/api/v1/workers").json() == {"items": []}
+    answer = api.client.get("/api/v1/workers").json()
+    assert answer == {"items": [], "next_cursor": None}
+
+
+@every_row("limit", [1, 2, 3, 100])
+def test_pages_list_every_worker_once_newest_first(api, add_worker, limit):
+    """Fails if workers that started at the same moment are left out between two pages."""
+    ids = [f"w-{limit}-{n}" for n in range(5)]
+    for worker_id in ids:
+        add_worker(worker_id)
+    with api.database.write() as session:
+        session.execute(update(Worker).values(started_at=after(-60)))
+        session.execute(update(Worker).where(Worker.id == ids[3]).values(started_at=after(0)))
+    everything = [one["id"] for one in api.client.get("/api/v1/workers").json()["items"]]
+    assert everything[0] == ids[3]
+    seen, cursor = [], {}
+    while cursor is not None:
+        query = {"limit": limit, **cursor}
+        page = api.client.get("/api/v1/workers", params=query).json()
+        seen += [one["id"] for one in page["items"]]
+        cursor = page["next_cursor"] and {"cursor": page["next_cursor"]}
+    assert seen == everything
+
+
+@every_row("cursor", ["x", "1", "-w", "99999999999999999-w", "1-"])
+def test_a_wrong_cursor_is_refused(api, cursor):
+    assert api.client.get("/api/v1/workers", params={"cursor": cursor}).status_code == 422
+
+
+def test_a_list_leaves_out_what_packages_offer(api, add_worker):
+    add_worker("w")
+    with api.database.write() as session:
+        hardware = {"devices": ["CPU"], "packages": [{"package": "p"}]}
+        workers.heartbeat(session, "w", hardware=hardware)
+    [listed] = api.client.get("/api/v1/workers").json()["items"]
+    assert listed["hardware"] == {"devices": ["CPU"]}
+    assert api.client.get("/api/v1/workers/w").json()["hardware"] == hardware
 
 
 def test_draining_a_worker_is_requested_at_its_heartbeat(api, add_worker):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from server.background.study_runner import StudyRunner
-from store import studies
+from server.background.study_runner import TASK, StudyRunner
+from store import leaders, studies
 
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -64,4 +64,23 @@ def test_a_study_that_cannot_be_advanced_waits_for_the_next_round(
     assert calls == [study]
     clock.now = 1.5
     runner._round()
+    assert calls == [study, study]
+
+
+@ON_SQLITE
+def test_only_the_server_that_leads_advances_studies(driver, runner, clock, monkeypatch):
+    """Fails if each of several servers plans each study in every round."""
+    driver.report_cpu(memory_bytes=2**30)
+    study = driver.create("capacity", options={"policies": ["float32"]})
+    other = StudyRunner(driver.progress, every_s=1.0, clock=clock)
+    calls = []
+    monkeypatch.setattr(type(driver.progress), "advance", lambda _self, one: calls.append(one))
+    runner._round()
+    other._round()
+    clock.now = 0.5
+    other._round()
+    assert calls == [study]
+    leaders.resign(driver.api.database, TASK, runner._server_id)
+    clock.now = 1.5
+    other._round()
     assert calls == [study, study]
