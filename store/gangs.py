@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import inf
 from typing import Any, Final
 
-from sqlalchemy import Connection, func, or_, select, update
+from sqlalchemy import Connection, ScalarSelect, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from ampcore.spec import ACTIVE, State
@@ -196,6 +196,17 @@ def reserved_slots(connection: Connection) -> dict[str, int]:
         .group_by(GangMember.worker_id)
     )
     return {worker_id: int(ranks) for worker_id, ranks in rows}
+
+
+def reserved_ranks() -> ScalarSelect[Any]:
+    """SQL expression: how many slots are reserved for a job, as a part of a query of jobs."""
+    return (
+        select(func.coalesce(func.sum(GangMember.ranks), 0))
+        .where(GangMember.job_id == Job.id, GangMember.finished_at.is_(None))
+        .where(GangMember.state.in_(gang_members.UNCLAIMED), GangMember.lease_expires_at > now())
+        .correlate(Job)
+        .scalar_subquery()
+    )
 
 
 def _drop_ended(

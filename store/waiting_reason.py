@@ -105,7 +105,8 @@ class _Line:
     def refusal(self, job: Row[Any]) -> str | None:
         """Why the quotas of its project do not allow the job to start; None: they do."""
         of_project = [one for one in self.shares if one.project == job.project]
-        return of_project[0].refusal(job.min_ranks or 1) if of_project else None
+        devices = (job.min_ranks or 1) - job.reserved_ranks  # those are in use already
+        return of_project[0].refusal(devices) if of_project else None
 
     def share_sentence(self, project: str) -> str:
         """Which projects go before this one, and why; empty if there is no other."""
@@ -202,6 +203,7 @@ _WAITING: Final = (
         Job.spec["model"]["kind"].as_string().label("model_kind"),
         (-seconds_since(Job.not_before)).label("due_in_s"),
         Gang.min_ranks,
+        gangs.reserved_ranks().label("reserved_ranks"),
     )
     .join(Gang, Gang.job_id == Job.id, isouter=True)
     .where(Job.id.in_(bindparam("job_ids", expanding=True)), Job.state == State.QUEUED)

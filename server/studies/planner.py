@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Lock
 from typing import Any, Final, Protocol, TypeVar
 
@@ -75,7 +76,10 @@ class ProcessPlanner:
             self._lock.release()
 
     def close(self) -> None:
-        """End the child."""
+        """End the child; a plan that it makes fails."""
+        child = self._child
+        if child is not None:
+            child.kill()  # who waits for it holds the lock
         with self._lock:
             self._kill()
 
@@ -107,21 +111,28 @@ class ProcessPlanner:
 
     def _kill(self) -> None:
         child, self._child = self._child, None
-        if child is not None:
-            with child:
-                child.kill()
+        if child is None:
+            return
+        child.kill()
+        for pipe in (child.stdin, child.stdout):
+            with suppress(OSError):  # what is left in the buffer of a broken pipe
+                if pipe is not None:
+                    pipe.close()
+        child.wait()
 
 
 def _read(pipe: int, size: int, deadline: float) -> bytes:
     """So many bytes. Raises EOFError, PlanningFailed and Cancelled."""
     content = bytearray()
+    poll = select.poll()  # of select(), the number of a file would have to be below 1024
+    poll.register(pipe, select.POLLIN)
     while len(content) < size:
         cancellation.check()
         if time.monotonic() > deadline:
             raise PlanningFailed(
                 f"Planning the study takes longer than {TIMEOUT_S:g} s. Ask for fewer runs."
             )
-        if select.select([pipe], [], [], POLL_S)[0]:
+        if poll.poll(1000 * POLL_S):
             piece = os.read(pipe, min(size - len(content), 1 << 20))
             if not piece:
                 raise EOFError

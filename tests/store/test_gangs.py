@@ -571,3 +571,12 @@ def test_a_rigid_gang_waits_until_its_quota_allows_all_of_its_ranks(scheduler, w
     scheduler.write(attempts.hand_back, running.id, 1)
     scheduler.write(jobs.request_cancel, running.id)
     assert list(scheduler.place()) == [gang.id]
+
+
+def test_a_gang_whose_reserved_slots_use_up_the_quota_is_not_told_to_wait_for_it(scheduler, why):
+    """Fails if its own reservation counts against it."""
+    scheduler.add_worker("w1", slots=8)
+    scheduler.write(projects.update, "default", {"max_devices": 4})
+    gang = scheduler.make_gang(workers=1, devices=4)
+    assert list(scheduler.place()) == [gang.id]
+    assert why(gang) == "4 slots are reserved for it, and 0 are ready; it starts shortly."

@@ -1,6 +1,7 @@
 """The process that plans studies."""
 
 import os
+import resource
 import sys
 import threading
 
@@ -70,3 +71,34 @@ def test_a_process_that_dies_is_an_error_that_a_client_may_retry():
     broken = ProcessPlanner(DEADLINE_S, program=(sys.executable, "-c", ""))
     with pytest.raises(Unavailable, match="has ended"):
         broken.call(abs, -1)
+
+
+def test_closing_does_not_wait_for_a_plan():
+    planner, errors = ProcessPlanner(2 * DEADLINE_S), []
+
+    def plan():
+        try:
+            planner.call(eval, ENDLESS)
+        except PlanningFailed as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=plan)
+    thread.start()
+    wait_until(lambda: planner._child is not None, "the process has started")
+    planner.close()
+    join(thread)
+    assert errors
+
+
+def test_a_server_with_many_connections_can_plan(planner):
+    """Fails with select(), which takes no files with numbers of 1024 and more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    files = []
+    try:
+        files += [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+        assert planner.call(abs, -1) == 1
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
