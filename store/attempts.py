@@ -53,12 +53,15 @@ def claim_next(
     # First skip the jobs that other transactions have locked. If that finds nothing, wait for the
     # locks: the other transaction may only have edited the job.
     for past_others in (True, False):
+        project = None
         for project in _projects_in_order(session, jobs):
             locking = jobs.where(Job.project == project).with_for_update(
                 of=Job, skip_locked=past_others
             )
             if job_id := session.scalars(locking).one_or_none():
                 return claim(session, job_id, worker_id, lease_s=lease_s)
+        if project is None:
+            break  # nothing is queued that may start
     return None
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Lock
 from typing import Any, Final, Protocol, TypeVar
 
@@ -110,9 +111,14 @@ class ProcessPlanner:
 
     def _kill(self) -> None:
         child, self._child = self._child, None
-        if child is not None:
-            with child:
-                child.kill()
+        if child is None:
+            return
+        child.kill()
+        for pipe in (child.stdin, child.stdout):
+            with suppress(OSError):  # what is left in the buffer of a broken pipe
+                if pipe is not None:
+                    pipe.close()
+        child.wait()
 
 
 def _read(pipe: int, size: int, deadline: float) -> bytes:
