@@ -29,6 +29,7 @@ ALLOWED = {
     "ampclient/test_jobs.py": "a timeout of 0",
     "ampcore/distributed/test_launcher.py": "programs that hang until they are ended",
     "ampcore/distributed/rank_jobs.py": "a rank that is slow",
+    "ampcore/distributed/test_process_activity.py": "a process that does nothing",
     "ampcore/test_fork_server.py": "processes that hang until they are ended",
     "worker/test_fork_server.py": "a process that waits for the test",
     "server/serving/test_connections.py": "reads from a socket, with the shared deadline",
