@@ -10,6 +10,8 @@ from store.database import Database
 from store.rows import insert_if_absent
 from store.tables import Leader
 
+BACKGROUND: Final = "background"
+"""The task of all background threads that one server runs for all: one lease, one renewal."""
 LEADER_LEASE_S: Final = 5.0
 """Another server takes over after so long without a round of the leader."""
 

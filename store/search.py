@@ -130,19 +130,21 @@ def page(
         if len(keys) > room:
             next_position = _last(positions) if room else start
             break
-    return Page(_listed_jobs(session, job_ids), next_position, positions)
+    by_id = {row.id: row for row in _listed_jobs(session, job_ids)}
+    # A job may have been deleted since its id was read, unless the session reads a snapshot.
+    places = [place for place, job_id in enumerate(job_ids) if job_id in by_id]
+    jobs = [by_id[job_ids[place]] for place in places]
+    return Page(jobs, next_position, [positions[place] for place in places])
 
 
 def _listed_jobs(session: Session, job_ids: Sequence[str]) -> Sequence[Any]:
-    """The columns of a list of these jobs, in order."""
+    """The columns of a list of these jobs."""
     try:
-        rows = session.execute(_LISTED_BY_ID, {"job_ids": list(job_ids)}).all()
+        return session.execute(_LISTED_BY_ID, {"job_ids": list(job_ids)}).all()
     except Exception as error:
         if not is_row_error(error):
             raise
-        return read_partially(session.connection(), job_ids)
-    by_id = {row.id: row for row in rows}
-    return [by_id[job_id] for job_id in job_ids]
+    return read_partially(session.connection(), job_ids)
 
 
 def _sections(sort: JobOrder, after_position: PagePosition | None) -> Sequence[ListSection]:

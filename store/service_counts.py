@@ -28,6 +28,8 @@ INLINE_S: Final = 0.01
 PAUSES_PER_COUNT: Final = 50
 """Counting takes at most this part of the time."""
 MIN_PAUSE_S: Final = 15.0
+QUICK_PAUSE_S: Final = 300.0
+"""How often it is checked whether a count that is made when it is read still takes no time."""
 
 
 def read(session: Session) -> dict[str, Counts]:
@@ -46,13 +48,16 @@ def refresh(database: Database) -> list[str]:
     with database.read() as session:
         age_s = seconds_since(ServiceCount.counted_at)
         rows = session.execute(select(ServiceCount.name, ServiceCount.took_s, age_s)).all()
-    pauses = {
-        name: max(PAUSES_PER_COUNT * took_s, MIN_PAUSE_S) - age_s for name, took_s, age_s in rows
-    }
-    due = [name for name in COUNTED if pauses.get(name, 0.0) <= 0]
+    left_s = {name: _pause_s(took_s) - age_s for name, took_s, age_s in rows}
+    due = [name for name in COUNTED if left_s.get(name, 0.0) <= 0]
     for name in due:
         _count(database, name)
     return due
+
+
+def _pause_s(took_s: float) -> float:
+    """The time between two counts that take so long, in seconds."""
+    return max(PAUSES_PER_COUNT * took_s, MIN_PAUSE_S) if took_s > INLINE_S else QUICK_PAUSE_S
 
 
 def age_s(session: Session) -> float:

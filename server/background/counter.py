@@ -10,7 +10,7 @@ from store.database import Database
 log = logging.getLogger(__name__)
 
 INTERVAL_S: Final = 1.0
-TASK: Final = "counts"
+TASK: Final = leaders.BACKGROUND
 
 
 class Counter:

@@ -38,7 +38,7 @@ EXPIRE_LEASES: Final = "expiring leases"
 RESERVE_SLOTS: Final = "reserving slots for gangs"
 SEND_MESSAGES: Final = "sending messages again"
 DELETE_ROWS: Final = "deleting expired rows"
-TASK: Final = "reconciler"
+TASK: Final = leaders.BACKGROUND
 
 
 class Reconciler:

@@ -16,7 +16,7 @@ from store.tables import new_id
 
 log = logging.getLogger(__name__)
 
-TASK: Final = "studies"
+TASK: Final = leaders.BACKGROUND
 INTERVAL_S: Final = 1.0
 """Between two rounds in which every study is advanced."""
 POLL_S: Final = 0.1

@@ -99,7 +99,7 @@ class Job(Base):
     """When its row last changed; each heartbeat of a running job changes it, so it has no index."""
     changed_at: Mapped[datetime | None] = mapped_column(insert_default=now())
     """When its state, name, labels or priority last changed: `updated_at` of a job that is not
-    active. None only until migration 0022 has filled it."""
+    active. None only until migration 0021 has filled it."""
     edited_at: Mapped[datetime | None]
     """When a user last changed its name, priority or labels."""
     started_at: Mapped[datetime | None]

@@ -40,7 +40,6 @@ JOB = {
     "updated_at": MOMENT,
 }
 JOBS = 7
-REVISIONS = ["0018", "0020", "0021", "0022", "0023"]
 
 
 def fill(url, insert):
@@ -203,7 +202,9 @@ def test_a_revision_that_was_done_but_not_recorded_is_done_again(new_postgres, s
 def test_the_plan_names_the_revisions_and_changes_nothing(url):
     lines = plan(url)
     assert lines[0] == f"{len(lines) - 1} revisions would run:"
-    assert [line.partition(" ")[0] for line in lines[1:]] == REVISIONS
+    scripts = ScriptDirectory.from_config(alembic_config()).iterate_revisions("head", "0017")
+    revisions = [script.revision for script in scripts][::-1]
+    assert [line.partition(" ")[0] for line in lines[1:]] == revisions
     assert plan(url) == lines
     migrate(url)
     assert plan(url) == ["Nothing to do: the schema is up to date."]

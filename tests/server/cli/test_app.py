@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import ampcore
 from ampcore.spec import JobSpec
+from server import schema
 from server.cli.app import app
 from server.embedded.private_redis import start_redis
 from server.migrate import migrate
@@ -313,6 +314,23 @@ def test_up_refuses_a_revoked_token(tmp_path):
     assert outcome.stderr.splitlines()[-1].startswith("The token ")
     assert "amp_leaked" not in outcome.stderr
     assert str(folder / "token") in outcome.stderr
+
+
+def test_a_dry_run_lists_the_revisions_and_changes_nothing(new_postgres):
+    url = new_postgres()
+    listed = call("migrate", "--dry-run", AMPCORE_DATABASE_URL=url)
+    assert listed.exit_code == 0
+    first, *revisions = listed.stdout.splitlines()
+    assert first == f"{len(revisions)} revisions would run:"
+    assert revisions[0] == "0001  Create the first tables"
+    assert revisions[-1].startswith(f"{schema.HEAD}  ")
+    database = Database(url)
+    with database.read() as session:
+        assert schema.revision(session) is None
+    database.close()
+    assert call("migrate", AMPCORE_DATABASE_URL=url).exit_code == 0
+    again = call("migrate", "--dry-run", AMPCORE_DATABASE_URL=url)
+    assert again.stdout == "Nothing to do: the schema is up to date.\n"
 
 
 def test_a_token_can_be_created_in_a_migrated_database(tmp_path):

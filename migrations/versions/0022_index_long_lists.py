@@ -1,7 +1,7 @@
 """Add the indexes of long lists: of jobs by any order and filter, of the audit log, of the queue
 
-Revision ID: 0023
-Revises: 0022
+Revision ID: 0022
+Revises: 0021
 Create Date: 2026-11-27 16:20:00.000000
 """
 
@@ -13,8 +13,8 @@ from alembic import op
 
 from migrations.online import create_index, drop_index
 
-revision: str = "0023"
-down_revision: str | Sequence[str] | None = "0022"
+revision: str = "0022"
+down_revision: str | Sequence[str] | None = "0021"
 branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 

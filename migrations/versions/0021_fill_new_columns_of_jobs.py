@@ -1,7 +1,7 @@
 """Fill jobs.changed_at, and jobs.turn_at of jobs that have not ended
 
-Revision ID: 0022
-Revises: 0021
+Revision ID: 0021
+Revises: 0020
 Create Date: 2026-11-27 16:10:00.000000
 """
 
@@ -11,8 +11,8 @@ from alembic import op
 
 from migrations.online import update_in_batches
 
-revision: str = "0022"
-down_revision: str | Sequence[str] | None = "0021"
+revision: str = "0021"
+down_revision: str | Sequence[str] | None = "0020"
 branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 

@@ -1,6 +1,6 @@
 """Add fair shares: weights and device quotas of projects, their use, turns of jobs, columns of runs
 
-Revision ID: 0020
+Revision ID: 0019
 Revises: 0018
 Create Date: 2026-11-27 17:00:00.000000
 """
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision: str = "0020"
+revision: str = "0019"
 down_revision: str | Sequence[str] | None = "0018"
 branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
