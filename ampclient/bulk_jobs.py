@@ -1,7 +1,7 @@
 """Submit several jobs, and cancel or delete all jobs that match a filter."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final, Generic, Unpack
 from uuid import uuid4
@@ -76,21 +76,22 @@ class BaseBulkJobs(Generic[J]):
     ) -> list[str]:
         """Cancel all jobs that match all given filters (see `list`); returns their ids.
 
-        At least one filter is needed. Waiting jobs are cancelled at once, running ones once their
-        processes have ended. A request cancels up to 1,000 jobs; this sends as many as are needed.
+        At least one filter is needed, and an empty one is a ValueError. Waiting jobs are cancelled
+        at once, running ones once their processes have ended. A request cancels up to 1,000 jobs;
+        this sends as many as are needed.
         """
-        search = requests.Search(
-            states=several(state),
-            labels=label_texts(label),
-            metrics=several(metric),
+        filters = _given(
+            state=state,
+            label=label,
+            metric=metric,
             q=q,
             policy=policy,
             model=model,
             project=project,
-            created_after=moment_text(created_after),
-            explanations=explanations,
+            created_after=created_after,
             study=study,
         )
+        search = _search(filters, explanations=explanations)
         return await self._change(requests.cancel_jobs, search, options)
 
     @operation
@@ -111,21 +112,21 @@ class BaseBulkJobs(Generic[J]):
     ) -> list[str]:
         """Delete all ended jobs that match all given filters (see `list`); returns their ids.
 
-        At least one filter is needed. Jobs that have not ended stay, and those that an unfinished
-        job extends or explains.
+        At least one filter is needed, and an empty one is a ValueError. Jobs that have
+        not ended stay, and those that an unfinished job extends or explains.
         """
-        search = requests.Search(
-            states=several(state),
-            labels=label_texts(label),
-            metrics=several(metric),
+        filters = _given(
+            state=state,
+            label=label,
+            metric=metric,
             q=q,
             policy=policy,
             model=model,
             project=project,
-            created_after=moment_text(created_after),
-            explanations=explanations,
+            created_after=created_after,
             study=study,
         )
+        search = _search(filters, explanations=explanations)
         return await self._change(requests.delete_jobs, search, options)
 
     async def _change(
@@ -144,6 +145,35 @@ class BaseBulkJobs(Generic[J]):
     def _bind(self, view: JobView) -> J:
         job: J = self._job.bind(view, self._transport)
         return job
+
+
+def _given(**filters: Any) -> dict[str, Any]:
+    """The filters that are not None. Raises ValueError for an empty one, which matches all."""
+    given = {name: value for name, value in filters.items() if value is not None}
+    iterables = {
+        name: list(value)
+        for name, value in given.items()
+        if not isinstance(value, str | Mapping | datetime)
+    }
+    given |= iterables  # an iterator can be read once
+    if empty := [name for name, value in given.items() if not value]:
+        raise ValueError(f"expected a value for the filter {empty[0]}, received an empty one")
+    return given
+
+
+def _search(filters: Mapping[str, Any], *, explanations: bool) -> requests.Search:
+    return requests.Search(
+        states=several(filters.get("state")),
+        labels=label_texts(filters.get("label")),
+        metrics=several(filters.get("metric")),
+        q=filters.get("q"),
+        policy=filters.get("policy"),
+        model=filters.get("model"),
+        project=filters.get("project"),
+        created_after=moment_text(filters.get("created_after")),
+        explanations=explanations,
+        study=filters.get("study"),
+    )
 
 
 def _batches(documents: Sequence[Document]) -> Iterator[Sequence[Document]]:

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Final
 
-from sqlalchemy import delete, insert, or_, select
+from sqlalchemy import bindparam, delete, insert, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from ampcore.spec import ACTIVE, TERMINAL, Reason, State
@@ -18,6 +19,8 @@ from store.tables import FileRemoval, Job
 
 WAITING: Final = (State.QUEUED, State.PAUSED)
 CANCELLABLE: Final = (*WAITING, *(ACTIVE - {State.STOPPING}))
+MAX_DELETION_S: Final = 4.0
+"""A transaction deletes jobs for so long, and at least one."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def cancel_matching(session: Session, search: Search, *, limit: int) -> BulkChan
 def delete_matching(session: Session, search: Search, *, limit: int) -> BulkChange:
     """Delete ended jobs that match, with their telemetry; those that others need stay.
 
-    Their files are scheduled for removal.
+    Their files are scheduled for removal. After MAX_DELETION_S the rest is left, as more.
     """
     user = aliased(Job)
     is_needed = (
@@ -67,18 +70,28 @@ def delete_matching(session: Session, search: Search, *, limit: int) -> BulkChan
         .exists()
     )
     found = _lock(session, search, limit, Job.state.in_(TERMINAL), ~is_needed)
-    ids = [job.id for job in found.jobs]
-    if ids:
-        # A job that extends one of them may have been submitted since they were read.
-        still_free = delete(Job).where(Job.id.in_(ids), ~is_needed).returning(Job.id)
-        options = {"synchronize_session": False}
-        deleted = set(session.scalars(still_free.execution_options(**options)))
-        found = BulkChange([job for job in found.jobs if job.id in deleted], found.has_more)
-        due_at = after(OWN_TURN_S)
-        removals = [{"job_id": job.id, "path": None} for job in found.jobs]
-        if removals:
-            session.connection().execute(insert(FileRemoval).values(due_at=due_at), removals)
-    return found
+    # One by one: a job with much telemetry takes seconds, and a statement has a limit. A job that
+    # extends one of them may have been submitted since they were read.
+    still_free = (
+        delete(Job)
+        .where(Job.id == bindparam("job_id"), ~is_needed)
+        .returning(Job.id)
+        .execution_options(synchronize_session=False)
+    )
+    deleted: list[ChangedJob] = []
+    started_s = monotonic()
+    tried = 0
+    for job in found.jobs:
+        tried += 1
+        if session.connection().scalar(still_free, {"job_id": job.id}) is not None:
+            deleted.append(job)
+            if monotonic() - started_s >= MAX_DELETION_S:
+                break
+    if deleted:
+        removals = [{"job_id": job.id, "path": None} for job in deleted]
+        statement = insert(FileRemoval).values(due_at=after(OWN_TURN_S))
+        session.connection().execute(statement, removals)
+    return BulkChange(deleted, found.has_more or tried < len(found.jobs))
 
 
 def _lock(session: Session, search: Search, limit: int, *where: Any) -> BulkChange:

@@ -17,6 +17,7 @@ from ampclient.cli.jobs import (
 )
 from ampclient.cli.options import AsJson, client_of
 from ampclient.cli.output import print_json
+from ampcore.spec.text import plural
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -84,7 +85,9 @@ def delete_many(
 
 
 def _filters(**values: Any) -> dict[str, Any]:
-    given = {name: value for name, value in values.items() if value}
+    given = {name: value for name, value in values.items() if value is not None and value != []}
+    if empty := [name for name, value in given.items() if not value]:
+        raise typer.BadParameter(f"an empty filter: {empty[0]}")  # as from an unset variable
     if not given:
         raise typer.BadParameter("no filter: give --state, --label, --where, --q, … as for `list`")
     return given
@@ -99,4 +102,4 @@ def _print_ids(ids: list[str], what: str, *, as_json: bool) -> None:
     if as_json:
         print_json(ids)
     else:
-        typer.echo(f"{len(ids):,} jobs {what}.")
+        typer.echo(f"{plural(len(ids), 'job')} {what}.")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Final
 
-from fastapi import Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
@@ -20,6 +20,7 @@ from server.http.json_body import read_body
 from server.http.responses import mark_replayed, to_response
 from server.idempotency import read_idempotency_key, respond_once
 from server.jobs.actions import CANCEL, DELETE, JobActions
+from server.jobs.listing import JobFiltersDep, Project
 from server.jobs.submission import (
     CheckedSubmission,
     JobDraft,
@@ -33,7 +34,7 @@ from store.idempotency import StoredResponse
 from store.search_filters import Search
 
 MAX_CHANGED: Final = 1_000
-"""Jobs of one transaction: it takes about a second."""
+"""Jobs of one transaction: to cancel them takes about a second; a deletion ends early."""
 MAX_SUBMITTED: Final = 100
 FILTERS: Final = "state, label, q, policy, model, project, created_after, metric or study"
 
@@ -44,23 +45,35 @@ ChangeLimit = Annotated[
 
 
 def cancel_jobs(actions: JobActions, search: Search, limit: int) -> Response:
-    """Cancel the jobs that match. Raises RequestInvalid without a filter."""
-    _check_has_filter(search)
+    """Cancel the jobs that match."""
     change = partial(bulk_changes.cancel_matching, search=search, limit=limit)
     return actions.change_matching(CANCEL, change, by_filter=True)
 
 
 def delete_jobs(actions: JobActions, search: Search, limit: int) -> Response:
-    """Delete the ended jobs that match. Raises RequestInvalid without a filter."""
-    _check_has_filter(search)
+    """Delete the ended jobs that match."""
     change = partial(bulk_changes.delete_matching, search=search, limit=limit)
     return actions.change_matching(DELETE, change, by_filter=True)
 
 
-def _check_has_filter(search: Search) -> None:
-    if search == Search(explanations=search.explanations):
+async def _bulk_filters(request: Request, search: JobFiltersDep, project: Project = None) -> Search:
+    """The filters of the request. Raises RequestInvalid if there is none, or an empty one.
+
+    The project to which a token is bound is no filter: a member who gives none means no job.
+    """
+    empty = [name for name, value in request.query_params.multi_items() if not value]
+    if empty:
+        raise RequestInvalid(
+            [Problem(f"/query/{name}", "invalid_value", "a value", "''") for name in empty]
+        )
+    if replace(search, project=project) == Search(explanations=search.explanations):
         expected = f"a filter: {FILTERS}"
         raise RequestInvalid([Problem("/query", "missing_value", expected, "none")])
+    return search
+
+
+BulkFiltersDep = Annotated[Search, Depends(_bulk_filters)]
+"""The filters in the query parameters, at least one, for the jobs that the token may see."""
 
 
 async def submit_specs(request: Request) -> Response:

@@ -4,8 +4,14 @@ from fastapi import APIRouter, Request, Response
 
 from ampcore.api.jobs import ChangedJobs, SubmittedJobs
 from server.jobs.actions import JobActionsDep
-from server.jobs.bulk import MAX_CHANGED, ChangeLimit, cancel_jobs, delete_jobs, submit_specs
-from server.jobs.listing import JobFiltersDep
+from server.jobs.bulk import (
+    MAX_CHANGED,
+    BulkFiltersDep,
+    ChangeLimit,
+    cancel_jobs,
+    delete_jobs,
+    submit_specs,
+)
 from server.openapi import IDEMPOTENCY_KEY_PARAMETER, SPECS_BODY, problems
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
@@ -26,7 +32,7 @@ async def submit(request: Request) -> Response:
 
 @router.post("/cancel", summary="Cancel jobs by filter", response_model=ChangedJobs)
 def cancel(
-    filters: JobFiltersDep, actions: JobActionsDep, limit: ChangeLimit = MAX_CHANGED
+    filters: BulkFiltersDep, actions: JobActionsDep, limit: ChangeLimit = MAX_CHANGED
 ) -> Response:
     """Cancel the jobs that match all given filters, which are those of the list; one is required.
 
@@ -38,7 +44,7 @@ def cancel(
 
 @router.post("/delete", summary="Delete jobs by filter", response_model=ChangedJobs)
 def delete(
-    filters: JobFiltersDep, actions: JobActionsDep, limit: ChangeLimit = MAX_CHANGED
+    filters: BulkFiltersDep, actions: JobActionsDep, limit: ChangeLimit = MAX_CHANGED
 ) -> Response:
     """Delete the ended jobs that match all given filters, which are those of the list.
 

@@ -84,6 +84,12 @@ def test_many_jobs_are_submitted_cancelled_and_deleted(client, monkeypatch):
     assert [job.id for job in client.jobs.list()] == [other.id]
     with pytest.raises(InvalidRequest, match="filter"):
         client.jobs.delete_many()
+    for empty in ({"label": {}}, {"state": iter(())}, {"q": ""}, {"metric": ""}):
+        with pytest.raises(ValueError, match=f"filter {next(iter(empty))}"):
+            client.jobs.delete_many(**{"policy": "float32"} | empty)
+        with pytest.raises(ValueError, match=f"filter {next(iter(empty))}"):
+            client.jobs.cancel_many(**{"policy": "float32"} | empty)
+    assert [job.id for job in client.jobs.list()] == [other.id]
 
 
 def test_one_idempotency_key_queues_one_job(client):

@@ -46,6 +46,22 @@ def test_without_a_yes_nothing_is_changed(run, database, make_job, monkeypatch):
     assert states(database, job_id) == ["succeeded"]
 
 
+def test_one_job_is_one_job(run, make_job):
+    make_job()
+    assert run("cancel-many", "--state", "queued", "-y").out == (
+        "1 job cancelled, or about to stop.\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["cancel-many", "delete-many"])
+def test_an_empty_filter_is_refused(run, database, make_job, command):
+    ids = [make_job(State.CANCELLED).id, make_job().id]
+    result = run(command, "--q", "", "--state", "queued", "--state", "cancelled", "--yes")
+    assert result.code == 2
+    assert "an empty filter: q" in result.err
+    assert states(database, *ids) == ["cancelled", "queued"]
+
+
 @pytest.mark.parametrize("command", ["cancel-many", "delete-many"])
 def test_a_filter_is_needed(run, command):
     result = run(command, "--yes")

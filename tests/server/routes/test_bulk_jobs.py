@@ -1,12 +1,14 @@
 """Cancel and delete all jobs that match a filter, and submit several jobs with one request."""
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
 from ampcore.spec import State
 from server.jobs.bulk import MAX_SUBMITTED
-from store import idempotency, jobs, projects
+from store import bulk_changes, idempotency, jobs, projects
+from store.search_filters import Search
 from store.tables import Attempt, AuditEntry, EventRow, FileRemoval, Job
+from tests.databases import ON_POSTGRESQL
 from tests.tables import every_row
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
@@ -70,7 +72,7 @@ def test_a_cancelled_job_is_as_one_that_was_cancelled_alone(database, make_job, 
             for row in rows
         ]
     different = {"id", "name", "labels", "spec", "created_at", "queued_at", "dispatched_at"}
-    different |= {"updated_at", "changed_at", "finished_at"}
+    different |= {"updated_at", "changed_at", "finished_at", "turn_at"}
     names = {column.name for column in Job.__table__.columns} - different
     assert {n: getattr(rows[0], n) for n in names} == {n: getattr(rows[1], n) for n in names}
     assert None not in (rows[1].finished_at, rows[1].updated_at, rows[1].changed_at)
@@ -108,12 +110,65 @@ def test_a_request_changes_a_number_of_jobs_and_says_whether_there_are_more(make
     assert seen == ids
 
 
+def test_a_deletion_that_takes_long_is_left_to_further_requests(
+    database, make_job, post, monkeypatch
+):
+    """Fails if all jobs are deleted by one statement, which may never end within its limit."""
+    ids = sorted(make_job(State.SUCCEEDED).id for _ in range(3))
+    monkeypatch.setattr("store.bulk_changes.MAX_DELETION_S", 0.0)
+    for number, job_id in enumerate(ids):
+        changed = post("delete", "?state=succeeded")
+        assert changed == {"ids": [job_id], "more": number < 2}
+    assert count(database, FileRemoval) == 3
+
+
+@ON_POSTGRESQL
+def test_a_deletion_has_the_limit_of_a_statement_for_each_job(database, make_job):
+    """Three jobs, each of which takes longer to delete than a third of the limit."""
+    ids = {make_job(State.SUCCEEDED).id for _ in range(3)}
+    slow = (
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN PERFORM pg_sleep(1.1); RETURN OLD; END $$",
+        "CREATE TRIGGER slow BEFORE DELETE ON jobs FOR EACH ROW EXECUTE FUNCTION slow()",
+    )
+    with database.write() as session:
+        for statement in slow:
+            session.execute(text(statement))
+    with database.write() as session:
+        session.execute(text("SET LOCAL statement_timeout = '3s'"))
+        search = Search(states=(State.SUCCEEDED,))
+        change = bulk_changes.delete_matching(session, search, limit=10)
+    assert {job.id for job in change.jobs} == ids
+
+
 @pytest.mark.parametrize("action", ["cancel", "delete"])
 def test_a_request_without_a_filter_changes_nothing(database, make_job, post, action):
     ids = [make_job(State.CANCELLED).id, make_job().id]
     for query in ("", "?limit=10", "?explanations=true"):
         problem = post(action, query, status=422)
         assert problem["errors"][0]["pointer"] == "/query"
+    assert states(database, *ids) == ["cancelled", "queued"]
+
+
+@pytest.mark.parametrize("action", ["cancel", "delete"])
+def test_the_project_of_a_member_is_no_filter(database, make_job, post, client_with_role, action):
+    ids = [make_job(State.CANCELLED).id, make_job().id]
+    member = client_with_role()
+    for query in ("", "?limit=10", "?explanations=true"):
+        assert post(action, query, client=member, status=422)["errors"][0]["pointer"] == "/query"
+    assert states(database, *ids) == ["cancelled", "queued"]
+    assert len(post(action, "?project=default", client=member)["ids"]) == 1
+
+
+@pytest.mark.parametrize("action", ["cancel", "delete"])
+def test_an_empty_filter_changes_nothing(database, make_job, post, client_with_role, action):
+    """As from an unset variable of a shell; it would match all jobs, or those of the others."""
+    ids = [make_job(State.CANCELLED).id, make_job().id]
+    for client in (None, client_with_role()):
+        for name in ("q", "study"):
+            for more in ("", "&state=queued&state=cancelled"):
+                problem = post(action, f"?{name}={more}", client=client, status=422)
+                assert problem["errors"][0]["pointer"] == f"/query/{name}"
     assert states(database, *ids) == ["cancelled", "queued"]
 
 
