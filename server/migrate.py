@@ -22,6 +22,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 
+from ampcore.spec.text import plural
 from server import schema
 from store.database import Database
 
@@ -102,7 +103,7 @@ def plan(database_url: str) -> list[str]:
     if not pending:
         return ["Nothing to do: the schema is up to date."]
     revisions = [f"{revision.id}  {revision.title}" for revision in pending]
-    return [f"{len(pending)} revisions would run:", *revisions, *rows]
+    return [f"{plural(len(pending), 'revision')} would run:", *revisions, *rows]
 
 
 def _large_tables(connection: sa.Connection) -> list[str]:

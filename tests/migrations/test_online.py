@@ -10,6 +10,7 @@ from alembic import command
 from alembic.script import ScriptDirectory
 
 import server.migrate
+from ampcore.spec.text import plural
 from migrations import online
 from server import schema
 from server.migrate import alembic_config, migrate, plan
@@ -201,7 +202,7 @@ def test_a_revision_that_was_done_but_not_recorded_is_done_again(new_postgres, s
 
 def test_the_plan_names_the_revisions_and_changes_nothing(url):
     lines = plan(url)
-    assert lines[0] == f"{len(lines) - 1} revisions would run:"
+    assert lines[0] == f"{plural(len(lines) - 1, 'revision')} would run:"
     scripts = ScriptDirectory.from_config(alembic_config()).iterate_revisions("head", "0017")
     revisions = [script.revision for script in scripts][::-1]
     assert [line.partition(" ")[0] for line in lines[1:]] == revisions

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import ampcore
 from ampcore.spec import JobSpec
+from ampcore.spec.text import plural
 from server import schema
 from server.cli.app import app
 from server.embedded.private_redis import start_redis
@@ -321,7 +322,7 @@ def test_a_dry_run_lists_the_revisions_and_changes_nothing(new_postgres):
     listed = call("migrate", "--dry-run", AMPCORE_DATABASE_URL=url)
     assert listed.exit_code == 0
     first, *revisions = listed.stdout.splitlines()
-    assert first == f"{len(revisions)} revisions would run:"
+    assert first == f"{plural(len(revisions), 'revision')} would run:"
     assert revisions[0] == "0001  Create the first tables"
     assert revisions[-1].startswith(f"{schema.HEAD}  ")
     database = Database(url)
