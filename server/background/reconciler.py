@@ -22,7 +22,7 @@ from server.background.redispatch import redispatch
 from server.dispatch import Dispatcher
 from server.file_removal import remove_due_files
 from service.storage import Storage
-from store import gang_members, gangs, leaders, lease_expiry
+from store import gang_members, gangs, leaders, lease_expiry, missing_turns
 from store.clock import now
 from store.database import Database
 from store.leases import LEASE_S, outage_grace_s
@@ -35,6 +35,7 @@ CLEANUP_INTERVAL_S: Final = 60.0
 RECENT_ROUNDS: Final = 3
 """The shortest of this many rounds is taken as the usual duration of a round."""
 EXPIRE_LEASES: Final = "expiring leases"
+FILL_TURNS: Final = "filling the turns of jobs"
 RESERVE_SLOTS: Final = "reserving slots for gangs"
 SEND_MESSAGES: Final = "sending messages again"
 DELETE_ROWS: Final = "deleting expired rows"
@@ -97,6 +98,14 @@ class Reconciler:
             self.leases_expired += 1
             log.warning("job %s is %s: %s", job.id, job.state, job.message)
 
+    def fill_turns(self) -> None:
+        """Give jobs that servers of an older version have queued their turns."""
+        with self._database.read() as session:
+            projects = missing_turns.projects(session)
+        if projects:
+            with self._database.write() as session:
+                missing_turns.fill(session, projects)
+
     def place_gangs(self) -> None:
         """Reserve slots for the gangs that wait, and end what is left of those that have ended."""
         with self._database.read() as session:
@@ -127,12 +136,13 @@ class Reconciler:
         if self._failures.attempt("choosing the server that leads", self._leads):
             # First the leases: a lost job can be dispatched again in the same round.
             self._failures.attempt(EXPIRE_LEASES, self._expire_after_outage_grace)
+            self._failures.attempt(FILL_TURNS, self.fill_turns)
             self._failures.attempt(RESERVE_SLOTS, self.place_gangs)
             self._failures.attempt(SEND_MESSAGES, self.redispatch)
             self._failures.attempt(DELETE_ROWS, self.clean_up)
         else:
             # What failed while it led is the matter of another server now.
-            self._failures.forget(RESERVE_SLOTS, SEND_MESSAGES, DELETE_ROWS)
+            self._failures.forget(FILL_TURNS, RESERVE_SLOTS, SEND_MESSAGES, DELETE_ROWS)
             self._failures.attempt(EXPIRE_LEASES, self._is_after_outage_grace)
         if not self._failures:
             self.last_success_at = time.time()

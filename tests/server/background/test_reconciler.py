@@ -11,7 +11,7 @@ from server.background.cleanup import WORKER_RETENTION_S
 from server.background.reconciler import TASK, Reconciler
 from server.dispatch import CeleryDispatcher
 from server.settings import Settings
-from store import attempts, gang_members, jobs, leaders, workers
+from store import attempts, fair_share, gang_members, jobs, leaders, workers
 from store.clock import after
 from store.retries import BACKOFF_BY_REASON, Backoff
 from store.tables import Job, Worker
@@ -71,6 +71,23 @@ def test_a_job_whose_message_was_never_sent_is_dispatched(
     make_job(State.RUNNING)
     reconciler.redispatch()
     assert (dispatcher.sent, dispatcher.queues) == ([job_id], ["default"])
+
+
+def test_jobs_that_an_older_version_has_queued_get_their_turns(database, reconciler, make_job):
+    """On PostgreSQL they would go after all later jobs of their project."""
+    old, urgent = make_job(), make_job(runtime={"priority": 9})
+    put(database, old.id, turn_at=None, created_at=after(-60.0))
+    put(database, urgent.id, turn_at=None)
+    later, ended = make_job(), make_job(State.CANCELLED)
+    put(database, ended.id, turn_at=None)
+    reconciler._round()
+    with database.write() as session:
+        rows = {job.id: jobs.get(session, job.id) for job in (old, urgent, ended)}
+        for row in (rows[old.id], rows[urgent.id]):
+            assert row.turn_at == fair_share.turn_at(row.created_at, row.priority)
+        assert rows[ended.id].turn_at is None
+        claimed = [attempts.claim_next(session, "w", ["default"]).id for _ in range(3)]
+    assert claimed == [urgent.id, old.id, later.id]
 
 
 @ON_SQLITE
