@@ -1,6 +1,6 @@
 """Transitions of a job by its worker: claim it, mark it running, end the attempt."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select, tuple_, update
@@ -11,6 +11,7 @@ from ampcore.telemetry.json_values import json_safe, storable_text
 from ampcore.telemetry.metrics import metrics_of_result
 from store import fair_share, job_metrics, retries
 from store.clock import after, now, seconds_since
+from store.fair_share import ProjectShare
 from store.leases import LEASE_S
 from store.resume_point import resume_point
 from store.state_transitions import change_state, end_attempt
@@ -53,28 +54,35 @@ def claim_next(
     # First skip the jobs that other transactions have locked. If that finds nothing, wait for the
     # locks: the other transaction may only have edited the job.
     for past_others in (True, False):
-        project = None
-        for project in _projects_in_order(session, jobs):
-            locking = jobs.where(Job.project == project).with_for_update(
-                of=Job, skip_locked=past_others
-            )
-            if job_id := session.scalars(locking).one_or_none():
+        locking = jobs.with_for_update(of=Job, skip_locked=past_others)
+        turns = fair_share.projects_in_turn(session.connection(), fair_share.first_turns(jobs))
+        may_start = [project_share for project_share in turns if project_share.refusal() is None]
+        for project_share in may_start:
+            if job_id := _lock_first(session, project_share, locking):
                 return claim(session, job_id, worker_id, lease_s=lease_s)
-        if project is None:
+        if not may_start:
             break  # nothing is queued that may start
     return None
 
 
-def _projects_in_order(session: Session, jobs: Select[Any]) -> Iterator[str]:
-    """The projects with such jobs that may start one more; each is locked when it is reached."""
-    turns_of = fair_share.first_turns(jobs)
-    for project_share in fair_share.projects_in_turn(session.connection(), turns_of):
-        # Checked again under the lock: another claim may have used the rest of the quota.
-        if (
-            project_share.refusal() is None
-            and fair_share.lock_share(session, project_share).refusal() is None
-        ):
-            yield project_share.project
+def _lock_first(session: Session, project_share: ProjectShare, jobs: Select[Any]) -> str | None:
+    """Lock the first of the jobs that the project may start; None: none.
+
+    A project with a quota is locked too, but only with a job. Transactions lock projects in
+    different orders: one that waits for a project must not hold another.
+    """
+    first = jobs.where(Job.project == project_share.project)
+    if not project_share.has_quota:
+        return session.scalars(first).one_or_none()
+    savepoint = session.begin_nested()
+    # Checked again under the lock: another claim may have used the rest of the quota.
+    if fair_share.lock_share(session, project_share).refusal() is None:
+        job_id: str | None = session.scalars(first).one_or_none()
+        if job_id is not None:
+            savepoint.commit()
+            return job_id
+    savepoint.rollback()
+    return None
 
 
 def claim(

@@ -37,7 +37,7 @@ class Use:
     """What the jobs of a project use, and have used."""
 
     jobs: int = 0
-    """Jobs that a worker has claimed."""
+    """Jobs that a worker has claimed, and gangs with a reservation."""
     devices: int = 0
     """Of these jobs, and reserved for gangs."""
     recent_hours: float = 0.0
@@ -71,19 +71,26 @@ class ProjectShare:
         """The devices that its quota leaves; None: any number."""
         return None if self.max_devices is None else max(self.max_devices - self.use.devices, 0)
 
-    def refusal(self, devices: int = 1) -> str | None:
-        """Why a job with so many devices may not start now, as a sentence; None: it may."""
+    def refusal(self, devices: int = 1, *, jobs: int = 1) -> str | None:
+        """Why a job may not start now, as a sentence; None: it may.
+
+        Args:
+            devices: How many it needs, besides those that are reserved for it.
+            jobs: 0 if it has a reservation, and so is counted already.
+        """
         name, use = f"The project {self.project!r}", self.use
-        if self.max_running is not None and use.jobs >= self.max_running:
+        if self.max_running is not None and use.jobs + jobs > self.max_running:
             return (
-                f"{name} has reached its quota of {self.max_running} running jobs; "
+                f"{name} has reached its quota of {plural(self.max_running, 'running job')}; "
                 "this job starts when one of them ends."
             )
+        if self.max_device_hours == 0:
+            return f"{name} may not use devices: its quota is 0 device hours."
         if self.max_device_hours is not None and use.window_hours >= self.max_device_hours:
             return (
                 f"{name} has used {use.window_hours:.1f} of its quota of "
-                f"{self.max_device_hours:g} device hours in {WINDOW_DAYS} days; this job starts "
-                "when days with much use are longer ago."
+                f"{self.max_device_hours:g} device hours in {WINDOW_DAYS} days; it starts once "
+                f"enough of this use is more than {WINDOW_DAYS} days old."
             )
         if self.max_devices is None or use.devices + devices <= self.max_devices:
             return None
@@ -105,15 +112,16 @@ def project_shares(connection: Connection, projects: Collection[str]) -> dict[st
     names = {"projects": list(projects)}
     used = project_usage.read(connection, projects)
     running = {row.project: row for row in connection.execute(_RUNNING, names)}
-    reserved = {row.project: row.devices for row in connection.execute(_RESERVED, names)}
+    reserved = {row.project: row for row in connection.execute(_RESERVED, names)}
     found = {}
     for row in _of_projects(connection, projects):
         recent, window = used.get(row.project, (0.0, 0.0))
         active = running.get(row.project)
+        held = [counted for counted in (active, reserved.get(row.project)) if counted is not None]
         hours = float(active.device_s) / 3600 if active is not None else 0.0
         use = Use(
-            active.jobs if active is not None else 0,
-            int(active.devices if active is not None else 0) + int(reserved.get(row.project, 0)),
+            sum(counted.jobs for counted in held),
+            sum(int(counted.devices) for counted in held),
             recent + hours,
             window + hours,
         )
@@ -190,10 +198,11 @@ def in_order(
     return sorted(projects.values(), key=lambda one: (one.share, turns[one.project], one.project))
 
 
-def with_devices(project_share: ProjectShare, more: int) -> ProjectShare:
-    """The share once so many further devices are reserved for a job."""
+def with_reservation(project_share: ProjectShare, devices: int, *, jobs: int = 1) -> ProjectShare:
+    """The share once so many further devices are reserved for so many further jobs."""
     use = project_share.use
-    return replace(project_share, use=replace(use, jobs=use.jobs + 1, devices=use.devices + more))
+    use = replace(use, jobs=use.jobs + jobs, devices=use.devices + devices)
+    return replace(project_share, use=use)
 
 
 # Built once: building a statement takes as long as executing it.
@@ -217,7 +226,11 @@ _RUNNING: Final = (
     .group_by(Job.project)
 )
 _RESERVED: Final = (
-    select(Job.project, func.sum(GangMember.ranks).label("devices"))
+    select(
+        Job.project,
+        func.count(Job.id.distinct()).label("jobs"),
+        func.sum(GangMember.ranks).label("devices"),
+    )
     .join(GangMember, GangMember.job_id == Job.id)
     .where(_OF_PROJECTS, GangMember.finished_at.is_(None), GangMember.state.in_(RESERVED))
     .where(GangMember.lease_expires_at > now())

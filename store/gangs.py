@@ -113,16 +113,17 @@ class _Projects:
     def may_start(self, row: Any, members: Sequence[GangMember]) -> bool:
         """Whether the quotas allow the gang with its fewest ranks, besides its own reservation."""
         devices = row.min_ranks - sum(member.ranks for member in members)
-        return self._shares[row.project].refusal(devices) is None
+        return self._shares[row.project].refusal(devices, jobs=0 if members else 1) is None
 
     def reserve(self, row: Any, reservation: Reservation, members: Sequence[GangMember]) -> bool:
         """Count the reservation, in place of the members; False if a quota does not allow it."""
         project_share = self._shares[row.project]
         devices = sum(share.ranks for share in reservation.shares)
         devices -= sum(member.ranks for member in members)
-        if project_share.refusal(devices) is not None:
+        jobs = 0 if members else 1
+        if project_share.refusal(devices, jobs=jobs) is not None:
             return False
-        self._shares[row.project] = fair_share.with_devices(project_share, devices)
+        self._shares[row.project] = fair_share.with_reservation(project_share, devices, jobs=jobs)
         return True
 
     def most_ranks(self, row: Any, members: Sequence[GangMember]) -> int:

@@ -101,7 +101,7 @@ def _capacities(connection: Connection, queues: Collection[str]) -> dict[str, _C
 
 @dataclass(frozen=True)
 class _Line:
-    """The projects that wait in a queue, the one whose turn is next first."""
+    """The projects with jobs that are due in a queue, the one whose turn is next first."""
 
     queue: str
     shares: Sequence[ProjectShare]
@@ -110,15 +110,17 @@ class _Line:
         """Why the quotas of its project do not allow the job to start; None: they do."""
         of_project = [one for one in self.shares if one.project == job.project]
         devices = (job.min_ranks or 1) - job.reserved_ranks  # those are in use already
-        return of_project[0].refusal(devices) if of_project else None
+        jobs = 0 if job.reserved_ranks else 1
+        return of_project[0].refusal(devices, jobs=jobs) if of_project else None
 
     def share_sentence(self, project: str) -> str:
         """Which projects go before this one, and why; empty if there is no other."""
-        places = {one.project: place for place, one in enumerate(self.shares)}
+        may_start = [one for one in self.shares if one.project == project or one.refusal() is None]
+        places = {one.project: place for place, one in enumerate(may_start)}
         if len(places) < 2 or project not in places:
             return ""
         ahead = places[project]
-        project_share = self.shares[ahead]
+        project_share = may_start[ahead]
         use = project_share.use
         share = (
             f"its project's share is {project_share.share:.2f} = ({use.recent_hours:.2f} recent "
@@ -126,7 +128,7 @@ class _Line:
         )
         if not ahead:
             return f" The project {project!r} is next: {share}."
-        first = self.shares[0]
+        first = may_start[0]
         others = "1 project goes" if ahead == 1 else f"{ahead} projects go"
         return f" {others} first: {share}; that of {first.project!r} is {first.share:.2f}."
 
@@ -221,7 +223,7 @@ _WAITING: Final = (
 
 _FIRST_TURNS: Final = first_turns(
     select(Job.id)
-    .where(Job.state == QUEUED, Job.queue == bindparam("queue"))
+    .where(Job.state == QUEUED, Job.queue == bindparam("queue"), is_due())
     .order_by(Job.turn_at, Job.id)
     .limit(literal_column("1"))
 )

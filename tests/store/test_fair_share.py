@@ -291,9 +291,16 @@ def test_device_hours_are_a_quota(claim, make_job, set_project, use, why):
     waiting = make_job(project="p")
     assert claim() is None
     assert why(waiting) == (
-        "The project 'p' has used 10.5 of its quota of 10.5 device hours in 30 days; this job "
-        "starts when days with much use are longer ago."
+        "The project 'p' has used 10.5 of its quota of 10.5 device hours in 30 days; it starts "
+        "once enough of this use is more than 30 days old."
     )
+
+
+def test_a_project_without_device_hours_is_told_so(claim, make_job, set_project, why):
+    set_project("p", max_device_hours=0)
+    job = make_job(project="p")
+    assert claim() is None
+    assert why(job) == "The project 'p' may not use devices: its quota is 0 device hours."
 
 
 @ON_POSTGRESQL
@@ -332,6 +339,24 @@ def test_a_claim_locks_only_the_project_of_its_job(database, make_job, set_proje
             assert attempts.claim_next(session, "w", ["default"]).id == job.id
 
 
+@ON_POSTGRESQL
+def test_a_claim_keeps_no_lock_of_a_project_without_a_job_for_it(
+    database, make_job, set_project, use
+):
+    """Claims reach projects in different orders, and would wait for each other for ever."""
+    for project in ("first", "second"):
+        set_project(project, max_running=9)
+    use("second", 50.0)
+    edited, job = make_job(project="first"), make_job(project="second")
+    with database.write() as other, database.write() as session, database.write() as third:
+        other.execute(select(Job.id).where(Job.id == edited.id).with_for_update())
+        assert attempts.claim_next(session, "w", ["default"]).id == job.id
+        lock = select(Project.name).order_by(Project.name)
+        free = third.scalars(lock.with_for_update(skip_locked=True)).all()
+        assert "first" in free
+        assert "second" not in free
+
+
 # ---- What a person reads
 
 
@@ -351,6 +376,23 @@ def test_a_waiting_job_says_which_projects_go_first_and_why(claim, make_job, use
         "workers is busy. The project 'b' is next: its project's share is 1.00 = (0.00 recent "
         "device hours + 1 device) / 1."
     )
+
+
+def test_a_project_that_cannot_start_a_job_does_not_go_first(
+    *, claim, make_job, use, put, why, set_project
+):
+    use("late", 20.0)
+    make_job(project="late")
+    claim()
+    waiting = make_job(project="late")
+    set_project("full", max_running=0)
+    make_job(project="full")
+    put(make_job(project="failing").id, not_before=after(3600.0))
+    assert why(waiting) == (
+        "It is number 1 in the queue 'default', and the only slot of its workers is busy."
+    )
+    make_job(project="free")
+    assert "1 project goes first: " in why(waiting)
 
 
 def test_a_project_alone_is_not_told_of_shares(claim, make_job, why):

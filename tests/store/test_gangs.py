@@ -545,6 +545,22 @@ def test_a_gang_gets_no_more_ranks_than_the_device_quota_leaves(scheduler, put):
     assert claim() is None
 
 
+def test_a_reserved_gang_counts_as_a_running_job(scheduler, why):
+    """Fails if only claimed jobs count: a job would start, and then the gang."""
+    scheduler.write(projects.update, "default", {"max_running": 1})
+    for name in ("w0", "w1", "w2"):
+        scheduler.add_worker(name)
+    gang = scheduler.make_gang()
+    assert list(scheduler.place()) == [gang.id]
+    job = scheduler.make_job()
+    assert scheduler.write(attempts.claim_next, "w2", ["default"]) is None
+    assert "quota of 1 running job;" in why(job)
+    assert "slots are reserved for it" in why(gang)
+    assert scheduler.place() == {}
+    assert all(scheduler.be_ready(gang))
+    assert scheduler.refreshed(gang).state == State.STARTING
+
+
 def test_a_gang_is_not_asked_to_grow_beyond_its_quota(scheduler, put):
     scheduler.add_worker("w0")
     job = scheduler.make_gang(2, elastic={"min": 1, "max": 2})

@@ -179,7 +179,7 @@ def test_the_reason_names_a_project_at_its_running_quota(in_transaction, make_jo
     in_transaction(projects.update, "small", {"max_running": 1})
     make_job(State.RUNNING, project="small")
     assert why(make_job(project="small").id) == (
-        "The project 'small' has reached its quota of 1 running jobs; "
+        "The project 'small' has reached its quota of 1 running job; "
         "this job starts when one of them ends."
     )
 
