@@ -74,6 +74,7 @@ from server.studies.planner import Planner, ProcessPlanner
 from server.studies.progress import StudyProgress
 from service.notify import Notifier
 from service.storage import Storage
+from service.storage_check import StorageCheck
 from store.database import Database, Limits
 from store.tables import new_id
 
@@ -107,6 +108,7 @@ def create_app(
     background = database.with_limits(BACKGROUND_LIMITS)
     dispatcher = dispatcher or CeleryDispatcher(settings.redis_url)
     storage = Storage(settings.artifacts_url)
+    storage_check = StorageCheck(storage)
     server_id = new_id()
     reconciler = Reconciler(
         background, dispatcher, storage=storage, lease_s=settings.lease_s, server_id=server_id
@@ -120,7 +122,7 @@ def create_app(
         storage,
         Authenticator(database, RateLimit(FAILURE_RATE)),
         Metrics(database, reconciler),
-        SharedResult(partial(check_readiness, database, dispatcher, storage)),
+        SharedResult(partial(check_readiness, database, dispatcher, storage_check)),
         JobReader(database),
         JobSubmitter(database, dataset_folder, dispatcher),
         Uploads(database, storage, settings.uploads_dir, settings.max_dataset_bytes),
@@ -141,6 +143,7 @@ def create_app(
         Compactor(background),
         Counter(background, server_id),
         study_runner,
+        storage_check,
     )
     threads = in_background if reconcile else ()
     limit = rate_limit_from_setting(settings.rate_limit)
@@ -184,6 +187,7 @@ def create_app(
     )
     app.state.services = services
     app.state.reconciler = reconciler
+    app.state.storage_check = storage_check
     app.mount(docs.ASSETS, docs.assets(), name="docs-assets")
     dashboard.install(app)
     problem_responses.install(app)
