@@ -20,6 +20,7 @@ from server.admission.middleware import Admission
 from server.admission.shared_result import SharedResult
 from server.background.compactor import Compactor
 from server.background.counter import Counter
+from server.background.file_remover import FileRemover
 from server.background.reconciler import Reconciler
 from server.background.study_runner import StudyRunner
 from server.dataset_folder import DatasetFolder
@@ -110,9 +111,8 @@ def create_app(
     storage = Storage(settings.artifacts_url)
     storage_check = StorageCheck(storage)
     server_id = new_id()
-    reconciler = Reconciler(
-        background, dispatcher, storage=storage, lease_s=settings.lease_s, server_id=server_id
-    )
+    reconciler = Reconciler(background, dispatcher, lease_s=settings.lease_s, server_id=server_id)
+    file_remover = FileRemover(background, storage, server_id)
     dataset_folder = DatasetFolder(settings.datasets_dir, settings.data_prefixes)
     services = Services(
         database,
@@ -142,6 +142,7 @@ def create_app(
         reconciler,
         Compactor(background),
         Counter(background, server_id),
+        file_remover,
         study_runner,
         storage_check,
     )
@@ -187,6 +188,7 @@ def create_app(
     )
     app.state.services = services
     app.state.reconciler = reconciler
+    app.state.file_remover = file_remover
     app.state.storage_check = storage_check
     app.mount(docs.ASSETS, docs.assets(), name="docs-assets")
     dashboard.install(app)

@@ -22,7 +22,8 @@ def clock():
 
 @pytest.fixture
 def runner(driver, clock):
-    return StudyRunner(driver.progress, every_s=1.0, clock=clock)
+    assert leaders.lead(driver.api.database, TASK, "first")
+    return StudyRunner(driver.progress, server_id="first", every_s=1.0, clock=clock)
 
 
 @ON_SQLITE
@@ -72,7 +73,7 @@ def test_only_the_server_that_leads_advances_studies(driver, runner, clock, monk
     """Fails if each of several servers plans each study in every round."""
     driver.report_cpu(memory_bytes=2**30)
     study = driver.create("capacity", options={"policies": ["float32"]})
-    other = StudyRunner(driver.progress, every_s=1.0, clock=clock)
+    other = StudyRunner(driver.progress, server_id="other", every_s=1.0, clock=clock)
     calls = []
     monkeypatch.setattr(type(driver.progress), "advance", lambda _self, one: calls.append(one))
     runner._round()
@@ -80,7 +81,8 @@ def test_only_the_server_that_leads_advances_studies(driver, runner, clock, monk
     clock.now = 0.5
     other._round()
     assert calls == [study]
-    leaders.resign(driver.api.database, TASK, runner._server_id)
+    leaders.resign(driver.api.database, TASK, "first")
+    assert leaders.lead(driver.api.database, TASK, "other")
     clock.now = 1.5
     other._round()
     assert calls == [study, study]
