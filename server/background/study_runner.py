@@ -65,11 +65,13 @@ class StudyRunner:
         """
         self._has_studies = False
         if not leaders.leads(self._progress.database, TASK, self._server_id):
+            self._progress.keep_plans_of(())
             return
         with self._progress.database.read() as session:
             ids = studies.unfinished(session)
         self._has_studies = bool(ids)
         self._failing &= set(ids)
+        self._progress.keep_plans_of(ids)
         self._advance_each(ids)
 
     def advance_those_with_ended_jobs(self) -> None:

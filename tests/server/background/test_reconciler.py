@@ -298,7 +298,7 @@ def test_a_server_whose_reconciler_hangs_leads_no_more(database, dispatcher):
         session.execute(update(Leader).values(lease_expires_at=after(leaders.LEADER_LEASE_S / 4)))
         expires_at = session.scalars(select(Leader.lease_expires_at)).one()
     counter = Counter(database, "hangs")
-    runner = StudyRunner(SimpleNamespace(database=database), server_id="hangs")
+    runner = StudyRunner(SimpleNamespace(database=database, keep_plans_of=set), server_id="hangs")
     counter.count()
     runner.advance_all()
     with database.read() as session:

@@ -69,6 +69,21 @@ def test_a_study_that_cannot_be_advanced_waits_for_the_next_round(
 
 
 @ON_SQLITE
+def test_the_plans_of_studies_that_are_not_advanced_any_more_are_forgotten(driver, runner):
+    driver.report_cpu(memory_bytes=2**30)
+    first, second = (driver.create("capacity", options={"policies": ["float32"]}) for _ in range(2))
+    runner.advance_all()
+    assert set(driver.progress._plans) == {first, second}
+    with driver.api.database.write() as session:  # by another server
+        studies.set_state(session, studies.get(session, first), studies.CANCELLED)
+    runner.advance_all()
+    assert set(driver.progress._plans) == {second}
+    leaders.resign(driver.api.database, TASK, "first")
+    runner.advance_all()
+    assert driver.progress._plans == {}
+
+
+@ON_SQLITE
 def test_only_the_server_that_leads_advances_studies(driver, runner, clock, monkeypatch):
     """Fails if each of several servers plans each study in every round."""
     driver.report_cpu(memory_bytes=2**30)
