@@ -15,13 +15,6 @@ def database_url(sqlite_url):
     return sqlite_url
 
 
-@pytest.fixture(autouse=True)
-def _stopped(api):
-    """The check of the storage is started by the first who asks."""
-    yield
-    api.app.state.storage_check.stop()
-
-
 @pytest.fixture
 def anyone(api):
     """A client without a token."""
