@@ -139,10 +139,10 @@ def create_app(
     )
 
     in_background = (
+        file_remover,  # stopped last: it may hang, and another server leads before
         reconciler,
         Compactor(background),
         Counter(background, server_id),
-        file_remover,
         study_runner,
         storage_check,
     )
