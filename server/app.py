@@ -20,6 +20,7 @@ from server.admission.middleware import Admission
 from server.admission.shared_result import SharedResult
 from server.background.compactor import Compactor
 from server.background.counter import Counter
+from server.background.file_remover import FileRemover
 from server.background.reconciler import Reconciler
 from server.background.study_runner import StudyRunner
 from server.dataset_folder import DatasetFolder
@@ -74,6 +75,7 @@ from server.studies.planner import Planner, ProcessPlanner
 from server.studies.progress import StudyProgress
 from service.notify import Notifier
 from service.storage import Storage
+from service.storage_check import StorageCheck
 from store.database import Database, Limits
 from store.tables import new_id
 
@@ -107,10 +109,10 @@ def create_app(
     background = database.with_limits(BACKGROUND_LIMITS)
     dispatcher = dispatcher or CeleryDispatcher(settings.redis_url)
     storage = Storage(settings.artifacts_url)
+    storage_check = StorageCheck(storage)
     server_id = new_id()
-    reconciler = Reconciler(
-        background, dispatcher, storage=storage, lease_s=settings.lease_s, server_id=server_id
-    )
+    reconciler = Reconciler(background, dispatcher, lease_s=settings.lease_s, server_id=server_id)
+    file_remover = FileRemover(background, storage, server_id)
     dataset_folder = DatasetFolder(settings.datasets_dir, settings.data_prefixes)
     services = Services(
         database,
@@ -120,7 +122,7 @@ def create_app(
         storage,
         Authenticator(database, RateLimit(FAILURE_RATE)),
         Metrics(database, reconciler),
-        SharedResult(partial(check_readiness, database, dispatcher, storage)),
+        SharedResult(partial(check_readiness, database, dispatcher, storage_check)),
         JobReader(database),
         JobSubmitter(database, dataset_folder, dispatcher),
         Uploads(database, storage, settings.uploads_dir, settings.max_dataset_bytes),
@@ -137,10 +139,12 @@ def create_app(
     )
 
     in_background = (
+        file_remover,  # stopped last: it may hang, and another server leads before
         reconciler,
         Compactor(background),
         Counter(background, server_id),
         study_runner,
+        storage_check,
     )
     threads = in_background if reconcile else ()
     limit = rate_limit_from_setting(settings.rate_limit)
@@ -184,6 +188,8 @@ def create_app(
     )
     app.state.services = services
     app.state.reconciler = reconciler
+    app.state.file_remover = file_remover
+    app.state.storage_check = storage_check
     app.mount(docs.ASSETS, docs.assets(), name="docs-assets")
     dashboard.install(app)
     problem_responses.install(app)

@@ -1,18 +1,28 @@
 """Readiness check: database, schema revision, Redis and storage."""
 
+from typing import Final
+
 from sqlalchemy.exc import SQLAlchemyError
 
 from ampcore.spec import Problem
 from server import schema
 from server.dispatch import Dispatcher, RedisUnavailable
 from server.errors import Unavailable
-from service.storage import Storage, StorageFailed
+from service.storage_check import StorageCheck
 from store.database import Database
 
+FIRST_CHECK_S: Final = 5.0
+"""How long the end of the first check of the storage is waited for; longer than one takes."""
 
-def check_readiness(database: Database, dispatcher: Dispatcher, storage: Storage) -> None:
-    """Raise Unavailable with a problem for each part that fails."""
-    parts = (_database(database), _redis(dispatcher), _artifacts(storage))
+
+def check_readiness(
+    database: Database, dispatcher: Dispatcher, storage_check: StorageCheck
+) -> None:
+    """Raise Unavailable with a problem for each part that fails.
+
+    The storage is not asked: it may never answer. Its last check counts.
+    """
+    parts = (_database(database), _redis(dispatcher), _artifacts(storage_check))
     found = [problem for problem in parts if problem is not None]
     if found:
         names = " and ".join(problem.pointer.removeprefix("/") for problem in found)
@@ -39,9 +49,9 @@ def _redis(dispatcher: Dispatcher) -> Problem | None:
     return None
 
 
-def _artifacts(storage: Storage) -> Problem | None:
-    try:
-        storage.check()
-    except StorageFailed as error:
-        return Problem("/artifacts", "unreachable", "a writable storage", str(error))
-    return None
+def _artifacts(storage_check: StorageCheck) -> Problem | None:
+    storage_check.start()  # by the first who asks, where the application runs no threads
+    error = storage_check.last_error(FIRST_CHECK_S)
+    if error is None:
+        return None
+    return Problem("/artifacts", "unreachable", "a writable storage", error)

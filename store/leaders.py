@@ -11,7 +11,7 @@ from store.rows import insert_if_absent
 from store.tables import Leader
 
 BACKGROUND: Final = "background"
-"""The task of all background threads that one server runs for all: one lease, one renewal."""
+"""What one server does for all. Its reconciler alone renews the lease; if it hangs, others lead."""
 LEADER_LEASE_S: Final = 5.0
 """Another server takes over after so long without a round of the leader."""
 
@@ -33,6 +33,15 @@ def lead(database: Database, task: str, server_id: str) -> bool:
             return True
     with database.write() as session:
         return _take(session, task, server_id)
+
+
+def leads(database: Database, task: str, server_id: str) -> bool:
+    """Whether this server leads the task now; the lease is not renewed."""
+    with database.read() as session:
+        statement = select(Leader.server_id).where(
+            Leader.task == task, Leader.lease_expires_at > now()
+        )
+        return session.scalar(statement) == server_id
 
 
 def resign(database: Database, task: str, server_id: str) -> None:

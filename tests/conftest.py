@@ -458,7 +458,7 @@ def api(
     engines: Engines,
     dispatcher: RecordedDispatcher,
     tmp_path: Path,
-) -> Api:
+) -> Iterator[Api]:
     """The API on a real socket and a real database, without its background thread."""
     from server.app import create_app
     from server.settings import Settings
@@ -484,7 +484,7 @@ def api(
     test_server.app = app
     test_server.client.headers["Authorization"] = f"Bearer {token}"
     data_dir = settings.data_dir
-    return Api(
+    yield Api(
         test_server.url,
         token,
         app,
@@ -494,6 +494,7 @@ def api(
         test_server.client,
         test_server.anonymous,
     )
+    app.state.storage_check.stop()  # the first request to /readyz has started it
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from celery.apps import worker as celery_worker
 from service.celery_names import TASK_NAME, queue_key
 from service.notify import Notifier
 from service.storage import Storage
+from service.storage_check import StorageCheck
 from store.database import Database, Limits
 from store.jobs import DEFAULT_QUEUE
 from store.tables import new_id
@@ -25,7 +26,6 @@ from worker.settings import Settings
 from worker.shutdown import Shutdown
 from worker.slots import Slots
 from worker.standby import Standby
-from worker.storage_check import StorageCheck
 from worker.tasks import run_queued_jobs
 from worker.trainer_status import adopt_orphans
 from worker.work_dirs import WorkDirs

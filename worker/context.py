@@ -7,6 +7,7 @@ from pathlib import Path
 from ampcore.spec.object_url import ObjectUrl
 from service.notify import Notifier
 from service.storage import Storage
+from service.storage_check import StorageCheck
 from store.database import Database
 from store.leases import LEASE_S, SELF_FENCE_S
 from worker.dataset_cache import DatasetCache
@@ -20,7 +21,6 @@ from worker.shutdown import Shutdown
 from worker.slots import MAX_SLOTS, Devices, Slots
 from worker.standby import READY_TIMEOUT_S, Standby
 from worker.stop_reason import GRACE_S
-from worker.storage_check import StorageCheck
 from worker.upload_progress import STALL_S
 from worker.usage import WorkerMetrics
 from worker.work_dirs import WorkDirs

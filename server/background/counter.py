@@ -31,7 +31,7 @@ class Counter:
 
     def count(self) -> None:
         """Count what is due, if this server leads."""
-        if leaders.lead(self._database, TASK, self._server_id):
+        if leaders.leads(self._database, TASK, self._server_id):
             service_counts.refresh(self._database)
 
     def _round(self) -> None:

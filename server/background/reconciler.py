@@ -1,8 +1,8 @@
 """The reconciler: a background thread that finds lost workers and lost messages.
 
 Each round expires leases, reserves slots for jobs with several ranks, dispatches queued jobs again,
-and deletes expired rows and files. Of several servers one leads and does this; the others only
-observe outages, so that one of them can take over at once.
+and deletes expired rows. Of several servers one leads and does this; the others only observe
+outages, so that one of them can take over at once. It does not touch the storage, which may hang.
 """
 
 import logging
@@ -20,8 +20,6 @@ from server.background import cleanup
 from server.background.periodic_thread import FailureLog, PeriodicThread
 from server.background.redispatch import redispatch
 from server.dispatch import Dispatcher
-from server.file_removal import remove_due_files
-from service.storage import Storage
 from store import gang_members, gangs, leaders, lease_expiry, missing_turns
 from store.clock import now
 from store.database import Database
@@ -54,7 +52,6 @@ class Reconciler:
         database: Database,
         dispatcher: Dispatcher,
         *,
-        storage: Storage | None = None,
         lease_s: float = LEASE_S,
         server_id: str | None = None,
         every_s: float = INTERVAL_S,
@@ -64,7 +61,6 @@ class Reconciler:
         self.leases_expired = 0
         self._database = database
         self._dispatcher = dispatcher
-        self._storage = storage
         self._server_id = server_id or new_id()
         self._every_s = every_s
         self._outage_grace_s = outage_grace_s(lease_s)
@@ -123,14 +119,10 @@ class Reconciler:
             log.info("job %s ends at a checkpoint, to start with more ranks", job_id)
 
     def clean_up(self) -> None:
-        """Delete expired rows and uploads, unused files, and files whose removal is due."""
+        """Delete expired rows, once a minute."""
         if self._clock() - self._cleaned_at >= CLEANUP_INTERVAL_S:
             self._cleaned_at = self._clock()
             cleanup.delete_expired_rows(self._database)
-            if self._storage is not None:
-                cleanup.delete_expired_uploads(self._database, self._storage)
-                cleanup.delete_unused_files(self._database, self._storage)
-                remove_due_files(self._database, self._storage)
 
     def _round(self) -> None:
         if self._failures.attempt("choosing the server that leads", self._leads):

@@ -4,7 +4,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -56,10 +55,8 @@ class StudyRunner:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the current study; another server leads at once."""
+        """Stop after the current study."""
         self._thread.stop()
-        with suppress(SQLAlchemyError):  # the lease of the leader ends by itself
-            leaders.resign(self._progress.database, TASK, self._server_id)
 
     def advance_all(self) -> None:
         """Advance each study once, if this server leads.
@@ -67,12 +64,14 @@ class StudyRunner:
         A study that fails does not keep the others waiting.
         """
         self._has_studies = False
-        if not leaders.lead(self._progress.database, TASK, self._server_id):
+        if not leaders.leads(self._progress.database, TASK, self._server_id):
+            self._progress.keep_plans_of(())
             return
         with self._progress.database.read() as session:
             ids = studies.unfinished(session)
         self._has_studies = bool(ids)
         self._failing &= set(ids)
+        self._progress.keep_plans_of(ids)
         self._advance_each(ids)
 
     def advance_those_with_ended_jobs(self) -> None:

@@ -23,7 +23,8 @@ async def alive() -> Health:
 async def ready(readiness: ReadinessDep) -> Health:
     """Check database, Redis and storage; the 503 response names each that is unavailable.
 
-    Needs no token. Requests within a second share one check.
+    Needs no token. Requests within a second share one check; the storage is checked every minute,
+    and every 5 s after an error.
     """
     await readiness.get()
     return Health(status="ready")

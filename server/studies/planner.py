@@ -63,10 +63,9 @@ class ProcessPlanner:
 
     def call(self, function: Callable[..., Value], *arguments: Any) -> Value:
         """The result of the function. Raises PlanningFailed and Cancelled."""
-        deadline = time.monotonic() + self._timeout_s
-        if not self._lock.acquire(timeout=self._timeout_s):
-            raise PlanningFailed("Other plans take long; try again soon.")
+        self._wait_for_turn()
         try:
+            deadline = time.monotonic() + self._timeout_s
             result: Value = self._ask((function, arguments), deadline)
             return result
         except BaseException:
@@ -83,6 +82,16 @@ class ProcessPlanner:
         with self._lock:
             self._kill()
 
+    def _wait_for_turn(self) -> None:
+        """Acquire the lock. Raises PlanningFailed and Cancelled."""
+        deadline = time.monotonic() + self._timeout_s
+        while not self._lock.acquire(timeout=POLL_S):
+            cancellation.check()
+            if time.monotonic() > deadline:
+                raise PlanningFailed(
+                    f"Other studies have been planned for {self._timeout_s:g} s; try again soon."
+                )
+
     def _ask(self, task: Any, deadline: float) -> Any:
         child = self._running_child()
         assert child.stdin is not None and child.stdout is not None  # noqa: S101, PT018 - pipes
@@ -91,13 +100,32 @@ class ProcessPlanner:
             child.stdin.write(LENGTH.pack(len(payload)) + payload)
             child.stdin.flush()
             pipe = child.stdout.fileno()
-            (length,) = LENGTH.unpack(_read(pipe, LENGTH.size, deadline))
-            is_error, value = pickle.loads(_read(pipe, length, deadline))  # noqa: S301 - of our child
+            (length,) = LENGTH.unpack(self._read(pipe, LENGTH.size, deadline))
+            is_error, value = pickle.loads(self._read(pipe, length, deadline))  # noqa: S301 - of our child
         except (BrokenPipeError, EOFError):
             raise PlanningFailed("The process that plans studies has ended; try again.") from None
         if is_error:
             raise RuntimeError(f"planning failed:\n{value}")
         return value
+
+    def _read(self, pipe: int, size: int, deadline: float) -> bytes:
+        """So many bytes. Raises EOFError, PlanningFailed and Cancelled."""
+        content = bytearray()
+        poll = select.poll()  # of select(), the number of a file would have to be below 1024
+        poll.register(pipe, select.POLLIN)
+        while len(content) < size:
+            cancellation.check()
+            if time.monotonic() > deadline:
+                raise PlanningFailed(
+                    f"Planning the study takes longer than {self._timeout_s:g} s. "
+                    "Ask for fewer runs."
+                )
+            if poll.poll(1000 * POLL_S):
+                piece = os.read(pipe, min(size - len(content), 1 << 20))
+                if not piece:
+                    raise EOFError
+                content += piece
+        return bytes(content)
 
     def _running_child(self) -> "subprocess.Popen[bytes]":
         if self._child is None or self._child.poll() is not None:
@@ -119,22 +147,3 @@ class ProcessPlanner:
                 if pipe is not None:
                     pipe.close()
         child.wait()
-
-
-def _read(pipe: int, size: int, deadline: float) -> bytes:
-    """So many bytes. Raises EOFError, PlanningFailed and Cancelled."""
-    content = bytearray()
-    poll = select.poll()  # of select(), the number of a file would have to be below 1024
-    poll.register(pipe, select.POLLIN)
-    while len(content) < size:
-        cancellation.check()
-        if time.monotonic() > deadline:
-            raise PlanningFailed(
-                f"Planning the study takes longer than {TIMEOUT_S:g} s. Ask for fewer runs."
-            )
-        if poll.poll(1000 * POLL_S):
-            piece = os.read(pipe, min(size - len(content), 1 << 20))
-            if not piece:
-                raise EOFError
-            content += piece
-    return bytes(content)

@@ -8,7 +8,7 @@ meanwhile writes nothing: the next one decides again, since what is needed next 
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -72,6 +72,11 @@ class StudyProgress:
             self._stop(study, rows)
         else:
             self._run(study, rows)
+
+    def keep_plans_of(self, study_ids: Collection[str]) -> None:
+        """Forget the plans of all other studies: they have ended, or another server leads."""
+        for study_id in self._plans.keys() - set(study_ids):
+            del self._plans[study_id]
 
     def _run(self, study: tables.Study, rows: Sequence[Row[Any]]) -> None:
         with self.database.read() as session:
@@ -220,10 +225,12 @@ class StudyProgress:
                 return
             _record(session, study.id, new)
             studies.set_state(session, study, state, **values)
+        self._plans.pop(study.id, None)
         log.info("study %s is %s", study.id, state)
 
     def _stop(self, study: tables.Study, rows: Sequence[Row[Any]]) -> None:
         """Cancel the jobs that have not ended; end the study when all have."""
+        self._plans.pop(study.id, None)
         cancelled: list[str] = []
         with self.database.write() as session:
             if studies.lock(session, study.id, wait=False) is None:

@@ -2,6 +2,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from service.storage import (
     StorageFailed,
     check_path,
 )
+from service.storage_check import StorageCheck
 from tests.processes import free_port
 from tests.tables import every_row
+from tests.waiting import DEADLINE_S
 
 JOB = "0123456789ab"
 PATH = "attempt-1/checkpoints/step-7.npz"
@@ -326,3 +329,37 @@ def test_the_check_reads_back_what_it_stored(tmp_path, monkeypatch):
     )
     with pytest.raises(StorageFailed, match="read back with other bytes"):
         storage.check()
+
+
+def test_a_storage_that_stops_answering_cannot_be_used(tmp_path, monkeypatch, wait_until):
+    """Fails if the last answer counts for as long as the check hangs."""
+    may_go_on, checks = threading.Event(), []
+
+    def check(_):
+        checks.append(1)
+        assert len(checks) == 1 or may_go_on.wait(DEADLINE_S)
+
+    monkeypatch.setattr(Storage, "check", check)
+    monkeypatch.setattr("service.storage_check.ANSWER_S", 0.05)
+    storage_check = StorageCheck(Storage(tmp_path.as_uri()), every_s=0.01)
+    storage_check.start()
+    error = wait_until(lambda: storage_check.error)
+    assert error == "the storage of artifacts has not answered for 0.05 s."
+    may_go_on.set()
+    wait_until(lambda: storage_check.error is None)
+    storage_check.stop()
+
+
+def test_an_unexpected_error_of_a_check_is_logged_and_not_shown(tmp_path, monkeypatch, caplog):
+    """Anyone may read the error at `/readyz`."""
+
+    def check(_):
+        raise ValueError("secret")
+
+    monkeypatch.setattr(Storage, "check", check)
+    storage_check = StorageCheck(Storage(tmp_path.as_uri()))
+    storage_check.start()
+    error = storage_check.last_error(DEADLINE_S)
+    storage_check.stop()
+    assert error == "the storage of artifacts cannot be used: ValueError."
+    assert "ValueError: secret" in caplog.text

@@ -227,7 +227,7 @@ def test_a_worker_takes_no_job_while_its_storage_fails(
     tmp_path: Path,
     wait_until: Callable[..., Any],
 ) -> None:
-    from worker.storage_check import StorageCheck
+    from service.storage_check import StorageCheck
 
     place = tmp_path / "artifacts"
     place.write_text("not a folder")

@@ -168,10 +168,10 @@ def test_reading_steps_stops_between_two_blocks_when_the_client_leaves(
             ingest.append(session, job.id, 1, [block], entries_written=number)
     decode = codec.decode
 
-    def slow_decode(*arguments):
+    def slow_decode(*arguments, **options):
         decoded.append(1)
         assert may_go_on.wait(DEADLINE_S)
-        return decode(*arguments)
+        return decode(*arguments, **options)
 
     monkeypatch.setattr(codec, "decode", slow_decode)
     leave = send_and_leave(api, f"/api/v1/jobs/{job.id}/steps")

@@ -1,21 +1,26 @@
 import logging
 import threading
+from types import SimpleNamespace
 
 import anyio
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from ampcore.spec import Reason, State
 from server.app import create_app
 from server.background.cleanup import WORKER_RETENTION_S
+from server.background.counter import Counter
 from server.background.reconciler import TASK, Reconciler
+from server.background.study_runner import StudyRunner
 from server.dispatch import CeleryDispatcher
 from server.settings import Settings
-from store import attempts, fair_share, gang_members, jobs, leaders, workers
+from service.storage import Storage
+from store import attempts, fair_share, file_removals, gang_members, jobs, leaders, workers
 from store.clock import after
 from store.retries import BACKOFF_BY_REASON, Backoff
-from store.tables import Job, Worker
+from store.tables import Job, Leader, Worker
 from tests.databases import ON_SQLITE
+from tests.waiting import DEADLINE_S
 
 REDISPATCH_AFTER_S, FALLBACK_AFTER_S = 1800.0, 7200.0
 """Longer than any test may be stalled."""
@@ -299,6 +304,53 @@ def test_a_server_that_stops_is_followed_at_once(database, reconciler, wait_unti
     assert not leaders.lead(database, TASK, "other")
     reconciler.stop()
     assert leaders.lead(database, TASK, "other")
+
+
+@ON_SQLITE
+def test_a_server_whose_reconciler_hangs_leads_no_more(database, dispatcher):
+    """Fails if its other threads renew the lease of the leader: no lease would expire any more."""
+    reconciler = Reconciler(database, dispatcher, server_id="hangs")
+    assert reconciler._leads()
+    with database.write() as session:
+        session.execute(update(Leader).values(lease_expires_at=after(leaders.LEADER_LEASE_S / 4)))
+        expires_at = session.scalars(select(Leader.lease_expires_at)).one()
+    counter = Counter(database, "hangs")
+    runner = StudyRunner(SimpleNamespace(database=database, keep_plans_of=set), server_id="hangs")
+    counter.count()
+    runner.advance_all()
+    with database.read() as session:
+        assert session.scalars(select(Leader.lease_expires_at)).one() == expires_at
+    assert reconciler._leads()
+    with database.read() as session:
+        assert session.scalars(select(Leader.lease_expires_at)).one() > expires_at
+
+
+@ON_SQLITE
+def test_a_storage_that_hangs_does_not_stop_the_reconciler(
+    *, app, database, undispatched_job, dispatcher, wait_until, monkeypatch
+):
+    """Fails if the reconciler deletes files itself."""
+    hangs, may_go_on = threading.Event(), threading.Event()
+
+    def hang(*_):
+        hangs.set()
+        may_go_on.wait(DEADLINE_S)
+
+    monkeypatch.setattr(Storage, "remove_job", hang)
+    with database.write() as session:
+        file_removals.schedule_after(session, 0.0, "gone", None)
+
+    def work():
+        wait_until(hangs.is_set)
+        job_id = undispatched_job()
+        wait_until(lambda: dispatcher.sent == [job_id])
+        may_go_on.set()
+
+    async def run():
+        async with app.router.lifespan_context(app):
+            await anyio.to_thread.run_sync(work)
+
+    anyio.run(run)
 
 
 @ON_SQLITE

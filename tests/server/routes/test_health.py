@@ -1,8 +1,12 @@
+import threading
+
 import httpx
 import pytest
 
 import ampcore
 from server import schema
+from service.storage import Storage
+from tests.waiting import DEADLINE_S
 
 
 @pytest.fixture
@@ -58,6 +62,27 @@ def test_without_an_artifacts_folder_the_server_is_not_ready(api, anyone):
     assert str(api.data_dir) not in answer.text
 
 
+def test_a_storage_that_hangs_is_named(api, anyone, monkeypatch):
+    """Fails if the request waits for the storage: the answer would name no part."""
+    may_go_on = threading.Event()
+    monkeypatch.setattr("server.readiness.FIRST_CHECK_S", 0.05)
+    monkeypatch.setattr(Storage, "check", lambda _: may_go_on.wait(DEADLINE_S))
+    answer = anyone.get("/readyz")
+    may_go_on.set()
+    assert answer.status_code == 503
+    [part] = answer.json()["errors"]
+    assert part["pointer"] == "/artifacts"
+    assert part["received"] == "the storage of artifacts has not answered for 0.05 s."
+
+
+def test_asking_often_does_not_check_the_storage_again(anyone, monkeypatch):
+    checks = []
+    monkeypatch.setattr("server.admission.shared_result.TTL_S", 0.0)
+    monkeypatch.setattr(Storage, "check", lambda _: checks.append(1))
+    assert [anyone.get("/readyz").status_code for _ in range(5)] == [200] * 5
+    assert len(checks) == 1
+
+
 def test_the_error_names_every_part_that_failed(api, anyone, monkeypatch):
     api.dispatcher.gone = True
     monkeypatch.setattr(schema, "HEAD", "9999")
@@ -93,5 +118,6 @@ def test_the_error_names_an_unreachable_database(tmp_path, dispatcher):
     import anyio
 
     answer = anyio.run(ask)
+    app.state.storage_check.stop()
     assert answer.status_code == 503
     assert [part["pointer"] for part in answer.json()["errors"]] == ["/database"]

@@ -343,7 +343,7 @@ def test_deleting_files_is_retried_later_after_a_failure(api, files, monkeypatch
         assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 204
         assert api.client.get(f"/api/v1/jobs/{job.id}").status_code == 404
         make_removals_due(api.database)
-        api.app.state.reconciler.clean_up()
+        api.app.state.file_remover.remove()
         assert pending_removals(api.database) == [job.id]  # it is retried later, not at once
     assert folder.exists()
     remove_due_files(api.database, api.app.state.services.storage)
@@ -366,7 +366,7 @@ def test_files_of_a_deleted_job_are_deleted_after_a_crash_of_the_server(api, fil
     assert api.client.get(f"/api/v1/jobs/{job.id}").status_code == 404
     assert folder.exists()
     make_removals_due(api.database)
-    api.app.state.reconciler.clean_up()
+    api.app.state.file_remover.remove()
     assert not folder.exists()
     assert pending_removals(api.database) == []
 

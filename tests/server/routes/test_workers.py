@@ -117,8 +117,8 @@ def test_draining_a_worker_is_requested_at_its_heartbeat(api, add_worker):
 
 def test_a_drain_has_a_deadline_and_says_what_is_not_saved(api, add_worker, make_job):
     add_worker("w")
+    ids = [make_job(State.RUNNING).id for _ in range(3)]
     with api.database.write() as session:
-        ids = [make_job(State.RUNNING).id for _ in range(3)]
         session.execute(update(Job).values(worker_id="w", step=30))
         session.execute(update(Job).where(Job.id == ids[2]).values(step=0))
         artifacts.add(session, ids[1], 1, StoredFile("c", artifacts.CHECKPOINT, 20, 5, "0" * 64))

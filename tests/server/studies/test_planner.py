@@ -41,11 +41,71 @@ def test_a_plan_that_takes_too_long_is_given_up_and_its_process_killed(planner):
     assert planner.call(abs, -1) == 1
     child = planner._child
     planner._timeout_s = 0
-    with pytest.raises(PlanningFailed, match="takes longer"):
+    with pytest.raises(PlanningFailed, match=r"takes longer than 0 s\."):
         planner.call(eval, ENDLESS)
     assert child.poll() is not None
     planner._timeout_s = DEADLINE_S
     assert planner.call(abs, -1) == 1
+
+
+class HeldLock:
+    """The lock of a planner whose last plan ends, by its clock, after `seconds`."""
+
+    def __init__(self, clock, seconds):
+        self.clock, self.ends_at = clock, clock.now + seconds
+
+    def acquire(self, timeout):
+        self.clock.now += timeout
+        return self.clock.now >= self.ends_at
+
+    def release(self):
+        pass
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *_):
+        pass
+
+
+class Clock:
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("server.studies.planner.time", clock)
+    return clock
+
+
+def test_the_wait_for_another_plan_takes_none_of_the_time_of_a_plan(planner, clock):
+    deadlines = []
+    planner._ask = lambda _task, deadline: deadlines.append(deadline)
+    planner._lock = HeldLock(clock, 0.9 * DEADLINE_S)
+    planner.call(abs, -1)
+    assert deadlines == [clock.now + DEADLINE_S]
+
+
+def test_the_wait_for_another_plan_has_an_end_and_a_text_of_its_own(planner, clock):
+    planner._lock = HeldLock(clock, 2 * DEADLINE_S)
+    with pytest.raises(PlanningFailed, match="Other studies have been planned"):
+        planner.call(abs, -1)
+
+
+def test_a_client_that_leaves_does_not_wait_for_another_plan(planner, clock):
+    planner._lock = HeldLock(clock, 0.9 * DEADLINE_S)
+    work = Cancellation()
+    work.cancel()
+    token = cancellation.current.set(work)
+    try:
+        with pytest.raises(Cancelled):
+            planner.call(abs, -1)
+    finally:
+        cancellation.current.reset(token)
 
 
 def test_a_plan_whose_client_has_left_is_given_up(planner):

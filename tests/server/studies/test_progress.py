@@ -221,6 +221,20 @@ def test_cancelling_a_study_cancels_its_jobs_and_ends_it_after_them(driver):
 
 
 @ON_SQLITE
+def test_the_plan_of_a_study_that_ends_is_forgotten(driver):
+    """Fails if a server keeps the plans of all studies that it has ever advanced."""
+    succeeded = run_precision(driver, [0.9502, 0.9539])
+    assert succeeded["state"] == "succeeded"
+    assert driver.progress._plans == {}
+    stopping = driver.create()
+    driver.progress.advance(stopping)
+    assert list(driver.progress._plans) == [stopping]
+    driver.api.client.post(f"{STUDIES}/{stopping}/cancel")
+    driver.progress.advance(stopping)
+    assert driver.progress._plans == {}
+
+
+@ON_SQLITE
 def test_a_cancelled_study_queues_nothing(driver):
     study = driver.create()
     driver.api.client.post(f"{STUDIES}/{study}/cancel")

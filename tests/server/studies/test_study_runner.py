@@ -22,7 +22,8 @@ def clock():
 
 @pytest.fixture
 def runner(driver, clock):
-    return StudyRunner(driver.progress, every_s=1.0, clock=clock)
+    assert leaders.lead(driver.api.database, TASK, "first")
+    return StudyRunner(driver.progress, server_id="first", every_s=1.0, clock=clock)
 
 
 @ON_SQLITE
@@ -68,11 +69,26 @@ def test_a_study_that_cannot_be_advanced_waits_for_the_next_round(
 
 
 @ON_SQLITE
+def test_the_plans_of_studies_that_are_not_advanced_any_more_are_forgotten(driver, runner):
+    driver.report_cpu(memory_bytes=2**30)
+    first, second = (driver.create("capacity", options={"policies": ["float32"]}) for _ in range(2))
+    runner.advance_all()
+    assert set(driver.progress._plans) == {first, second}
+    with driver.api.database.write() as session:  # by another server
+        studies.set_state(session, studies.get(session, first), studies.CANCELLED)
+    runner.advance_all()
+    assert set(driver.progress._plans) == {second}
+    leaders.resign(driver.api.database, TASK, "first")
+    runner.advance_all()
+    assert driver.progress._plans == {}
+
+
+@ON_SQLITE
 def test_only_the_server_that_leads_advances_studies(driver, runner, clock, monkeypatch):
     """Fails if each of several servers plans each study in every round."""
     driver.report_cpu(memory_bytes=2**30)
     study = driver.create("capacity", options={"policies": ["float32"]})
-    other = StudyRunner(driver.progress, every_s=1.0, clock=clock)
+    other = StudyRunner(driver.progress, server_id="other", every_s=1.0, clock=clock)
     calls = []
     monkeypatch.setattr(type(driver.progress), "advance", lambda _self, one: calls.append(one))
     runner._round()
@@ -80,7 +96,8 @@ def test_only_the_server_that_leads_advances_studies(driver, runner, clock, monk
     clock.now = 0.5
     other._round()
     assert calls == [study]
-    leaders.resign(driver.api.database, TASK, runner._server_id)
+    leaders.resign(driver.api.database, TASK, "first")
+    assert leaders.lead(driver.api.database, TASK, "other")
     clock.now = 1.5
     other._round()
     assert calls == [study, study]

@@ -1,0 +1,58 @@
+"""The file remover: a background thread that deletes files, since a storage may hang."""
+
+import logging
+import math
+import time
+from typing import Final
+
+from server.background import cleanup
+from server.background.periodic_thread import FailureLog, PeriodicThread
+from server.file_removal import remove_due_files
+from service.storage import Storage
+from store import leaders
+from store.database import Database
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S: Final = 1.0
+"""Between two looks whether this server leads."""
+REMOVE_EVERY_S: Final = 60.0
+
+
+class FileRemover:
+    """A thread that deletes files for all servers while its server leads.
+
+    Args:
+        database: Of the rows that name the files.
+        storage: Where the files are.
+        server_id: The name of this server among all.
+    """
+
+    def __init__(self, database: Database, storage: Storage, server_id: str) -> None:
+        self._database, self._storage, self._server_id = database, storage, server_id
+        self._thread = PeriodicThread("file-remover", self._round, INTERVAL_S)
+        self._removed_at = -math.inf
+        self._failures = FailureLog(log)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the current round; it is waited for only some seconds."""
+        self._thread.stop()
+
+    def remove(self) -> None:
+        """Delete the files of expired uploads, unused files, and files whose removal is due."""
+        cleanup.delete_expired_uploads(self._database, self._storage)
+        cleanup.delete_unused_files(self._database, self._storage)
+        remove_due_files(self._database, self._storage)
+
+    def _round(self) -> None:
+        if time.monotonic() - self._removed_at >= REMOVE_EVERY_S:
+            self._failures.attempt("deleting files", self._remove_if_it_leads)
+
+    def _remove_if_it_leads(self) -> None:
+        if leaders.leads(self._database, leaders.BACKGROUND, self._server_id):
+            self._removed_at = time.monotonic()
+            self.remove()
