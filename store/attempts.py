@@ -312,7 +312,8 @@ def hand_back(
         "dispatched_at": None,
     }
     queued = end_attempt(session, job_id, attempt, State.QUEUED, outcome=HANDED_BACK, **fields)
-    return queued or mark_paused(session, job_id, attempt, message)
+    cause = message if reason == Reason.WORKER_SHUTDOWN else ""
+    return queued or mark_paused(session, job_id, attempt, cause)
 
 
 def listing(session: Session, job_id: str) -> Sequence[Attempt]:

@@ -289,6 +289,7 @@ class ArtifactUploader:
             size_bytes, sha256 = self.storage.put(
                 job_id, path, file, on_progress=self.progress.report
             )
+            self.progress.sent()
             self.uploaded_bytes += size_bytes
             if _counts(upload):
                 self._count(upload, size_bytes)

@@ -204,9 +204,11 @@ class JobAttempt:
             process.assign(self._assignment(placing.result(), downloaded))
             return self._supervise(process)
         finally:
-            process.end(grace_s=0)
-            if self._monitor is not None:
-                self._monitor.stop()
+            try:
+                process.end(grace_s=0)
+            finally:
+                if self._monitor is not None:
+                    self._monitor.stop()
 
     def _check_sandbox(self) -> None:
         if needs_sandbox(self._job.spec) and self._sandbox is None:

@@ -72,6 +72,9 @@ class Finalizer:
         if not self.uploader.pending():  # else the storage does not take it either
             self._upload_report(report(result))
             result = self._store_files(result)
+        reason = self.stop_conditions.stop_reason()
+        if reason is not None and reason.is_final:
+            return  # the worker has lost the job
         self.uploader.abandon_pending()
         job_id, attempt = self.lease.job_id, self.lease.attempt
         self.writer.enqueue_transaction(lambda session: result.write(session, job_id, attempt))

@@ -30,7 +30,7 @@ EVENTS_WITH_FILE: Final = (EventType.CHECKPOINT_SAVED, EventType.MODEL_SAVED)
 REASONS_OF_OTHERS: Final = (
     *(Reason.USER_REQUEST, Reason.TIMEOUT, Reason.NO_SANDBOX, Reason.RESOURCE_LIMIT),
     *(Reason.PROCESS_KILLED, Reason.WORKER_LOST, Reason.WORKER_SHUTDOWN, Reason.RESIZED),
-    *(Reason.INVALID_TELEMETRY, Reason.RUN_FAILED, Reason.RUN_LOST),
+    *(Reason.STORAGE_UNAVAILABLE, Reason.INVALID_TELEMETRY, Reason.RUN_FAILED, Reason.RUN_LOST),
 )
 """Reasons that servers and workers find."""
 

@@ -80,7 +80,7 @@ class FrameValidator:
                     _validated(Summary, header["summary"], "summary")
         except InvalidTelemetry:
             raise
-        except ValueError as error:
+        except Exception as error:  # whatever code of a user makes a library raise
             raise InvalidTelemetry(f"a {frame.type} frame: {error}") from None
         self._last = frame.type
         return replace(frame, header=header)

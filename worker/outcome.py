@@ -16,7 +16,7 @@ from worker.sandbox_monitor import Violation
 from worker.stop_reason import StopReason
 
 MAX_MESSAGE: Final = 8192
-RESIZED: Final = "Slots for more of its ranks are free; it continues with them from its checkpoint."
+RESIZED: Final = "Slots for more of its ranks are free."
 RANK_FAILED: Final = "Another rank of the job has failed."
 
 
@@ -162,10 +162,8 @@ def failed_in_worker(error: Exception) -> AttemptResult:
 
 
 def _timeout_message(timeout_s: float) -> str:
-    return (
-        f"The job ran for {timeout_s:g} s, the limit of runtime.timeout_s. "
-        "A retry resumes from its last checkpoint, with the same limit."
-    )
+    limit = f"{timeout_s:g} s, the limit of runtime.timeout_s"
+    return f"The job ran for {limit}; a retry has the same limit."
 
 
 def crash_reason(trainer_exit: TrainerExit) -> tuple[Reason, str]:

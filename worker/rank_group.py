@@ -217,10 +217,13 @@ class RankGroup:
                 break
             if self._is_stopping() and not self._was_terminated:
                 self._was_terminated = True
-                kill_at = min(kill_at, now + self._context.grace_s)
+                # Until rank 0 has saved, the others wait for it; beside it they are not killed.
+                if self._first is None:
+                    kill_at = min(kill_at, now + self._context.grace_s)
                 for rank in running:
                     rank.require_process().terminate()
-            if self._failures:
+            first_has_ended = self._first is not None and self._first.state not in RUNNING_STATES
+            if self._failures or (self._was_terminated and first_has_ended):
                 kill_at = min(kill_at, now + END_GRACE_S)
         self._end_processes()
 

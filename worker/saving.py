@@ -2,39 +2,51 @@
 
 import os
 from pathlib import Path
+from typing import Final
+
+MIN_BYTES_PER_S: Final = 1_000_000
+"""A trainer that writes more slowly than this gets no more time: its code could do so for ever."""
+BLOCK_BYTES: Final = 512
+"""The unit of `st_blocks`."""
 
 
 class SavingProgress:
-    """Watches the size of the files in a trainer's folder.
+    """Watches how much of the disk the files in a trainer's folder take.
 
     Args:
-        window_s: Writing has ended once the size has not changed for this long.
+        window_s: Writing has ended once nothing was added for this long.
     """
 
     def __init__(self, window_s: float) -> None:
         self._window_s = window_s
-        self._size_bytes: int | None = None
-        self._changed_at: float | None = None
+        self._first_bytes: int | None = None
+        self._most_bytes = 0
+        self._began_at = self._grew_at = 0.0
 
     def advances(self, folder: Path, now: float) -> bool:
-        """Whether files were written within the window before `now` (monotonic seconds).
+        """Whether more was written within the window before `now` (monotonic seconds).
 
         Call it regularly; the first call only takes the size.
         """
         size_bytes = _size_of(folder)
-        if self._size_bytes is not None and size_bytes != self._size_bytes:
-            self._changed_at = now
-        self._size_bytes = size_bytes
-        return self._changed_at is not None and now - self._changed_at <= self._window_s
+        if self._first_bytes is None:
+            self._first_bytes = self._most_bytes = size_bytes
+            self._began_at = now
+        if size_bytes > self._most_bytes:
+            self._most_bytes, self._grew_at = size_bytes, now
+        written_bytes = self._most_bytes - self._first_bytes
+        limit_s = self._window_s + written_bytes / MIN_BYTES_PER_S
+        is_growing = written_bytes > 0 and now - self._grew_at <= self._window_s
+        return is_growing and now - self._began_at <= limit_s
 
 
 def _size_of(folder: Path) -> int:
-    """The size of all files below a folder, links not followed; files may vanish meanwhile."""
+    """The disk space of the files below a folder; links are not followed, files may vanish."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
             try:
-                total += os.lstat(os.path.join(place, name)).st_size
+                total += os.lstat(os.path.join(place, name)).st_blocks * BLOCK_BYTES
             except OSError:
                 continue
     return total

@@ -47,7 +47,7 @@ class UploadProgress:
     ) -> None:
         self._stall_s, self._clock = stall_s, clock
         self._size_bytes = self._sent_bytes = 0
-        self._has_failed = False
+        self._has_failed = self._is_sent = False
         self._advanced_at = clock()
         self._lock = Lock()
 
@@ -59,13 +59,18 @@ class UploadProgress:
     def begin(self, size_bytes: int) -> None:
         """A file of this size comes next, or the same file after a failed try."""
         with self._lock:
-            self._size_bytes, self._has_failed = size_bytes, False
+            self._size_bytes, self._has_failed, self._is_sent = size_bytes, False, False
 
     def report(self, sent_bytes: int) -> None:
         """So many bytes of the file are stored; only more than in earlier tries is progress."""
         with self._lock:
             if sent_bytes > self._sent_bytes:
                 self._sent_bytes, self._advanced_at = sent_bytes, self._clock()
+
+    def sent(self) -> None:
+        """The storage has the file; what is missing is its row, and a database may be away."""
+        with self._lock:
+            self._is_sent = True
 
     def fail(self) -> None:
         """The try has failed."""
@@ -76,7 +81,8 @@ class UploadProgress:
         """The file is stored, or given up."""
         with self._lock:
             self._size_bytes = self._sent_bytes = 0
-            self._has_failed, self._advanced_at = False, self._clock()
+            self._has_failed = self._is_sent = False
+            self._advanced_at = self._clock()
 
     def restart(self) -> None:
         """Count from now: whoever waits for the uploads begins to wait."""
@@ -91,6 +97,8 @@ class UploadProgress:
         `MIN_BYTES_PER_S` in addition.
         """
         with self._lock:
+            if self._is_sent:
+                return False
             remaining = 0 if self._has_failed else max(self._size_bytes - self._sent_bytes, 0)
             limit_s = self._stall_s + remaining / MIN_BYTES_PER_S
             return self._clock() - self._advanced_at > limit_s

@@ -4,6 +4,7 @@ A line of JSON with names, dtypes and lengths precedes the bytes of the arrays.
 """
 
 import json
+import re
 import zlib
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-NUMBERS: Final = "biuf"
-"""The kinds of dtypes that bytes from outside may have: no objects, no text."""
+NUMBERS: Final = re.compile(r"[<>|=]?[biuf][0-9]{1,2}")
+"""The dtypes of the arrays: numbers, no objects, no text, no arrays in arrays."""
 
 
 def encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:
@@ -41,8 +42,6 @@ def decode_untrusted(payload: bytes, max_bytes: int) -> dict[str, NDArray[Any]]:
         arrays = _arrays(data)
     except (zlib.error, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise ValueError(f"expected encoded arrays: {error}") from None
-    if any(array.dtype.kind not in NUMBERS for array in arrays.values()):
-        raise ValueError("expected arrays of numbers")
     return arrays
 
 
@@ -50,6 +49,8 @@ def _arrays(data: bytes) -> dict[str, NDArray[Any]]:
     offset = data.index(b"\n") + 1
     arrays = {}
     for name, (dtype, length) in json.loads(data[:offset]).items():
+        if not NUMBERS.fullmatch(dtype):
+            raise ValueError("expected arrays of numbers")
         arrays[name] = np.frombuffer(data, dtype, length, offset)
         offset += arrays[name].nbytes
     return arrays

@@ -22,9 +22,7 @@ def test_the_backoff_doubles_with_each_failure_up_to_a_maximum():
     assert waits == [5.0, 10.0, 20.0, 40.0, 300.0]
 
 
-@every_row(
-    "reason", [Reason.OUT_OF_MEMORY, Reason.INVALID_DATA, Reason.TIMEOUT, Reason.INVALID_SPEC]
-)
+@every_row("reason", [Reason.OUT_OF_MEMORY, Reason.INVALID_DATA, Reason.INVALID_SPEC])
 def test_a_permanent_failure_is_not_retried(reason):
     assert wait_s(reason, 1, 100) is None
     assert final_failure_advice(reason, 1, ResumePoint(0, None)) == ""

@@ -290,7 +290,7 @@ def saves_slowly(trainer: Trainer) -> None:
     name = "checkpoints/checkpoint-000001-step-10.safetensors"
     with (trainer.folder / name).open("wb") as file:
         for _ in range(20):
-            file.write(bytes(1000))
+            file.write(bytes(200_000))
             file.flush()
             time.sleep(0.1)
     trainer.event("checkpoint_saved", 9, file=name)
@@ -439,6 +439,32 @@ def port_of_rank_1_taken(trainer: Trainer) -> None:
         return ranks_succeed(trainer)
     reason = "port_taken" if rank == 1 else "rank_lost"
     return trainer.write(Frame(FrameType.FAILED, {"reason": reason, "message": "It is."}))
+
+
+def rank_0_saves_slowly(trainer: Trainer) -> None:
+    """Rank 0 writes its checkpoint for two seconds, for which the other rank waits."""
+    trainer.handle_sigterm()
+    other, saved = (Path(trainer.job["data_root"]) / name for name in ("rank-1", "saved"))
+    other.parent.mkdir(exist_ok=True)
+    if rank_of(trainer) == 1:
+        other.write_text(str(os.getpid()))
+        while not saved.exists():
+            time.sleep(0.01)
+        return trainer.stop()
+    begin_and_write_steps(trainer)
+    trainer.wait_until_stopped()
+    (trainer.folder / "checkpoints").mkdir()
+    with (trainer.folder / "checkpoints" / "unfinished").open("wb") as file:
+        for _ in range(20):
+            file.write(bytes(200_000))
+            file.flush()
+            time.sleep(0.1)
+    if not Path(f"/proc/{other.read_text()}").exists():
+        lost = {"reason": "rank_lost", "message": "Rank 1 was lost."}
+        return trainer.write(Frame(FrameType.FAILED, lost))
+    trainer.save(10)
+    saved.touch()
+    return trainer.stop()
 
 
 def ranks_save(trainer: Trainer) -> None:

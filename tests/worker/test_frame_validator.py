@@ -19,7 +19,7 @@ from ampcore.telemetry.json_values import json_safe
 from ampcore.telemetry.range_samples import RangeSample
 from tests.range_layers import GOOD
 from tests.tables import every_row
-from worker.frame_schema import MAX_STEP
+from worker.frame_schema import MAX_STEP, REASONS_OF_OTHERS
 from worker.frame_validator import MAX_COLUMNS, FrameValidator, InvalidTelemetry
 
 COLUMNS = {
@@ -310,3 +310,16 @@ def test_any_frame_is_refused_or_can_be_stored_and_read(
         str(refused).encode()
     else:
         orjson.dumps(json_safe(accepted.header))
+
+
+def test_each_reason_is_found_by_trainers_or_by_others():
+    """Fails if a new reason is in neither list: a trainer must not report that of a worker."""
+    of_trainers = {
+        *(Reason.INVALID_DATA, Reason.INVALID_SPEC, Reason.CODE_FAILED, Reason.UNSUPPORTED_DEVICE),
+        *(Reason.NON_FINITE_LOSS, Reason.NON_FINITE_RESULT, Reason.SKIP_BUDGET_EXCEEDED),
+        *(Reason.OUT_OF_MEMORY, Reason.INVALID_CHECKPOINT, Reason.INVALID_WEIGHTS),
+        *(Reason.CHECKPOINT_FAILED, Reason.RANK_LOST, Reason.RANKS_DIFFER, Reason.PORT_TAKEN),
+        Reason.INTERNAL_ERROR,
+    }
+    assert of_trainers.isdisjoint(REASONS_OF_OTHERS)
+    assert of_trainers | set(REASONS_OF_OTHERS) == set(Reason)

@@ -304,6 +304,15 @@ def test_a_request_stops_every_rank(gang: Gang, action: Any, state: State) -> No
     assert all(map(has_ended, processes))
 
 
+def test_the_ranks_beside_rank_0_live_until_it_has_saved(gang: Gang) -> None:
+    gang.add_worker("w0", "rank_0_saves_slowly", slots=2, grace_s=0.5)
+    gang.start(workers=1, devices=2)
+    wait_until(lambda: gang.job().step == 10, "the first steps are stored")
+    gang.ask(jobs.request_pause)
+    job = gang.until_ended()
+    assert (job.state, job.failures) == (State.PAUSED, 0)
+
+
 @pytest.mark.parametrize("name", ["w0", "w1"])
 def test_a_worker_that_shuts_down_hands_the_gang_back(gang: Gang, name: str) -> None:
     for worker in ("w0", "w1"):

@@ -61,8 +61,7 @@ def test_a_timeout_message_names_the_limit_and_the_retry() -> None:
     assert result is not None
     assert result.reason is Reason.TIMEOUT
     assert result.message == (
-        "The job ran for 60 s, the limit of runtime.timeout_s. "
-        "A retry resumes from its last checkpoint, with the same limit."
+        "The job ran for 60 s, the limit of runtime.timeout_s; a retry has the same limit."
     )
 
 

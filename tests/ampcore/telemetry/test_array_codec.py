@@ -41,7 +41,10 @@ def test_other_bytes_are_a_value_error(data):
             continue
 
 
-@pytest.mark.parametrize("dtype", ["|O", "<M8[s]", "<c8", "|V4", "<U1", "<f4,<f4", "nothing"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["|O", "<M8[s]", "<c8", "|V4", "<U1", "<f4,<f4", "(2,)f4", "(,)f4", "(1,2f4", "nothing"],
+)
 def test_arrays_of_anything_but_numbers_are_refused(dtype):
     payload = zlib.compress(f'{{"loss": ["{dtype}", 1]}}\n'.encode() + b"\0" * 16)
     with pytest.raises(ValueError, match=r"expected|unsupported|cannot"):
