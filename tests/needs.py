@@ -18,7 +18,7 @@ from typing import Final
 import pytest
 
 from ampcore.isolation import landlock, seccomp
-from tests import machines
+from tests import git_history, machines
 from worker import isolation_plan
 from worker.memory_cgroups import CgroupsMissing, find_memory_cgroups
 from worker.sandbox_plan import SandboxMode, SandboxSettings, plan_sandbox
@@ -48,12 +48,17 @@ class Need:
     """Tries it; returns why it does not work, or None."""
     remedy: str
     """The command that installs it, or what else to do."""
-    depends_on_kernel: bool = False
+    may_lack_in_ci: bool = False
     """Nothing can be installed for it: its tests are skipped in CI, too."""
 
 
 def _problem_of_program(name: str) -> Callable[[], str | None]:
     return lambda: None if shutil.which(name) else f"the program {name} is not installed"
+
+
+def _problem_of_git_history() -> str | None:
+    missing = git_history.commit_with_schema(git_history.SCHEMA_BEFORE) is None
+    return f"there is no commit with revision {git_history.SCHEMA_BEFORE}" if missing else None
 
 
 def _problem_of_root() -> str | None:
@@ -157,6 +162,7 @@ NEEDS: Final = {
         f"as root: apt install {' '.join(CONTAINER_PROGRAMS.values())} iproute2",
     ),
     "curl": Need(_problem_of_program("curl"), "apt install curl"),
+    "git history": Need(_problem_of_git_history, "git fetch --unshallow", may_lack_in_ci=True),
     "landlock": Need(_problem_of_landlock(1, "5.13"), "use a newer kernel"),
     "landlock for TCP": Need(_problem_of_landlock(landlock.TCP_ABI, "6.7"), "use a newer kernel"),
     "landlock for signals": Need(
@@ -166,7 +172,7 @@ NEEDS: Final = {
     "memory cgroups": Need(
         _problem_of_memory_cgroups,
         "run the tests as root in a cgroup that is delegated to them",
-        depends_on_kernel=True,
+        may_lack_in_ci=True,
     ),
     "network namespaces": Need(_problem_of_network_namespaces, "as root: apt install iproute2"),
     "other users": Need(_problem_of_other_users, "run the tests as root"),
@@ -203,7 +209,7 @@ def require(*names: str) -> None:
     for name in names:
         if (problem := problem_of(name)) is None:
             continue
-        if os.environ.get("CI") == "true" and not NEEDS[name].depends_on_kernel:
+        if os.environ.get("CI") == "true" and not NEEDS[name].may_lack_in_ci:
             pytest.fail(problem, pytrace=False)
         pytest.skip(problem)
 

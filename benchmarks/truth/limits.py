@@ -25,8 +25,9 @@ from ampcore.telemetry.frames import Frame, FrameType
 from truth.case import Outcome, PlantedFault, Verdict
 from truth.case import Question as Asked
 from worker.fork_server import ForkServer
+from worker.frame_validator import FINAL_FRAMES
 from worker.isolation import TrainerFolder
-from worker.outcome import FINAL_FRAMES, TrainerExit, result_of
+from worker.outcome import TrainerExit, result_of
 from worker.sandbox import SandboxLimits
 from worker.sandbox_monitor import SandboxMonitor
 from worker.trainer_process import PROGRAM, TrainerProcess

@@ -17,13 +17,11 @@ from store.database import Database
 from store.job_order import Sort
 from store.search_filters import Search
 from store.tables import SchemaCompatibility
+from tests.git_history import ROOT, SCHEMA_BEFORE, commit_with_schema, git
 from tests.waiting import DEADLINE_S
 
-ROOT = Path(__file__).parents[2]
 PACKAGES = ("ampcore", "server", "service", "store", "migrations")
 SCRIPT = Path(__file__).with_name("version_process.py")
-HEAD_BEFORE = "0017"
-"""The newest revision of the version before this one."""
 NEXT_REVISION = f"""
 import sqlalchemy as sa
 from alembic import op
@@ -102,27 +100,12 @@ def next_checkout(tmp_path):
 def checkout_before(tmp_path_factory):
     """The version before this one, from the history of the repository."""
     folder = tmp_path_factory.mktemp("before")
-    line = f'HEAD: Final = "{HEAD_BEFORE}"'
-    commits = git("log", "--format=%H", f"-S{line}", "--", "server/schema.py").split()
-    commit = next((one for one in commits if line in git("show", f"{one}:server/schema.py")), None)
-    if commit is None:
-        pytest.skip(f"the history with revision {HEAD_BEFORE} is not here")
+    commit = commit_with_schema(SCHEMA_BEFORE)
+    assert commit is not None
     archive = folder / "before.tar"
     git("archive", "--output", str(archive), commit, *PACKAGES)
     shutil.unpack_archive(archive, folder)
     return folder
-
-
-def git(*arguments):
-    """The output of a git command; empty where there is no history."""
-    program = shutil.which("git") or "/nonexistent/git"
-    try:
-        done = subprocess.run(
-            [program, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError:
-        return ""
-    return done.stdout if done.returncode == 0 else ""
 
 
 def put_in_schema(checkout, name, value):
@@ -176,6 +159,7 @@ def work_together(one, other, url):
     database.close()
 
 
+@pytest.mark.needs("git history")
 def test_the_version_before_works_beside_this_one(url, start, checkout_before):
     """Fails if a revision removes or renames what the version before reads or writes."""
     migrate_with(checkout_before, url)

@@ -42,7 +42,7 @@ def test_custom_code_whose_worker_stalled_is_not_retried(in_transaction, make_jo
     [ended] = in_transaction(lease_expiry.expire)
     assert (ended.state, ended.reason, ended.failures) == (State.FAILED, Reason.WORKER_LOST, 1)
     assert "custom code, which may have stalled its worker" in ended.message
-    assert "Retry it to continue from its last checkpoint." in ended.message
+    assert "Retry it to train from the beginning." in ended.message
 
 
 def test_custom_code_whose_worker_was_killed_is_retried(in_transaction, make_job):

@@ -72,7 +72,7 @@ def test_every_response_has_a_request_id_including_errors(api, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("nobody expected this")
 
-    monkeypatch.setattr("store.workers.listing", fail)
+    monkeypatch.setattr("store.workers.page", fail)
     long = b"x" * (MAX_BODY_BYTES + 1)
     answers = {
         200: api.client.get("/api/v1/jobs"),
@@ -128,7 +128,7 @@ def test_an_unexpected_error_is_logged_once_with_the_id_of_its_request(
     def fail(*_, **__):
         raise RuntimeError("nobody expected this")
 
-    monkeypatch.setattr("store.workers.listing", fail)
+    monkeypatch.setattr("store.workers.page", fail)
     answer = api.client.get("/api/v1/workers", headers={"X-Request-ID": "mine"})
     assert answer.status_code == 500
     assert "RuntimeError" not in answer.text
@@ -143,7 +143,7 @@ def test_log_lines_of_a_route_have_the_request_id(api, lines, monkeypatch):
         logging.getLogger("inside").info("in a thread")
         return []
 
-    monkeypatch.setattr("store.workers.listing", log)
+    monkeypatch.setattr("store.workers.page", log)
     api.client.get("/api/v1/workers", headers={"X-Request-ID": "mine"})
     assert [line["request_id"] for line in lines(1, "inside")] == ["mine"]
     logging.getLogger("inside").info("outside")

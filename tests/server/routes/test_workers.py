@@ -131,7 +131,7 @@ def test_a_drain_has_a_deadline_and_says_what_is_not_saved(api, add_worker, make
     assert sorted(answer.json()["unsaved"], key=lambda job: ids.index(job["job"])) == unsaved
     refused = api.client.post("/api/v1/workers/w/drain", json={"timeout_s": -1})
     assert refused.status_code == 422
-    assert refused.json()["errors"][0]["pointer"] == "/timeout_s"
+    assert refused.json()["errors"][0]["pointer"] == "/body/timeout_s"
     with api.database.write() as session:
         assert workers.heartbeat(session, "w") == (90.0,)
 
