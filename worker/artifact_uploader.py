@@ -127,6 +127,8 @@ class ArtifactUploader:
         default_factory=lambda: deque(maxlen=CHECKPOINTS_KEPT), init=False
     )
     """The sizes of the checkpoints that are kept."""
+    _uploaded: set[str] = field(default_factory=set, init=False)
+    """The paths of the files that were stored, other than checkpoints."""
     _files_named: int = field(default=0, init=False)
     _queue: deque[Upload] = field(default_factory=deque, init=False)
     _changed: threading.Condition = field(default_factory=threading.Condition, init=False)
@@ -259,6 +261,8 @@ class ArtifactUploader:
             except StorageFailed as error:
                 self.progress.fail()
                 if not (self._folder(upload) / upload.file).exists():
+                    if upload.file in self._uploaded:
+                        return  # two events named it, and the first upload has removed it
                     if upload.kind != CHECKPOINT:
                         raise FileMissing("the trainer named it, but it does not exist.") from error
                     log.info("%s: removed by the trainer before it was uploaded", upload.file)
@@ -298,6 +302,8 @@ class ArtifactUploader:
             stored = StoredFile(path, upload.kind, steps_done, size_bytes, sha256)
             removals = self.database.write(partial(self._record, stored))
             file.unlink(missing_ok=True)
+            if upload.kind != CHECKPOINT:
+                self._uploaded.add(upload.file)
         if removals:
             self._remove(removals)
 

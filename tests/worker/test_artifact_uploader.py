@@ -109,6 +109,20 @@ def test_the_validation_examples_of_a_model_are_uploaded(
     assert (file.path, file.step) == ("attempt-1/validation_examples.npy", 10)
 
 
+def test_a_file_that_two_events_name_is_stored_once(
+    uploader: ArtifactUploader, warnings: list[Event]
+) -> None:
+    """The models of a GAN have one signature."""
+    for model in ("generator.keras", "discriminator.keras"):
+        (uploader.folder / model).write_text(model)
+    (uploader.folder / "signature.json").write_text("{}")
+    for model in ("generator.keras", "discriminator.keras"):
+        names = {"file": model, "signature": "signature.json"}
+        uploader.on_event(Event(EventType.MODEL_SAVED, 9, names))
+    assert uploader.wait_until_empty(DEADLINE_S)
+    assert (uploader.not_stored, warnings) == ([], [])
+
+
 def test_a_checkpoint_is_uploaded_recorded_and_removed_from_scratch(
     uploader: ArtifactUploader, database: Database, job: Any, tmp_path: Path
 ) -> None:
