@@ -50,12 +50,12 @@ class BaseTokens:
         of its project, a viewer reads them. With the right "code" it may submit jobs that run
         Python code of their own. A project that does not exist is created.
         """
-        given: dict[str, Any] = {"name": name, "role": role, "project": project}
+        request: dict[str, Any] = {"name": name, "role": role, "project": project}
         if rights:
-            given["rights"] = list(rights)
+            request["rights"] = list(rights)
         if expires_at is not None:
-            given["expires_at"] = expires_at.astimezone().isoformat()
-        return await self._transport.send(requests.create_token(given), **options)
+            request["expires_at"] = expires_at.astimezone().isoformat()
+        return await self._transport.send(requests.create_token(request), **options)
 
     @operation
     async def revoke(self, token_id: str, **options: Unpack[RequestOptions]) -> None:
@@ -117,7 +117,7 @@ class BaseProjects:
             weight: Its part of the devices, relative to the weights of other projects.
             options: Of the request.
         """
-        given = {
+        quotas = {
             "max_queued": max_queued,
             "max_running": max_running,
             "max_devices": max_devices,
@@ -125,7 +125,7 @@ class BaseProjects:
             "max_dataset_bytes": max_dataset_bytes,
             "weight": weight,
         }
-        changes = {key: value for key, value in given.items() if not isinstance(value, Unchanged)}
+        changes = {key: value for key, value in quotas.items() if not isinstance(value, Unchanged)}
         return await self._transport.send(requests.change_project(name, changes), **options)
 
 

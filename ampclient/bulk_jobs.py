@@ -80,7 +80,7 @@ class BaseBulkJobs(Generic[J]):
         at once, running ones once their processes have ended. A request cancels up to 1,000 jobs;
         this sends as many as are needed.
         """
-        filters = _given(
+        filters = _nonempty(
             state=state,
             label=label,
             metric=metric,
@@ -115,7 +115,7 @@ class BaseBulkJobs(Generic[J]):
         At least one filter is needed, and an empty one is a ValueError. Jobs that have
         not ended stay, and those that an unfinished job extends or explains.
         """
-        filters = _given(
+        filters = _nonempty(
             state=state,
             label=label,
             metric=metric,
@@ -147,18 +147,18 @@ class BaseBulkJobs(Generic[J]):
         return job
 
 
-def _given(**filters: Any) -> dict[str, Any]:
+def _nonempty(**filters: Any) -> dict[str, Any]:
     """The filters that are not None. Raises ValueError for an empty one, which matches all."""
-    given = {name: value for name, value in filters.items() if value is not None}
+    values = {name: value for name, value in filters.items() if value is not None}
     iterables = {
         name: list(value)
-        for name, value in given.items()
+        for name, value in values.items()
         if not isinstance(value, str | Mapping | datetime)
     }
-    given |= iterables  # an iterator can be read once
-    if empty := [name for name, value in given.items() if not value]:
+    values |= iterables  # an iterator can be read once
+    if empty := [name for name, value in values.items() if not value]:
         raise ValueError(f"expected a value for the filter {empty[0]}, received an empty one")
-    return given
+    return values
 
 
 def _search(filters: Mapping[str, Any], *, explanations: bool) -> requests.Search:

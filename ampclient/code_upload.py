@@ -22,9 +22,9 @@ async def upload_code(transport: Transport, document: Document, folder: Path) ->
     Raises InvalidSpec for another kind of model, ValueError for an unsuitable folder, and OSError.
     """
     source = await transport.run_in_thread(bundle_source, folder)
-    named = await _named(transport, document, source)
+    document_with_bundle = await _named(transport, document, source)
     await upload_file(transport, FileKind.BUNDLE, source, lambda sent, size: None)
-    return named
+    return document_with_bundle
 
 
 async def upload_bundle(transport: Transport, folder: Path) -> StoredFile:

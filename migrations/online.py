@@ -22,7 +22,7 @@ ONLINE_LOCK_TIMEOUT: Final = "0"
 
 def add_column(table: str, column: sa.Column[Any]) -> None:
     """Add a column, unless an interrupted upgrade has added it."""
-    names = {known["name"] for known in sa.inspect(op.get_bind()).get_columns(table)}
+    names = {column["name"] for column in sa.inspect(op.get_bind()).get_columns(table)}
     if column.name not in names:
         op.add_column(table, column)
 

@@ -30,9 +30,9 @@ def is_current(database: Database) -> bool:
 
 def is_compatible(session: Session) -> bool:
     """Whether the schema is this server's, or a newer one that keeps what this server uses."""
-    found = revision(session)
-    if found is None or found <= HEAD:
-        return found == HEAD
+    newest = revision(session)
+    if newest is None or newest <= HEAD:
+        return newest == HEAD
     oldest = session.scalar(select(SchemaCompatibility.oldest_revision))
     return oldest is not None and oldest <= HEAD
 

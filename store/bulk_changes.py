@@ -41,8 +41,8 @@ class BulkChange:
 
 def cancel_matching(session: Session, search: Search, *, limit: int) -> BulkChange:
     """Cancel jobs that match: waiting ones at once, running ones by a request to their workers."""
-    found = _lock(session, search, limit, Job.state.in_(CANCELLABLE))
-    ids = [row.id for row in found.jobs]
+    matching = _lock(session, search, limit, Job.state.in_(CANCELLABLE))
+    ids = [row.id for row in matching.jobs]
     change_states(
         session,
         ids,
@@ -54,7 +54,7 @@ def cancel_matching(session: Session, search: Search, *, limit: int) -> BulkChan
     )
     running = set(CANCELLABLE) - set(WAITING)
     change_states(session, ids, running, State.STOPPING, requested=CANCEL)
-    return found
+    return matching
 
 
 def delete_matching(session: Session, search: Search, *, limit: int) -> BulkChange:
@@ -69,7 +69,7 @@ def delete_matching(session: Session, search: Search, *, limit: int) -> BulkChan
         .correlate(Job)
         .exists()
     )
-    found = _lock(session, search, limit, Job.state.in_(TERMINAL), ~is_needed)
+    matching = _lock(session, search, limit, Job.state.in_(TERMINAL), ~is_needed)
     # One by one: a job with much telemetry takes seconds, and a statement has a limit. A job that
     # extends one of them may have been submitted since they were read.
     still_free = (
@@ -81,7 +81,7 @@ def delete_matching(session: Session, search: Search, *, limit: int) -> BulkChan
     deleted: list[ChangedJob] = []
     started_s = monotonic()
     tried = 0
-    for job in found.jobs:
+    for job in matching.jobs:
         tried += 1
         if session.connection().scalar(still_free, {"job_id": job.id}) is not None:
             deleted.append(job)
@@ -91,7 +91,7 @@ def delete_matching(session: Session, search: Search, *, limit: int) -> BulkChan
         removals = [{"job_id": job.id, "path": None} for job in deleted]
         statement = insert(FileRemoval).values(due_at=after(OWN_TURN_S))
         session.connection().execute(statement, removals)
-    return BulkChange(deleted, found.has_more or tried < len(found.jobs))
+    return BulkChange(deleted, matching.has_more or tried < len(matching.jobs))
 
 
 def _lock(session: Session, search: Search, limit: int, *where: Any) -> BulkChange:

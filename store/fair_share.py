@@ -113,7 +113,7 @@ def project_shares(connection: Connection, projects: Collection[str]) -> dict[st
     used = project_usage.read(connection, projects)
     running = {row.project: row for row in connection.execute(_RUNNING, names)}
     reserved = {row.project: row for row in connection.execute(_RESERVED, names)}
-    found = {}
+    shares = {}
     for row in _of_projects(connection, projects):
         recent, window = used.get(row.project, (0.0, 0.0))
         active = running.get(row.project)
@@ -125,8 +125,8 @@ def project_shares(connection: Connection, projects: Collection[str]) -> dict[st
             recent + hours,
             window + hours,
         )
-        found[row.project] = ProjectShare(**row._mapping, use=use)
-    return found
+        shares[row.project] = ProjectShare(**row._mapping, use=use)
+    return shares
 
 
 def lock_share(session: Session, project_share: ProjectShare) -> ProjectShare:
@@ -195,7 +195,10 @@ def in_order(
     projects: Mapping[str, ProjectShare], turns: Mapping[str, datetime]
 ) -> list[ProjectShare]:
     """The projects in the order in which they may start a job."""
-    return sorted(projects.values(), key=lambda one: (one.share, turns[one.project], one.project))
+    return sorted(
+        projects.values(),
+        key=lambda project: (project.share, turns[project.project], project.project),
+    )
 
 
 def with_reservation(project_share: ProjectShare, devices: int, *, jobs: int = 1) -> ProjectShare:

@@ -140,7 +140,7 @@ class _Projects:
 
     def claimable(self) -> list[str]:
         """The projects that may start a job with one rank."""
-        return [name for name, one in self._shares.items() if one.refusal() is None]
+        return [name for name, share in self._shares.items() if share.refusal() is None]
 
 
 def _first_plain_place(session: Session, queue: str, projects: _Projects) -> tuple[Any, ...]:

@@ -54,7 +54,7 @@ def _take(session: Session, task: str, server_id: str) -> bool:
     """Take or renew the lease; False if another server was faster."""
     values = {"server_id": server_id, "lease_expires_at": after(LEADER_LEASE_S)}
     session.execute(insert_if_absent(session, Leader, task=task, **values))
-    taken = session.execute(
+    renewed = session.execute(
         update(Leader)
         .where(Leader.task == task)
         .where(or_(Leader.server_id == server_id, Leader.lease_expires_at < now()))
@@ -62,4 +62,4 @@ def _take(session: Session, task: str, server_id: str) -> bool:
         .returning(Leader.task)
         .execution_options(synchronize_session=False)
     )
-    return taken.one_or_none() is not None
+    return renewed.one_or_none() is not None

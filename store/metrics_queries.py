@@ -34,8 +34,8 @@ def oldest_wait_s_by_queue(session: Session) -> Mapping[str, float]:
         for statement, column in ((submitted, Job.queued_at), (retried, Job.not_before))
     ]
     waits = session.execute(select(names.c.queue, *oldest).where(names.c.queue.is_not(None)))
-    known = {queue: [s for s in seconds if s is not None] for queue, *seconds in waits}
-    return {queue: max(seconds) for queue, seconds in known.items() if seconds}
+    seconds_of_queues = {queue: [s for s in seconds if s is not None] for queue, *seconds in waits}
+    return {queue: max(seconds) for queue, seconds in seconds_of_queues.items() if seconds}
 
 
 def waiting_gangs(session: Session) -> int:

@@ -263,14 +263,14 @@ def _add_columns(
 ) -> None:
     """Record the names of the columns. Raises TooManyColumns."""
     row = session.get_one(RunThroughput, job.id, populate_existing=True)
-    known = dict.fromkeys(row.columns or ())
+    columns = dict.fromkeys(row.columns or ())
     for index, entry in enumerate(entries, start=skipped_entries):
         if isinstance(entry, EncodedBlock):
-            known |= dict.fromkeys(entry.columns)
-            if len(known) > MAX_COLUMNS:
-                raise TooManyColumns(index, len(known))
-    if len(known) > len(row.columns or ()):
-        row.columns = list(known)
+            columns |= dict.fromkeys(entry.columns)
+            if len(columns) > MAX_COLUMNS:
+                raise TooManyColumns(index, len(columns))
+    if len(columns) > len(row.columns or ()):
+        row.columns = list(columns)
         session.flush()
 
 

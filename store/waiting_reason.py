@@ -108,15 +108,19 @@ class _Line:
 
     def refusal(self, job: Row[Any]) -> str | None:
         """Why the quotas of its project do not allow the job to start; None: they do."""
-        of_project = [one for one in self.shares if one.project == job.project]
+        of_project = [share for share in self.shares if share.project == job.project]
         devices = (job.min_ranks or 1) - job.reserved_ranks  # those are in use already
         jobs = 0 if job.reserved_ranks else 1
         return of_project[0].refusal(devices, jobs=jobs) if of_project else None
 
     def share_sentence(self, project: str) -> str:
         """Which projects go before this one, and why; empty if there is no other."""
-        may_start = [one for one in self.shares if one.project == project or one.refusal() is None]
-        places = {one.project: place for place, one in enumerate(may_start)}
+        may_start = [
+            candidate
+            for candidate in self.shares
+            if candidate.project == project or candidate.refusal() is None
+        ]
+        places = {candidate.project: place for place, candidate in enumerate(may_start)}
         if len(places) < 2 or project not in places:
             return ""
         ahead = places[project]
@@ -129,8 +133,8 @@ class _Line:
         if not ahead:
             return f" The project {project!r} is next: {share}."
         first = may_start[0]
-        others = "1 project goes" if ahead == 1 else f"{ahead} projects go"
-        return f" {others} first: {share}; that of {first.project!r} is {first.share:.2f}."
+        ahead_text = "1 project goes" if ahead == 1 else f"{ahead} projects go"
+        return f" {ahead_text} first: {share}; that of {first.project!r} is {first.share:.2f}."
 
 
 def _line(connection: Connection, queue: str) -> _Line:
@@ -243,8 +247,8 @@ def _ranked_jobs() -> Select[Any]:
     columns = first.c
     rank = func.row_number().over(order_by=(columns.turn_at, columns.id))
     ranked = select(columns.id, rank.label("rank")).subquery()
-    wanted = ranked.c.id.in_(bindparam("job_ids", expanding=True)) | (ranked.c.rank == MAX_RANKED)
-    return select(ranked.c.id, ranked.c.rank).where(wanted)
+    is_shown = ranked.c.id.in_(bindparam("job_ids", expanding=True)) | (ranked.c.rank == MAX_RANKED)
+    return select(ranked.c.id, ranked.c.rank).where(is_shown)
 
 
 _RANKS: Final = _ranked_jobs()

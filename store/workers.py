@@ -227,7 +227,7 @@ def page(
         after_worker: When the last worker of the page before was started, and its id.
         limit: The maximum number; None for all.
     """
-    columns: list[Any] = [one for one in Worker.__table__.c if one.name != "hardware"]
+    columns: list[Any] = [column for column in Worker.__table__.c if column.name != "hardware"]
     columns.append(json_without(Worker.hardware, "packages").label("hardware"))
     statement = select(*columns, _STATE.label("state")).order_by(*_NEWEST_FIRST)
     if after_worker is not None:
@@ -322,9 +322,9 @@ def packages_of_queue(session: Session, queue: str) -> list[dict[str, Any]] | No
     None while one of them has not reported its packages yet.
     """
     entries: list[dict[str, Any]] = []
-    known = Worker.hardware.is_not(None).label("is_known")
+    is_known = Worker.hardware.is_not(None).label("is_known")
     packages = json_text(Worker.hardware, "packages").label("packages")
-    serving = select(Worker.queues, known, packages).where(
+    serving = select(Worker.queues, is_known, packages).where(
         _IS_ONLINE, Worker.drain_requested_at.is_(None)
     )
     for row in session.execute(serving):
@@ -340,5 +340,7 @@ def packages_of_queue(session: Session, queue: str) -> list[dict[str, Any]] | No
 def _package_entries(text: str | None) -> list[dict[str, Any]]:
     entries = parse_json(text)
     return (
-        [one for one in entries or () if isinstance(one, dict)] if isinstance(entries, list) else []
+        [entry for entry in entries or () if isinstance(entry, dict)]
+        if isinstance(entries, list)
+        else []
     )

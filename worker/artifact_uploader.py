@@ -25,29 +25,19 @@ from ampcore.telemetry import Event, EventType
 from service.folder_store import open_folder
 from service.storage import PathInvalid, Storage, StorageFailed, check_path
 from store import artifacts, file_removals
-from store.artifacts import CHECKPOINT, EXAMPLES, MODEL, PROFILE, SIGNATURE, WEIGHTS, StoredFile
+from store.artifacts import CHECKPOINT, StoredFile
 from store.database_errors import describe
 from store.file_removals import Removal
 from worker.database_retry import Lease, RetryingDatabase, WriteAbandoned
+from worker.named_files import Upload, uploads_of
+from worker.storage_limit import CHECKPOINTS_KEPT, StorageLimit, TooMuchStored
 from worker.upload_progress import PendingUploads, UploadProgress
 
 log = logging.getLogger(__name__)
 
-ARTIFACT_KINDS: Final = {EventType.CHECKPOINT_SAVED: CHECKPOINT, EventType.MODEL_SAVED: MODEL}
-MAX_FILES_NAMED: Final = 10_000
-"""With `max_bytes`, files that later events name are not uploaded."""
-MAX_PROFILE_FILES: Final = 3
-"""The report and two traces."""
-CHECKPOINTS_KEPT: Final = 2
-"""Recorded checkpoints of a job, over all its attempts."""
-
 INITIAL_BACKOFF_S: Final = 0.5
 MAX_BACKOFF_S: Final = 30.0
 FAILURES_BEFORE_WARNING: Final = 3
-
-
-class TooManyBytes(Exception):
-    """A job stores more than it may."""
 
 
 class FileMissing(Exception):
@@ -62,29 +52,6 @@ class NotStored:
     cause: str
     reason: Reason
     """The reason of an attempt that fails because of it."""
-
-
-@dataclass(frozen=True)
-class Upload:
-    """A file to upload: its artifact kind, its path below `folder`, and the step it belongs to."""
-
-    kind: str
-    file: str
-    step: int | None = None
-    folder: Path | None = None
-    """None: the trainer's output folder."""
-
-
-def profile_files(event: Event) -> Sequence[str]:
-    """The files of a profile's event, at most `MAX_PROFILE_FILES`."""
-    files = event.data.get("files")
-    found = files if isinstance(files, list) else []
-    return [file for file in found if isinstance(file, str)][:MAX_PROFILE_FILES]
-
-
-def _counts(upload: Upload) -> bool:
-    """Whether an upload counts: the worker's own files do not."""
-    return upload.folder is None
 
 
 def upload_failed_event(upload: Upload, cause: str) -> Event:
@@ -104,8 +71,7 @@ class ArtifactUploader:
         lease: The attempt that the files belong to.
         folder: The trainer's output folder.
         on_warning: Called with a warning event for each file that cannot be uploaded.
-        max_bytes: The most that it stores, with the checkpoints that are kept; None: no
-            limit.
+        limit: How much it stores.
         initial_backoff_s: Wait after the first failure; it doubles up to `MAX_BACKOFF_S`.
         progress: How far the current file is.
     """
@@ -115,21 +81,15 @@ class ArtifactUploader:
     lease: Lease
     folder: Path
     on_warning: Callable[[Event], object]
-    max_bytes: int | None = None
+    limit: StorageLimit = field(default_factory=StorageLimit)
     initial_backoff_s: float = INITIAL_BACKOFF_S
     progress: UploadProgress = field(default_factory=UploadProgress)
     uploaded_bytes: int = field(default=0, init=False)
     """The size of all files that were stored so far."""
     not_stored: list[NotStored] = field(default_factory=list, init=False)
     """The files that were given up, other than checkpoints that newer ones replaced."""
-    _stored_bytes: int = field(default=0, init=False)
-    _checkpoint_bytes: deque[int] = field(
-        default_factory=lambda: deque(maxlen=CHECKPOINTS_KEPT), init=False
-    )
-    """The sizes of the checkpoints that are kept."""
     _uploaded: set[str] = field(default_factory=set, init=False)
     """The paths of the files that were stored, other than checkpoints."""
-    _files_named: int = field(default=0, init=False)
     _queue: deque[Upload] = field(default_factory=deque, init=False)
     _changed: threading.Condition = field(default_factory=threading.Condition, init=False)
     _current: Upload | None = field(default=None, init=False)
@@ -137,6 +97,7 @@ class ArtifactUploader:
     # Consecutive failures over all files: a newer checkpoint may replace one after its second try.
     _failures: int = field(default=0, init=False)
     _is_closing: bool = field(default=False, init=False)
+    _has_too_many_files: bool = field(default=False, init=False)
 
     def start(self) -> None:
         """Start the upload thread."""
@@ -148,26 +109,18 @@ class ArtifactUploader:
 
     def on_event(self, event: Event) -> None:
         """Upload the files that a committed event names, if it names some."""
-        kind, signature = ARTIFACT_KINDS.get(event.type), event.data.get("signature")
-        names_files = kind or signature or event.type is EventType.PROFILE
-        if self.max_bytes is not None and names_files:
-            self._files_named += 1
-            if self._files_named > MAX_FILES_NAMED:  # each takes memory, and lines of the log
-                if self._files_named == MAX_FILES_NAMED + 1:
-                    cause = f"a job may store {MAX_FILES_NAMED:,} files."
-                    self.not_stored.append(NotStored("a later file", cause, Reason.RESOURCE_LIMIT))
-                return
-        if kind:
-            self.enqueue(Upload(kind, event.data["file"], event.step))
-        if signature:
-            self.enqueue(Upload(SIGNATURE, signature, event.step))
-        if event.type is EventType.PROFILE:
-            for file in profile_files(event):
-                self.enqueue(Upload(PROFILE, file, event.step))
-        if event.type is EventType.MODEL_SAVED and (weights := event.data.get("weights")):
-            self.enqueue(Upload(WEIGHTS, weights, event.step))
-        if event.type is EventType.MODEL_SAVED and (examples := event.data.get("examples")):
-            self.enqueue(Upload(EXAMPLES, examples, event.step))
+        uploads = uploads_of(event)
+        if not uploads:
+            return
+        try:
+            self.limit.check_files()
+        except TooMuchStored as error:
+            if not self._has_too_many_files:  # said once: each takes memory, and lines of the log
+                self._give_up(uploads[0], error, str(error))
+            self._has_too_many_files = True
+            return
+        for upload in uploads:
+            self.enqueue(upload)
 
     def enqueue(self, upload: Upload) -> None:
         """Upload a file after those already in the queue."""
@@ -231,14 +184,11 @@ class ArtifactUploader:
                 self._changed.notify_all()
 
     def _give_up(self, upload: Upload, error: Exception, cause: str) -> None:
-        by_trainer = isinstance(error, PathInvalid | FileMissing) and self.max_bytes is not None
-        reason = (
-            Reason.RESOURCE_LIMIT
-            if isinstance(error, TooManyBytes)
-            else Reason.CODE_FAILED
-            if by_trainer
-            else Reason.INTERNAL_ERROR
-        )
+        reason = Reason.INTERNAL_ERROR
+        if isinstance(error, TooMuchStored):
+            reason = Reason.RESOURCE_LIMIT
+        elif isinstance(error, PathInvalid | FileMissing) and self.limit.max_bytes is not None:
+            reason = Reason.CODE_FAILED  # only custom code names such files
         self.not_stored.append(NotStored(upload.file, cause, reason))
         self.on_warning(upload_failed_event(upload, cause))
 
@@ -288,15 +238,15 @@ class ArtifactUploader:
         job_id = self.lease.job_id
         path = check_path(f"attempt-{self.lease.attempt}/{upload.file}")
         with self._path_without_links(upload) as file:
-            self._check_size(upload, file)
+            with suppress(FileNotFoundError):  # storing it reports that
+                self.limit.check(upload, file.stat().st_size)
             self.progress.begin(self._size_of(upload))
             size_bytes, sha256 = self.storage.put(
                 job_id, path, file, on_progress=self.progress.report
             )
             self.progress.sent()
             self.uploaded_bytes += size_bytes
-            if _counts(upload):
-                self._count(upload, size_bytes)
+            self.limit.add(upload, size_bytes)
             # Steps count from 0: after step 54, 55 steps are done, as in the file's name.
             steps_done = None if upload.step is None else upload.step + 1
             stored = StoredFile(path, upload.kind, steps_done, size_bytes, sha256)
@@ -306,26 +256,6 @@ class ArtifactUploader:
                 self._uploaded.add(upload.file)
         if removals:
             self._remove(removals)
-
-    def _check_size(self, upload: Upload, file: Path) -> None:
-        """Raise TooManyBytes if the job may not store so much more."""
-        if self.max_bytes is None or not _counts(upload):
-            return
-        with suppress(FileNotFoundError):  # storing it reports that
-            kept = list(self._checkpoint_bytes)
-            if upload.kind == CHECKPOINT:
-                kept = kept[1 - CHECKPOINTS_KEPT :]  # it takes the place of the oldest one
-            if self._stored_bytes + sum(kept) + file.stat().st_size > self.max_bytes:
-                raise TooManyBytes(
-                    f"the job may store {self.max_bytes:,} bytes, {CHECKPOINTS_KEPT} checkpoints "
-                    "included."
-                )
-
-    def _count(self, upload: Upload, size_bytes: int) -> None:
-        if upload.kind == CHECKPOINT:
-            self._checkpoint_bytes.append(size_bytes)
-        else:
-            self._stored_bytes += size_bytes
 
     def _folder(self, upload: Upload) -> Path:
         return upload.folder if upload.folder is not None else self.folder

@@ -41,6 +41,7 @@ from worker.sandbox_monitor import SandboxMonitor, Violation
 from worker.sandbox_plan import SandboxMissing
 from worker.saving import SavingProgress
 from worker.stop_reason import NOT_STOPPED, PendingStop, StopConditions, StopReason
+from worker.storage_limit import StorageLimit
 from worker.telemetry_writer import TelemetryWriter
 from worker.trainer_process import TrainerProcess
 from worker.upload_progress import UploadProgress
@@ -98,7 +99,7 @@ class JobAttempt:
         )
         self._sandbox = context.sandbox_plan.sandbox if needs_sandbox(job.spec) else None
         if self._sandbox is not None:
-            self._uploader.max_bytes = self._sandbox.limits.disk_bytes
+            self._uploader.limit = StorageLimit(self._sandbox.limits.disk_bytes)
         self._timeout_s: float | None = job.spec["runtime"]["timeout_s"]
         remaining_s = math.inf if self._timeout_s is None else self._timeout_s - used_s
         self._stop_conditions = StopConditions(

@@ -19,8 +19,9 @@ from ampcore.telemetry.json_values import json_safe
 from store import jobs
 from store.artifacts import REPORT
 from store.tables import Job
-from worker.artifact_uploader import ArtifactUploader, Upload
+from worker.artifact_uploader import ArtifactUploader
 from worker.database_retry import Lease
+from worker.named_files import Upload
 from worker.outcome import AttemptOutcome, AttemptResult, failed_in_worker
 from worker.stop_reason import StopConditions, StopReason
 from worker.telemetry_writer import TelemetryWriter

@@ -115,23 +115,25 @@ def locate(proc: Path = Path("/proc"), mount: Path = MOUNT) -> MemoryCgroups:
     """Where trainers' cgroups belong, with the memory controller enabled. Raises CgroupsMissing."""
     try:
         lines = (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines()
-        own = {controllers: path for _, controllers, path in (line.split(":", 2) for line in lines)}
-        if "memory" in own:
-            return MemoryCgroups(mount / "memory" / own["memory"].lstrip("/"), version=1)
-        return _version_2(mount, own.get("", "/"))
+        paths = {
+            controllers: path for _, controllers, path in (line.split(":", 2) for line in lines)
+        }
+        if "memory" in paths:
+            return MemoryCgroups(mount / "memory" / paths["memory"].lstrip("/"), version=1)
+        return _version_2(mount, paths.get("", "/"))
     except OSError as error:
         raise CgroupsMissing(f"this worker may not make cgroups ({error})") from error
 
 
-def _version_2(mount: Path, own: str) -> MemoryCgroups:
-    parent = mount / own.lstrip("/")
+def _version_2(mount: Path, path: str) -> MemoryCgroups:
+    parent = mount / path.lstrip("/")
     if parent.name == SERVICE:
         parent = parent.parent
     if "memory" not in _words(parent / "cgroup.controllers"):
         raise CgroupsMissing("the controller memory is not available in this worker's cgroup")
     if parent != mount and not _is_delegated(parent):
         raise CgroupsMissing(
-            f"the cgroup {own} is not delegated to this worker; with systemd, set Delegate=memory "
+            f"the cgroup {path} is not delegated to this worker; with systemd, set Delegate=memory "
             "in the unit of the worker"
         )
     control = parent / "cgroup.subtree_control"

@@ -173,9 +173,9 @@ def _measure(folder: Path, most: int) -> tuple[int, int]:
             with os.scandir(folders.pop()) as entries:
                 for entry in entries:
                     count += 1
-                    found = entry.stat(follow_symlinks=False)
+                    status = entry.stat(follow_symlinks=False)
                     # A sparse file is stored, uploaded and downloaded in its whole size.
-                    size_bytes += max(found.st_size, found.st_blocks * BLOCK_BYTES)
+                    size_bytes += max(status.st_size, status.st_blocks * BLOCK_BYTES)
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
                     if count > most:

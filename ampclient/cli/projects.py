@@ -86,13 +86,15 @@ def set_(
     as_json: AsJson = False,
 ) -> None:
     """Set a project's quotas and weight, creating it if needed. Options left out stay."""
-    given = {
+    quotas = {
         "max_queued": max_queued,
         "max_running": max_running,
         "max_devices": max_devices,
         "max_dataset_bytes": max_dataset_bytes,
     }
-    changes: dict[str, Any] = {key: _quota(text) for key, text in given.items() if text is not None}
+    changes: dict[str, Any] = {
+        key: _quota(text) for key, text in quotas.items() if text is not None
+    }
     if max_device_hours is not None:
         changes["max_device_hours"] = _hours(max_device_hours)
     if weight is not None:

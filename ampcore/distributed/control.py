@@ -186,8 +186,8 @@ class ControlChannel:
         pause_s = min(MAX_HEARTBEAT_S, self._silence_limit_s / HEARTBEATS_PER_LIMIT)
         while not self._closed.wait(pause_s):
             idle_s = self._idle_s()
-            own = _Activity(0.0 if self.is_exchanging() else idle_s, waits=self._waits)
-            self._send_to_all({"alive": asdict(own)})
+            activity = _Activity(0.0 if self.is_exchanging() else idle_s, waits=self._waits)
+            self._send_to_all({"alive": asdict(activity)})
 
     def _receive_all(self, peer: int) -> None:
         self._receive(peer)

@@ -106,7 +106,9 @@ class Sampler:
             values = self._drawn(draw)
             if _identity(values) not in self._tried:
                 return values
-        return next((one for one in self._untried if _identity(one) not in self._tried), None)
+        return next(
+            (values for values in self._untried if _identity(values) not in self._tried), None
+        )
 
     def _drawn(self, draw: int) -> dict[str, Any]:
         import numpy as np

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -39,51 +39,23 @@ def _name(text: str) -> str:
     return text
 
 
-def _quota(text: str) -> str:
-    if text != NO_LIMIT and not re.fullmatch(r"[0-9]{1,6}", text, re.ASCII):
-        raise typer.BadParameter(f"expected a number or {NO_LIMIT!r}, received {text!r}.")
-    return text
+def _quota_option(what: str, pattern: str, metavar: str, note: str = "") -> Any:
+    """An option for a quota: a number that matches the pattern, or NO_LIMIT."""
+
+    def parse(text: str) -> str:
+        if text != NO_LIMIT and not re.fullmatch(pattern, text, re.ASCII):
+            raise typer.BadParameter(f"expected {what} or {NO_LIMIT!r}, received {text!r}.")
+        return text
+
+    keep = f"{NO_LIMIT!r} removes the limit; leave out to keep it."
+    return typer.Option(parser=parse, metavar=metavar, help=note + keep)
 
 
-def _byte_quota(text: str) -> str:
-    if text != NO_LIMIT and not re.fullmatch(r"[0-9]{1,15}", text, re.ASCII):
-        raise typer.BadParameter(f"expected a number of bytes or {NO_LIMIT!r}, received {text!r}.")
-    return text
-
-
-def _hour_quota(text: str) -> str:
-    if text != NO_LIMIT and not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text, re.ASCII):
-        raise typer.BadParameter(f"expected a number of hours or {NO_LIMIT!r}, received {text!r}.")
-    return text
-
-
-Quota = Annotated[
-    str | None,
-    typer.Option(
-        parser=_quota,
-        metavar="NUMBER",
-        help=f"{NO_LIMIT!r} removes the limit; leave out to keep it.",
-    ),
-]
-
-
-ByteQuota = Annotated[
-    str | None,
-    typer.Option(
-        parser=_byte_quota,
-        metavar="BYTES",
-        help=f"{NO_LIMIT!r} removes the limit; leave out to keep it.",
-    ),
-]
-
-
+Quota = Annotated[str | None, _quota_option("a number", r"[0-9]{1,6}", "NUMBER")]
+ByteQuota = Annotated[str | None, _quota_option("a number of bytes", r"[0-9]{1,15}", "BYTES")]
 HourQuota = Annotated[
     str | None,
-    typer.Option(
-        parser=_hour_quota,
-        metavar="HOURS",
-        help=f"In 30 days; {NO_LIMIT!r} removes the limit; leave out to keep it.",
-    ),
+    _quota_option("a number of hours", r"[0-9]{1,9}(\.[0-9]{1,6})?", "HOURS", "In 30 days; "),
 ]
 Weight = Annotated[
     float | None,

@@ -27,10 +27,10 @@ async def compare(query: CompareQueryDep, request: Request) -> Response:
 
 def _comparison(request: Request, query: CompareQuery) -> Response:
     with services_of(request).database.read() as session:
-        found = response.visible_jobs(session, query, principal_of(request))
+        jobs = response.visible_jobs(session, query, principal_of(request))
 
         def compared() -> Response:
-            body = b"".join(checked(response.compare(session, query, found)))
+            body = b"".join(checked(response.compare(session, query, jobs)))
             return Response(body, media_type="application/json")
 
-        return respond_unless_cached(request, response.etag(session, query, found), compared)
+        return respond_unless_cached(request, response.etag(session, query, jobs), compared)

@@ -87,8 +87,8 @@ async def read(
         return respond_unless_body_cached(request, ModelResponse(page))
     owner = owner_of(request)
     streams.followers.check(owner)
-    wanted = FollowQuery(job_id, after, follow, owner.token_id)
-    feed = Feed(database, streams, wanted, log_pages(job_id, attempt))
+    query = FollowQuery(job_id, after, follow, owner.token_id)
+    feed = Feed(database, streams, query, log_pages(job_id, attempt))
     return LongResponse(
         streams,
         _encoded(feed, form),

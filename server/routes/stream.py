@@ -75,8 +75,8 @@ async def stream(
     streams.followers.check(owner)
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     first = after if last_event_id is None else last_event_id
-    wanted = FollowQuery(job_id, first, follow=True, owner=owner.token_id)
-    feed = Feed(database, streams, wanted, encode_as_events(stream_pages(job_id, kinds, names)))
+    query = FollowQuery(job_id, first, follow=True, owner=owner.token_id)
+    feed = Feed(database, streams, query, encode_as_events(stream_pages(job_id, kinds, names)))
     return LongResponse(
         streams,
         server_sent_events(feed),

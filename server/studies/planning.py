@@ -85,15 +85,15 @@ def estimate(
     study = KINDS[kind]
     specs = [JobSpec.parse(job.document(question, PLANNED)) for job in planned]
     steps = [total_steps(spec, earlier.train_examples) for spec in specs]
-    known = [count for count in steps if count is not None]
-    is_known = len(known) == len(steps)
+    known_steps = [count for count in steps if count is not None]
+    is_known = len(known_steps) == len(steps)
     limit = study.limit(question)
     if limit is None and not study.decided_by_results:
-        limit = Limit(len(planned), sum(known) if is_known else None)
+        limit = Limit(len(planned), sum(known_steps) if is_known else None)
     return Estimate(
         jobs=len(planned),
-        steps=sum(known) if is_known else None,
-        train_s=earlier.train_s(specs, known) if is_known else None,
+        steps=sum(known_steps) if is_known else None,
+        train_s=earlier.train_s(specs, known_steps) if is_known else None,
         more_jobs_possible=study.decided_by_results,
         jobs_at_most=limit.jobs if limit is not None else None,
         steps_at_most=limit.steps if limit is not None else None,

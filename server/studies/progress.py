@@ -116,9 +116,9 @@ class StudyProgress:
     def _plan(self, study: tables.Study, question: Question[Any], results: Results) -> NextJobs:
         """The jobs that are needed now; made again only when something has changed."""
         made_from = (tuple(question.planned), frozenset(results), question.device)
-        known = self._plans.get(study.id)
-        if known is not None and known[0] == made_from:
-            return known[1]
+        cached = self._plans.get(study.id)
+        if cached is not None and cached[0] == made_from:
+            return cached[1]
         plan = self.planner.call(planning.next_jobs, study.kind, question, results)
         self._plans[study.id] = (made_from, plan)
         return plan

@@ -33,8 +33,8 @@ def run_facts(session: Session, job_id: str) -> RunFacts:
         session, job_id, types=[EventType.STARTED, EventType.PREFLIGHT], limit=MAX_EVENTS
     )
     data: list[Mapping[str, Any]] = [row.data for row in found if isinstance(row.data, dict)]
-    started = [one for one in data if "steps_per_epoch" in one]
-    figures = [one["data"] for one in data if one.get("code") == FIGURES and "data" in one]
+    started = [event for event in data if "steps_per_epoch" in event]
+    figures = [event["data"] for event in data if event.get("code") == FIGURES and "data" in event]
     batch = job.spec["data"]["batch_size"]
     return RunFacts(
         train_examples=_train_examples(started, batch * job.spec["train"]["accumulate"]),

@@ -151,7 +151,11 @@ def _every_step(columns: ColumnSelection) -> StepsResult:
     """The steps themselves, if there are no more than the requested number of points."""
     session, job_id, names = columns.session, columns.job_id, columns.names()
     keep = steps.FirstColumns()
-    blocks = [b for each in columns.inside for b in steps.read_blocks(session, job_id, each, keep)]
+    blocks = [
+        b
+        for attempt_range in columns.inside
+        for b in steps.read_blocks(session, job_id, attempt_range, keep)
+    ]
     table = step_table.concat_tables(
         [step_table.table_of_steps(block, names) for block in (EMPTY_BLOCK, *blocks)]
     )
