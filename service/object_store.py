@@ -54,7 +54,7 @@ class ObjectStore:
             size, digest = hash_unless_known(source, sha256)
             same = f"/dev/fd/{source.fileno()}"  # whatever file has the name by now
             callback = _callback(on_progress)
-            self._do(lambda fs, key: fs.put_file(same, key, callback=callback), parts)
+            self._do(lambda fs, key: self._put(fs, same, key, callback), parts)
         stored = self._do(lambda fs, key: fs.info(key)["size"], parts)
         if stored != size:
             raise OSError(f"{size} bytes were sent, but {stored} were stored")
@@ -89,6 +89,16 @@ class ObjectStore:
         """Delete all objects below a prefix."""
         with suppress(FileNotFoundError):
             self._do(lambda fs, key: fs.rm(key, recursive=True), parts)
+
+    def _put(self, fs: Any, file: str, key: str, callback: Any) -> None:
+        """Upload a file; where folders are real, as with SFTP, those below the URL are created."""
+        try:
+            fs.put_file(file, key, callback=callback)
+        except FileNotFoundError:
+            if not fs.isdir(self._reached[1]):
+                raise  # no such bucket
+            fs.makedirs(key.rpartition("/")[0], exist_ok=True)
+            fs.put_file(file, key, callback=callback)
 
     def _read(self, parts: tuple[str, ...], start: int, end: int) -> Iterator[bytes]:
         size = self._do(lambda fs, key: fs.info(key)["size"], parts)

@@ -116,7 +116,7 @@ class ArtifactUploader:
             self.limit.check_files()
         except TooMuchStored as error:
             if not self._has_too_many_files:  # said once: each takes memory, and lines of the log
-                self._give_up(uploads[0], error, str(error))
+                self.give_up(uploads[0], error)
             self._has_too_many_files = True
             return
         for upload in uploads:
@@ -176,14 +176,19 @@ class ArtifactUploader:
                 return
             except Exception as error:  # one bad file must not stop the others
                 log.exception("cannot upload %s", upload.file)
-                cause = describe(error) if isinstance(error, SQLAlchemyError) else str(error)
-                self._give_up(upload, error, cause)
+                self.give_up(upload, error)
             with self._changed:
                 self._current = None
                 self.progress.end()
                 self._changed.notify_all()
 
-    def _give_up(self, upload: Upload, error: Exception, cause: str) -> None:
+    def give_up(self, upload: Upload, error: Exception) -> None:
+        """Note that a file can never be stored, and warn of it."""
+        cause = str(error)
+        if isinstance(error, SQLAlchemyError):
+            cause = describe(error)
+        elif isinstance(error, OSError) and error.strerror:
+            cause = f"{error.strerror}."  # without the path on this machine
         reason = Reason.INTERNAL_ERROR
         if isinstance(error, TooMuchStored):
             reason = Reason.RESOURCE_LIMIT

@@ -141,7 +141,7 @@ class Finalizer:
             text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
             (self.folder / REPORT_FILE).write_text(text, encoding="utf-8")
         except OSError as error:
-            log.warning("cannot write report.json: %s", error)
+            self.uploader.give_up(Upload(REPORT, REPORT_FILE, folder=self.folder), error)
         else:
             self.uploader.enqueue(Upload(REPORT, REPORT_FILE, folder=self.folder))
 

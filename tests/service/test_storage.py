@@ -317,6 +317,16 @@ def test_a_storage_that_works_passes_its_check_and_keeps_nothing(storage, tmp_pa
     assert list(tmp_path.rglob("storage-checks/*")) == []
 
 
+def test_folders_are_created_where_a_store_has_real_ones(tmp_path, file):
+    """As with SFTP; fsspec's local file system has the same rules."""
+    storage = Storage(f"local://{tmp_path}")
+    storage.check()
+    assert storage.put(JOB, PATH, file) == (len(BYTES), SHA256)
+    assert read_all(storage) == BYTES
+    with pytest.raises(StorageFailed, match="No such file or directory"):
+        Storage(f"local://{tmp_path}/missing").check()
+
+
 def test_the_check_of_a_missing_bucket_fails(s3_url):
     with pytest.raises(StorageFailed, match="the storage of artifacts cannot be used"):
         Storage("s3://no-such-bucket/folder").check()

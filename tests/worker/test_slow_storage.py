@@ -142,6 +142,15 @@ def test_a_file_that_the_trainer_names_and_does_not_write_is_no_success(start: S
     assert job.message.startswith("model.keras could not be stored: the trainer named it")
 
 
+def test_a_success_without_its_report_is_none(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("worker.finalize.REPORT_FILE", "no such folder/report.json")
+    job = start("good").ended()
+    assert (job.state, job.reason) == (State.FAILED, Reason.INTERNAL_ERROR)
+    assert "report.json could not be stored: No such file or directory." in job.message
+
+
 @pytest.mark.parametrize("reports", [True, False])
 def test_uploads_that_take_longer_than_the_limit_succeed_as_long_as_they_advance(
     start: Start, storage: Storage, monkeypatch: pytest.MonkeyPatch, reports: bool
