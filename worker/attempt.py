@@ -13,6 +13,7 @@ from typing import Any, Final
 from ampcore.spec import Reason
 from ampcore.telemetry import Event
 from ampcore.telemetry.frames import Frame, FrameType
+from service.storage import StorageFailed
 from store.leases import max_reconnect_wait_s
 from store.tables import Job
 from worker.artifact_uploader import ArtifactUploader
@@ -181,6 +182,8 @@ class JobAttempt:
             return AttemptResult(AttemptOutcome.FAILED, Reason.NO_SANDBOX, str(error))
         except DatasetMissing as error:
             return AttemptResult(AttemptOutcome.FAILED, Reason.INVALID_DATA, str(error))
+        except StorageFailed as error:
+            return AttemptResult(AttemptOutcome.FAILED, Reason.STORAGE_UNAVAILABLE, str(error))
         except Exception as error:
             log.exception("the attempt failed in the worker")
             return failed_in_worker(error)
