@@ -1,14 +1,10 @@
 """Plans studies in a process of its own: neither the API's threads nor its processor time."""
 
-import os
-import pickle
-import select
-import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from multiprocessing.connection import Connection, Pipe
 from threading import Lock
 from typing import Any, Final, Protocol, TypeVar
 
@@ -21,7 +17,6 @@ PROGRAM: Final = (sys.executable, "-P", "-m", "server.studies.planning_process")
 TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.1
 """Between two looks whether the client of a request has left."""
-LENGTH: Final = struct.Struct("!Q")
 
 
 class PlanningFailed(Unavailable):
@@ -59,6 +54,7 @@ class ProcessPlanner:
     def __init__(self, timeout_s: float = TIMEOUT_S, *, program: tuple[str, ...] = PROGRAM) -> None:
         self._timeout_s, self._program = timeout_s, program
         self._child: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
         self._lock = Lock()
 
     def call(self, function: Callable[..., Value], *arguments: Any) -> Value:
@@ -93,57 +89,43 @@ class ProcessPlanner:
                 )
 
     def _ask(self, task: Any, deadline: float) -> Any:
-        child = self._running_child()
-        assert child.stdin is not None and child.stdout is not None  # noqa: S101, PT018 - pipes
-        payload = pickle.dumps(task)
+        """The child's answer. Raises PlanningFailed and Cancelled."""
         try:
-            child.stdin.write(LENGTH.pack(len(payload)) + payload)
-            child.stdin.flush()
-            pipe = child.stdout.fileno()
-            (length,) = LENGTH.unpack(self._read(pipe, LENGTH.size, deadline))
-            is_error, value = pickle.loads(self._read(pipe, length, deadline))  # noqa: S301 - of our child
-        except (BrokenPipeError, EOFError):
+            connection = self._connection_to_child()
+            connection.send(task)
+            while not connection.poll(POLL_S):
+                cancellation.check()
+                if time.monotonic() > deadline:
+                    raise PlanningFailed(
+                        f"Planning the study takes longer than {self._timeout_s:g} s. "
+                        "Ask for fewer runs."
+                    )
+            is_error, value = connection.recv()
+        except (OSError, EOFError):
             raise PlanningFailed("The process that plans studies has ended; try again.") from None
         if is_error:
             raise RuntimeError(f"planning failed:\n{value}")
         return value
 
-    def _read(self, pipe: int, size: int, deadline: float) -> bytes:
-        """So many bytes. Raises EOFError, PlanningFailed and Cancelled."""
-        content = bytearray()
-        poll = select.poll()  # of select(), the number of a file would have to be below 1024
-        poll.register(pipe, select.POLLIN)
-        while len(content) < size:
-            cancellation.check()
-            if time.monotonic() > deadline:
-                raise PlanningFailed(
-                    f"Planning the study takes longer than {self._timeout_s:g} s. "
-                    "Ask for fewer runs."
+    def _connection_to_child(self) -> Connection:
+        if self._connection is None or self._child is None or self._child.poll() is not None:
+            self._kill()
+            self._connection, end_of_child = Pipe()
+            with end_of_child:
+                number = end_of_child.fileno()
+                self._child = subprocess.Popen(
+                    (*self._program, str(number)),
+                    pass_fds=[number],
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,  # Ctrl-C is for this process, which ends the child
                 )
-            if poll.poll(1000 * POLL_S):
-                piece = os.read(pipe, min(size - len(content), 1 << 20))
-                if not piece:
-                    raise EOFError
-                content += piece
-        return bytes(content)
-
-    def _running_child(self) -> "subprocess.Popen[bytes]":
-        if self._child is None or self._child.poll() is not None:
-            self._child = subprocess.Popen(
-                self._program,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C is for this process, which ends the child
-            )
-        return self._child
+        return self._connection
 
     def _kill(self) -> None:
         child, self._child = self._child, None
-        if child is None:
-            return
-        child.kill()
-        for pipe in (child.stdin, child.stdout):
-            with suppress(OSError):  # what is left in the buffer of a broken pipe
-                if pipe is not None:
-                    pipe.close()
-        child.wait()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        if child is not None:
+            child.kill()
+            child.wait()
