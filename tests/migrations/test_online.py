@@ -15,31 +15,11 @@ from migrations import online
 from server import schema
 from server.migrate import alembic_config, migrate, plan
 from store.database import Database
+from tests.migrations import old_rows
 from tests.tables import every_row
 from tests.waiting import join, wait_until
 
-MOMENT = "2026-11-20 10:00:00"
-JOB = {
-    "project": "default",
-    "name": "old",
-    "policy": "float32",
-    "model": "mlp",
-    "labels": "{}",
-    "spec": "{}",
-    "priority": 7,
-    "queue": "default",
-    "max_attempts": 3,
-    "state": "failed",
-    "attempt": 1,
-    "failures": 1,
-    "queued_at": MOMENT,
-    "seq": 3,
-    "entries_written": 3,
-    "step": 6,
-    "source": "submitted",
-    "created_at": MOMENT,
-    "updated_at": MOMENT,
-}
+JOB = {**old_rows.JOB, "spec": "{}", "source": "submitted"}
 JOBS = 7
 
 

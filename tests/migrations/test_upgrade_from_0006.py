@@ -8,29 +8,10 @@ from server.migrate import alembic_config, migrate
 from store import jobs
 from store.database import Database
 from store.tables import JobMetric
+from tests.migrations import old_rows
+from tests.migrations.old_rows import MOMENT
 
-MOMENT = "2026-11-20 10:00:00"
-JOB = {
-    "project": "default",
-    "name": "old",
-    "policy": "auto",
-    "model": "mlp",
-    "labels": "{}",
-    "spec": '{"name": "old"}',
-    "priority": 7,
-    "queue": "default",
-    "max_attempts": 3,
-    "state": "failed",
-    "attempt": 1,
-    "failures": 1,
-    "queued_at": MOMENT,
-    "seq": 3,
-    "entries_written": 3,
-    "step": 6,
-    "summary": None,
-    "created_at": MOMENT,
-    "updated_at": MOMENT,
-}
+JOB = {**old_rows.JOB, "policy": "auto", "spec": '{"name": "old"}', "summary": None}
 EVALUATED, SUCCEEDED, QUEUED, DAMAGED = ("0" * 11 + str(n) for n in range(4))
 EVENTS = [
     (EVALUATED, 1, "started", '{"policy": "mixed_bfloat16"}'),

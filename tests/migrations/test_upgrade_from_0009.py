@@ -8,28 +8,7 @@ from alembic import command
 
 from server.migrate import alembic_config
 from store.database import Database
-
-MOMENT = "2026-11-20 10:00:00"
-JOB = {
-    "project": "default",
-    "name": "old",
-    "policy": "float32",
-    "model": "mlp",
-    "labels": "{}",
-    "priority": 7,
-    "queue": "default",
-    "max_attempts": 3,
-    "state": "failed",
-    "attempt": 1,
-    "failures": 1,
-    "queued_at": MOMENT,
-    "seq": 3,
-    "entries_written": 3,
-    "step": 6,
-    "created_at": MOMENT,
-    "updated_at": MOMENT,
-}
-
+from tests.migrations.old_rows import JOB
 
 SPECS = {
     "a" * 12: {"name": "x", "data": {"kind": "npz", "path": "a.npz"}},
