@@ -38,7 +38,8 @@ Priority = Annotated[
         "--priority",
         min=0,
         max=9,
-        help="Of the jobs; the highest runs first.  [default: 3, below submitted jobs]",
+        help="Of the jobs; a point is worth six hours of waiting in their project.  "
+        "[default: 3, below submitted jobs]",
         show_default=False,
     ),
 ]

@@ -17,7 +17,7 @@ SECONDS = 45.0
 def test_nothing_is_lost_or_untrue_while_faults_follow_one_another(
     postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Checked: with a limit of 10 s for uploads, jobs are paused without a checkpoint."""
+    """Checked: if attempts end without waiting for uploads, it names jobs without their report."""
     monkeypatch.setenv("AMPCORE_TEST_SLOW_STORE", "")  # the soak sets it
     report = soak(tmp_path, postgres, SECONDS, seed=1)
     assert report.problems == []
