@@ -18,6 +18,7 @@ RUN_FOLDER: Final = "PYTEST_RUN_FOLDER"
 """The variable with the folder of a run, which all of its processes inherit."""
 NAMESPACES: Final = "namespaces"
 """The folder in it with an empty file for each network namespace."""
+CGROUPS: Final = Path("/sys/fs/cgroup")
 INTERRUPTED: Final = b"interrupted\n"
 KEEP_FILES: Final = b"keep files\n"
 GRACE_S: Final = 10.0
@@ -58,6 +59,19 @@ def _remove_namespaces(folder: Path) -> None:
         subprocess.run(["ip", "netns", "delete", file.name], check=False)  # noqa: S607 - in PATH
 
 
+def _remove_cgroups() -> None:
+    """Remove the cgroups of trainers whose worker was killed (worker.memory_cgroups)."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers not in ("", "memory"):
+                continue
+            for cgroup in (CGROUPS / controllers / path.lstrip("/")).glob("ampcore-trainer-*"):
+                if not Path("/proc", cgroup.name.split("-")[2]).exists():
+                    with contextlib.suppress(OSError):
+                        cgroup.rmdir()
+
+
 def _wait_and_clean(folder: Path) -> None:
     processes: set[psutil.Process] = set()
     keeps_files = False
@@ -68,6 +82,7 @@ def _wait_and_clean(folder: Path) -> None:
     _end(processes | _family(folder))
     _end(_family(folder))  # those that were started meanwhile
     _remove_namespaces(folder)
+    _remove_cgroups()
     if not keeps_files:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -2,8 +2,9 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -41,6 +42,14 @@ class RetryingDatabase:
     max_reconnect_wait_s: float = max_reconnect_wait_s(LEASE_S)
     on_commit: Callable[[], object] = lambda: None
     """Called after each transaction."""
+    _under_way: dict[int, float] = field(default_factory=dict, init=False)
+    """For each thread that writes, when it began (monotonic clock)."""
+
+    @property
+    def longest_write_s(self) -> float:
+        """For how many seconds the oldest of the writes that are under way has been tried."""
+        now = time.monotonic()
+        return now - min(self._under_way.copy().values(), default=now)
 
     def write(self, action: Callable[[Session], T]) -> T:
         """Run one transaction, and retry it while the database is unreachable.
@@ -48,6 +57,14 @@ class RetryingDatabase:
         Raises WriteAbandoned when the attempt ends before the transaction is committed, and any
         error that is no outage.
         """
+        thread = threading.get_ident()
+        self._under_way[thread] = time.monotonic()
+        try:
+            return self._write(action)
+        finally:
+            del self._under_way[thread]
+
+    def _write(self, action: Callable[[Session], T]) -> T:
         backoff_s = INITIAL_BACKOFF_S
         while True:
             try:

@@ -37,7 +37,7 @@ REPORT_FILE: Final = "report.json"
 CANCELLED_UPLOAD_TIMEOUT_S: Final = 2.0
 """How long a job that is cancelled waits for its uploads: a person is waiting for it to end."""
 SHUTDOWN_DATABASE_TIMEOUT_S: Final = 5.0
-"""How long a worker that shuts down still waits for the database."""
+"""How long a worker that shuts down waits for one write to the database."""
 
 NEEDS_ALL_FILES: Final = (AttemptOutcome.SUCCEEDED, AttemptOutcome.PAUSED)
 """The outcomes that are true only if every file is stored."""
@@ -116,7 +116,7 @@ class Finalizer:
         if reason is StopReason.CANCEL:
             is_over = time.monotonic() - self._began > CANCELLED_UPLOAD_TIMEOUT_S
             return reason if is_over else None
-        if self.stop_conditions.shutting_down.is_over:
+        if self._must_shut_down:
             return StopReason.SHUTDOWN
         return Reason.STORAGE_UNAVAILABLE if self.uploader.progress.is_stalled else None
 
@@ -147,16 +147,17 @@ class Finalizer:
 
     def _wait_for_database(self) -> bool:
         """Wait until all telemetry is stored; False when the worker must not wait any longer."""
-        began = time.monotonic()
         while not self.writer.buffer.wait_until_empty(POLL_S):
-            waited_s = time.monotonic() - began
-            is_over = (
-                self.stop_conditions.shutting_down.is_set()
-                and waited_s > SHUTDOWN_DATABASE_TIMEOUT_S
-            )
-            if self.writer.is_fenced or is_over:
+            if self.writer.is_fenced or self._must_shut_down:
                 return False
         return not self.writer.is_fenced
+
+    @property
+    def _must_shut_down(self) -> bool:
+        """Whether the worker shuts down and must not wait: for files, or for the database."""
+        shutting_down = self.stop_conditions.shutting_down
+        is_stuck = self.uploader.database.longest_write_s > SHUTDOWN_DATABASE_TIMEOUT_S
+        return shutting_down.is_over or (shutting_down.is_set() and is_stuck)
 
 
 def _without_files(

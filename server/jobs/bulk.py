@@ -13,7 +13,7 @@ from ampcore.api.jobs import Job, SubmittedJobs
 from ampcore.api.roles import Right
 from ampcore.spec import Problem, SpecValidationError
 from ampcore.spec.problems import MAX_PROBLEMS, format_value
-from server.deps import actor_of, member_of, services_of
+from server.deps import MemberDep, actor_of, member_of, services_of
 from server.dispatch import dispatch_jobs
 from server.errors import RequestInvalid
 from server.http.json_body import read_body
@@ -56,7 +56,9 @@ def delete_jobs(actions: JobActions, search: Search, limit: int) -> Response:
     return actions.change_matching(DELETE, change, by_filter=True)
 
 
-async def _bulk_filters(request: Request, search: JobFiltersDep, project: Project = None) -> Search:
+async def _bulk_filters(
+    request: Request, search: JobFiltersDep, _member: MemberDep, project: Project = None
+) -> Search:
     """The filters of the request. Raises RequestInvalid if there is none, or an empty one.
 
     The project to which a token is bound is no filter: a member who gives none means no job.

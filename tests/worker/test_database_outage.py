@@ -15,6 +15,7 @@ import pytest
 from sqlalchemy import make_url
 
 from ampcore.spec import State
+from service.storage import Storage
 from store.database import Database
 from store.leases import SELF_FENCE_S
 from tests.processes import has_ended
@@ -241,3 +242,29 @@ def test_a_worker_without_its_database_can_be_shut_down(
     running.context.shutting_down.set()
     assert running.ended().state == State.RUNNING
     assert has_ended(trainer)
+
+
+def test_a_worker_that_loses_its_database_while_it_stores_the_report_can_be_shut_down(
+    *,
+    start: Start,
+    proxy: CuttableProxy,
+    proxied_database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Cuts(Storage):
+        """Loses the database once the first file is stored and not recorded yet."""
+
+        def put(self, *args: Any, **options: Any) -> Any:
+            stored = super().put(*args, **options)
+            assert is_started.wait(DEADLINE_S)
+            proxy.cut()
+            running.context.shutting_down.set()
+            return stored
+
+    monkeypatch.setattr("worker.finalize.SHUTDOWN_DATABASE_TIMEOUT_S", 0.2)
+    storage = Cuts((tmp_path / "cuts").as_uri())
+    is_started = threading.Event()
+    running = start("good", database=proxied_database, storage=storage)
+    is_started.set()
+    assert running.ended().state == State.RUNNING
