@@ -16,21 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ampclient._raw_response import RawResponse
-    from ampclient.assertions import (
-        InvalidAssertion,
-    )
-    from ampclient.checks import (
-        Check,
-        Checks,
-    )
-    from ampclient.client import (
-        AsyncClient,
-        Client,
-    )
-    from ampclient.comparison import (
-        ComparedJob,
-        Comparison,
-    )
+    from ampclient.assertions import InvalidAssertion
+    from ampclient.checks import Check, Checks
+    from ampclient.client import AsyncClient, Client
+    from ampclient.comparison import ComparedJob, Comparison
     from ampclient.errors import (
         AmpcoreError,
         BadRequest,
@@ -57,108 +46,42 @@ if TYPE_CHECKING:
         UnexpectedResponse,
         WaitTimeout,
     )
-    from ampclient.evaluations import (
-        Evaluations,
-    )
-    from ampclient.job import (
-        AsyncJob,
-        Job,
-    )
-    from ampclient.step_sample import (
-        ScaleChanges,
-        SkippedSteps,
-        StepSample,
-    )
-    from ampclient.stream_events import (
-        StepsEvent,
-    )
-    from ampclient.tracking.run import (
-        TrackedRun,
-    )
-    from ampcore.api.artifacts import (
-        Artifact,
-    )
-    from ampcore.api.attempts import (
-        Attempt,
-        Rank,
-    )
-    from ampcore.api.audit import (
-        AuditEntry,
-    )
-    from ampcore.api.base import (
-        UnknownState,
-    )
-    from ampcore.api.catalog import (
-        Policy,
-        SpecKind,
-    )
-    from ampcore.api.comparison import (
-        Difference,
-        Result,
-    )
-    from ampcore.api.events import (
-        JobEvent,
-    )
-    from ampcore.api.files import (
-        ListedFile,
-        StoredFile,
-    )
-    from ampcore.api.jobs import (
-        Latest,
-        Summary,
-    )
-    from ampcore.api.logs import (
-        LogEntry,
-    )
-    from ampcore.api.projects import (
-        Project,
-    )
-    from ampcore.api.ranges import (
-        Ranges,
-    )
-    from ampcore.api.runs import (
-        RunStatus,
-    )
-    from ampcore.api.service import (
-        ServerVersion,
-    )
-    from ampcore.api.session import (
-        Session,
-    )
-    from ampcore.api.steps import (
-        AttemptRange,
-    )
-    from ampcore.api.studies import (
-        Study,
-    )
-    from ampcore.api.tokens import (
-        CreatedToken,
-        Token,
-    )
-    from ampcore.api.validation import (
-        Finding,
-        Validation,
-    )
-    from ampcore.api.workers import (
-        Worker,
-    )
-    from ampcore.spec import (
-        JobSpec,
-        Problem,
-        State,
-    )
-    from ampcore.telemetry import (
-        StepBlock,
-    )
+    from ampclient.evaluations import Evaluations
+    from ampclient.job import AsyncJob, Job
+    from ampclient.step_sample import ScaleChanges, SkippedSteps, StepSample
+    from ampclient.stream_events import StepsEvent
+    from ampclient.tracking.run import TrackedRun
+    from ampspec.api.audit import AuditEntry
+    from ampspec.api.base import UnknownState
+    from ampspec.api.catalog import Policy, SpecKind
+    from ampspec.api.files import ListedFile, StoredFile
+    from ampspec.api.job.artifacts import Artifact
+    from ampspec.api.job.attempts import Attempt, Rank
+    from ampspec.api.job.comparison import Difference, Result
+    from ampspec.api.job.events import JobEvent
+    from ampspec.api.job.jobs import Latest, Summary
+    from ampspec.api.job.logs import LogEntry
+    from ampspec.api.job.ranges import Ranges
+    from ampspec.api.job.steps import AttemptRange
+    from ampspec.api.job.validation import Finding, Validation
+    from ampspec.api.projects import Project
+    from ampspec.api.runs import RunStatus
+    from ampspec.api.service import ServerVersion
+    from ampspec.api.session import Session
+    from ampspec.api.studies import Study
+    from ampspec.api.tokens import CreatedToken, Token
+    from ampspec.api.workers import Worker
+    from ampspec.jobs import JobSpec, Problem, State
+    from ampspec.telemetry import StepBlock
 
 _HOMES = {
     "AmpcoreError": "ampclient.errors",
-    "Artifact": "ampcore.api.artifacts",
+    "Artifact": "ampspec.api.job.artifacts",
     "AsyncClient": "ampclient.client",
     "AsyncJob": "ampclient.job",
-    "Attempt": "ampcore.api.attempts",
-    "AttemptRange": "ampcore.api.steps",
-    "AuditEntry": "ampcore.api.audit",
+    "Attempt": "ampspec.api.job.attempts",
+    "AttemptRange": "ampspec.api.job.steps",
+    "AuditEntry": "ampspec.api.audit",
     "BadRequest": "ampclient.errors",
     "Check": "ampclient.checks",
     "Checks": "ampclient.checks",
@@ -167,65 +90,65 @@ _HOMES = {
     "Comparison": "ampclient.comparison",
     "Conflict": "ampclient.errors",
     "ConnectionFailed": "ampclient.errors",
-    "CreatedToken": "ampcore.api.tokens",
-    "Dataset": "ampcore.api.datasets",
+    "CreatedToken": "ampspec.api.tokens",
+    "Dataset": "ampspec.api.datasets",
     "DatasetQuotaExceeded": "ampclient.errors",
-    "DatasetVersion": "ampcore.api.datasets",
-    "Difference": "ampcore.api.comparison",
+    "DatasetVersion": "ampspec.api.datasets",
+    "Difference": "ampspec.api.job.comparison",
     "DigestMismatch": "ampclient.errors",
     "Evaluations": "ampclient.evaluations",
-    "Finding": "ampcore.api.validation",
+    "Finding": "ampspec.api.job.validation",
     "Forbidden": "ampclient.errors",
     "InvalidAssertion": "ampclient.assertions",
     "InvalidRequest": "ampclient.errors",
     "InvalidSpec": "ampclient.errors",
     "Job": "ampclient.job",
-    "JobEvent": "ampcore.api.events",
+    "JobEvent": "ampspec.api.job.events",
     "JobFailed": "ampclient.errors",
-    "JobSpec": "ampcore.spec",
-    "Latest": "ampcore.api.jobs",
-    "ListedFile": "ampcore.api.files",
-    "LogEntry": "ampcore.api.logs",
+    "JobSpec": "ampspec.jobs",
+    "Latest": "ampspec.api.job.jobs",
+    "ListedFile": "ampspec.api.files",
+    "LogEntry": "ampspec.api.job.logs",
     "NotConfigured": "ampclient.errors",
     "NotFound": "ampclient.errors",
     "OutcomeUnknown": "ampclient.errors",
     "PayloadTooLarge": "ampclient.errors",
-    "Policy": "ampcore.api.catalog",
-    "Problem": "ampcore.spec",
-    "Project": "ampcore.api.projects",
+    "Policy": "ampspec.api.catalog",
+    "Problem": "ampspec.jobs",
+    "Project": "ampspec.api.projects",
     "QuotaExceeded": "ampclient.errors",
     "RequestInFlight": "ampclient.errors",
-    "Rank": "ampcore.api.attempts",
-    "Ranges": "ampcore.api.ranges",
+    "Rank": "ampspec.api.job.attempts",
+    "Ranges": "ampspec.api.job.ranges",
     "RawResponse": "ampclient._raw_response",
-    "Result": "ampcore.api.comparison",
-    "RunStatus": "ampcore.api.runs",
+    "Result": "ampspec.api.job.comparison",
+    "RunStatus": "ampspec.api.runs",
     "ScaleChanges": "ampclient.step_sample",
     "ServerError": "ampclient.errors",
-    "ServerVersion": "ampcore.api.service",
-    "Session": "ampcore.api.session",
+    "ServerVersion": "ampspec.api.service",
+    "Session": "ampspec.api.session",
     "SkippedSteps": "ampclient.step_sample",
-    "SpecKind": "ampcore.api.catalog",
+    "SpecKind": "ampspec.api.catalog",
     "SpecNotLoaded": "ampclient.errors",
-    "State": "ampcore.spec",
+    "State": "ampspec.jobs",
     "StatusError": "ampclient.errors",
-    "StepBlock": "ampcore.telemetry",
+    "StepBlock": "ampspec.telemetry",
     "StepSample": "ampclient.step_sample",
     "StepsEvent": "ampclient.stream_events",
     "StepsMissing": "ampclient.errors",
-    "StoredFile": "ampcore.api.files",
-    "Study": "ampcore.api.studies",
-    "Summary": "ampcore.api.jobs",
-    "Token": "ampcore.api.tokens",
+    "StoredFile": "ampspec.api.files",
+    "Study": "ampspec.api.studies",
+    "Summary": "ampspec.api.job.jobs",
+    "Token": "ampspec.api.tokens",
     "TooManyRequests": "ampclient.errors",
     "TrackedRun": "ampclient.tracking.run",
     "Unauthorized": "ampclient.errors",
     "Unavailable": "ampclient.errors",
     "UnexpectedResponse": "ampclient.errors",
-    "UnknownState": "ampcore.api.base",
-    "Validation": "ampcore.api.validation",
+    "UnknownState": "ampspec.api.base",
+    "Validation": "ampspec.api.job.validation",
     "WaitTimeout": "ampclient.errors",
-    "Worker": "ampcore.api.workers",
+    "Worker": "ampspec.api.workers",
 }
 
 __all__ = [

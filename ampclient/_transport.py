@@ -15,7 +15,7 @@ from ampclient.errors import ConnectionFailed, StatusError
 from ampclient.etags import EtagCache
 from ampclient.requests import JsonRequest, Request
 from ampclient.retry import RETRY_TIMEOUT_S, RetryState
-from ampcore import __version__
+from ampspec import __version__
 
 if TYPE_CHECKING:
     import httpx
@@ -160,6 +160,6 @@ def encode_json(body: Any) -> bytes:
     try:
         return json.dumps(body, allow_nan=False).encode()
     except ValueError:
-        from ampcore.telemetry.json_values import json_safe
+        from ampspec.telemetry.json_values import json_safe
 
         return json.dumps(json_safe(body), allow_nan=False).encode()

@@ -9,8 +9,8 @@ from ampclient import requests
 from ampclient._request_options import RequestOptions
 from ampclient._sync_async import Async, AsyncRaw, Sync, SyncRaw, operation
 from ampclient._transport import Transport
-from ampcore.api.projects import Project
-from ampcore.api.tokens import CreatedToken, Token
+from ampspec.api.projects import Project
+from ampspec.api.tokens import CreatedToken, Token
 
 
 class Unchanged(Enum):

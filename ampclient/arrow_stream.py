@@ -12,7 +12,7 @@ from ampclient.errors import ConnectionFailed
 
 if TYPE_CHECKING:
     from ampclient._transport import StreamedResponse
-    from ampcore.telemetry import StepBlock
+    from ampspec.telemetry import StepBlock
 
 MEDIA_TYPE: Final = "application/vnd.apache.arrow.stream"
 CONTINUATION_MARKER: Final = 0xFFFFFFFF
@@ -104,8 +104,8 @@ def _block_of(batch: Any) -> "StepBlock":
     """The rows of a pyarrow.RecordBatch as a block with its own arrays."""
     import numpy as np
 
-    from ampcore.telemetry import StepBlock
-    from ampcore.telemetry.arrow_arrays import to_numpy
+    from ampspec.telemetry import StepBlock
+    from ampspec.telemetry.steps.arrow_arrays import to_numpy
 
     columns = {name: np.array(to_numpy(batch.column(name))) for name in batch.schema.names}
     steps = columns.pop("step")

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ampcore.spec.problems import closest_match
-from ampcore.spec.text import join_names
+from ampspec.documents.problems import closest_match
+from ampspec.documents.text import join_names
 
 SUCCEEDED: Final = "state is succeeded"
 """What is asserted of every job, since others have no results, or not yet all of them."""

@@ -16,7 +16,7 @@ from ampclient.paging import TableList
 from ampclient.prepared_spec import prepared_spec
 from ampclient.spec_input import Document, SpecSource
 from ampclient.wait import J
-from ampcore.api.jobs import ChangedJobs
+from ampspec.api.job.jobs import ChangedJobs
 
 SPECS_PER_REQUEST: Final = 100
 BYTES_PER_REQUEST: Final = 200_000

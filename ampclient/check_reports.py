@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 from ampclient import formats
 from ampclient.assertions import SUCCEEDED, number_text
-from ampcore.spec.text import plural
+from ampspec.documents.text import plural
 
 if TYPE_CHECKING:
     from ampclient.checks import Check, Checks

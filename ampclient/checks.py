@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ampclient.assertions import SUCCEEDED, Assertion, number_text, value_named
-from ampcore.spec import State
-from ampcore.telemetry.json_values import json_safe
+from ampspec.jobs import State
+from ampspec.telemetry.json_values import json_safe
 
 if TYPE_CHECKING:
     from ampclient.comparison import Comparison

@@ -29,10 +29,10 @@ from ampclient.jobs import AsyncJobs, AsyncRawJobs, Jobs, RawJobs
 from ampclient.lab import AsyncLab, AsyncRawLab, Lab, RawLab
 from ampclient.runs import AsyncRawRuns, AsyncRuns, RawRuns, Runs
 from ampclient.workers import AsyncRawWorkers, AsyncWorkers, RawWorkers, Workers
-from ampcore.api.audit import AuditEntry
-from ampcore.api.catalog import Policy, SpecKind
-from ampcore.api.service import ServerVersion
-from ampcore.api.session import Session
+from ampspec.api.audit import AuditEntry
+from ampspec.api.catalog import Policy, SpecKind
+from ampspec.api.service import ServerVersion
+from ampspec.api.session import Session
 
 if TYPE_CHECKING:
     import httpx

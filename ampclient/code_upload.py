@@ -8,10 +8,10 @@ from ampclient.code_bundle import bundle_source
 from ampclient.errors import InvalidSpec
 from ampclient.file_uploads import upload_file
 from ampclient.upload_source import UploadSource
-from ampcore.api.files import StoredFile
-from ampcore.spec import Problem
-from ampcore.spec.problems import format_value
-from ampcore.spec.stored_files import DIGEST_PREFIX, FileKind
+from ampspec.api.files import StoredFile
+from ampspec.documents.problems import format_value
+from ampspec.jobs import Problem
+from ampspec.references.stored_files import DIGEST_PREFIX, FileKind
 
 Document = dict[str, Any]
 

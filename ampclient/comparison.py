@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Self
 from ampclient import notebook_html
 from ampclient.job_view import JobView
 from ampclient.step_sample import SkippedSteps, columns_in, skipped_in
-from ampcore.api.comparison import Difference, Result
+from ampspec.api.job.comparison import Difference, Result
 
 if TYPE_CHECKING:
     from ampclient.checks import Checks
-    from ampcore.telemetry.block import Column
+    from ampspec.telemetry.steps.block import Column
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ class Comparison:
 def _evaluations_in(columns: Mapping[str, Any]) -> "dict[str, Column]":
     import numpy as np
 
-    from ampcore.telemetry.json_values import column_from_json
+    from ampspec.telemetry.json_values import column_from_json
 
     integers = ("step", "epoch")
     return {

@@ -14,9 +14,9 @@ from ampclient.downloads import RemoteFile, download, is_safe_file_name
 from ampclient.errors import UnexpectedResponse
 from ampclient.upload_source import typed_name
 from ampclient.uploads import OnProgress, upload
-from ampcore.api.datasets import Dataset, DatasetVersion, ListedDatasetVersion
-from ampcore.spec.dataset_reference import DATASET_NAME, VersionReference
-from ampcore.spec.proposal import NoProposal, Proposal, propose_job
+from ampspec.api.datasets import Dataset, DatasetVersion, ListedDatasetVersion
+from ampspec.data.proposal import NoProposal, Proposal, propose_job
+from ampspec.references.dataset_reference import DATASET_NAME, VersionReference
 
 MAX_NAME: Final = 63
 

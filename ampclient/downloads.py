@@ -18,7 +18,7 @@ from ampclient.errors import (
 )
 from ampclient.requests import Request
 from ampclient.retry import POLLING_RETRY_TIMEOUT_S, RetryState
-from ampcore.api.artifacts import Artifact
+from ampspec.api.job.artifacts import Artifact
 
 OnProgress = Callable[[Artifact, int], object]
 """Called with a file and the number of its bytes received so far."""

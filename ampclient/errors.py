@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from ampclient.job import Job
-    from ampcore.spec import Problem
+    from ampspec.jobs import Problem
 
 
 class AmpcoreError(Exception):
@@ -178,7 +178,7 @@ class InvalidSpec(InvalidRequest):
     @property
     def problems(self) -> "tuple[Problem, ...]":
         """Each mistake: pointer, code, expected, received, suggestion."""
-        from ampcore.spec import Problem
+        from ampspec.jobs import Problem
 
         return tuple(
             Problem(

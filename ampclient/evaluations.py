@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
 from ampclient import notebook_html
-from ampcore.api.evaluations import Evaluation
+from ampspec.api.job.evaluations import Evaluation
 
 EvaluationRow = Mapping[str, int | float | None]
 """`epoch` (None if unknown) and `step`, both counted from 0, and a float for each metric."""

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ampcore.telemetry.events import EventType
+from ampspec.telemetry.events import EventType
 
 if TYPE_CHECKING:
-    from ampcore.api.events import JobEvent
+    from ampspec.api.job.events import JobEvent
 
 MIN_GROUP: Final = 3
 """Fewer events than this are shown one by one."""

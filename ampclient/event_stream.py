@@ -13,8 +13,8 @@ from ampclient._responses import unexpected_response
 from ampclient._transport import StreamedResponse, Transport
 from ampclient.errors import ConnectionFailed, NotFound, StatusError, UnexpectedResponse
 from ampclient.retry import POLLING_RETRY_TIMEOUT_S, RetryState
-from ampcore.api.events import JobEvent
-from ampcore.api.logs import LogEntry
+from ampspec.api.job.events import JobEvent
+from ampspec.api.job.logs import LogEntry
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent

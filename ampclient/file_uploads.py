@@ -6,8 +6,8 @@ from ampclient.errors import ConnectionFailed, NotFound, StatusError
 from ampclient.retry import POLLING_RETRY_TIMEOUT_S, RetryState
 from ampclient.upload_source import UploadSource
 from ampclient.uploads import OnProgress, upload_timeout_s
-from ampcore.api.files import StoredFile
-from ampcore.spec.stored_files import FileKind
+from ampspec.api.files import StoredFile
+from ampspec.references.stored_files import FileKind
 
 
 async def upload_file(

@@ -15,8 +15,8 @@ from ampclient.file_uploads import upload_file
 from ampclient.upload_source import file_source
 from ampclient.uploads import OnProgress
 from ampclient.weights_upload import Weights, upload_weights
-from ampcore.api.files import ListedFile, StoredFile
-from ampcore.spec.stored_files import FileKind, digest_of
+from ampspec.api.files import ListedFile, StoredFile
+from ampspec.references.stored_files import FileKind, digest_of
 
 
 class BaseFiles:

@@ -15,15 +15,15 @@ from ampclient.downloads import OnProgress, artifact_file, download, select_arti
 from ampclient.evaluations import Evaluations
 from ampclient.job_stream import JobStream
 from ampclient.logs import LogReader
-from ampcore.api.artifacts import Artifact
-from ampcore.api.attempts import Attempt
-from ampcore.api.data_summary import DataSummary
-from ampcore.api.evaluations import Evaluation
-from ampcore.api.events import JobEvent
-from ampcore.api.explanations import ExplanationCost, ListedExplanation
-from ampcore.api.initial_weights import LoadedWeights
-from ampcore.api.logs import LogEntry
-from ampcore.api.ranges import NumberFormatName, Ranges
+from ampspec.api.data_summary import DataSummary
+from ampspec.api.job.artifacts import Artifact
+from ampspec.api.job.attempts import Attempt
+from ampspec.api.job.evaluations import Evaluation
+from ampspec.api.job.events import JobEvent
+from ampspec.api.job.explanations import ExplanationCost, ListedExplanation
+from ampspec.api.job.initial_weights import LoadedWeights
+from ampspec.api.job.logs import LogEntry
+from ampspec.api.job.ranges import NumberFormatName, Ranges
 
 
 class JobRecords(JobStream):

@@ -17,10 +17,10 @@ from ampclient.retry import POLLING_RETRY_TIMEOUT_S
 from ampclient.step_sample import StepSample
 from ampclient.steps import StepReader, concat_blocks
 from ampclient.wait import POLL_S
-from ampcore.spec import Source
+from ampspec.jobs import Source
 
 if TYPE_CHECKING:
-    from ampcore.telemetry import StepBlock
+    from ampspec.telemetry import StepBlock
 
 
 class JobSteps(JobView):

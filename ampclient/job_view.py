@@ -1,4 +1,4 @@
-"""A job as the server returned it: the fields of `ampcore.api`, and properties of them."""
+"""A job as the server returned it: the fields of `ampspec.api`, and properties of them."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -8,9 +8,9 @@ from pydantic import Field
 
 from ampclient import formats, notebook_html
 from ampclient.errors import SpecNotLoaded
-from ampcore.api.base import AnySource, ApiModel, Number
-from ampcore.api.jobs import FoldedStudy, JobFields
-from ampcore.spec.states import Source
+from ampspec.api.base import AnySource, ApiModel, Number
+from ampspec.api.job.jobs import FoldedStudy, JobFields
+from ampspec.jobs.states import Source
 
 
 class JobView(JobFields):

@@ -18,7 +18,7 @@ from ampclient.prepared_spec import prepared_spec
 from ampclient.spec_input import SpecOptions, SpecSource
 from ampclient.wait import POLL_S, J, wait_until
 from ampclient.weights_upload import Weights
-from ampcore.api.validation import Validation
+from ampspec.api.job.validation import Validation
 
 
 class BaseJobs(BaseBulkJobs[J]):

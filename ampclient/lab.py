@@ -15,7 +15,7 @@ from ampclient.prepared_spec import prepared_spec
 from ampclient.retry import POLLING_RETRY_TIMEOUT_S
 from ampclient.spec_input import SpecSections, SpecSource
 from ampclient.weights_upload import Weights
-from ampcore.api.studies import Estimate, Study, StudyFields
+from ampspec.api.studies import Estimate, Study, StudyFields
 
 Kind = Literal["precision", "capacity", "bisect", "search"]
 POLL_S: Final = 1.0

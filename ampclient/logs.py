@@ -9,7 +9,7 @@ from ampclient import requests
 from ampclient._transport import Transport
 from ampclient.errors import ConnectionFailed, StatusError, UnexpectedResponse
 from ampclient.retry import POLLING_RETRY_TIMEOUT_S, RETRY_TIMEOUT_S, RetryState
-from ampcore.api.logs import LogEntry
+from ampspec.api.job.logs import LogEntry
 
 RECONNECT_DELAY_S: Final = 0.5
 """Delay between two streams, to limit the load if the server closes each at once."""

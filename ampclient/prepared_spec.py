@@ -6,13 +6,7 @@ from pathlib import Path
 from ampclient._request_options import RequestOptions
 from ampclient._transport import Transport
 from ampclient.code_upload import upload_code, with_code_digest
-from ampclient.spec_input import (
-    Document,
-    SpecSections,
-    SpecSource,
-    convert_model,
-    split_options,
-)
+from ampclient.spec_input import Document, SpecSections, SpecSource, convert_model, split_options
 from ampclient.weights_upload import Weights, has_source, with_weights
 
 

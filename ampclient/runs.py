@@ -11,7 +11,7 @@ from ampclient._transport import Transport
 from ampclient.job import AsyncJob, Job
 from ampclient.job_view import JobView
 from ampclient.wait import J
-from ampcore.api.runs import RunStatus
+from ampspec.api.runs import RunStatus
 
 if TYPE_CHECKING:
     from ampclient.tracking.run import TrackedRun

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from ampclient._request_options import RequestOptions
 from ampclient.errors import InvalidSpec
-from ampcore.spec import JobSpec, Problem, SpecValidationError
-from ampcore.spec.assignments import with_assignments
-from ampcore.spec.problems import Location, format_value, json_pointer
-from ampcore.spec.yaml_document import MAX_DIGITS, parse_yaml
+from ampspec.documents.assignments import with_assignments
+from ampspec.documents.problems import Location, format_value, json_pointer
+from ampspec.documents.yaml_document import MAX_DIGITS, parse_yaml
+from ampspec.jobs import JobSpec, Problem, SpecValidationError
 
 SpecSource = JobSpec | Mapping[str, Any] | str | PathLike[str]
 Document = dict[str, Any]

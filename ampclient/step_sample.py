@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ampclient import notebook_html
-from ampcore.api.steps import AttemptRange
+from ampspec.api.job.steps import AttemptRange
 
 if TYPE_CHECKING:
-    from ampcore.telemetry.block import Column
+    from ampspec.telemetry.steps.block import Column
 
 SHOWN: Final = 5
 """How many points a notebook shows."""
@@ -93,8 +93,8 @@ def columns_in(data: Mapping[str, Any]) -> "dict[str, Column]":
     """The columns of points or of steps, as arrays."""
     import numpy as np
 
-    from ampcore.telemetry import COLUMNS
-    from ampcore.telemetry.json_values import column_from_json
+    from ampspec.telemetry import COLUMNS
+    from ampspec.telemetry.json_values import column_from_json
 
     lists = {name: column_from_json(values) for name, values in data.items()}
     if "count" not in lists:
@@ -118,7 +118,7 @@ def skipped_in(document: Mapping[str, Any]) -> SkippedSteps:
 def _changes(document: Mapping[str, Any]) -> ScaleChanges:
     import numpy as np
 
-    from ampcore.telemetry.json_values import column_from_json
+    from ampspec.telemetry.json_values import column_from_json
 
     before, after = (
         np.asarray(column_from_json(document[name]), np.float32) for name in ("before", "after")

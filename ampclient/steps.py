@@ -13,7 +13,7 @@ from ampclient.errors import ConnectionFailed, StatusError, StepsMissing, Unexpe
 from ampclient.retry import RETRY_TIMEOUT_S, RetryState
 
 if TYPE_CHECKING:
-    from ampcore.telemetry import StepBlock
+    from ampspec.telemetry import StepBlock
 
 
 class StepReader:
@@ -69,7 +69,7 @@ def concat_blocks(
 
     Raises StepsMissing for a gap, unless the program that has logged the steps may leave some out.
     """
-    from ampcore.telemetry import COLUMNS, StepBlock
+    from ampspec.telemetry import COLUMNS, StepBlock
 
     if not blocks:
         names = [name for name in wanted.columns or COLUMNS if name != "step"]

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from ampcore.telemetry import StepBlock
-from ampcore.telemetry.block import Column
-from ampcore.telemetry.json_values import column_from_json
+from ampspec.telemetry import StepBlock
+from ampspec.telemetry.json_values import column_from_json
+from ampspec.telemetry.steps.block import Column
 
 
 class StepsEvent(StepBlock):

@@ -9,7 +9,7 @@ from ampclient._transport import Transport
 from ampclient.errors import AmpcoreError, Conflict, ConnectionFailed, StatusError
 from ampclient.retry import POLLING_RETRY_TIMEOUT_S, RetryState
 from ampclient.upload_source import UploadSource, open_source
-from ampcore.api.datasets import DatasetVersion, Upload
+from ampspec.api.datasets import DatasetVersion, Upload
 
 OnProgress = Callable[[int, int], object]
 """Called with the number of bytes sent so far, and of all bytes."""

@@ -11,7 +11,7 @@ from ampclient.errors import AmpcoreError, JobFailed, WaitTimeout
 from ampclient.job_view import JobView
 from ampclient.paging import TableList
 from ampclient.retry import POLLING_RETRY_TIMEOUT_S
-from ampcore.spec import State
+from ampspec.jobs import State
 
 if TYPE_CHECKING:
     from ampclient.job import BaseJob, Job

@@ -9,11 +9,11 @@ from ampclient._transport import Transport
 from ampclient.errors import InvalidSpec
 from ampclient.file_uploads import upload_file
 from ampclient.upload_source import Segment, UploadSource, file_source
-from ampcore.api.files import StoredFile
-from ampcore.spec import Problem
-from ampcore.spec.problems import format_value
-from ampcore.spec.stored_files import DIGEST_PREFIX, FileKind
-from ampcore.spec.tensor_header import DTYPE_NAMES, encode_header
+from ampspec.api.files import StoredFile
+from ampspec.documents.problems import format_value
+from ampspec.jobs import Problem
+from ampspec.references.stored_files import DIGEST_PREFIX, FileKind
+from ampspec.tensor_header import DTYPE_NAMES, encode_header
 
 Document = dict[str, Any]
 Weights = str | PathLike[str] | Mapping[str, Any] | bytes

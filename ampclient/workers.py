@@ -6,7 +6,7 @@ from ampclient import requests
 from ampclient._request_options import RequestOptions
 from ampclient._sync_async import Async, AsyncRaw, Sync, SyncRaw, operation
 from ampclient._transport import Transport
-from ampcore.api.workers import Worker
+from ampspec.api.workers import Worker
 
 
 class BaseWorkers:

@@ -6,10 +6,12 @@ Importing this loads no TensorFlow; the names below that need it are loaded when
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ampcore import old_names
+from ampspec import __version__ as __version__
+
 if TYPE_CHECKING:
     from ampcore.callbacks import LossScaleCallback, SkipReport, TelemetryCallback
     from ampcore.conversion import ConvertedModel, NotConvertible, layers_spec_from_keras
-    from ampcore.errors import TrainingError
     from ampcore.precision import (
         CalibratedLossScale,
         DynamicLossScale,
@@ -25,26 +27,25 @@ if TYPE_CHECKING:
         clip_by_global_norm,
         global_norm,
     )
-    from ampcore.spec import JobSpec, SpecValidationError
-    from ampcore.spec.precision import Override, Precision
-    from ampcore.spec.telemetry import Telemetry
-    from ampcore.spec.training import Best, Diagnostics, EarlyStopping, Guard, Runtime, Train
-    from ampcore.telemetry import Event, StepBlock
     from ampcore.train import Trainer, TrainResult
-
-__version__ = "0.5.0"
+    from ampspec.errors import TrainingError
+    from ampspec.jobs import JobSpec, SpecValidationError
+    from ampspec.precision.precision import Override, Precision
+    from ampspec.telemetry import Event, StepBlock
+    from ampspec.training.telemetry import Telemetry
+    from ampspec.training.training import Best, Diagnostics, EarlyStopping, Guard, Runtime, Train
 
 _LAZY_MODULES = {
-    "Best": "ampcore.spec.training",
+    "Best": "ampspec.training.training",
     "CalibratedLossScale": "ampcore.precision",
     "ConvertedModel": "ampcore.conversion",
-    "Diagnostics": "ampcore.spec.training",
+    "Diagnostics": "ampspec.training.training",
     "DynamicLossScale": "ampcore.precision",
-    "EarlyStopping": "ampcore.spec.training",
-    "Event": "ampcore.telemetry",
+    "EarlyStopping": "ampspec.training.training",
+    "Event": "ampspec.telemetry",
     "FixedLossScale": "ampcore.precision",
-    "Guard": "ampcore.spec.training",
-    "JobSpec": "ampcore.spec",
+    "Guard": "ampspec.training.training",
+    "JobSpec": "ampspec.jobs",
     "LossScale": "ampcore.precision",
     "LossScaleCallback": "ampcore.callbacks",
     "LossScaleOptimizer": "ampcore.precision",
@@ -52,18 +53,18 @@ _LAZY_MODULES = {
     "NoLossScale": "ampcore.precision",
     "NotConvertible": "ampcore.conversion",
     "Outcome": "ampcore.precision",
-    "Override": "ampcore.spec.precision",
-    "Precision": "ampcore.spec.precision",
-    "Runtime": "ampcore.spec.training",
+    "Override": "ampspec.precision.precision",
+    "Precision": "ampspec.precision.precision",
+    "Runtime": "ampspec.training.training",
     "SkipReport": "ampcore.callbacks",
-    "SpecValidationError": "ampcore.spec",
-    "StepBlock": "ampcore.telemetry",
-    "Telemetry": "ampcore.spec.telemetry",
+    "SpecValidationError": "ampspec.jobs",
+    "StepBlock": "ampspec.telemetry",
+    "Telemetry": "ampspec.training.telemetry",
     "TelemetryCallback": "ampcore.callbacks",
-    "Train": "ampcore.spec.training",
+    "Train": "ampspec.training.training",
     "TrainResult": "ampcore.train",
     "Trainer": "ampcore.train",
-    "TrainingError": "ampcore.errors",
+    "TrainingError": "ampspec.errors",
     "apply_all_if_finite": "ampcore.precision",
     "apply_if_finite": "ampcore.precision",
     "apply_policy": "ampcore.precision",
@@ -109,6 +110,9 @@ __all__ = [
     "global_norm",
     "layers_spec_from_keras",
 ]
+
+
+old_names.install()
 
 
 def __getattr__(name: str) -> Any:

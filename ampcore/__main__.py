@@ -8,7 +8,7 @@ number format would harm.
 Exit codes: 0 the job succeeded, 1 it failed, 2 the spec is invalid, 130 it was interrupted.
 """
 
-from ampcore.commands.app import app
+from ampcore.cli.app import app
 
 
 def main() -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ampcore.errors import OutOfMemory
-from ampcore.spec.allocation_messages import THREAD_FAILED, allocation_failure
+from ampspec.documents.allocation_messages import THREAD_FAILED, allocation_failure
+from ampspec.errors import OutOfMemory
 
 STATUS: Final = Path("/proc/self/status")
 FRAMES: Final = ("Exception encountered when calling", "Graph execution error", "\x1b", "Arguments")

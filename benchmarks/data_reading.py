@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from compare import report
 
-from ampcore.formats import open_source
-from ampcore.spec.file_formats import (
+from ampdata import open_source
+from ampspec.data.file_formats import (
     CsvOptions,
     FormatOptions,
     ImagesOptions,

@@ -13,10 +13,10 @@ from typing import Any
 
 import psutil
 
-from ampcore.isolation.process_group_tracker import ProcessGroupTracker
-from ampcore.telemetry.frames import FrameType
-from worker.fork_server import ForkServer
-from worker.trainer_process import PROGRAM, TrainerProcess
+from ampspec.telemetry.frames import FrameType
+from infra.isolation.process_group_tracker import ProcessGroupTracker
+from worker.trainer.fork_server import ForkServer
+from worker.trainer.trainer_process import PROGRAM, TrainerProcess
 
 FORKS = 500
 DEADLINE_S = 300.0

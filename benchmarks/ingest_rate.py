@@ -30,8 +30,8 @@ from under_load.telemetry import (
     writing_telemetry,
 )
 
-from ampcore.telemetry import COLUMNS
-from ampcore.telemetry.frames import Frame
+from ampspec.telemetry import COLUMNS
+from ampspec.telemetry.frames import Frame
 from server.background.compactor import Compactor
 from store.database import Database
 from store.tables import StepBlockRow

@@ -19,7 +19,7 @@ from under_load.http_connection import Connection
 from under_load.load import latency_ms
 from under_load.service_processes import DATABASES, ServiceEnvironment, api, service_environment
 
-from ampcore.spec import JobSpec, State
+from ampspec.jobs import JobSpec, State
 from store.tables import Job, JobMetric
 
 COUNTS = (1_000, 100_000)

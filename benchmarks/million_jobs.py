@@ -27,7 +27,7 @@ from under_load.http_connection import Connection
 from under_load.service_processes import ServiceEnvironment, api, service_environment
 
 from server.migrate import migrate
-from store import tokens
+from store.access import tokens
 from store.database import Database
 
 ROUNDS: Final = 9

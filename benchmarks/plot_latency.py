@@ -25,7 +25,7 @@ from under_load.mlflow_process import MlflowRun, add_peers_option, mlflow_proces
 from under_load.service_processes import DATABASES, Api, api, service_environment
 from under_load.telemetry import create_finished_job, skipped_between
 
-from store.key_steps import MAX_LISTED
+from store.telemetry.key_steps import MAX_LISTED
 
 POINTS = 1000
 PEER_POINTS = (1000, 320)

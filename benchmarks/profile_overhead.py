@@ -21,13 +21,13 @@ environment.configure()
 from ampcore.diagnostics import hardware  # noqa: E402 - after the configuration
 from ampcore.models import gradients  # noqa: E402
 from ampcore.precision import transaction  # noqa: E402
-from ampcore.spec import JobSpec  # noqa: E402
 from ampcore.train import accumulate, loop, step  # noqa: E402
 from ampcore.train.feed import feed_for  # noqa: E402
 from ampcore.train.job import SpecJob  # noqa: E402
 from ampcore.train.loop import Loop  # noqa: E402
 from ampcore.train.plan import Plan  # noqa: E402
 from ampcore.train.run_context import RunContext  # noqa: E402
+from ampspec.jobs import JobSpec  # noqa: E402
 
 SPEC = {
     "model": {"kind": "mlp", "hidden": [64, 64]},

@@ -25,10 +25,11 @@ from under_load.service_processes import (
     service_environment,
 )
 
-from ampcore.spec import JobSpec
-from store import attempts, jobs, workers
+from ampspec.jobs import JobSpec
+from store import workers
 from store.clock import after
 from store.database import Database
+from store.jobs import attempts, jobs
 from store.tables import Job, Worker
 
 DEPTHS = (100, 10_000)

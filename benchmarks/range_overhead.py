@@ -17,8 +17,8 @@ from compare import report
 
 from ampcore import JobSpec
 from ampcore.diagnostics.range_probe import RangeProbe
-from ampcore.telemetry import EventType
 from ampcore.train import Trainer
+from ampspec.telemetry import EventType
 
 PROBLEMS: dict[str, dict[str, Any]] = {
     "mlp": {

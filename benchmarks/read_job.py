@@ -21,8 +21,8 @@ from under_load.service_processes import (
     service_environment,
 )
 
-from ampcore.spec import JobSpec
-from store import attempts, jobs
+from ampspec.jobs import JobSpec
+from store.jobs import attempts, jobs
 
 CONNECTIONS = 8
 ROUNDS = 7

@@ -13,15 +13,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from ampcore.isolation import imported_files
-from ampcore.isolation.sandboxed_trainer import SandboxedTrainer
-from worker.fork_server import trainer_environment
-from worker.isolation_plan import DEFAULT_USERS
-from worker.sandbox import Sandbox, SandboxKind
-from worker.sandbox_plan import SandboxMode, SandboxSettings, plan_sandbox
+from infra.isolation import imported_files
+from infra.isolation.sandboxed_trainer import SandboxedTrainer
+from worker.trainer.fork_server import trainer_environment
+from worker.trainer.isolation_plan import DEFAULT_USERS
+from worker.trainer.sandbox import Sandbox, SandboxKind
+from worker.trainer.sandbox_plan import SandboxMode, SandboxSettings, plan_sandbox
 
 ROUNDS = 30
-OUTSIDE = (sys.executable, "-u", "-c", "import ampcore.isolation.sandboxed_trainer, runpy")
+OUTSIDE = (sys.executable, "-u", "-c", "import infra.isolation.sandboxed_trainer, runpy")
 
 
 def seconds(command: list[str]) -> float:

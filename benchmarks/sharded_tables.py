@@ -179,7 +179,7 @@ def _train(folder: Path, case: Case) -> None:
 
 def _spec(case: Case) -> Any:
     """The job of a case."""
-    from ampcore.spec import JobSpec
+    from ampspec.jobs import JobSpec
 
     data: dict[str, Any] = {"vocabulary": case.rows, "examples": 20_000, "batch_size": BATCH}
     data["validation_split"] = 0.1 if case.saves else 0.0

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from compare import report
 
-from ampcore.telemetry import StepBlock
-from ampcore.telemetry.anomalies import SpikeDetector
+from ampspec.telemetry import StepBlock
+from ampspec.telemetry.anomalies import SpikeDetector
 
 BLOCK_STEPS = (1, 16, 128, 1024)
 """A run with steps of 0.5 s has blocks of one step; blocks take about half a second."""

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 
 from ampclient import Client
-from ampcore.fork_server import STANDBY_NAME, TRAINER_NAME
+from worker.trainer.child.fork_server import STANDBY_NAME, TRAINER_NAME
 
 STARTS = 3
 JOBS = 5

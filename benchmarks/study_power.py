@@ -21,8 +21,8 @@ import numpy as np
 from compare import report
 from numpy.typing import NDArray
 
-from ampcore.lab.mean_difference import MeanDifference
-from ampcore.lab.paired_test import SHARE_MARGIN, NoiseBand, compare
+from ampspec.studies.statistics.mean_difference import MeanDifference
+from ampspec.studies.statistics.paired_test import SHARE_MARGIN, NoiseBand, compare
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -18,7 +18,7 @@ from compare import BENCHMARKS, PEERS_PYTHON, report
 from truth.planted import Data, Plant, table
 from truth.steps import BAD_STEP, Times, at_step, mlp
 
-from ampcore.telemetry import EventType
+from ampspec.telemetry import EventType
 
 EXAMPLE: Final = at_step(7)
 

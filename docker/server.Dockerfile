@@ -20,8 +20,10 @@ ENV PATH=/opt/ampcore/bin:$PATH
 COPY requirements/server.lock requirements/
 RUN sh requirements/install.sh /opt/ampcore requirements/server.lock --require-hashes --only-binary :all:
 COPY pyproject.toml README.md LICENSE ./
+COPY ampspec ampspec
+COPY ampdata ampdata
 COPY ampcore ampcore
-COPY service service
+COPY infra infra
 COPY store store
 COPY server server
 COPY --from=dashboard /src/server/static server/static

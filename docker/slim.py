@@ -109,7 +109,17 @@ REPLACED_BY_LINKS = {
 }
 AWS_SERVICES = {"s3", "sso", "sso-oidc", "sts"}  # the storage, and ways to sign in to it
 FOR_DEVELOPERS = ["tests/", "*.a", "*.c", "*.h", "*.pxd", "*.pxi", "*.pyi", "*.pyx"]
-OUR_PACKAGES = ["ampclient", "ampcore", "migrations", "server", "service", "store", "worker"]
+OUR_PACKAGES = [
+    "ampclient",
+    "ampcore",
+    "ampdata",
+    "ampspec",
+    "infra",
+    "migrations",
+    "server",
+    "store",
+    "worker",
+]
 # Loaded by name.
 LOADED_BY_NAME = [
     "PIL.JpegImagePlugin",

@@ -14,8 +14,10 @@ ENV PATH=/opt/ampcore/bin:$PATH
 COPY requirements/${EXTRA}.lock requirements/
 RUN sh requirements/install.sh /opt/ampcore requirements/${EXTRA}.lock --require-hashes --only-binary :all:
 COPY pyproject.toml README.md LICENSE ./
+COPY ampspec ampspec
+COPY ampdata ampdata
 COPY ampcore ampcore
-COPY service service
+COPY infra infra
 COPY store store
 COPY server server
 COPY worker worker

@@ -10,25 +10,44 @@ import anyio.to_thread
 from fastapi import APIRouter, Depends, FastAPI
 from starlette.types import ASGIApp
 
-import ampcore
-from server import dashboard, openapi
-from server.access.auth_middleware import AuthMiddleware
-from server.access.authenticator import FAILURE_RATE, Authenticator
-from server.access.rate_limit import RateLimit
-from server.access.shared_rate_limit import rate_limit_from_setting, share_counts
-from server.admission.middleware import Admission
-from server.admission.shared_result import SharedResult
+import ampspec
+from infra.notify import Notifier
+from infra.storage import Storage
+from infra.storage_check import StorageCheck
+from server import dashboard
+from server.accounts import audit_routes as audit
+from server.accounts import project_routes as projects
+from server.accounts import session_routes as session
+from server.accounts import token_routes as tokens
 from server.background.compactor import Compactor
 from server.background.counter import Counter
 from server.background.file_remover import FileRemover
 from server.background.reconciler import Reconciler
 from server.background.study_runner import StudyRunner
+from server.catalog import routes as catalog
+from server.comparison import routes as compare
 from server.dataset_folder import DatasetFolder
+from server.datasets import routes as datasets
+from server.datasets import upload_routes as uploads
 from server.datasets.receive import BodyReceiver, delete_leftovers
 from server.datasets.uploads import Uploads
 from server.dispatch import CeleryDispatcher, Dispatcher
+from server.documentation import openapi
+from server.documentation import routes as docs
+from server.event_log import event_routes as events
+from server.event_log import log_routes as logs
+from server.event_log import stream_routes as stream
+from server.files import routes as files
 from server.files.uploads import FileUploads
+from server.health import routes as health
+from server.health.readiness import check_readiness
 from server.http import problem_responses
+from server.http.access.auth_middleware import AuthMiddleware
+from server.http.access.authenticator import FAILURE_RATE, Authenticator
+from server.http.access.rate_limit import RateLimit
+from server.http.access.shared_rate_limit import rate_limit_from_setting, share_counts
+from server.http.admission.middleware import Admission
+from server.http.admission.shared_result import SharedResult
 from server.http.client_address import ClientAddress
 from server.http.direct_routes import DirectRoutes, direct_routes
 from server.http.limits import BodyLimit, HeaderLimit
@@ -36,51 +55,31 @@ from server.http.methods import HeadAsGet
 from server.http.parameters import check_query_parameters
 from server.http.request_id import RequestId
 from server.http.responses import FiniteJSONResponse
+from server.http.streaming.subscribe import relay_notifications
+from server.jobs import artifact_routes as artifacts
+from server.jobs import attempt_routes as attempts
+from server.jobs import bulk_routes as bulk_jobs
+from server.jobs import explanation_routes as explanations
+from server.jobs import routes as jobs
 from server.jobs.job_reader import JobReader
 from server.jobs.submission import JobSubmitter
 from server.metrics.registry import Metrics
 from server.metrics.request_times import RequestTimes
-from server.readiness import check_readiness
-from server.routes import (
-    artifacts,
-    attempts,
-    audit,
-    bulk_jobs,
-    catalog,
-    compare,
-    datasets,
-    docs,
-    evaluations,
-    events,
-    explanations,
-    files,
-    health,
-    jobs,
-    logs,
-    projects,
-    ranges,
-    runs,
-    session,
-    steps,
-    stream,
-    studies,
-    tokens,
-    uploads,
-    workers,
-)
 from server.services import Services
 from server.settings import Settings
-from server.streaming.subscribe import relay_notifications
+from server.studies import routes as studies
 from server.studies.planner import Planner, ProcessPlanner
 from server.studies.progress import StudyProgress
-from service.notify import Notifier
-from service.storage import Storage
-from service.storage_check import StorageCheck
+from server.telemetry import evaluation_routes as evaluations
+from server.telemetry import range_routes as ranges
+from server.telemetry import step_routes as steps
+from server.tracked_runs import routes as runs
+from server.workers import routes as workers
 from store.database import Database, Limits
 from store.tables import new_id
 
 MAX_THREADS: Final = 100
-"""More than the groups of requests (server.admission.request_groups) have together."""
+"""More than the groups of requests (server.http.admission.request_groups) have together."""
 ROUTE_CHECKS: Final = (check_query_parameters,)
 """Dependencies of all routes, direct ones too."""
 REQUEST_LIMITS: Final = Limits(statement_s=15, lock_s=3)
@@ -176,7 +175,7 @@ def create_app(
 
     app = _Application(
         title="ampcore",
-        version=ampcore.__version__,
+        version=ampspec.__version__,
         description=openapi.DESCRIPTION,
         openapi_url=None,
         docs_url=None,

@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 
-from server.access.auth_middleware import DASHBOARD_ASSETS, DASHBOARD_PATH
+from server.http.access.auth_middleware import DASHBOARD_ASSETS, DASHBOARD_PATH
 
 STATIC_DIR: Final = Path(str(files("server") / "static"))
 INDEX: Final = "index.html"

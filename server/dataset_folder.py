@@ -5,10 +5,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from ampcore.spec import JobSpec, Problem, SpecValidationError
-from ampcore.spec.object_url import ObjectUrl, is_url
-from ampcore.spec.problems import closest_match, format_value
-from ampcore.spec.text import first_names
+from ampspec.documents.problems import closest_match, format_value
+from ampspec.documents.text import first_names
+from ampspec.jobs import JobSpec, Problem, SpecValidationError
+from ampspec.references.object_url import ObjectUrl, is_url
 
 FOLDERS: Final = ("csv", "images", "parquet", "tfrecord")
 """The kinds of data that may be a folder of files."""

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import Depends, Path, Request
 
-from ampcore.api.roles import Right, Role
-from ampcore.spec import JobSpec
-from server.access.authenticator import Authenticator
-from server.access.principal import Principal
-from server.admission.shared_result import SharedResult
+from ampspec.api.roles import Right, Role
+from ampspec.jobs import JobSpec
+from infra.notify import Notifier
+from infra.storage import Storage
 from server.datasets.receive import BodyReceiver
 from server.datasets.references import pin_dataset
 from server.datasets.uploads import Uploads
@@ -17,15 +16,16 @@ from server.dispatch import Dispatcher
 from server.errors import Forbidden, NotFound
 from server.files.initial_weights import check_initial_weights
 from server.files.uploads import FileUploads
+from server.http.access.authenticator import Authenticator
+from server.http.access.principal import Principal
+from server.http.admission.shared_result import SharedResult
 from server.http.json_body import read_body
+from server.http.streaming.streams import Streams
 from server.metrics.registry import Metrics
-from server.packages.options import check_packages
-from server.streaming.streams import Streams
-from service.notify import Notifier
-from service.storage import Storage
-from store import jobs
-from store.audit import Actor
+from server.plugins.options import check_packages
+from store.access.audit import Actor
 from store.database import Database
+from store.jobs import jobs
 
 if TYPE_CHECKING:
     from server.services import Services  # it imports the modules that import this one

@@ -15,11 +15,11 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from sqlalchemy.exc import SQLAlchemyError
 
-from ampcore.spec.precision import COMPUTE_DTYPE
-from service.celery_names import TASK_NAME, queue_key
+from ampspec.precision.precision import COMPUTE_DTYPE
+from infra.celery_names import TASK_NAME, queue_key
 from store import workers
 from store.database import Database
-from store.jobs import DEFAULT_QUEUE
+from store.jobs.jobs import DEFAULT_QUEUE
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class CeleryDispatcher:
 
 
 class QueuedJob(Protocol):
-    """A queued job: a database row, an API model, or a row of `store.queue`."""
+    """A queued job: a database row, an API model, or a row of `store.jobs.queue`."""
 
     @property
     def id(self) -> str:

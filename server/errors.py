@@ -11,15 +11,15 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from ampcore.spec import Problem, SpecValidationError
-from service.storage import FileDamaged, FileNotStored, PathInvalid, StorageFailed
+from ampspec.jobs import Problem, SpecValidationError
+from infra.storage import FileDamaged, FileNotStored, PathInvalid, StorageFailed
+from store.access.idempotency import KeyReused
+from store.access.projects import QuotaExceeded
+from store.access.tokens import LastAdminToken
 from store.database_errors import OutcomeUnknown
-from store.dataset_uploads import TooManyUploads
-from store.datasets import DatasetQuotaExceeded
-from store.idempotency import KeyReused
-from store.projects import QuotaExceeded
-from store.tokens import LastAdminToken
-from store.tracked_runs import RunConflict
+from store.files.dataset_uploads import TooManyUploads
+from store.files.datasets import DatasetQuotaExceeded
+from store.jobs.tracked_runs import RunConflict
 
 TOO_MANY_OPEN_RETRY_S: Final = 2.0
 """Retry-After when too many connections or long responses are open."""

@@ -1,14 +1,14 @@
-"""Delete files whose rows are deleted (store.file_removals), outside any transaction."""
+"""Delete files whose rows are deleted (store.files.file_removals), outside any transaction."""
 
 import logging
 from collections.abc import Sequence
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.storage import Storage, StorageFailed
-from store import file_removals
+from infra.storage import Storage, StorageFailed
 from store.database import Database
-from store.file_removals import Removal
+from store.files import file_removals
+from store.files.file_removals import Removal
 
 log = logging.getLogger(__name__)
 

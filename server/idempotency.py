@@ -8,14 +8,14 @@ from typing import Annotated, Final
 from fastapi import Depends, Request
 from sqlalchemy.orm import Session
 
-from ampcore.spec import Problem
-from ampcore.spec.problems import format_value, json_pointer
+from ampspec.documents.problems import format_value, json_pointer
+from ampspec.jobs import Problem
 from server.deps import principal_of
 from server.errors import RequestInvalid
 from server.http.responses import mark_replayed
-from store import idempotency
+from store.access import idempotency
+from store.access.idempotency import IdempotentRequest, StoredResponse
 from store.database import Database
-from store.idempotency import IdempotentRequest, StoredResponse
 
 HEADER: Final = "Idempotency-Key"
 

@@ -22,7 +22,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 
-from ampcore.spec.text import plural
+from ampspec.documents.text import plural
 from server import schema
 from store.database import Database
 

@@ -15,18 +15,18 @@ from typing import Any, Final, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Row
 
-from ampcore.api.attempts import Attempt, Rank
-from ampcore.api.base import StoredModel
-from ampcore.api.datasets import Dataset, ListedDatasetVersion, Upload
-from ampcore.api.jobs import FoldedStudy, Job, ListedJob
-from ampcore.api.projects import Project
-from ampcore.api.workers import UnsavedJob, Worker
-from ampcore.spec import Reason
-from ampcore.telemetry.metrics import metrics_of
+from ampspec.api.base import StoredModel
+from ampspec.api.datasets import Dataset, ListedDatasetVersion, Upload
+from ampspec.api.job.attempts import Attempt, Rank
+from ampspec.api.job.jobs import FoldedStudy, Job, ListedJob
+from ampspec.api.projects import Project
+from ampspec.api.workers import UnsavedJob, Worker
+from ampspec.jobs import Reason
+from ampspec.telemetry.metrics import metrics_of
 from store import tables
-from store.fair_share import ProjectShare
-from store.projects import ProjectLoad
-from store.study_folding import StudyGroup
+from store.access.projects import ProjectLoad
+from store.listing.study_folding import StudyGroup
+from store.scheduling.fair_share import ProjectShare
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def job_from_row(row: tables.Job | Row[Any], waiting: str | None = None) -> Job:
 def listed_job_from_row(
     row: Row[Any], spec: dict[str, Any] | None, study: StudyGroup | None = None
 ) -> ListedJob:
-    """The job of a row of `store.search.page`, with its spec if it is requested.
+    """The job of a row of `store.listing.search.page`, with its spec if it is requested.
 
     `study` is the one for whose jobs it stands.
     """
@@ -134,7 +134,7 @@ def project_from_row(
 
 
 def dataset_from_row(row: Row[Any]) -> Dataset:
-    """The dataset of a row of `store.datasets.page`, with its newest version."""
+    """The dataset of a row of `store.files.datasets.page`, with its newest version."""
     values = {"newest": dataset_version_from_row(ListedDatasetVersion, row.newest, row.name)}
     return from_row(Dataset, row, values)
 

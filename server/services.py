@@ -2,20 +2,20 @@
 
 from dataclasses import dataclass, field
 
-from server.access.authenticator import Authenticator
-from server.admission.shared_result import SharedResult
+from infra.notify import Notifier
+from infra.storage import Storage
 from server.dataset_folder import DatasetFolder
 from server.datasets.receive import BodyReceiver
 from server.datasets.uploads import Uploads
 from server.dispatch import Dispatcher
 from server.files.uploads import FileUploads
+from server.http.access.authenticator import Authenticator
+from server.http.admission.shared_result import SharedResult
+from server.http.streaming.streams import Streams
 from server.jobs.job_reader import JobReader
 from server.jobs.submission import JobSubmitter
 from server.metrics.registry import Metrics
-from server.streaming.streams import Streams
 from server.studies.planner import Planner
-from service.notify import Notifier
-from service.storage import Storage
 from store.database import Database
 
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-from service.defaults import DEFAULT_HOST, DEFAULT_PORT, DEFAULT_REDIS_URL, sqlite_url
-from service.settings import DatabaseUrl, RedisUrl, SharedSettings
+from infra.defaults import DEFAULT_HOST, DEFAULT_PORT, DEFAULT_REDIS_URL, sqlite_url
+from infra.settings import DatabaseUrl, RedisUrl, SharedSettings
 
 DEFAULT_RATE_LIMIT: Final = "60000/minute"
 DEFAULT_TRUSTED_PROXIES: Final = "127.0.0.0/8,::1"

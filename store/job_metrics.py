@@ -12,7 +12,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, delete, exists, select
 from sqlalchemy.orm import Session, aliased
 
-from ampcore.telemetry.metrics import finite_metrics
+from ampspec.telemetry.metrics import finite_metrics
 from store.rows import insert_rows
 from store.tables import Job, JobMetric
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import Float, Update, bindparam, update
 from sqlalchemy.orm import Session
 
-from ampcore.spec import ACTIVE
+from ampspec.jobs import ACTIVE
 from store.clock import after, now
 from store.tables import Job
 

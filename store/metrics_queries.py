@@ -6,10 +6,10 @@ from typing import Any, Final
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from ampcore.spec import Source, State
-from store.attempts import is_due
+from ampspec.jobs import Source, State
 from store.clock import now, seconds_since
-from store.queue_names import queue_names
+from store.jobs.attempts import is_due
+from store.scheduling.queue_names import queue_names
 from store.tables import Artifact, Attempt, Job
 from store.tables.jobs import ONE_RANK, QUEUED
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 from sqlalchemy import Row, Select, and_, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from ampcore.spec import TERMINAL, State
-from store import jobs
+from ampspec.jobs import TERMINAL, State
+from store.access.projects import QuotaExceeded
 from store.clock import now, seconds_since
-from store.projects import QuotaExceeded
+from store.jobs import jobs
 from store.rows import insert_rows
 from store.tables import Job, Project, Study, StudyJob
 

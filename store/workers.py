@@ -22,9 +22,9 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.functions import aggregate_strings
 
-from ampcore.spec import ACTIVE
-from ampcore.spec.devices import DeviceInfo
-from ampcore.telemetry.json_values import json_safe
+from ampspec.jobs import ACTIVE
+from ampspec.precision.devices import DeviceInfo
+from ampspec.telemetry.json_values import json_safe
 from store.clock import UtcDateTime, after, now, seconds_since
 from store.json_text import json_text, json_without, parse_json
 from store.tables import GangMember, Job, Worker

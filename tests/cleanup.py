@@ -60,7 +60,7 @@ def _remove_namespaces(folder: Path) -> None:
 
 
 def _remove_cgroups() -> None:
-    """Remove the cgroups of trainers whose worker was killed (worker.memory_cgroups)."""
+    """Remove the cgroups of trainers whose worker was killed (worker.trainer.memory_cgroups)."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)

@@ -119,7 +119,7 @@ def _raise_database_timeouts() -> Iterator[None]:
         for limit in limits:
             patch.setattr(f"store.database.{limit}", int(DEADLINE_S))
         patch.setattr(
-            "server.admission.shared_result.TTL_S", 0.0
+            "server.http.admission.shared_result.TTL_S", 0.0
         )  # a test changes what it asks about
         yield
 
@@ -463,7 +463,7 @@ def api(
     from server.app import create_app
     from server.settings import Settings
     from server.studies.planner import DirectPlanner
-    from store import tokens
+    from store.access import tokens
     from store.database import Database
 
     with database.write() as session:
@@ -500,7 +500,7 @@ def api(
 @pytest.fixture
 def client_with_role(api: Api) -> Iterator[Callable[..., httpx.Client]]:
     """Creates clients of `api` whose tokens have another role or project."""
-    from store import projects, tokens
+    from store.access import projects, tokens
 
     clients: list[httpx.Client] = []
 
@@ -528,7 +528,7 @@ def client_with_role(api: Api) -> Iterator[Callable[..., httpx.Client]]:
 @pytest.fixture(scope="session")
 def make_spec() -> Callable[..., Any]:
     """Creates a small valid spec; keyword arguments replace its parts."""
-    from ampcore.spec import JobSpec
+    from ampspec.jobs import JobSpec
 
     def make(**parts: Any) -> JobSpec:
         minimal = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits"}}
@@ -540,9 +540,9 @@ def make_spec() -> Callable[..., Any]:
 @pytest.fixture(scope="session")
 def make_block() -> Callable[..., Any]:
     """Creates an encoded block of `count` steps whose loss is the step's number, or `loss`."""
-    from ampcore.telemetry import StepBlock
-    from ampcore.telemetry.codec import encode
-    from store.ingest import EncodedBlock
+    from ampspec.telemetry import StepBlock
+    from ampspec.telemetry.steps.codec import encode
+    from store.telemetry.ingest import EncodedBlock
 
     def make(first_step: int, count: int, loss: float | None = None, **extras: Any) -> EncodedBlock:
         steps = range(first_step, first_step + count)
@@ -561,8 +561,9 @@ def make_block() -> Callable[..., Any]:
 @pytest.fixture
 def make_job(database: Any, make_spec: Callable[..., Any]) -> Callable[..., Any]:
     """Creates a job in the database and moves it to a state by allowed transitions."""
-    from ampcore.spec import State
-    from store import attempts, jobs, projects
+    from ampspec.jobs import State
+    from store.access import projects
+    from store.jobs import attempts, jobs
 
     numbers = itertools.count()
 
@@ -583,8 +584,8 @@ def make_job(database: Any, make_spec: Callable[..., Any]) -> Callable[..., Any]
 
 
 def _move_unclaimed(session: Any, job: Any, state: Any) -> Any:
-    from ampcore.spec import State
-    from store import jobs
+    from ampspec.jobs import State
+    from store.jobs import jobs
 
     match state:
         case State.PAUSED:
@@ -595,8 +596,8 @@ def _move_unclaimed(session: Any, job: Any, state: Any) -> Any:
 
 
 def _move_running(session: Any, job: Any, state: Any) -> Any:
-    from ampcore.spec import Reason, State
-    from store import attempts, jobs
+    from ampspec.jobs import Reason, State
+    from store.jobs import attempts, jobs
 
     match state:
         case State.STOPPING:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 from unittest.mock import patch
 
-from service.settings import SharedSettings
+from infra.settings import SharedSettings
 
 S = TypeVar("S", bound=SharedSettings)
 

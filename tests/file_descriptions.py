@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ampcore.describe_untrusted_file import describe_file
-from ampcore.formats.description import describe
+from ampdata.description import describe
+from server.child.inspect_upload import describe_file
 from server.datasets.describe import PROGRAM
 
 

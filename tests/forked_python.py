@@ -163,7 +163,7 @@ def _run(arguments: list[str]) -> None:
 if __name__ == "__main__":
     from importlib import import_module
 
-    from ampcore import trainer_process
+    from worker.trainer.child import trainer_process
 
     trainer_process.preload()
     for preloaded in PRELOADED:

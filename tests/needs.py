@@ -17,11 +17,11 @@ from typing import Final
 
 import pytest
 
-from ampcore.isolation import landlock, seccomp
+from infra.isolation import landlock, seccomp
 from tests import git_history, machines
-from worker import isolation_plan
-from worker.memory_cgroups import CgroupsMissing, find_memory_cgroups
-from worker.sandbox_plan import SandboxMode, SandboxSettings, plan_sandbox
+from worker.trainer import isolation_plan
+from worker.trainer.memory_cgroups import CgroupsMissing, find_memory_cgroups
+from worker.trainer.sandbox_plan import SandboxMode, SandboxSettings, plan_sandbox
 
 TRAINER_USERS: Final = range(60_940, 60_950)
 TMPFS: Final = Path("/dev/shm")

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ampcore.telemetry.exponent_histogram import ExponentHistogram
-from ampcore.telemetry.range_samples import LayerRange, TensorKind, TensorRange
+from ampspec.telemetry.ranges.exponent_histogram import ExponentHistogram
+from ampspec.telemetry.ranges.range_samples import LayerRange, TensorKind, TensorRange
 
 
 def layer(name, activations, gradients, dtype="float16"):

@@ -12,65 +12,88 @@ from tests.tables import every_row
 
 ROOT = Path(__file__).parents[1]
 
-SHARED_PACKAGES = ("ampcore.spec", "ampcore.telemetry")
-"""Shared by every process; only the trainer imports the rest of ampcore."""
-
-ARCHITECTURES = "ampcore.architectures"
-"""The layers of every kind of model, without TensorFlow."""
-
-API = "ampcore.api"
-"""The models of the HTTP API, shared by server and client."""
-
-PREFLIGHT = "ampcore.preflight"
-"""Checks of a job before it runs, without TensorFlow."""
-
-CONVERSION = "ampcore.conversion"
-"""Turns a Keras model into a spec; the client imports it only when it is given one."""
-
-LAB = "ampcore.lab"
-"""What studies ask and answer, without TensorFlow."""
-
-PROFILE_TEXT = "ampcore.profile.report_text"
-"""Formats the report of a profile, without TensorFlow."""
-
-ISOLATION = "ampcore.isolation"
+ISOLATION = "infra.isolation"
 """Confines a trainer process; imports only the standard library."""
 
 ALLOWED = {
-    "ampcore/spec": (),
-    "ampcore/telemetry": (),
-    "ampcore/api": SHARED_PACKAGES,
-    "ampcore/architectures": SHARED_PACKAGES,
-    "ampcore/formats": ("ampcore.errors", ISOLATION, "ampcore.spec"),
-    "ampcore/bundles": ("ampcore.errors", "ampcore.allocation_errors", "ampcore.formats"),
-    "ampcore/preflight": (*SHARED_PACKAGES, ARCHITECTURES),
-    "ampcore/lab": (*SHARED_PACKAGES, API, PREFLIGHT),
-    "ampcore": (),
-    "store": SHARED_PACKAGES,
-    "service": SHARED_PACKAGES,
-    "server": (*SHARED_PACKAGES, API, PREFLIGHT, LAB, ISOLATION, "store", "service"),
-    "worker": (*SHARED_PACKAGES, ISOLATION, "store", "service"),
-    "ampclient": (*SHARED_PACKAGES, API, PREFLIGHT, LAB, CONVERSION, PROFILE_TEXT),
+    "ampspec": (),
+    "ampspec/documents": (),
+    "ampspec/telemetry": (),
+    "ampdata": ("ampspec", ISOLATION),
+    "ampcore": ("ampspec", "ampdata", ISOLATION, "infra.parent_death"),
+    "infra": ("ampspec",),
+    "infra/isolation": (),
+    "store": ("ampspec",),
     "migrations": ("store",),
+    "server": ("ampspec", "infra", "store"),
+    "server/child": ("ampspec", "ampdata", "infra"),
+    "worker": ("ampspec", "infra", "store"),
+    "worker/trainer/child": ("ampspec", "ampdata", "ampcore", "infra"),
+    "ampclient": ("ampspec", "ampcore.conversion", "ampcore.profile.report_text"),
 }
-"""What each package may import of the others."""
+"""What each package may import of the others; a package inside of another has its own row.
+
+Only the trainer and what runs in its process import TensorFlow: `ampcore`, and the child processes
+of `worker`; files of strangers are read in child processes of `server`. The client imports
+`ampcore.conversion` only when it is given a Keras model, and `report_text` formats the report of a
+profile without TensorFlow.
+"""
 
 ALLOWED_IN_SERVER = {
     "http": ("errors",),
-    "access": ("errors", "http"),
-    "admission": ("access", "errors", "http"),
-    "streaming": ("access", "admission", "errors", "http"),
-    "telemetry": ("access", "row_models", "deps", "errors", "http", "streaming"),
-    "datasets": ("errors", "file_removal", "streaming"),
-    "files": ("datasets", "errors", "http", "row_models"),
-    "packages": (),
+    "http/access": ("errors", "http"),
+    "http/admission": ("errors", "http"),
+    "http/serving": ("errors", "http"),
+    "http/streaming": ("errors", "http"),
+    "telemetry": ("deps", "documentation", "errors", "http", "row_models"),
+    "datasets": (
+        "deps",
+        "documentation",
+        "errors",
+        "file_removal",
+        "http",
+        "idempotency",
+        "row_models",
+    ),
+    "files": (
+        "datasets",
+        "deps",
+        "documentation",
+        "errors",
+        "file_removal",
+        "http",
+        "idempotency",
+        "row_models",
+    ),
+    "plugins": (),
     "background": ("dispatch", "file_removal", "studies"),
-    "studies": (
-        "access",
+    "metrics": ("http.admission", "schema"),
+    "health": ("deps", "dispatch", "documentation", "errors", "metrics", "schema"),
+    "documentation": ("http",),
+    "event_log": ("deps", "documentation", "http", "row_models", "telemetry"),
+    "comparison": ("deps", "documentation", "errors", "http", "row_models", "telemetry"),
+    "jobs": (
         "dataset_folder",
         "datasets",
         "deps",
         "dispatch",
+        "documentation",
+        "errors",
+        "file_removal",
+        "files",
+        "http",
+        "idempotency",
+        "plugins",
+        "request_batcher",
+        "row_models",
+        "telemetry",
+    ),
+    "studies": (
+        "dataset_folder",
+        "datasets",
+        "deps",
+        "dispatch",
+        "documentation",
         "errors",
         "files",
         "http",
@@ -79,33 +102,43 @@ ALLOWED_IN_SERVER = {
         "row_models",
         "telemetry",
     ),
-    "metrics": ("admission", "schema"),
-    "comparison": ("access", "row_models", "deps", "errors", "http", "telemetry"),
-    "jobs": (
-        "access",
-        "admission",
-        "dataset_folder",
-        "datasets",
+    "tracked_runs": (
         "deps",
-        "dispatch",
+        "documentation",
         "errors",
-        "file_removal",
-        "files",
         "http",
         "idempotency",
-        "packages",
-        "request_batcher",
+        "jobs",
         "row_models",
     ),
 }
 """What the packages inside the server may import of it; packages that are not listed may import
 every part."""
 
-PACKAGES_WITHOUT_CYCLES = ("ampcore", "store", "service", "server", "worker", "ampclient")
+PACKAGES_WITHOUT_CYCLES = (
+    "ampspec",
+    "ampdata",
+    "ampcore",
+    "infra",
+    "store",
+    "server",
+    "worker",
+    "ampclient",
+)
 """Checked module by module."""
 
-EVERYWHERE = ("ampcore", "ampcore.__version__")
-"""The version, which every package may import."""
+LAYERED_PACKAGES = ("ampspec", "ampdata", "infra", "store", "server", "worker")
+"""Checked folder by folder, too."""
+
+MOST_MODULES = 16
+"""Beside each other in a folder; more belong into folders by subject."""
+
+FLAT = {
+    "ampspec/api": "one module for each resource of the API",
+    "ampdata": "what all readers share",
+    "migrations/versions": "one module for each revision",
+}
+"""Folders with more modules, and why."""
 
 OBJECT_STORES = {"fsspec", "s3fs", "aiobotocore", "aiohttp"}
 """Libraries that are loaded only when files are stored in an object store."""
@@ -141,15 +174,26 @@ def is_within(name: str, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
 
 
+def files_of(package: str) -> list[Path]:
+    """The files of a package, except those of a package inside of it that has its own row."""
+    inner = [ROOT / name for name in ALLOWED if name.startswith(f"{package}/")]
+    files = [
+        file
+        for file in (ROOT / package).rglob("*.py")
+        if not any(file.is_relative_to(folder) for folder in inner)
+    ]
+    assert files
+    return files
+
+
 @every_row("package", ALLOWED)
 def test_a_package_imports_only_allowed_packages(package):
-    files = list((ROOT / package).rglob("*.py"))
-    assert files
+    files = files_of(package)
     packages = {name.partition("/")[0] for name in ALLOWED}
     allowed = (package.replace("/", "."), *ALLOWED[package])
     for file in files:
         for name in imports(file):
-            if name in EVERYWHERE or not any(is_within(name, other) for other in packages):
+            if not any(is_within(name, other) for other in packages):
                 continue
             assert any(is_within(name, other) for other in allowed), (
                 f"{file.relative_to(ROOT)} imports {name}; {package} may import {ALLOWED[package]}"
@@ -171,6 +215,7 @@ def test_a_package_of_the_server_imports_only_allowed_ones(package):
     files = list((ROOT / "server" / package).rglob("*.py"))
     assert files
     allowed = [f"server.{name}" for name in (package, *ALLOWED_IN_SERVER[package])]
+    allowed = [name.replace("/", ".") for name in allowed]
     for file in files:
         for name in imports(file):
             if is_within(name, "server"):
@@ -189,7 +234,6 @@ def import_graph(packages: Collection[str]) -> dict[str, set[str]]:
         found = (
             name if name in files else name.rpartition(".")[0]  # a name inside of a module
             for name in imports_at_run_time(file)
-            if name not in EVERYWHERE
         )
         graph[module] = {name for name in found if name in files and name != module}
     return graph
@@ -216,8 +260,13 @@ def import_cycles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
     return sorted(sorted(group) for group in groups)
 
 
-def server_part(module: str) -> str:
-    """The package inside the server that a module belongs to, or the module itself at its root."""
+def folder_of(module: str) -> str:
+    """The folder inside a package that a module belongs to, or the module itself at its root.
+
+    The routes of all features are one layer: nothing but the application imports them.
+    """
+    if module.startswith("server.") and module.endswith("routes"):
+        return "server routes"
     return ".".join(module.split(".")[:2])
 
 
@@ -226,12 +275,21 @@ def test_a_package_has_no_import_cycles(package):
     assert import_cycles(import_graph([package])) == []
 
 
-def test_the_packages_of_the_server_have_no_import_cycles():
+@every_row("package", LAYERED_PACKAGES)
+def test_the_folders_of_a_package_have_no_import_cycles(package):
     graph: dict[str, set[str]] = {}
-    for module, imported in import_graph(["server"]).items():
-        part = server_part(module)
-        graph.setdefault(part, set()).update({server_part(name) for name in imported} - {part})
+    for module, imported in import_graph([package]).items():
+        folder = folder_of(module)
+        graph.setdefault(folder, set()).update({folder_of(name) for name in imported} - {folder})
     assert import_cycles(graph) == []
+
+
+@every_row("package", LAYERED_PACKAGES)
+def test_a_folder_has_few_modules_beside_each_other(package):
+    for folder in {file.parent for file in (ROOT / package).rglob("*.py")}:
+        name = folder.relative_to(ROOT).as_posix()
+        modules = [file.name for file in folder.glob("*.py") if file.name != "__init__.py"]
+        assert len(modules) <= MOST_MODULES or name in FLAT, f"{name}: {sorted(modules)}"
 
 
 def test_import_cycles_returns_all_modules_of_a_cycle():
@@ -248,18 +306,18 @@ def test_allowed_lists_every_package():
 @every_row(
     ("modules", "without"),
     [
-        ("ampcore.spec, ampclient", {"tensorflow", "fastapi", "sqlalchemy", "celery"}),
-        ("ampcore, ampcore.telemetry", {"tensorflow", "pyarrow"}),
+        ("ampspec.jobs, ampclient", {"tensorflow", "fastapi", "sqlalchemy", "celery"}),
+        ("ampcore, ampspec.telemetry", {"tensorflow", "pyarrow"}),
         (
-            "ampcore.api.jobs, ampcore.api.comparison, ampcore.api.tokens, ampcore.api.steps",
+            "ampspec.api.job.jobs, ampspec.api.job.steps, ampspec.api.tokens",
             {"tensorflow", "numpy", "fastapi", "sqlalchemy"},
         ),
-        ("ampcore.preflight, ampcore.preflight.report_text", {"tensorflow", "keras", "numpy"}),
-        ("ampcore.distributed.launcher, ampcore.commands.launch", {"tensorflow", "keras", "numpy"}),
+        ("ampspec.preflight, ampspec.preflight.report_text", {"tensorflow", "keras", "numpy"}),
+        ("ampcore.distributed.launcher, ampcore.cli.launch", {"tensorflow", "keras", "numpy"}),
         ("ampcore.checkpoint", {"tensorflow", "keras"}),
-        ("ampcore.formats.file_description", {"tensorflow", "keras", "pyarrow", "PIL"}),
-        ("ampcore.describe_untrusted_file", {"tensorflow", "numpy", "pyarrow", "pydantic"}),
-        ("ampcore.formats.description", {"tensorflow", "keras", "pandas", "fastapi"}),
+        ("ampdata.file_description", {"tensorflow", "keras", "pyarrow", "PIL"}),
+        ("server.child.inspect_upload", {"tensorflow", "numpy", "pyarrow", "pydantic"}),
+        ("ampdata.description", {"tensorflow", "keras", "pandas", "fastapi"}),
         ("worker.app", {"tensorflow", "fastapi", *OBJECT_STORES}),
         (
             "server.cli.app",
@@ -271,11 +329,11 @@ def test_allowed_lists_every_package():
         ),
         # What a step read and the compaction import.
         (
-            "server.app, ampcore.telemetry.codec, server.telemetry.arrow",
+            "server.app, ampspec.telemetry.steps.codec, server.telemetry.arrow",
             {"pandas", "pyarrow.parquet", "pyarrow.compute", "pyarrow.dataset"},
         ),
         (
-            "service.settings, service.log_config, service.storage, service.celery_names",
+            "infra.settings, infra.log_config, infra.storage, infra.celery_names",
             {"tensorflow", "fastapi", "sqlalchemy", "celery", *OBJECT_STORES},
         ),
     ],

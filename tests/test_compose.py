@@ -22,16 +22,16 @@ from packaging.utils import canonicalize_name
 from sqlalchemy import make_url
 from typer.testing import CliRunner
 
-from server.access.auth_middleware import PUBLIC_PATHS
 from server.cli.app import app as ampserver
+from server.http.access.auth_middleware import PUBLIC_PATHS
 from server.http.limits import MAX_BODY_BYTES, UPLOADS
-from server.serving.serve import SHUTDOWN_TIMEOUT_S
+from server.serve import SHUTDOWN_TIMEOUT_S
 from server.settings import Settings as ServerSettings
 from tests.environment import settings_from
 from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 from worker.settings import Settings as WorkerSettings
-from worker.stop_reason import GRACE_S
+from worker.shutdown import GRACE_S
 
 ROOT = Path(__file__).parents[1]
 FILES = [
@@ -605,10 +605,11 @@ def missing_modules(extra: str) -> list[str]:
     ("extra", "modules"),
     [
         # kombu.transport.redis: Celery loads it with its first message.
-        ("server", "server.cli.app, server.serving.serve, server.app, kombu.transport.redis"),
+        ("server", "server.cli.app, server.serve, server.app, kombu.transport.redis"),
         (
             "worker-cpu",
-            "server.cli.app, worker.__main__, kombu.transport.redis, ampcore.trainer_process",
+            "server.cli.app, worker.__main__, kombu.transport.redis, "
+            "worker.trainer.child.trainer_process",
         ),
     ],
     ids=["server", "worker-cpu"],

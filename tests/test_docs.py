@@ -8,19 +8,19 @@ import pytest
 import typer.main
 
 from ampclient.cli.app import app as ampctl
-from server.access.session_cookie import COOKIE
 from server.app import create_app
 from server.cli.app import app as ampserver
+from server.http.access.session_cookie import COOKIE
 from server.settings import Settings as ServerSettings
 from tests.tables import every_row
 from worker.settings import Settings as WorkerSettings
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs/reference"
-PACKAGES = ("ampcore", "store", "service", "server", "worker", "ampclient")
+PACKAGES = ("ampspec", "ampdata", "ampcore", "store", "infra", "server", "worker", "ampclient")
 DOCUMENTS = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")})
 LINK = re.compile(r"\]\(([^)#\s]+)")
-PATH = re.compile(r"\b((?:examples|benchmarks|docs|tests|server|worker|store|ampcore|ampclient)/"
+PATH = re.compile(rf"\b((?:examples|benchmarks|docs|tests|{'|'.join(PACKAGES)})/"
                   r"[\w./-]+\.(?:py|yaml|md|yml))")  # fmt: skip
 
 
@@ -157,7 +157,7 @@ FOREIGN_OPTIONS = {
     *("--threads", "--timeout"),
     *("--options", "--name", "--cache", "--memory", "--cpu", "--disk"),
 }
-"""Options of pip, pytest and `python -m ampcore` (`ampcore.formats`) that a document names without
+"""Options of pip, pytest and `python -m ampcore` (`ampdata`) that a document names without
 the program."""
 
 

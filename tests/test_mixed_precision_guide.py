@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ampcore.spec import JobSpec
-from ampcore.telemetry.events import EventType
-from ampcore.telemetry.scale_health import ScaleHealth
+from ampspec.jobs import JobSpec
+from ampspec.telemetry.events import EventType
+from ampspec.telemetry.scale_health import ScaleHealth
 
 ROOT = Path(__file__).parents[1]
 GUIDE = (ROOT / "docs/guides/mixed-precision.md").read_text(encoding="utf-8")
@@ -41,7 +41,7 @@ def test_every_mode_of_a_loss_scale_is_explained():
 
 
 def test_the_named_preflight_findings_exist():
-    checks = (ROOT / "ampcore/preflight/checks").glob("*.py")
+    checks = (ROOT / "ampspec/preflight/checks").glob("*.py")
     source = "".join(file.read_text(encoding="utf-8") for file in checks)
     codes = set(re.findall(r"`((?:\w+_)(?:cpu|cores|8|policy|float32|grows|overflows))`", GUIDE))
     named = codes - {"float32_fallback"}

@@ -15,7 +15,17 @@ import pytest
 from tests.tables import every_row
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("ampcore", "server", "store", "service", "worker", "ampclient", "migrations")
+PACKAGES = (
+    "ampspec",
+    "ampdata",
+    "ampcore",
+    "server",
+    "store",
+    "service",
+    "worker",
+    "ampclient",
+    "migrations",
+)
 RETIRED = {
     "abilities": "capabilities",
     "aside": "background",

@@ -27,7 +27,7 @@ ALLOWED = {
     "worker/scripted_trainer.py": "a trainer that waits for the test",
     "chaos/test_cancel_races.py": "shifts the start of a thread; nothing waits for it",
     "worker/test_trainer_process.py": "a timeout of one read in a loop; processes that hang",
-    "ampcore/isolation/test_process_group_tracker.py": "processes that hang",
+    "infra/isolation/test_process_group_tracker.py": "processes that hang",
     "ampclient/test_wait.py": "the test replaces the clock",
     "ampclient/test_jobs.py": "a timeout of 0",
     "ampcore/distributed/test_launcher.py": "programs that hang until they are ended",
@@ -35,7 +35,7 @@ ALLOWED = {
     "ampcore/distributed/test_process_activity.py": "a process that does nothing",
     "ampcore/test_fork_server.py": "processes that hang until they are ended",
     "worker/test_fork_server.py": "a process that waits for the test",
-    "server/serving/test_connections.py": "reads from a socket, with the shared deadline",
+    "server/http/serving/test_connections.py": "reads from a socket, with the shared deadline",
     "server/http/test_request_id.py": "compares a logged duration with a measured one",
 }
 

@@ -7,18 +7,18 @@ invalid setting, or for an isolation that this machine does not allow.
 import gc
 import sys
 
-from ampcore.isolation import hide_memory
+from infra.isolation import hide_memory
 
 
 def main() -> int:
     """Run the worker; its settings are environment variables."""
     hide_memory()  # it holds passwords
     gc.disable()  # nearly all objects that imports create stay: looking for others takes a sixth
-    from service.log_config import set_up_logging
-    from service.settings import SettingsInvalid
+    from infra.log_config import set_up_logging
+    from infra.settings import SettingsInvalid
     from worker.app import run
-    from worker.isolation_plan import IsolationUnavailable
     from worker.settings import Settings
+    from worker.trainer.isolation_plan import IsolationUnavailable
 
     gc.freeze()
     gc.enable()

@@ -6,28 +6,29 @@ from typing import Any, Final
 from celery import Celery, signals
 from celery.apps import worker as celery_worker
 
-from service.celery_names import TASK_NAME, queue_key
-from service.notify import Notifier
-from service.storage import Storage
-from service.storage_check import StorageCheck
+from infra.celery_names import TASK_NAME, queue_key
+from infra.notify import Notifier
+from infra.storage import Storage
+from infra.storage_check import StorageCheck
 from store.database import Database, Limits
-from store.jobs import DEFAULT_QUEUE
+from store.jobs.jobs import DEFAULT_QUEUE
 from store.tables import new_id
-from worker import broker, capabilities, packages, usage
+from worker import broker, capabilities, usage
+from worker import plugins as packages
 from worker.context import WorkerContext
-from worker.dataset_cache import FOLDER, DatasetCache
-from worker.gang_runner import GangRunner
-from worker.isolation_plan import log_isolation, plan_isolation
-from worker.memory_cgroups import CgroupsMissing, MemoryCgroups, find_memory_cgroups
+from worker.gangs.gang_runner import GangRunner
 from worker.rank_ports import own_host
 from worker.registration import WorkerRegistration
-from worker.sandbox_plan import plan_sandbox
 from worker.settings import Settings
 from worker.shutdown import Shutdown
 from worker.slots import Slots
-from worker.standby import Standby
 from worker.tasks import run_queued_jobs
-from worker.trainer_status import adopt_orphans
+from worker.trainer.isolation_plan import log_isolation, plan_isolation
+from worker.trainer.memory_cgroups import CgroupsMissing, MemoryCgroups, find_memory_cgroups
+from worker.trainer.sandbox_plan import plan_sandbox
+from worker.trainer.standby import Standby
+from worker.trainer.trainer_status import adopt_orphans
+from worker.transfer.dataset_cache import FOLDER, DatasetCache
 from worker.work_dirs import WorkDirs
 
 log = logging.getLogger(__name__)

@@ -3,28 +3,30 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
-from ampcore.spec.object_url import ObjectUrl
-from service.notify import Notifier
-from service.storage import Storage
-from service.storage_check import StorageCheck
+from ampspec.references.object_url import ObjectUrl
+from infra.notify import Notifier
+from infra.storage import Storage
+from infra.storage_check import StorageCheck
 from store.database import Database
 from store.leases import LEASE_S, SELF_FENCE_S
-from worker.dataset_cache import DatasetCache
-from worker.isolation import Isolation
-from worker.memory_cgroups import MemoryCgroup
-from worker.oom_kills import OomKillCounter, memory_events_file
-from worker.packages import PackageEntry
+from worker.plugins import PackageEntry
 from worker.rank_ports import LOOPBACK
-from worker.sandbox_plan import SandboxPlan
-from worker.shutdown import Shutdown
+from worker.shutdown import GRACE_S, Shutdown
 from worker.slots import MAX_SLOTS, Devices, Slots
-from worker.standby import READY_TIMEOUT_S, Standby
-from worker.stop_reason import GRACE_S
-from worker.upload_progress import STALL_S
+from worker.trainer.isolation import Isolation
+from worker.trainer.memory_cgroups import MemoryCgroup
+from worker.trainer.oom_kills import OomKillCounter, memory_events_file
+from worker.trainer.sandbox_plan import SandboxPlan
+from worker.trainer.standby import READY_TIMEOUT_S, Standby
+from worker.transfer.dataset_cache import DatasetCache
+from worker.transfer.upload_progress import STALL_S
 from worker.usage import WorkerMetrics
 from worker.work_dirs import WorkDirs
-from worker.write_buffer import CAPACITY_BYTES
+
+BUFFER_BYTES: Final = 64 * 2**20
+"""How much telemetry of an attempt waits for the database before its trainer has to wait."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class WorkerContext:
     lease_s: float = LEASE_S
     grace_s: float = GRACE_S
     self_fence_s: float = SELF_FENCE_S
-    buffer_bytes: int = CAPACITY_BYTES
+    buffer_bytes: int = BUFFER_BYTES
     ready_timeout_s: float = READY_TIMEOUT_S
     memory_events: Path | None = field(default_factory=memory_events_file)
     metrics: WorkerMetrics = field(default_factory=WorkerMetrics)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-import ampcore
+import ampspec
 from store import workers
 from store.database import Database
 from worker.shutdown import Shutdown
@@ -109,6 +109,6 @@ class WorkerRegistration:
             hostname=socket.gethostname(),
             pid=os.getpid(),
             slots=self._slots,
-            version=ampcore.__version__,
+            version=ampspec.__version__,
             queues=self._queues,
         )

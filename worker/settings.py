@@ -15,17 +15,22 @@ from pydantic import (
 )
 from pydantic_settings import NoDecode
 
-from ampcore.spec.object_url import ObjectUrl
-from ampcore.spec.training import QueueName
-from service.settings import AbsolutePath, SharedSettings
-from worker.data_object import PACKAGES
-from worker.dataset_cache import DEFAULT_MAX_BYTES
-from worker.isolation_plan import DEFAULT_PROCESSES, DEFAULT_USERS, IsolationMode, IsolationSettings
+from ampspec.references.object_url import ObjectUrl
+from ampspec.training.training import QueueName
+from infra.settings import AbsolutePath, SharedSettings
 from worker.rank_ports import PORTS_OF_SLOT
-from worker.sandbox_plan import DEFAULT_DISK_BYTES, SandboxMode, SandboxSettings
-from worker.sandbox_plan import DEFAULT_PROCESSES as DEFAULT_BUNDLE_PROCESSES
 from worker.slots import MAX_SLOTS
-from worker.upload_progress import STALL_S
+from worker.trainer.isolation_plan import (
+    DEFAULT_PROCESSES,
+    DEFAULT_USERS,
+    IsolationMode,
+    IsolationSettings,
+)
+from worker.trainer.sandbox_plan import DEFAULT_DISK_BYTES, SandboxMode, SandboxSettings
+from worker.trainer.sandbox_plan import DEFAULT_PROCESSES as DEFAULT_BUNDLE_PROCESSES
+from worker.transfer.data_object import PACKAGES
+from worker.transfer.dataset_cache import DEFAULT_MAX_BYTES
+from worker.transfer.upload_progress import STALL_S
 
 
 def _range(given: Any, highest: int, what: str) -> range:

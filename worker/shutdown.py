@@ -3,8 +3,12 @@
 import math
 import threading
 import time
+from typing import Final
 
-from service.defaults import DRAIN_TIMEOUT_S
+from infra.defaults import DRAIN_TIMEOUT_S
+
+GRACE_S: Final = 10.0
+"""How long a trainer may take after SIGTERM to finish its block and save a checkpoint."""
 
 
 class Shutdown(threading.Event):

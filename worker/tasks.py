@@ -4,10 +4,10 @@ import logging
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.log_config import log_context
-from store import attempts
+from infra.log_config import log_context
+from store.jobs import attempts
 from store.tables import Job
-from worker.attempt import JobAttempt
+from worker.attempt.attempt import JobAttempt
 from worker.context import WorkerContext
 
 log = logging.getLogger(__name__)

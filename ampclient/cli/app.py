@@ -35,7 +35,7 @@ from ampclient.cli.error_output import print_error
 from ampclient.cli.options import ServerOptions
 from ampclient.cli.output import replace_unencodable_characters
 from ampclient.errors import AmpcoreError
-from ampcore import __version__
+from ampspec import __version__
 
 app = typer.Typer(
     name="ampctl",

@@ -18,7 +18,7 @@ from ampclient.cli.jobs import (
 )
 from ampclient.cli.options import AsJson, client_of
 from ampclient.cli.output import print_json
-from ampcore.spec.text import plural
+from ampspec.documents.text import plural
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 

@@ -118,7 +118,7 @@ def _cut(text: str, longest: int) -> str:
 
 def _result(name: str, values: Sequence[Any]) -> Line | None:
     """The row of a result; None if no job has it."""
-    from ampcore.telemetry.metrics import is_metric  # loads NumPy
+    from ampspec.telemetry.metrics import is_metric  # loads NumPy
 
     if all(value is None for value in values):
         return None

@@ -14,7 +14,7 @@ def check_file(path: Path) -> None:
     Raises:
         Exit: Something is wrong; it has been printed.
     """
-    command = [sys.executable, "-P", "-m", "ampcore.formats", str(path), "--check"]
+    command = [sys.executable, "-P", "-m", "ampdata", str(path), "--check"]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     if finished.returncode == 0:
         return

@@ -9,7 +9,7 @@ from ampclient import formats
 from ampclient.cli.output import ago, json_text, print_fields, print_table
 
 if TYPE_CHECKING:
-    from ampcore.api.datasets import Dataset, DatasetVersion, ListedDatasetVersion
+    from ampspec.api.datasets import Dataset, DatasetVersion, ListedDatasetVersion
 
 MAX_ROWS: Final = 10
 MAX_CELL: Final = 40

@@ -20,7 +20,7 @@ from ampclient.cli.output import print_json
 from ampclient.cli.watch import detach_on_interrupt
 from ampclient.datasets import name_of
 from ampclient.upload_source import list_folder
-from ampcore.spec.text import plural
+from ampspec.documents.text import plural
 
 group = typer.Typer(help="Upload, list and delete datasets.", no_args_is_help=True)
 
@@ -121,7 +121,7 @@ def show(context: typer.Context, reference: Reference, as_json: AsJson = False) 
 @group.command()
 def spec(context: typer.Context, reference: Reference, as_json: AsJson = False) -> None:
     """Propose a job for a dataset as YAML, with the reasons as comments: a start to edit."""
-    from ampcore.spec.yaml_document import yaml_text
+    from ampspec.documents.yaml_document import yaml_text
 
     proposal = _checked(lambda: client_of(context).datasets.propose(reference))
     if as_json:

@@ -8,7 +8,7 @@ from ampclient.cli.options import AsJson, JobId, client_of, job_in
 from ampclient.cli.output import print_json
 from ampclient.cli.submit import IdempotencyKey
 from ampclient.cli.watch import all_succeeded, followed
-from ampcore.spec import State
+from ampspec.jobs import State
 
 if TYPE_CHECKING:
     from ampclient.job import Job
@@ -65,13 +65,13 @@ def _earlier(job: "Job", step: int) -> str | None:
 
 
 def _print_cost(job: "Job", step: int) -> None:
-    from ampcore.api.explanation_text import cost_line
+    from ampspec.api.job.explanation_text import cost_line
 
     typer.echo(cost_line(job.explanation_cost(step).model_dump()), err=True)
 
 
 def _print_answer(answer: dict[str, Any], *, as_json: bool, folded: bool) -> None:
-    from ampcore.api.explanation_text import explanation_lines
+    from ampspec.api.job.explanation_text import explanation_lines
 
     if as_json:
         print_json(answer)

@@ -9,11 +9,11 @@ from ampclient import formats
 from ampclient.cli.options import AsJson, client_of
 from ampclient.cli.output import ago, print_json, print_table
 from ampclient.errors import NotFound
-from ampcore.spec.stored_files import DIGEST_PREFIX, FileKind, digest_of
+from ampspec.references.stored_files import DIGEST_PREFIX, FileKind, digest_of
 
 if TYPE_CHECKING:
     from ampclient.client import Client
-    from ampcore.api.files import ListedFile
+    from ampspec.api.files import ListedFile
 
 group = typer.Typer(help="List and delete uploaded code bundles and weights.", no_args_is_help=True)
 

@@ -10,7 +10,7 @@ from ampclient.cli.shell_completion import job_ids
 from ampclient.cli.submit import Assignments, IdempotencyKey, parsed_assignments, print_posted
 from ampclient.cli.watch import Watch, wait_for_state, watch_to_the_end
 from ampclient.job import Job
-from ampcore.spec import State
+from ampspec.jobs import State
 
 ENDED_STATES: Final = tuple(state for state in State if state.is_terminal)
 ACTIVE_STATES: Final = tuple(state for state in State if not state.is_terminal)

@@ -8,18 +8,18 @@ import typer
 from ampclient import formats
 from ampclient.cli.output import ago, duration_between, print_fields, print_table, printable_in
 from ampclient.formats import UNKNOWN
-from ampcore.spec.states import Source
-from ampcore.spec.text import plural
+from ampspec.documents.text import plural
+from ampspec.jobs.states import Source
 
 VALIDATION_LOSS: Final = "val_loss"
 
 if TYPE_CHECKING:
     from ampclient.job_view import JobView
-    from ampcore.api.attempts import Rank
-    from ampcore.api.data_summary import DataSummary
-    from ampcore.api.initial_weights import LoadedWeights
-    from ampcore.api.jobs import FoldedStudy, Summary
-    from ampcore.api.validation import Validation
+    from ampspec.api.data_summary import DataSummary
+    from ampspec.api.job.attempts import Rank
+    from ampspec.api.job.initial_weights import LoadedWeights
+    from ampspec.api.job.jobs import FoldedStudy, Summary
+    from ampspec.api.job.validation import Validation
 
 
 TRACKED: Final = "elsewhere: a program sends its steps (tracked)"
@@ -106,7 +106,7 @@ def print_job(
 
 def print_validated(validated: "Validation", *, layers: bool) -> None:
     """Print the estimates for a job, and a paragraph per finding."""
-    from ampcore.preflight.report_text import report_lines
+    from ampspec.preflight.report_text import report_lines
 
     report = validated.to_json()
     for line in report_lines(printable_in(report), layers=layers):

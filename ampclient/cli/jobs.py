@@ -10,8 +10,8 @@ from ampclient.cli import shell_completion
 from ampclient.cli.job_output import print_job, print_jobs
 from ampclient.cli.options import AsJson, JobId, client_of, job_of
 from ampclient.cli.output import print_json
-from ampcore.spec import State
-from ampcore.spec.problems import closest_match
+from ampspec.documents.problems import closest_match
+from ampspec.jobs import State
 
 COMPARISON: Final = re.compile("[<>=]")
 

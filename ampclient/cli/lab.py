@@ -200,7 +200,7 @@ def get(
     client = client_of(context)
     study = waited(client, study_id) if wait else client.lab.get(study_id)
     if markdown and study.answer is not None:
-        from ampcore.lab.markdown import study_markdown
+        from ampspec.studies.markdown import study_markdown
 
         typer.echo(study_markdown(study), nl=False)
     else:

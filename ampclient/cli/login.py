@@ -12,10 +12,10 @@ from ampclient.cli.options import AsJson, ServerOptions, client_of
 from ampclient.cli.output import print_fields, print_json
 from ampclient.connection import Connection, connection_path, login_path, store_login
 from ampclient.errors import NotConfigured
-from ampcore import __version__
+from ampspec import __version__
 
 if TYPE_CHECKING:
-    from ampcore.api.session import Session
+    from ampspec.api.session import Session
 
 
 def login(

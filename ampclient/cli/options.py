@@ -12,7 +12,7 @@ from ampclient import formats
 from ampclient.cli.shell_completion import job_ids
 from ampclient.connection import Connection, resolve
 from ampclient.errors import AmpcoreError, NotFound
-from ampcore.spec.problems import closest_match
+from ampspec.documents.problems import closest_match
 
 if TYPE_CHECKING:
     from ampclient.client import Client

@@ -9,8 +9,8 @@ from ampclient.cli.output import print_json
 from ampclient.cli.watch import detach_on_interrupt
 from ampclient.errors import Conflict
 from ampclient.job import Job
-from ampcore.api.events import JobEvent
 from ampcore.profile.report_text import report_lines
+from ampspec.api.job.events import JobEvent
 
 EVENT: Final = "profile"
 COPY: Final = (
@@ -63,7 +63,7 @@ def _profile_now(job: Job, steps: int) -> None:
 
 
 def _wait_for_event(job: Job, seq: int) -> None:
-    from ampcore.telemetry.events import NO_PROFILE
+    from ampspec.telemetry.events import NO_PROFILE
 
     for event in job.follow(kinds=("events",), after=seq):
         if not isinstance(event, JobEvent):

@@ -11,7 +11,7 @@ from ampclient.cli.output import print_json, print_table
 from ampclient.formats import UNKNOWN
 
 if TYPE_CHECKING:
-    from ampcore.api.ranges import FormatReport, TensorFormatReport
+    from ampspec.api.job.ranges import FormatReport, TensorFormatReport
 
 
 class NumberFormat(StrEnum):

@@ -13,10 +13,10 @@ from ampclient.formats import UNKNOWN
 
 if TYPE_CHECKING:
     from ampclient.event_groups import EventGroup
-    from ampcore.api.artifacts import Artifact
-    from ampcore.api.attempts import Attempt
-    from ampcore.api.events import JobEvent
-    from ampcore.api.logs import LogEntry
+    from ampspec.api.job.artifacts import Artifact
+    from ampspec.api.job.attempts import Attempt
+    from ampspec.api.job.events import JobEvent
+    from ampspec.api.job.logs import LogEntry
 
 MAX_DATA_WIDTH: Final = 200
 """Maximum characters of an event's data in a table: tracebacks can have thousands."""
@@ -66,7 +66,7 @@ def _group_text(group: "EventGroup") -> str:
 
 def _event_text(event: "JobEvent") -> str:
     """The data of an event; that of `started` begins with the rows, columns and classes."""
-    from ampcore.api.data_summary import DataSummary
+    from ampspec.api.data_summary import DataSummary
 
     summary = DataSummary.from_event(event.data) if event.type == "started" else None
     if summary is None:

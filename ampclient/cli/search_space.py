@@ -7,8 +7,8 @@ from typing import Any, Final
 import typer
 
 from ampclient.cli.grid import split_values
-from ampcore.spec import SpecValidationError
-from ampcore.spec.yaml_document import parse_yaml
+from ampspec.documents.yaml_document import parse_yaml
+from ampspec.jobs import SpecValidationError
 
 RANGES: Final = ("uniform", "log_uniform", "int_uniform", "log_int_uniform")
 EXPECTED: Final = (

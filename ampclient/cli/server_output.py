@@ -9,10 +9,10 @@ from ampclient.cli.output import ago, fields_text, print_table
 from ampclient.formats import UNKNOWN
 
 if TYPE_CHECKING:
-    from ampcore.api.audit import AuditEntry
-    from ampcore.api.projects import Project
-    from ampcore.api.tokens import Token
-    from ampcore.api.workers import Worker
+    from ampspec.api.audit import AuditEntry
+    from ampspec.api.projects import Project
+    from ampspec.api.tokens import Token
+    from ampspec.api.workers import Worker
 
 
 def print_workers(workers: Iterable["Worker"]) -> None:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from ampcore.spec import State
+from ampspec.jobs import State
 
 if TYPE_CHECKING:
     from ampclient.client import Client

@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol
 import typer
 
 from ampclient import formats
-from ampcore.telemetry import StepBlock
-from ampcore.telemetry.block import Column
-from ampcore.telemetry.json_values import column_to_json
+from ampspec.telemetry import StepBlock
+from ampspec.telemetry.json_values import column_to_json
+from ampspec.telemetry.steps.block import Column
 
 WIDTHS: Final = {
     "step": 8,

@@ -11,18 +11,12 @@ from ampclient.cli.options import AsJson, client_of
 from ampclient.cli.output import print_json
 from ampclient.cli.study_output import cost_line, print_estimate, print_study
 from ampclient.cli.submissions import code_source, parse_spec_file
-from ampclient.cli.submit import (
-    Assignments,
-    CodeFolder,
-    IdempotencyKey,
-    SpecFile,
-    WeightsFile,
-)
+from ampclient.cli.submit import Assignments, CodeFolder, IdempotencyKey, SpecFile, WeightsFile
 from ampclient.cli.watch import detach_on_interrupt
 
 if TYPE_CHECKING:
     from ampclient.client import Client
-    from ampcore.api.studies import Study
+    from ampspec.api.studies import Study
 
 Wait = Annotated[
     bool, typer.Option("--wait", help="Wait for the answer; exit 0 only if there is one.")

@@ -9,13 +9,13 @@ import typer
 from ampclient import formats
 from ampclient.cli.output import ago, print_fields, print_table
 from ampclient.formats import UNKNOWN
-from ampcore.api.studies import BisectAnswer, CapacityAnswer, PrecisionAnswer, SearchAnswer
-from ampcore.spec.precision import ROLES
-from ampcore.spec.text import plural
+from ampspec.api.studies import BisectAnswer, CapacityAnswer, PrecisionAnswer, SearchAnswer
+from ampspec.documents.text import plural
+from ampspec.precision.precision import ROLES
 
 if TYPE_CHECKING:
     from ampclient.terminal_table import Row
-    from ampcore.api.studies import Estimate, PolicyAnswer, SearchRun, Study, StudyFields
+    from ampspec.api.studies import Estimate, PolicyAnswer, SearchRun, Study, StudyFields
 
 
 def print_studies(found: "Iterable[StudyFields]") -> None:

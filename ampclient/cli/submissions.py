@@ -11,7 +11,7 @@ import typer
 from ampclient.cli.error_output import error_lines
 from ampclient.cli.grid import Variant
 from ampclient.errors import InvalidSpec
-from ampcore.spec.stored_files import DIGEST_PREFIX
+from ampspec.references.stored_files import DIGEST_PREFIX
 
 if TYPE_CHECKING:
     from ampclient.client import Client

@@ -11,7 +11,7 @@ from ampclient.cli.options import AsJson, client_of, job_in
 from ampclient.cli.output import print_json
 from ampclient.cli.shell_completion import job_ids
 from ampclient.errors import ConnectionFailed
-from ampcore.spec import State
+from ampspec.jobs import State
 
 if TYPE_CHECKING:
     from ampclient.job import Job

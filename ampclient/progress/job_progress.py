@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ampclient import formats
 from ampclient.job_view import JobView
-from ampcore.spec import State
+from ampspec.jobs import State
 
 FirstStep = Callable[[JobView], int | None]
 """Returns the first step of a job's current attempt; None if unknown."""

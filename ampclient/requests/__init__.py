@@ -76,13 +76,7 @@ from ampclient.requests.server import (
     list_workers,
     revoke_token,
 )
-from ampclient.requests.steps import (
-    ARROW,
-    EXPORT_FORMATS,
-    StepRange,
-    sample_steps,
-    stream_steps,
-)
+from ampclient.requests.steps import ARROW, EXPORT_FORMATS, StepRange, sample_steps, stream_steps
 from ampclient.requests.stream import STREAM_KINDS, StreamQuery, compare_jobs, job_id_of, stream_job
 from ampclient.requests.studies import (
     STUDIES_PER_PAGE,

@@ -10,8 +10,8 @@ from ampclient.requests.request import (
     parse_nothing,
     quote_path,
 )
-from ampcore.api.datasets import Dataset, DatasetPage, DatasetVersion, DatasetVersionPage, Upload
-from ampcore.spec.dataset_reference import VersionReference
+from ampspec.api.datasets import Dataset, DatasetPage, DatasetVersion, DatasetVersionPage, Upload
+from ampspec.references.dataset_reference import VersionReference
 
 DATASETS_PER_PAGE: Final = 100
 BYTES: Final = "application/octet-stream"

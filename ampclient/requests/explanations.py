@@ -9,7 +9,7 @@ from ampclient.requests.request import (
     params,
     quote_path,
 )
-from ampcore.api.explanations import (
+from ampspec.api.job.explanations import (
     Explanation,
     ExplanationCost,
     ExplanationList,

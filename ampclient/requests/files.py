@@ -11,8 +11,8 @@ from ampclient.requests.request import (
     parse_nothing,
     quote_path,
 )
-from ampcore.api.files import FilePage, StoredFile
-from ampcore.spec.stored_files import FileKind
+from ampspec.api.files import FilePage, StoredFile
+from ampspec.references.stored_files import FileKind
 
 FILES_PER_PAGE: Final = 100
 

@@ -14,8 +14,8 @@ from ampclient.requests.request import (
     params,
     parse_nothing,
 )
-from ampcore.api.jobs import ChangedJobs
-from ampcore.api.validation import Validation
+from ampspec.api.job.jobs import ChangedJobs
+from ampspec.api.job.validation import Validation
 
 JOBS_PER_PAGE: Final = 100
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from ampclient.requests.request import JsonRequest, Request, items_of, job_path, params, quote_path
-from ampcore.api.artifacts import Artifact, ArtifactList
-from ampcore.api.attempts import Attempt, AttemptList
-from ampcore.api.evaluations import EvaluationPage
-from ampcore.api.events import EventPage
-from ampcore.api.logs import LogEntry, LogPage
-from ampcore.api.ranges import Ranges
+from ampspec.api.job.artifacts import Artifact, ArtifactList
+from ampspec.api.job.attempts import Attempt, AttemptList
+from ampspec.api.job.evaluations import EvaluationPage
+from ampspec.api.job.events import EventPage
+from ampspec.api.job.logs import LogEntry, LogPage
+from ampspec.api.job.ranges import Ranges
 
 ENTRIES_PER_PAGE: Final = 1_000
 EVALUATIONS_PER_PAGE: Final = 10_000

@@ -5,7 +5,7 @@ from typing import Any
 
 from ampclient.job_view import JobView
 from ampclient.requests.request import JsonRequest, idempotency_header, quote_path
-from ampcore.api.runs import RunStatus
+from ampspec.api.runs import RunStatus
 
 
 def create_run(spec: Mapping[str, Any], key: str) -> JsonRequest[JobView]:

@@ -11,13 +11,13 @@ from ampclient.requests.request import (
     parse_nothing,
     quote_path,
 )
-from ampcore.api.audit import AuditPage
-from ampcore.api.catalog import Policy, PolicyList, SpecKind, SpecKindList
-from ampcore.api.projects import Project, ProjectList
-from ampcore.api.service import ServerVersion
-from ampcore.api.session import Session
-from ampcore.api.tokens import CreatedToken, Token, TokenList
-from ampcore.api.workers import Worker, WorkerList
+from ampspec.api.audit import AuditPage
+from ampspec.api.catalog import Policy, PolicyList, SpecKind, SpecKindList
+from ampspec.api.projects import Project, ProjectList
+from ampspec.api.service import ServerVersion
+from ampspec.api.session import Session
+from ampspec.api.tokens import CreatedToken, Token, TokenList
+from ampspec.api.workers import Worker, WorkerList
 
 AUDIT_PER_PAGE: Final = 100
 WORKERS_PER_PAGE: Final = 100

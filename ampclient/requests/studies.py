@@ -10,7 +10,7 @@ from ampclient.requests.request import (
     parse_nothing,
     quote_path,
 )
-from ampcore.api.studies import Estimate, Study, StudyPage
+from ampspec.api.studies import Estimate, Study, StudyPage
 
 STUDIES_PER_PAGE: Final = 50
 

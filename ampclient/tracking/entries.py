@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ampcore.telemetry import StepBlock, array_codec
-from ampcore.telemetry.json_values import json_safe, storable_text
+from ampspec.telemetry import StepBlock
+from ampspec.telemetry.json_values import json_safe, storable_text
+from ampspec.telemetry.steps import array_codec
 
 OVERHEAD_BYTES: Final = 200
 """The size of an entry besides its values."""

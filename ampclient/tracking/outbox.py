@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ampclient.tracking.entries import PendingEntry
-from ampcore.api.runs import MAX_ENTRIES, MAX_STEPS
+from ampspec.api.runs import MAX_ENTRIES, MAX_STEPS
 
 MAX_BATCH_BYTES: Final = 160_000
 """The size of the entries of an upload; the server accepts bodies of 256 KiB."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ampclient.tracking.entries import PendingEntry, event_entry
-from ampcore.spec.tracked import COLUMN_NAME
-from ampcore.telemetry import COLUMNS
+from ampspec.jobs.tracked import COLUMN_NAME
+from ampspec.telemetry import COLUMNS
 
 MAX_EXTRAS: Final = 48
 """Columns besides those of every run."""

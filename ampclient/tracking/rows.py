@@ -10,10 +10,10 @@ import numpy as np
 
 from ampclient.tracking.entries import PendingEntry, event_entry, steps_entry
 from ampclient.tracking.row_values import LOGGED_STEP, Row
-from ampcore.telemetry import COLUMNS, StepBlock
-from ampcore.telemetry.block import missing_column
-from ampcore.telemetry.scale_events import scale_events
-from ampcore.telemetry.scale_health import ScaleBounds, ScaleHealth, ScaleHealthMonitor
+from ampspec.telemetry import COLUMNS, StepBlock
+from ampspec.telemetry.scale_events import scale_events
+from ampspec.telemetry.scale_health import ScaleBounds, ScaleHealth, ScaleHealthMonitor
+from ampspec.telemetry.steps.block import missing_column
 
 MAX_ROWS: Final = 4096
 """Rows of a block; a program that is faster than the sender encodes them itself."""

@@ -17,8 +17,8 @@ from ampclient.tracking.row_values import Row, RowValues, UnusableValue
 from ampclient.tracking.rows import RowBuffer
 from ampclient.tracking.run_api import RunApi
 from ampclient.tracking.sender import Sender
-from ampcore.telemetry.json_values import json_safe, storable_text
-from ampcore.telemetry.scale_health import ScaleBounds
+from ampspec.telemetry.json_values import json_safe, storable_text
+from ampspec.telemetry.scale_health import ScaleBounds
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from ampclient._sync_async import run_sync
 from ampclient._transport import Transport
 from ampclient.errors import AmpcoreError
 from ampclient.job_view import JobView
-from ampcore.api.runs import RunStatus
-from ampcore.spec.states import State
+from ampspec.api.runs import RunStatus
+from ampspec.jobs.states import State
 
 UPLOAD_TIMEOUT_S: Final = 10.0
 """Seconds without a byte from the server until an upload fails; it is sent again later."""

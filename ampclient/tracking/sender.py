@@ -20,7 +20,7 @@ from ampclient.errors import (
 from ampclient.tracking.entries import PendingEntry, event_entry
 from ampclient.tracking.outbox import Outbox
 from ampclient.tracking.run_api import RunApi
-from ampcore.api.runs import RunStatus
+from ampspec.api.runs import RunStatus
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import keras
 
 from ampcore.precision.keras_optimizer import LossScaleOptimizer
-from ampcore.telemetry.scale_health import ScaleBounds
+from ampspec.telemetry.scale_health import ScaleBounds
 
 
 class ScaledSteps(NamedTuple):

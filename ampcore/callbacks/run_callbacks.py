@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import keras
 
-from ampcore.errors import InvalidModel
-from ampcore.spec.metrics import better
-from ampcore.spec.training import Best, EarlyStopping
+from ampspec.errors import InvalidModel
+from ampspec.objectives.metrics import better
+from ampspec.training.training import Best, EarlyStopping
 
 BATCH_METHODS: Final = (
     "on_batch_begin",

@@ -11,7 +11,7 @@ import keras
 
 from ampcore.callbacks.custom_step import CustomStep, has_custom_step, scaled_optimizer
 from ampcore.callbacks.fit_loss_scale import FitLossScale
-from ampcore.telemetry.scale_health import ScaleBounds
+from ampspec.telemetry.scale_health import ScaleBounds
 
 Method = TypeVar("Method", bound=Callable[..., None])
 

@@ -11,13 +11,13 @@ from pydantic import JsonValue, ValidationError
 from ampcore.checkpoint.file_format import Array, Arrays
 from ampcore.checkpoint.finite import FLOATS
 from ampcore.checkpoint.manifest import Manifest
-from ampcore.errors import IncompatibleCheckpoint
-from ampcore.spec import JobSpec
-from ampcore.spec.checked import WITHOUT_RULES
-from ampcore.spec.problems import format_value
-from ampcore.spec.run import RunSpec
-from ampcore.spec.stored_split import with_split_seed
-from ampcore.spec.text import join_names, plural
+from ampspec.data.stored_split import with_split_seed
+from ampspec.documents.problems import format_value
+from ampspec.documents.text import join_names, plural
+from ampspec.errors import IncompatibleCheckpoint
+from ampspec.jobs import JobSpec
+from ampspec.jobs.checked import WITHOUT_RULES
+from ampspec.training.run import RunSpec
 
 CHANGEABLE_FIELDS: Final = (
     "name",

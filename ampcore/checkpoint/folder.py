@@ -14,7 +14,7 @@ from ampcore.checkpoint.file_format import Checkpoint
 from ampcore.checkpoint.finite import nonfinite_names
 from ampcore.checkpoint.reader import is_whole, load
 from ampcore.checkpoint.writer import CheckpointWriter
-from ampcore.errors import CheckpointFailed, UnreadableCheckpoint
+from ampspec.errors import CheckpointFailed, UnreadableCheckpoint
 
 _NAME: Final = re.compile(r"checkpoint-(\d+)-step-(\d+)\.safetensors")
 _UNFINISHED: Final = ".checkpoint-*.unfinished"

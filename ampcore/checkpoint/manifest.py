@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, JsonValue, PlainSerializer
 
-from ampcore.spec.base import SpecModel
-from ampcore.telemetry.json_values import NON_FINITE, json_safe
+from ampspec.documents.base import SpecModel
+from ampspec.telemetry.json_values import NON_FINITE, json_safe
 
 
 def _numbers(value: Any) -> Any:

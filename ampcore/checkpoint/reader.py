@@ -14,7 +14,6 @@ from typing import Any, Final, NoReturn
 import numpy as np
 from pydantic import ValidationError
 
-from ampcore import __version__
 from ampcore.checkpoint.file_format import (
     BEST_MODEL,
     DIGEST,
@@ -29,8 +28,9 @@ from ampcore.checkpoint.file_format import (
 )
 from ampcore.checkpoint.manifest import Manifest
 from ampcore.checkpoint.tensors import read_bytes, tensor_from
-from ampcore.errors import UnreadableCheckpoint
-from ampcore.spec.tensor_header import (
+from ampspec import __version__
+from ampspec.errors import UnreadableCheckpoint
+from ampspec.tensor_header import (
     METADATA,
     TensorEntry,
     TensorFormatError,

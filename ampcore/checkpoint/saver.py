@@ -7,10 +7,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from ampcore import __version__, checkpoint
+from ampcore import checkpoint
 from ampcore.checkpoint import Checkpoint
-from ampcore.errors import CheckpointFailed
-from ampcore.telemetry import Event, EventType
+from ampspec import __version__
+from ampspec.errors import CheckpointFailed
+from ampspec.telemetry import Event, EventType
 
 FOLDER: Final = "checkpoints"
 """The checkpoint folder, in a job's output folder."""

@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 
 from ampcore.checkpoint.file_format import DTYPES, Array, ArrayInPieces
-from ampcore.errors import UnreadableWeights
-from ampcore.spec.tensor_header import (
+from ampspec.errors import UnreadableWeights
+from ampspec.tensor_header import (
     METADATA,
     TensorEntry,
     TensorFormatError,

@@ -25,7 +25,7 @@ from ampcore.checkpoint.file_format import (
 )
 from ampcore.checkpoint.manifest import Manifest
 from ampcore.checkpoint.tensors import array_bytes
-from ampcore.spec.tensor_header import LENGTH_SIZE, METADATA
+from ampspec.tensor_header import LENGTH_SIZE, METADATA
 
 _NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
 _DIGEST_PLACEHOLDER: Final = np.empty(DIGEST_SIZE, np.uint8)

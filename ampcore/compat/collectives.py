@@ -22,7 +22,7 @@ from ampcore.distributed import (
     connect_from_environment,
     environment,
 )
-from ampcore.errors import AddressInUse
+from ampspec.errors import AddressInUse
 
 Tensor = Any
 

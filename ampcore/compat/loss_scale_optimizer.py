@@ -6,12 +6,7 @@ from typing import Any, Self
 import tensorflow as tf
 
 from ampcore.compat.callable_values import CallableTensor
-from ampcore.compat.collectives import (
-    Ranks,
-    current_ranks,
-    keep_reduced_mark,
-    reduced_gradients,
-)
+from ampcore.compat.collectives import Ranks, current_ranks, keep_reduced_mark, reduced_gradients
 from ampcore.compat.configurations import arguments_of
 from ampcore.compat.gradient_methods import GradientMethods
 from ampcore.compat.graph_context import as_written, is_session_graph, session_graph

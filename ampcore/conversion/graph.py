@@ -10,10 +10,10 @@ import keras
 
 from ampcore.conversion.errors import NotConvertible
 from ampcore.conversion.layer import layer_of_spec
-from ampcore.spec.layers.base import Layer
-from ampcore.spec.layers.catalog import LAYERS
-from ampcore.spec.layers.entry import Reuse
-from ampcore.spec.layers.network import INPUT
+from ampspec.layers.base import Layer
+from ampspec.layers.catalog import LAYERS
+from ampspec.layers.entry import Reuse
+from ampspec.layers.network import INPUT
 
 Document = dict[str, Any]
 

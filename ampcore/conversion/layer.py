@@ -11,10 +11,10 @@ import numpy as np
 from pydantic import ValidationError
 
 from ampcore.conversion.errors import NotConvertible
-from ampcore.spec.layers.base import Layer
-from ampcore.spec.layers.catalog import LAYERS, LEFT_OUT, LEFT_OUT_ARGUMENTS
-from ampcore.spec.layers.weight_options import Constraint, Initializer, Regularizer, WeightOption
-from ampcore.spec.problems import from_pydantic
+from ampspec.documents.problems import from_pydantic
+from ampspec.layers.base import Layer
+from ampspec.layers.catalog import LAYERS, LEFT_OUT, LEFT_OUT_ARGUMENTS
+from ampspec.layers.weight_options import Constraint, Initializer, Regularizer, WeightOption
 
 OPTIONS: Final[tuple[tuple[str, type[WeightOption], Any], ...]] = (
     ("initializer", Initializer, keras.initializers),

@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from ampcore.architectures import DataShape, describe_networks
 from ampcore.checkpoint.tensors import WEIGHTS_FORMAT, encode_tensors
 from ampcore.conversion.errors import NotConvertible
 from ampcore.conversion.graph import Graph, functional, read_graph
 from ampcore.models.building_blocks import build_network
 from ampcore.models.weight_names import weights_of_model
-from ampcore.spec.layers.network import INPUT, infer
-from ampcore.spec.model import Layers
-from ampcore.spec.problems import from_pydantic
+from ampspec.documents.problems import from_pydantic
+from ampspec.layers.network import INPUT, infer
+from ampspec.models.model import Layers
+from ampspec.networks import DataShape, describe_networks
 
 Array = NDArray[Any]
 

@@ -3,13 +3,7 @@
 from ampcore.data import digits, file_data, package_data, synthetic, synthetic_clicks, text
 from ampcore.data.dataset import Dataset, Signature
 from ampcore.data.examples import ArrayExamples, Batch, Examples
-from ampcore.data.registry import (
-    LOADERS,
-    check_fills_step,
-    load,
-    load_unchecked,
-    local_path,
-)
+from ampcore.data.registry import LOADERS, check_fills_step, load, load_unchecked, local_path
 
 __all__ = [
     "LOADERS",

@@ -8,7 +8,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from ampcore.data.examples import Batch, Structure
-from ampcore.errors import InvalidData
+from ampspec.errors import InvalidData
 
 PARTS: Final = ("x", "y", "sample_weight")
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from ampcore.data.arrays import as_batch
 from ampcore.data.examples import Batch
-from ampcore.errors import InvalidData
+from ampspec.errors import InvalidData
 
 SEED_SALT: Final = 4
 """Salts the generator, so that other users of the job's seed draw other numbers."""

@@ -13,11 +13,11 @@ from ampcore.data.preprocessing import ColumnPlan, PreparedInputs
 from ampcore.data.registry import LoadOptions
 from ampcore.data.summary import column_summary
 from ampcore.data.targets import Encoding, check_targets, find_encoding, join_columns
-from ampcore.errors import InvalidData
-from ampcore.formats import ListedColumns, Source
-from ampcore.spec.data import Columns
-from ampcore.spec.data_rules import train_examples
-from ampcore.spec.target_columns import OUTPUT
+from ampdata import ListedColumns, Source
+from ampspec.data.data import Columns
+from ampspec.data.target_columns import OUTPUT
+from ampspec.errors import InvalidData
+from ampspec.rules.data_rules import train_examples
 
 DEFAULT_SPLIT: Final = 0.2
 """The share for validation of data without a part of its own for it."""

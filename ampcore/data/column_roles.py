@@ -6,14 +6,14 @@ from typing import Final
 
 from ampcore.data.file_rows import FileRows
 from ampcore.data.preprocessing import ColumnPlan
-from ampcore.errors import InvalidData
-from ampcore.formats import Column
-from ampcore.spec.column_fit import TEXT, preprocessing_misfit
-from ampcore.spec.data import Columns, Csv
-from ampcore.spec.input_columns import input_columns
-from ampcore.spec.preprocessing import Preprocessing
-from ampcore.spec.target_columns import target_columns
-from ampcore.spec.task import Outputs, TargetKind, TaskSpec
+from ampdata import Column
+from ampspec.data.column_fit import TEXT, preprocessing_misfit
+from ampspec.data.data import Columns, Csv
+from ampspec.data.input_columns import input_columns
+from ampspec.data.preprocessing import Preprocessing
+from ampspec.data.target_columns import target_columns
+from ampspec.errors import InvalidData
+from ampspec.objectives.task import Outputs, TargetKind, TaskSpec
 
 EVERY_COLUMN: Final = "*"
 """The key of preprocessing for all columns without an own one."""

@@ -7,14 +7,14 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ampcore.api.data_summary import DataSummary
 from ampcore.data.batches import BatchSource
 from ampcore.data.examples import ArrayExamples, Batch, Examples, Structure
 from ampcore.data.preprocessing import PreparedInputs
 from ampcore.data.targets import Encoding
-from ampcore.formats.row_places import RowPlace
-from ampcore.spec.data_rules import train_examples
-from ampcore.spec.target_columns import OUTPUT
+from ampdata.row_places import RowPlace
+from ampspec.api.data_summary import DataSummary
+from ampspec.data.target_columns import OUTPUT
+from ampspec.rules.data_rules import train_examples
 
 InputDtype = Literal["float32", "int32"]
 

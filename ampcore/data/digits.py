@@ -7,8 +7,8 @@ import numpy as np
 
 from ampcore.data.dataset import Dataset
 from ampcore.data.registry import LoadOptions, register
-from ampcore.formats.row_places import RowPlace
-from ampcore.spec.data import Digits
+from ampdata.row_places import RowPlace
+from ampspec.data.data import Digits
 
 # Each pixel counts the ink in a block of 4 × 4 of the scanned bitmap.
 PIXEL_MAX = np.float32(16)

@@ -12,19 +12,11 @@ from ampcore.data.dataset import Dataset
 from ampcore.data.file_rows import FileRows
 from ampcore.data.files import resolve_path
 from ampcore.data.registry import LoadOptions, register
-from ampcore.errors import InvalidData
-from ampcore.formats import (
-    Column,
-    ListedColumns,
-    Source,
-    Split,
-    list_columns,
-    list_splits,
-    open_source,
-)
-from ampcore.spec.data import AnyFile
-from ampcore.spec.input_columns import INPUT_NAMES
-from ampcore.spec.target_columns import TARGET_NAMES
+from ampdata import Column, ListedColumns, Source, Split, list_columns, list_splits, open_source
+from ampspec.data.data import AnyFile
+from ampspec.data.input_columns import INPUT_NAMES
+from ampspec.data.target_columns import TARGET_NAMES
+from ampspec.errors import InvalidData
 
 
 @register("npz", "npy", "csv", "parquet", "images", "tfrecord")

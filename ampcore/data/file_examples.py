@@ -17,7 +17,7 @@ from ampcore.data.examples import (
 from ampcore.data.file_rows import CHUNK_BYTES, FileRows, Indices
 from ampcore.data.preprocessing import PreparedInputs
 from ampcore.data.targets import Encoding, join_columns
-from ampcore.spec.target_columns import OUTPUT
+from ampspec.data.target_columns import OUTPUT
 
 
 class FileExamples:

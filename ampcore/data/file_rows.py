@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from ampcore.data.preprocessing import ColumnPlan
 from ampcore.data.targets import is_whole
-from ampcore.errors import InvalidData
-from ampcore.formats import Source
-from ampcore.formats.row_places import RowPlace
+from ampdata import Source
+from ampdata.row_places import RowPlace
+from ampspec.errors import InvalidData
 
 Array = NDArray[Any]
 Indices = NDArray[np.int64]

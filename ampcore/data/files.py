@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ampcore.errors import InvalidData
+from ampspec.errors import InvalidData
 
 
 def resolve_path(path: str, data_root: Path | None) -> Path:

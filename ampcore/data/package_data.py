@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ampcore import packages
+from ampcore import plugins as packages
 from ampcore.allocation_errors import out_of_memory
 from ampcore.data.column_data import all_rows, prepared_dataset, split_rows
 from ampcore.data.dataset import Dataset
 from ampcore.data.registry import LoadOptions, register
-from ampcore.errors import InvalidData, TrainingError
-from ampcore.formats.array_source import ArraySource, column_dtype
-from ampcore.formats.column_names import check_column_names
-from ampcore.formats.limits import Limits
-from ampcore.formats.place import Place
-from ampcore.formats.source import Column, Split
-from ampcore.formats.split_names import split_arrays
-from ampcore.spec.data import PackageData
+from ampdata.arrays.array_source import ArraySource, column_dtype
+from ampdata.column_names import check_column_names
+from ampdata.limits import Limits
+from ampdata.place import Place
+from ampdata.source import Column, Split
+from ampdata.split_names import split_arrays
+from ampspec.data.data import PackageData
+from ampspec.errors import InvalidData, TrainingError
 
 Arrays = dict[str, NDArray[Any]]
 NAMES = {2: ("x", "y"), 4: ("x_train", "y_train", "x_validation", "y_validation")}

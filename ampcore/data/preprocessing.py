@@ -26,9 +26,9 @@ from ampcore.data.token_layers import (
     token_numbers,
 )
 from ampcore.data.training_statistics import FLOAT32_ROUNDING, ColumnStatistics
-from ampcore.errors import InvalidData
-from ampcore.formats import Column
-from ampcore.spec.preprocessing import Preprocessing, Rescaling
+from ampdata import Column
+from ampspec.data.preprocessing import Preprocessing, Rescaling
+from ampspec.errors import InvalidData
 
 Array = NDArray[Any]
 PIXEL_MAX: Final = 255

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from ampcore.data.dataset import Dataset
 from ampcore.data.files import resolve_path
-from ampcore.errors import InvalidData
-from ampcore.spec.data import DataSpec, FileData, PackageData
-from ampcore.spec.data_rules import step_problems
-from ampcore.spec.dataset_reference import VersionReference
-from ampcore.spec.object_url import is_url
-from ampcore.spec.task import TaskSpec
+from ampspec.data.data import DataSpec, FileData, PackageData
+from ampspec.errors import InvalidData
+from ampspec.objectives.task import TaskSpec
+from ampspec.references.dataset_reference import VersionReference
+from ampspec.references.object_url import is_url
+from ampspec.rules.data_rules import step_problems
 
 RESIDENT_BYTES: Final = 4 * 2**30
 """Prepared examples of a file that need more memory are read in each epoch."""

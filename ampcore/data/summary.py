@@ -6,7 +6,13 @@ from typing import Final
 
 import numpy as np
 
-from ampcore.api.data_summary import (
+from ampcore.data.column_roles import Roles
+from ampcore.data.dataset import Dataset
+from ampcore.data.file_rows import FileRows
+from ampcore.data.preprocessing import ColumnPlan
+from ampcore.data.targets import Encoding
+from ampdata import Column, ListedColumns
+from ampspec.api.data_summary import (
     MAX_LISTED,
     MAX_NAME,
     ClassSummary,
@@ -16,12 +22,6 @@ from ampcore.api.data_summary import (
     TargetSummary,
     ValidationRows,
 )
-from ampcore.data.column_roles import Roles
-from ampcore.data.dataset import Dataset
-from ampcore.data.file_rows import FileRows
-from ampcore.data.preprocessing import ColumnPlan
-from ampcore.data.targets import Encoding
-from ampcore.formats import Column, ListedColumns
 
 WIDE_DTYPES: Final = ("int32", "int64", "float64")
 """They have numbers that float32 does not tell apart."""

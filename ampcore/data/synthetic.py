@@ -8,7 +8,7 @@ import numpy as np
 
 from ampcore.data.dataset import Dataset
 from ampcore.data.registry import LoadOptions, register
-from ampcore.spec.data import Synthetic
+from ampspec.data.data import Synthetic
 
 # Salts the generator, so that other users of the same seed draw other numbers.
 SEED_SALT = 1

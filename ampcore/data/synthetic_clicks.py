@@ -11,8 +11,8 @@ import numpy as np
 
 from ampcore.data.dataset import Dataset
 from ampcore.data.registry import LoadOptions, register
-from ampcore.errors import InvalidData
-from ampcore.spec.data import SyntheticClicks
+from ampspec.data.data import SyntheticClicks
+from ampspec.errors import InvalidData
 
 # Salts the generator, so that other users of the same seed draw other numbers.
 SEED_SALT = 3

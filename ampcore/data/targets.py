@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from ampcore.errors import InvalidData
-from ampcore.formats import Column
-from ampcore.spec.task import TargetKind
+from ampdata import Column
+from ampspec.errors import InvalidData
+from ampspec.objectives.task import TargetKind
 
 Array = NDArray[Any]
 Pieces = Iterable[tuple[NDArray[np.int64], Array]]

@@ -9,10 +9,10 @@ import numpy as np
 from ampcore.data.dataset import Dataset
 from ampcore.data.files import resolve_path
 from ampcore.data.registry import LoadOptions, register
-from ampcore.formats import open_source
-from ampcore.formats.row_places import RowPlace
-from ampcore.spec.data import Text
-from ampcore.spec.file_formats import TextOptions
+from ampdata import open_source
+from ampdata.row_places import RowPlace
+from ampspec.data.data import Text
+from ampspec.data.file_formats import TextOptions
 
 
 @register("text")

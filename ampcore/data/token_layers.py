@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras import layers, ops
 
 from ampcore.data.training_statistics import Array, ColumnStatistics, most_frequent
-from ampcore.spec.preprocessing import Tokens
+from ampspec.data.preprocessing import Tokens
 
 UNKNOWN: Final = 1
 """Numbers of categories and words that stand for values that are not in the training examples."""

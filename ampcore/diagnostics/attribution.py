@@ -14,7 +14,7 @@ from ampcore.diagnostics.input_statistics import STANDS_OUT, ExtremeExample
 from ampcore.diagnostics.overflow_cause import CauseDetails, OverflowCause, explain_cause
 from ampcore.diagnostics.probe import Measured, Probe
 from ampcore.diagnostics.weight_outliers import WeightOutlier
-from ampcore.spec.text import join_names
+from ampspec.documents.text import join_names
 
 
 class Attribution(StrEnum):

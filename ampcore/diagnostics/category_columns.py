@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ampcore.data import Dataset
-from ampcore.preflight import Finding
+from ampspec.preflight import Finding
 
 MIN_ROWS: Final = 20
 MAX_SHARE: Final = 0.5

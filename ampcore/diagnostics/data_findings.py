@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from ampcore.data import Dataset
-from ampcore.preflight import Finding
-from ampcore.spec.text import join_names, plural
+from ampspec.documents.text import join_names, plural
+from ampspec.preflight import Finding
 
 
 def data_findings(dataset: Dataset) -> Iterator[Finding]:

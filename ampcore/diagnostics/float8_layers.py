@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ampcore.precision import LayerPolicies
-from ampcore.preflight import Finding
-from ampcore.spec.layer_dtypes import LayerDtypes, NotFloat8Reason
-from ampcore.spec.text import join_names
+from ampspec.documents.text import join_names
+from ampspec.precision.layer_dtypes import LayerDtypes, NotFloat8Reason
+from ampspec.preflight import Finding
 
 MAX_PATHS: Final = 8
 """The maximum number of layers of one reason in the message; the data has all of them."""

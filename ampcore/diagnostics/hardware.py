@@ -11,8 +11,8 @@ from typing import Any, Final, Literal
 
 import tensorflow as tf
 
-from ampcore.errors import UnsupportedDevice
-from ampcore.spec.devices import TENSOR_CORES, DeviceInfo, DeviceKind
+from ampspec.errors import UnsupportedDevice
+from ampspec.precision.devices import TENSOR_CORES, DeviceInfo, DeviceKind
 
 __all__ = [
     "CPU_FEATURES",

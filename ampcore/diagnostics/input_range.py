@@ -5,8 +5,8 @@ from typing import Final
 
 from ampcore.diagnostics.input_statistics import InputStatistics
 from ampcore.precision import LayerPolicies
-from ampcore.preflight import Finding
-from ampcore.spec.text import join_names, plural
+from ampspec.documents.text import join_names, plural
+from ampspec.preflight import Finding
 
 LARGEST: Final = 32.0
 """Normalized inputs are rarely above 5; pixels go up to 255."""

@@ -5,13 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from ampcore import data, models
-from ampcore.architectures import DataShape
 from ampcore.diagnostics import hardware
 from ampcore.diagnostics.float8_layers import float8_layers
 from ampcore.diagnostics.model_layers import tables_from_model
 from ampcore.models.task import Task
 from ampcore.precision import LayerPolicies, layer_policies
-from ampcore.preflight import (
+from ampspec.jobs import JobSpec
+from ampspec.networks import DataShape
+from ampspec.precision.devices import DeviceInfo
+from ampspec.preflight import (
     Figures,
     LayerTable,
     NotYetKnown,
@@ -19,13 +21,11 @@ from ampcore.preflight import (
     run_checks,
     tables_from_spec,
 )
-from ampcore.preflight.case import Case
-from ampcore.preflight.data import data_shape
-from ampcore.preflight.report_text import format_bytes, format_count
-from ampcore.spec import JobSpec
-from ampcore.spec.devices import DeviceInfo
-from ampcore.spec.run import RunSpec
-from ampcore.telemetry import Event, EventType
+from ampspec.preflight.case import Case
+from ampspec.preflight.data import data_shape
+from ampspec.preflight.report_text import format_bytes, format_count
+from ampspec.telemetry import Event, EventType
+from ampspec.training.run import RunSpec
 
 
 def preflight_events(

@@ -14,12 +14,7 @@ from ampcore.diagnostics.overflow_cause import CauseDetails, OverflowCause, expl
 from ampcore.diagnostics.replay import Replay
 from ampcore.diagnostics.responsible_examples import indices_of
 from ampcore.diagnostics.skipped_step import MAX_EXAMPLES, BatchPosition, SkippedStep
-from ampcore.diagnostics.step_diagnosis import (
-    DiagnosedStep,
-    StepContext,
-    StepDiagnoser,
-    StepValues,
-)
+from ampcore.diagnostics.step_diagnosis import DiagnosedStep, StepContext, StepDiagnoser, StepValues
 from ampcore.models.task import float32_view
 from ampcore.precision import NoLossScale
 

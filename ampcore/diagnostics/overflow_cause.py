@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ampcore.precision import DynamicLossScale, FixedLossScale, LossScale
-from ampcore.spec.precision import FLOAT16_MAX, float32_overrides
-from ampcore.spec.text import MAX_NAMES, join_names
+from ampspec.documents.text import MAX_NAMES, join_names
+from ampspec.precision.precision import FLOAT16_MAX, float32_overrides
 
 
 class OverflowCause(StrEnum):

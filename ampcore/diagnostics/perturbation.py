@@ -26,8 +26,8 @@ from ampcore.models.task import Task, Weights, float32_view
 from ampcore.precision import without_overwrites
 from ampcore.precision.finite import dense_values
 from ampcore.precision.layer_paths import walk_layers
-from ampcore.spec.layer_dtypes import SHAPE_ONLY_LAYERS
-from ampcore.telemetry.number_formats import NUMBER_FORMATS, NumberFormat
+from ampspec.precision.layer_dtypes import SHAPE_ONLY_LAYERS
+from ampspec.telemetry.ranges.number_formats import NUMBER_FORMATS, NumberFormat
 
 Tensor = Any
 

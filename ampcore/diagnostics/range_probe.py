@@ -17,9 +17,9 @@ from ampcore.models.seeds import micro_batch_seed
 from ampcore.models.task import Task, float32_view
 from ampcore.precision import without_overwrites
 from ampcore.precision.layer_paths import walk_layers
-from ampcore.spec.layer_dtypes import SHAPE_ONLY_LAYERS
-from ampcore.telemetry.exponent_histogram import ExponentHistogram
-from ampcore.telemetry.range_samples import LayerRange, RangeSample, TensorKind, TensorRange
+from ampspec.precision.layer_dtypes import SHAPE_ONLY_LAYERS
+from ampspec.telemetry.ranges.exponent_histogram import ExponentHistogram
+from ampspec.telemetry.ranges.range_samples import LayerRange, RangeSample, TensorKind, TensorRange
 
 Tensor = Any
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from ampcore.data import Batch
 from ampcore.diagnostics.range_probe import RangeProbe
-from ampcore.spec.telemetry import RangeSampling
-from ampcore.telemetry import StepBlock
-from ampcore.telemetry.range_samples import RangeSample
+from ampspec.telemetry import StepBlock
+from ampspec.telemetry.ranges.range_samples import RangeSample
+from ampspec.training.telemetry import RangeSampling
 
 Tensor = Any
 Clock = Callable[[], float]

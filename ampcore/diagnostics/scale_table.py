@@ -17,8 +17,8 @@ from ampcore.data import Batch
 from ampcore.diagnostics.nonfinite_origin import variable_infos
 from ampcore.diagnostics.overflow_cause import format_overrides
 from ampcore.diagnostics.replay import Replay, ReplayResult
-from ampcore.spec.text import join_names
-from ampcore.telemetry.exponent_histogram import (
+from ampspec.documents.text import join_names
+from ampspec.telemetry.ranges.exponent_histogram import (
     SCALE_EXPONENTS,
     ExponentHistogram,
     FormatShares,

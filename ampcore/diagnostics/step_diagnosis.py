@@ -13,19 +13,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from ampcore.data import Batch
-from ampcore.diagnostics.attribution import (
-    Evidence,
-    Finding,
-    NamedExample,
-    StepKind,
-    attribute,
-)
-from ampcore.diagnostics.input_statistics import (
-    EXTREME,
-    STANDS_OUT,
-    InputStatistics,
-    value_parts,
-)
+from ampcore.diagnostics.attribution import Evidence, Finding, NamedExample, StepKind, attribute
+from ampcore.diagnostics.input_statistics import EXTREME, STANDS_OUT, InputStatistics, value_parts
 from ampcore.diagnostics.nonfinite_values import largest
 from ampcore.diagnostics.overflow_cause import CauseDetails, OverflowCause
 from ampcore.diagnostics.probe import Measured, Probe, StepInputs, example_losses, measure

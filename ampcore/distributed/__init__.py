@@ -8,7 +8,7 @@ import sys
 from ampcore.distributed import environment
 from ampcore.distributed.cluster import Cluster
 from ampcore.distributed.replicas import ReduceOp, Replicas, SingleReplica
-from ampcore.errors import AddressInUse
+from ampspec.errors import AddressInUse
 
 __all__ = [
     "Cluster",

@@ -17,9 +17,9 @@ from ampcore.distributed.control import NAMING_S, ControlChannel
 from ampcore.distributed.exchange_watch import ExchangeWatch
 from ampcore.distributed.replicas import ReduceOp
 from ampcore.distributed.size_classes import SIZES
-from ampcore.errors import RankDisconnected, TrainingError
 from ampcore.profile.phases import Phase
 from ampcore.profile.scopes import phase_scope
+from ampspec.errors import RankDisconnected, TrainingError
 
 Tensor = Any
 Hint = Literal["RING", "NCCL"]

@@ -27,8 +27,8 @@ from ampcore.distributed.loopback import close_to_other_machines
 from ampcore.distributed.malloc import keep_freed_memory
 from ampcore.distributed.messages import Connection
 from ampcore.distributed.process_activity import ProcessActivity
-from ampcore.errors import AddressInUse, RankDisconnected, UnsupportedDevice
-from ampcore.spec.text import join_names
+from ampspec.documents.text import join_names
+from ampspec.errors import AddressInUse, RankDisconnected, UnsupportedDevice
 
 LEADER: Final = "/job:worker/replica:0/task:0"
 """The rank that hands out the parameters of groups."""

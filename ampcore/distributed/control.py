@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ampcore.distributed.messages import Connection
-from ampcore.errors import RankDisconnected, RankFailed, TrainingError
-from ampcore.spec import Reason
-from ampcore.spec.text import join_names, plural
+from ampspec.documents.text import join_names, plural
+from ampspec.errors import RankDisconnected, RankFailed, TrainingError
+from ampspec.jobs import Reason
 
 HEARTBEATS_PER_LIMIT: Final = 8
 MAX_HEARTBEAT_S: Final = 1.0

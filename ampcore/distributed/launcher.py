@@ -21,8 +21,8 @@ from ampcore.distributed import environment
 from ampcore.distributed.cluster import Cluster
 from ampcore.distributed.cores import cores_of_rank
 from ampcore.distributed.environment import ADDRESS_IN_USE
-from ampcore.fork_server import die_with_parent
-from ampcore.isolation.process_group_tracker import ProcessGroupTracker
+from infra.isolation.process_group_tracker import ProcessGroupTracker
+from infra.parent_death import die_with_parent
 
 MAX_STARTS: Final = 3
 """How often the ranks are started: another process may take a port before its rank does."""

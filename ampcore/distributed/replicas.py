@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
-from ampcore.errors import TrainingError
+from ampspec.errors import TrainingError
 
 Tensor = Any
 ReduceOp = Literal["mean", "sum", "max"]

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from ampcore.errors import InvalidModel
+from ampspec.errors import InvalidModel
 
 Tensor = Any
 Loss = Any

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from ampcore.losses.package_loss import package_loss
-from ampcore.spec import losses as specs
+from ampspec.objectives import losses as specs
 
 EPSILON: Final = 1e-7
 

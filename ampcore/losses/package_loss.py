@@ -4,10 +4,10 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from ampcore import packages
-from ampcore.errors import InvalidModel
+from ampcore import plugins as packages
 from ampcore.losses.keras_losses import as_loss, example_losses
-from ampcore.spec.losses import PackageLoss
+from ampspec.errors import InvalidModel
+from ampspec.objectives.losses import PackageLoss
 
 EXAMPLES: Final = 7
 """Of the batch that a loss is traced with: no usual size of an axis, to tell it from the others."""

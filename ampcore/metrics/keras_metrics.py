@@ -5,7 +5,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from ampcore.errors import InvalidModel
+from ampspec.errors import InvalidModel
 
 Loss = Any
 Metric = Any

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from ampcore.metrics.package_metric import package_metric
-from ampcore.spec import metrics as specs
+from ampspec.objectives import metrics as specs
 
 Tensor = Any
 Metric = Any

@@ -5,10 +5,10 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from ampcore import packages
-from ampcore.errors import InvalidModel
+from ampcore import plugins as packages
 from ampcore.metrics.keras_metrics import create_variables
-from ampcore.spec.metrics import PackageMetric, metric_name
+from ampspec.errors import InvalidModel
+from ampspec.objectives.metrics import PackageMetric, metric_name
 
 EXAMPLES: Final = 7
 """Of the batch that a metric is traced with: no usual size of an axis, to tell it from others."""

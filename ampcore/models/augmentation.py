@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import keras
 
-from ampcore.errors import InvalidModel
-from ampcore.spec.preprocessing import AnyAugmentation
+from ampspec.data.preprocessing import AnyAugmentation
+from ampspec.errors import InvalidModel
 
 Model = Any
 PREFIX: Final = "augmentation_"

@@ -1,4 +1,4 @@
-"""Builds Keras models from `ampcore.architectures`, and checks that data are images."""
+"""Builds Keras models from `ampspec.networks`, and checks that data are images."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -6,15 +6,15 @@ from typing import Any, Final
 import keras
 from keras import layers, ops
 
-from ampcore.architectures import DataShape, LayerConfig, NetworkConfig, describe_networks
-from ampcore.architectures.images import image_shape
-from ampcore.architectures.layers import POSITION_NUMBERS
 from ampcore.data.dataset import Signature
 from ampcore.data.examples import single_or_all
-from ampcore.errors import InvalidModel
-from ampcore.spec.layers.base import Layer, default_name
-from ampcore.spec.layers.weight_options import Constraint, Initializer, Regularizer, WeightOption
-from ampcore.spec.model import ModelSpec
+from ampspec.errors import InvalidModel
+from ampspec.layers.base import Layer, default_name
+from ampspec.layers.weight_options import Constraint, Initializer, Regularizer, WeightOption
+from ampspec.models.model import ModelSpec
+from ampspec.networks import DataShape, LayerConfig, NetworkConfig, describe_networks
+from ampspec.networks.images import image_shape
+from ampspec.networks.layers import POSITION_NUMBERS
 
 OPTION_MODULES: Final[dict[type[WeightOption], Any]] = {
     Initializer: keras.initializers,

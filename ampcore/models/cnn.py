@@ -6,11 +6,11 @@ Source: https://keras.io/examples/vision/mnist_convnet and its older form mnist_
 from typing import Any
 
 from ampcore.data.dataset import Signature
-from ampcore.errors import InvalidModel
 from ampcore.models.building_blocks import build_networks, check_images
 from ampcore.models.classification import Classification
 from ampcore.models.registry import register
-from ampcore.spec.model import Cnn
+from ampspec.errors import InvalidModel
+from ampspec.models.model import Cnn
 
 
 @register("cnn", Classification)

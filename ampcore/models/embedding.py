@@ -9,20 +9,20 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from ampcore.architectures.embedding import TABLE_LAYER
 from ampcore.data.dataset import Signature
 from ampcore.data.examples import Batch
 from ampcore.distributed.lookup import sharded_lookup
 from ampcore.distributed.replicas import Replicas
 from ampcore.distributed.row_shards import RowShard
-from ampcore.errors import InvalidModel
 from ampcore.models.building_blocks import build_networks
 from ampcore.models.classification import binary_cross_entropy
 from ampcore.models.registry import DtypePolicies, register
 from ampcore.models.stateless_call import call_stateless
 from ampcore.models.table_rows import assign_initial_rows
 from ampcore.models.task import Network, NonTrainable, Task, Tensor, Weights
-from ampcore.spec.model import Embedding
+from ampspec.errors import InvalidModel
+from ampspec.models.model import Embedding
+from ampspec.networks.embedding import TABLE_LAYER
 
 
 class ClickPrediction(Task):

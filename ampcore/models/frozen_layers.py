@@ -7,10 +7,10 @@ dropout still drops.
 import re
 from collections.abc import Sequence
 
-from ampcore.errors import InvalidModel
 from ampcore.models.task import Task
 from ampcore.precision.layer_paths import walk_layers
-from ampcore.spec.text import join_names
+from ampspec.documents.text import join_names
+from ampspec.errors import InvalidModel
 
 FIELD = "init.freeze"
 MAX_PATHS = 8

@@ -8,15 +8,15 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from ampcore.architectures.gan import UPSAMPLINGS
 from ampcore.data.dataset import Signature
 from ampcore.data.examples import Batch
-from ampcore.errors import InvalidModel
 from ampcore.models.building_blocks import build_networks, check_images
 from ampcore.models.classification import binary_cross_entropy
 from ampcore.models.registry import register
 from ampcore.models.task import NonTrainable, Task, Tensor, Weights
-from ampcore.spec.model import Gan
+from ampspec.errors import InvalidModel
+from ampspec.models.model import Gan
+from ampspec.networks.gan import UPSAMPLINGS
 
 REAL_LABEL: Final = 0.01
 FAKE_LABEL: Final = 0.99

@@ -12,13 +12,13 @@ from ampcore.checkpoint.compatibility import cast_array
 from ampcore.checkpoint.file_format import DTYPES
 from ampcore.checkpoint.finite import array_is_finite
 from ampcore.checkpoint.tensors import TensorFile, open_tensors
-from ampcore.errors import UnusableWeights
 from ampcore.models.frozen_layers import check_patterns
 from ampcore.models.task import Network
 from ampcore.models.weight_names import NamedWeight, named_weights
-from ampcore.spec.initial_weights import Init
-from ampcore.spec.tensor_header import TensorEntry
-from ampcore.spec.text import join_names, plural
+from ampspec.documents.text import join_names, plural
+from ampspec.errors import UnusableWeights
+from ampspec.models.initial_weights import Init
+from ampspec.tensor_header import TensorEntry
 
 MAX_LISTED: Final = 50
 """The maximum number of names in each list of a report."""

@@ -8,11 +8,11 @@ import keras
 from keras import layers
 
 from ampcore.data.dataset import Signature
-from ampcore.errors import InvalidModel
 from ampcore.models.building_blocks import image_input
 from ampcore.models.classification import Classification
 from ampcore.models.registry import register
-from ampcore.spec.model import KerasApplication
+from ampspec.errors import InvalidModel
+from ampspec.models.model import KerasApplication
 
 PIXEL_MAX = 255
 AUTO_NAME: Final = re.compile(r"(?P<stem>.+?)(?:_(?P<number>\d+))?")

@@ -7,11 +7,11 @@ arXiv:1706.03762; normalization before each part as in Radford et al. 2019 (GPT-
 from typing import Any
 
 from ampcore.data.dataset import Signature
-from ampcore.errors import InvalidModel
 from ampcore.models.building_blocks import build_networks
 from ampcore.models.classification import Classification
 from ampcore.models.registry import register
-from ampcore.spec.model import LstmLm, TransformerLm
+from ampspec.errors import InvalidModel
+from ampspec.models.model import LstmLm, TransformerLm
 
 
 @register("lstm_lm", Classification)

@@ -9,7 +9,7 @@ from ampcore.data.dataset import Signature
 from ampcore.models.building_blocks import build_networks, check_images
 from ampcore.models.classification import Classification
 from ampcore.models.registry import register
-from ampcore.spec.model import LeNet5
+from ampspec.models.model import LeNet5
 
 
 @register("lenet5", Classification)

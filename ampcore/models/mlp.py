@@ -3,11 +3,11 @@
 from typing import Any
 
 from ampcore.data.dataset import Signature
-from ampcore.errors import InvalidModel
 from ampcore.models.building_blocks import build_networks
 from ampcore.models.classification import Classification
 from ampcore.models.registry import register
-from ampcore.spec.model import Mlp
+from ampspec.errors import InvalidModel
+from ampspec.models.model import Mlp
 
 
 @register("mlp", Classification)

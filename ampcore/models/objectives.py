@@ -6,14 +6,14 @@ import tensorflow as tf
 
 from ampcore.data.dataset import Signature
 from ampcore.data.targets import Encoding
-from ampcore.errors import InvalidModel
 from ampcore.losses import build_loss, check_package_loss
 from ampcore.metrics import build_metric, check_package_metric
 from ampcore.models.supervised import Objective
-from ampcore.spec.losses import CrossEntropy, Focal, LossSpec, PackageLoss
-from ampcore.spec.metrics import MetricSpec, PackageMetric
-from ampcore.spec.target_columns import OUTPUT
-from ampcore.spec.task import (
+from ampspec.data.target_columns import OUTPUT
+from ampspec.errors import InvalidModel
+from ampspec.objectives.losses import CrossEntropy, Focal, LossSpec, PackageLoss
+from ampspec.objectives.metrics import MetricSpec, PackageMetric
+from ampspec.objectives.task import (
     Autoencoding,
     Classification,
     MultiLabel,

@@ -4,17 +4,17 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ampcore.architectures.own_layers import named_sizes
 from ampcore.data.dataset import Signature
-from ampcore.errors import InvalidModel
 from ampcore.models.building_blocks import build_networks, data_shape
 from ampcore.models.registry import register
-from ampcore.spec.layer_rules import output_problem
-from ampcore.spec.layers.inference import Inference
-from ampcore.spec.layers.network import infer
-from ampcore.spec.model import Layers, NamedInput
-from ampcore.spec.problems import Problem
-from ampcore.spec.target_columns import OUTPUT
+from ampspec.data.target_columns import OUTPUT
+from ampspec.documents.problems import Problem
+from ampspec.errors import InvalidModel
+from ampspec.layers.inference import Inference
+from ampspec.layers.network import infer
+from ampspec.models.model import Layers, NamedInput
+from ampspec.networks.own_layers import named_sizes
+from ampspec.rules.layer_rules import output_problem
 
 
 @register("layers")

@@ -5,11 +5,11 @@ from typing import Any
 
 import keras
 
-from ampcore import packages
+from ampcore import plugins as packages
 from ampcore.data.dataset import Signature
-from ampcore.errors import InvalidModel
 from ampcore.models.registry import register
-from ampcore.spec.model import Package
+from ampspec.errors import InvalidModel
+from ampspec.models.model import Package
 
 
 @register("package")

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ampcore.data.dataset import Signature
-from ampcore.errors import InvalidModel
 from ampcore.models.augmentation import with_augmentation
 from ampcore.models.objectives import default_task, objectives
 from ampcore.models.supervised import SupervisedTask
 from ampcore.models.task import Network, Task
-from ampcore.spec.model import ModelSpec
-from ampcore.spec.preprocessing import AnyAugmentation
-from ampcore.spec.task import TaskSpec
+from ampspec.data.preprocessing import AnyAugmentation
+from ampspec.errors import InvalidModel
+from ampspec.models.model import ModelSpec
+from ampspec.objectives.task import TaskSpec
 
 Builder = Callable[[Any, Signature], Any]
 """(the spec's model part, the data's signature) to a functional float32 keras.Model, or to

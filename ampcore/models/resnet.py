@@ -11,7 +11,7 @@ from ampcore.data.dataset import Signature
 from ampcore.models.building_blocks import build_networks, check_images
 from ampcore.models.classification import Classification
 from ampcore.models.registry import register
-from ampcore.spec.model import ResNet
+from ampspec.models.model import ResNet
 
 
 @register("resnet", Classification)

@@ -8,10 +8,10 @@ import keras
 import tensorflow as tf
 
 from ampcore.data.examples import Batch
-from ampcore.errors import InvalidModel
 from ampcore.losses import example_losses
 from ampcore.losses.kinds import CrossEntropy
 from ampcore.models.task import MetricStates, Network, NonTrainable, Task, Tensor, Weights
+from ampspec.errors import InvalidModel
 
 LOSS = "loss"
 CROSS_ENTROPIES: Final = (

@@ -16,8 +16,8 @@ import keras
 import tensorflow as tf
 
 from ampcore.distributed.replicas import Replicas
-from ampcore.errors import InvalidModel
 from ampcore.models.task import Network
+from ampspec.errors import InvalidModel
 
 Tensor = Any
 Layer = Any

@@ -10,7 +10,7 @@ from ampcore.optimizers import schedule
 from ampcore.optimizers.optimizer import Optimizer
 from ampcore.optimizers.package_optimizer import package_optimizer
 from ampcore.optimizers.update_rules import Adam, RmsProp, Rule, Sgd
-from ampcore.spec.optimizer import OptimizerSpec, PackageOptimizer
+from ampspec.objectives.optimizer import OptimizerSpec, PackageOptimizer
 
 RULES: dict[str, Callable[..., Rule]] = {
     "sgd": Sgd,

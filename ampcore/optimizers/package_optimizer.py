@@ -6,9 +6,9 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from ampcore import packages
-from ampcore.errors import InvalidModel
-from ampcore.spec.optimizer import PackageOptimizer
+from ampcore import plugins as packages
+from ampspec.errors import InvalidModel
+from ampspec.objectives.optimizer import PackageOptimizer
 
 FIELD: Final = f"{PackageOptimizer.section}.package"
 

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 from keras.optimizers.schedules import CosineDecay, ExponentialDecay, LearningRateSchedule
 
-from ampcore.spec.optimizer import Constant, Cosine, Exponential, Schedule, Step
+from ampspec.objectives.optimizer import Constant, Cosine, Exponential, Schedule, Step
 
 Tensor = Any
 

@@ -4,8 +4,8 @@ import re
 import traceback
 from typing import Any, Final
 
-from ampcore.errors import InvalidModel
 from ampcore.precision.layer_paths import walk_layers
+from ampspec.errors import InvalidModel
 
 CONFLICT: Final = re.compile(r"[^\n]*\btype (b?float\d+)\b[^\n]*\btype (b?float\d+)\b[^\n]*")
 """TensorFlow's line about an operation whose arguments have different dtypes."""

@@ -13,9 +13,9 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from ampcore.spec.devices import DeviceInfo
-from ampcore.spec.layer_dtypes import resolve_policy
-from ampcore.spec.precision import Precision, compute_dtypes
+from ampspec.precision.devices import DeviceInfo
+from ampspec.precision.layer_dtypes import resolve_policy
+from ampspec.precision.precision import Precision, compute_dtypes
 
 CONVOLUTIONS: Final = (keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D)
 REMAPPING_OPTION: Final = "remapping"

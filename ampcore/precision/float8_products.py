@@ -23,7 +23,7 @@ from ampcore.precision.float8_format import (
     scale_for,
 )
 from ampcore.precision.products import Operand, Products, cast_operand
-from ampcore.spec.precision import Float8
+from ampspec.precision.precision import Float8
 
 Tensor = Any
 

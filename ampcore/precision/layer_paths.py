@@ -10,7 +10,7 @@ from typing import Any, Final
 import keras
 
 from ampcore.precision.layer_products import has_own_call, replaced_calls
-from ampcore.spec.layer_dtypes import SHAPE_ONLY_LAYERS, LayerInfo
+from ampspec.precision.layer_dtypes import SHAPE_ONLY_LAYERS, LayerInfo
 
 _SHAPE_ONLY_CLASSES: Final = tuple(getattr(keras.layers, name) for name in SHAPE_ONLY_LAYERS)
 _LOOPS: Final = (keras.layers.RNN, keras.layers.TimeDistributed)

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from ampcore.precision.float8_products import Float8Products, Float8Scaling
 from ampcore.precision.products import Product, Products
-from ampcore.spec.product_dtypes import ProductDtypes
+from ampspec.precision.product_dtypes import ProductDtypes
 
 Layer = Any
 Tensor = Any

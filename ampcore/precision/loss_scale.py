@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 import tensorflow as tf
 
 from ampcore.precision.overwrite_with_gradient import is_overwritten
-from ampcore.spec.precision import (
+from ampspec.precision.precision import (
     LARGEST_SCALE,
     SMALLEST_SCALE,
     AutoScale,

@@ -9,7 +9,6 @@ import keras
 import tensorflow as tf
 from pydantic import ValidationError
 
-from ampcore.errors import InvalidModel
 from ampcore.precision import float16_on_cpu
 from ampcore.precision.dtype_conflict import explain_dtype_conflict
 from ampcore.precision.float8_products import Float8Scaling
@@ -26,18 +25,19 @@ from ampcore.precision.layer_paths import (
 from ampcore.precision.layer_products import LayerProducts, has_installed_call
 from ampcore.precision.saved_layers import creatable_initializers, policy_maps
 from ampcore.precision.weight_storage import FLOATS, KeptVariables, direct_variables, store_as
-from ampcore.spec.devices import DeviceInfo
-from ampcore.spec.layer_dtypes import (
+from ampspec.documents.problems import SpecValidationError, from_pydantic
+from ampspec.documents.text import join_names
+from ampspec.errors import InvalidModel
+from ampspec.precision.devices import DeviceInfo
+from ampspec.precision.layer_dtypes import (
     Float32Reason,
     LayerDtypes,
     layer_dtypes,
     nearest_override,
     resolve_policy,
 )
-from ampcore.spec.precision import COMPUTE_DTYPE, Override, Policy, Precision
-from ampcore.spec.problems import SpecValidationError, from_pydantic
-from ampcore.spec.product_dtypes import ProductDtypes, has_products
-from ampcore.spec.text import join_names
+from ampspec.precision.precision import COMPUTE_DTYPE, Override, Policy, Precision
+from ampspec.precision.product_dtypes import ProductDtypes, has_products
 
 ALWAYS_FLOAT32: Final[frozenset[Float32Reason]] = frozenset(
     {"output", "softmax", "input", "embedding"}

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import tensorflow as tf
 
-from ampcore.spec.product_dtypes import ProductDtypes
+from ampspec.precision.product_dtypes import ProductDtypes
 
 Tensor = Any
 Product = Callable[[Tensor, Tensor], Tensor]

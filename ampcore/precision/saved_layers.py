@@ -9,7 +9,7 @@ from typing import Any, Final
 import keras
 
 from ampcore.precision.layer_paths import LayerEntry, is_network
-from ampcore.spec.layer_dtypes import LayerDtypes
+from ampspec.precision.layer_dtypes import LayerDtypes
 
 ORTHOGONAL: Final = keras.initializers.Orthogonal
 """TensorFlow has no QR decomposition in bfloat16; the saved values replace the initial ones."""

@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from ampcore.isolation.process_limits import limit_resources
 from ampcore.profile.operations import ProfileContext
 from ampcore.profile.protos import converter
 from ampcore.profile.report import build_report
 from ampcore.profile.trace import read_trace
+from infra.isolation.process_limits import limit_resources
 
 TRACE: Final = "profile.xplane.pb"
 """The trace as TensorFlow's profiler records it, for TensorBoard (XProf)."""

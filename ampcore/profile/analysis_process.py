@@ -7,23 +7,25 @@ from pathlib import Path
 from typing import Any, Final
 
 import ampcore
+import ampspec
 from ampcore.profile.analysis import CONTEXT, REPORT, STARTED, write_report
 from ampcore.profile.operations import ProfileContext
 
 MODULE: Final = "ampcore.profile.analysis"
 PROGRAM: Final = """
 import importlib.util, runpy, sys
-_, package, module, *arguments = sys.argv
-spec = importlib.util.spec_from_file_location(
-    "ampcore", package + "/__init__.py", submodule_search_locations=[package]
-)
-sys.modules["ampcore"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(sys.modules["ampcore"])
+_, ampspec, ampcore, module, *arguments = sys.argv
+for name, folder in (("ampspec", ampspec), ("ampcore", ampcore)):
+    spec = importlib.util.spec_from_file_location(
+        name, folder + "/__init__.py", submodule_search_locations=[folder]
+    )
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[name])
 sys.argv[1:] = arguments
 runpy.run_module(module, run_name="__main__", alter_sys=True)
 """
-"""Runs a module of this package. An isolated trainer may read the package, but not the folder
-around it, in which Python would look for the package."""
+"""Runs a module of these packages. An isolated trainer may read them, but not the folder around
+them, in which Python would look for them."""
 MAX_WALL_S: Final = 900.0
 """Longer than its CPU time allows, unless the machine is busy."""
 
@@ -101,10 +103,10 @@ class AnalysisProcess:
 
 def _start(folder: Path) -> subprocess.Popen[bytes] | None:
     """The process; None where no process may be started."""
-    package = str(Path(ampcore.__file__).parent)
+    folders = [package.__path__[0] for package in (ampspec, ampcore)]
     try:
         return subprocess.Popen(
-            [sys.executable, "-P", "-c", PROGRAM, package, MODULE, str(folder)],
+            [sys.executable, "-P", "-c", PROGRAM, *folders, MODULE, str(folder)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -22,8 +22,8 @@ from ampcore.profile.executed_graph import executed_operations
 from ampcore.profile.findings import CODE
 from ampcore.profile.operations import ProfileContext, ProfiledLayer
 from ampcore.profile.trace_level import VERBOSE, record_all_operations
-from ampcore.spec.devices import DeviceInfo
-from ampcore.telemetry.events import PROFILE_FAILED, PROFILE_NOT_TAKEN, Event, EventType
+from ampspec.precision.devices import DeviceInfo
+from ampspec.telemetry.events import PROFILE_FAILED, PROFILE_NOT_TAKEN, Event, EventType
 
 FOLDER: Final = "profile"
 """In the output folder of a run: a folder for each profile."""

@@ -9,10 +9,10 @@ from typing import Any
 
 from ampcore.profile.analysis_process import ProfileFailed
 from ampcore.profile.recorder import WARMUP_STEPS
-from ampcore.spec import JobSpec
-from ampcore.spec.training import Profile
-from ampcore.telemetry.events import NO_PROFILE, Event, EventType
 from ampcore.train import Trainer
+from ampspec.jobs import JobSpec
+from ampspec.telemetry.events import NO_PROFILE, Event, EventType
+from ampspec.training.training import Profile
 
 
 def profile_steps(

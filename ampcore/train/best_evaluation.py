@@ -10,13 +10,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from ampcore.errors import InvalidData, InvalidModel
 from ampcore.models.task import Task
-from ampcore.spec.best_evaluation import PREFIX, metric_problems
-from ampcore.spec.metrics import better
-from ampcore.spec.text import join_names, plural
-from ampcore.spec.training import Train
-from ampcore.telemetry import Event, EventType
+from ampspec.documents.text import join_names, plural
+from ampspec.errors import InvalidData, InvalidModel
+from ampspec.objectives.metrics import better
+from ampspec.rules.best_evaluation import PREFIX, metric_problems
+from ampspec.telemetry import Event, EventType
+from ampspec.training.training import Train
 
 Mode = Literal["min", "max"]
 

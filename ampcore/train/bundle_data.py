@@ -9,14 +9,14 @@ from typing import Any, Final
 import tensorflow as tf
 
 from ampcore.allocation_errors import out_of_memory
-from ampcore.bundles.module import explain, last_line
 from ampcore.data import Batch, Dataset
 from ampcore.data.batches import BatchSource, arrives_in_batches
 from ampcore.data.column_data import DEFAULT_SPLIT
 from ampcore.data.local import LocalDataset, local_dataset
-from ampcore.errors import CodeFailed, InvalidData, InvalidModel, TrainingError
-from ampcore.spec import JobSpec
 from ampcore.train.from_keras import check_batch_size
+from ampcore.user_code.module import explain, last_line
+from ampspec.errors import CodeFailed, InvalidData, InvalidModel, TrainingError
+from ampspec.jobs import JobSpec
 
 DATA_FIELDS: Final = ("data", "validation_data", "steps_per_epoch")
 """What the function may return about its data, as the arguments of `Trainer.from_keras`."""

@@ -9,11 +9,8 @@ from typing import Any, Final
 
 import keras
 
-from ampcore.bundles.module import explain, explained_errors, load_function
-from ampcore.bundles.signature import Input, Signature, Target
 from ampcore.data import Dataset, local_path
 from ampcore.data.local import LocalDataset, zero_example
-from ampcore.errors import CodeFailed, InvalidModel, TrainingError
 from ampcore.models.augmentation import with_augmentation
 from ampcore.models.example_call import call_on_example
 from ampcore.models.objectives import default_task
@@ -23,13 +20,16 @@ from ampcore.models.task import Task
 from ampcore.precision import LayerPolicies
 from ampcore.precision.dtype_conflict import explain_dtype_conflict
 from ampcore.precision.layer_paths import is_network
-from ampcore.spec import JobSpec
-from ampcore.spec.model import Bundle
-from ampcore.spec.task import Outputs
 from ampcore.train.bundle_data import DATA_FIELDS, bundle_data, check_like, errors_named
 from ampcore.train.from_keras import check_model, objectives, output_names
 from ampcore.train.given_model import GivenModel
 from ampcore.train.job import SpecJob
+from ampcore.user_code.module import explain, explained_errors, load_function
+from ampcore.user_code.signature import Input, Signature, Target
+from ampspec.errors import CodeFailed, InvalidModel, TrainingError
+from ampspec.jobs import JobSpec
+from ampspec.models.model import Bundle
+from ampspec.objectives.task import Outputs
 
 FIELDS: Final = ("model", "loss", "loss_weights", "metrics", *DATA_FIELDS)
 """What the function may return, as the arguments of `Trainer.from_keras`."""

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from ampcore.telemetry import Event, StepBlock
+from ampspec.telemetry import Event, StepBlock
 
 OnBlock = Callable[[StepBlock], object]
 OnEvent = Callable[[Event], object]

@@ -4,12 +4,12 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
-from ampcore import __version__
 from ampcore.checkpoint import Manifest
-from ampcore.errors import IncompatibleCheckpoint
-from ampcore.spec.text import plural
 from ampcore.train.best_evaluation import BestState
 from ampcore.train.totals import Totals
+from ampspec import __version__
+from ampspec.documents.text import plural
+from ampspec.errors import IncompatibleCheckpoint
 
 
 class GoodStateCounters(BaseModel):

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from ampcore.telemetry import Event, EventType
 from ampcore.train.loop import EngineName, Loop
 from ampcore.train.session import Session
+from ampspec.telemetry import Event, EventType
 
 MEASURE_S: Final = 0.15
 """Seconds of steps to measure."""

@@ -12,13 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ampcore.diagnostics.attribution import (
-    Finding,
-    StepKind,
-    not_reproducible,
-)
-from ampcore.telemetry import Event, EventType, StepBlock
-from ampcore.telemetry.json_values import json_safe
+from ampcore.diagnostics.attribution import Finding, StepKind, not_reproducible
 from ampcore.train.callback_buffer import OnBlock
 from ampcore.train.job import TrainingJob
 from ampcore.train.repeat import RepeatedStep, repeat_step
@@ -32,6 +26,8 @@ from ampcore.train.step_replay import (
     replay_context,
     replay_to,
 )
+from ampspec.telemetry import Event, EventType, StepBlock
+from ampspec.telemetry.json_values import json_safe
 
 RECORDED: Final = ("loss", "grad_norm", "loss_scale", "skipped")
 """The recorded values that a replay must reproduce."""

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ampcore.checkpoint.saver import FOLDER
-from ampcore.spec import JobSpec
-from ampcore.spec.stored_split import with_split_seed
-from ampcore.telemetry import Event, EventType, StepBlock
-from ampcore.telemetry.frames import Frame, FrameType
 from ampcore.train.explain import StepExplainer, StepRecord
 from ampcore.train.run_setup import training_job
 from ampcore.train.step_replay import ReplayStopped
+from ampspec.data.stored_split import with_split_seed
+from ampspec.jobs import JobSpec
+from ampspec.telemetry import Event, EventType, StepBlock
+from ampspec.telemetry.frames import Frame, FrameType
 
 
 class Telemetry(Protocol):

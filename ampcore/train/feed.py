@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from ampcore.data import ArrayExamples, Batch, Examples
 from ampcore.data.batches import BatchSource
 from ampcore.data.examples import example_bytes
-from ampcore.errors import IncompatibleCheckpoint, InvalidData
 from ampcore.train.example_order import BatchOrder, ExampleOrder, PartOrder, StepOrder
+from ampspec.errors import IncompatibleCheckpoint, InvalidData
 
 WINDOW_BYTES: Final = 64 * 2**20
 """The size of a streamed window, unless one step needs more."""

@@ -7,10 +7,10 @@ from typing import Any
 from ampcore.data import Batch
 from ampcore.diagnostics.perturbation import LayerPerturbation, PerturbationTest
 from ampcore.diagnostics.range_probe import RangeProbe
-from ampcore.telemetry.number_formats import NUMBER_FORMATS
-from ampcore.telemetry.range_report import range_report
-from ampcore.telemetry.range_samples import RangeSample
 from ampcore.train.session import Session
+from ampspec.telemetry.ranges.number_formats import NUMBER_FORMATS
+from ampspec.telemetry.ranges.range_report import range_report
+from ampspec.telemetry.ranges.range_samples import RangeSample
 
 
 class FirstStep:

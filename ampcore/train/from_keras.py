@@ -9,16 +9,16 @@ import tensorflow as tf
 
 from ampcore.checkpoint.state import stable_path
 from ampcore.data.local import LocalDataset, local_dataset
-from ampcore.errors import InvalidData, InvalidModel
 from ampcore.losses import as_loss
 from ampcore.metrics import as_metric
 from ampcore.models.example_call import call_on_example
 from ampcore.models.supervised import Objective, by_output, flat_outputs, trackers
 from ampcore.precision.policy import own_policy
-from ampcore.spec.optimizer import Optimizer
-from ampcore.spec.run import micro_batches
 from ampcore.train.keras_job import KerasJob
 from ampcore.train.local_spec import KerasOptimizer, LocalSpec
+from ampspec.errors import InvalidData, InvalidModel
+from ampspec.objectives.optimizer import Optimizer
+from ampspec.training.run import micro_batches
 
 OWN_OPTIMIZERS: Final = ("sgd", "momentum", "adam", "adamw", "rmsprop")
 """The optimizers of ampcore; a name stands for one of them before one of Keras."""

@@ -2,12 +2,12 @@
 
 from typing import Any, Final
 
-from ampcore.errors import InvalidModel
 from ampcore.models.stateless_call import assigned_variables
 from ampcore.models.task import Network
 from ampcore.precision import LayerPolicies
 from ampcore.precision.in_place import SIXTEEN_BITS
 from ampcore.precision.weight_storage import KeptVariables, store_as
+from ampspec.errors import InvalidModel
 
 NETWORK: Final = "model"
 """The name of the network, and of its file."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ampcore.errors import NonFiniteLoss, NonFiniteResult, SkipBudgetExceeded, TrainingError
-from ampcore.spec.precision import COMPUTE_DTYPE, AdaptiveScale, AutoScale, FixedScale, NoScale
-from ampcore.spec.run import RunSpec
-from ampcore.telemetry import Event, StepBlock
 from ampcore.train.loop import Halt
+from ampspec.errors import NonFiniteLoss, NonFiniteResult, SkipBudgetExceeded, TrainingError
+from ampspec.precision.precision import COMPUTE_DTYPE, AdaptiveScale, AutoScale, FixedScale, NoScale
+from ampspec.telemetry import Event, StepBlock
+from ampspec.training.run import RunSpec
 
 
 @dataclass(frozen=True)

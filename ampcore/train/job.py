@@ -10,20 +10,20 @@ from typing import Any
 from ampcore import data, models, optimizers
 from ampcore.data import Dataset
 from ampcore.distributed import Replicas, SingleReplica
-from ampcore.errors import TrainingError, UnusableWeights
 from ampcore.models.embedding import sharded
 from ampcore.models.frozen_layers import freeze_layers
 from ampcore.models.initial_weights import take_weights
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
-from ampcore.spec import JobSpec
-from ampcore.spec.initial_weights import Init
-from ampcore.spec.model import Embedding
-from ampcore.spec.precision import NoScale, Precision
-from ampcore.spec.run import RunSpec, micro_batches
-from ampcore.spec.text import join_names
-from ampcore.telemetry import Event, EventType
 from ampcore.train.clip import Clip
+from ampspec.documents.text import join_names
+from ampspec.errors import TrainingError, UnusableWeights
+from ampspec.jobs import JobSpec
+from ampspec.models.initial_weights import Init
+from ampspec.models.model import Embedding
+from ampspec.precision.precision import NoScale, Precision
+from ampspec.telemetry import Event, EventType
+from ampspec.training.run import RunSpec, micro_batches
 
 MAX_NAMED = 4
 """The maximum number of names in a warning."""

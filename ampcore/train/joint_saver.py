@@ -5,7 +5,7 @@ from typing import Protocol
 from ampcore.checkpoint import Checkpoint
 from ampcore.checkpoint.writer import CheckpointWriter
 from ampcore.distributed import Replicas
-from ampcore.telemetry import Event, EventType
+from ampspec.telemetry import Event, EventType
 
 
 class Saver(Protocol):

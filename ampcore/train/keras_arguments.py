@@ -5,7 +5,6 @@ from dataclasses import asdict
 from typing import Any, Final, Literal, TypedDict
 
 from ampcore.callbacks.run_callbacks import check_callbacks, split_early_stopping
-from ampcore.errors import InvalidData, InvalidModel
 from ampcore.precision.loss_scale import (
     CalibratedLossScale,
     DynamicLossScale,
@@ -13,10 +12,11 @@ from ampcore.precision.loss_scale import (
     LossScale,
     NoLossScale,
 )
-from ampcore.spec.base import SpecModel
-from ampcore.spec.precision import Float8, Override, Precision
-from ampcore.spec.telemetry import Telemetry
-from ampcore.spec.training import Best, Diagnostics, EarlyStopping, Guard, Runtime, Train
+from ampspec.documents.base import SpecModel
+from ampspec.errors import InvalidData, InvalidModel
+from ampspec.precision.precision import Float8, Override, Precision
+from ampspec.training.telemetry import Telemetry
+from ampspec.training.training import Best, Diagnostics, EarlyStopping, Guard, Runtime, Train
 
 LossScaleArgument = str | float | Mapping[str, Any] | LossScale
 """A mode, the number of a fixed scale, the section of a spec, or a loss scale of this library."""

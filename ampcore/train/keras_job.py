@@ -7,7 +7,6 @@ from typing import Any, cast
 from ampcore import optimizers
 from ampcore.data import Dataset
 from ampcore.data.local import LocalDataset
-from ampcore.errors import TrainingError
 from ampcore.models.supervised import Objective, SupervisedTask
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
@@ -16,6 +15,7 @@ from ampcore.train.clip import Clip
 from ampcore.train.given_model import GivenModel, GivenOptimizer
 from ampcore.train.job import TrainingJob
 from ampcore.train.local_spec import KerasOptimizer, LocalSpec
+from ampspec.errors import TrainingError
 
 
 class KerasJob(TrainingJob):

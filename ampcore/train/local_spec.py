@@ -5,9 +5,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, JsonValue
 
-from ampcore.spec.base import SpecModel
-from ampcore.spec.checked import CheckedSpec
-from ampcore.spec.optimizer import (
+from ampspec.documents.base import SpecModel
+from ampspec.jobs.checked import CheckedSpec
+from ampspec.objectives.optimizer import (
     Adam,
     AdamW,
     Momentum,
@@ -17,14 +17,14 @@ from ampcore.spec.optimizer import (
     RmsProp,
     Sgd,
 )
-from ampcore.spec.precision import LossScaleSpec, Precision, default_loss_scale
-from ampcore.spec.telemetry import Telemetry
-from ampcore.spec.training import Diagnostics, Guard, Runtime, Train
-from ampcore.spec.training_rules import (
+from ampspec.precision.precision import LossScaleSpec, Precision, default_loss_scale
+from ampspec.rules.training_rules import (
     averages_need_own_optimizers,
     loss_scale_bounds,
     nesterov_needs_momentum,
 )
+from ampspec.training.telemetry import Telemetry
+from ampspec.training.training import Diagnostics, Guard, Runtime, Train
 
 ASSUMED_SLOTS: Final = 2
 """What an optimizer is assumed to keep for each weight where no config of it is usable."""

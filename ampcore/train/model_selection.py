@@ -4,20 +4,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ampcore.checkpoint.model_files import (
-    WEIGHTS_FILE,
-    save_models,
-    save_signature,
-    save_weights,
-)
+from ampcore.checkpoint.model_files import WEIGHTS_FILE, save_models, save_signature, save_weights
 from ampcore.profile.phases import Phase
 from ampcore.profile.scopes import phase_span
-from ampcore.telemetry import Event, EventType
-from ampcore.telemetry.validation_examples import write_examples
 from ampcore.train.callback_buffer import CallbackBuffer
 from ampcore.train.example_metrics import example_metrics
 from ampcore.train.run import Run
 from ampcore.train.signature import signature_document
+from ampspec.telemetry import Event, EventType
+from ampspec.telemetry.validation_examples import write_examples
 
 UNSAVEABLE: Final = (AttributeError, KeyError, NotImplementedError, TypeError, ValueError)
 """The errors of a get_config that does not work."""

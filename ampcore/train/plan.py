@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Self
 
-from ampcore.spec.training import Train
+from ampspec.training.training import Train
 
 BLOCK_S: Final = 0.5
 """The target duration of a block of steps."""

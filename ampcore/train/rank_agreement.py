@@ -17,11 +17,11 @@ from ampcore.checkpoint.state import Arrays
 from ampcore.distributed import Replicas
 from ampcore.distributed.arrays import broadcast_arrays
 from ampcore.distributed.whole_tables import OwnRows
-from ampcore.errors import IncompatibleCheckpoint, InvalidModel, RanksDiffer
-from ampcore.spec.run import RunSpec, micro_batches
-from ampcore.spec.text import join_names
 from ampcore.train.run_context import RunContext
 from ampcore.train.session import Session
+from ampspec.documents.text import join_names
+from ampspec.errors import IncompatibleCheckpoint, InvalidModel, RanksDiffer
+from ampspec.training.run import RunSpec, micro_batches
 
 
 def check_rank_count(spec: RunSpec, size: int) -> None:

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from ampcore.diagnostics.overflow_cause import OverflowCause
 from ampcore.distributed import Replicas
-from ampcore.telemetry.json_values import json_safe
-from ampcore.telemetry.scale_events import OverflowCauses
+from ampspec.telemetry.json_values import json_safe
+from ampspec.telemetry.scale_events import OverflowCauses
 
 WITHOUT_CAUSE: Final = (OverflowCause.NOT_REPRODUCED.value, OverflowCause.UNKNOWN.value)
 """What a rank finds whose own gradients were finite, or that could not repeat the step."""

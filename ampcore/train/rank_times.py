@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any, Final
 
-from ampcore.spec.text import join_names
-from ampcore.telemetry import Event, EventType
+from ampspec.documents.text import join_names
+from ampspec.telemetry import Event, EventType
 
 SLOW_RATIO: Final = 1.2
 """A rank is slow if its own time is this many times that of the others."""

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from ampcore import distributed
 from ampcore.distributed import Cluster, Replicas, SingleReplica
-from ampcore.errors import InvalidModel, TrainingError
-from ampcore.spec.ranks import Exchange
-from ampcore.telemetry import Event, EventType
 from ampcore.train.callback_buffer import OnEvent
+from ampspec.errors import InvalidModel, TrainingError
+from ampspec.telemetry import Event, EventType
+from ampspec.training.ranks import Exchange
 
 OWN_EVENTS: Final = (EventType.STARTED,)
 """What a rank other than 0 reports: the rest is about the job, and rank 0 reports it."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ampcore.checkpoint.state import Arrays
-from ampcore.spec.run import RunSpec
-from ampcore.telemetry import Event, EventType
 from ampcore.train.guard import GuardFailure
+from ampspec.telemetry import Event, EventType
+from ampspec.training.run import RunSpec
 
 ROLLBACK_SCALE_FACTOR: Final = 0.5
 MAX_ROLLBACKS: Final = 8

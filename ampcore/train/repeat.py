@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from ampcore.checkpoint.state import Arrays
-from ampcore.telemetry import Event, EventType, StepBlock
 from ampcore.train.session import Session
+from ampspec.telemetry import Event, EventType, StepBlock
 
 CLOSE: Final = 1e-2
 """The largest relative difference of values that only a different order of sums explains."""

@@ -10,10 +10,10 @@ from ampcore import checkpoint
 from ampcore.checkpoint import Checkpoint, Difference, Manifest, StoredCheckpoint
 from ampcore.checkpoint.saver import FOLDER, versions
 from ampcore.checkpoint.state import Arrays
-from ampcore.errors import UnreadableCheckpoint
-from ampcore.spec.run import RunSpec
-from ampcore.telemetry import Event, EventType
 from ampcore.train.session import Session
+from ampspec.errors import UnreadableCheckpoint
+from ampspec.telemetry import Event, EventType
+from ampspec.training.run import RunSpec
 
 
 def manifest(

@@ -9,24 +9,13 @@ from ampcore.checkpoint.state import Arrays
 from ampcore.data import Dataset
 from ampcore.diagnostics.attribution import Attribution
 from ampcore.diagnostics.input_statistics import InputStatistics
-from ampcore.errors import NonFiniteResult
 from ampcore.profile.phases import Phase
 from ampcore.profile.recorder import ProfileRecorder
 from ampcore.profile.scopes import phase_span
-from ampcore.spec.devices import DeviceInfo
-from ampcore.spec.text import join_names
-from ampcore.telemetry import Event, EventType, StepBlock
-from ampcore.telemetry.scale_events import scale_events
 from ampcore.train import recovery
 from ampcore.train.callback_buffer import CallbackBuffer
 from ampcore.train.counters import GoodStateCounters, RunCounters
-from ampcore.train.guard import (
-    DamagedState,
-    Guard,
-    GuardFailure,
-    damage_warning,
-    nonfinite_advice,
-)
+from ampcore.train.guard import DamagedState, Guard, GuardFailure, damage_warning, nonfinite_advice
 from ampcore.train.joint_saver import Saver
 from ampcore.train.loop import HALT_ON_SKIP
 from ampcore.train.rank_agreement import check_equal_state, share_state
@@ -41,6 +30,11 @@ from ampcore.train.run_diagnostics import RunDiagnostics
 from ampcore.train.run_evaluations import RunEvaluations
 from ampcore.train.session import Session
 from ampcore.train.totals import Totals
+from ampspec.documents.text import join_names
+from ampspec.errors import NonFiniteResult
+from ampspec.precision.devices import DeviceInfo
+from ampspec.telemetry import Event, EventType, StepBlock
+from ampspec.telemetry.scale_events import scale_events
 
 UNLIMITED: Final = 2**31 - 1
 MAX_FIRST_SKIPS: Final = 32

@@ -8,13 +8,13 @@ from ampcore.checkpoint import Checkpoint, Manifest
 from ampcore.checkpoint.state import Arrays
 from ampcore.profile.phases import Phase
 from ampcore.profile.scopes import phase_span
-from ampcore.spec.run import RunSpec
-from ampcore.telemetry import Event
 from ampcore.train.callback_buffer import CallbackBuffer
 from ampcore.train.joint_saver import Saver
 from ampcore.train.recovery import GoodState
 from ampcore.train.resume import manifest
 from ampcore.train.session import Session
+from ampspec.telemetry import Event
+from ampspec.training.run import RunSpec
 
 
 @dataclass(frozen=True)

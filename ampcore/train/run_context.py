@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from ampcore import precision
 from ampcore.data import Dataset
 from ampcore.distributed import Replicas, SingleReplica
-from ampcore.spec.devices import DeviceInfo
-from ampcore.spec.run import micro_batches
 from ampcore.train.feed import Feed
 from ampcore.train.job import TrainingJob
 from ampcore.train.plan import Plan
 from ampcore.train.session import Session
+from ampspec.precision.devices import DeviceInfo
+from ampspec.training.run import micro_batches
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from ampcore.diagnostics.replay import Replay
 from ampcore.diagnostics.scale_table import ScaleTable
 from ampcore.diagnostics.skipped_step import BatchPosition, SkippedStep
 from ampcore.diagnostics.step_diagnosis import StepValues
-from ampcore.spec.telemetry import RangeSampling
-from ampcore.telemetry import Event, EventType, StepBlock
-from ampcore.telemetry.anomalies import SpikeDetector
-from ampcore.telemetry.scale_events import OverflowCauses, scale_columns
-from ampcore.telemetry.scale_health import ScaleBounds, ScaleHealth, ScaleHealthMonitor
 from ampcore.train.session import Session
 from ampcore.train.step_context import step_context
+from ampspec.telemetry import Event, EventType, StepBlock
+from ampspec.telemetry.anomalies import SpikeDetector
+from ampspec.telemetry.scale_events import OverflowCauses, scale_columns
+from ampspec.telemetry.scale_health import ScaleBounds, ScaleHealth, ScaleHealthMonitor
+from ampspec.training.telemetry import RangeSampling
 
 
 class RunDiagnostics:

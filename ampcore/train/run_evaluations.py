@@ -8,13 +8,13 @@ from ampcore.data.batches import BatchSource
 from ampcore.models.task import Task
 from ampcore.profile.phases import Phase
 from ampcore.profile.scopes import phase_span
-from ampcore.spec.run import RunSpec
-from ampcore.telemetry import Event
 from ampcore.train.best_evaluation import BestState, best_evaluation
 from ampcore.train.evaluate import Evaluation, Evaluator
 from ampcore.train.run_context import RunContext
 from ampcore.train.session import Session
 from ampcore.train.totals import Totals
+from ampspec.telemetry import Event
+from ampspec.training.run import RunSpec
 
 
 class RunEvaluations:

@@ -10,18 +10,18 @@ import keras
 from ampcore.allocation_errors import out_of_memory
 from ampcore.data import Dataset
 from ampcore.distributed import Replicas, SingleReplica
-from ampcore.errors import TrainingError
 from ampcore.precision.float16_on_cpu import without_op_fusion
 from ampcore.precision.tensor_float32 import tensor_float32
-from ampcore.spec import JobSpec
-from ampcore.spec.devices import DeviceInfo
-from ampcore.spec.model import Bundle
-from ampcore.spec.run import RunSpec, micro_batches
 from ampcore.train.bundle_job import BundleJob
 from ampcore.train.feed import feed_for
 from ampcore.train.job import SpecJob, TrainingJob
 from ampcore.train.plan import Plan
 from ampcore.train.run_context import RunContext
+from ampspec.errors import TrainingError
+from ampspec.jobs import JobSpec
+from ampspec.models.model import Bundle
+from ampspec.precision.devices import DeviceInfo
+from ampspec.training.run import RunSpec, micro_batches
 
 RESIDENT_SHARE: Final = 0.25
 """The share of a device's memory that training examples may take; larger data is streamed."""

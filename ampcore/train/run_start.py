@@ -13,7 +13,6 @@ from ampcore.diagnostics.input_range import input_findings
 from ampcore.diagnostics.model_preflight import preflight_events
 from ampcore.distributed import Replicas
 from ampcore.profile.recorder import ProfileRecorder
-from ampcore.telemetry import Event, EventType
 from ampcore.train.callback_buffer import CallbackBuffer
 from ampcore.train.counters import RunCounters
 from ampcore.train.engine_autotune import EngineDecision, choose_engine
@@ -24,6 +23,7 @@ from ampcore.train.resume import newest, resumed_event
 from ampcore.train.run import Run
 from ampcore.train.run_context import RunContext
 from ampcore.train.session import parameters
+from ampspec.telemetry import Event, EventType
 
 PRECISION_FIELDS: Final = ("precision", "loss_scale")
 """The sections of a spec that determine the precision of a job."""

@@ -19,14 +19,12 @@ from ampcore.diagnostics.input_statistics import InputStatistics
 from ampcore.distributed import Replicas, SingleReplica
 from ampcore.distributed.row_shards import RowShard
 from ampcore.distributed.whole_tables import VariableRows, WholeTable
-from ampcore.errors import InvalidModel
 from ampcore.models.seeds import step_seed
 from ampcore.models.synchronized_batch_norm import check_synchronizable
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
 from ampcore.profile.phases import Phase
 from ampcore.profile.scopes import phase_span
-from ampcore.telemetry import StepBlock
 from ampcore.train.batch_slicing import slice_batch
 from ampcore.train.feed import Feed, Window
 from ampcore.train.job import TrainingJob
@@ -34,6 +32,8 @@ from ampcore.train.loop import NEVER_HALT, EngineName, Halt, Loop
 from ampcore.train.plan import AdaptiveBlockSize, Plan
 from ampcore.train.step import TrainStep
 from ampcore.train.step_rows import step_block
+from ampspec.errors import InvalidModel
+from ampspec.telemetry import StepBlock
 
 
 class Session:

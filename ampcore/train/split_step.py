@@ -8,11 +8,11 @@ from typing import Any
 import tensorflow as tf
 
 from ampcore.data import Batch
-from ampcore.errors import InvalidModel
 from ampcore.models.gradients import Gradients
 from ampcore.models.task import NonTrainable
 from ampcore.precision import LossScaleStates
 from ampcore.train.step import TrainStep
+from ampspec.errors import InvalidModel
 
 Tensor = Any
 

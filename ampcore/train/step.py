@@ -27,10 +27,10 @@ from ampcore.precision.lowering import GRAPH, XLA, Lowering
 from ampcore.precision.transaction import commit_or_skip
 from ampcore.profile.phases import Phase
 from ampcore.profile.scopes import phase_scope
-from ampcore.spec.ranks import Exchange
 from ampcore.train.accumulate import accumulate_gradients
 from ampcore.train.batch_slicing import slice_batch
 from ampcore.train.clip import Clip
+from ampspec.training.ranks import Exchange
 
 Tensor = Any
 

@@ -18,11 +18,11 @@ from ampcore.diagnostics.step_diagnosis import DiagnosedStep, StepDiagnoser, Ste
 from ampcore.diagnostics.step_values import MAX_ROWS, layer_rows, variable_rows
 from ampcore.models.task import float32_view
 from ampcore.precision import NoLossScale
-from ampcore.telemetry import StepBlock
 from ampcore.train.repeat import RepeatedStep
 from ampcore.train.session import Session
 from ampcore.train.step_context import step_context
 from ampcore.train.step_replay import ReplayedRun
+from ampspec.telemetry import StepBlock
 
 MAX_EXAMPLES: Final = 8
 """The maximum number of examples that are shown."""

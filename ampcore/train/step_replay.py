@@ -12,8 +12,6 @@ from ampcore.checkpoint import Checkpoint
 from ampcore.checkpoint.saver import CheckpointSaver
 from ampcore.data import Dataset
 from ampcore.diagnostics import hardware
-from ampcore.errors import InvalidData
-from ampcore.spec.run import RunSpec, micro_batches
 from ampcore.train.callback_buffer import CallbackBuffer, OnBlock
 from ampcore.train.counters import RunCounters
 from ampcore.train.job import TrainingJob
@@ -21,6 +19,8 @@ from ampcore.train.loop import EngineName, engine_name
 from ampcore.train.run import Run
 from ampcore.train.run_context import RunContext
 from ampcore.train.run_setup import run_context
+from ampspec.errors import InvalidData
+from ampspec.training.run import RunSpec, micro_batches
 
 ShouldStop = Callable[[], bool]
 

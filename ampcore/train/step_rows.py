@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ampcore.telemetry import COLUMNS, StepBlock
+from ampspec.telemetry import COLUMNS, StepBlock
 
 
 def step_block(

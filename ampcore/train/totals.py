@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ampcore.telemetry import Event, EventType, StepBlock
 from ampcore.train.evaluate import Evaluation
+from ampspec.telemetry import Event, EventType, StepBlock
 
 
 @dataclass

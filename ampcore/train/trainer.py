@@ -13,19 +13,7 @@ from ampcore.allocation_errors import out_of_memory
 from ampcore.checkpoint.saver import FOLDER
 from ampcore.diagnostics import hardware
 from ampcore.distributed import Cluster, Replicas, cluster_from_environment
-from ampcore.errors import (
-    NonFiniteLoss,
-    NonFiniteResult,
-    RankDisconnected,
-    RankFailed,
-    RanksDiffer,
-    SkipBudgetExceeded,
-    TrainingError,
-)
 from ampcore.profile.recorder import ProfileRecorder, ProfileRequest
-from ampcore.spec import JobSpec
-from ampcore.spec.devices import DeviceInfo, DeviceKind
-from ampcore.spec.precision import Policy
 from ampcore.train.callback_buffer import CallbackBuffer, OnBlock, OnEvent
 from ampcore.train.epoch_reports import EpochReports, NoReports, Verbose
 from ampcore.train.first_step import FirstStep
@@ -49,6 +37,18 @@ from ampcore.train.run_context import RunContext
 from ampcore.train.run_setup import device_settings, memory_errors, run_context, training_job
 from ampcore.train.run_start import start_or_resume
 from ampcore.train.session import parameters
+from ampspec.errors import (
+    NonFiniteLoss,
+    NonFiniteResult,
+    RankDisconnected,
+    RankFailed,
+    RanksDiffer,
+    SkipBudgetExceeded,
+    TrainingError,
+)
+from ampspec.jobs import JobSpec
+from ampspec.precision.devices import DeviceInfo, DeviceKind
+from ampspec.precision.precision import Policy
 
 ShouldStop = Callable[[], bool]
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, text
 
-from ampcore.spec import JobSpec
+from ampspec.jobs import JobSpec
 from store.database import Database
 
 SPEC: Final = JobSpec.parse({"model": {"kind": "cnn"}, "data": {"kind": "digits"}}).to_json()

@@ -9,10 +9,11 @@ from sqlalchemy import select, text
 from server.background.compactor import Compactor
 from server.background.reconciler import Reconciler
 from server.dispatch import CeleryDispatcher
-from store import attempts, leases, studies
-from store.compaction_queue import uncompacted_attempts
+from store import leases, studies
 from store.database import Database
+from store.jobs import attempts
 from store.tables import Job
+from store.telemetry.compaction_queue import uncompacted_attempts
 
 HEARTBEATS: Final = 10
 

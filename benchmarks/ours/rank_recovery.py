@@ -15,8 +15,8 @@ import psutil
 from lost_worker import SPEC, asked, has_checkpoint, has_steps, newest, start_worker
 from under_load.service_processes import api, service_environment, wait_until
 
-from ampcore.fork_server import TRAINER_NAME
 from store.database import Database
+from worker.trainer.child.fork_server import TRAINER_NAME
 
 RANKS = 2
 ROUNDS = 4

@@ -15,7 +15,7 @@ from compare.problems import CLASSES, LEARNING_RATE, Cnn
 from ampcore import JobSpec, Trainer
 from ampcore.distributed import cluster_from_environment
 from ampcore.distributed.buckets import DEFAULT_BUCKET_BYTES
-from ampcore.telemetry import StepBlock
+from ampspec.telemetry import StepBlock
 
 WARMUP_STEPS = 4
 """Steps that are left out: the first block, of one step, contains tracing and compilation."""

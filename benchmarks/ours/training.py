@@ -22,7 +22,6 @@ from ampcore import JobSpec, data, models
 from ampcore.diagnostics import hardware
 from ampcore.models.seeds import step_seed
 from ampcore.precision import layer_policies
-from ampcore.spec.precision import Precision
 from ampcore.train.batch_slicing import gather_batch, slice_batch
 from ampcore.train.feed import feed_for
 from ampcore.train.from_keras import keras_job
@@ -30,6 +29,7 @@ from ampcore.train.job import SpecJob, TrainingJob
 from ampcore.train.plan import Plan
 from ampcore.train.run_context import RunContext
 from ampcore.train.session import Session
+from ampspec.precision.precision import Precision
 
 OWN = "_keras"
 ENGINES = ("graph", "xla_step", "xla_loop")

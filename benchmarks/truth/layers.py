@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import keras
 
-from ampcore.telemetry.number_formats import FLOAT16
-from ampcore.telemetry.range_report import range_report
+from ampspec.telemetry.ranges.number_formats import FLOAT16
+from ampspec.telemetry.ranges.range_report import range_report
 from truth.case import Outcome, PlantedFault, Question, Verdict
 from truth.planted import Data, Plant, dense_model, pictures, sequences, table
 from truth.steps import AttentionLogits, Times, convolution, heavy_tails, mlp

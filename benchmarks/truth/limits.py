@@ -14,23 +14,23 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
-from ampcore.api.study_requests import CapacityOptions
-from ampcore.isolation import TEMP_FOLDER, Confinement
-from ampcore.isolation.process_group_tracker import ProcessGroupTracker
-from ampcore.lab.batch_search import size_of_key
-from ampcore.lab.capacity import MIXED, CapacityKind
-from ampcore.lab.plan import JobResult, NoAnswer, Question
-from ampcore.spec import State
-from ampcore.telemetry.frames import Frame, FrameType
+from ampspec.api.study_requests import CapacityOptions
+from ampspec.jobs import State
+from ampspec.studies.capacity.batch_search import size_of_key
+from ampspec.studies.capacity.capacity import MIXED, CapacityKind
+from ampspec.studies.plan import JobResult, NoAnswer, Question
+from ampspec.telemetry.frames import Frame, FrameType
+from infra.isolation import TEMP_FOLDER, Confinement
+from infra.isolation.process_group_tracker import ProcessGroupTracker
 from truth.case import Outcome, PlantedFault, Verdict
 from truth.case import Question as Asked
-from worker.fork_server import ForkServer
-from worker.frame_validator import FINAL_FRAMES
-from worker.isolation import TrainerFolder
-from worker.outcome import TrainerExit, result_of
-from worker.sandbox import SandboxLimits
-from worker.sandbox_monitor import SandboxMonitor
-from worker.trainer_process import PROGRAM, TrainerProcess
+from worker.attempt.outcome import TrainerExit, result_of
+from worker.trainer.fork_server import ForkServer
+from worker.trainer.frame_validator import FINAL_FRAMES
+from worker.trainer.isolation import TrainerFolder
+from worker.trainer.sandbox import SandboxLimits
+from worker.trainer.sandbox_monitor import SandboxMonitor
+from worker.trainer.trainer_process import PROGRAM, TrainerProcess
 
 GIB: Final = 2**30
 MACHINE_BYTES: Final = 64 * GIB

@@ -9,12 +9,12 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from ampcore.errors import TrainingError
-from ampcore.telemetry import Event, EventType, StepBlock
 from ampcore.train import Trainer
 from ampcore.train.explain import StepExplainer
 from ampcore.train.from_keras import keras_job
 from ampcore.train.keras_arguments import loss_scale_section
+from ampspec.errors import TrainingError
+from ampspec.telemetry import Event, EventType, StepBlock
 from truth.case import Outcome, Verdict
 
 FEATURES = 16

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ampcore.lab.plan import NoAnswer
+from ampspec.studies.plan import NoAnswer
 from truth.case import Outcome, PlantedFault, Question, Verdict
 from truth.trained_study import answer_precision
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import keras
 import numpy as np
 
-from ampcore.telemetry import EventType
+from ampspec.telemetry import EventType
 from truth.case import Outcome, PlantedFault, Question, Verdict
 from truth.planted import (
     BATCH,

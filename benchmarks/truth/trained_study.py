@@ -7,16 +7,16 @@ from statistics import fmean
 from typing import Any
 
 from ampcore import JobSpec
-from ampcore.api.studies import PrecisionAnswer
-from ampcore.api.study_requests import PrecisionOptions
-from ampcore.errors import TrainingError
-from ampcore.lab.example_results import ExampleResults
-from ampcore.lab.plan import JobResult, Question
-from ampcore.lab.precision import PrecisionKind
-from ampcore.spec import State
-from ampcore.telemetry.metrics import finite_metrics
-from ampcore.telemetry.validation_examples import VALIDATION_EXAMPLES_FILE
 from ampcore.train import Trainer
+from ampspec.api.studies import PrecisionAnswer
+from ampspec.api.study_requests import PrecisionOptions
+from ampspec.errors import TrainingError
+from ampspec.jobs import State
+from ampspec.studies.plan import JobResult, Question
+from ampspec.studies.precision.example_results import ExampleResults
+from ampspec.studies.precision.precision import PrecisionKind
+from ampspec.telemetry.metrics import finite_metrics
+from ampspec.telemetry.validation_examples import VALIDATION_EXAMPLES_FILE
 
 
 def answer_precision(

@@ -16,7 +16,7 @@ import httpx
 
 from server.embedded.private_redis import start_redis
 from server.migrate import migrate
-from store import tokens
+from store.access import tokens
 from store.database import Database
 from under_load.http_connection import Connection
 

@@ -6,10 +6,10 @@ import signal
 import sys
 import time
 
-from ampcore import fork_server
-from ampcore.telemetry import StepBlock
-from ampcore.telemetry.frames import Frame, FrameType, write_frame
-from ampcore.telemetry.steps_frame import steps_frame
+from ampspec.telemetry import StepBlock
+from ampspec.telemetry.frames import Frame, FrameType, write_frame
+from ampspec.telemetry.steps.steps_frame import steps_frame
+from worker.trainer.child import fork_server
 
 COUNT = 250
 EVERY_S = 0.5

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import worker.app
 from worker.__main__ import main
-from worker.standby import Standby
+from worker.trainer.standby import Standby
 
 TRAINER = (sys.executable, str(Path(__file__).with_name("synthetic_trainer.py")))
 

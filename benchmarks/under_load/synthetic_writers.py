@@ -14,9 +14,9 @@ import time
 from contextlib import ExitStack
 from functools import partial
 
-from service.notify import Notifier
-from store.compaction_queue import MIN_BLOCKS
+from infra.notify import Notifier
 from store.database import Database
+from store.telemetry.compaction_queue import MIN_BLOCKS
 from under_load.telemetry import (
     block,
     claim_new_job,

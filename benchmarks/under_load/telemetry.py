@@ -7,17 +7,17 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ampcore.spec import JobSpec
-from ampcore.telemetry import StepBlock
-from ampcore.telemetry.codec import encode
-from ampcore.telemetry.frames import Frame, FrameReader, FrameType, write_frame
+from ampspec.jobs import JobSpec
+from ampspec.telemetry import StepBlock
+from ampspec.telemetry.frames import Frame, FrameReader, FrameType, write_frame
+from ampspec.telemetry.steps.codec import encode
 from server.background.compactor import Compactor
-from store import attempts, jobs
 from store.database import Database
+from store.jobs import attempts, jobs
+from worker.attempt.telemetry_writer import TelemetryWriter
+from worker.attempt.write_buffer import WriteBuffer
 from worker.database_retry import Lease, RetryingDatabase
-from worker.telemetry_writer import TelemetryWriter
 from worker.usage import WorkerMetrics
-from worker.write_buffer import WriteBuffer
 
 SPEC = JobSpec.parse({"model": {"kind": "mlp"}, "data": {"kind": "digits"}})
 LEASE_S = 3600.0

@@ -11,8 +11,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from ampcore.errors import TrainingError
-from ampcore.spec.precision import Policy
+from ampspec.errors import TrainingError
+from ampspec.precision.precision import Policy
 from zoo.architecture import Architecture
 from zoo.comparison import (
     FLOAT32_LIMIT,

@@ -9,8 +9,8 @@ import keras
 import numpy as np
 
 import ampcore
-from ampcore.errors import TrainingError
-from ampcore.spec.precision import Policy
+from ampspec.errors import TrainingError
+from ampspec.precision.precision import Policy
 from zoo.architecture import Architecture, Model
 from zoo.comparison import FLOAT32_LIMIT, NEAR, distance_of_ends, relative_difference
 from zoo.outcome import CheckFailed

@@ -9,8 +9,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 import ampcore
-from ampcore.spec.precision import Policy
-from ampcore.telemetry import Event, StepBlock
+from ampspec.precision.precision import Policy
+from ampspec.telemetry import Event, StepBlock
 from zoo.architecture import Architecture, Model
 from zoo.reference import values_of
 

@@ -2,11 +2,13 @@
 
 from typing import Final
 
+from infra.storage import Storage
 from server.file_removal import remove_files
-from service.storage import Storage
-from store import browser_sessions, dataset_uploads, file_removals, files, idempotency, workers
+from store import workers
+from store.access import browser_sessions, idempotency
 from store.database import Database
-from store.file_removals import Removal
+from store.files import dataset_uploads, file_removals, files
+from store.files.file_removals import Removal
 
 DAY_S: Final = 86_400.0
 WORKER_RETENTION_S: Final = 7 * DAY_S

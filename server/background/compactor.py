@@ -1,4 +1,4 @@
-"""The compactor: a background thread that merges small step blocks (store.compaction)."""
+"""The compactor: a background thread that merges small step blocks (store.telemetry.compaction)."""
 
 import logging
 from typing import Final
@@ -6,8 +6,8 @@ from typing import Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from server.background.periodic_thread import FailureLog, PeriodicThread
-from store.compaction_queue import UncompactedAttempt, uncompacted_attempts
 from store.database import Database
+from store.telemetry.compaction_queue import UncompactedAttempt, uncompacted_attempts
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,9 @@ class Compactor:
         return self.merged > before
 
     def _merge(self, uncompacted: UncompactedAttempt) -> bool:
-        from store import compaction  # imports pyarrow, which must not delay the server's start
+        from store.telemetry import (
+            compaction,  # imports pyarrow, which must not delay the server's start
+        )
 
         with self._database.read() as session:
             tail = compaction.read_uncompacted(session, uncompacted)

@@ -1,11 +1,12 @@
-"""The counter: a background thread that counts what takes long (store.service_counts)."""
+"""The counter: a background thread that counts what takes long (store.listing.service_counts)."""
 
 import logging
 from typing import Final
 
 from server.background.periodic_thread import FailureLog, PeriodicThread
-from store import leaders, service_counts
+from store import leaders
 from store.database import Database
+from store.listing import service_counts
 
 log = logging.getLogger(__name__)
 

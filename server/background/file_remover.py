@@ -5,10 +5,10 @@ import math
 import time
 from typing import Final
 
+from infra.storage import Storage
 from server.background import cleanup
 from server.background.periodic_thread import FailureLog, PeriodicThread
 from server.file_removal import remove_due_files
-from service.storage import Storage
 from store import leaders
 from store.database import Database
 

@@ -20,9 +20,11 @@ from server.background import cleanup
 from server.background.periodic_thread import FailureLog, PeriodicThread
 from server.background.redispatch import redispatch
 from server.dispatch import Dispatcher
-from store import gang_members, gangs, leaders, lease_expiry, missing_turns
+from store import leaders
 from store.clock import now
 from store.database import Database
+from store.gangs import gang_members, gangs
+from store.jobs import lease_expiry, missing_turns
 from store.leases import LEASE_S, outage_grace_s
 from store.tables import new_id
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from server.dispatch import Dispatcher, dispatch_queues
-from store import queue, workers
+from store import workers
 from store.database import Database
+from store.jobs import queue
 from store.tables import Job
 
 log = logging.getLogger(__name__)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ampcore.api.roles import Right, Role
+from ampspec.api.roles import Right, Role
 from server.cli.terminal import fail, read_settings, table
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from store.audit import Actor
+    from store.access.audit import Actor
     from store.tables import Token
 
 token_app = typer.Typer(help="Create, list and revoke access tokens.", no_args_is_help=True)
@@ -92,7 +92,7 @@ def create(
     ] = None,
 ) -> None:
     """Create a token and print its secret, which cannot be shown again."""
-    from store import audit, tokens
+    from store.access import audit, tokens
 
     expires_at = None if expires_in is None else datetime.now(UTC) + expires_in
     _check_project(project)
@@ -111,7 +111,7 @@ def create(
 @token_app.command("list")
 def list_tokens() -> None:
     """List every token, newest first. Secrets are not stored and cannot be shown."""
-    from store import tokens
+    from store.access import tokens
 
     with _transaction() as (session, _actor):
         found = tokens.listing(session)
@@ -125,7 +125,7 @@ def list_tokens() -> None:
 @token_app.command()
 def revoke(token_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
     """Revoke a token, immediately and permanently."""
-    from store import audit, tokens
+    from store.access import audit, tokens
 
     try:
         with _transaction() as (session, actor):
@@ -151,7 +151,7 @@ def set_quotas(
     weight: Weight = None,
 ) -> None:
     """Set quotas and weight of a project; the project is created if it does not exist."""
-    from store import audit, projects
+    from store.access import audit, projects
 
     _check_project(name)
     given = {
@@ -184,7 +184,9 @@ def list_projects() -> None:
 
 
 def _projects(session: Session) -> str:
-    from store import datasets, fair_share, projects
+    from store.access import projects
+    from store.files import datasets
+    from store.scheduling import fair_share
 
     load, dataset_bytes = projects.load_by_project(session), datasets.used_bytes(session)
     listed = projects.listing(session)
@@ -213,7 +215,7 @@ def _token_state(token: Token) -> str:
 
 
 def _check_project(name: str) -> None:
-    from ampcore.api.projects import PROJECT_NAME
+    from ampspec.api.projects import PROJECT_NAME
 
     if not re.fullmatch(PROJECT_NAME, name):
         fail(f"Expected a project's name of the form {PROJECT_NAME}, received {name!r}.")
@@ -223,7 +225,7 @@ def _check_project(name: str) -> None:
 def _transaction() -> Iterator[tuple[Session, Actor]]:
     """A write session of the configured database, and the actor for the audit log."""
     from server.cli.database import DatabaseUnusable, describe_database, open_migrated
-    from store.audit import Actor
+    from store.access.audit import Actor
 
     url = read_settings().database_url
     actor = Actor("default", None, "ampserver (command line)", None, None)

@@ -9,13 +9,13 @@ from typing import Annotated, NoReturn
 
 import typer
 
-import ampcore
-from ampcore.isolation import hide_memory
+import ampspec
+from infra.defaults import DEFAULT_HOST, DEFAULT_PORT, data_dir_from_environment
+from infra.isolation import hide_memory
 from server.cli.access import project_app, token_app
 from server.cli.terminal import fail, read_settings
 from server.embedded.data_folder import DataFolder
-from server.serving.serve import StartFailed
-from service.defaults import DEFAULT_HOST, DEFAULT_PORT, data_dir_from_environment
+from server.serve import StartFailed
 
 app = typer.Typer(
     name="ampserver",
@@ -41,7 +41,7 @@ def _folder(text: str) -> Path:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"ampserver {ampcore.__version__}")
+        typer.echo(f"ampserver {ampspec.__version__}")
         raise typer.Exit
 
 
@@ -89,9 +89,9 @@ def up(
 @app.command()
 def api() -> None:
     """Run only the API. AMPCORE_* variables set the database, Redis and the listening address."""
-    from server.serving.memory import limit_memory
-    from server.serving.serve import listen, serve, url_of
-    from service.log_config import set_up_logging
+    from infra.log_config import set_up_logging
+    from server.http.serving.memory import limit_memory
+    from server.serve import listen, serve, url_of
 
     limit_memory()
     hide_memory()  # not inherited by child processes: they contain passwords

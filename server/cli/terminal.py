@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 def read_settings() -> Settings:
     """The settings from the environment; an invalid one ends the command."""
+    from infra.settings import SettingsInvalid
     from server.settings import Settings
-    from service.settings import SettingsInvalid
 
     try:
         return Settings.from_environment()

@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from ampcore.telemetry.buckets import SKIPPED, Buckets
-from ampcore.telemetry.downsampling import bucket_size_for, to_buckets
+from ampspec.telemetry.steps.buckets import SKIPPED, Buckets
+from ampspec.telemetry.steps.downsampling import bucket_size_for, to_buckets
 from server.telemetry import step_table
 from server.telemetry.evaluation_table import evaluation_table
 from server.telemetry.step_table import StepTable
-from store import downsampling, key_steps, steps
-from store.evaluations import Evaluation
-from store.key_steps import KeyStepsInRange
-from store.steps import AttemptRange
+from store.telemetry import downsampling, key_steps, steps
+from store.telemetry.evaluations import Evaluation
+from store.telemetry.key_steps import KeyStepsInRange
+from store.telemetry.steps import AttemptRange
 
 STEP_TIME: Final = "step_time_s"
 ELAPSED: Final = "elapsed_s"

@@ -5,8 +5,8 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Query
 
-from ampcore.spec import Problem
-from ampcore.spec.problems import format_value
+from ampspec.documents.problems import format_value
+from ampspec.jobs import Problem
 from server.deps import JOB_ID, job_not_found
 from server.errors import RequestInvalid
 from server.telemetry.steps_query import Columns

@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy.orm import Session
 
-from ampcore.api.comparison import Difference, Result
-from ampcore.api.jobs import Job
-from ampcore.spec.problems import json_pointer
-from ampcore.telemetry.json_values import json_safe
-from ampcore.telemetry.metrics import MAIN_METRICS
-from server.access.principal import Principal
+from ampspec.api.job.comparison import Difference, Result
+from ampspec.api.job.jobs import Job
+from ampspec.documents.problems import json_pointer
+from ampspec.telemetry.json_values import json_safe
+from ampspec.telemetry.metrics import MAIN_METRICS
 from server.comparison.query import CompareQuery
 from server.deps import check_visible
+from server.http.access.principal import Principal
 from server.http.etag import etag_of
 from server.http.responses import dumps
 from server.row_models import job_from_row
 from server.telemetry.steps_reader import check_columns
 from server.telemetry.text_formats import json_columns, skipped_steps_json
-from store import evaluations, jobs, steps
-from store.evaluations import Evaluation
+from store.jobs import jobs
+from store.telemetry import evaluations, steps
+from store.telemetry.evaluations import Evaluation
 
 if TYPE_CHECKING:
     from server.comparison.curves import Curve

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
-from service.folder_store import open_regular_file, write_all
-from service.storage import FileDamaged, Storage
+from infra.folder_store import open_regular_file, write_all
+from infra.storage import FileDamaged, Storage
 
 READ_BYTES: Final = 2**20
 FILE_NAME: Final = ".assembled"

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from ampcore.spec.dataset_reference import VersionReference
+from ampspec.references.dataset_reference import VersionReference
 from server.errors import Conflict, NotFound
-from store import audit, datasets, file_removals
-from store.audit import Actor
-from store.datasets import STORAGE_FOLDER
-from store.file_removals import Removal
+from store.access import audit
+from store.access.audit import Actor
+from store.files import datasets, file_removals
+from store.files.datasets import STORAGE_FOLDER
+from store.files.file_removals import Removal
 
 
 def delete_versions(

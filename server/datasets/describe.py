@@ -13,22 +13,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
-from ampcore.spec.file_formats import FormatOptions
-from ampcore.telemetry.json_values import json_safe
-from store.datasets import DESCRIBED, INVALID, UNDESCRIBED, Description
+from ampspec.data.file_formats import FormatOptions
+from ampspec.telemetry.json_values import json_safe
+from store.files.datasets import DESCRIBED, INVALID, UNDESCRIBED, Description
 
 log = logging.getLogger(__name__)
 
-PROGRAM: Final = (sys.executable, "-I", "-m", "ampcore.describe_untrusted_file")
+PROGRAM: Final = (sys.executable, "-I", "-m", "server.child.inspect_upload")
 """Isolated mode: neither environment variables nor the current folder select what is imported."""
 TIMEOUT_S: Final = 60.0
 FORMAT_OPTIONS: Final[TypeAdapter[FormatOptions]] = TypeAdapter(FormatOptions)

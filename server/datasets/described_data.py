@@ -8,18 +8,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from ampcore.spec import JobSpec, Problem
-from ampcore.spec.column_fit import preprocessing_misfit, target_misfit
-from ampcore.spec.data import AnyFile, Csv, DataSpec, Images, Tfrecord
-from ampcore.spec.data_rules import step_problems, train_examples, training_examples_text
-from ampcore.spec.file_formats import MAX_DESCRIBED_COLUMNS
-from ampcore.spec.input_columns import input_columns
-from ampcore.spec.model import Bundle
-from ampcore.spec.problems import closest_match, format_value, json_pointer
-from ampcore.spec.run import micro_batches
-from ampcore.spec.target_columns import target_columns
-from ampcore.spec.task import Outputs
-from ampcore.spec.text import first_names
+from ampspec.data.column_fit import preprocessing_misfit, target_misfit
+from ampspec.data.data import AnyFile, Csv, DataSpec, Images, Tfrecord
+from ampspec.data.file_formats import MAX_DESCRIBED_COLUMNS
+from ampspec.data.input_columns import input_columns
+from ampspec.data.target_columns import target_columns
+from ampspec.documents.problems import closest_match, format_value, json_pointer
+from ampspec.documents.text import first_names
+from ampspec.jobs import JobSpec, Problem
+from ampspec.models.model import Bundle
+from ampspec.objectives.task import Outputs
+from ampspec.rules.data_rules import step_problems, train_examples, training_examples_text
+from ampspec.training.run import micro_batches
 from server.datasets.describe import FORMAT_OPTIONS
 from server.datasets.described_column import DescribedColumn
 from server.datasets.model_fit import (
@@ -28,7 +28,7 @@ from server.datasets.model_fit import (
     problems_of_model,
     target_kind,
 )
-from store.datasets import DESCRIBED, INVALID
+from store.files.datasets import DESCRIBED, INVALID
 from store.tables import DatasetVersion
 
 ANY_COLUMN: Final = "*"

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ampcore.spec import JobSpec, Problem
-from ampcore.spec.data import Images
-from ampcore.spec.layers.network import Network, Node
-from ampcore.spec.model import Layers
-from ampcore.spec.preprocessing import Preprocessing
-from ampcore.spec.problems import json_pointer
-from ampcore.spec.task import Outputs, TargetKind
-from ampcore.spec.text import plural
+from ampspec.data.data import Images
+from ampspec.data.preprocessing import Preprocessing
+from ampspec.documents.problems import json_pointer
+from ampspec.documents.text import plural
+from ampspec.jobs import JobSpec, Problem
+from ampspec.layers.network import Network, Node
+from ampspec.models.model import Layers
+from ampspec.objectives.task import Outputs, TargetKind
 from server.datasets.described_column import DescribedColumn
 
 IMAGE_MODELS: Final = ("cnn", "lenet5", "resnet", "gan", "keras_application")

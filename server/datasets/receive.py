@@ -18,11 +18,11 @@ from anyio import CapacityLimiter
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
+from infra.folder_store import write_all
+from infra.storage import StorageFailed
 from server.errors import LengthRequired, PayloadTooLarge, Unauthorized, Unavailable
-from server.streaming.stream_limits import OpenStreams, StreamLimit, owner_of
-from server.streaming.streams import AUTH_CHECK_S
-from service.folder_store import write_all
-from service.storage import StorageFailed
+from server.http.streaming.stream_limits import OpenStreams, StreamLimit, owner_of
+from server.http.streaming.streams import AUTH_CHECK_S
 
 WRITE_BYTES: Final = 2**20
 """Pieces are collected up to this size: each write costs a change of threads."""

@@ -5,13 +5,13 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from ampcore.spec import JobSpec, Problem, SpecValidationError
-from ampcore.spec.dataset_reference import VersionReference
-from ampcore.spec.problems import closest_match, format_value
-from ampcore.spec.text import first_names
+from ampspec.documents.problems import closest_match, format_value
+from ampspec.documents.text import first_names
+from ampspec.jobs import JobSpec, Problem, SpecValidationError
+from ampspec.references.dataset_reference import VersionReference
 from server.datasets.described_data import options_of_version, problems_of_data
-from store import datasets
 from store.database import Database
+from store.files import datasets
 
 POINTER: Final = "/data/dataset"
 MAX_NAMES: Final = 1000

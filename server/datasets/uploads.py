@@ -15,20 +15,21 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from ampcore.spec import Problem
-from ampcore.spec.dataset_reference import VersionReference
+from ampspec.jobs import Problem
+from ampspec.references.dataset_reference import VersionReference
+from infra.storage import Storage, StorageFailed
 from server.datasets.assemble import AssembledFile, Part, assemble
 from server.datasets.describe import describe
 from server.datasets.receive import ReceivedBody, too_large
 from server.errors import Conflict, NotFound, RequestInvalid
 from server.file_removal import remove_files
-from service.storage import Storage, StorageFailed
-from store import audit, dataset_uploads, datasets, file_removals
-from store.audit import Actor
+from store.access import audit
+from store.access.audit import Actor
 from store.database import Database
-from store.dataset_uploads import NewUpload, folder_of
-from store.datasets import INVALID, STORAGE_FOLDER, Description, StoredDataset
-from store.file_removals import Removal
+from store.files import dataset_uploads, datasets, file_removals
+from store.files.dataset_uploads import NewUpload, folder_of
+from store.files.datasets import INVALID, STORAGE_FOLDER, Description, StoredDataset
+from store.files.file_removals import Removal
 from store.tables import DatasetUpload, DatasetVersion
 
 UNRECORDED_REMOVAL_S: Final = 2 * 86_400.0

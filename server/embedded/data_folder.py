@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from server.serving.serve import StartFailed
-from service.defaults import sqlite_file, sqlite_url
+from infra.defaults import sqlite_file, sqlite_url
+from server.serve import StartFailed
 
 
 class DataFolder:

@@ -4,8 +4,9 @@ import logging
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from store import lease_expiry, workers
+from store import workers
 from store.database import Database
+from store.jobs import lease_expiry
 
 log = logging.getLogger(__name__)
 

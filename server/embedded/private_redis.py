@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from server.embedded.child_process import ChildProcess
-from server.serving.serve import StartFailed
+from server.serve import StartFailed
 
 READY_S: Final = 30.0
 """It takes a hundredth of a second, unless the machine is very busy."""

@@ -11,15 +11,15 @@ from contextlib import ExitStack
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
+from infra.defaults import DEFAULT_DATA_DIR, DEFAULT_REDIS_URL
+from infra.log_config import set_up_logging
 from server.embedded.child_process import ChildProcess
 from server.embedded.data_folder import DataFolder
 from server.embedded.private_redis import start_redis
 from server.embedded.sandbox_notice import SandboxNotice
 from server.embedded.supervisor import SupervisedChild, Supervisor
-from server.serving.memory import limit_memory
-from server.serving.serve import StartFailed, exposure_warning, listen, serve, url_of
-from service.defaults import DEFAULT_DATA_DIR, DEFAULT_REDIS_URL
-from service.log_config import set_up_logging
+from server.http.serving.memory import limit_memory
+from server.serve import StartFailed, exposure_warning, listen, serve, url_of
 
 if TYPE_CHECKING:
     from server.settings import Settings
@@ -123,8 +123,8 @@ def _given_settings(folder: DataFolder, host: str, port: int) -> dict[str, Any]:
 
 
 def _read_settings(given: Mapping[str, Any]) -> Settings:
+    from infra.settings import SettingsInvalid
     from server.settings import Settings
-    from service.settings import SettingsInvalid
 
     try:
         return Settings.from_environment(**given)
@@ -141,7 +141,7 @@ def _variables(given: Mapping[str, Any]) -> dict[str, str]:
 def _prepare_database(stack: ExitStack, folder: DataFolder, given: Mapping[str, Any]) -> Database:
     """Upgrade an older database, create the token, end jobs that a killed server left running."""
     from server.schema import is_current
-    from store import tokens
+    from store.access import tokens
     from store.database import Database
 
     database = Database(folder.database_url)

@@ -5,13 +5,14 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from ampcore.spec.stored_files import DIGEST_PREFIX
-from ampcore.spec.text import plural
+from ampspec.documents.text import plural
+from ampspec.references.stored_files import DIGEST_PREFIX
 from server.errors import Conflict, NotFound
-from store import audit, file_removals, files
-from store.audit import Actor
-from store.file_removals import Removal
-from store.files import STORAGE_FOLDER, FileKey
+from store.access import audit
+from store.access.audit import Actor
+from store.files import file_removals, files
+from store.files.file_removals import Removal
+from store.files.files import STORAGE_FOLDER, FileKey
 
 MAX_NAMED: Final = 5
 """Of the jobs that name the file, in the message."""

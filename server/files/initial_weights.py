@@ -2,10 +2,11 @@
 
 from typing import Final
 
-from ampcore.spec import JobSpec, Problem, SpecValidationError, State
-from ampcore.spec.problems import format_value
-from store import artifacts, jobs
+from ampspec.documents.problems import format_value
+from ampspec.jobs import JobSpec, Problem, SpecValidationError, State
 from store.database import Database
+from store.files import artifacts
+from store.jobs import jobs
 
 POINTER: Final = "/init/job"
 

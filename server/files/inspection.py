@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ampcore.api.files import BundledFile
-from ampcore.spec import Problem
+from ampspec.api.files import BundledFile
+from ampspec.jobs import Problem
 from server.datasets.describe import run_program
 from server.errors import RequestInvalid, Unavailable
 
-PROGRAM: Final = (sys.executable, "-I", "-m", "ampcore.bundles", "check")
+PROGRAM: Final = (sys.executable, "-I", "-m", "ampcore.user_code", "check")
 TIMEOUT_S: Final = 60.0
 
 

@@ -5,15 +5,15 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from ampcore.api.files import FilePage, ListedFile, NamingJob
-from ampcore.spec import Problem
-from ampcore.spec.problems import format_value
-from ampcore.spec.stored_files import FileKind
+from ampspec.api.files import FilePage, ListedFile, NamingJob
+from ampspec.documents.problems import format_value
+from ampspec.jobs import Problem
+from ampspec.references.stored_files import FileKind
 from server.errors import RequestInvalid
 from server.http.parameters import parse_utc
 from server.row_models import from_row
-from store import files
-from store.files import FileKey, FilePosition
+from store.files import files
+from store.files.files import FileKey, FilePosition
 
 MAX_JOBS: Final = 10
 """Of those that name a file."""

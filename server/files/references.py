@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from ampcore.spec import JobSpec, Problem, SpecValidationError
-from ampcore.spec.model import Bundle
-from ampcore.spec.problems import format_value
-from ampcore.spec.stored_files import DIGEST_PREFIX, FileKind, digest_of
-from store import files
-from store.files import FileKey
+from ampspec.documents.problems import format_value
+from ampspec.jobs import JobSpec, Problem, SpecValidationError
+from ampspec.models.model import Bundle
+from ampspec.references.stored_files import DIGEST_PREFIX, FileKind, digest_of
+from store.files import files
+from store.files.files import FileKey
 
 
 def runs_own_code(spec: JobSpec) -> bool:

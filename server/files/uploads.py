@@ -3,20 +3,21 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ampcore.spec import Problem
-from ampcore.spec.stored_files import FileKind
+from ampspec.jobs import Problem
+from ampspec.references.stored_files import FileKind
+from infra.storage import Storage
 from server.datasets.receive import ReceivedBody, too_large
 from server.datasets.uploads import UNRECORDED_REMOVAL_S
 from server.errors import RequestInvalid
 from server.files.deletion import file_not_found
 from server.files.inspection import inspect_bundle
 from server.files.weights_check import check_weights
-from service.storage import Storage
-from store import audit, file_removals, files
-from store.audit import Actor
+from store.access import audit
+from store.access.audit import Actor
 from store.database import Database
-from store.datasets import DatasetQuotaExceeded, check_quota
-from store.files import STORAGE_FOLDER, FileKey
+from store.files import file_removals, files
+from store.files.datasets import DatasetQuotaExceeded, check_quota
+from store.files.files import STORAGE_FOLDER, FileKey
 from store.tables import ProjectFile
 
 MAX_BYTES: Final = {FileKind.BUNDLE: 32 * 2**20, FileKind.WEIGHTS: 16 * 2**30}

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ampcore.spec import Problem
-from ampcore.spec.tensor_header import TensorFormatError, read_weights_header
+from ampspec.jobs import Problem
+from ampspec.tensor_header import TensorFormatError, read_weights_header
 from server.errors import RequestInvalid
 
 

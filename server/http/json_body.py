@@ -11,9 +11,9 @@ from typing import Any, Final, Never
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from ampcore.spec import Problem, SpecValidationError
-from ampcore.spec.json_limits import MAX_DEPTH
-from ampcore.spec.problems import MAX_PROBLEMS, Location, format_value, json_pointer
+from ampspec.documents.json_limits import MAX_DEPTH
+from ampspec.documents.problems import MAX_PROBLEMS, Location, format_value, json_pointer
+from ampspec.jobs import Problem, SpecValidationError
 from server.errors import MalformedJson, RequestInvalid, UnsupportedMediaType
 from server.http.parameters import is_storable
 

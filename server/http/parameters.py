@@ -8,9 +8,9 @@ from typing import Any
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 
-from ampcore.spec import Problem
-from ampcore.spec.problems import MAX_PROBLEMS, closest_match, format_value, json_pointer
-from ampcore.telemetry.json_values import storable_text
+from ampspec.documents.problems import MAX_PROBLEMS, closest_match, format_value, json_pointer
+from ampspec.jobs import Problem
+from ampspec.telemetry.json_values import storable_text
 from server.errors import RequestInvalid
 
 

@@ -10,7 +10,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from ampcore.spec import Problem
+from ampspec.jobs import Problem
+from infra.storage import FileDamaged, FileNotStored, PathInvalid, StorageFailed
 from server.errors import (
     DATABASE_ERRORS,
     HTTP_PROBLEMS,
@@ -28,9 +29,8 @@ from server.errors import (
 from server.http.methods import allowed_methods
 from server.http.parameters import from_validation_error
 from server.http.responses import FiniteJSONResponse
-from service.storage import FileDamaged, FileNotStored, PathInvalid, StorageFailed
+from store.access.projects import QuotaExceeded
 from store.database_errors import OutcomeUnknown, is_outage
-from store.projects import QuotaExceeded
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.log_config import NO_CONTEXT, context
+from infra.log_config import NO_CONTEXT, context
 
-access = logging.getLogger("server.access")
+access = logging.getLogger("server.http.access")
 log = logging.getLogger(__name__)
 
 HEADER: Final = b"x-request-id"

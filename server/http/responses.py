@@ -9,8 +9,8 @@ from fastapi import Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from ampcore.telemetry.json_values import json_safe
-from store.idempotency import StoredResponse
+from ampspec.telemetry.json_values import json_safe
+from store.access.idempotency import StoredResponse
 
 REPLAYED: Final = {"Idempotency-Replayed": "true"}
 UNSAFE_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9._-]")

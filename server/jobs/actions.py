@@ -11,9 +11,10 @@ from typing import Annotated, Any, Final, TypeVar
 from fastapi import Depends, Response
 from sqlalchemy.orm import Session
 
-from ampcore.api.jobs import ChangedJobs, Job
-from ampcore.spec import TERMINAL, Source, State
-from server.access.principal import Principal
+from ampspec.api.job.jobs import ChangedJobs, Job
+from ampspec.jobs import TERMINAL, Source, State
+from infra.notify import Notifier
+from infra.storage import Storage
 from server.deps import (
     ActorDep,
     DatabaseDep,
@@ -26,17 +27,19 @@ from server.deps import (
 from server.dispatch import Dispatcher, dispatch_jobs
 from server.errors import Conflict
 from server.file_removal import remove_files
+from server.http.access.principal import Principal
 from server.http.responses import to_response
 from server.idempotency import IdempotentRequestDep, respond_once
 from server.row_models import job_from_row
-from service.notify import Notifier
-from service.storage import Storage
-from store import audit, file_removals, jobs, projects, tables
-from store.audit import Actor
-from store.bulk_changes import BulkChange
+from store import tables
+from store.access import audit, projects
+from store.access.audit import Actor
+from store.access.idempotency import IdempotentRequest, StoredResponse
 from store.database import Database
-from store.file_removals import Removal
-from store.idempotency import IdempotentRequest, StoredResponse
+from store.files import file_removals
+from store.files.file_removals import Removal
+from store.jobs import jobs
+from store.listing.bulk_changes import BulkChange
 from store.rows import insert_rows
 
 T = TypeVar("T")

@@ -9,10 +9,10 @@ from fastapi import Depends, Query, Request, Response
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
-from ampcore.api.jobs import Job, SubmittedJobs
-from ampcore.api.roles import Right
-from ampcore.spec import Problem, SpecValidationError
-from ampcore.spec.problems import MAX_PROBLEMS, format_value
+from ampspec.api.job.jobs import Job, SubmittedJobs
+from ampspec.api.roles import Right
+from ampspec.documents.problems import MAX_PROBLEMS, format_value
+from ampspec.jobs import Problem, SpecValidationError
 from server.deps import MemberDep, actor_of, member_of, services_of
 from server.dispatch import dispatch_jobs
 from server.errors import RequestInvalid
@@ -29,9 +29,9 @@ from server.jobs.submission import (
     create_jobs,
     find_response,
 )
-from store import bulk_changes
-from store.idempotency import StoredResponse
-from store.search_filters import Search
+from store.access.idempotency import StoredResponse
+from store.listing import bulk_changes
+from store.listing.search_filters import Search
 
 MAX_CHANGED: Final = 1_000
 """Jobs of one transaction: to cancel them takes about a second; a deletion ends early."""

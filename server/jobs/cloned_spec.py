@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ampcore.spec import JobSpec, SpecValidationError
-from ampcore.spec.assignments import with_values
-from ampcore.spec.stored_split import with_split_seed
+from ampspec.data.stored_split import with_split_seed
+from ampspec.documents.assignments import with_values
+from ampspec.jobs import JobSpec, SpecValidationError
 from store import tables
 
 DERIVED_FIELDS: Final = ("loss_scale", "name")

@@ -11,14 +11,14 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
 
-from ampcore.spec import Problem
-from ampcore.spec.problems import format_value
+from ampspec.documents.problems import format_value
+from ampspec.jobs import Problem
 from server.deps import JOB_ID
 from server.errors import RequestInvalid
 from server.http.parameters import is_storable, parse_utc
-from store.job_order import JobOrder, MetricSort
-from store.search import ListSection, PagePosition
-from store.search_filters import Search
+from store.listing.job_order import JobOrder, MetricSort
+from store.listing.search import ListSection, PagePosition
+from store.listing.search_filters import Search
 
 
 def cursor_of(position: PagePosition, search: Search, sort: JobOrder) -> str:

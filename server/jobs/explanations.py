@@ -5,12 +5,14 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from ampcore.api.explanations import Explanation, ExplanationCost, ListedExplanation
-from ampcore.spec.json_limits import check_json
-from ampcore.telemetry import EventType
+from ampspec.api.job.explanations import Explanation, ExplanationCost, ListedExplanation
+from ampspec.documents.json_limits import check_json
+from ampspec.telemetry import EventType
 from server.errors import Conflict
 from server.jobs.cloned_spec import clone_document
-from store import artifacts, events, tables
+from store import tables
+from store.files import artifacts
+from store.telemetry import events
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,9 @@ from sqlalchemy.orm import Session
 from server.errors import Conflict
 from server.jobs.actions import EXTEND, refusal
 from server.jobs.cloned_spec import clone_document
-from store import artifacts, evaluations, tables
+from store import tables
+from store.files import artifacts
+from store.telemetry import evaluations
 
 
 def extended_document(session: Session, job: tables.Job, epochs: int) -> Any:

@@ -13,8 +13,8 @@ from server.request_batcher import RequestBatcher
 from server.row_models import job_from_row
 from store.damaged_rows import is_row_error, read_partially
 from store.database import Database
-from store.jobs import get_rows
-from store.waiting_reason import is_queued, why_waiting
+from store.jobs.jobs import get_rows
+from store.listing.waiting_reason import is_queued, why_waiting
 
 
 @dataclass(frozen=True)

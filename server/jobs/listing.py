@@ -14,19 +14,19 @@ from fastapi import Depends, Query
 from pydantic import AwareDatetime
 from sqlalchemy.orm import Session
 
-from ampcore.spec import Problem, State
-from ampcore.spec.problems import closest_match, format_value
-from ampcore.telemetry.metrics import METRIC_PATTERN, is_metric
-from server.access.principal import Principal
+from ampspec.documents.problems import closest_match, format_value
+from ampspec.jobs import Problem, State
+from ampspec.telemetry.metrics import METRIC_PATTERN, is_metric
 from server.deps import PrincipalDep
 from server.errors import Forbidden, RequestInvalid
+from server.http.access.principal import Principal
 from server.jobs.cursors import cursor_of, read_cursor
 from server.row_models import listed_job_from_row
-from store import search as job_search
 from store.database import Database
 from store.job_metrics import MetricFilter
-from store.job_order import COLUMNS, JobOrder, MetricSort, Sort
-from store.search_filters import Search
+from store.listing import search as job_search
+from store.listing.job_order import COLUMNS, JobOrder, MetricSort, Sort
+from store.listing.search_filters import Search
 
 METRIC_FILTER: Final = re.compile(
     rf"\s*(?P<name>{METRIC_PATTERN})\s*(?P<comparison>[<>]=?|==?)(?P<value>[^=]*)"

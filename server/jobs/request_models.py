@@ -5,9 +5,9 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends
 from pydantic import ValidationError
 
-from ampcore.api.explanations import ExplanationRequest
-from ampcore.api.jobs import CloneChanges, Extension, JobChanges, ProfileRequest, RequestModel
-from ampcore.spec.problems import from_pydantic
+from ampspec.api.job.explanations import ExplanationRequest
+from ampspec.api.job.jobs import CloneChanges, Extension, JobChanges, ProfileRequest, RequestModel
+from ampspec.documents.problems import from_pydantic
 from server.deps import DocumentDep, OptionalDocumentDep
 from server.errors import RequestInvalid
 

@@ -16,10 +16,9 @@ from typing import Any, Final
 from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
-from ampcore.api.jobs import Job
-from ampcore.api.roles import Right
-from ampcore.spec import JobSpec
-from server.admission.fair_limiter import FairLimiter
+from ampspec.api.job.jobs import Job
+from ampspec.api.roles import Right
+from ampspec.jobs import JobSpec
 from server.dataset_folder import DatasetFolder
 from server.datasets.references import lock_datasets, pin_dataset
 from server.deps import actor_of, member_of, missing_right, services_of
@@ -27,6 +26,7 @@ from server.dispatch import Dispatcher, dispatch_jobs
 from server.errors import NotFound
 from server.files.initial_weights import check_initial_weights
 from server.files.references import lock_files, record_files, runs_own_code
+from server.http.admission.fair_limiter import FairLimiter
 from server.http.json_body import read_body
 from server.http.responses import mark_replayed, to_response
 from server.idempotency import read_idempotency_key
@@ -34,14 +34,16 @@ from server.jobs.actions import CLONE, EXPLAIN, EXTEND, Action, check_has_worker
 from server.jobs.cloned_spec import clone_document
 from server.jobs.explanations import explanation_document
 from server.jobs.extended_spec import extended_document
-from server.packages.options import check_packages
+from server.plugins.options import check_packages
 from server.request_batcher import RequestBatcher
 from server.row_models import job_from_row
-from store import audit, idempotency, jobs, projects, tables
-from store.audit import Actor
+from store import tables
+from store.access import audit, idempotency, projects
+from store.access.audit import Actor
+from store.access.idempotency import IdempotentRequest, StoredResponse
 from store.database import Database
 from store.database_errors import is_outage
-from store.idempotency import IdempotentRequest, StoredResponse
+from store.jobs import jobs
 from store.rows import insert_rows
 from store.tables import AuditEntry
 

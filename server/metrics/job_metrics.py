@@ -12,11 +12,12 @@ from prometheus_client.metrics_core import (
 )
 from sqlalchemy.orm import Session
 
-from ampcore.spec import TERMINAL, State
+from ampspec.jobs import TERMINAL, State
 from server.metrics.monotonic_counter import MonotonicCounter
-from store import metrics_queries, service_counts
-from store.attempts import HANDED_BACK
-from store.lease_expiry import LOST
+from store import metrics_queries
+from store.jobs.attempts import HANDED_BACK
+from store.jobs.lease_expiry import LOST
+from store.listing import service_counts
 
 OUTCOMES: Final = (*sorted(TERMINAL), State.PAUSED, HANDED_BACK, LOST)
 

@@ -9,9 +9,9 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
-import ampcore
+import ampspec
 from server import schema
-from server.admission.shared_result import SharedResult
+from server.http.admission.shared_result import SharedResult
 from server.metrics.job_metrics import JobMetrics
 from server.metrics.request_times import histogram
 from server.metrics.worker_metrics import WorkerMetrics
@@ -64,7 +64,7 @@ class ServerCollector(Collector):
             "Version of the server and of the database schema.",
             labels=["version", "schema"],
         )
-        build.add_metric([ampcore.__version__, schema.HEAD], 1)
+        build.add_metric([ampspec.__version__, schema.HEAD], 1)
         yield build
         yield GaugeMetricFamily(
             "ampcore_reconciler_last_success_timestamp_seconds",

@@ -10,7 +10,8 @@ from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
 from server.metrics.monotonic_counter import MonotonicCounter
-from store import gangs, workers
+from store import workers
+from store.gangs import gangs
 
 STATES: Final = ("online", "lost", "stopped")
 GPU_METRICS: Final = {

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Response
 from sqlalchemy.orm import Session
 
-from ampcore.api.roles import Right
-from ampcore.api.studies import Estimate
-from ampcore.lab.kinds import KINDS
-from ampcore.spec import JobSpec, SpecValidationError
-from server.access.principal import Principal
+from ampspec.api.roles import Right
+from ampspec.api.studies import Estimate
+from ampspec.jobs import JobSpec, SpecValidationError
+from ampspec.studies.kinds import KINDS
+from infra.notify import Notifier
 from server.dataset_folder import DatasetFolder
 from server.datasets.references import pin_dataset
 from server.deps import (
@@ -26,6 +26,7 @@ from server.deps import (
 from server.errors import Conflict, NotFound, RequestInvalid
 from server.files.initial_weights import check_initial_weights
 from server.files.references import runs_own_code
+from server.http.access.principal import Principal
 from server.http.responses import to_response
 from server.idempotency import IdempotentRequestDep, respond_once
 from server.studies import planning
@@ -39,11 +40,11 @@ from server.studies.questions import (
     question_facts,
 )
 from server.studies.views import study_from_row
-from service.notify import Notifier
-from store import audit, studies, tables
-from store.audit import Actor
+from store import studies, tables
+from store.access import audit
+from store.access.audit import Actor
+from store.access.idempotency import IdempotentRequest, StoredResponse
 from store.database import Database
-from store.idempotency import IdempotentRequest, StoredResponse
 
 
 def check_study(

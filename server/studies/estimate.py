@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from ampcore.lab.plan import Question
+from ampspec.studies.plan import Question
 from server.studies.throughput import EarlierJobs, ranks_of
 from store import studies
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ampcore.api.studies import Answer, Estimate, StudyJob
-from ampcore.lab.kinds import KINDS
-from ampcore.lab.plan import Limit, NoAnswer, PlannedJob, Question, Results
-from ampcore.preflight.data import total_steps
-from ampcore.spec import JobSpec, Problem, SpecValidationError
+from ampspec.api.studies import Answer, Estimate, StudyJob
+from ampspec.jobs import JobSpec, Problem, SpecValidationError
+from ampspec.preflight.data import total_steps
+from ampspec.studies.kinds import KINDS
+from ampspec.studies.plan import Limit, NoAnswer, PlannedJob, Question, Results
 from server.studies.throughput import EarlierJobs
 
 DRY_RUN_ID = "0" * 12

@@ -15,12 +15,14 @@ from typing import Any, Final
 from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
-from ampcore.api.jobs import Job
-from ampcore.api.roles import Right
-from ampcore.lab.kinds import KINDS
-from ampcore.lab.plan import JobResult, PlannedJob, Question, Results, StudyKind
-from ampcore.spec import TERMINAL, SpecValidationError, State
-from ampcore.telemetry.json_values import json_safe
+from ampspec.api.job.jobs import Job
+from ampspec.api.roles import Right
+from ampspec.jobs import TERMINAL, SpecValidationError, State
+from ampspec.studies.kinds import KINDS
+from ampspec.studies.plan import JobResult, PlannedJob, Question, Results, StudyKind
+from ampspec.telemetry.json_values import json_safe
+from infra.notify import Notifier
+from infra.storage import Storage
 from server.dispatch import Dispatcher, dispatch_jobs
 from server.jobs.submission import (
     CheckedSubmission,
@@ -34,10 +36,9 @@ from server.studies.planner import Planner
 from server.studies.planning import NextJobs
 from server.studies.questions import question_facts, question_of, with_device
 from server.studies.results import new_results
-from service.notify import Notifier
-from service.storage import Storage
-from store import projects, studies, tables, tokens
-from store.audit import Actor
+from store import studies, tables
+from store.access import projects, tokens
+from store.access.audit import Actor
 from store.database import Database
 
 log = logging.getLogger(__name__)

@@ -7,13 +7,13 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from ampcore.api.study_requests import AnyStudy
-from ampcore.lab.kinds import KINDS, OPTIONS, REQUESTS
-from ampcore.lab.plan import PlannedJob, Question
-from ampcore.spec import JobSpec, Problem, SpecValidationError
-from ampcore.spec.devices import DeviceInfo, choose_device
-from ampcore.spec.model import Bundle
-from ampcore.spec.problems import closest_match, format_value, from_pydantic
+from ampspec.api.study_requests import AnyStudy
+from ampspec.documents.problems import closest_match, format_value, from_pydantic
+from ampspec.jobs import JobSpec, Problem, SpecValidationError
+from ampspec.models.model import Bundle
+from ampspec.precision.devices import DeviceInfo, choose_device
+from ampspec.studies.kinds import KINDS, OPTIONS, REQUESTS
+from ampspec.studies.plan import PlannedJob, Question
 from server.errors import RequestInvalid
 from store import studies, tables, workers
 

@@ -8,16 +8,17 @@ from typing import Any, Final
 from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
-from ampcore.lab.example_results import ExampleResults
-from ampcore.lab.layer_losses import LayerLoss, layer_losses
-from ampcore.lab.plan import JobResult
-from ampcore.spec import TERMINAL, State
-from ampcore.spec.precision import COMPUTE_DTYPE
-from ampcore.telemetry.metrics import finite_metrics, metrics_of, metrics_of_result
+from ampspec.jobs import TERMINAL, State
+from ampspec.precision.precision import COMPUTE_DTYPE
+from ampspec.studies.bisect.layer_losses import LayerLoss, layer_losses
+from ampspec.studies.plan import JobResult
+from ampspec.studies.precision.example_results import ExampleResults
+from ampspec.telemetry.metrics import finite_metrics, metrics_of, metrics_of_result
+from infra.storage import Storage, StorageFailed
 from server.studies.run_facts import run_facts
 from server.telemetry.range_reader import evenly_spaced, read_samples
-from service.storage import Storage, StorageFailed
-from store import artifacts, ranges
+from store.files import artifacts
+from store.telemetry import ranges
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +88,8 @@ def _examples(session: Session, job_id: str, storage: Storage) -> ExampleResults
 def _losses(session: Session, job_id: str, policy: str) -> list[LayerLoss]:
     """What the layers lose in the policy's number format; empty without samples."""
     # They load NumPy, which a server needs only for ranges.
-    from ampcore.telemetry.number_formats import NUMBER_FORMATS
-    from ampcore.telemetry.range_report import range_report
+    from ampspec.telemetry.ranges.number_formats import NUMBER_FORMATS
+    from ampspec.telemetry.ranges.range_report import range_report
 
     number_format = NUMBER_FORMATS.get(COMPUTE_DTYPE[policy])
     if number_format is None:

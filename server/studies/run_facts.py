@@ -5,9 +5,10 @@ from typing import Any, Final, TypedDict
 
 from sqlalchemy.orm import Session
 
-from ampcore.lab.memory_model import MemoryModel
-from ampcore.telemetry import EventType
-from store import events, jobs
+from ampspec.studies.capacity.memory_model import MemoryModel
+from ampspec.telemetry import EventType
+from store.jobs import jobs
+from store.telemetry import events
 
 MAX_EVENTS: Final = 100
 """Before the first step an attempt writes its start and the findings of its preflight."""

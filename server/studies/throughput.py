@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from ampcore.spec import JobSpec
+from ampspec.jobs import JobSpec
 
 
 @dataclass(frozen=True)

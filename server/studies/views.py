@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy import Row
 
-from ampcore.api.studies import Study, StudyFields, StudyJob
-from ampcore.lab.kinds import ANSWER, expected_jobs
+from ampspec.api.studies import Study, StudyFields, StudyJob
+from ampspec.studies.kinds import ANSWER, expected_jobs
 from server.row_models import from_row
 from server.studies.planning import PLANNED
 from store import studies, tables

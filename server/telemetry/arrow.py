@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ampcore.telemetry.arrow_arrays import to_arrow
+from ampspec.telemetry.steps.arrow_arrays import to_arrow
 from server.telemetry.step_table import StepTable
 
 

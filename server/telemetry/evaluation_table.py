@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from server.telemetry.step_table import StepTable
-from store.evaluations import Evaluation
+from store.telemetry.evaluations import Evaluation
 
 UNKNOWN_EPOCH: Final = -1
 MAX_COLUMNS: Final = 256

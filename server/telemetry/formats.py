@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from server.telemetry.step_table import StepTable
-from store.evaluations import EvaluationsIn, no_evaluations
+from store.telemetry.evaluations import EvaluationsIn, no_evaluations
 
 JSON: Final = "json"
 

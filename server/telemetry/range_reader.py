@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.orm import Session
 
-from store import ranges
+from store.telemetry import ranges
 
 if TYPE_CHECKING:  # it loads NumPy, which most requests do not need
-    from ampcore.telemetry.range_samples import RangeSample
+    from ampspec.telemetry.ranges.range_samples import RangeSample
 
 log = logging.getLogger(__name__)
 
 
 def read_samples(session: Session, job_id: str, steps: Sequence[int]) -> "list[RangeSample]":
     """The samples of these steps, without those that are not of the form of a sample."""
-    from ampcore.telemetry.range_samples import RangeSample
+    from ampspec.telemetry.ranges.range_samples import RangeSample
 
     samples = []
     for step, data in ranges.read(session, job_id, steps):

@@ -6,14 +6,14 @@ from typing import Final
 import orjson
 from sqlalchemy.orm import Session
 
-from ampcore.api.events import JobEvent
-from ampcore.api.logs import LogEntry
+from ampspec.api.job.events import JobEvent
+from ampspec.api.job.logs import LogEntry
+from server.http.streaming.follow import Feed, Read
 from server.row_models import from_row
-from server.streaming.follow import Feed, Read
 from server.telemetry.step_table import table_of_steps
 from server.telemetry.text_formats import json_columns
-from store.event_stream import StepsEvent, StreamEntry
 from store.tables import EventRow, LogRow
+from store.telemetry.event_stream import StepsEvent, StreamEntry
 
 MEDIA_TYPE: Final = "text/event-stream"
 RETRY_MS: Final = 1000

@@ -6,10 +6,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ampcore.telemetry import StepBlock
-from ampcore.telemetry.block import missing_column
-from ampcore.telemetry.buckets import SKIPPED, Buckets
-from ampcore.telemetry.missing import MISSING
+from ampspec.telemetry import StepBlock
+from ampspec.telemetry.steps.block import missing_column
+from ampspec.telemetry.steps.buckets import SKIPPED, Buckets
+from ampspec.telemetry.steps.missing import MISSING
 
 StepTable = Mapping[str, NDArray[Any]]
 """Arrays of equal length by name; `step` comes first and ascends."""

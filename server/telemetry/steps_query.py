@@ -5,8 +5,8 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Query, Request
 
-from ampcore.spec import Problem
-from ampcore.spec.problems import format_value
+from ampspec.documents.problems import format_value
+from ampspec.jobs import Problem
 from server.errors import RequestInvalid
 from server.http import accept
 from server.telemetry.formats import FORMATS, JSON, FormatName

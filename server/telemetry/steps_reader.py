@@ -6,22 +6,23 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy.orm import Session
 
-from ampcore.spec import Problem
-from ampcore.spec.problems import closest_match, format_value
-from ampcore.telemetry import COLUMNS
-from ampcore.telemetry.buckets import SKIPPED
-from ampcore.telemetry.downsampling import EMPTY_BLOCK
+from ampspec.documents.problems import closest_match, format_value
+from ampspec.jobs import Problem
+from ampspec.telemetry import COLUMNS
+from ampspec.telemetry.steps.buckets import SKIPPED
+from ampspec.telemetry.steps.downsampling import EMPTY_BLOCK
 from server.deps import job_not_found
 from server.errors import RequestInvalid
 from server.telemetry import step_table
 from server.telemetry.step_table import StepTable
 from server.telemetry.steps_query import StepsQuery
-from store import jobs, steps
 from store.database import Database
-from store.steps import AttemptRange
+from store.jobs import jobs
+from store.telemetry import steps
+from store.telemetry.steps import AttemptRange
 
 if TYPE_CHECKING:
-    from store.key_steps import KeyStepsInRange
+    from store.telemetry.key_steps import KeyStepsInRange
 
 PAGE: Final = 65_536
 """Steps per table while all steps are streamed."""
@@ -164,9 +165,7 @@ def _every_step(columns: ColumnSelection) -> StepsResult:
 
 
 def _buckets(columns: ColumnSelection, most: int) -> StepsResult:
-    from store.downsampling import (
-        downsample,  # imports pyarrow, which must not delay the server's start
-    )
+    from store.telemetry.downsampling import downsample
 
     buckets = downsample(columns.session, columns.job_id, columns.inside, most, columns.kept)
     table = step_table.table_of_buckets(buckets, columns.names((*buckets.names, SKIPPED)))
@@ -175,7 +174,7 @@ def _buckets(columns: ColumnSelection, most: int) -> StepsResult:
 
 
 def _key_steps(columns: ColumnSelection) -> "KeyStepsInRange":
-    from store import key_steps
+    from store.telemetry import key_steps
 
     wanted = columns.wanted
     return key_steps.find(columns.session, columns.job_id, columns.ranges, wanted.first, wanted.end)

@@ -8,12 +8,12 @@ from typing import Final, TypeVar
 from anyio.to_thread import run_sync
 from fastapi import Request, Response
 
-from server.access.principal import Principal
 from server.deps import check_visible, job_not_found, principal_of, services_of
+from server.http.access.principal import Principal
 from server.http.etag import CACHE_HEADERS, etag_of, matches_if_none_match
 from server.http.responses import content_disposition
-from server.streaming.stream_limits import owner_of
-from server.streaming.streams import (
+from server.http.streaming.stream_limits import owner_of
+from server.http.streaming.streams import (
     SEND_TIMEOUT_S,
     LongResponse,
     authorization_check,
@@ -23,10 +23,11 @@ from server.telemetry.formats import FORMATS, JSON, writer
 from server.telemetry.steps_query import StepsQuery
 from server.telemetry.steps_reader import all_tables, read_steps
 from server.telemetry.text_formats import json_document
-from store import evaluations, jobs
 from store.cancellation import checked
 from store.database import Database
-from store.evaluations import Evaluation, EvaluationsIn, no_evaluations
+from store.jobs import jobs
+from store.telemetry import evaluations
+from store.telemetry.evaluations import Evaluation, EvaluationsIn, no_evaluations
 
 T = TypeVar("T")
 VARY: Final = f"{CACHE_HEADERS['Vary']}, Accept"

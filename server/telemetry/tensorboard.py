@@ -15,7 +15,7 @@ from crc32c import crc32c
 from numpy.typing import DTypeLike, NDArray
 
 from server.telemetry.step_table import StepTable
-from store.evaluations import Evaluation, EvaluationsIn, no_evaluations
+from store.telemetry.evaluations import Evaluation, EvaluationsIn, no_evaluations
 
 # A protobuf field starts with its number << 3 | its wire type: 0 a varint, 1 eight bytes,
 # 2 a length and as many bytes, 5 four bytes.

@@ -10,13 +10,13 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from ampcore.telemetry.missing import is_missing
+from ampspec.telemetry.steps.missing import is_missing
 from server.http.responses import dumps
 from server.telemetry.step_table import StepTable
 
 if TYPE_CHECKING:
     from server.telemetry.steps_reader import StepsResult
-    from store.key_steps import KeyStepsInRange
+    from store.telemetry.key_steps import KeyStepsInRange
 
 NON_FINITE_NAMES: Final = (b'"NaN"', b'"Infinity"', b'"-Infinity"', b"null")
 
@@ -73,7 +73,7 @@ def csv(tables: Iterable[StepTable]) -> Iterator[bytes]:
 
 
 def json_document(reading: "StepsResult") -> Iterator[bytes]:
-    """The body of GET /jobs/{job_id}/steps, as `ampcore.api.steps.Steps` describes it."""
+    """The body of GET /jobs/{job_id}/steps, as `ampspec.api.job.steps.Steps` describes it."""
     yield b'{"data":{'
     yield from json_columns(reading.table)
     yield b"}"

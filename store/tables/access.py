@@ -24,7 +24,7 @@ class Project(Base):
     max_devices: Mapped[int | None]
     """The devices that its jobs may have at one time; each rank has one."""
     max_device_hours: Mapped[float | None]
-    """The device hours of its jobs in 30 days (store.fair_share)."""
+    """The device hours of its jobs in 30 days (store.scheduling.fair_share)."""
     max_dataset_bytes: Mapped[int | None] = mapped_column(BigInteger)
     """The stored bytes of its datasets, files and unfinished uploads."""
     weight: Mapped[float] = mapped_column(default=1.0, server_default="1")
@@ -55,7 +55,7 @@ class Token(Base):
     digest: Mapped[str] = mapped_column(String(64), unique=True)
     role: Mapped[str] = mapped_column(String(16))
     rights: Mapped[list[str]] = mapped_column(default=list)
-    """What it may do besides what its role allows (ampcore.api.roles.Right)."""
+    """What it may do besides what its role allows (ampspec.api.roles.Right)."""
     project: Mapped[str] = mapped_column(ForeignKey("projects.name"))
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
     created_by: Mapped[str | None] = mapped_column(String(200))

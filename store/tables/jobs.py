@@ -6,7 +6,7 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, Text, and_, literal_column
 from sqlalchemy.orm import Mapped, mapped_column
 
-from ampcore.spec import Source, State
+from ampspec.jobs import Source, State
 from store.clock import now
 from store.tables.base import Base, new_id
 
@@ -52,7 +52,7 @@ class Job(Base):
     """Only workers that serve this queue may claim the job."""
     max_attempts: Mapped[int] = mapped_column(default=3)
     ranks: Mapped[int] = mapped_column(default=1, server_default="1")
-    """The most ranks that it may have; with more than one it is a gang (store.gangs)."""
+    """The most ranks that it may have; with more than one it is a gang (store.gangs.gangs)."""
     created_by: Mapped[str | None] = mapped_column(String(200))
     """The name of the token that submitted it."""
     request_id: Mapped[str | None] = mapped_column(String(128))
@@ -82,14 +82,14 @@ class Job(Base):
     latest: Mapped[dict[str, Any] | None]
     """The values of the last stored step."""
     totals: Mapped[dict[str, Any] | None]
-    """Totals over the steps so far (ampcore.telemetry.summary)."""
+    """Totals over the steps so far (ampspec.telemetry.steps.summary)."""
     metrics: Mapped[dict[str, Any] | None]
     """The metrics of the last evaluation; non-finite ones as strings."""
     summary: Mapped[dict[str, Any] | None]
     uploading: Mapped[dict[str, Any] | None]
     """The files that its worker still stores after the training; None otherwise."""
     turn_at: Mapped[datetime | None]
-    """The queued job of a project with the earliest turn goes first (store.fair_share).
+    """The queued job of a project with the earliest turn goes first (store.scheduling.fair_share).
 
     None: an older version has queued or ended it.
     """

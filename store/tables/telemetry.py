@@ -11,7 +11,7 @@ from store.tables.base import Base
 
 
 class StepBlockRow(Base):
-    """Encoded steps (ampcore.telemetry.codec) of an attempt: one block, or several merged."""
+    """Encoded steps (ampspec.telemetry.steps.codec) of an attempt: one block, or several merged."""
 
     __tablename__ = "step_blocks"
     __table_args__ = (Index(None, "job_id", "seq"),)
@@ -31,7 +31,7 @@ class StepBlockRow(Base):
     """The seq of its last block, if it was merged from several."""
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
     merge_index: Mapped[bytes | None] = mapped_column(LargeBinary)
-    """The seq, end and statistics of each merged block (ampcore.telemetry.merge_index).
+    """The seq, end and statistics of each merged block (ampspec.telemetry.steps.merge_index).
 
     None while the block is not merged.
     """
@@ -120,7 +120,7 @@ Index(
 
 
 class RangeRow(Base):
-    """The exponents of every layer's values before one step (ampcore.telemetry.range_samples)."""
+    """The exponents of every layer's values before one step (`range_samples`)."""
 
     __tablename__ = "range_samples"
     __table_args__ = (Index(None, "job_id", "step"),)

@@ -16,8 +16,8 @@ import pytest
 
 from ampclient import AsyncClient, Client
 from ampclient._http_backend import AsyncHttpBackend
-from ampcore.spec import JobSpec, SpecValidationError
-from ampcore.telemetry.json_values import column_from_json
+from ampspec.jobs import JobSpec, SpecValidationError
+from ampspec.telemetry.json_values import column_from_json
 from tests.ampclient.sync_driver import SyncDriver
 from tests.waiting import DEADLINE_S
 

@@ -22,8 +22,8 @@ from ampclient import (
     NotFound,
 )
 from ampclient.datasets import name_of
-from ampcore.spec import State
-from store import projects
+from ampspec.jobs import State
+from store.access import projects
 from tests.file_descriptions import describe_in_this_process
 from tests.tables import every_row
 from tests.waiting import DEADLINE_S

@@ -4,7 +4,7 @@ import math
 from datetime import UTC, datetime
 
 from ampclient.event_groups import group_events
-from ampcore.api.events import JobEvent
+from ampspec.api.job.events import JobEvent
 
 
 def event(step, type_="overflow", attempt=1, **data):

@@ -9,7 +9,10 @@ import pytest
 
 from ampclient import Client, Forbidden, InvalidRequest, NotFound, QuotaExceeded, State
 from server.jobs import bulk
-from store import artifacts, attempts, ingest, jobs, workers
+from store import workers
+from store.files import artifacts
+from store.jobs import attempts, jobs
+from store.telemetry import ingest
 from tests.waiting import DEADLINE_S, join
 
 
@@ -77,7 +80,7 @@ def test_many_jobs_are_submitted_cancelled_and_deleted(client, monkeypatch):
     for action in ("cancel_jobs", "delete_jobs"):
         change = getattr(bulk, action)
         few = partial(lambda change, actions, search, _: change(actions, search, 2), change)
-        monkeypatch.setattr(f"server.routes.bulk_jobs.{action}", few)
+        monkeypatch.setattr(f"server.jobs.bulk_routes.{action}", few)
     assert sorted(client.jobs.cancel_many(label={"run": "many"})) == sorted(j.id for j in jobs)
     assert {job.refresh().state for job in jobs} == {State.CANCELLED}
     assert sorted(client.jobs.delete_many(state="cancelled")) == sorted(job.id for job in jobs)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from ampclient import AsyncClient, Client, InvalidRequest, NotFound
-from ampcore.spec import State
-from ampcore.telemetry import Event, EventType
-from store import attempts, ingest
+from ampspec.jobs import State
+from ampspec.telemetry import Event, EventType
+from store.jobs import attempts
+from store.telemetry import ingest
 
 
 @pytest.fixture

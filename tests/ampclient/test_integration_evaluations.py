@@ -7,9 +7,9 @@ import pytest
 
 from ampclient import AsyncClient, Client, Evaluations, NotFound
 from ampclient import requests as client_requests
-from ampcore.spec import State
-from ampcore.telemetry import Event, EventType
-from store import ingest
+from ampspec.jobs import State
+from ampspec.telemetry import Event, EventType
+from store.telemetry import ingest
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import pyarrow.parquet
 import pytest
 
 from ampclient import Client, InvalidRequest, StepBlock, StepsMissing
-from ampcore.spec import State
-from ampcore.telemetry.json_values import column_from_json
+from ampspec.jobs import State
+from ampspec.telemetry.json_values import column_from_json
 from server.telemetry import steps_reader
-from store import ingest
+from store.telemetry import ingest
 from tests.tables import every_row
 
 LOSSES = [0.1, math.nan, math.inf, -math.inf, 1e-30, 12345678.0]

@@ -8,12 +8,13 @@ import pytest
 import uvicorn
 
 from ampclient import AsyncClient, Client, JobEvent, LogEntry, StepsEvent
-from ampcore.spec import State
-from ampcore.telemetry import Event, EventType
+from ampspec.jobs import State
+from ampspec.telemetry import Event, EventType
 from server.app import create_app
 from server.settings import Settings
-from store import attempts, ingest
-from store.ingest import LogChunk
+from store.jobs import attempts
+from store.telemetry import ingest
+from store.telemetry.ingest import LogChunk
 from tests.processes import free_port
 from tests.waiting import DEADLINE_S
 

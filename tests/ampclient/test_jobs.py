@@ -18,7 +18,7 @@ from ampclient import (
     UnexpectedResponse,
 )
 from ampclient.spec_input import split_options
-from ampcore.spec import SpecValidationError
+from ampspec.jobs import SpecValidationError
 from tests.tables import every_row
 
 SPEC = {"model": {"kind": "cnn", "filters": [8]}, "data": {"kind": "digits"}}

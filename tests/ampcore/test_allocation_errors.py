@@ -4,9 +4,9 @@ import pytest
 import tensorflow as tf
 
 from ampcore.allocation_errors import out_of_memory
-from ampcore.bundles.module import explained_errors
-from ampcore.errors import OutOfMemory
-from ampcore.spec import Reason
+from ampcore.user_code.module import explained_errors
+from ampspec.errors import OutOfMemory
+from ampspec.jobs import Reason
 
 
 def raised_while(first, second):

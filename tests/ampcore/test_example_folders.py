@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ampcore.commands.app import app
+from ampcore.cli.app import app
 from tests.waiting import DEADLINE_S
 
 pytestmark = [

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ampcore.commands.app import app
-from ampcore.spec import JobSpec
+from ampcore.cli.app import app
+from ampspec.jobs import JobSpec
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(ROOT.glob("examples/*.yaml"))

@@ -20,7 +20,7 @@ def loaded_by(statement):
     [
         "import ampcore",
         "from ampcore import JobSpec, StepBlock",
-        "import ampcore.spec, ampcore.telemetry, ampcore.spec.assignments",
+        "import ampspec.jobs, ampspec.telemetry, ampspec.documents.assignments",
         "import ampcore.__main__",
     ],
 )

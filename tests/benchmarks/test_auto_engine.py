@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from ampcore.spec import JobSpec
+from ampspec.jobs import JobSpec
 
 
 @pytest.fixture

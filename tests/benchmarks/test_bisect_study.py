@@ -2,9 +2,9 @@
 
 import importlib
 
-from ampcore.api.study_requests import BisectOptions
-from ampcore.lab.layer_parts import layers_in_16_bit
-from ampcore.lab.plan import Question
+from ampspec.api.study_requests import BisectOptions
+from ampspec.studies.bisect.layer_parts import layers_in_16_bit
+from ampspec.studies.plan import Question
 
 
 def test_the_network_has_40_layers_in_16_bit_and_the_bad_ones_are_among_them(monkeypatch, request):

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from ampcore.spec import JobSpec
-from ampcore.telemetry import COLUMNS
-from ampcore.telemetry.codec import decode
+from ampspec.jobs import JobSpec
+from ampspec.telemetry import COLUMNS
+from ampspec.telemetry.steps.codec import decode
 
 NAMES = ("storage_size", "json_process", "service_processes", "telemetry", "mlflow_process")
 

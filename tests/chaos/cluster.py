@@ -17,10 +17,10 @@ import psutil
 from sqlalchemy import update
 
 from ampclient import Client, Job
-from ampcore.spec import State
-from store import gang_members
+from ampspec.jobs import State
 from store.clock import after
 from store.database import Database
+from store.gangs import gang_members
 from store.leases import SELF_FENCE_S
 from store.tables import GangMember
 from store.tables import Job as JobRow

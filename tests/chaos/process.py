@@ -57,7 +57,7 @@ class Process:
         if not self.log_file.exists():
             return ""
         lines = self.log_file.read_text(errors="replace").splitlines()
-        return "\n".join([line for line in lines if "server.access" not in line][-60:])
+        return "\n".join([line for line in lines if "server.http.access" not in line][-60:])
 
     def ask_to_stop(self) -> None:
         """Send SIGTERM, as an init system does."""

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ampclient import Artifact, Job
-from ampcore.spec import JobSpec, State
-from ampcore.telemetry import StepBlock
+from ampspec.jobs import JobSpec, State
+from ampspec.telemetry import StepBlock
 from tests.chaos.programs import scripted_values
 
 PACE = float(os.environ.get("AMPCORE_TEST_PACE", "1"))

@@ -27,8 +27,7 @@ import psutil
 from sqlalchemy import select
 
 from ampclient import AmpcoreError, Job
-from ampcore.fork_server import TRAINER_NAME
-from ampcore.spec import State
+from ampspec.jobs import State
 from store.tables import Artifact, FileRemoval
 from tests import slow_store
 from tests.chaos.cluster import SCRIPTED, Cluster
@@ -36,6 +35,7 @@ from tests.chaos.postgres import Postgres
 from tests.chaos.reference_run import SPEC, assert_equals_reference, scripted_reference
 from tests.chaos.service_processes import Api, Worker
 from tests.waiting import wait_until
+from worker.trainer.child.fork_server import TRAINER_NAME
 
 LEASE_S: Final = 10.0
 STALL_S: Final = 8.0

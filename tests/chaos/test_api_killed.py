@@ -10,7 +10,7 @@ import redis
 from sqlalchemy import select
 
 from ampclient import Job, LogEntry
-from ampcore.spec import State
+from ampspec.jobs import State
 from store import tables
 from tests.chaos import xdist_groups
 from tests.chaos.cluster import SCRIPTED, Cluster

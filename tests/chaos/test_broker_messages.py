@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ampcore.spec import State
+from ampspec.jobs import State
 from server.dispatch import CeleryDispatcher
 from tests.chaos import xdist_groups
 from tests.chaos.cluster import SCRIPTED, Cluster
@@ -38,8 +38,8 @@ def dispatcher(cluster: Cluster) -> Iterator[CeleryDispatcher]:
 def test_duplicate_messages_run_a_job_once(cluster: Cluster, dispatcher: CeleryDispatcher) -> None:
     """Mechanism: a claim is a compare-and-set on a queued job.
 
-    Checked: without the states in store.state_transitions.change_state and
-    store.attempts.claim_next the jobs run again and again.
+    Checked: without the states in store.jobs.state_transitions.change_state and
+    store.jobs.attempts.claim_next the jobs run again and again.
     """
     cluster.ensure_workers(2, SCRIPTED)
     jobs = [cluster.client.jobs.submit(TINY) for _ in range(2)]

@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from ampclient import Job
-from ampcore.spec import State
+from ampspec.jobs import State
 from tests.chaos import xdist_groups
 from tests.chaos.cluster import SCRIPTED, Cluster
 from tests.chaos.reference_run import HOLD_STEP, SPEC, reached, states
@@ -22,8 +22,9 @@ GRACE_S = 2.0
 def test_a_queued_or_starting_job_is_cancelled_before_it_trains(cluster: Cluster) -> None:
     """Mechanisms: a queued job is cancelled at once; stop requests are read while a trainer loads.
 
-    Checked: if store/jobs.py needs a worker for a queued job too, the cancel is refused; if
-    worker/attempt.py reads stop requests only once the trainer is ready, the job stays "stopping".
+    Checked: if store/jobs/jobs.py needs a worker for a queued job too, the cancel is refused; if
+    worker/attempt/attempt.py reads stop requests only once the trainer is ready, the job stays
+    "stopping".
     """
     cluster.ensure_workers(0)
     job = cluster.submit_paused_at(SPEC, step=0)
@@ -42,7 +43,7 @@ def test_a_queued_or_starting_job_is_cancelled_before_it_trains(cluster: Cluster
 def test_a_running_job_is_cancelled_and_its_process_ends(cluster: Cluster) -> None:
     """Mechanism: each heartbeat of the worker reads pending requests.
 
-    Checked: if worker/stop_reason.py ignores the request, the job stays "stopping".
+    Checked: if worker/attempt/stop_reason.py ignores the request, the job stays "stopping".
     """
     cluster.ensure_workers(1, SCRIPTED, grace_s=GRACE_S)
     job = cluster.submit_paused_at(SPEC)
@@ -55,7 +56,7 @@ def test_a_running_job_is_cancelled_and_its_process_ends(cluster: Cluster) -> No
 def test_a_hanging_step_is_killed_after_the_grace_period(cluster: Cluster) -> None:
     """Mechanism: SIGKILL after the grace period.
 
-    Checked: with a grace period of 600 s in worker/stop_reason.py the job stays "stopping".
+    Checked: with a grace period of 600 s in worker/attempt/stop_reason.py the job stays "stopping".
     """
     cluster.ensure_workers(1, SCRIPTED, grace_s=GRACE_S)
     job = cluster.submit_paused_at(SPEC)

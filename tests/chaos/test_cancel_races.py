@@ -7,13 +7,13 @@ from collections import Counter
 
 import pytest
 
-from ampcore.spec import TERMINAL, JobSpec, State
-from store import attempts, jobs
+from ampspec.jobs import TERMINAL, JobSpec, State
+from store.jobs import attempts, jobs
 from tests.chaos import xdist_groups
 from tests.chaos.cluster import Cluster
 from tests.chaos.reference_run import TINY, outcomes, states
 from tests.waiting import join
-from worker.outcome import AttemptOutcome, AttemptResult
+from worker.attempt.outcome import AttemptOutcome, AttemptResult
 
 pytestmark = [xdist_groups.SCRIPTED, pytest.mark.quick]
 
@@ -25,7 +25,7 @@ STEP = 1.3
 def test_each_of_200_races_of_cancel_and_success_has_one_outcome(cluster: Cluster) -> None:
     """Mechanism: every change of state is a compare-and-set against the table of transitions.
 
-    Checked: without the states in store.state_transitions.change_state a job has two outcomes.
+    Checked: without the states in store.jobs.state_transitions.change_state a job has two outcomes.
     """
     cluster.ensure_workers(0)
     generator = random.Random(4)

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import select
 
 from ampclient import Job
-from ampcore.spec import State
+from ampspec.jobs import State
 from store.clock import seconds_since
 from store.tables import Job as JobRow
 from tests.chaos import xdist_groups

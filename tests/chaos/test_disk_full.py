@@ -76,8 +76,8 @@ def test_a_worker_with_a_full_storage_keeps_recorded_files_and_continues(
 ) -> None:
     """Mechanism: the uploader retries in the background and warns.
 
-    Checked: if worker/artifact_uploader.py counts failures per file, no warning ever comes,
-    because a newer checkpoint replaces the failing one.
+    Checked: if worker/transfer/artifact_uploader.py counts failures per file, no warning ever
+    comes, because a newer checkpoint replaces the failing one.
     """
     cluster.ensure_workers(0)
     worker = cluster.worker(SCRIPTED, AMPCORE_SCRATCH_DIR=str(other_filesystem))

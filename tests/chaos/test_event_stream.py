@@ -11,8 +11,8 @@ import httpx
 import numpy as np
 
 from ampclient import Job
-from ampcore.spec import State
-from ampcore.telemetry.json_values import column_from_json
+from ampspec.jobs import State
+from ampspec.telemetry.json_values import column_from_json
 from tests.chaos import xdist_groups
 from tests.chaos.cluster import SCRIPTED, Cluster
 from tests.chaos.reference_run import (
@@ -90,7 +90,7 @@ def test_a_stream_disconnected_at_random_delivers_each_entry_once(
 ) -> None:
     """Mechanisms: event ids are seqs, also inside merged blocks; streams keep no state.
 
-    Checked: if store/event_stream.py reads from the last seq instead of after it, entries
+    Checked: if store/telemetry/event_stream.py reads from the last seq instead of after it, entries
     arrive twice.
     """
     cluster.ensure_workers(2, SCRIPTED)

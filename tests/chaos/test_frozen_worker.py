@@ -2,7 +2,7 @@
 
 import pytest
 
-from ampcore.spec import State
+from ampspec.jobs import State
 from tests.chaos import xdist_groups
 from tests.chaos.cluster import SCRIPTED, Cluster
 from tests.chaos.reference_run import (
@@ -26,9 +26,9 @@ def test_writes_of_a_worker_that_lost_its_lease_are_refused(
 ) -> None:
     """Mechanisms: a write names its attempt, and the number of entries before it.
 
-    Checked: without `Job.attempt == attempt` in store/leases.py and the check of
-    `entries_written` in store/ingest.py the old attempt's steps are written. (Each alone still
-    refuses them; tests/store tests them one by one.)
+    Checked: without `Job.attempt == attempt` in store/leases.py and the check of `entries_written`
+    in store/telemetry/ingest.py the old attempt's steps are written. (Each alone still refuses
+    them; tests/store tests them one by one.)
     """
     cluster.ensure_workers(2, SCRIPTED)
     job = cluster.submit_paused_at(SPEC)

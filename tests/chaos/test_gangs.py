@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from ampcore.spec import State
+from ampspec.jobs import State
 from tests.chaos import xdist_groups
 from tests.chaos.cluster import SCRIPTED, Cluster
 from tests.chaos.proxy import Proxy
@@ -54,7 +54,8 @@ def gang(workers: int, devices: int = 1, **runtime: Any) -> dict[str, Any]:
 def test_a_rank_is_killed(cluster: Cluster, phases: Sequence[int], numbers: Sequence[int]) -> None:
     """Mechanisms: the worker of rank 0 watches the others, and all resume from its checkpoint.
 
-    Checked: if worker/gang_leader.py reports no failure of other workers, the ranks wait for ever.
+    Checked: if worker/gangs/gang_leader.py reports no failure of other workers, the ranks wait for
+    ever.
     """
     cluster.ensure_workers(2, SCRIPTED, AMPCORE_WORKER_SLOTS="2")
     job = cluster.submit_paused_at(gang(2, 2), step=0)
@@ -82,8 +83,8 @@ def test_a_rank_is_killed(cluster: Cluster, phases: Sequence[int], numbers: Sequ
 def test_the_worker_of_a_rank_is_killed(cluster: Cluster, number: int) -> None:
     """Mechanism: the lease of each worker of an attempt ends the attempt.
 
-    Checked: without `has_expired_ranks` in store/lease_expiry.py the attempt of a killed worker of
-    rank 1 never ends.
+    Checked: without `has_expired_ranks` in store/jobs/lease_expiry.py the attempt of a killed
+    worker of rank 1 never ends.
     """
     workers = cluster.ensure_workers(3, SCRIPTED)
     job = cluster.submit_paused_at(gang(2))
@@ -107,7 +108,7 @@ def test_the_worker_of_a_rank_is_killed(cluster: Cluster, number: int) -> None:
 def test_a_suspended_worker_loses_its_ranks_to_the_next_attempt(cluster: Cluster) -> None:
     """Mechanism: a worker whose lease has expired ends its ranks as soon as it renews it.
 
-    Checked: without `_attempt_is_active` in store/gang_members.py its rank goes on.
+    Checked: without `_attempt_is_active` in store/gangs/gang_members.py its rank goes on.
     """
     cluster.ensure_workers(3, SCRIPTED)
     job = cluster.submit_paused_at(gang(2))
@@ -129,7 +130,7 @@ def test_a_suspended_worker_loses_its_ranks_to_the_next_attempt(cluster: Cluster
 def test_a_gang_is_paused_resumed_and_drained(cluster: Cluster) -> None:
     """Mechanisms: a pause stops all ranks at one step; any worker that drains hands the gang back.
 
-    Checked: if worker/rank_group.py sends no wish, the drained worker never ends.
+    Checked: if worker/gangs/rank_group.py sends no wish, the drained worker never ends.
     """
     cluster.ensure_workers(3, SCRIPTED)
     job = cluster.submit_paused_at(gang(2))
@@ -182,8 +183,8 @@ def test_a_waiting_gang_says_what_it_waits_for(cluster: Cluster) -> None:
 def test_a_gang_with_a_suspended_rank_is_cancelled(cluster: Cluster) -> None:
     """Mechanism: `cancelled` is recorded when all ranks have ended.
 
-    Checked: if `conclude` of worker/gang_leader.py does not wait, the suspended rank outlives the
-    job.
+    Checked: if `conclude` of worker/gangs/gang_leader.py does not wait, the suspended rank outlives
+    the job.
     """
     cluster.ensure_workers(2, SCRIPTED, **UNISOLATED)
     job = cluster.submit_paused_at(gang(2))
@@ -197,7 +198,7 @@ def test_a_gang_with_a_suspended_rank_is_cancelled(cluster: Cluster) -> None:
 def test_a_suspended_rank_is_lost_and_the_others_end(cluster: Cluster) -> None:
     """Mechanism: a rank that does not answer is lost after the timeout of the cluster.
 
-    Checked: if worker/rank_group.py does not kill after the grace period, the rank stays.
+    Checked: if worker/gangs/rank_group.py does not kill after the grace period, the rank stays.
     """
     cluster.ensure_workers(2, SCRIPTED, **UNISOLATED)
     job = cluster.submit_paused_at(gang(2))

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import update
 
 from ampclient import Job
-from ampcore.spec import State
+from ampspec.jobs import State
 from store.clock import after
-from store.gangs import GROW_AFTER_S
+from store.gangs.gangs import GROW_AFTER_S
 from store.tables import Attempt
 from tests.chaos import xdist_groups
 from tests.chaos.cluster import Cluster, rank_name
@@ -70,7 +70,7 @@ def test_a_job_whose_ranks_are_killed_in_each_phase_equals_an_undisturbed_one(
     """Mechanisms: as in test_gangs.py, with the collectives and the checkpoints of the library.
 
     While rank 0 saves or evaluates, the others wait for it. Checked: with `"resume": False` in
-    worker/attempt.py it fails with "it restarted at step 0".
+    worker/attempt/attempt.py it fails with "it restarted at step 0".
     """
     cluster.ensure_workers(2)
     kills = [(phase, number) for phase in phases.ALL for number in range(2)]
@@ -104,8 +104,8 @@ def test_a_suspended_rank_is_lost_and_the_job_equals_an_undisturbed_one(
     """Mechanism: the other rank, in its compiled loop, misses the heartbeats of this one.
 
     On a busy machine other attempts may be lost too, since the timeout is short. Checked: if
-    `with_cause` of worker/gang_leader.py begins with what is known of rank 0, the message does not
-    name a suspended rank 0.
+    `with_cause` of worker/gangs/gang_leader.py begins with what is known of rank 0, the message
+    does not name a suspended rank 0.
     """
     cluster.ensure_workers(2)
     runtime = {**RANKS["runtime"], "exchange": {"timeout_s": TIMEOUT_S}}
@@ -154,8 +154,8 @@ def retried(cluster: Cluster, job: Job) -> Job:
 def test_an_elastic_job_shrinks_and_grows_with_its_workers(cluster: Cluster) -> None:
     """Mechanisms: fewer ranks when workers are gone, more at a checkpoint; the same global batch.
 
-    Checked: if `counts` of store/gang_placement.py has only the number in the spec, the second
-    attempt never starts; without `request_growth` the third does not.
+    Checked: if `counts` of store/scheduling/gang_placement.py has only the number in the spec, the
+    second attempt never starts; without `request_growth` the third does not.
     """
     cluster.ensure_workers(2)
     elastic = {**RANKS["runtime"], "elastic": {"min": 1, "max": 2}}

@@ -13,7 +13,8 @@ def test_a_job_resumes_from_its_last_checkpoint_after_its_trainer_was_killed(
 ) -> None:
     """Mechanism: the recorded checkpoint is downloaded, and the trainer resumes from it.
 
-    Checked: with `"resume": False` in worker/attempt.py it fails with "it restarted at step 0".
+    Checked: with `"resume": False` in worker/attempt/attempt.py it fails with "it restarted at step
+    0".
     """
     cluster.ensure_workers(1, trainer)
     job = cluster.submit_paused_at(SPEC)
@@ -35,7 +36,7 @@ def test_children_of_a_killed_worker_die_and_another_worker_resumes(
     """Mechanisms: trainers die with their worker; the reconciler requeues jobs of lost workers.
 
     Checked: without PR_SET_PDEATHSIG, the watch on standard input and
-    ampcore/isolation/process_group_tracker.py the children stay; without `expire` in
+    infra/isolation/process_group_tracker.py the children stay; without `expire` in
     server/background/reconciler.py no worker takes the job.
     """
     workers = cluster.ensure_workers(2, trainer)

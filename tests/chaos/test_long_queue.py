@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event, text
 
-from store import attempts, lease_expiry
+from store.jobs import attempts, lease_expiry
 from tests.chaos import xdist_groups
 from tests.chaos.reference_run import TINY
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ampcore.spec import State
+from ampspec.jobs import State
 from tests.chaos import xdist_groups
 from tests.chaos.cluster import PACED, SCRIPTED, Cluster
 from tests.chaos.reference_run import (
@@ -24,7 +24,7 @@ def test_a_paused_job_frees_its_slot_and_resumes_exactly(
 ) -> None:
     """Mechanism: a pause stops the trainer at a checkpoint.
 
-    Checked: if worker/stop_reason.py ignores the request, the job stays "pausing".
+    Checked: if worker/attempt/stop_reason.py ignores the request, the job stays "pausing".
     """
     cluster.ensure_workers(1, trainer)
     job = cluster.submit_paused_at(SPEC)
@@ -53,7 +53,7 @@ def test_a_drained_worker_hands_its_job_to_another(
 ) -> None:
     """Mechanism: a worker that shuts down hands its jobs back.
 
-    Checked: if worker/outcome.py makes it a failure, the job fails.
+    Checked: if worker/attempt/outcome.py makes it a failure, the job fails.
     """
     cluster.ensure_workers(2, trainer)
     job = cluster.submit_paused_at(SPEC)
@@ -79,7 +79,7 @@ def test_a_drained_worker_hands_its_job_to_another(
 def test_a_job_past_its_timeout_is_stopped_and_not_retried(cluster: Cluster) -> None:
     """Mechanism: the worker checks the timeout.
 
-    Checked: without the timeout in worker/stop_reason.py the job keeps running.
+    Checked: without the timeout in worker/attempt/stop_reason.py the job keeps running.
     """
     cluster.ensure_workers(1, SCRIPTED)
     # The timeout counts from the claim: on a slow machine it may end before the first step, and

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ampclient import Job
-from ampcore.spec import State
+from ampspec.jobs import State
 from tests.chaos import xdist_groups
 from tests.chaos.cluster import SCRIPTED, Cluster
 from tests.chaos.reference_run import HOLD_STEP, SPEC, TINY, TOTAL_STEPS, outcomes, reached
@@ -23,8 +23,8 @@ def test_a_job_with_only_nan_losses_fails_once_with_valid_json(
 ) -> None:
     """Mechanisms: these reasons are not retried; non-finite numbers are written as strings.
 
-    Checked: with skip_budget_exceeded in store.retries.BACKOFF_BY_REASON there are three attempts;
-    without `json_safe` in store/ingest.py PostgreSQL refuses the steps.
+    Checked: with skip_budget_exceeded in store.jobs.retries.BACKOFF_BY_REASON there are three
+    attempts; without `json_safe` in store/telemetry/ingest.py PostgreSQL refuses the steps.
     """
     cluster.ensure_workers(1, SCRIPTED)
     labels = {"script": "train_with_nan_loss", "reason": reason}
@@ -39,7 +39,7 @@ def test_a_job_with_only_nan_losses_fails_once_with_valid_json(
 def test_out_of_memory_is_not_retried(cluster: Cluster) -> None:
     """Mechanism: out of memory is not retried.
 
-    Checked: with out_of_memory in store.retries.BACKOFF_BY_REASON there are three attempts.
+    Checked: with out_of_memory in store.jobs.retries.BACKOFF_BY_REASON there are three attempts.
     """
     cluster.ensure_workers(1)
     # TensorFlow and the small data fit, the model's first matrix of 1 GB does not.
@@ -56,7 +56,7 @@ def test_out_of_memory_is_not_retried(cluster: Cluster) -> None:
 def test_a_job_whose_process_always_dies_fails_after_max_attempts(cluster: Cluster) -> None:
     """Mechanism: `max_attempts`.
 
-    Checked: if store.retries.wait_s ignores it, a third attempt starts.
+    Checked: if store.jobs.retries.wait_s ignores it, a third attempt starts.
     """
     cluster.ensure_workers(1, SCRIPTED)
     job = cluster.submit_paused_at({**SPEC, "runtime": {**SPEC["runtime"], "max_attempts": 2}})

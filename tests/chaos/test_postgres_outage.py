@@ -58,8 +58,8 @@ def test_training_continues_while_postgresql_is_down_longer_than_a_lease(
 def test_a_postgresql_crash_and_lost_responses_duplicate_no_write(cluster: Cluster) -> None:
     """Mechanism: a write names the number of entries before it.
 
-    Checked: without the check of `entries_written` in store/ingest.py a repeated write fails the
-    attempt.
+    Checked: without the check of `entries_written` in store/telemetry/ingest.py a repeated write
+    fails the attempt.
     """
     cluster.ensure_workers(1, SCRIPTED)
     job = cluster.submit_paused_at(SPEC)

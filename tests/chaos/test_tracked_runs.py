@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ampclient import Job
-from ampcore.spec import State
+from ampspec.jobs import State
 from tests.chaos import xdist_groups
 from tests.chaos.cluster import Cluster
 from tests.chaos.service_processes import PROGRAMS
@@ -110,7 +110,7 @@ def test_a_suspended_program_is_lost_and_its_run_continues_with_it(
 ) -> None:
     """Mechanism: an upload of a lost run makes it running again.
 
-    Checked: without `_continue` in store/tracked_runs.py the run stays failed.
+    Checked: without `_continue` in store/jobs/tracked_runs.py the run stays failed.
     """
     program.train(3)
     program.wait_stored()
@@ -128,7 +128,7 @@ def test_a_suspended_program_is_lost_and_its_run_continues_with_it(
 def test_the_steps_of_a_killed_program_stay(cluster: Cluster, program: Program) -> None:
     """Mechanism: the lease of a run expires as that of an attempt does.
 
-    Checked: without tracked runs in store/lease_expiry.py the run stays running.
+    Checked: without tracked runs in store/jobs/lease_expiry.py the run stays running.
     """
     program.train(4)
     program.wait_stored()

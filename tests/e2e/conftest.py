@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from ampclient import Client
-from ampcore.fork_server import TRAINER_NAME
 from tests.processes import has_ended, name_of
 from tests.waiting import DEADLINE_S, wait_until
+from worker.trainer.child.fork_server import TRAINER_NAME
 
 HAS_FAILED = pytest.StashKey[bool]()
 

@@ -37,7 +37,7 @@ class Machine:
     def log(self) -> str:
         """What the programs wrote, without the access log."""
         lines = self._log_file.read_text(encoding="utf-8", errors="replace").splitlines()
-        return "\n".join([line for line in lines if "server.access" not in line][-60:])
+        return "\n".join([line for line in lines if "server.http.access" not in line][-60:])
 
     def here(self) -> AbstractContextManager[None]:
         """Let this thread use the network of the machine."""

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from ampclient import Client, ConnectionFailed
-from ampcore.spec import State
+from ampspec.jobs import State
 from tests.processes import free_port, has_ended
 from tests.waiting import DEADLINE_S
 

@@ -15,7 +15,7 @@ import yaml
 import ampcore
 from ampclient.job import Job
 from ampclient.wait import wait_for
-from ampcore.spec import JobSpec, State
+from ampspec.jobs import JobSpec, State
 from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.xdist_group("stack")
@@ -42,7 +42,7 @@ RUN_BY_OTHER_TESTS = {
     "make test": ".ci/run",
     'eval "$(ampctl completion bash)"   # in ~/.bashrc': "tests/ampclient/cli/test_completion.py",
     ".venv/bin/ampserver up": "tests/e2e/conftest.py",
-    "python -m ampcore.formats birds.zip": "tests/ampcore/formats/test_command.py",
+    "python -m ampdata birds.zip": "tests/ampdata/test_command.py",
     ".venv/bin/pip install ./examples/own-package    # on each worker that may run such jobs": (
         "tests/worker/test_packages.py"
     ),

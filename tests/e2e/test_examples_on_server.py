@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ampcore.spec import JobSpec, State
+from ampspec.jobs import JobSpec, State
 from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.xdist_group("stack")

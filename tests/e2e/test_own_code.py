@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ampclient import Client
-from ampcore.spec import State
+from ampspec.jobs import State
 from tests.waiting import DEADLINE_S, wait_until
 
 # The folders of the stack are closed to other users, so that its sandbox can only be bubblewrap.

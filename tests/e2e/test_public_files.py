@@ -11,8 +11,8 @@ import keras
 import numpy as np
 import pytest
 
-from ampcore.formats import open_source
-from ampcore.spec import JobSpec
+from ampdata import open_source
+from ampspec.jobs import JobSpec
 from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.xdist_group("stack")

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from ampclient import Client, InvalidSpec, Unauthorized
-from ampcore.spec import State
-from ampcore.telemetry import StepBlock
-from ampcore.telemetry.codec import decode
+from ampspec.jobs import State
+from ampspec.telemetry import StepBlock
+from ampspec.telemetry.steps.codec import decode
 from tests.folders import paths_in
 from tests.processes import has_ended
 from tests.waiting import DEADLINE_S
@@ -36,7 +36,7 @@ TIME_COLUMNS = ("step_time_s",)
 RUN_SCRIPT = """
 import sys
 from ampcore import JobSpec, StepBlock, Trainer
-from ampcore.telemetry.codec import encode
+from ampspec.telemetry.steps.codec import encode
 
 blocks = []
 result = Trainer(JobSpec.from_file(sys.argv[1])).run(on_block=blocks.append)

@@ -21,11 +21,10 @@ import pytest
 import yaml
 
 from ampclient import Client, ConnectionFailed, Job
-from ampcore.fork_server import TRAINER_NAME
-from ampcore.spec import State
+from ampspec.jobs import State
 from server.embedded.private_redis import find_redis_server
-from store import gang_members
 from store.database import Database
+from store.gangs import gang_members
 from tests import machines
 from tests.chaos.postgres import Postgres
 from tests.e2e.machine import Machine
@@ -33,6 +32,7 @@ from tests.e2e.test_doc_code_blocks import ROOT, Block, blocks_of
 from tests.needs import problem_of
 from tests.processes import children_of, free_port, has_ended, name_of
 from tests.waiting import DEADLINE_S, wait_until
+from worker.trainer.child.fork_server import TRAINER_NAME
 
 GUIDE: Final = "docs/guides/several-devices.md"
 ADDRESSES: Final = ("10.0.0.5", "10.0.0.6")
@@ -261,8 +261,8 @@ def test_a_job_trains_on_both_machines_with_the_commands_of_the_guide(pair: TwoM
 def test_a_job_goes_on_when_a_machine_that_was_cut_off_is_back(pair: TwoMachines) -> None:
     """Mechanism: the worker of the machine cannot renew the lease of its ranks.
 
-    Checked: if store/lease_expiry.py ends attempts 5 s before a lease expires, it fails with "it
-    ended before the lease of machine B".
+    Checked: if store/jobs/lease_expiry.py ends attempts 5 s before a lease expires, it fails with
+    "it ended before the lease of machine B".
     """
     spec = long_job(pair, timeout_s=LONG_S)  # only the lease can end the attempt
     job = pair.client.jobs.submit(spec)

@@ -37,7 +37,7 @@ def test_a_downgrade_to_base_drops_every_table(empty):
 
 
 def test_migrating_again_changes_nothing(empty, empty_url, make_spec):
-    from store import jobs
+    from store.jobs import jobs
 
     with empty.write() as session:
         job_id = jobs.create(session, make_spec(), jobs.Origin("default")).id

@@ -10,7 +10,7 @@ from alembic import command
 from alembic.script import ScriptDirectory
 
 import server.migrate
-from ampcore.spec.text import plural
+from ampspec.documents.text import plural
 from migrations import online
 from server import schema
 from server.migrate import alembic_config, migrate, plan

@@ -10,17 +10,20 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from server import readiness, schema
+from server import schema
+from server.health import readiness
 from server.migrate import migrate, plan
-from store import jobs, search
 from store.database import Database
-from store.job_order import Sort
-from store.search_filters import Search
+from store.jobs import jobs
+from store.listing import search
+from store.listing.job_order import Sort
+from store.listing.search_filters import Search
 from store.tables import SchemaCompatibility
 from tests.git_history import ROOT, SCHEMA_BEFORE, commit_with_schema, git
 from tests.waiting import DEADLINE_S
 
-PACKAGES = ("ampcore", "server", "service", "store", "migrations")
+PACKAGES = ("ampspec", "infra", "server", "store", "migrations")
+PACKAGES_BEFORE = ("ampcore", "server", "service", "store", "migrations")
 SCRIPT = Path(__file__).with_name("version_process.py")
 NEXT_REVISION = f"""
 import sqlalchemy as sa
@@ -103,7 +106,7 @@ def checkout_before(tmp_path_factory):
     commit = commit_with_schema(SCHEMA_BEFORE)
     assert commit is not None
     archive = folder / "before.tar"
-    git("archive", "--output", str(archive), commit, *PACKAGES)
+    git("archive", "--output", str(archive), commit, *PACKAGES_BEFORE)
     shutil.unpack_archive(archive, folder)
     return folder
 

@@ -4,12 +4,13 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 
-from ampcore.telemetry import StepBlock
-from ampcore.telemetry.codec import decode, encode
-from ampcore.telemetry.merge_index import build_merge_index, encode_merge_index
+from ampspec.telemetry import StepBlock
+from ampspec.telemetry.steps.codec import decode, encode
+from ampspec.telemetry.steps.merge_index import build_merge_index, encode_merge_index
 from server.migrate import alembic_config
-from store import event_stream, jobs, steps
 from store.database import Database
+from store.jobs import jobs
+from store.telemetry import event_stream, steps
 
 MOMENT = "2026-11-20 10:00:00"
 JOB_ID = "0123456789ab"

@@ -5,8 +5,8 @@ import sqlalchemy as sa
 from alembic import command
 
 from server.migrate import alembic_config, migrate
-from store import jobs
 from store.database import Database
+from store.jobs import jobs
 from store.tables import JobMetric
 from tests.migrations import old_rows
 from tests.migrations.old_rows import MOMENT

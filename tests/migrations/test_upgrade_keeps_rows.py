@@ -5,8 +5,11 @@ import sqlalchemy as sa
 from alembic import command
 
 from server.migrate import alembic_config, migrate
-from store import attempts, jobs, steps, tokens, workers
+from store import workers
+from store.access import tokens
 from store.database import Database
+from store.jobs import attempts, jobs
+from store.telemetry import steps
 
 MOMENT = "2026-11-01 10:00:00"
 JOB = {

@@ -6,12 +6,30 @@ Only functions that both of two versions have are used.
 
 import json
 import sys
+from importlib import import_module
+from pathlib import Path
 
-from ampcore.spec import JobSpec
-from ampcore.telemetry import Event, EventType
 from server import schema
-from store import attempts, audit, ingest, jobs, leases, metrics_queries, queue, tokens, workers
+from store import leases, metrics_queries, workers
 from store.database import Database
+
+IS_BEFORE = not Path("ampspec").is_dir()
+"""Whether the current folder, which comes first on the path, has the layout before this one."""
+
+
+def module(name, name_before):
+    """A module under the name that it has in this version."""
+    return import_module(name_before if IS_BEFORE else name)
+
+
+JobSpec = module("ampspec.jobs", "ampcore.spec").JobSpec
+telemetry = module("ampspec.telemetry", "ampcore.telemetry")
+audit = module("store.access.audit", "store.audit")
+tokens = module("store.access.tokens", "store.tokens")
+attempts = module("store.jobs.attempts", "store.attempts")
+jobs = module("store.jobs.jobs", "store.jobs")
+queue = module("store.jobs.queue", "store.queue")
+ingest = module("store.telemetry.ingest", "store.ingest")
 
 SPEC = JobSpec.parse({"model": {"kind": "mlp"}, "data": {"kind": "digits"}})
 WORKER = {"hostname": "h", "pid": 1, "slots": 9, "version": "1", "queues": ["default"]}
@@ -38,7 +56,7 @@ def claim(database, worker_id):
 
 
 def train(database, job_id):
-    event = Event(type=EventType.EVALUATION, data={"val_loss": 0.5}, step=1)
+    event = telemetry.Event(type=telemetry.EventType.EVALUATION, data={"val_loss": 0.5}, step=1)
     with database.write() as session:
         attempts.mark_running(session, job_id, 1, total_steps=1, first_step=0)
         return ingest.append(session, job_id, 1, [event], entries_written=0) is not None

@@ -1,7 +1,7 @@
 import pytest
 
-from ampcore.spec import SpecValidationError
-from ampcore.spec.object_url import ObjectUrl
+from ampspec.jobs import SpecValidationError
+from ampspec.references.object_url import ObjectUrl
 from server.dataset_folder import DatasetFolder
 from tests.tables import every_row
 

@@ -5,9 +5,9 @@ import socket
 import pytest
 import redis
 
+from infra.celery_names import TASK_NAME, queue_key
 from server.dispatch import TIMEOUT_S, CeleryDispatcher, RedisUnavailable, dispatch_jobs
 from server.embedded.private_redis import start_redis
-from service.celery_names import TASK_NAME, queue_key
 from store import workers
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.exc import OperationalError
 
 from server.http.json_body import MAX_DEPTH
 from server.http.limits import MAX_BODY_BYTES
-from store import search
+from store.listing import search
 from tests.tables import every_row
 
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
@@ -184,9 +184,9 @@ def test_an_invalid_database_statement_gets_500(api, monkeypatch, caplog):
 
 
 def test_authentication_without_a_database_gets_503(api, tmp_path):
-    from server.access.auth_middleware import AuthMiddleware
-    from server.access.authenticator import Authenticator
-    from server.access.rate_limit import RateLimit
+    from server.http.access.auth_middleware import AuthMiddleware
+    from server.http.access.authenticator import Authenticator
+    from server.http.access.rate_limit import RateLimit
     from store.database import Database
 
     gone = Database(f"sqlite:///{tmp_path / 'no' / 'such' / 'folder.sqlite'}")

@@ -16,9 +16,9 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
-from ampcore.spec import State
-from ampcore.spec.tracked import TrackedSpec
-from store import jobs, tracked_runs
+from ampspec.jobs import State
+from ampspec.jobs.tracked import TrackedSpec
+from store.jobs import jobs, tracked_runs
 
 pytestmark = [
     pytest.mark.slow,

@@ -7,8 +7,8 @@ import threading
 import pytest
 from sqlalchemy import func, select
 
-from ampcore.spec import State
-from ampcore.spec.problems import MAX_PROBLEMS
+from ampspec.documents.problems import MAX_PROBLEMS
+from ampspec.jobs import State
 from server.http.limits import MAX_HEADER_BYTES, MAX_HEADERS
 from store.tables import Base
 from tests.databases import ON_SQLITE
@@ -227,7 +227,7 @@ def raw_port():
     """The port of a server with the HTTP protocol of `ampserver api` and an empty application."""
     import uvicorn
 
-    from server.serving.http_protocol import ProblemProtocol
+    from server.http.serving.http_protocol import ProblemProtocol
 
     async def application(scope, receive, send):
         await send({"type": "http.response.start", "status": 204, "headers": []})

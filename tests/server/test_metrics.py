@@ -4,11 +4,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import text, update
 
-from ampcore.spec import State
+from ampspec.jobs import State
 from server import schema
 from server.metrics.monotonic_counter import MonotonicCounter
-from store import artifacts, gangs, jobs, workers
+from store import workers
 from store.clock import after
+from store.files import artifacts
+from store.gangs import gangs
+from store.jobs import jobs
 from store.tables import Attempt, Job
 from tests.waiting import DEADLINE_S
 

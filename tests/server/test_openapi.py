@@ -4,9 +4,9 @@ import jsonschema
 import pytest
 from fastapi.routing import iter_route_contexts
 
-from ampcore.spec import JobSpec
-from server.access.auth_middleware import PUBLIC_PATHS, SIGN_IN
-from server.openapi import EXAMPLES
+from ampspec.jobs import JobSpec
+from server.documentation.openapi import EXAMPLES
+from server.http.access.auth_middleware import PUBLIC_PATHS, SIGN_IN
 
 
 @pytest.fixture
@@ -103,8 +103,9 @@ def test_the_examples_are_valid_and_match_the_schema(document):
 
 
 def test_responses_match_the_document(api, document, make_job, make_block):
-    from ampcore.spec import State
-    from store import ingest, workers
+    from ampspec.jobs import State
+    from store import workers
+    from store.telemetry import ingest
 
     def check(answer, path, method="get"):
         responses = document["paths"][path][method]["responses"]

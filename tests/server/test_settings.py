@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from infra.settings import SettingsInvalid
 from server.settings import Settings
-from service.settings import SettingsInvalid
 from tests.environment import settings_from
 from tests.tables import every_row
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text, update
 
-from store import jobs
+from store.jobs import jobs
 from store.tables import Job
 from tests.waiting import wait_until
 

@@ -2,9 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from ampcore.spec import State
-from store import artifacts, attempts
-from store.artifacts import CHECKPOINT, MODEL, StoredFile
+from ampspec.jobs import State
+from store.files import artifacts
+from store.files.artifacts import CHECKPOINT, MODEL, StoredFile
+from store.jobs import attempts
 
 FILE = StoredFile("attempt-1/checkpoints/10", CHECKPOINT, 10, size_bytes=5, sha256="a" * 64)
 

@@ -1,9 +1,11 @@
 import pytest
 from sqlalchemy import event, text
 
-from ampcore.spec import Reason, State
-from store import attempts, jobs, leases, projects
+from ampspec.jobs import Reason, State
+from store import leases
+from store.access import projects
 from store.clock import after
+from store.jobs import attempts, jobs
 from store.tables import Attempt
 from tests.tables import every_row
 

@@ -1,5 +1,5 @@
-from store import audit
-from store.audit import Actor
+from store.access import audit
+from store.access.audit import Actor
 
 ADA = Actor("vision", "0123456789ab", "ada", "192.0.2.1", "req-1")
 ROOT = Actor("default", "ba9876543210", "root", None, None)

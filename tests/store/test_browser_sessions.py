@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import func, select, update
 
-from store import browser_sessions, tokens
+from store.access import browser_sessions, tokens
 from store.clock import after
 from store.tables import BrowserSession, Token
 from tests.waiting import DEADLINE_S

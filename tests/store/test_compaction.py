@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, select
 
-from ampcore.spec import State
+from ampspec.jobs import State
 from server.background.compactor import Compactor
-from store import attempts, compaction, compaction_queue, ingest, jobs, steps
-from store.compaction_queue import MIN_BLOCKS, SEGMENT_STEPS, UncompactedAttempt
+from store.jobs import attempts, jobs
 from store.tables import Job, StepBlockRow, StepLevel, StepPoints
+from store.telemetry import compaction, compaction_queue, ingest, steps
+from store.telemetry.compaction_queue import MIN_BLOCKS, SEGMENT_STEPS, UncompactedAttempt
 from tests.databases import ON_SQLITE
 from tests.waiting import join
 

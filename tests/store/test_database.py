@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
-from store import projects
+from store.access import projects
 from store.database import Database
 
 

@@ -5,12 +5,13 @@ from sqlalchemy import delete as delete_rows
 from sqlalchemy import event
 from sqlalchemy.exc import InvalidRequestError
 
-from ampcore.spec import State
-from ampcore.spec.dataset_reference import VersionReference
-from store import dataset_uploads, datasets, file_removals, projects
+from ampspec.jobs import State
+from ampspec.references.dataset_reference import VersionReference
+from store.access import projects
 from store.clock import after
-from store.dataset_uploads import MAX_OPEN, NewUpload, TooManyUploads
-from store.datasets import STORAGE_FOLDER, DatasetQuotaExceeded, Description, StoredDataset
+from store.files import dataset_uploads, datasets, file_removals
+from store.files.dataset_uploads import MAX_OPEN, NewUpload, TooManyUploads
+from store.files.datasets import STORAGE_FOLDER, DatasetQuotaExceeded, Description, StoredDataset
 from store.tables import DatasetUpload, Job
 from tests.waiting import join
 

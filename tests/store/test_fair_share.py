@@ -9,21 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select, text
 
-from ampcore.spec import State
-from ampcore.spec.tracked import TrackedSpec
-from store import (
-    attempts,
-    fair_share,
-    jobs,
-    project_usage,
-    projects,
-    tracked_runs,
-    waiting_reason,
-    workers,
-)
+from ampspec.jobs import State
+from ampspec.jobs.tracked import TrackedSpec
+from store import workers
+from store.access import project_usage, projects
+from store.access.project_usage import HALF_LIFE_DAYS, WINDOW_DAYS
 from store.clock import after
-from store.fair_share import POINT_S, ProjectShare, Use, in_order, turn_at
-from store.project_usage import HALF_LIFE_DAYS, WINDOW_DAYS
+from store.jobs import attempts, jobs, tracked_runs
+from store.listing import waiting_reason
+from store.scheduling import fair_share
+from store.scheduling.fair_share import POINT_S, ProjectShare, Use, in_order, turn_at
 from store.tables import Attempt, Job, Project, ProjectUsage
 from tests.databases import ON_POSTGRESQL
 from tests.waiting import DEADLINE_S, join

@@ -5,11 +5,12 @@ import threading
 import pytest
 from sqlalchemy import delete, update
 
-from ampcore.spec.stored_files import FileKind
-from store import datasets, file_removals, files, projects
+from ampspec.references.stored_files import FileKind
+from store.access import projects
 from store.clock import after
-from store.datasets import DatasetQuotaExceeded
-from store.files import STORAGE_FOLDER, FileKey
+from store.files import datasets, file_removals, files
+from store.files.datasets import DatasetQuotaExceeded
+from store.files.files import STORAGE_FOLDER, FileKey
 from store.tables import Job, ProjectFile
 from tests.waiting import join
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from store.gang_placement import (
+from store.scheduling.gang_placement import (
     HOLD_S,
     PATIENCE_S,
     RESERVE_S,

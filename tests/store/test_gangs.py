@@ -10,19 +10,14 @@ from typing import Any
 import pytest
 from sqlalchemy import event, func, select, update
 
-from ampcore.spec import Reason, State
-from store import (
-    attempts,
-    gang_members,
-    gangs,
-    jobs,
-    lease_expiry,
-    projects,
-    waiting_reason,
-    workers,
-)
+from ampspec.jobs import Reason, State
+from store import workers
+from store.access import projects
 from store.clock import after
-from store.gang_placement import HOLD_S, PATIENCE_S
+from store.gangs import gang_members, gangs
+from store.jobs import attempts, jobs, lease_expiry
+from store.listing import waiting_reason
+from store.scheduling.gang_placement import HOLD_S, PATIENCE_S
 from store.tables import Attempt, Gang, GangMember, Job
 
 LEASE_S = 30.0

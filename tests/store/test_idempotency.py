@@ -4,9 +4,9 @@ from threading import Barrier
 import pytest
 from sqlalchemy import func, select, update
 
-from store import idempotency, projects
+from store.access import idempotency, projects
+from store.access.idempotency import IdempotentRequest, KeyReused, StoredResponse
 from store.clock import after
-from store.idempotency import IdempotentRequest, KeyReused, StoredResponse
 from store.tables import IdempotencyKey
 
 FIRST = IdempotentRequest("default", "key", "digest")

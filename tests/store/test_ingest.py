@@ -1,10 +1,11 @@
 import pytest
 
-from ampcore.spec import ACTIVE, State
-from ampcore.telemetry import Event, EventType
-from store import attempts, events, ingest, jobs, logs, steps
-from store.ingest import LogChunk
+from ampspec.jobs import ACTIVE, State
+from ampspec.telemetry import Event, EventType
+from store.jobs import attempts, jobs
 from store.tables import StepBlockRow
+from store.telemetry import events, ingest, logs, steps
+from store.telemetry.ingest import LogChunk
 from tests.tables import every_row
 
 
@@ -94,7 +95,7 @@ def test_only_the_attempt_that_owns_the_job_writes(
 def test_the_count_of_written_entries_starts_at_zero_for_each_attempt(
     in_transaction, running, make_block
 ):
-    from store import attempts
+    from store.jobs import attempts
 
     in_transaction(ingest.append, running.id, 1, [make_block(0, 10)], entries_written=0)
     in_transaction(attempts.hand_back, running.id, 1)

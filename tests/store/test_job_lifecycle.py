@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from sqlalchemy import select, update
 
-from ampcore.spec import ACTIVE, TERMINAL, TRANSITIONS, Reason, State
-from ampcore.telemetry import Event, EventType
-from store import attempts, ingest, jobs, lease_expiry, leases, steps
+from ampspec.jobs import ACTIVE, TERMINAL, TRANSITIONS, Reason, State
+from ampspec.telemetry import Event, EventType
+from store import leases
 from store.clock import after
-from store.jobs import Origin
-from store.retries import BACKOFF_BY_REASON
+from store.jobs import attempts, jobs, lease_expiry
+from store.jobs.jobs import Origin
+from store.jobs.retries import BACKOFF_BY_REASON
 from store.tables import Attempt, EventRow, Job, LogRow, StepBlockRow
+from store.telemetry import ingest, steps
 from tests.databases import ON_SQLITE
 
 MAX_ATTEMPTS = 2

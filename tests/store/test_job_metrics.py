@@ -5,10 +5,11 @@ import math
 import pytest
 from sqlalchemy import select
 
-from ampcore.spec import State
-from ampcore.telemetry import Event, EventType
-from store import attempts, ingest, jobs
+from ampspec.jobs import State
+from ampspec.telemetry import Event, EventType
+from store.jobs import attempts, jobs
 from store.tables import JobMetric
+from store.telemetry import ingest
 
 
 @pytest.fixture

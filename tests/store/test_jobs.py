@@ -2,10 +2,12 @@ import threading
 
 import pytest
 
-from ampcore.spec import TERMINAL, Reason, State
-from store import attempts, events, jobs, leases
-from store.jobs import Origin
+from ampspec.jobs import TERMINAL, Reason, State
+from store import leases
+from store.jobs import attempts, jobs
+from store.jobs.jobs import Origin
 from store.tables import Artifact, Attempt, EventRow, Job, LogRow, StepBlockRow
+from store.telemetry import events
 from tests.databases import ON_SQLITE
 from tests.tables import every_row
 from tests.waiting import join
@@ -244,8 +246,9 @@ def test_a_job_that_is_being_extended_is_deleted_only_after_the_commit_and_then_
 
 
 def test_deleting_a_job_deletes_all_its_rows(database, in_transaction, make_job, make_block):
-    from ampcore.telemetry import Event, EventType
-    from store import artifacts, ingest
+    from ampspec.telemetry import Event, EventType
+    from store.files import artifacts
+    from store.telemetry import ingest
 
     job = make_job(State.RUNNING)
     entries = [make_block(0, 3), Event(EventType.WARNING), ingest.LogChunk("stdout", "hello\n")]

@@ -1,8 +1,9 @@
 import pytest
 
-from ampcore.spec import ACTIVE, Reason, State
-from store import attempts, lease_expiry, leases
+from ampspec.jobs import ACTIVE, Reason, State
+from store import leases
 from store.clock import after
+from store.jobs import attempts, lease_expiry
 from store.tables import Attempt, Job
 
 

@@ -2,9 +2,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ampcore.spec import ACTIVE, State
-from store import attempts, jobs, leases
+from ampspec.jobs import ACTIVE, State
+from store import leases
 from store.clock import after
+from store.jobs import attempts, jobs
 from tests.tables import every_row
 
 

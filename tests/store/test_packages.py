@@ -2,7 +2,9 @@
 
 import pytest
 
-from store import attempts, jobs, waiting_reason, workers
+from store import workers
+from store.jobs import attempts, jobs
+from store.listing import waiting_reason
 
 MODEL = {"kind": "package", "package": "own-package", "name": "two_towers"}
 

@@ -7,11 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from store import job_metrics, jobs, projects, search
+from store import job_metrics
+from store.access import projects
 from store.database import Database
-from store.job_order import MetricSort, Sort
-from store.jobs import Origin
-from store.search_filters import Search
+from store.jobs import jobs
+from store.jobs.jobs import Origin
+from store.listing import search
+from store.listing.job_order import MetricSort, Sort
+from store.listing.search_filters import Search
 
 METRIC = "val_loss"
 SORTS = [*Sort, MetricSort(METRIC), MetricSort(METRIC, descends=True)]

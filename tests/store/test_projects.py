@@ -4,10 +4,11 @@ import threading
 
 import pytest
 
-from ampcore.spec import State
-from store import attempts, jobs, projects
-from store.jobs import Origin
-from store.projects import ProjectLoad, QuotaExceeded
+from ampspec.jobs import State
+from store.access import projects
+from store.access.projects import ProjectLoad, QuotaExceeded
+from store.jobs import attempts, jobs
+from store.jobs.jobs import Origin
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_the_queue_of_another_project_is_not_counted(database, project, make_spe
 
 
 def test_the_queue_quota_holds_for_concurrent_submissions(database, project, make_spec):
-    # Fails without `with_for_update` in store/projects.py: PostgreSQL then queues more jobs.
+    # Fails without `with_for_update` in store/access/projects.py: PostgreSQL then queues more jobs.
     set_quotas(database, max_queued=3)
     outcomes = run_concurrently(8, lambda: submit(database, make_spec()))
     assert sum(isinstance(outcome, QuotaExceeded) for outcome in outcomes) == 5
@@ -135,7 +136,7 @@ def test_claiming_skips_a_project_at_its_running_quota(database, project, make_s
 
 
 def test_the_running_quota_holds_for_concurrent_claims(database, project, make_spec):
-    # Fails without `with_for_update` in store/projects.py: PostgreSQL then claims more jobs.
+    # Fails without `with_for_update` in store/access/projects.py: PostgreSQL then claims more jobs.
     set_quotas(database, max_running=2)
     for _ in range(6):
         submit(database, make_spec())

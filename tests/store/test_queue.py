@@ -1,8 +1,11 @@
 import pytest
 
-from ampcore.spec import State
-from store import attempts, jobs, projects, queue, waiting_reason, workers
+from ampspec.jobs import State
+from store import workers
+from store.access import projects
 from store.clock import after
+from store.jobs import attempts, jobs, queue
+from store.listing import waiting_reason
 from tests.tables import every_row
 
 

@@ -7,10 +7,12 @@ from itertools import pairwise
 
 import pytest
 
-from ampcore.spec import TRANSITIONS, State
-from store import attempts, events, jobs, lease_expiry, projects, queue
+from ampspec.jobs import TRANSITIONS, State
+from store.access import projects
 from store.clock import after
+from store.jobs import attempts, jobs, lease_expiry, queue
 from store.tables import Attempt
+from store.telemetry import events
 from tests.databases import ON_POSTGRESQL
 
 ROUNDS = 200

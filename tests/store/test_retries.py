@@ -1,9 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ampcore.spec import Reason
-from store.resume_point import ResumePoint
-from store.retries import BACKOFF_BY_REASON, final_failure_advice, wait_s
+from ampspec.jobs import Reason
+from store.jobs.resume_point import ResumePoint
+from store.jobs.retries import BACKOFF_BY_REASON, final_failure_advice, wait_s
 from tests.tables import every_row
 
 

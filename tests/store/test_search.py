@@ -4,13 +4,15 @@ from itertools import pairwise
 import pytest
 from sqlalchemy import event, insert, select, text, update
 
-from ampcore.spec import State
-from store import job_metrics, projects, search
+from ampspec.jobs import State
+from store import job_metrics
+from store.access import projects
 from store.clock import after, now
 from store.job_metrics import MetricFilter
-from store.job_order import MetricSort, Sort
-from store.jobs import Origin, create
-from store.search_filters import Search, matching
+from store.jobs.jobs import Origin, create
+from store.listing import search
+from store.listing.job_order import MetricSort, Sort
+from store.listing.search_filters import Search, matching
 from store.tables import Job, JobMetric
 from tests.tables import every_row
 
@@ -171,7 +173,7 @@ def test_the_search_matches_parts_of_any_length_and_script(ids_of_other_names, f
 @pytest.fixture
 def old_and_new_jobs(add, monkeypatch):
     """Three old jobs and six new ones; of the order of a list only two jobs are read first."""
-    monkeypatch.setattr("store.search.WINDOW", 2)
+    monkeypatch.setattr("store.listing.search.WINDOW", 2)
     old = {
         "precision": {"policy": "mixed_float16"},
         "model": {"kind": "cnn"},

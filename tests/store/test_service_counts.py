@@ -3,9 +3,9 @@
 import pytest
 from sqlalchemy import event, update
 
-from ampcore.spec import State
-from store import service_counts
+from ampspec.jobs import State
 from store.clock import after
+from store.listing import service_counts
 from store.tables import ServiceCount
 
 

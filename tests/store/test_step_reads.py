@@ -8,14 +8,21 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from ampcore.telemetry import StepBlock
-from ampcore.telemetry import downsampling as levels
-from ampcore.telemetry.buckets import Buckets
-from ampcore.telemetry.codec import encode
+from ampspec.telemetry import StepBlock
+from ampspec.telemetry.steps import downsampling as levels
+from ampspec.telemetry.steps.buckets import Buckets
+from ampspec.telemetry.steps.codec import encode
 from server.background.compactor import Compactor
-from store import compaction, compaction_queue, downsampling, key_steps, step_totals, steps
-from store.jobs import Origin, create
+from store.jobs.jobs import Origin, create
 from store.tables import StepBlockRow, StepLevel, StepPoints
+from store.telemetry import (
+    compaction,
+    compaction_queue,
+    downsampling,
+    key_steps,
+    step_totals,
+    steps,
+)
 from tests.databases import ON_SQLITE
 
 LEVELS, BUCKETS_PER_CHUNK, SEGMENT_STEPS = (4, 16, 64), 4, 32

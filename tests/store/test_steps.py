@@ -4,11 +4,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ampcore.spec import State
-from ampcore.telemetry import COLUMNS
-from store import ingest, steps
-from store.jobs import Origin, create
+from ampspec.jobs import State
+from ampspec.telemetry import COLUMNS
+from store.jobs.jobs import Origin, create
 from store.tables import StepBlockRow
+from store.telemetry import ingest, steps
 from tests.tables import every_row
 
 

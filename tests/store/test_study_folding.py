@@ -5,11 +5,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from ampcore.spec import State
-from store import search, studies
-from store.job_order import Sort
-from store.jobs import Origin, create
-from store.search_filters import Search
+from ampspec.jobs import State
+from store import studies
+from store.jobs.jobs import Origin, create
+from store.listing import search
+from store.listing.job_order import Sort
+from store.listing.search_filters import Search
 from store.tables import Job
 from tests.databases import ON_SQLITE
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import update
 
-from store import projects, tokens
+from store.access import projects, tokens
 from store.clock import after
 from store.tables import Project, Token
 from tests.databases import ON_SQLITE

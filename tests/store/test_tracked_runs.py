@@ -7,27 +7,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
-from ampcore.spec import Reason, State
-from ampcore.spec.tracked import TrackedSpec
-from ampcore.telemetry import Event, EventType
-from ampcore.telemetry.summary import StepSummary
-from store import (
-    attempts,
-    compaction,
-    compaction_queue,
-    jobs,
-    lease_expiry,
-    metrics_queries,
-    projects,
-    steps,
-    tracked_runs,
-    workers,
-)
+from ampspec.jobs import Reason, State
+from ampspec.jobs.tracked import TrackedSpec
+from ampspec.telemetry import Event, EventType
+from ampspec.telemetry.steps.summary import StepSummary
+from store import metrics_queries, workers
+from store.access import projects
+from store.access.projects import QuotaExceeded
 from store.clock import after
-from store.ingest import LogChunk
-from store.projects import QuotaExceeded
+from store.jobs import attempts, jobs, lease_expiry, tracked_runs
+from store.jobs.tracked_runs import RunConflict, StepsNotInOrder, Upload
 from store.tables import Attempt, EventRow, Job, LogRow, RunThroughput, StepBlockRow
-from store.tracked_runs import RunConflict, StepsNotInOrder, Upload
+from store.telemetry import compaction, compaction_queue, steps
+from store.telemetry.ingest import LogChunk
 from tests.waiting import join
 
 ORIGIN = jobs.Origin("default", "ada", "request-1")

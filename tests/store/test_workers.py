@@ -1,9 +1,10 @@
 import pytest
 from sqlalchemy import update
 
-from ampcore.spec import State
-from store import jobs, workers
+from ampspec.jobs import State
+from store import workers
 from store.clock import after
+from store.jobs import jobs
 from store.tables import Worker
 
 

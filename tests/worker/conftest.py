@@ -14,21 +14,23 @@ import psutil
 import pytest
 from sqlalchemy import update
 
-from ampcore.fork_server import TRAINER_NAME
-from ampcore.spec.stored_files import FileKind
-from service.notify import Notifier
-from service.storage import Storage
-from store import artifacts, events, files, jobs, steps
-from store import logs as stored_logs
+from ampspec.references.stored_files import FileKind
+from infra.notify import Notifier
+from infra.storage import Storage
 from store.database import Database
-from store.files import STORAGE_FOLDER, FileKey
+from store.files import artifacts, files
+from store.files.files import STORAGE_FOLDER, FileKey
+from store.jobs import jobs
 from store.tables import Artifact, EventRow, Job
+from store.telemetry import events, steps
+from store.telemetry import logs as stored_logs
 from tests.processes import children_of, command_of, name_of
 from tests.waiting import join
 from worker.context import WorkerContext
-from worker.dataset_cache import DatasetCache
-from worker.standby import Standby
 from worker.tasks import run_queued_jobs
+from worker.trainer.child.fork_server import TRAINER_NAME
+from worker.trainer.standby import Standby
+from worker.transfer.dataset_cache import DatasetCache
 from worker.work_dirs import WorkDirs
 
 SCRIPT = Path(__file__).with_name("scripted_trainer.py")

@@ -23,11 +23,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ampcore import fork_server
-from ampcore.telemetry import StepBlock
-from ampcore.telemetry.codec import encode
-from ampcore.telemetry.frames import Frame, FrameType, write_frame
-from ampcore.telemetry.steps_frame import steps_frame
+from ampspec.telemetry import StepBlock
+from ampspec.telemetry.frames import Frame, FrameType, write_frame
+from ampspec.telemetry.steps.codec import encode
+from ampspec.telemetry.steps.steps_frame import steps_frame
+from worker.trainer.child import fork_server
 
 MARK = "attacks: "
 MIB = 2**20

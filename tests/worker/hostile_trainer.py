@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ampcore import fork_server
-from ampcore.telemetry.frames import Frame, FrameType, write_frame
+from ampspec.telemetry.frames import Frame, FrameType, write_frame
+from worker.trainer.child import fork_server
 
 PTRACE_SEIZE = 0x4206
 PTRACE_DETACH = 17

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from service.storage import Storage
+from infra.storage import Storage
 from tests.worker.conftest import WORKER
 from worker.work_dirs import WorkDirs
 

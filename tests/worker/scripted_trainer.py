@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ampcore import fork_server
-from ampcore.telemetry import StepBlock
-from ampcore.telemetry.frames import Frame, FrameType, write_frame
-from ampcore.telemetry.steps_frame import steps_frame
+from ampspec.telemetry import StepBlock
+from ampspec.telemetry.frames import Frame, FrameType, write_frame
+from ampspec.telemetry.steps.steps_frame import steps_frame
+from worker.trainer.child import fork_server
 
 HERE = {"hardware": {"device": "script"}, "versions": {"script": "1"}}
 LONG_S = 3600

@@ -14,14 +14,15 @@ import psutil
 import pytest
 from celery import Celery
 
-from ampcore.fork_server import SERVER_NAME, TRAINER_NAME
-from ampcore.spec import Reason, State
-from service.celery_names import TASK_NAME, queue_key
-from store import attempts, jobs, workers
+from ampspec.jobs import Reason, State
+from infra.celery_names import TASK_NAME, queue_key
+from store import workers
 from store.database import Database
+from store.jobs import attempts, jobs
 from store.tables import Worker
 from tests.processes import command_of, has_ended, name_of
 from tests.waiting import DEADLINE_S, wait_until
+from worker.trainer.child.fork_server import SERVER_NAME, TRAINER_NAME
 
 
 class Process:
@@ -119,7 +120,10 @@ def test_trainers_die_with_a_killed_worker(worker: Process, wait_until: Callable
     started = psutil.Process(worker.process.pid)
 
     def has_fork_server() -> bool:
-        return any("ampcore.trainer_process" in command_of(child) for child in started.children())
+        return any(
+            "worker.trainer.child.trainer_process" in command_of(child)
+            for child in started.children()
+        )
 
     wait_until(has_fork_server)
     children = started.children(recursive=True)

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from ampcore.spec import State
-from ampcore.telemetry import Event, EventType
+from ampspec.jobs import State
+from ampspec.telemetry import Event, EventType
+from infra.storage import Storage, StorageFailed
 from server.file_removal import remove_due_files
-from service.storage import Storage, StorageFailed
-from store import artifacts, file_removals
-from store.artifacts import CHECKPOINT, StoredFile
 from store.clock import after
 from store.database import Database
+from store.files import artifacts, file_removals
+from store.files.artifacts import CHECKPOINT, StoredFile
 from store.tables import FileRemoval, Job
 from tests.waiting import DEADLINE_S
-from worker.artifact_uploader import ArtifactUploader
 from worker.database_retry import Lease, RetryingDatabase
+from worker.transfer.artifact_uploader import ArtifactUploader
 
 
 class Unreliable(Storage):

@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from ampcore.spec import Reason, State
-from ampcore.telemetry.events import PROFILE_NOT_TAKEN
-from service.storage import Storage, StorageFailed
-from store import attempts, jobs
-from store.artifacts import CHECKPOINT
+from ampspec.jobs import Reason, State
+from ampspec.telemetry.events import PROFILE_NOT_TAKEN
+from infra.storage import Storage, StorageFailed
 from store.clock import after
 from store.database import Database
+from store.files.artifacts import CHECKPOINT
+from store.jobs import attempts, jobs
 from store.tables import Attempt, Job
 from tests.processes import has_ended
 from tests.waiting import DEADLINE_S
 from tests.worker.conftest import Running, Start
-from worker.artifact_uploader import ArtifactUploader
+from worker.transfer.artifact_uploader import ArtifactUploader
 
 Wait = Callable[[Running], None]
 
@@ -267,7 +267,7 @@ class TestTimeout:
         until_running(running)
         with monkeypatch.context() as patch:
             later = SimpleNamespace(monotonic=lambda: time.monotonic() + 7200)
-            patch.setattr("worker.stop_reason.time", later)
+            patch.setattr("worker.attempt.stop_reason.time", later)
             job = running.ended()
         assert (job.state, job.reason) == (State.FAILED, Reason.TIMEOUT)
         assert "7200 s" in (job.message or "")

@@ -2,13 +2,13 @@
 
 import pytest
 
-from ampcore.spec import State
-from store.files import STORAGE_FOLDER
+from ampspec.jobs import State
+from store.files.files import STORAGE_FOLDER
 from store.tables import ProjectFile
 from tests.worker import test_sandbox
 from tests.worker.conftest import bundle_archive, program
-from worker.dataset_cache import FOLDER, DatasetCache
-from worker.standby import Standby
+from worker.trainer.standby import Standby
+from worker.transfer.dataset_cache import FOLDER, DatasetCache
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_bundle_is_downloaded_once_for_several_jobs(
 
 
 def test_a_bundle_of_another_project_is_not_found(run, make_bundle_job, storage, database):
-    from store import projects
+    from store.access import projects
 
     with database.write() as session:
         projects.ensure(session, "vision")

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from ampcore.spec import State
-from ampcore.telemetry import Event
-from service.storage import Storage, StorageFailed
-from store import artifacts
-from store.artifacts import CHECKPOINT, StoredFile
+from ampspec.jobs import State
+from ampspec.telemetry import Event
+from infra.storage import Storage, StorageFailed
 from store.database import Database
-from worker import checkpoint_download, storage_retry
+from store.files import artifacts
+from store.files.artifacts import CHECKPOINT, StoredFile
 from worker.database_retry import Lease, RetryingDatabase
+from worker.transfer import checkpoint_download, storage_retry
 
 
 @pytest.fixture

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from sqlalchemy import make_url
 
-from ampcore.spec import State
-from service.storage import Storage
+from ampspec.jobs import State
+from infra.storage import Storage
 from store.database import Database
 from store.leases import SELF_FENCE_S
 from tests.processes import has_ended
 from tests.waiting import DEADLINE_S
 from tests.worker.conftest import Running, Start
-from worker.write_buffer import WriteBuffer
+from worker.attempt.write_buffer import WriteBuffer
 
 Wait = Callable[[Running], None]
 Allow = Callable[[int], None]
@@ -221,7 +221,7 @@ def test_a_long_outage_makes_the_worker_fence_itself(
     trainer = running.process()
     proxy.cut()
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + 2 * SELF_FENCE_S)
-    monkeypatch.setattr("worker.telemetry_writer.time", later)
+    monkeypatch.setattr("worker.attempt.telemetry_writer.time", later)
     job = running.ended()
     assert has_ended(trainer)
     assert job.state == State.RUNNING  # nothing could be written; the lease expires
@@ -234,7 +234,7 @@ def test_a_worker_without_its_database_can_be_shut_down(
     until_running: Wait,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("worker.finalize.SHUTDOWN_DATABASE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("worker.attempt.finalize.SHUTDOWN_DATABASE_TIMEOUT_S", 0.2)
     running = start("ends_on_sigterm", grace_s=1.0, database=proxied_database)
     until_running(running)
     trainer = running.process()
@@ -262,7 +262,7 @@ def test_a_worker_that_loses_its_database_while_it_stores_the_report_can_be_shut
             running.context.shutting_down.set()
             return stored
 
-    monkeypatch.setattr("worker.finalize.SHUTDOWN_DATABASE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("worker.attempt.finalize.SHUTDOWN_DATABASE_TIMEOUT_S", 0.2)
     storage = Cuts((tmp_path / "cuts").as_uri())
     is_started = threading.Event()
     running = start("good", database=proxied_database, storage=storage)

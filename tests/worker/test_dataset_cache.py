@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ampcore.spec.object_url import ObjectUrl
+from ampspec.references.object_url import ObjectUrl
 from tests.waiting import DEADLINE_S, join, wait_until
-from worker import dataset_cache
-from worker.data_object import ObjectVersion
-from worker.dataset_cache import (
+from worker.transfer import dataset_cache
+from worker.transfer.data_object import ObjectVersion
+from worker.transfer.dataset_cache import (
     CONTENT,
     LOCK_SUFFIX,
     CacheWaitAbandoned,
@@ -152,7 +152,8 @@ def test_a_job_that_ends_stops_waiting_for_the_download_of_another(take, folder)
 
 def test_a_killed_worker_holds_no_file(take, folder):
     program = (
-        "import sys, threading; from pathlib import Path; from worker.dataset_cache import *\n"
+        "import sys, threading; from pathlib import Path\n"
+        "from worker.transfer.dataset_cache import *\n"
         "cache = DatasetCache(Path(sys.argv[1]))\n"
         "cache.acquire('a', 10, lambda f: f.write_bytes(b'a' * 10), threading.Event().wait)\n"
         "print('ready', flush=True); sys.stdin.read()"

@@ -4,18 +4,19 @@ import hashlib
 
 import pytest
 
-from ampcore.spec import State
-from service.storage import Storage
-from store import datasets, jobs
-from store.datasets import STORAGE_FOLDER, Description, StoredDataset
+from ampspec.jobs import State
+from infra.storage import Storage
+from store.files import datasets
+from store.files.datasets import STORAGE_FOLDER, Description, StoredDataset
+from store.jobs import jobs
 from store.tables import DatasetVersion
 from tests.worker import test_isolation
 from tests.worker.conftest import program
 from tests.worker.test_isolation import KINDS
-from worker.dataset_cache import FOLDER, CachedFile, DatasetCache
-from worker.dataset_download import JobDataset, place_dataset
-from worker.isolation import TrainerFolder
-from worker.standby import Standby
+from worker.trainer.isolation import TrainerFolder
+from worker.trainer.standby import Standby
+from worker.transfer.dataset_cache import FOLDER, CachedFile, DatasetCache
+from worker.transfer.dataset_download import JobDataset, place_dataset
 
 DATA = {"kind": "text", "dataset": "poems@1"}
 

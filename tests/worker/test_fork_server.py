@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from ampcore.fork_server import JOB, REAP, SERVER_NAME, STANDBY, STANDBY_NAME
-from ampcore.spec import Reason, State
-from store import attempts, jobs
+from ampspec.jobs import Reason, State
 from store.database import Database
+from store.jobs import attempts, jobs
 from tests.processes import has_ended, name_of
 from tests.waiting import DEADLINE_S
 from tests.worker.conftest import SCRIPT, Running, Start, fork_servers, program, scripted_trainers
-from worker import fork_server
-from worker.oom_kills import OomKillCounter
-from worker.standby import Standby
+from worker.trainer import fork_server
+from worker.trainer.child.fork_server import JOB, REAP, SERVER_NAME, STANDBY, STANDBY_NAME
+from worker.trainer.oom_kills import OomKillCounter
+from worker.trainer.standby import Standby
 
 Wait = Callable[..., Any]
 
@@ -139,7 +139,7 @@ def test_a_worker_retries_until_the_fork_server_starts(
     tmp_path: Any, wait_until: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As while its program file is being replaced."""
-    monkeypatch.setattr("worker.fork_server.MAX_RESTART_DELAY_S", 0.05)
+    monkeypatch.setattr("worker.trainer.fork_server.MAX_RESTART_DELAY_S", 0.05)
     command = tmp_path / SCRIPT.name
     standby = Standby([str(command), "good"])
     standby.prepare()
@@ -205,7 +205,7 @@ def test_a_frozen_fork_server_does_not_block_a_slot(
     monkeypatch: pytest.MonkeyPatch,
     wait_until: Wait,
 ) -> None:
-    monkeypatch.setattr("worker.trainer_status.REPORT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("worker.trainer.trainer_status.REPORT_TIMEOUT_S", 0.2)
     running = start("ends_on_sigterm", grace_s=0.5)  # too short for the report of its exit
     until_running(running)
     (server,) = fork_servers()

@@ -10,17 +10,18 @@ import orjson
 import pytest
 from hypothesis import given, settings, strategies
 
-from ampcore.errors import TrainingError
-from ampcore.spec import Reason
-from ampcore.telemetry import EventType, StepBlock, array_codec
-from ampcore.telemetry.codec import decode
-from ampcore.telemetry.frames import Frame, FrameReader, FrameType, write_frame
-from ampcore.telemetry.json_values import json_safe
-from ampcore.telemetry.range_samples import RangeSample
+from ampspec.errors import TrainingError
+from ampspec.jobs import Reason
+from ampspec.telemetry import EventType, StepBlock
+from ampspec.telemetry.frames import Frame, FrameReader, FrameType, write_frame
+from ampspec.telemetry.json_values import json_safe
+from ampspec.telemetry.ranges.range_samples import RangeSample
+from ampspec.telemetry.steps import array_codec
+from ampspec.telemetry.steps.codec import decode
 from tests.range_layers import GOOD
 from tests.tables import every_row
-from worker.frame_schema import MAX_STEP, REASONS_OF_OTHERS
-from worker.frame_validator import MAX_COLUMNS, FrameValidator, InvalidTelemetry
+from worker.trainer.frame_schema import MAX_STEP, REASONS_OF_OTHERS
+from worker.trainer.frame_validator import MAX_COLUMNS, FrameValidator, InvalidTelemetry
 
 COLUMNS = {
     "loss": np.array([0.5, np.nan, np.inf], np.float32),

@@ -14,22 +14,25 @@ import pytest
 from sqlalchemy import update
 
 from ampcore.distributed.cluster import Cluster
-from ampcore.spec import Reason, State
-from store import attempts, gang_members, gangs, jobs, lease_expiry, logs, workers
+from ampspec.jobs import Reason, State
+from store import workers
 from store.clock import after
 from store.database import Database
-from store.ingest import LogChunk
+from store.gangs import gang_members, gangs
+from store.jobs import attempts, jobs, lease_expiry
 from store.tables import Attempt, GangMember, Job
+from store.telemetry import logs
+from store.telemetry.ingest import LogChunk
 from tests.processes import has_ended
 from tests.waiting import wait_until
 from tests.worker.conftest import program
 from worker.context import WorkerContext
-from worker.gang_runner import GangRunner
-from worker.rank_log import RankLog
+from worker.gangs.gang_runner import GangRunner
+from worker.gangs.rank_log import RankLog
 from worker.rank_ports import RankPorts, local_addresses, own_host, port_of, ports_of
 from worker.slots import Devices, Slots
-from worker.standby import Standby
 from worker.tasks import run_queued_jobs
+from worker.trainer.standby import Standby
 from worker.work_dirs import WorkDirs
 
 JOB_TIMEOUT_S = 0.5
@@ -247,7 +250,7 @@ def test_a_slot_with_a_rank_takes_no_job(gang: Gang) -> None:
 
 @pytest.mark.parametrize("rank", [0, 1, 3])
 def test_a_killed_rank_ends_all_others(gang: Gang, rank: int) -> None:
-    """Checked: without `gang.stop_reason` in worker/stop_reason.py rank 0 goes on for ever."""
+    """Checked: without `gang.stop_reason` in attempt/stop_reason.py rank 0 goes on for ever."""
     for name in ("w0", "w1"):
         gang.add_worker(name, "ranks_wait", slots=2)
     gang.start(devices=2)
@@ -356,7 +359,7 @@ def test_a_port_that_was_taken_does_not_count_as_a_failure(gang: Gang) -> None:
 
 
 def test_all_ranks_end_when_the_lease_of_one_worker_expires(gang: Gang) -> None:
-    """Checked: without `_attempt_is_active` in store/gang_members.py the ranks of w1 go on."""
+    """Checked: without `_attempt_is_active` in gang_members.py the ranks of w1 go on."""
     for name in ("w0", "w1"):
         gang.add_worker(name, "ranks_wait")
     gang.start()
@@ -375,7 +378,7 @@ def test_all_ranks_end_when_the_lease_of_one_worker_expires(gang: Gang) -> None:
 
 @pytest.mark.slow
 def test_only_rank_0_gets_the_checkpoint_which_it_sends_to_the_others(gang: Gang) -> None:
-    """Checked: without `only_data` in worker/rank_group.py rank 1 finds one, too."""
+    """Checked: without `only_data` in worker/gangs/rank_group.py rank 1 finds one, too."""
     for name in ("w0", "w1"):
         gang.add_worker(name, "ranks_save")
     gang.start(max_attempts=2)

@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 import ampcore
-from ampcore.isolation import Confinement, confine, landlock
-from service.settings import SettingsInvalid
-from store.artifacts import CHECKPOINT
+from infra.isolation import Confinement, confine, landlock
+from infra.settings import SettingsInvalid
+from store.files.artifacts import CHECKPOINT
 from store.tables import Artifact
 from tests.environment import settings_from
 from tests.machines import created_machine
@@ -22,17 +22,17 @@ from tests.waiting import wait_until
 from tests.worker.conftest import Start
 from tests.worker.hostile_trainer import MARK
 from tests.worker.protected_data import ProtectedData
-from worker import isolation_plan
-from worker.isolation import Isolation
-from worker.isolation_plan import (
+from worker.settings import Settings
+from worker.trainer import isolation_plan
+from worker.trainer.isolation import Isolation
+from worker.trainer.isolation_plan import (
     IsolationMode,
     IsolationSettings,
     IsolationUnavailable,
     plan_isolation,
 )
-from worker.settings import Settings
-from worker.standby import Standby
-from worker.trainer_users import claim_user
+from worker.trainer.standby import Standby
+from worker.trainer.trainer_users import claim_user
 
 HOSTILE = Path(__file__).with_name("hostile_trainer.py")
 USERS = range(60_800, 60_810)
@@ -319,7 +319,7 @@ def test_a_claimed_user_id_is_not_claimed_twice() -> None:
 def test_a_claimed_user_id_is_claimed_in_all_network_namespaces() -> None:
     """Else a worker in another one ends this worker's trainers with its own."""
     claimed = claim_user(USERS)
-    program = f"from worker.trainer_users import claim_user; claim_user([{claimed.number}])"
+    program = f"from worker.trainer.trainer_users import claim_user; claim_user([{claimed.number}])"
     with created_machine(f"u{os.getpid()}") as machine:
         with pytest.raises(AssertionError, match="AMPCORE_TRAINER_USERS are in use"):
             machine.run([sys.executable, "-c", program], both_streams=True)

@@ -3,8 +3,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker import log_capture
-from worker.log_capture import STDERR, STDOUT, LogCapture
+from worker.trainer import log_capture
+from worker.trainer.log_capture import STDERR, STDOUT, LogCapture
 
 
 def text_of(capture: LogCapture, stream: str = STDOUT) -> str:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import DEADLINE_S
-from worker.isolation_plan import available_memory_bytes
-from worker.memory_cgroups import (
+from worker.trainer.isolation_plan import available_memory_bytes
+from worker.trainer.memory_cgroups import (
     DELEGATED,
     PREFIX,
     SERVICE,
@@ -26,7 +26,7 @@ from worker.memory_cgroups import (
     find_memory_cgroups,
     locate,
 )
-from worker.oom_kills import OomKillCounter
+from worker.trainer.oom_kills import OomKillCounter
 
 MIB = 2**20
 

@@ -6,13 +6,13 @@ import threading
 import boto3
 import pytest
 
-from ampcore.spec import State
-from ampcore.spec.object_url import ObjectUrl
-from store import jobs
-from tests.service import conftest as service_conftest
-from worker import object_download
-from worker.data_object import DataObject
-from worker.dataset_cache import FOLDER, DatasetCache
+from ampspec.jobs import State
+from ampspec.references.object_url import ObjectUrl
+from store.jobs import jobs
+from tests.infra import conftest as service_conftest
+from worker.transfer import object_download
+from worker.transfer.data_object import DataObject
+from worker.transfer.dataset_cache import FOLDER, DatasetCache
 
 TEXT = b"roses are red"
 MD5 = "d566ae832973a05839f03ec7cf9cc8d4"

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from worker.oom_kills import OomKillCounter, memory_events_file
+from worker.trainer.oom_kills import OomKillCounter, memory_events_file
 
 
 def count(file: Path, kills: int) -> None:

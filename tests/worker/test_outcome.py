@@ -1,10 +1,10 @@
 import signal
 
-from ampcore.spec import Reason
-from ampcore.telemetry.frames import Frame, FrameType
+from ampspec.jobs import Reason
+from ampspec.telemetry.frames import Frame, FrameType
 from tests.tables import every_row
-from worker.outcome import AttemptOutcome, TrainerExit, failed_in_worker, result_of
-from worker.stop_reason import StopReason
+from worker.attempt.outcome import AttemptOutcome, TrainerExit, failed_in_worker, result_of
+from worker.attempt.stop_reason import StopReason
 
 SUCCEEDED = Frame(FrameType.SUCCEEDED, {"summary": {"steps": 1}})
 BAD_ALLOC = (

@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 import yaml
 
-from ampcore.spec import State
-from store import jobs, workers
+from ampspec.jobs import State
+from store import workers
 from store.database import Database
+from store.jobs import jobs
 from tests.folders import paths_in
 from tests.installed_packages import EXAMPLE, install_example, write_broken
 from tests.waiting import DEADLINE_S
 from tests.worker.test_app import Process, online_worker, send_job_message
-from worker import packages
+from worker import plugins as packages
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
-from store.ingest import LogChunk
-from worker.rank_log import RETRY_S, UnstoredLines
+from store.telemetry.ingest import LogChunk
+from worker.gangs.rank_log import RETRY_S, UnstoredLines
 
 FIRST, SECOND = LogChunk("stdout", "[rank 1] a\n"), LogChunk("stdout", "[rank 1] b\n")
 

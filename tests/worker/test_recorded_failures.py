@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from ampcore.spec import Reason, State
-from store import attempts
+from ampspec.jobs import Reason, State
+from store.jobs import attempts
 from tests.worker.conftest import Start
 
 
@@ -43,7 +43,7 @@ def test_a_report_that_cannot_be_written_is_a_recorded_failure(
     def fail(*_: Any) -> None:
         raise RecursionError("maximum recursion depth exceeded")
 
-    monkeypatch.setattr("worker.attempt.attempt_report", fail)
+    monkeypatch.setattr("worker.attempt.attempt.attempt_report", fail)
     job = start("good").ended()
     assert (job.state, job.reason) == (State.FAILED, Reason.INTERNAL_ERROR)
     assert "RecursionError" in (job.message or "")

@@ -10,21 +10,23 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from ampcore.spec import JobSpec, State
-from ampcore.telemetry import StepBlock
+from ampspec.jobs import JobSpec, State
+from ampspec.telemetry import StepBlock
+from infra.notify import Notifier
+from infra.storage import Storage
 from server.jobs.extended_spec import extended_document
-from service.notify import Notifier
-from service.storage import Storage
-from store import artifacts, attempts, evaluations, events, jobs, steps
-from store.artifacts import MODEL
 from store.database import Database
+from store.files import artifacts
+from store.files.artifacts import MODEL
+from store.jobs import attempts, jobs
 from store.tables import Job
+from store.telemetry import evaluations, events, steps
 from tests.chaos.programs import control as programs
 from tests.chaos.programs.control import Control
 from tests.worker.conftest import WORKER, Running
 from worker.context import WorkerContext
-from worker.dataset_cache import DatasetCache
-from worker.standby import Standby
+from worker.trainer.standby import Standby
+from worker.transfer.dataset_cache import DatasetCache
 from worker.work_dirs import WorkDirs
 
 pytestmark = pytest.mark.slow

@@ -18,10 +18,10 @@ import pytest
 from sqlalchemy import update
 
 import ampcore
-from ampcore.spec import Reason, State
-from store import jobs
-from store.artifacts import CHECKPOINT, MODEL
+from ampspec.jobs import Reason, State
 from store.database import Database
+from store.files.artifacts import CHECKPOINT, MODEL
+from store.jobs import jobs
 from store.tables import Job
 from tests.needs import SANDBOX_NEEDS, require
 from tests.processes import command_of
@@ -31,12 +31,12 @@ from tests.worker.conftest import Running
 from tests.worker.hostile_code import MARK, MIB
 from tests.worker.protected_data import SECRET, ProtectedData
 from worker.context import WorkerContext
-from worker.log_capture import LIMIT_BYTES
-from worker.memory_cgroups import PREFIX, find_memory_cgroups
-from worker.sandbox import Sandbox
-from worker.sandbox_plan import SandboxMode, SandboxPlan, SandboxSettings, plan_sandbox
-from worker.standby import Standby
 from worker.tasks import run_queued_jobs
+from worker.trainer.log_capture import LIMIT_BYTES
+from worker.trainer.memory_cgroups import PREFIX, find_memory_cgroups
+from worker.trainer.sandbox import Sandbox
+from worker.trainer.sandbox_plan import SandboxMode, SandboxPlan, SandboxSettings, plan_sandbox
+from worker.trainer.standby import Standby
 
 PROGRAM = (sys.executable, "-u", hostile_code.__file__)
 PROGRAMS = [

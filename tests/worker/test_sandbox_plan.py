@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from ampcore.isolation import landlock, seccomp
-from ampcore.spec import Reason, State
-from service.settings import SettingsInvalid
-from store import attempts, jobs
+from ampspec.jobs import Reason, State
+from infra.isolation import landlock, seccomp
+from infra.settings import SettingsInvalid
 from store.database import Database
+from store.jobs import attempts, jobs
 from store.tables import Job
 from tests.environment import settings_from
-from worker import sandbox_plan
-from worker.attempt import JobAttempt
-from worker.isolation_plan import available_memory_bytes
-from worker.sandbox import SandboxKind, needs_sandbox
-from worker.sandbox_plan import SandboxMode, SandboxPlan, SandboxSettings, plan_sandbox
+from worker.attempt.attempt import JobAttempt
 from worker.settings import Settings
 from worker.tasks import run_queued_jobs
+from worker.trainer import sandbox_plan
+from worker.trainer.isolation_plan import available_memory_bytes
+from worker.trainer.sandbox import SandboxKind, needs_sandbox
+from worker.trainer.sandbox_plan import SandboxMode, SandboxPlan, SandboxSettings, plan_sandbox
 
 USERS = range(60_920, 60_925)
 ENVIRONMENT = {"AMPCORE_DATABASE_URL": "sqlite:////x", "AMPCORE_REDIS_URL": "redis://h"}

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from ampcore.telemetry import COLUMNS, StepBlock
-from ampcore.telemetry.codec import decode
-from ampcore.telemetry.frames import Frame, FrameType
+from ampspec.telemetry import COLUMNS, StepBlock
+from ampspec.telemetry.frames import Frame, FrameType
+from ampspec.telemetry.steps.codec import decode
 from tests.needs import SANDBOX_NEEDS, require
 from tests.waiting import DEADLINE_S
 from tests.worker.protected_data import ProtectedData
-from worker.sandbox import SandboxKind
-from worker.sandbox_plan import SandboxMode, SandboxSettings, plan_sandbox
-from worker.standby import Standby
+from worker.trainer.sandbox import SandboxKind
+from worker.trainer.sandbox_plan import SandboxMode, SandboxSettings, plan_sandbox
+from worker.trainer.standby import Standby
 
 USERS = range(60_940, 60_945)
 MODEL: dict[str, Any] = {

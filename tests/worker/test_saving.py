@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from worker.saving import MIN_BYTES_PER_S, SavingProgress
+from worker.attempt.saving import MIN_BYTES_PER_S, SavingProgress
 
 WINDOW_S = 10.0
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from service.settings import SettingsInvalid
+from infra.settings import SettingsInvalid
 from tests.environment import settings_from
 from tests.tables import every_row
 from worker.settings import Settings

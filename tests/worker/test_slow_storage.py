@@ -8,10 +8,10 @@ from typing import Any
 import fsspec
 import pytest
 
-from ampcore.spec import Reason, State
-from service.storage import Storage
-from store import jobs
+from ampspec.jobs import Reason, State
+from infra.storage import Storage
 from store.database import Database
+from store.jobs import jobs
 from tests import slow_store
 from tests.slow_store import SlowFileSystem, set_rate
 from tests.worker.conftest import Running, Start
@@ -145,7 +145,7 @@ def test_a_file_that_the_trainer_names_and_does_not_write_is_no_success(start: S
 def test_a_success_without_its_report_is_none(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.finalize.REPORT_FILE", "no such folder/report.json")
+    monkeypatch.setattr("worker.attempt.finalize.REPORT_FILE", "no such folder/report.json")
     job = start("good").ended()
     assert (job.state, job.reason) == (State.FAILED, Reason.INTERNAL_ERROR)
     assert "report.json could not be stored: No such file or directory." in job.message
@@ -235,7 +235,7 @@ def test_a_worker_takes_no_job_while_its_storage_fails(
     tmp_path: Path,
     wait_until: Callable[..., Any],
 ) -> None:
-    from service.storage_check import StorageCheck
+    from infra.storage_check import StorageCheck
 
     place = tmp_path / "artifacts"
     place.write_text("not a folder")

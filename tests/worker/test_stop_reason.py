@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from store import jobs
-from worker.stop_reason import NOT_STOPPED, PendingStop, StopConditions, StopReason
+from store.jobs import jobs
+from worker.attempt.stop_reason import NOT_STOPPED, PendingStop, StopConditions, StopReason
 
 NOW = 1000.0
 

@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
-from ampcore.spec import State
-from service.log_config import ContextFilter
-from store import jobs
+from ampspec.jobs import State
+from infra.log_config import ContextFilter
 from store.database import Database
+from store.jobs import jobs
 from store.tables import Job
 from worker.tasks import run_queued_jobs
 

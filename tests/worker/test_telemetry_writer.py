@@ -11,20 +11,21 @@ from sqlalchemy import update
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.orm import Session
 
-from ampcore.spec import State
-from ampcore.telemetry import Event, EventType, StepBlock
-from ampcore.telemetry.codec import encode
-from ampcore.telemetry.frames import Frame, FrameType
-from store import events, jobs, logs, steps
+from ampspec.jobs import State
+from ampspec.telemetry import Event, EventType, StepBlock
+from ampspec.telemetry.frames import Frame, FrameType
+from ampspec.telemetry.steps.codec import encode
 from store.database import Database
-from store.ingest import LogChunk
+from store.jobs import jobs
 from store.tables import Job
+from store.telemetry import events, logs, steps
+from store.telemetry.ingest import LogChunk
 from tests.databases import ON_SQLITE
 from tests.waiting import DEADLINE_S
+from worker.attempt.telemetry_writer import TelemetryWriter
+from worker.attempt.write_buffer import WriteBuffer
 from worker.database_retry import Lease, RetryingDatabase
-from worker.telemetry_writer import TelemetryWriter
 from worker.usage import WorkerMetrics
-from worker.write_buffer import WriteBuffer
 
 LAST = {"loss": 1.0, "loss_scale": 1.0, "grad_norm": 1.0, "learning_rate": 0.1}
 RUNNING = Frame(FrameType.RUNNING, {"total_steps": 100, "first_step": 0})

@@ -11,15 +11,15 @@ from typing import Any
 import psutil
 import pytest
 
-from ampcore.isolation.process_group_tracker import ProcessGroupTracker
-from ampcore.telemetry.frames import Frame, FrameType
-from store.ingest import LogChunk
+from ampspec.telemetry.frames import Frame, FrameType
+from infra.isolation.process_group_tracker import ProcessGroupTracker
+from store.telemetry.ingest import LogChunk
 from tests.processes import has_ended
 from tests.waiting import DEADLINE_S
 from tests.worker.conftest import fork_servers, program, scripted_trainers
-from worker.fork_server import ForkServer, trainer_environment
-from worker.standby import Standby
-from worker.trainer_process import TrainerProcess
+from worker.trainer.fork_server import ForkServer, trainer_environment
+from worker.trainer.standby import Standby
+from worker.trainer.trainer_process import TrainerProcess
 
 JOB = {"attempt": 1, "output_dir": "none", "resume": False}
 
@@ -47,7 +47,7 @@ def forked(body: str) -> tuple[str, ...]:
     """A fork server whose trainers do this."""
     text = textwrap.dedent(body)
     train = f"def train(frames, is_standby):\n{textwrap.indent(text, '    ')}\n    return 0\n"
-    imports = "import os, signal, sys, time\nfrom ampcore import fork_server\n"
+    imports = "import os, signal, sys, time\nfrom worker.trainer.child import fork_server\n"
     code = f"{imports}{train}fork_server.serve(int(sys.argv[2]), train)"
     return (sys.executable, "-u", "-c", code)
 

@@ -1,6 +1,6 @@
 """When uploads count as stalled, at times of a clock of the test."""
 
-from worker.upload_progress import MIN_BYTES_PER_S, PendingUploads, UploadProgress
+from worker.transfer.upload_progress import MIN_BYTES_PER_S, PendingUploads, UploadProgress
 
 STALL_S = 10.0
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from ampcore.spec import Reason, State
-from ampcore.spec.stored_files import FileKind
-from service.storage import Storage
-from store import artifacts, files
+from ampspec.jobs import Reason, State
+from ampspec.references.stored_files import FileKind
+from infra.storage import Storage
 from store.database import Database
-from store.files import STORAGE_FOLDER, FileKey
+from store.files import artifacts, files
+from store.files.files import STORAGE_FOLDER, FileKey
 from store.tables import Job
 from tests.worker.conftest import Running, Start
 

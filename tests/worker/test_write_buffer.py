@@ -2,10 +2,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from store.ingest import LogChunk
+from store.telemetry.ingest import LogChunk
 from tests.waiting import DEADLINE_S
-from worker import write_buffer
-from worker.write_buffer import PendingWrite, WriteBuffer
+from worker.attempt import write_buffer
+from worker.attempt.write_buffer import PendingWrite, WriteBuffer
 
 
 def entry(text: str = "x", size_bytes: int = 1) -> PendingWrite:

@@ -2304,7 +2304,7 @@ export interface components {
             } | null;
             /**
              * Packed
-             * @description The columns, encoded by `ampcore.telemetry.array_codec`, in Base64.
+             * @description The columns, encoded by `ampspec.telemetry.steps.array_codec`, in Base64.
              */
             packed?: string | null;
             /**

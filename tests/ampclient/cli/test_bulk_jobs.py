@@ -2,8 +2,8 @@
 
 import pytest
 
-from ampcore.spec import State
-from store import jobs
+from ampspec.jobs import State
+from store.jobs import jobs
 
 
 @pytest.fixture

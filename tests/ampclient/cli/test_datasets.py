@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from sqlalchemy import update
 
-from ampcore.spec import State
+from ampspec.jobs import State
 from store.tables import DatasetVersion
 from tests.ampclient.cli.conftest import SPEC
 from tests.file_descriptions import describe_in_this_process

@@ -6,8 +6,8 @@ import pyarrow.parquet
 import pytest
 
 from ampclient.exports import MAX_TRIES
-from ampcore.spec import State
-from store import ingest
+from ampspec.jobs import State
+from store.telemetry import ingest
 from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ampcore.spec.precision import float32_overrides
-from ampcore.telemetry.number_formats import FLOAT16
-from ampcore.telemetry.range_report import range_report
-from ampcore.telemetry.range_samples import RangeSample
+from ampspec.precision.precision import float32_overrides
+from ampspec.telemetry.ranges.number_formats import FLOAT16
+from ampspec.telemetry.ranges.range_report import range_report
+from ampspec.telemetry.ranges.range_samples import RangeSample
 from tests.range_layers import GOOD, HOT, layer
 
 

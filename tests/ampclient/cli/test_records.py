@@ -6,7 +6,7 @@ import pytest
 
 from ampclient import ScaleChanges, SkippedSteps, StepSample
 from ampclient.cli.step_output import write_steps
-from ampcore.telemetry import COLUMNS, StepBlock
+from ampspec.telemetry import COLUMNS, StepBlock
 from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 

@@ -8,7 +8,8 @@ import pytest
 
 from ampclient import Client
 from ampclient.tracking import sender
-from store import jobs, steps
+from store.jobs import jobs
+from store.telemetry import steps
 from tests.waiting import DEADLINE_S
 
 

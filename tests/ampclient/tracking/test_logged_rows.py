@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
-from ampcore.telemetry.missing import is_missing
+from ampspec.telemetry.steps.missing import is_missing
 from server.background.compactor import Compactor
 from store.tables import EventRow
 from tests.tables import every_row

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from ampclient.tracking.entries import PendingEntry
 from ampclient.tracking.outbox import MAX_BATCH_BYTES, Outbox
-from ampcore.api.runs import MAX_ENTRIES, MAX_STEPS
+from ampspec.api.runs import MAX_ENTRIES, MAX_STEPS
 
 
 def entry(number, size_bytes=10, steps=1):

@@ -14,10 +14,10 @@ from sqlalchemy import select
 from ampclient import Client, ConnectionFailed, QuotaExceeded, TrackedRun
 from ampclient.tracking import sender
 from ampclient.tracking.row_values import MAX_EXTRAS
-from ampcore.spec import Reason, State
-from ampcore.telemetry.scale_health import ScaleBounds
-from store import jobs, lease_expiry, tracked_runs
+from ampspec.jobs import Reason, State
+from ampspec.telemetry.scale_health import ScaleBounds
 from store.clock import after
+from store.jobs import jobs, lease_expiry, tracked_runs
 from store.tables import EventRow, Job, LogRow, StepBlockRow
 from tests.waiting import DEADLINE_S, join, wait_until
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from ampcore.callbacks import TelemetryCallback
 from ampcore.precision import DynamicLossScale, LossScaleOptimizer
-from ampcore.telemetry.scale_health import ScaleBounds
+from ampspec.telemetry.scale_health import ScaleBounds
 
 X = np.random.default_rng(0).normal(size=(60, 8)).astype(np.float32)
 Y = (X[:, 0] > 0).astype(np.int32)

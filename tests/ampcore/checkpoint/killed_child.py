@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ampcore.checkpoint import Checkpoint, Manifest, newest, prune, save
-from ampcore.errors import CheckpointFailed
+from ampspec.errors import CheckpointFailed
 
 PACKAGE = Path(save.__code__.co_filename).parent
 DISK_MODULES = {str(PACKAGE / name) for name in ("folder.py", "writer.py")}

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 from ampcore.checkpoint import Difference, check_compatible, match_arrays
-from ampcore.errors import IncompatibleCheckpoint
-from ampcore.spec import Reason
+from ampspec.errors import IncompatibleCheckpoint
+from ampspec.jobs import Reason
 
 MODEL = {"kind": "mlp", "hidden": [16]}
 DATA = {"kind": "digits", "batch_size": 256}

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from ampcore.checkpoint import newest, prune, save
-from ampcore.errors import CheckpointFailed, UnreadableCheckpoint
-from ampcore.spec import Reason
+from ampspec.errors import CheckpointFailed, UnreadableCheckpoint
+from ampspec.jobs import Reason
 
 CHILD = Path(__file__).with_name("killed_child.py")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from ampcore.checkpoint import Manifest
-from ampcore.telemetry.json_values import NON_FINITE
+from ampspec.telemetry.json_values import NON_FINITE
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 WORDS = TEXT.filter(lambda text: text not in NON_FINITE)

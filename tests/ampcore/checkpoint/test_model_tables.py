@@ -17,8 +17,8 @@ from ampcore.distributed.whole_tables import VariableRows, WholeTable
 from ampcore.models.embedding import embedding, sharded
 from ampcore.models.task import Network
 from ampcore.precision import layer_policies
-from ampcore.spec.model import Embedding
-from ampcore.spec.precision import Precision
+from ampspec.models.model import Embedding
+from ampspec.precision.precision import Precision
 from tests.ampcore.distributed.thread_replicas import on_ranks
 
 ROWS, DIM, RANKS = 51, 4, 2

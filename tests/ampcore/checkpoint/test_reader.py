@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ampcore.checkpoint import load, save
-from ampcore.errors import UnreadableCheckpoint
-from ampcore.spec import Reason
+from ampspec.errors import UnreadableCheckpoint
+from ampspec.jobs import Reason
 
 
 @pytest.fixture(scope="module")

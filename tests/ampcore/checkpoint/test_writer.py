@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as nps
 
 from ampcore.checkpoint import load, save
 from ampcore.checkpoint.file_format import BEST_MODEL, DIGEST, GOOD_STATE
-from ampcore.spec.tensor_header import METADATA
+from ampspec.tensor_header import METADATA
 
 RESERVED = (METADATA, DIGEST, GOOD_STATE, BEST_MODEL)
 NAMES = st.text().filter(lambda name: not name.startswith(RESERVED))

@@ -10,15 +10,15 @@ from hypothesis import HealthCheck, assume, given, settings
 from keras import layers
 
 import ampcore
-from ampcore.architectures import DataShape, describe_networks
 from ampcore.conversion import NotConvertible, layers_spec_from_keras, model
 from ampcore.conversion.layer import layer_of_spec
 from ampcore.models.building_blocks import build_network, keras_layer
-from ampcore.spec import JobSpec
-from ampcore.spec.layers.catalog import LAYERS
-from ampcore.spec.layers.inference import ShapeError
-from ampcore.spec.model import Layers
-from tests.ampcore.spec.layers.documents import DOCUMENTS
+from ampspec.jobs import JobSpec
+from ampspec.layers.catalog import LAYERS
+from ampspec.layers.inference import ShapeError
+from ampspec.models.model import Layers
+from ampspec.networks import DataShape, describe_networks
+from tests.ampspec.spec.layers.documents import DOCUMENTS
 
 
 def sequential(shape, *made):

@@ -3,8 +3,8 @@
 import pytest
 
 from ampcore import data
-from ampcore.errors import InvalidData
-from ampcore.spec.data import Text
+from ampspec.data.data import Text
+from ampspec.errors import InvalidData
 
 
 @pytest.fixture

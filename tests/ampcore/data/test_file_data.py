@@ -5,10 +5,10 @@ import pytest
 
 from ampcore import data
 from ampcore.data import registry
-from ampcore.errors import InvalidData
-from ampcore.spec.data import Csv, Npz
-from ampcore.spec.preprocessing import Preprocessing
-from ampcore.spec.task import Outputs, Regression
+from ampspec.data.data import Csv, Npz
+from ampspec.data.preprocessing import Preprocessing
+from ampspec.errors import InvalidData
+from ampspec.objectives.task import Outputs, Regression
 
 KEYS = {"x": Preprocessing(keys=True)}
 ARRAYS = {

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ampcore import data
-from ampcore.errors import InvalidData
-from ampcore.spec.data import DataSpec, Digits, Npz, Synthetic
-from ampcore.spec.data_rules import DIGITS_EXAMPLES, DIGITS_SHAPE
+from ampspec.data.data import DataSpec, Digits, Npz, Synthetic
+from ampspec.errors import InvalidData
+from ampspec.rules.data_rules import DIGITS_EXAMPLES, DIGITS_SHAPE
 
 
 def test_every_kind_that_a_spec_can_name_can_be_loaded():

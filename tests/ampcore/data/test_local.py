@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from ampcore.data.local import local_dataset
-from ampcore.errors import InvalidData
+from ampspec.errors import InvalidData
 
 X = np.linspace(0, 1, 24, dtype=np.float32).reshape(8, 3)
 Y = np.arange(8) % 3

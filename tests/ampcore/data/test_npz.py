@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from ampcore import data
-from ampcore.errors import InvalidData
-from ampcore.spec import Reason
-from ampcore.spec.data import Npz
-from ampcore.spec.preprocessing import Preprocessing
-from ampcore.spec.task import Autoencoding
+from ampspec.data.data import Npz
+from ampspec.data.preprocessing import Preprocessing
+from ampspec.errors import InvalidData
+from ampspec.jobs import Reason
+from ampspec.objectives.task import Autoencoding
 
 
 def arrays(**changed):

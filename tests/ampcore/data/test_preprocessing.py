@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from ampcore.data import preprocessing
 from ampcore.data.preprocessing import ColumnPlan, PreparedInputs
-from ampcore.formats import Column
-from ampcore.spec.preprocessing import Preprocessing, Tokens
+from ampdata import Column
+from ampspec.data.preprocessing import Preprocessing, Tokens
 from tests.tables import every_row
 
 NAMES = [

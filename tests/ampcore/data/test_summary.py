@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from ampcore import data
-from ampcore.api.data_summary import MAX_LISTED
 from ampcore.data.column_data import all_rows, prepared_dataset
 from ampcore.data.registry import LoadOptions
 from ampcore.data.summary import data_summary
 from ampcore.diagnostics.data_findings import data_findings
-from ampcore.formats import Column
-from ampcore.formats.array_source import ArraySource
-from ampcore.spec.data import Digits, Npz
-from ampcore.spec.preprocessing import Preprocessing
-from ampcore.spec.task import Classification, Regression
+from ampdata import Column
+from ampdata.arrays.array_source import ArraySource
+from ampspec.api.data_summary import MAX_LISTED
+from ampspec.data.data import Digits, Npz
+from ampspec.data.preprocessing import Preprocessing
+from ampspec.objectives.task import Classification, Regression
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from ampcore import data
 from ampcore.data.registry import RESIDENT_BYTES, LoadOptions
 from ampcore.data.synthetic_clicks import synthetic_clicks
-from ampcore.errors import InvalidData
-from ampcore.spec.data import SyntheticClicks
+from ampspec.data.data import SyntheticClicks
+from ampspec.errors import InvalidData
 
 
 @given(

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ampcore.data.targets import Encoding, check_targets, find_encoding
-from ampcore.errors import InvalidData
-from ampcore.formats import Column
+from ampdata import Column
+from ampspec.errors import InvalidData
 from tests.tables import every_row
 
 

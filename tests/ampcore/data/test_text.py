@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from ampcore import data
 from ampcore.data.registry import RESIDENT_BYTES, LoadOptions
 from ampcore.data.text import text as load_text
-from ampcore.errors import InvalidData
-from ampcore.spec.data import Text
+from ampspec.data.data import Text
+from ampspec.errors import InvalidData
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ampcore import data
-from ampcore.errors import InvalidData
-from ampcore.spec.data import Npz, Parquet
+from ampspec.data.data import Npz, Parquet
+from ampspec.errors import InvalidData
 
 X, Y = np.arange(12.0).reshape(6, 2), np.array([0, 1] * 3)
 

@@ -4,8 +4,8 @@ import pytest
 import tensorflow as tf
 
 from ampcore.diagnostics import hardware
-from ampcore.errors import UnsupportedDevice
-from ampcore.spec.devices import DeviceInfo
+from ampspec.errors import UnsupportedDevice
+from ampspec.precision.devices import DeviceInfo
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from ampcore.data import ArrayExamples, Batch, Signature
 from ampcore.diagnostics.input_range import input_findings
 from ampcore.diagnostics.input_statistics import InputStatistics
 from ampcore.precision import layer_policies
-from ampcore.spec.model import Mlp
-from ampcore.spec.precision import Precision
+from ampspec.models.model import Mlp
+from ampspec.precision.precision import Precision
 
 PIXELS = np.full((4, 3), 255.0, np.float32)
 

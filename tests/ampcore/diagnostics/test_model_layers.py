@@ -10,20 +10,20 @@ from hypothesis import HealthCheck, assume, given, settings
 from keras import layers
 
 from ampcore import models
-from ampcore.architectures import ARCHITECTURES, DataShape, describe_networks
 from ampcore.conversion import layer as conversion
 from ampcore.data import Signature
 from ampcore.diagnostics.model_layers import tables_from_model
 from ampcore.models import Network
 from ampcore.models.building_blocks import build_network, data_shape
 from ampcore.precision import layer_policies
-from ampcore.preflight.layer_rows import table_from_network
-from ampcore.preflight.spec_tables import tables_from_model_spec
-from ampcore.spec import model
-from ampcore.spec.layers.catalog import LAYERS
-from ampcore.spec.layers.network import infer
-from ampcore.spec.precision import Precision
-from tests.ampcore.spec.layers.documents import DOCUMENTS, network_of
+from ampspec.layers.catalog import LAYERS
+from ampspec.layers.network import infer
+from ampspec.models import model
+from ampspec.networks import ARCHITECTURES, DataShape, describe_networks
+from ampspec.precision.precision import Precision
+from ampspec.preflight.layer_rows import table_from_network
+from ampspec.preflight.spec_tables import tables_from_model_spec
+from tests.ampspec.spec.layers.documents import DOCUMENTS, network_of
 
 HEALTH = [HealthCheck.filter_too_much, HealthCheck.too_slow]
 MIXED = Precision(policy="mixed_float16")

@@ -4,11 +4,11 @@ import pytest
 from ampcore import data, models
 from ampcore.diagnostics import hardware
 from ampcore.diagnostics.model_preflight import preflight_events, preflight_on_device
-from ampcore.errors import InvalidData
 from ampcore.precision import layer_policies
-from ampcore.preflight import preflight
-from ampcore.spec.devices import DeviceInfo
-from ampcore.telemetry import EventType
+from ampspec.errors import InvalidData
+from ampspec.precision.devices import DeviceInfo
+from ampspec.preflight import preflight
+from ampspec.telemetry import EventType
 
 GPU = DeviceInfo("gpu", "old", (6, 0))
 

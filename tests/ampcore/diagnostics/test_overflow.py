@@ -18,12 +18,12 @@ from ampcore.diagnostics.skipped_step import BatchPosition, SkippedStep
 from ampcore.models.seeds import step_seed
 from ampcore.models.task import Network, Task
 from ampcore.precision import DynamicLossScale, FixedLossScale, layer_policies
-from ampcore.spec.data import Digits
-from ampcore.spec.model import Embedding, Gan, LstmLm, Mlp, TransformerLm
-from ampcore.spec.precision import Override, Precision
 from ampcore.train.clip import Clip
 from ampcore.train.loop import HALT_ON_SKIP, Loop
 from ampcore.train.step import TrainStep
+from ampspec.data.data import Digits
+from ampspec.models.model import Embedding, Gan, LstmLm, Mlp, TransformerLm
+from ampspec.precision.precision import Override, Precision
 
 SIZE = 32
 SEED = tf.constant([0, 7], tf.int64)

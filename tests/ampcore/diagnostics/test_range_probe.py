@@ -11,11 +11,11 @@ from ampcore.diagnostics.range_probe import RangeProbe, sample_stride
 from ampcore.models.classification import Classification
 from ampcore.models.task import Network
 from ampcore.precision import apply_policy
-from ampcore.spec.precision import float32_overrides
-from ampcore.telemetry.exponent_histogram import ExponentHistogram
-from ampcore.telemetry.number_formats import BFLOAT16, FLOAT16
-from ampcore.telemetry.range_report import Problem, range_report
-from ampcore.telemetry.range_samples import TensorKind
+from ampspec.precision.precision import float32_overrides
+from ampspec.telemetry.ranges.exponent_histogram import ExponentHistogram
+from ampspec.telemetry.ranges.number_formats import BFLOAT16, FLOAT16
+from ampspec.telemetry.ranges.range_report import Problem, range_report
+from ampspec.telemetry.ranges.range_samples import TensorKind
 
 SEED = tf.constant([0, 7], tf.int64)
 SCALE = 1024.0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ampcore.diagnostics.range_sampler import FIRST_SAMPLE_S_PER_LAYER, RangeSampler
-from ampcore.spec.telemetry import RangeSampling
+from ampspec.training.telemetry import RangeSampling
 
 LAYERS = 5
 STEP_S = 0.1

@@ -12,10 +12,10 @@ from ampcore.diagnostics import scale_table
 from ampcore.diagnostics.replay import Replay
 from ampcore.diagnostics.scale_table import ScaleTable
 from ampcore.precision import FixedLossScale, layer_policies
-from ampcore.spec.data import Digits
-from ampcore.spec.model import Mlp
-from ampcore.spec.precision import Precision
-from ampcore.telemetry.exponent_histogram import SCALE_EXPONENTS, ExponentHistogram
+from ampspec.data.data import Digits
+from ampspec.models.model import Mlp
+from ampspec.precision.precision import Precision
+from ampspec.telemetry.ranges.exponent_histogram import SCALE_EXPONENTS, ExponentHistogram
 
 SEED = tf.constant([0, 7], tf.int64)
 SCALE = 1024.0

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from ampcore import distributed
-from ampcore.errors import RankDisconnected
+from ampspec.errors import RankDisconnected
 from tests.waiting import DEADLINE_S
 
 SHORT_S = 2.0

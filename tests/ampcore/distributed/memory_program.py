@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from ampcore import Trainer, distributed
-from ampcore.spec import JobSpec
+from ampspec.jobs import JobSpec
 from tests.memory_limit import MemoryLimit
 
 ROWS, DIM = 2_000_000, 32

@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from ampcore import Trainer, distributed
 from ampcore.distributed.arrays import broadcast_arrays
-from ampcore.errors import TrainingError
-from ampcore.spec import JobSpec
+from ampspec.errors import TrainingError
+from ampspec.jobs import JobSpec
 from tests.ampcore.distributed.rank_jobs import (
     JOBS,
     bad_example_job,

@@ -3,8 +3,8 @@
 import numpy as np
 
 from ampcore.data.dataset import Dataset
-from ampcore.spec import JobSpec
 from ampcore.train.job import SpecJob
+from ampspec.jobs import JobSpec
 from tests.ampcore.distributed.rank_jobs import NO_RANGES
 
 SLOTS, NNZ, DIM, VOCABULARY = 4, 2, 4, 51

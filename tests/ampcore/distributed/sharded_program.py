@@ -12,7 +12,7 @@ import numpy as np
 
 from ampcore import Trainer, distributed
 from ampcore.distributed import whole_tables
-from ampcore.spec import JobSpec
+from ampspec.jobs import JobSpec
 from tests.ampcore.distributed.rank_program import FOLDER, Shared, observed, weights_of
 from tests.ampcore.distributed.sharded_jobs import JOBS, overflow_job, plant_overflow_once
 

@@ -10,8 +10,8 @@ import pytest
 from ampcore.distributed import control
 from ampcore.distributed.control import ControlChannel
 from ampcore.distributed.messages import Connection
-from ampcore.errors import CheckpointFailed, RankDisconnected, RankFailed, TrainingError
-from ampcore.spec import Reason
+from ampspec.errors import CheckpointFailed, RankDisconnected, RankFailed, TrainingError
+from ampspec.jobs import Reason
 from tests.waiting import DEADLINE_S, join, wait_until
 
 

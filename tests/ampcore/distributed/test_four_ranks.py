@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from tests.ampcore.distributed import four_ranks_program
-from tests.ampcore.distributed.four_ranks_program import (
-    OVERFLOW_STEP,
-    RANKS,
-    STEPS,
-    train,
-    trainer,
-)
+from tests.ampcore.distributed.four_ranks_program import OVERFLOW_STEP, RANKS, STEPS, train, trainer
 from tests.ampcore.distributed.rank_processes import arrays_of, run_program
 
 pytestmark = pytest.mark.xdist_group("python_commands")

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from ampcore.commands.app import app
+from ampcore.cli.app import app
 from ampcore.distributed.cores import cores_of_rank
 from ampcore.distributed.launcher import Launch, free_addresses, launch_ranks
 from tests.processes import is_gone

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from ampcore.distributed import connection
-from ampcore.errors import UnsupportedDevice
+from ampspec.errors import UnsupportedDevice
 
 
 @pytest.fixture

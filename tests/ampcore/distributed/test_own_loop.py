@@ -8,7 +8,7 @@ import pytest
 
 from ampcore import Trainer
 from ampcore.distributed import Cluster
-from ampcore.errors import InvalidModel
+from ampspec.errors import InvalidModel
 from tests.ampcore.distributed import own_loop_program
 from tests.ampcore.distributed.rank_processes import run_program
 

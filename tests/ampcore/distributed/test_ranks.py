@@ -11,15 +11,9 @@ import pytest
 
 from ampcore import Trainer
 from ampcore.profile.phases import IN_STEP
-from ampcore.spec import JobSpec
+from ampspec.jobs import JobSpec
 from tests.ampcore.distributed import rank_program
-from tests.ampcore.distributed.rank_jobs import (
-    BAD_EXAMPLE,
-    BATCH,
-    JOBS,
-    batch_norm_job,
-    own_model,
-)
+from tests.ampcore.distributed.rank_jobs import BAD_EXAMPLE, BATCH, JOBS, batch_norm_job, own_model
 from tests.ampcore.distributed.rank_processes import arrays_of, run_program
 
 pytestmark = pytest.mark.xdist_group("python_commands")

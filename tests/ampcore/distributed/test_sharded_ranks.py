@@ -12,7 +12,7 @@ import pytest
 
 from ampcore import Trainer, checkpoint
 from ampcore.checkpoint.tensors import open_tensors
-from ampcore.spec import JobSpec
+from ampspec.jobs import JobSpec
 from tests.ampcore.distributed import sharded_program
 from tests.ampcore.distributed.rank_processes import arrays_of, run_program
 from tests.ampcore.distributed.sharded_jobs import (

@@ -7,7 +7,7 @@ import tensorflow as tf
 from pydantic import TypeAdapter
 
 from ampcore.losses import as_loss, build_loss, example_losses
-from ampcore.spec.losses import LossSpec
+from ampspec.objectives.losses import LossSpec
 
 LOSS = TypeAdapter(LossSpec)
 RANDOM = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from ampcore.metrics import build_metric
-from ampcore.spec.metrics import MetricSpec, metric_name
+from ampspec.objectives.metrics import MetricSpec, metric_name
 
 METRIC = TypeAdapter(MetricSpec)
 RANDOM = np.random.default_rng(1)

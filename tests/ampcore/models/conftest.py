@@ -9,7 +9,7 @@ import tensorflow as tf
 from ampcore import models
 from ampcore.data import Batch, Signature
 from ampcore.precision import layer_policies
-from ampcore.spec.precision import Precision
+from ampspec.precision.precision import Precision
 
 SEED = tf.constant([1, 2])
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ampcore.errors import InvalidModel
-from ampcore.spec.model import Embedding
+from ampspec.errors import InvalidModel
+from ampspec.models.model import Embedding
 
 
 def test_parameters_are_a_table_and_a_dense_layer(build, clicks):

@@ -4,10 +4,10 @@ import keras
 import pytest
 from keras import layers
 
-from ampcore.errors import InvalidModel
 from ampcore.models.classification import Classification
 from ampcore.models.frozen_layers import freeze_layers
 from ampcore.models.task import Network
+from ampspec.errors import InvalidModel
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ampcore.errors import InvalidModel
 from ampcore.models import gan
-from ampcore.spec.model import Gan
+from ampspec.errors import InvalidModel
+from ampspec.models.model import Gan
 
 SMALL = Gan(latent=4, generator=(4, 3), discriminator=(4, 3))
 

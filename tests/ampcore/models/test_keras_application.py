@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from ampcore.errors import InvalidModel
 from ampcore.models.weight_names import named_weights
-from ampcore.spec.model import Application, KerasApplication
+from ampspec.errors import InvalidModel
+from ampspec.models.model import Application, KerasApplication
 
 NAMES = get_args(Application)
 

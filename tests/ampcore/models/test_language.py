@@ -3,8 +3,8 @@ import pytest
 import tensorflow as tf
 
 from ampcore.data import Signature
-from ampcore.errors import InvalidModel
-from ampcore.spec.model import LstmLm, TransformerLm
+from ampspec.errors import InvalidModel
+from ampspec.models.model import LstmLm, TransformerLm
 
 SPECS = [LstmLm(units=8, dim=4), TransformerLm(layers=2, heads=2, dim=8)]
 

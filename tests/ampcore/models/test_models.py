@@ -7,9 +7,9 @@ import tensorflow as tf
 
 from ampcore import models
 from ampcore.data import Signature
-from ampcore.errors import InvalidModel
-from ampcore.spec import Reason
-from ampcore.spec.model import (
+from ampspec.errors import InvalidModel
+from ampspec.jobs import Reason
+from ampspec.models.model import (
     Cnn,
     Embedding,
     Gan,

@@ -7,19 +7,19 @@ import tensorflow as tf
 from hypothesis import HealthCheck, assume, given, settings
 
 from ampcore import models
-from ampcore.architectures import DataShape, describe_networks
 from ampcore.data import Signature
 from ampcore.data.examples import Batch
-from ampcore.errors import InvalidModel
 from ampcore.models.building_blocks import build_network, data_shape
 from ampcore.models.supervised import SupervisedTask
 from ampcore.precision import layer_policies
-from ampcore.spec import model
-from ampcore.spec.layers.catalog import LAYERS
-from ampcore.spec.layers.network import INPUT, infer
-from ampcore.spec.model import Layers
-from ampcore.spec.precision import Precision
-from tests.ampcore.spec.layers.documents import DOCUMENTS, network_of
+from ampspec.errors import InvalidModel
+from ampspec.layers.catalog import LAYERS
+from ampspec.layers.network import INPUT, infer
+from ampspec.models import model
+from ampspec.models.model import Layers
+from ampspec.networks import DataShape, describe_networks
+from ampspec.precision.precision import Precision
+from tests.ampspec.spec.layers.documents import DOCUMENTS, network_of
 
 SIGNATURE = Signature((6,), "float32", 3)
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ampcore.spec.model import ResNet
+from ampspec.models.model import ResNet
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ import keras
 import pytest
 from keras import layers
 
-from ampcore.architectures import DataShape, describe_networks
 from ampcore.conversion import layers_spec_from_keras
 from ampcore.models.building_blocks import build_network
 from ampcore.models.task import Network
 from ampcore.models.weight_names import named_weights, weights_of_model
-from ampcore.spec.model import Layers
-from ampcore.spec.tensor_header import read_weights_header
+from ampspec.models.model import Layers
+from ampspec.networks import DataShape, describe_networks
+from ampspec.tensor_header import read_weights_header
 
 
 def names(model):

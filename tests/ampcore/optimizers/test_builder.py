@@ -6,7 +6,7 @@ import pytest
 
 from ampcore import optimizers
 from ampcore.optimizers import update_rules
-from ampcore.spec.optimizer import (
+from ampspec.objectives.optimizer import (
     Adam,
     AdamW,
     Constant,

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ampcore import optimizers
-from ampcore.spec.optimizer import Adam, Sgd
+from ampspec.objectives.optimizer import Adam, Sgd
 
 EMA, ROWS = 0.75, 6
 

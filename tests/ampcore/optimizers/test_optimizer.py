@@ -8,7 +8,7 @@ from keras.optimizers.schedules import CosineDecay
 
 from ampcore import optimizers
 from ampcore.optimizers import schedule
-from ampcore.spec.optimizer import Adam, AdamW, Cosine, Momentum, RmsProp, Sgd
+from ampspec.objectives.optimizer import Adam, AdamW, Cosine, Momentum, RmsProp, Sgd
 
 STEPS = 5
 LARGE, SMALL = (512, 64), (8, 3)

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from ampcore import optimizers
 from ampcore.optimizers import schedule
-from ampcore.spec.optimizer import Constant, Cosine, Exponential, Sgd, Step
+from ampspec.objectives.optimizer import Constant, Cosine, Exponential, Sgd, Step
 
 RATE, TOTAL = 0.8, 10
 

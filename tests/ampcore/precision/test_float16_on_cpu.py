@@ -4,11 +4,11 @@ import pytest
 import tensorflow as tf
 
 from ampcore import JobSpec, Trainer
-from ampcore.errors import InvalidModel
 from ampcore.precision import layer_policies
 from ampcore.precision.float16_on_cpu import with_float32_kernel_gradient, without_op_fusion
-from ampcore.spec.devices import DeviceInfo
-from ampcore.spec.precision import Override, Precision
+from ampspec.errors import InvalidModel
+from ampspec.precision.devices import DeviceInfo
+from ampspec.precision.precision import Override, Precision
 
 CPU = DeviceInfo("cpu")
 GPU = DeviceInfo("gpu")

@@ -12,8 +12,8 @@ from keras import layers
 from ampcore.precision import apply_policy, layer_policies
 from ampcore.precision.float8_products import recorded_amaxes
 from ampcore.precision.layer_products import installed_products
-from ampcore.spec.devices import DeviceInfo
-from ampcore.spec.precision import Precision
+from ampspec.precision.devices import DeviceInfo
+from ampspec.precision.precision import Precision
 
 H100 = DeviceInfo("gpu", compute_capability=(9, 0))
 

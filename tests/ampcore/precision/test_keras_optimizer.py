@@ -6,11 +6,7 @@ import pytest
 import tensorflow as tf
 
 from ampcore.callbacks import LossScaleCallback
-from ampcore.precision import (
-    CalibratedLossScale,
-    DynamicLossScale,
-    FixedLossScale,
-)
+from ampcore.precision import CalibratedLossScale, DynamicLossScale, FixedLossScale
 from ampcore.precision.keras_optimizer import LossScaleOptimizer
 
 X = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)

@@ -16,7 +16,7 @@ from ampcore.precision import (
     NoLossScale,
     from_spec,
 )
-from ampcore.spec.precision import (
+from ampspec.precision.precision import (
     AutoScale,
     CalibratedScale,
     DynamicScale,

@@ -6,11 +6,11 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from ampcore.errors import InvalidModel
 from ampcore.precision import apply_policy, layer_policies
-from ampcore.spec import SpecValidationError
-from ampcore.spec.devices import DeviceInfo
-from ampcore.spec.precision import Override, Precision
+from ampspec.errors import InvalidModel
+from ampspec.jobs import SpecValidationError
+from ampspec.precision.devices import DeviceInfo
+from ampspec.precision.precision import Override, Precision
 
 TOKENS = tf.constant([[1, 2, 3, 4], [4, 3, 2, 1]])
 BFLOAT16_CPU = DeviceInfo("cpu", features=frozenset({"avx512_bf16"}))

@@ -7,11 +7,11 @@ import tensorflow as tf
 from keras import layers
 
 from ampcore.diagnostics.layer_outputs import layer_outputs
-from ampcore.errors import InvalidModel
 from ampcore.models.task import Network
 from ampcore.precision import apply_policy, layer_policies
 from ampcore.precision.layer_paths import layers_of_outputs
-from ampcore.spec.precision import ROLES, Precision
+from ampspec.errors import InvalidModel
+from ampspec.precision.precision import ROLES, Precision
 
 EQUATION = "abc,cde->abde"
 LAYERS = {

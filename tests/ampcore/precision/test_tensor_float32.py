@@ -3,7 +3,7 @@ import tensorflow as tf
 
 from ampcore import JobSpec, Trainer
 from ampcore.precision.tensor_float32 import tensor_float32
-from ampcore.spec.devices import DeviceInfo
+from ampspec.precision.devices import DeviceInfo
 
 SPEC = {
     "model": {"kind": "mlp", "hidden": [4]},

@@ -16,7 +16,7 @@ from ampcore.precision import (
 )
 from ampcore.precision.lowering import GRAPH, XLA
 from ampcore.precision.transaction import commit_or_skip
-from ampcore.spec.optimizer import Momentum, Sgd
+from ampspec.objectives.optimizer import Momentum, Sgd
 
 SCALE = DynamicLossScale(initial=8.0)
 

@@ -10,9 +10,9 @@ from ampcore.profile import analysis, recorder, trace_level
 from ampcore.profile.analysis_process import AnalysisProcess, ProfileFailed
 from ampcore.profile.operations import ProfileContext
 from ampcore.profile.steps import profile_steps
-from ampcore.spec import JobSpec
-from ampcore.telemetry.events import PROFILE_FAILED, PROFILE_NOT_TAKEN
 from ampcore.train import Trainer
+from ampspec.jobs import JobSpec
+from ampspec.telemetry.events import PROFILE_FAILED, PROFILE_NOT_TAKEN
 
 SPEC = {
     "model": {"kind": "mlp", "hidden": [16], "dropout": 0.2},

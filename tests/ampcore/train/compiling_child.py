@@ -10,12 +10,12 @@ import tensorflow as tf
 from ampcore import models, optimizers
 from ampcore.data import Batch, Signature
 from ampcore.precision import DynamicLossScale, layer_policies
-from ampcore.spec.model import Mlp
-from ampcore.spec.optimizer import Adam
-from ampcore.spec.precision import Precision
 from ampcore.train.clip import Clip
 from ampcore.train.loop import HALT_ON_SKIP, NEVER_HALT, Loop
 from ampcore.train.step import TrainStep
+from ampspec.models.model import Mlp
+from ampspec.objectives.optimizer import Adam
+from ampspec.precision.precision import Precision
 
 SIGNATURE = Signature((4,), "float32", classes=3)
 

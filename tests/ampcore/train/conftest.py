@@ -15,11 +15,6 @@ from ampcore.models.classification import Classification
 from ampcore.models.seeds import step_seed
 from ampcore.models.task import Network
 from ampcore.precision import NoLossScale, layer_policies
-from ampcore.spec.data import Digits
-from ampcore.spec.model import Embedding, Gan, Mlp
-from ampcore.spec.optimizer import Sgd
-from ampcore.spec.precision import Precision
-from ampcore.telemetry import StepBlock
 from ampcore.train import Trainer, session
 from ampcore.train.clip import Clip
 from ampcore.train.example_order import ExampleOrder
@@ -29,6 +24,11 @@ from ampcore.train.loop import Loop
 from ampcore.train.plan import Plan
 from ampcore.train.run_context import RunContext
 from ampcore.train.step import COMMUNICATION_S, TrainStep
+from ampspec.data.data import Digits
+from ampspec.models.model import Embedding, Gan, Mlp
+from ampspec.objectives.optimizer import Sgd
+from ampspec.precision.precision import Precision
+from ampspec.telemetry import StepBlock
 
 BATCH = 64
 MLP = Mlp(hidden=(16,), dropout=0.2)

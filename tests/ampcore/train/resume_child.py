@@ -25,11 +25,11 @@ import pytest
 import ampcore.checkpoint
 import ampcore.train.session
 import ampcore.train.trainer
-from ampcore.spec import JobSpec
-from ampcore.telemetry.frames import Frame, FrameType, write_frame
-from ampcore.telemetry.steps_frame import steps_frame
 from ampcore.train import Trainer, feed
 from ampcore.train.run_diagnostics import RunDiagnostics
+from ampspec.jobs import JobSpec
+from ampspec.telemetry.frames import Frame, FrameType, write_frame
+from ampspec.telemetry.steps.steps_frame import steps_frame
 
 
 class RandomBlockSize:

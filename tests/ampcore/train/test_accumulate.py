@@ -8,8 +8,8 @@ from ampcore.data import Batch
 from ampcore.diagnostics.replay import Replay
 from ampcore.models.seeds import step_seed
 from ampcore.precision import DynamicLossScale, FixedLossScale, NoLossScale
-from ampcore.spec.model import Mlp
-from ampcore.spec.optimizer import Adam, Momentum
+from ampspec.models.model import Mlp
+from ampspec.objectives.optimizer import Adam, Momentum
 
 PARTS, SIZE = 4, 16
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from ampcore import data
-from ampcore.spec.data import Digits
-from ampcore.telemetry import EventType
+from ampspec.data.data import Digits
+from ampspec.telemetry import EventType
 
 EMA = 0.9
 JOB = {

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ampcore.errors import InvalidData, InvalidModel
 from ampcore.models.supervised import Objective, SupervisedTask
 from ampcore.models.task import Network
-from ampcore.spec.training import Train
 from ampcore.train.best_evaluation import BestEvaluation, best_evaluation
 from ampcore.train.counters import RunCounters
+from ampspec.errors import InvalidData, InvalidModel
+from ampspec.training.training import Train
 
 
 def train(patience=2, **parts):

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from ampcore.diagnostics.model_preflight import preflight_on_device
-from ampcore.errors import (
+from ampcore.train import Trainer
+from ampcore.train.feed import feed_for
+from ampspec.errors import (
     CodeFailed,
     IncompatibleCheckpoint,
     InvalidData,
     InvalidModel,
     TrainingError,
 )
-from ampcore.spec import JobSpec, Reason
-from ampcore.telemetry import EventType
-from ampcore.train import Trainer
-from ampcore.train.feed import feed_for
+from ampspec.jobs import JobSpec, Reason
+from ampspec.telemetry import EventType
 
 BUNDLE = "sha256:" + "0" * 64
 HEAD = "import keras\nfrom keras import ops\n"

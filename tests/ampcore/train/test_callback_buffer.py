@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from ampcore.telemetry import Event, EventType, StepBlock
 from ampcore.train import callback_buffer
 from ampcore.train.callback_buffer import CallbackBuffer
+from ampspec.telemetry import Event, EventType, StepBlock
 
 
 class Clock:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ampcore.checkpoint import newest, nonfinite_names, save
-from ampcore.errors import NonFiniteLoss, NonFiniteResult, SkipBudgetExceeded
-from ampcore.spec import Reason
-from ampcore.telemetry import EventType
+from ampspec.errors import NonFiniteLoss, NonFiniteResult, SkipBudgetExceeded
+from ampspec.jobs import Reason
+from ampspec.telemetry import EventType
 
 BATCH, STEPS = 8, 24
 UNCHECKED = {"mode": "none"}

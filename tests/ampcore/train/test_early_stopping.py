@@ -8,10 +8,10 @@ import pytest
 
 from ampcore.checkpoint import newest
 from ampcore.checkpoint import state as checkpoint_state
-from ampcore.errors import NonFiniteResult
-from ampcore.telemetry import EventType
 from ampcore.train import Trainer
 from ampcore.train.evaluate import Evaluator
+from ampspec.errors import NonFiniteResult
+from ampspec.telemetry import EventType
 
 PARTS = {
     "data": {"kind": "digits", "batch_size": 718},

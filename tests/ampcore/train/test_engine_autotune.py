@@ -6,10 +6,10 @@ import pytest
 import tensorflow as tf
 
 from ampcore.models.classification import Classification
-from ampcore.telemetry import EventType
 from ampcore.train import engine_autotune
 from ampcore.train.engine_autotune import choose_engine
 from ampcore.train.feed import Window
+from ampspec.telemetry import EventType
 
 FOREVER = 10**9
 """Steps of a run that is long enough for every measurement."""

@@ -11,12 +11,12 @@ import pytest
 from keras import layers
 
 from ampcore.precision import DynamicLossScale, NoLossScale
-from ampcore.spec.model import Mlp
-from ampcore.spec.optimizer import Adam, Sgd
 from ampcore.train import loop
 from ampcore.train.clip import Clip
 from ampcore.train.loop import ENGINES, HALT_ON_SKIP
 from ampcore.train.step import TrainStep
+from ampspec.models.model import Mlp
+from ampspec.objectives.optimizer import Adam, Sgd
 
 COMPILED = [engine for engine in ENGINES if engine != "graph"]
 SKIPPED = 2

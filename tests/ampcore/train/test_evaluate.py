@@ -4,8 +4,8 @@ import pytest
 
 from ampcore import data
 from ampcore.data import ArrayExamples
-from ampcore.spec.data import Digits
 from ampcore.train.evaluate import Evaluator
+from ampspec.data.data import Digits
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from ampcore import JobSpec
-from ampcore.lab.example_results import ExampleResults
-from ampcore.telemetry import EventType
-from ampcore.telemetry.validation_examples import VALIDATION_EXAMPLES_FILE, read_examples
 from ampcore.train import Trainer
+from ampspec.studies.precision.example_results import ExampleResults
+from ampspec.telemetry import EventType
+from ampspec.telemetry.validation_examples import VALIDATION_EXAMPLES_FILE, read_examples
 
 LAYERS = {
     "kind": "layers",

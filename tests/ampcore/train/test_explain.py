@@ -9,10 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ampcore import JobSpec
-from ampcore.api.explanation_text import explanation_lines
-from ampcore.commands.app import app
-from ampcore.errors import InvalidData, NonFiniteResult, SkipBudgetExceeded
-from ampcore.telemetry import EventType
+from ampcore.cli.app import app
 from ampcore.train import Trainer
 from ampcore.train.explain import StepExplainer, StepRecord
 from ampcore.train.from_keras import keras_job
@@ -20,6 +17,9 @@ from ampcore.train.keras_arguments import loss_scale_section
 from ampcore.train.run_setup import training_job
 from ampcore.train.session import Session
 from ampcore.train.step_replay import ReplayStopped
+from ampspec.api.job.explanation_text import explanation_lines
+from ampspec.errors import InvalidData, NonFiniteResult, SkipBudgetExceeded
+from ampspec.telemetry import EventType
 
 ROWS, WIDTH, BATCH = 1600, 6, 32
 GRAPH = {"runtime": {"engine": "graph"}, "telemetry": {"ranges": {"enabled": False}}}

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ampcore.data import ArrayExamples, Batch
-from ampcore.errors import InvalidData
 from ampcore.train import Trainer, feed, run_setup, session
 from ampcore.train.example_order import ExampleOrder, PartOrder
 from ampcore.train.feed import ResidentFeed, StreamedFeed, feed_for
+from ampspec.errors import InvalidData
 
 EPOCHS = 3
 

@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 
 from ampcore.diagnostics.perturbation import round_to
-from ampcore.telemetry.number_formats import NUMBER_FORMATS
-from ampcore.telemetry.range_samples import TensorKind
-from ampcore.telemetry.unit_scaling import unit_scales
 from ampcore.train import Trainer
+from ampspec.telemetry.ranges.number_formats import NUMBER_FORMATS
+from ampspec.telemetry.ranges.range_samples import TensorKind
+from ampspec.telemetry.ranges.unit_scaling import unit_scales
 
 OFFSET = 30_000.0
 WIDTH = 8

@@ -11,9 +11,9 @@ from ampcore import Trainer
 from ampcore.checkpoint import newest
 from ampcore.data import Batch
 from ampcore.precision import DynamicLossScale
-from ampcore.spec import JobSpec
-from ampcore.spec.model import Mlp
-from ampcore.telemetry import EventType
+from ampspec.jobs import JobSpec
+from ampspec.models.model import Mlp
+from ampspec.telemetry import EventType
 
 SPEC = {
     "model": {"kind": "mlp", "hidden": [16]},

@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 import ampcore
-from ampcore.errors import IncompatibleCheckpoint, InvalidData, InvalidModel, NonFiniteResult
-from ampcore.spec import SpecValidationError
-from ampcore.telemetry import EventType
+from ampspec.errors import IncompatibleCheckpoint, InvalidData, InvalidModel, NonFiniteResult
+from ampspec.jobs import SpecValidationError
+from ampspec.telemetry import EventType
 
 GRAPH = {
     "runtime": {"device": "cpu", "engine": "graph"},

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import ampcore
-from ampcore.errors import InvalidModel
+from ampspec.errors import InvalidModel
 
 ROWS = 64
 GRAPH = {"runtime": {"device": "cpu", "engine": "graph"}}

@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ampcore.errors import NonFiniteLoss, SkipBudgetExceeded
-from ampcore.spec import Reason
-from ampcore.telemetry import StepBlock
 from ampcore.train.guard import Guard, TooManyBadSteps
+from ampspec.errors import NonFiniteLoss, SkipBudgetExceeded
+from ampspec.jobs import Reason
+from ampspec.telemetry import StepBlock
 
 DYNAMIC = {"mode": "dynamic"}
 

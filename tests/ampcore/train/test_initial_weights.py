@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from ampcore.checkpoint.tensors import encode_tensors, open_tensors
-from ampcore.errors import InvalidModel, UnreadableWeights, UnusableWeights
-from ampcore.spec import JobSpec, Reason
-from ampcore.telemetry import EventType
 from ampcore.train import Trainer
+from ampspec.errors import InvalidModel, UnreadableWeights, UnusableWeights
+from ampspec.jobs import JobSpec, Reason
+from ampspec.telemetry import EventType
 
 FIRST = {"model": {"kind": "cnn", "filters": [4, 4], "dense": [8]}, "train": {"steps": 3}}
 NO_STEP = {"optimizer": {"kind": "sgd", "learning_rate": 1e-30}, "train": {"steps": 1, "seed": 7}}

@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 
 import ampcore
-from ampcore.errors import InvalidData, InvalidModel
-from ampcore.spec import SpecValidationError
 from ampcore.train.keras_arguments import loss_scale_section, section_documents
+from ampspec.errors import InvalidData, InvalidModel
+from ampspec.jobs import SpecValidationError
 
 GRAPH = {
     "runtime": ampcore.Runtime(engine="graph"),

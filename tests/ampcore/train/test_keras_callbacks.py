@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import ampcore
-from ampcore.errors import InvalidModel
-from ampcore.telemetry import EventType
+from ampspec.errors import InvalidModel
+from ampspec.telemetry import EventType
 
 ROWS, WIDTH, STEPS = 128, 4, 4
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 import ampcore
-from ampcore.errors import NonFiniteResult
-from ampcore.telemetry import EventType
+from ampspec.errors import NonFiniteResult
+from ampspec.telemetry import EventType
 
 ROWS = 32
 

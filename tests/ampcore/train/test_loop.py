@@ -5,8 +5,8 @@ import tensorflow as tf
 from ampcore.models.classification import Classification
 from ampcore.models.seeds import step_seed
 from ampcore.precision import DynamicLossScale, NoLossScale
-from ampcore.spec.optimizer import Adam
 from ampcore.train.loop import ENGINES, HALT_ON_SKIP, engine_name
+from ampspec.objectives.optimizer import Adam
 
 SKIPPED = 2
 

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ampcore import optimizers, packages
+from ampcore import optimizers
+from ampcore import plugins as packages
 from ampcore.data import load
-from ampcore.errors import InvalidData, InvalidModel
-from ampcore.isolation import imported_files
 from ampcore.metrics import build_metric, check_package_metric
-from ampcore.spec.data import PackageData
-from ampcore.spec.metrics import PackageMetric
-from ampcore.spec.optimizer import PackageOptimizer
 from ampcore.train import Trainer
+from ampspec.data.data import PackageData
+from ampspec.errors import InvalidData, InvalidModel
+from ampspec.objectives.metrics import PackageMetric
+from ampspec.objectives.optimizer import PackageOptimizer
+from infra.isolation import imported_files
 from tests.installed_packages import install_example, write_broken
 
 TOWERS = {"kind": "package", "package": "own-package", "name": "two_towers"}
@@ -83,13 +84,13 @@ def test_a_mistake_is_an_error_that_names_the_field(run_job, model, message):
     [
         ("import missing_one", "ModuleNotFoundError: No module named 'missing_one'"),
         ("raise SystemExit('no')", "SystemExit: no"),
-        ("entry = 3", "expected an ampcore.packages.PackageModel as broken_one:entry"),
+        ("entry = 3", "expected an ampcore.plugins.PackageModel as broken_one:entry"),
         (
-            "from ampcore.packages import PackageModel\nentry = PackageModel(lambda *_: 3)",
+            "from ampcore.plugins import PackageModel\nentry = PackageModel(lambda *_: 3)",
             "expected any of broken-one to return a built keras.Model",
         ),
         (
-            "from ampcore.packages import PackageModel\nentry = PackageModel(lambda *_: 1 / 0)",
+            "from ampcore.plugins import PackageModel\nentry = PackageModel(lambda *_: 1 / 0)",
             "ZeroDivisionError",
         ),
     ],
@@ -127,7 +128,7 @@ def test_a_loss_of_a_package_is_trained_with_its_options(run_job, numbers, polic
     assert high.metrics["val_mae"] != half.metrics["val_mae"]
 
 
-LOSS = "import keras\nfrom ampcore.packages import PackageLoss\nentry = PackageLoss({})"
+LOSS = "import keras\nfrom ampcore.plugins import PackageLoss\nentry = PackageLoss({})"
 
 
 @pytest.mark.parametrize(
@@ -207,7 +208,7 @@ def test_a_metric_of_a_package_is_reported_under_its_name_with_its_options(run_j
     assert narrow.metrics["val_mae"] == wide.metrics["val_mae"]
 
 
-METRIC = "import keras\nfrom ampcore.packages import PackageMetric\nentry = PackageMetric({})"
+METRIC = "import keras\nfrom ampcore.plugins import PackageMetric\nentry = PackageMetric({})"
 OF_CLASSES = (tf.TensorSpec((), tf.int32), tf.TensorSpec((3,), tf.float32))
 OF_NUMBERS = (tf.TensorSpec((2,), tf.float32), tf.TensorSpec((2,), tf.float32))
 
@@ -301,7 +302,7 @@ def test_from_keras_takes_an_optimizer_of_a_package_as_in_a_spec():
 
 
 OPTIMIZER = (
-    "import keras\nfrom ampcore.packages import PackageOptimizer\n"
+    "import keras\nfrom ampcore.plugins import PackageOptimizer\n"
     "class Failing(keras.optimizers.SGD):\n"
     "    def update_step(self, gradient, variable, learning_rate):\n        1 / 0\n"
     "kept = keras.optimizers.SGD(0.5)\n"
@@ -378,7 +379,7 @@ def test_a_job_on_a_dataset_of_a_package_resumes_exactly(run_job, tmp_path):
 
 
 DATASET = (
-    "import numpy as np\nfrom ampcore.packages import PackageDataset\n"
+    "import numpy as np\nfrom ampcore.plugins import PackageDataset\n"
     "x, y = np.arange(60.0).reshape(20, 3), np.arange(20) % 2\n"
     "entry = PackageDataset(lambda options, seed: RETURNED)"
 )

@@ -3,8 +3,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ampcore.spec.training import Train
 from ampcore.train.plan import BLOCK_S, GROWTH, AdaptiveBlockSize, Plan
+from ampspec.training.training import Train
 
 
 def sizes(step_s, compile_s=0.0, blocks=12, remaining=10**9):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ampcore.spec import JobSpec
-from ampcore.telemetry import EventType
-from ampcore.telemetry.range_samples import RangeSample, TensorKind
 from ampcore.train import Trainer
+from ampspec.jobs import JobSpec
+from ampspec.telemetry import EventType
+from ampspec.telemetry.ranges.range_samples import RangeSample, TensorKind
 
 STEPS = 12
 EXACT = {"first_steps": 2, "growth": 2.0, "max_time_share": None}

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from ampcore.diagnostics import scale_table
-from ampcore.errors import NonFiniteLoss, NonFiniteResult, SkipBudgetExceeded
-from ampcore.telemetry import EventType
 from ampcore.train import Trainer, session
 from ampcore.train.guard import TooManyBadSteps
 from ampcore.train.recovery import MAX_ROLLBACKS, GoodState, Recovery
+from ampspec.errors import NonFiniteLoss, NonFiniteResult, SkipBudgetExceeded
+from ampspec.telemetry import EventType
 from tests.ampcore.train.conftest import OneStep
 
 BATCH, STEPS = 8, 24

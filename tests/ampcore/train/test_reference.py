@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ampcore import data
-from ampcore.spec.data import Digits
+from ampspec.data.data import Digits
 
 STEPS = 12
 SEED = 3

@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from ampcore.telemetry import EventType
 from ampcore.train import session
 from ampcore.train.plan import AdaptiveBlockSize
+from ampspec.telemetry import EventType
 
 BATCH, STEPS = 8, 40
 BAD = (10, 11, 12, 21, 22, 23, 24, 33, 34)

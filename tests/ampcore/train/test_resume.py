@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from ampcore.checkpoint import newest, save
-from ampcore.errors import IncompatibleCheckpoint, UnreadableCheckpoint
-from ampcore.telemetry import EventType, StepBlock
-from ampcore.telemetry.frames import FrameReader, FrameType
-from ampcore.telemetry.steps_frame import read_steps
 from ampcore.train import Trainer
+from ampspec.errors import IncompatibleCheckpoint, UnreadableCheckpoint
+from ampspec.telemetry import EventType, StepBlock
+from ampspec.telemetry.frames import FrameReader, FrameType
+from ampspec.telemetry.steps.steps_frame import read_steps
 from tests.ampcore.train import resume_child
 from tests.ampcore.train.resume_child import attempt
 

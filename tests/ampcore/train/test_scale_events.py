@@ -1,9 +1,9 @@
 import numpy as np
 
-from ampcore.telemetry import COLUMNS, Event, EventType, StepBlock
-from ampcore.telemetry.scale_events import MAX_EVENTS, scale_events
 from ampcore.train.step import STEP_COLUMNS
 from ampcore.train.step_rows import step_block
+from ampspec.telemetry import COLUMNS, Event, EventType, StepBlock
+from ampspec.telemetry.scale_events import MAX_EVENTS, scale_events
 
 ROWS = np.array([[2.0, 8.0, 1.0, np.inf, 0.1], [1.5, 4.0, 0.0, 3.0, 0.1]], np.float32)
 

@@ -3,9 +3,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from ampcore.errors import InvalidModel
 from ampcore.precision import DynamicLossScale, NoLossScale
 from ampcore.train.feed import StreamedFeed
+from ampspec.errors import InvalidModel
 
 EVERYTHING = {
     "model": {"kind": "mlp", "hidden": [16], "dropout": 0.2},

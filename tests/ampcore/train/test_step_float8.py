@@ -13,8 +13,8 @@ from ampcore.data import Batch
 from ampcore.diagnostics.replay import Replay
 from ampcore.models.seeds import step_seed
 from ampcore.precision import FixedLossScale, is_overwritten
-from ampcore.spec.optimizer import Adam
 from ampcore.train.clip import Clip
+from ampspec.objectives.optimizer import Adam
 
 FORMS = [(False, 1), (True, 1), (False, 4)]
 """Whether XLA compiles the step, and its micro-batches."""

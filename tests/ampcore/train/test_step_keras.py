@@ -8,8 +8,8 @@ import tensorflow as tf
 from ampcore.optimizers.optimizer import Optimizer
 from ampcore.optimizers.update_rules import UpdateScalars
 from ampcore.precision import DynamicLossScale
-from ampcore.spec.model import Mlp
-from ampcore.spec.optimizer import Adam, AdamW, Momentum, RmsProp, Sgd
+from ampspec.models.model import Mlp
+from ampspec.objectives.optimizer import Adam, AdamW, Momentum, RmsProp, Sgd
 
 SPECS = [
     Sgd(learning_rate=0.1),

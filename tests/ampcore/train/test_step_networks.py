@@ -6,9 +6,9 @@ import tensorflow as tf
 
 from ampcore.data import Batch
 from ampcore.precision import DynamicLossScale
-from ampcore.spec.optimizer import Adam, Sgd
 from ampcore.train.clip import Clip
 from ampcore.train.step import NETWORK_COLUMNS, STEP_COLUMNS
+from ampspec.objectives.optimizer import Adam, Sgd
 
 GENERATOR = DynamicLossScale(initial=2.0**4)
 DISCRIMINATOR = DynamicLossScale(initial=2.0**6)

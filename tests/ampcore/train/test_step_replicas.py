@@ -8,8 +8,8 @@ import pytest
 from keras import layers
 
 from ampcore.precision import DynamicLossScale
-from ampcore.spec.model import Mlp
-from ampcore.spec.optimizer import Adam
+from ampspec.models.model import Mlp
+from ampspec.objectives.optimizer import Adam
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from ampcore.data import Batch
 from ampcore.precision import DynamicLossScale, FixedLossScale
-from ampcore.spec.optimizer import Adam, Sgd
 from ampcore.train.clip import Clip
+from ampspec.objectives.optimizer import Adam, Sgd
 
 KEYS = [[[1, 1], [4, 1]], [[4, 1], [1, 2]]]
 """The lookups: of 9 rows, row 1 five times, row 2 once, row 4 twice."""

@@ -13,9 +13,9 @@ import ampcore
 from ampcore import JobSpec
 from ampcore.data import registry
 from ampcore.data.file_examples import FileExamples
-from ampcore.errors import InvalidData
 from ampcore.train import feed, run_setup
-from tests.ampcore.formats.samples import example, png_of, write_records
+from ampspec.errors import InvalidData
+from tests.ampdata.samples import example, png_of, write_records
 
 ROWS = 60
 RANDOM = np.random.default_rng(7)

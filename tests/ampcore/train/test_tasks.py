@@ -16,7 +16,7 @@ from PIL import Image
 
 import ampcore
 from ampcore import JobSpec, SpecValidationError
-from ampcore.errors import InvalidData, InvalidModel
+from ampspec.errors import InvalidData, InvalidModel
 
 FLOAT32 = {
     "runtime": {"device": "cpu", "engine": "graph"},

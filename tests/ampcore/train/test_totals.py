@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ampcore.telemetry import Event, EventType
 from ampcore.train.counters import RunCounters
 from ampcore.train.step import STEP_COLUMNS
 from ampcore.train.step_rows import step_block
 from ampcore.train.totals import Totals
+from ampspec.telemetry import Event, EventType
 
 LOSSES = st.lists(st.tuples(st.floats(-8, 8, width=32), st.booleans()), min_size=1, max_size=12)
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ampcore.errors import (
+from ampcore.train import Trainer, callback_buffer
+from ampcore.train.warmup import warm_up
+from ampspec.errors import (
     InvalidData,
     InvalidModel,
     NonFiniteLoss,
@@ -15,10 +17,8 @@ from ampcore.errors import (
     SkipBudgetExceeded,
     UnsupportedDevice,
 )
-from ampcore.spec import Reason
-from ampcore.telemetry import EventType, StepBlock
-from ampcore.train import Trainer, callback_buffer
-from ampcore.train.warmup import warm_up
+from ampspec.jobs import Reason
+from ampspec.telemetry import EventType, StepBlock
 
 FLOAT16 = {
     "precision": {"policy": "mixed_float16"},

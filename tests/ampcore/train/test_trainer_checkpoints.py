@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ampcore.checkpoint import newest
-from ampcore.errors import NonFiniteLoss
-from ampcore.telemetry import EventType, StepBlock
 from ampcore.train import Trainer, session
+from ampspec.errors import NonFiniteLoss
+from ampspec.telemetry import EventType, StepBlock
 from tests.ampcore.train.conftest import OneStep
 
 JOB = {

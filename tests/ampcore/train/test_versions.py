@@ -12,9 +12,9 @@ import pytest
 from ampcore import __version__
 from ampcore.checkpoint import load, newest, save
 from ampcore.checkpoint.file_format import DIGEST_SIZE
-from ampcore.errors import IncompatibleCheckpoint, UnreadableCheckpoint
-from ampcore.spec import Reason
-from ampcore.telemetry import EventType
+from ampspec.errors import IncompatibleCheckpoint, UnreadableCheckpoint
+from ampspec.jobs import Reason
+from ampspec.telemetry import EventType
 
 MADE_BY_0_5 = Path(__file__).parents[1] / "checkpoint/data/version-0.5-step-9.safetensors"
 STEPS, DONE = 18, 9

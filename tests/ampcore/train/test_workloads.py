@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from ampcore.spec.model import Layers
-from ampcore.telemetry import EventType
+from ampspec.models.model import Layers
+from ampspec.telemetry import EventType
 
 DIGITS = {"kind": "digits", "batch_size": 32}
 OWN_LAYERS = [

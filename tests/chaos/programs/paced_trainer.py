@@ -13,9 +13,9 @@ from typing import Any, BinaryIO
 import phases
 from control import Control
 
-from ampcore import trainer_process
-from ampcore.telemetry import StepBlock
-from ampcore.telemetry.frames import Frame
+from ampspec.telemetry import StepBlock
+from ampspec.telemetry.frames import Frame
+from worker.trainer.child import trainer_process
 
 
 def wrap(control: Control) -> None:

@@ -39,13 +39,13 @@ def main() -> int:
     if arguments.clock_file is not None:
         Thread(target=follow_clock, args=[arguments.clock_file], daemon=True).start()
     # Patched before other modules import these values.
-    from worker import trainer_process
+    from worker.trainer import trainer_process
 
     trainer_process.PROGRAM = tuple(arguments.trainer)  # type: ignore[misc]
     if arguments.grace_s is not None:
-        from worker import stop_reason
+        from worker import shutdown
 
-        stop_reason.GRACE_S = arguments.grace_s  # type: ignore[misc]
+        shutdown.GRACE_S = arguments.grace_s  # type: ignore[misc]
     from worker.__main__ import main as run
 
     return run()

@@ -21,9 +21,9 @@ from control import Control
 from scripted_ranks import END, STOP, TRAIN, RankLost, Ranks
 from scripted_values import INITIAL_DIGEST, steps, weights_digest_after
 
-from ampcore import fork_server
-from ampcore.telemetry.frames import Frame, FrameType, write_frame
-from ampcore.telemetry.steps_frame import steps_frame
+from ampspec.telemetry.frames import Frame, FrameType, write_frame
+from ampspec.telemetry.steps.steps_frame import steps_frame
+from worker.trainer.child import fork_server
 
 READY = {"hardware": {"device": "script"}, "versions": {"script": "1"}}
 BALLAST = "x" * 2**14

@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from ampcore.telemetry import StepBlock
+from ampspec.telemetry import StepBlock
 
 INITIAL_DIGEST = ""
 """Represents the weights before the first step."""

@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from ampcore.spec import JobSpec
-from ampcore.telemetry import Event
 from ampcore.train.rank_times import RankTimes
-from store import attempts, gang_members, gangs, ingest, jobs, workers
+from ampspec.jobs import JobSpec
+from ampspec.telemetry import Event
+from store import workers
 from store.database import Database
-from store.jobs import Origin
+from store.gangs import gang_members, gangs
+from store.jobs import attempts, jobs
+from store.jobs.jobs import Origin
+from store.telemetry import ingest
 from tests.e2e.dashboard.test_accessibility import FITS_JS, PHONE, accessibility_violations
 
 pytestmark = pytest.mark.xdist_group("dashboard")

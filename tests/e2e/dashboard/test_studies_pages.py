@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from ampcore.spec import Reason
-from tests.ampcore.lab.test_search import Searching, accuracy
+from ampspec.jobs import Reason
+from tests.ampspec.studies.test_search import Searching, accuracy
 from tests.e2e.dashboard.test_accessibility import PHONE, accessibility_violations
 from tests.waiting import DEADLINE_S
 

@@ -1,7 +1,7 @@
 from sqlalchemy import func, select, update
 
 from server.background import cleanup
-from store import browser_sessions, idempotency, tokens
+from store.access import browser_sessions, idempotency, tokens
 from store.clock import after
 from store.tables import BrowserSession, IdempotencyKey
 

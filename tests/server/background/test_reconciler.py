@@ -6,7 +6,8 @@ import anyio
 import pytest
 from sqlalchemy import select, update
 
-from ampcore.spec import Reason, State
+from ampspec.jobs import Reason, State
+from infra.storage import Storage
 from server.app import create_app
 from server.background.cleanup import WORKER_RETENTION_S
 from server.background.counter import Counter
@@ -14,10 +15,13 @@ from server.background.reconciler import TASK, Reconciler
 from server.background.study_runner import StudyRunner
 from server.dispatch import CeleryDispatcher
 from server.settings import Settings
-from service.storage import Storage
-from store import attempts, fair_share, file_removals, gang_members, jobs, leaders, workers
+from store import leaders, workers
 from store.clock import after
-from store.retries import BACKOFF_BY_REASON, Backoff
+from store.files import file_removals
+from store.gangs import gang_members
+from store.jobs import attempts, jobs
+from store.jobs.retries import BACKOFF_BY_REASON, Backoff
+from store.scheduling import fair_share
 from store.tables import Job, Leader, Worker
 from tests.databases import ON_SQLITE
 from tests.waiting import DEADLINE_S

@@ -3,7 +3,7 @@ from typer.testing import CliRunner
 
 from server.cli.app import app
 from server.migrate import migrate
-from store import audit, projects, tokens
+from store.access import audit, projects, tokens
 from store.database import Database
 from tests.tables import every_row
 

@@ -15,14 +15,15 @@ import redis
 from typer.testing import CliRunner
 
 import ampcore
-from ampcore.spec import JobSpec
-from ampcore.spec.text import plural
+from ampspec.documents.text import plural
+from ampspec.jobs import JobSpec
 from server import schema
 from server.cli.app import app
 from server.embedded.private_redis import start_redis
 from server.migrate import migrate
-from store import attempts, jobs, tokens
+from store.access import tokens
 from store.database import Database
+from store.jobs import attempts, jobs
 from tests.folders import paths_in
 from tests.processes import command_of, has_ended
 from tests.waiting import DEADLINE_S

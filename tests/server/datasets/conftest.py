@@ -1,3 +1,3 @@
 """A real S3 server, as for the tests of the storage."""
 
-from tests.service.conftest import s3_server, s3_url  # noqa: F401 - fixtures
+from tests.infra.conftest import s3_server, s3_url  # noqa: F401 - fixtures

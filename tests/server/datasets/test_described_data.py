@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ampcore.errors import InvalidData
-from ampcore.spec import JobSpec
+from ampspec.errors import InvalidData
+from ampspec.jobs import JobSpec
 from server.datasets.describe import run_program
 from server.datasets.described_data import problems_of_data
 from store.tables import DatasetVersion
@@ -429,8 +429,8 @@ def test_the_trainer_agrees_with_what_is_refused_or_accepted(
 ):
     """The server knows only the description of the file, the trainer reads it."""
     from ampcore.data import load
-    from ampcore.describe_untrusted_file import describe_file
-    from ampcore.formats.description import describe
+    from ampdata.description import describe
+    from server.child.inspect_upload import describe_file
 
     spec = JobSpec.parse({"model": MODEL, "data": {"batch_size": 8} | data} | parts)
     paths = files(tmp_path)

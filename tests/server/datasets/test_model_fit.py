@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ampcore.errors import TrainingError
-from ampcore.spec import JobSpec
+from ampspec.errors import TrainingError
+from ampspec.jobs import JobSpec
 from server.datasets.described_data import problems_of_data
 from store.tables import DatasetVersion
 from tests.tables import every_row
@@ -63,8 +63,8 @@ def files(tmp_path_factory):
 @pytest.fixture(scope="module")
 def described(files):
     """What the server knows of each file."""
-    from ampcore.describe_untrusted_file import describe_file
-    from ampcore.formats.description import describe
+    from ampdata.description import describe
+    from server.child.inspect_upload import describe_file
 
     return {name: describe_file(path, describe) for name, path in files.items()}
 

@@ -8,19 +8,20 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import select, update
 
-from ampcore.spec.dataset_reference import VersionReference
+from ampspec.references.dataset_reference import VersionReference
+from infra.storage import FileNotStored, Storage, StorageFailed
 from server.background.cleanup import delete_expired_uploads
 from server.datasets.assemble import FILE_NAME
 from server.datasets.receive import LEFTOVER_S, ReceivedBody, delete_leftovers
 from server.datasets.uploads import UploadKey, Uploads
 from server.errors import Conflict, NotFound, PayloadTooLarge, RequestInvalid
 from server.file_removal import remove_due_files
-from service.storage import FileNotStored, Storage, StorageFailed
-from store import datasets, file_removals, projects
-from store.audit import Actor
+from store.access import projects
+from store.access.audit import Actor
 from store.clock import after
-from store.dataset_uploads import NewUpload, folder_of
-from store.datasets import STORAGE_FOLDER, Description
+from store.files import datasets, file_removals
+from store.files.dataset_uploads import NewUpload, folder_of
+from store.files.datasets import STORAGE_FOLDER, Description
 from store.tables import AuditEntry, DatasetUpload, FileRemoval
 from tests.databases import ON_SQLITE
 from tests.waiting import DEADLINE_S

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from server.embedded.data_folder import DataFolder
-from server.serving.serve import StartFailed
+from server.serve import StartFailed
 from tests.waiting import DEADLINE_S
 
 

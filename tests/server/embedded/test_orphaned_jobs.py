@@ -2,9 +2,10 @@ import logging
 
 from sqlalchemy import text
 
-from ampcore.spec import Reason, State
+from ampspec.jobs import Reason, State
 from server.embedded import orphaned_jobs
-from store import jobs, workers
+from store import workers
+from store.jobs import jobs
 
 KNOWN = {"hostname": "h", "pid": 1, "version": "1"}
 

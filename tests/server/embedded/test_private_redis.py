@@ -7,7 +7,7 @@ import redis
 
 from server.embedded import private_redis as module
 from server.embedded.private_redis import PrivateRedis, find_redis_server, start_redis
-from server.serving.serve import StartFailed
+from server.serve import StartFailed
 
 
 def test_redis_requires_its_password(private_redis):

@@ -1,7 +1,7 @@
 import json
 import re
 
-from ampcore.spec import JobSpec
+from ampspec.jobs import JobSpec
 from server.embedded.data_folder import DataFolder
 from server.embedded.stack import _ready_message
 

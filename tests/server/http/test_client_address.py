@@ -3,10 +3,10 @@ from ipaddress import ip_network
 
 import pytest
 
-from server.access.auth_middleware import client_network
+from infra.settings import SettingsInvalid
+from server.http.access.auth_middleware import client_network
 from server.http.client_address import ClientAddress
 from server.settings import Settings
-from service.settings import SettingsInvalid
 from tests.environment import settings_from
 from tests.tables import every_row
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ampcore.spec import State
+from ampspec.jobs import State
 from server.http.etag import etag_of, matches_if_none_match
 from store import leases, workers
 from tests.tables import every_row

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
+from infra.log_config import ContextFilter, JsonFormatter
 from server.http import request_id
 from server.http.limits import MAX_BODY_BYTES
-from service.log_config import ContextFilter, JsonFormatter
 from tests.tables import every_row
 
 ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -42,7 +42,7 @@ def lines(test_server, logged, caplog, wait_until):
     )
     caplog.clear()
 
-    def wait(count, logger="server.access"):
+    def wait(count, logger="server.http.access"):
         wait_until(lambda: len(logged(logger)) >= count, f"{count} lines of {logger}")
         found = logged(logger)
         assert len(found) == count

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import update
 
 from server.background import cleanup
-from store import files
 from store.clock import after
-from store.files import FileKey
+from store.files import files
+from store.files.files import FileKey
 from store.tables import ProjectFile
 
 JOBS = "/api/v1/jobs"

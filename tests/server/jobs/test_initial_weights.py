@@ -2,11 +2,12 @@
 
 import pytest
 
-from ampcore.spec import State
-from ampcore.spec.stored_files import FileKind
-from store import artifacts, attempts, files
-from store.artifacts import WEIGHTS, StoredFile
-from store.files import FileKey
+from ampspec.jobs import State
+from ampspec.references.stored_files import FileKind
+from store.files import artifacts, files
+from store.files.artifacts import WEIGHTS, StoredFile
+from store.files.files import FileKey
+from store.jobs import attempts
 
 JOBS = "/api/v1/jobs"
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}

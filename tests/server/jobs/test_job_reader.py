@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import update
 
-from ampcore.spec import State
+from ampspec.jobs import State
 from server.jobs import job_reader as reading
 from server.jobs.job_reader import JobReader
 from store.tables import Job

@@ -7,11 +7,11 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from ampcore.api.runs import MAX_COLUMNS, MAX_ENTRIES, MAX_STEPS, ScaleHealthName
-from ampcore.telemetry import array_codec
-from ampcore.telemetry.scale_health import ScaleHealth
-from server.jobs.run_upload import DEFAULTS
-from store import steps
+from ampspec.api.runs import MAX_COLUMNS, MAX_ENTRIES, MAX_STEPS, ScaleHealthName
+from ampspec.telemetry.scale_health import ScaleHealth
+from ampspec.telemetry.steps import array_codec
+from server.tracked_runs.run_upload import DEFAULTS
+from store.telemetry import steps
 from tests.tables import every_row
 
 

@@ -9,15 +9,15 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
-from ampcore.spec import SpecValidationError
+from ampspec.jobs import SpecValidationError
 from server.dataset_folder import DatasetFolder
 from server.errors import NotFound
 from server.jobs import submission as submission_module
 from server.jobs.submission import CHECKS_PER_TOKEN, JobDraft, JobSubmitter, Submission
-from store import projects
-from store.audit import Actor
-from store.idempotency import IdempotentRequest, KeyReused
-from store.projects import QuotaExceeded
+from store.access import projects
+from store.access.audit import Actor
+from store.access.idempotency import IdempotentRequest, KeyReused
+from store.access.projects import QuotaExceeded
 from store.tables import AuditEntry, EventRow, IdempotencyKey, Job
 from tests.waiting import DEADLINE_S
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ampcore.spec import State
+from ampspec.jobs import State
 from server.http import ranges
-from store import artifacts, tokens
-from store.artifacts import StoredFile
+from store.access import tokens
+from store.files import artifacts
+from store.files.artifacts import StoredFile
 from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 

@@ -1,8 +1,9 @@
 import pytest
 
-from ampcore.spec import Reason, State
-from store import attempts, gang_members
+from ampspec.jobs import Reason, State
 from store.clock import after
+from store.gangs import gang_members
+from store.jobs import attempts
 from store.tables import GangMember
 
 

@@ -1,5 +1,5 @@
-from store import audit
-from store.audit import Actor
+from store.access import audit
+from store.access.audit import Actor
 from tests.databases import ON_SQLITE
 from tests.tables import every_row
 

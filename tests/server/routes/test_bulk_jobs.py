@@ -3,10 +3,12 @@
 import pytest
 from sqlalchemy import func, select, text
 
-from ampcore.spec import State
+from ampspec.jobs import State
 from server.jobs.bulk import MAX_SUBMITTED
-from store import bulk_changes, idempotency, jobs, projects
-from store.search_filters import Search
+from store.access import idempotency, projects
+from store.jobs import jobs
+from store.listing import bulk_changes
+from store.listing.search_filters import Search
 from store.tables import Attempt, AuditEntry, EventRow, FileRemoval, Job
 from tests.databases import ON_POSTGRESQL
 from tests.tables import every_row
@@ -115,7 +117,7 @@ def test_a_deletion_that_takes_long_is_left_to_further_requests(
 ):
     """Fails if all jobs are deleted by one statement, which may never end within its limit."""
     ids = sorted(make_job(State.SUCCEEDED).id for _ in range(3))
-    monkeypatch.setattr("store.bulk_changes.MAX_DELETION_S", 0.0)
+    monkeypatch.setattr("store.listing.bulk_changes.MAX_DELETION_S", 0.0)
     for number, job_id in enumerate(ids):
         changed = post("delete", "?state=succeeded")
         assert changed == {"ids": [job_id], "more": number < 2}

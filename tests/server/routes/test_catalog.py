@@ -1,9 +1,9 @@
 import jsonschema
 import pytest
 
-from ampcore.spec.layers.catalog import LAYERS
-from ampcore.spec.precision import COMPUTE_DTYPE
-from server import catalog
+from ampspec.layers.catalog import LAYERS
+from ampspec.precision.precision import COMPUTE_DTYPE
+from server.catalog import catalog
 from store import workers
 from tests.tables import every_row
 

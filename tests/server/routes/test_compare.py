@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from ampcore.spec import State
-from ampcore.telemetry import Event, EventType
+from ampspec.jobs import State
+from ampspec.telemetry import Event, EventType
 from server.comparison.response import differences
-from store import attempts, ingest
-from store.tokens import create
+from store.access.tokens import create
+from store.jobs import attempts
+from store.telemetry import ingest
 from tests.databases import ON_SQLITE
 from tests.tables import every_row
 

@@ -6,7 +6,7 @@ import json
 import pytest
 from sqlalchemy import text
 
-from ampcore.spec import State
+from ampspec.jobs import State
 from server.jobs.job_reader import JobReader
 from store import workers
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
-from ampcore.api.datasets import MAX_FILE_NAME_BYTES
-from ampcore.spec import State
-from ampcore.spec.dataset_reference import VersionReference
+from ampspec.api.datasets import MAX_FILE_NAME_BYTES
+from ampspec.jobs import State
+from ampspec.references.dataset_reference import VersionReference
 from server.datasets import references
 from server.datasets.deletion import delete_versions
-from store.audit import Actor
+from store.access.audit import Actor
 from store.tables import AuditEntry
 from tests.databases import ON_SQLITE
 from tests.tables import every_row

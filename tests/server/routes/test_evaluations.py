@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from ampcore.spec import State
-from ampcore.telemetry import Event, EventType
-from store import attempts, ingest
+from ampspec.jobs import State
+from ampspec.telemetry import Event, EventType
+from store.jobs import attempts
+from store.telemetry import ingest
 from tests.databases import ON_SQLITE
 from tests.tables import every_row
 

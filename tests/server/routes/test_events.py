@@ -1,8 +1,8 @@
 import pytest
 
-from ampcore.spec import State
-from ampcore.telemetry import Event, EventType
-from store import ingest
+from ampspec.jobs import State
+from ampspec.telemetry import Event, EventType
+from store.telemetry import ingest
 from tests.databases import ON_SQLITE
 from tests.tables import every_row
 

@@ -2,11 +2,13 @@
 
 import pytest
 
-from ampcore.spec import State
-from ampcore.telemetry import Event, EventType
-from store import artifacts, attempts, ingest, jobs
-from store.artifacts import CHECKPOINT, StoredFile
+from ampspec.jobs import State
+from ampspec.telemetry import Event, EventType
+from store.files import artifacts
+from store.files.artifacts import CHECKPOINT, StoredFile
+from store.jobs import attempts, jobs
 from store.tables import Job
+from store.telemetry import ingest
 from tests.databases import ON_SQLITE
 from tests.tables import every_row
 

@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import select, update
 
 from ampcore.checkpoint.tensors import encode_tensors
-from ampcore.spec import State
-from ampcore.spec.stored_files import FileKind
+from ampspec.jobs import State
+from ampspec.references.stored_files import FileKind
 from server.files.listing import MAX_JOBS
-from store import files
 from store.clock import now
-from store.files import FileKey
+from store.files import files
+from store.files.files import FileKey
 from store.tables import AuditEntry, ProjectFile
 from tests.databases import ON_SQLITE
 from tests.tables import every_row

@@ -10,8 +10,9 @@ from sqlalchemy import func, select, update
 from ampcore.checkpoint.tensors import encode_tensors
 from server.background import cleanup
 from server.files.uploads import MAX_BYTES
-from store import files, projects
+from store.access import projects
 from store.clock import after
+from store.files import files
 from store.tables import AuditEntry, FileRemoval, ProjectFile
 from tests.databases import ON_SQLITE
 from tests.tables import every_row

@@ -4,8 +4,8 @@ import httpx
 import pytest
 
 import ampcore
+from infra.storage import Storage
 from server import schema
-from service.storage import Storage
 from tests.waiting import DEADLINE_S
 
 
@@ -65,7 +65,7 @@ def test_without_an_artifacts_folder_the_server_is_not_ready(api, anyone):
 def test_a_storage_that_hangs_is_named(api, anyone, monkeypatch):
     """Fails if the request waits for the storage: the answer would name no part."""
     may_go_on = threading.Event()
-    monkeypatch.setattr("server.readiness.FIRST_CHECK_S", 0.05)
+    monkeypatch.setattr("server.health.readiness.FIRST_CHECK_S", 0.05)
     monkeypatch.setattr(Storage, "check", lambda _: may_go_on.wait(DEADLINE_S))
     answer = anyone.get("/readyz")
     may_go_on.set()
@@ -77,7 +77,7 @@ def test_a_storage_that_hangs_is_named(api, anyone, monkeypatch):
 
 def test_asking_often_does_not_check_the_storage_again(anyone, monkeypatch):
     checks = []
-    monkeypatch.setattr("server.admission.shared_result.TTL_S", 0.0)
+    monkeypatch.setattr("server.http.admission.shared_result.TTL_S", 0.0)
     monkeypatch.setattr(Storage, "check", lambda _: checks.append(1))
     assert [anyone.get("/readyz").status_code for _ in range(5)] == [200] * 5
     assert len(checks) == 1

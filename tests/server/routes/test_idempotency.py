@@ -4,9 +4,9 @@ from threading import Barrier, Event
 import pytest
 from sqlalchemy import func, select
 
-from ampcore.spec import State
+from ampspec.jobs import State
 from server.dataset_folder import DatasetFolder
-from store import projects
+from store.access import projects
 from store.tables import AuditEntry, IdempotencyKey, Job
 from tests.databases import ON_SQLITE
 from tests.tables import every_row

@@ -8,14 +8,17 @@ import httpx
 import pytest
 from sqlalchemy import func, select, text, update
 
-from ampcore.spec import State
-from ampcore.telemetry import Event, EventType
+from ampspec.jobs import State
+from ampspec.telemetry import Event, EventType
+from infra.storage import Storage, StorageFailed
 from server.file_removal import remove_due_files
-from service.storage import Storage, StorageFailed
-from store import artifacts, attempts, ingest, jobs, projects, queue
-from store.artifacts import CHECKPOINT, StoredFile
+from store.access import projects
 from store.clock import after
+from store.files import artifacts
+from store.files.artifacts import CHECKPOINT, StoredFile
+from store.jobs import attempts, jobs, queue
 from store.tables import AuditEntry, Base, EventRow, FileRemoval, IdempotencyKey, Job
+from store.telemetry import ingest
 from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 

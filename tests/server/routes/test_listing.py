@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import event, update
 
-from ampcore.spec import State
+from ampspec.jobs import State
 from server.jobs import listing
-from store import attempts, search
 from store.clock import after
-from store.job_order import Sort
+from store.jobs import attempts
+from store.listing import search
+from store.listing.job_order import Sort
 from store.tables import Job, JobMetric
 from tests.databases import ON_SQLITE
 from tests.tables import every_row

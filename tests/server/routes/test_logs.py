@@ -6,12 +6,14 @@ from contextlib import ExitStack
 import pytest
 from sqlalchemy import delete
 
-from ampcore.spec import State
-from server.access.authenticator import CACHE_TTL_S
-from server.streaming import follow, streams
-from store import attempts, ingest, tokens
-from store.ingest import LogChunk
+from ampspec.jobs import State
+from server.http.access.authenticator import CACHE_TTL_S
+from server.http.streaming import follow, streams
+from store.access import tokens
+from store.jobs import attempts
 from store.tables import Job
+from store.telemetry import ingest
+from store.telemetry.ingest import LogChunk
 from tests.databases import ON_SQLITE
 from tests.tables import every_row
 from tests.waiting import DEADLINE_S

@@ -11,10 +11,11 @@ import pytest
 from sqlalchemy import func, make_url, select
 
 from ampclient import Client
-from ampcore.spec import State
+from ampspec.jobs import State
 from server.app import create_app
 from server.settings import Settings
-from store import tokens, workers
+from store import workers
+from store.access import tokens
 from store.tables import AuditEntry, Job, Token
 from tests.chaos.proxy import Proxy
 from tests.waiting import DEADLINE_S, wait_until

@@ -1,7 +1,7 @@
 import pytest
 
-from ampcore.spec import State
-from store import audit
+from ampspec.jobs import State
+from store.access import audit
 from tests.tables import every_row
 
 

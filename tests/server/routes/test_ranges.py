@@ -2,10 +2,10 @@
 
 import pytest
 
-from ampcore.spec import State
-from ampcore.telemetry import Event, EventType
-from ampcore.telemetry.range_samples import RangeSample
-from store import ingest
+from ampspec.jobs import State
+from ampspec.telemetry import Event, EventType
+from ampspec.telemetry.ranges.range_samples import RangeSample
+from store.telemetry import ingest
 from tests.range_layers import GOOD, HOT
 
 SCALE = 1024.0

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import select
 
-from ampcore.spec import State
-from ampcore.telemetry import array_codec
+from ampspec.jobs import State
+from ampspec.telemetry.steps import array_codec
 from server.background.compactor import Compactor
-from store import steps
 from store.clock import after
 from store.tables import AuditEntry, Job, LogRow
+from store.telemetry import steps
 from tests.tables import every_row
 
 
@@ -396,7 +396,7 @@ def test_columns_of_earlier_uploads_count(api, run_id, upload):
 def test_a_run_that_an_older_version_has_stored_with_any_number_of_columns_can_be_read(
     api, run_id, upload, monkeypatch
 ):
-    monkeypatch.setattr("store.tracked_runs.MAX_COLUMNS", 100_000)
+    monkeypatch.setattr("store.jobs.tracked_runs.MAX_COLUMNS", 100_000)
     assert upload(*many_columns(0, 200, 60)).status_code == 200
     for query in ("", "?max_points=10"):
         data = api.client.get(f"{JOBS}/{run_id}/steps{query}").json()["data"]

@@ -4,8 +4,8 @@ from http.cookies import SimpleCookie
 import httpx
 import pytest
 
-from server.access.rate_limit import RateLimit
-from store import audit, tokens
+from server.http.access.rate_limit import RateLimit
+from store.access import audit, tokens
 from tests.conftest import NO_TLS
 from tests.tables import every_row
 from tests.waiting import DEADLINE_S

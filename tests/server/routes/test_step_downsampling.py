@@ -5,10 +5,11 @@ import math
 
 import pytest
 
-from ampcore.spec import State
+from ampspec.jobs import State
 from server.background.compactor import Compactor
-from store import attempts, ingest
-from store.key_steps import MAX_LISTED
+from store.jobs import attempts
+from store.telemetry import ingest
+from store.telemetry.key_steps import MAX_LISTED
 from tests.databases import ON_SQLITE
 from tests.tables import every_row
 

@@ -12,13 +12,13 @@ import pyarrow.parquet
 import pytest
 from sqlalchemy import delete
 
-from ampcore.spec import State
-from ampcore.telemetry import Event, EventType
+from ampspec.jobs import State
+from ampspec.telemetry import Event, EventType
 from server.errors import NotFound
 from server.telemetry import steps_reader
 from server.telemetry.steps_query import StepsQuery
-from store import ingest
 from store.tables import Job
+from store.telemetry import ingest
 from tests.databases import ON_SQLITE
 from tests.tables import every_row
 

@@ -1,8 +1,9 @@
 import pytest
 
-from ampcore.spec import State
-from ampcore.telemetry import COLUMNS
-from store import attempts, ingest
+from ampspec.jobs import State
+from ampspec.telemetry import COLUMNS
+from store.jobs import attempts
+from store.telemetry import ingest
 from tests.databases import ON_SQLITE
 from tests.tables import every_row
 

@@ -9,15 +9,16 @@ import anyio
 import pytest
 from sqlalchemy import delete
 
-from ampcore.spec import State
-from ampcore.telemetry import Event, EventType
+from ampspec.jobs import State
+from ampspec.telemetry import Event, EventType
 from server.background.compactor import Compactor
-from server.streaming import follow
-from server.streaming.follow import Page
+from server.http.streaming import follow
+from server.http.streaming.follow import Page
 from server.telemetry import server_sent_events
-from store import attempts, event_stream, ingest, jobs
-from store.ingest import LogChunk
+from store.jobs import attempts, jobs
 from store.tables import Job
+from store.telemetry import event_stream, ingest
+from store.telemetry.ingest import LogChunk
 from tests.tables import every_row
 
 
@@ -188,7 +189,7 @@ def test_a_stream_interrupted_during_compaction_is_complete(
             append_entries(make_block(step, count), warning(step))
             step += count
         if random_.random() < 0.5:
-            monkeypatch.setattr("store.compaction_queue.MIN_BLOCKS", 1)
+            monkeypatch.setattr("store.telemetry.compaction_queue.MIN_BLOCKS", 1)
             while Compactor(api.database).compact():
                 pass
         read_some(random_.randint(1, 20))
@@ -290,7 +291,7 @@ def test_a_slow_reader_gets_a_lag_event(
 def test_a_client_that_reads_nothing_is_disconnected(
     *, api, job, append_entries, monkeypatch, wait_until
 ):
-    monkeypatch.setattr("server.routes.stream.SEND_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("server.event_log.stream_routes.SEND_TIMEOUT_S", 0.3)
     open_streams = api.app.state.services.streams
     with api.client.stream("GET", f"/api/v1/jobs/{job.id}/stream"):
         wait_until(lambda: open_streams._open == 1)

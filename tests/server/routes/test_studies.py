@@ -5,10 +5,12 @@ import base64
 import pytest
 from sqlalchemy import update
 
-from ampcore.spec import JobSpec
-from store import audit, files, studies, tables
+from ampspec.jobs import JobSpec
+from store import studies, tables
+from store.access import audit
 from store.clock import now
-from store.files import FileKey
+from store.files import files
+from store.files.files import FileKey
 from store.tables import StudyJob
 from tests.databases import ON_SQLITE
 from tests.server.studies.conftest import StudyDriver
@@ -83,7 +85,7 @@ def test_an_estimate_uses_the_throughput_of_earlier_jobs_with_the_same_model_dat
 ):
     from sqlalchemy import update
 
-    from ampcore.spec import State
+    from ampspec.jobs import State
     from store.tables import Job
 
     job = make_job(State.SUCCEEDED, **SPEC)

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from store import audit, tokens
+from store.access import audit, tokens
 from tests.tables import every_row
 
 

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from server.http.limits import MAX_BODY_BYTES
-from store import projects, tokens
+from store.access import projects, tokens
 from store.tables import DatasetUpload
 from tests.waiting import DEADLINE_S, wait_until
 

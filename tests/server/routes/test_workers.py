@@ -1,10 +1,11 @@
 import pytest
 from sqlalchemy import select, update
 
-from ampcore.spec import State
-from store import artifacts, workers
-from store.artifacts import StoredFile
+from ampspec.jobs import State
+from store import workers
 from store.clock import after
+from store.files import artifacts
+from store.files.artifacts import StoredFile
 from store.tables import AuditEntry, Job, Worker
 from tests.tables import every_row
 

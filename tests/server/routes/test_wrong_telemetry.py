@@ -8,11 +8,12 @@ import json
 import pytest
 from sqlalchemy import text
 
-from ampcore.spec import State
-from ampcore.telemetry import Event, EventType
+from ampspec.jobs import State
+from ampspec.telemetry import Event, EventType
 from server.background.compactor import Compactor
-from store import attempts, ingest
-from store.compaction_queue import MIN_BLOCKS
+from store.jobs import attempts
+from store.telemetry import ingest
+from store.telemetry.compaction_queue import MIN_BLOCKS
 
 
 @pytest.fixture

@@ -6,13 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ampcore.spec import Reason
-from ampcore.telemetry import Event, EventType
-from ampcore.telemetry.range_samples import RangeSample
-from ampcore.telemetry.validation_examples import write_examples
+from ampspec.jobs import Reason
+from ampspec.telemetry import Event, EventType
+from ampspec.telemetry.ranges.range_samples import RangeSample
+from ampspec.telemetry.validation_examples import write_examples
 from server.studies.progress import StudyProgress
-from store import artifacts, attempts, ingest, studies, workers
+from store import studies, workers
+from store.files import artifacts
+from store.jobs import attempts
 from store.tables import Artifact, StudyJob
+from store.telemetry import ingest
 
 STUDIES = "/api/v1/studies"
 SPEC = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits", "batch_size": 64}}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ampcore.telemetry import Event, EventType
+from ampspec.telemetry import Event, EventType
 from tests.databases import ON_SQLITE
 from tests.server.studies.conftest import SPEC, STUDIES
 

@@ -5,14 +5,16 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
-from ampcore.api.study_requests import DEFAULT_PRIORITY, STUDY_PRIORITY
-from ampcore.lab.batch_search import size_of_key
-from ampcore.spec import Reason, State
-from ampcore.telemetry import Event, EventType
-from ampcore.telemetry.range_samples import RangeSample
+from ampspec.api.study_requests import DEFAULT_PRIORITY, STUDY_PRIORITY
+from ampspec.jobs import Reason, State
+from ampspec.studies.capacity.batch_search import size_of_key
+from ampspec.telemetry import Event, EventType
+from ampspec.telemetry.ranges.range_samples import RangeSample
 from server.studies.progress import WAITING
-from store import datasets, projects, studies, workers
-from store.datasets import Description, StoredDataset
+from store import studies, workers
+from store.access import projects
+from store.files import datasets
+from store.files.datasets import Description, StoredDataset
 from store.tables import Job
 from tests.databases import ON_SQLITE
 from tests.range_layers import HOT
@@ -200,7 +202,7 @@ def test_cancelling_a_study_cancels_its_jobs_and_ends_it_after_them(driver):
     driver.progress.advance(study)
     first, *_ = jobs = list(driver.jobs(study).values())
     with driver.api.database.write() as session:
-        from store import attempts
+        from store.jobs import attempts
 
         attempts.claim(session, first, "w")
         attempts.mark_running(session, first, 1, total_steps=10, first_step=0)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from ampcore.spec import JobSpec, Reason
+from ampspec.jobs import JobSpec, Reason
 from tests.server.studies.conftest import SPEC, STUDIES
 from tests.tables import every_row
 
@@ -230,7 +230,7 @@ def test_a_round_with_entries_that_changed_meanwhile_plans_nothing(driver, monke
     *others, best = driver.jobs(study).values()
     for job in others:
         finish(driver, job)
-    from ampcore.lab.search import SearchKind
+    from ampspec.studies.search.search import SearchKind
 
     plan, is_first = SearchKind.jobs, True
 

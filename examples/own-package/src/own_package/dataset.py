@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from ampcore.packages import PackageDataset
+from ampcore.plugins import PackageDataset
 from own_package.drawing import draw_discs
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from keras import ops
 from pydantic import BaseModel, ConfigDict, Field
 
-from ampcore.packages import PackageLoss
+from ampcore.plugins import PackageLoss
 
 
 class Options(BaseModel):

@@ -9,7 +9,7 @@ from typing import Any
 from keras import ops
 from pydantic import BaseModel, ConfigDict, Field
 
-from ampcore.packages import PackageMetric
+from ampcore.plugins import PackageMetric
 
 
 class Options(BaseModel):

@@ -10,7 +10,7 @@ from keras import layers
 from pydantic import BaseModel, ConfigDict, Field
 
 from ampcore.data import Signature
-from ampcore.packages import PackageModel
+from ampcore.plugins import PackageModel
 
 
 class Options(BaseModel):

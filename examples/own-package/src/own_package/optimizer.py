@@ -10,7 +10,7 @@ import keras
 from keras import ops
 from pydantic import BaseModel, ConfigDict, Field
 
-from ampcore.packages import PackageOptimizer
+from ampcore.plugins import PackageOptimizer
 
 
 class Options(BaseModel):

@@ -1,0 +1,71 @@
+"""The reports about the first step of a job as lines of text."""
+
+from collections.abc import Iterable, Sequence
+
+from ampcore.diagnostics.perturbation import RISKY_CHANGE, LayerPerturbation
+from ampspec.precision.precision import float32_overrides
+from ampspec.telemetry.ranges.range_report import RangeReport
+from ampspec.telemetry.ranges.unit_scaling import UnitScale
+
+MISSING = "–"
+
+
+def range_lines(report: RangeReport, scales: Sequence[UnitScale]) -> list[str]:
+    """The deviations and multipliers of each layer, and what the format would do."""
+    rows = [
+        (
+            one.layer,
+            _number(one.output_deviation),
+            _number(one.output_multiplier),
+            _number(one.gradient_deviation),
+            _number(one.gradient_multiplier),
+        )
+        for one in scales
+    ]
+    head = ("layer", "std of outputs", "multiply by", "std of gradients", "multiply by")
+    return [*_table(head, rows), "", report.sentence, *override_lines(report.float32_layers)]
+
+
+def perturbation_lines(found: Sequence[LayerPerturbation], number_format: str) -> list[str]:
+    """The changes by each layer, the largest first, and what to keep in float32."""
+    rows = [
+        (
+            one.layer,
+            f"{one.gradient_change:.2g}",
+            f"{one.loss_change:.2g}",
+            "risky" if one.is_risky else "",
+        )
+        for one in found
+    ]
+    risky = [one.layer for one in found if one.is_risky]
+    if not risky:
+        end = (
+            f"No layer is risky: rounded to {number_format} alone, none changes the gradients by "
+            f"more than {RISKY_CHANGE:.0%} of their norm."
+        )
+        return [*_table(("layer", "gradient change", "loss change", ""), rows), "", end]
+    table = _table(("layer", "gradient change", "loss change", ""), rows)
+    sentence = f"Rounded to {number_format} alone, {', '.join(risky)} would harm the gradients."
+    return [*table, "", sentence, *override_lines(risky)]
+
+
+def override_lines(layers: Iterable[str]) -> list[str]:
+    """The lines of a spec that keep these layers in float32."""
+    entries = float32_overrides(layers)
+    head = ["precision:", "  overrides:"] if entries else []
+    return head + [f"    - {{layers: '{one['layers']}', dtype: float32}}" for one in entries]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = []
+    for row in (head, *rows):
+        first, *others = row
+        cells = [first.ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _number(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.3g}"

@@ -1,0 +1,1 @@
+"""NumPy files: npy and npz."""

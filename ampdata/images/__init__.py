@@ -1,0 +1,1 @@
+"""Image files, encoded images in columns, and folders of images."""

@@ -1,0 +1,6 @@
+"""What every process shares: job specs, telemetry, API models and studies; no TensorFlow."""
+
+from typing import Final
+
+__version__: Final = "0.5.0"
+"""The version of ampcore, the same for all its packages."""

@@ -1,0 +1,1 @@
+"""The models of what belongs to one job."""

@@ -1,0 +1,28 @@
+"""The files of a job."""
+
+from datetime import datetime
+
+from pydantic import Field
+
+from ampspec.api.base import ApiModel, StoredModel
+
+
+class Artifact(StoredModel):
+    """A file of a job."""
+
+    path: str = Field(description="Path below the job's folder, with slashes.")
+    kind: str = Field(
+        description="The kind of file: checkpoint, model, weights, examples, signature, profile or "
+        "report."
+    )
+    step: int | None = Field(description="The number of completed steps; of checkpoints.")
+    attempt: int
+    size_bytes: int
+    sha256: str
+    created_at: datetime
+
+
+class ArtifactList(ApiModel):
+    """All files of a job, in the order in which they were stored."""
+
+    items: list[Artifact]

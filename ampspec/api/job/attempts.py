@@ -1,0 +1,44 @@
+"""The attempts at a job."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from ampspec.api.base import AnyReason, ApiModel, StoredModel, open_enum
+
+
+class Rank(ApiModel):
+    """A process that trains a job together with others, on one device."""
+
+    rank: int = Field(description="Its number, from 0.")
+    worker_id: str = Field(description="The worker that runs it.")
+    device: str | None = Field(description="Null until its process has started.")
+    state: Annotated[
+        str, open_enum("starting", "running", "succeeded", "failed", "stopped", "lost")
+    ] = Field(description="`lost`: its worker no longer responds.")
+
+
+class Attempt(StoredModel):
+    """One attempt of a worker to run a job; a tracked run has one, without a worker."""
+
+    attempt: int
+    worker_id: str | None
+    outcome: str | None = Field(description="How it ended; null while it runs.")
+    reason: AnyReason | None
+    message: str | None
+    waited_s: float = Field(description="Seconds that the job waited in the queue before.")
+    ranks: list[Rank] = Field(
+        default=[], description="Its ranks; none are listed for a job with one rank."
+    )
+    first_step: int | None = Field(
+        description="The first step: 0, or the step after the checkpoint."
+    )
+    started_at: datetime
+    finished_at: datetime | None
+
+
+class AttemptList(ApiModel):
+    """All attempts at a job, in order."""
+
+    items: list[Attempt]

@@ -1,0 +1,69 @@
+"""Projects and their quotas."""
+
+from datetime import datetime
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from ampspec.api.base import ApiModel
+
+DEFAULT_PROJECT: Final = "default"
+PROJECT_NAME: Final = r"[a-z0-9][a-z0-9._-]{0,63}"
+"""The regular expression of project names."""
+ProjectName = Annotated[str, StringConstraints(pattern=f"^{PROJECT_NAME}$")]
+Quota = Annotated[int, Field(ge=0, le=1_000_000)]
+ByteQuota = Annotated[int, Field(ge=0, le=2**53)]
+Hours = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=0.001, le=1000, allow_inf_nan=False)]
+REPLACED_QUOTAS: Final = ("max_queued", "max_running", "max_dataset_bytes")
+"""PUT removes these limits if they are left out; it keeps all that later versions have added."""
+
+
+class Quotas(BaseModel):
+    """The quotas of a project, and its weight; null: no limit."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_queued: Quota | None = None
+    max_running: Quota | None = None
+    max_devices: Quota | None = Field(
+        default=None, description="Devices of its jobs at one time; each rank has one."
+    )
+    max_device_hours: Hours | None = Field(
+        default=None, description="Device hours of its jobs in 30 days."
+    )
+    max_dataset_bytes: ByteQuota | None = None
+    weight: Weight = Field(
+        default=1.0, description="Its part of the devices, relative to other projects."
+    )
+
+
+class Project(ApiModel):
+    """A project with its quotas, and what it uses of them."""
+
+    name: str
+    max_queued: int | None
+    max_running: int | None
+    queued: int
+    running: int
+    max_dataset_bytes: int | None
+    dataset_bytes: int = Field(
+        description="Of its stored datasets and files, and of its unfinished uploads."
+    )
+    max_devices: int | None = None
+    devices: int = Field(default=0, description="Of its running jobs.")
+    max_device_hours: float | None = None
+    device_hours: float = Field(default=0.0, description="Of its jobs in 30 days.")
+    weight: float = 1.0
+    share: float = Field(
+        default=0.0,
+        description="(Recent device hours + devices in use) / weight: the project with the "
+        "smallest one goes first.",
+    )
+    created_at: datetime
+
+
+class ProjectList(ApiModel):
+    """All projects, ordered by name."""
+
+    items: list[Project]

@@ -1,0 +1,66 @@
+"""Access tokens."""
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from ampspec.api.base import ApiModel, StoredModel
+from ampspec.api.projects import DEFAULT_PROJECT, ProjectName
+from ampspec.api.roles import Right, Role
+from ampspec.api.session import AnyRight, AnyRole
+
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+
+def _check_future(moment: datetime) -> datetime:
+    with suppress(OverflowError):  # the last year of the calendar, in a time zone behind UTC
+        if datetime.now(UTC) < moment.astimezone(UTC):
+            return moment
+    raise PydanticCustomError("in_the_past", "a time in the future")
+
+
+class TokenRequest(BaseModel):
+    """The request to create a token."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name = Field(description="The name of the token, for example its owner's.")
+    role: Role = Role.MEMBER
+    rights: list[Right] = Field(
+        default_factory=list,
+        max_length=len(Right),
+        description="What it may do besides what its role allows; an admin needs none.",
+    )
+    project: ProjectName = DEFAULT_PROJECT
+    expires_at: Annotated[AwareDatetime, AfterValidator(_check_future)] | None = None
+
+
+class Token(StoredModel):
+    """A token, without its secret, which is not stored."""
+
+    id: str
+    name: str
+    role: AnyRole
+    rights: list[AnyRight] = Field(
+        default_factory=list, description="What it may do besides what its role allows."
+    )
+    project: str
+    created_at: datetime
+    created_by: str | None = Field(description="The name of the token that created it.")
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class CreatedToken(Token):
+    """A new token with its secret."""
+
+    secret: str = Field(repr=False, description="Shown only in this response.")
+
+
+class TokenList(ApiModel):
+    """All tokens, including revoked and expired ones, newest first."""
+
+    items: list[Token]

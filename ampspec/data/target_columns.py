@@ -1,0 +1,43 @@
+"""Which columns of the data are the targets of a task, decided by their names alone."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from ampspec.data.data import Columns
+from ampspec.objectives.task import Outputs, TaskSpec
+
+OUTPUT: Final = "output"
+"""The name of the only output of a task that names none."""
+TARGET_NAMES: Final = ("y", "label", "labels", "mask", "target")
+"""Columns that are targets by their names."""
+
+
+def columns_named(names: Sequence[str], columns: Iterable[str]) -> list[str]:
+    """The columns with these names, or, as `X` and `Y`, with these names in capitals."""
+    found: dict[str, str] = {}
+    for column in columns:
+        found.setdefault(column.lower(), column)
+        found[column] = column
+    return [found[name] for name in names if name in found]
+
+
+def target_columns(
+    data: Columns, task: TaskSpec | None, columns: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
+    """The columns of the target of each output; the data may lack those that the spec names.
+
+    Args:
+        data: The names that it gives.
+        task: None: one output, with classes.
+        columns: Those of the data.
+
+    Returns:
+        By output; nothing for a task that predicts its input. An output has no columns if the spec
+        names none and the data has none with one of the usual names.
+    """
+    if isinstance(task, Outputs):
+        targets = {output: (own.target or output,) for output, own in task.outputs.items()}
+        return targets | dict(data.targets or {})
+    if task is not None and task.target == "input":
+        return {}
+    return {OUTPUT: tuple(data.target or columns_named(TARGET_NAMES, columns)[:1])}

@@ -1,0 +1,134 @@
+"""The base classes of all layers: name, inputs, and what follows from the shapes of the inputs."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Self
+
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+
+from ampspec.documents.base import SpecModel
+from ampspec.layers.fields import LayerName
+from ampspec.layers.inference import Inference, Shape
+from ampspec.layers.weight_options import (
+    GLOROT_UNIFORM,
+    ZEROS,
+    ConstraintField,
+    InitializerField,
+    RegularizerField,
+)
+
+MAX_INPUTS: Final = 64
+"""The inputs of one layer."""
+
+InputNames = Annotated[
+    tuple[LayerName, ...], Field(strict=False, min_length=1, max_length=MAX_INPUTS)
+]
+
+
+def default_name(kind: str) -> str:
+    """The name that Keras gives the first layer of a kind: its class in snake case."""
+    words = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", kind)
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", words).lower()
+
+
+class Entry(SpecModel):
+    """One entry of `layers`; in documents, fields with their default are left out."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> Any:
+        fields = type(self).model_fields
+        return {
+            name: value
+            for name, value in handler(self).items()
+            if name == "layer" or getattr(self, name) != fields[name].default
+        }
+
+
+class Layer(Entry):
+    """The fields of every layer; each class has the name of one in `keras.layers`."""
+
+    input_count: ClassVar[tuple[int, int]] = (1, 1)
+    """The least and the most inputs."""
+    call_fields: ClassVar[frozenset[str]] = frozenset()
+    """The fields that are arguments of the call, not of the constructor."""
+    input_list: ClassVar[bool] = False
+    """Whether the call takes its inputs as one list."""
+
+    layer: str
+    name: LayerName | None = None
+    """The layer's path, which `precision.overrides` match; by default the class in snake case,
+    numbered."""
+    inputs: InputNames | None = None
+    """The names of layers or inputs whose outputs it takes; by default the layer before."""
+    trainable: bool = True
+    """Whether training changes its weights."""
+
+    def infer(self, *shapes: Shape) -> Inference:
+        """The output, the weights and the work for inputs of these shapes, as many as it takes.
+
+        Raises ShapeError for inputs that the layer cannot take.
+        """
+        raise NotImplementedError
+
+    def with_sizes(self, sizes: Mapping[str, int]) -> Self:
+        """The layer with words such as `classes` replaced by sizes."""
+        words = {
+            name: sizes[value]
+            for name in ("units", "filters", "input_dim")
+            if isinstance(value := getattr(self, name, None), str) and value in sizes
+        }
+        return self.model_copy(update=words) if words else self
+
+    @property
+    def computing(self) -> "Layer":
+        """The layer whose kind decides about dtypes: another one if this one only applies it."""
+        return self
+
+    @property
+    def unknown_sizes(self) -> tuple[str, ...]:
+        """The fields that hold a word instead of a size."""
+        return tuple(
+            name
+            for name in ("units", "filters", "input_dim")
+            if isinstance(getattr(self, name, None), str)
+        )
+
+    @property
+    def keras_arguments(self) -> dict[str, Any]:
+        """The arguments of the constructor in Keras, without the name.
+
+        Initializers and their like are WeightOptions, and a layer inside is a Layer.
+        """
+        left_out = {"layer", "name", "inputs", *self.call_fields}
+        return {
+            name: value
+            for name in type(self).model_fields
+            if name not in left_out and (value := getattr(self, name)) is not None
+        }
+
+    @property
+    def call_arguments(self) -> dict[str, Any]:
+        """The keyword arguments of the call."""
+        return {name: getattr(self, name) for name in sorted(self.call_fields)}
+
+
+class Elementwise(Layer):
+    """A layer without weights whose output has the shape of its input."""
+
+    def infer(self, *shapes: Shape) -> Inference:
+        """The same shape."""
+        return Inference(shapes[0])
+
+
+class KernelLayer(Layer):
+    """The fields of layers with a kernel and a bias."""
+
+    use_bias: bool = True
+    kernel_initializer: InitializerField = GLOROT_UNIFORM
+    bias_initializer: InitializerField = ZEROS
+    kernel_regularizer: RegularizerField = None
+    bias_regularizer: RegularizerField = None
+    kernel_constraint: ConstraintField = None
+    bias_constraint: ConstraintField = None

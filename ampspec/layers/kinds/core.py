@@ -1,0 +1,163 @@
+"""Dense layers, embeddings, and layers that pass their input on."""
+
+import math
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ampspec.layers.base import Elementwise, KernelLayer, Layer
+from ampspec.layers.fields import Activation, Count, Number, SizeOr, Sizes, Units
+from ampspec.layers.inference import Inference, Shape, ShapeError, require_vector
+from ampspec.layers.weight_options import (
+    GLOROT_UNIFORM,
+    UNIFORM,
+    ZEROS,
+    ConstraintField,
+    InitializerField,
+    RegularizerField,
+)
+
+EQUATION = re.compile(r"(\.\.\.)?([a-zA-Z]+)(\.\.\.)?,([a-zA-Z]+)->(\.\.\.)?([a-zA-Z]+)(\.\.\.)?")
+
+
+class Dense(KernelLayer):
+    """A matrix product over the last axis, a bias and an activation."""
+
+    layer: Literal["Dense"] = "Dense"
+    units: Units
+    """`classes`: as many as the data has classes."""
+    activation: Activation | None = None
+
+    def infer(self, *shapes: Shape) -> Inference:
+        """[…, inputs] to […, units]."""
+        [shape] = shapes
+        require_vector(shape)
+        *positions, width = shape
+        units = int(self.units)
+        bias = ((units,),) if self.use_bias else ()
+        return Inference(
+            (*positions, units),
+            weights=((width, units), *bias),
+            multiply_adds=math.prod(positions) * width * units,
+            dimensions={"inputs": width, "units": units},
+        )
+
+
+class EinsumDense(Layer):
+    """A product of the input and a kernel in Einstein notation; the first letter is the batch."""
+
+    layer: Literal["EinsumDense"] = "EinsumDense"
+    equation: str = Field(max_length=64, pattern=rf"^{EQUATION.pattern}$")
+    """Such as `abc,cd->abd`, or `...x,xy->...y`."""
+    output_shape: Annotated[tuple[int, ...], Sizes()]
+    """The sizes of the letters of the output, without the batch and what `...` stands for."""
+    activation: Activation | None = None
+    bias_axes: str | None = Field(default=None, min_length=1, max_length=8, pattern="^[a-zA-Z]+$")
+    """The axes of the output with a bias; without it there is none."""
+    kernel_initializer: InitializerField = GLOROT_UNIFORM
+    bias_initializer: InitializerField = ZEROS
+    kernel_regularizer: RegularizerField = None
+    bias_regularizer: RegularizerField = None
+    kernel_constraint: ConstraintField = None
+    bias_constraint: ConstraintField = None
+
+    def infer(self, *shapes: Shape) -> Inference:
+        """The sizes of all letters follow from the input and `output_shape`."""
+        [shape] = shapes
+        left, taken, right, kernel, out_left, made, out_right = self._parts()
+        if (left, right) != (out_left, out_right) or (left and right):
+            raise self._mismatch("... on the same side of the input and of the output")
+        if len(set(taken)) != len(taken) or len(set(made)) != len(made):
+            raise self._mismatch("different letters for the axes of a tensor")
+        if set(made) - set(taken) - set(kernel) or set(kernel) - set(taken) - set(made):
+            raise self._mismatch("letters of the output that the input or the kernel has, and none")
+        # The letters name the batch, too, unless `...` stands for it.
+        named = taken if left else taken[1:]
+        if not left and made[0] != taken[0]:
+            raise self._mismatch("the batch as the first letter of the input and of the output")
+        rest = len(shape) - len(named)
+        if rest < 0 or (rest and not (left or right)):
+            raise self._mismatch(f"an equation for the input {list(shape)}")
+        if left and rest > 1:
+            # Keras computes the shape with these axes in reverse order.
+            raise self._mismatch(f"letters for all but one of the axes of {list(shape)}")
+        sizes = dict(zip(named, shape[rest:] if left else shape[: len(named)], strict=True))
+        elided = shape[:rest] if left else shape[len(named) :]
+        outputs = made if left else made[1:]
+        if len(self.output_shape) != len(outputs):
+            raise ShapeError(
+                "output_shape",
+                expected=f"the sizes of {', '.join(outputs)}",
+                received=str(list(self.output_shape)),
+            )
+        for letter, size in zip(outputs, self.output_shape, strict=True):
+            if (known := sizes.setdefault(letter, size)) != size:
+                raise ShapeError(
+                    "output_shape", expected=f"{known} for {letter}", received=str(size)
+                )
+        if unknown := [letter for letter in kernel if letter not in sizes]:
+            raise self._mismatch(f"a size for {', '.join(unknown)}: the kernel has no batch axis")
+        output = tuple(sizes[letter] for letter in outputs)
+        weights = [tuple(sizes[letter] for letter in kernel)]
+        if self.bias_axes is not None:
+            bias = self._bias_shape(self.bias_axes, outputs, sizes)
+            weights.append((*bias, *(1,) * rest) if right else bias)
+        return Inference(
+            (*elided, *output) if left else (*output, *elided),
+            weights=tuple(weights),
+            multiply_adds=math.prod(elided) * math.prod(map(sizes.__getitem__, {*named, *kernel})),
+        )
+
+    def _parts(self) -> tuple[str, ...]:
+        found = EQUATION.fullmatch(self.equation)
+        assert found is not None, self.equation  # noqa: S101 - the field has this pattern
+        return tuple(part or "" for part in found.groups())
+
+    def _bias_shape(self, axes: str, outputs: str, sizes: dict[str, int]) -> Shape:
+        if set(axes) - set(outputs):
+            raise ShapeError(
+                "bias_axes", expected=f"letters of the output {outputs}", received=axes
+            )
+        first = min(outputs.index(letter) for letter in axes)
+        return tuple(sizes[letter] if letter in axes else 1 for letter in outputs[first:])
+
+    def _mismatch(self, expected: str) -> ShapeError:
+        return ShapeError("equation", expected=expected, received=self.equation)
+
+
+class Embedding(Layer):
+    """A table with a row of `output_dim` numbers for each of `input_dim` keys."""
+
+    layer: Literal["Embedding"] = "Embedding"
+    input_dim: Annotated[int | str, SizeOr("vocabulary", 2**31 - 1)]
+    """`vocabulary`: as many as the data has keys."""
+    output_dim: Count
+    embeddings_initializer: InitializerField = UNIFORM
+    embeddings_regularizer: RegularizerField = None
+    embeddings_constraint: ConstraintField = None
+    mask_zero: bool = False
+    """Whether the layers after it skip the key 0."""
+
+    def infer(self, *shapes: Shape) -> Inference:
+        """[…] to […, output_dim]."""
+        [shape] = shapes
+        return Inference((*shape, self.output_dim), ((int(self.input_dim), self.output_dim),))
+
+
+class Identity(Elementwise):
+    """The input itself: a name for a tensor."""
+
+    layer: Literal["Identity"] = "Identity"
+
+
+class Masking(Layer):
+    """Makes the layers after it skip the steps whose numbers all equal `mask_value`."""
+
+    layer: Literal["Masking"] = "Masking"
+    mask_value: Number = 0.0
+
+    def infer(self, *shapes: Shape) -> Inference:
+        """The same shape."""
+        require_vector(shapes[0])
+        return Inference(shapes[0])

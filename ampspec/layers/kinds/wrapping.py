@@ -1,0 +1,122 @@
+"""A layer that applies another one to every step of a sequence."""
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+from ampspec.documents.text import join_names
+from ampspec.layers.base import Layer
+from ampspec.layers.inference import Inference, Shape, ShapeError
+from ampspec.layers.kinds import (
+    activations,
+    convolution,
+    core,
+    dropout,
+    normalization,
+    pooling,
+    reshaping,
+)
+
+MAX_STEPS: Final = 256
+"""Keras makes the operations of the layer inside once for each step."""
+
+_KINDS: Final = (
+    *(core.Dense, core.Identity),
+    *(activations.Activation, activations.ELU, activations.LeakyReLU, activations.PReLU),
+    *(activations.ReLU, activations.Softmax),
+    *(convolution.Conv1D, convolution.Conv2D, convolution.Conv3D),
+    *(convolution.Conv1DTranspose, convolution.Conv2DTranspose, convolution.Conv3DTranspose),
+    *(convolution.DepthwiseConv1D, convolution.DepthwiseConv2D),
+    *(convolution.SeparableConv1D, convolution.SeparableConv2D),
+    *(pooling.MaxPooling1D, pooling.MaxPooling2D, pooling.MaxPooling3D),
+    *(pooling.AveragePooling1D, pooling.AveragePooling2D, pooling.AveragePooling3D),
+    *(pooling.GlobalMaxPooling1D, pooling.GlobalMaxPooling2D, pooling.GlobalMaxPooling3D),
+    *(pooling.GlobalAveragePooling1D, pooling.GlobalAveragePooling2D),
+    pooling.GlobalAveragePooling3D,
+    *(normalization.BatchNormalization, normalization.LayerNormalization),
+    *(normalization.GroupNormalization, normalization.RMSNormalization),
+    normalization.UnitNormalization,
+    *(dropout.Dropout, dropout.SpatialDropout1D, dropout.SpatialDropout2D),
+    dropout.SpatialDropout3D,
+    *(reshaping.Reshape, reshaping.Flatten, reshaping.Permute, reshaping.RepeatVector),
+    *(reshaping.Cropping1D, reshaping.Cropping2D, reshaping.Cropping3D),
+    *(reshaping.ZeroPadding1D, reshaping.ZeroPadding2D, reshaping.ZeroPadding3D),
+    *(reshaping.UpSampling1D, reshaping.UpSampling2D, reshaping.UpSampling3D),
+)
+INNER: Final[dict[str, type[Layer]]] = {kind.__name__: kind for kind in _KINDS}
+"""The kinds of layer that it takes: those with one input whose output depends on that alone."""
+
+
+def _parse_inner(value: object) -> Layer:
+    """The layer inside; its errors have the locations of its own fields."""
+    if isinstance(value, Layer) and value.layer in INNER:
+        return value
+    if isinstance(value, Mapping) and isinstance(kind := value.get("layer"), str) and kind in INNER:
+        return INNER[kind].model_validate(value)
+    raise ValueError(f"one of the layers {join_names(INNER, len(INNER))}")
+
+
+class TimeDistributed(Layer):
+    """A layer that is applied to every step of a sequence, with the same weights.
+
+    The sequence has at most 256 steps: Keras makes the operations of the layer once for each.
+    """
+
+    layer: Literal["TimeDistributed"] = "TimeDistributed"
+    of: Annotated[
+        Any,
+        PlainValidator(_parse_inner),
+        PlainSerializer(lambda inner: inner.model_dump(mode="json")),
+        WithJsonSchema({"type": "object", "description": "A layer, without name and inputs."}),
+    ]
+    """The layer, without a name and inputs: Dense, or one of activations, convolutions, pooling,
+    normalization, dropout and reshaping."""
+
+    @property
+    def computing(self) -> Layer:
+        """The layer inside."""
+        inner: Layer = self.of
+        return inner
+
+    def infer(self, *shapes: Shape) -> Inference:
+        """[steps, …] to [steps, output of the layer inside…]."""
+        [shape] = shapes
+        for field in ("name", "inputs"):
+            if getattr(self.of, field) is not None:
+                raise ShapeError(
+                    f"of/{field}", expected="no value: the layer inside has none", received="one"
+                )
+        if len(shape) < 2 or shape[0] > MAX_STEPS:
+            raise ShapeError(
+                "inputs",
+                expected=f"an input [steps, …] of at most {MAX_STEPS} steps",
+                received=str(list(shape)),
+            )
+        steps, *step = shape
+        try:
+            one: Inference = self.of.infer(tuple(step))
+        except ShapeError as error:
+            field = error.field if error.field == "inputs" else f"of/{error.field}"
+            raise ShapeError(field, expected=error.expected, received=error.received) from None
+        # Also what only reshapes an example is copied, into the output of all steps.
+        saved = math.prod(one.output) if one.saved_activations is None else one.saved_activations
+        return Inference(
+            (steps, *one.output),
+            weights=one.weights,
+            state=one.state,
+            multiply_adds=steps * one.multiply_adds,
+            saved_activations=steps * saved,
+            dimensions=one.dimensions,
+        )
+
+    def with_sizes(self, sizes: Mapping[str, int]) -> Self:
+        """The layer inside with words such as `classes` replaced by sizes."""
+        return self.model_copy(update={"of": self.of.with_sizes(sizes)})
+
+    @property
+    def keras_arguments(self) -> dict[str, Any]:
+        """Keras calls the layer inside `layer`."""
+        arguments = super().keras_arguments
+        return {"layer": arguments.pop("of"), **arguments}

@@ -1,0 +1,1 @@
+"""The model section of a job spec, one class for each kind, and its rules."""

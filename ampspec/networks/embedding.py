@@ -1,0 +1,31 @@
+"""The sparse embedding model of NVIDIA's SparseOperationKit.
+
+Source: https://github.com/NVIDIA-Merlin/HugeCTR/tree/main/sparse_operation_kit
+"""
+
+from typing import Final
+
+from ampspec.models.model import Embedding
+from ampspec.networks.layers import DataShape, NetworkBuilder, NetworkConfig
+
+TABLE_LAYER: Final = "embedding"
+
+
+def embedding(spec: Embedding, data: DataShape) -> dict[str, NetworkConfig]:
+    """One table for all slots → flatten → Dense for each of `hidden` → one logit."""
+    builder = NetworkBuilder("embedding", "keys", data.example, "int32")
+    builder.add("Embedding", TABLE_LAYER, input_dim=spec.vocabulary, output_dim=spec.dim)
+    builder.add("Flatten", "flatten")
+    for index, units in enumerate(spec.hidden):
+        builder.add(
+            "Dense",
+            f"dense_{index + 1}",
+            units=units,
+            activation="relu",
+            spec_fields={
+                "inputs": "/model/dim" if index == 0 else None,
+                "units": f"/model/hidden/{index}",
+            },
+        )
+    builder.add("Dense", "predictions", units=1)
+    return {"model": builder.network()}

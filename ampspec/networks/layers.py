@@ -1,0 +1,129 @@
+"""The description of a network: its layers, their arguments and how they are connected.
+
+Needs no TensorFlow. `ampcore.models` builds Keras models from it; `ampspec.preflight` counts
+weights, memory and arithmetic from it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from ampspec.layers.base import Layer
+from ampspec.layers.inference import Shape
+
+InputDtype = Literal["float32", "int32"]
+
+POSITION_NUMBERS: Final = "PositionNumbers"
+"""The only kind of layer without a Keras class: the positions 0 … T - 1 of T tokens, (1, T)."""
+
+
+@dataclass(frozen=True)
+class DataShape:
+    """One example of the data, without the batch axis."""
+
+    example: Shape
+    classes: int
+    pointer: str = "/data"
+    """The field of the spec that decides it, as a JSON pointer (RFC 6901)."""
+    dtype: InputDtype = "float32"
+    vocabulary: int | None = None
+    """int32 examples hold keys from 0 to `vocabulary` - 1, if that is known."""
+
+
+@dataclass(frozen=True)
+class LayerConfig:
+    """One layer, as Keras builds it."""
+
+    kind: str
+    """The name of its class in `keras.layers`, or POSITION_NUMBERS."""
+    name: str
+    arguments: Mapping[str, Any]
+    """The arguments of the constructor, without the name; a size for each axis where there are
+    several."""
+    inputs: tuple[str, ...]
+    """The names of the layers, or of the network's input, whose outputs are its inputs."""
+    call_arguments: Mapping[str, Any] = field(default_factory=dict)
+    spec_fields: Mapping[str, str] = field(default_factory=dict)
+    """By dimension of its matrix product, the field of the spec that decides the size."""
+    spec: Layer | None = None
+    """The layer of the spec that it was made from, if the spec describes layers."""
+    shares: str | None = None
+    """The name of the layer whose weights it has, if it is another call of that layer."""
+
+
+@dataclass(frozen=True)
+class InputConfig:
+    """One input of a network; the shape is that of one example."""
+
+    name: str
+    shape: Shape
+    dtype: InputDtype = "float32"
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """One network: its inputs, its layers in the order of building, and its outputs."""
+
+    name: str
+    """The name of the Keras model."""
+    inputs: tuple[InputConfig, ...]
+    layers: tuple[LayerConfig, ...]
+    outputs: tuple[str, ...]
+    """The names of the layers whose outputs are those of the network."""
+    output_layers: frozenset[str] = frozenset()
+    """The layers that compute the outputs: without those that only arrange them."""
+
+
+class NetworkBuilder:
+    """Collects the layers of a network; by default each takes the output of the previous one."""
+
+    def __init__(
+        self,
+        name: str,
+        input_name: str,
+        input_shape: Shape,
+        input_dtype: InputDtype = "float32",
+    ) -> None:
+        self._name = name
+        self._input = InputConfig(input_name, input_shape, input_dtype)
+        self._layers: list[LayerConfig] = []
+        self.output = input_name
+        """The name of the last layer, whose output is the next layer's default input."""
+
+    def add(
+        self,
+        kind: str,
+        name: str,
+        *inputs: str,
+        spec_fields: Mapping[str, str | None] | None = None,
+        call_arguments: Mapping[str, Any] | None = None,
+        **arguments: Any,
+    ) -> str:
+        """Add a layer and return its name.
+
+        Args:
+            kind: The name of its Keras class.
+            name: Its path, which a spec's overrides match.
+            *inputs: The names of the layers whose outputs it takes, instead of the last layer.
+            spec_fields: By dimension, the field of the spec that decides it; None leaves it out.
+            call_arguments: Keyword arguments of the call.
+            **arguments: Keyword arguments of the constructor.
+        """
+        fields = {size: pointer for size, pointer in (spec_fields or {}).items() if pointer}
+        self._layers.append(
+            LayerConfig(
+                kind, name, arguments, inputs or (self.output,), call_arguments or {}, fields
+            )
+        )
+        self.output = name
+        return name
+
+    def network(self) -> NetworkConfig:
+        """The network with the layers that were added."""
+        return NetworkConfig(
+            self._name,
+            (self._input,),
+            tuple(self._layers),
+            (self.output,),
+            frozenset({self.output}),
+        )

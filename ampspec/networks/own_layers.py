@@ -1,0 +1,61 @@
+"""The network of a spec that describes its layers itself, `model: {kind: layers}`."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ampspec.layers.kinds.attention import ATTENTION_LAYERS
+from ampspec.layers.network import Node
+from ampspec.models.model import Layers
+from ampspec.networks.layers import DataShape, InputConfig, LayerConfig, NetworkConfig
+
+FIELDS_OF_DIMENSIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "units": ("units",),
+    "filters": ("filters",),
+    "size of a head": ("key_dim", "head_dim"),
+}
+"""By dimension of a matrix product, the fields that may decide it."""
+
+
+def own_layers(spec: Layers, data: DataShape) -> dict[str, NetworkConfig]:
+    """The layers in the order of their inputs; the spec has no problems."""
+    network = spec.connect()
+    sizes = named_sizes(data)
+    inputs = tuple(
+        InputConfig(name, spec.inputs[name].shape, spec.inputs[name].dtype)
+        if name in spec.inputs
+        else InputConfig(name, data.example, data.dtype)
+        for name in network.inputs
+    )
+    layers = tuple(_config(node, sizes) for node in network.nodes)
+    return {
+        "model": NetworkConfig("layers", inputs, layers, network.outputs, network.output_layers)
+    }
+
+
+def named_sizes(data: DataShape) -> dict[str, int]:
+    """The sizes of the data that layers may name."""
+    sizes = {"classes": data.classes}
+    return sizes if data.vocabulary is None else sizes | {"vocabulary": data.vocabulary}
+
+
+def _config(node: Node, sizes: Mapping[str, int]) -> LayerConfig:
+    layer = node.layer.with_sizes(sizes)
+    inputs = node.inputs
+    if layer.layer in ATTENTION_LAYERS and len(inputs) == 1:
+        inputs *= 2  # self-attention: Keras wants the query and the value
+    pointers = {
+        dimension: f"{node.pointer}/{field}"
+        for dimension, fields in FIELDS_OF_DIMENSIONS.items()
+        for field in fields
+        if hasattr(layer, field)
+    }
+    return LayerConfig(
+        layer.layer,
+        node.name,
+        layer.keras_arguments,
+        inputs,
+        layer.call_arguments,
+        pointers,
+        spec=layer,
+        shares=node.reuses,
+    )

@@ -1,0 +1,1 @@
+"""What a job minimises and measures: its task, losses, metrics and optimizer."""

@@ -1,0 +1,1 @@
+"""The precision section of a job spec, and the dtypes that follow from it."""

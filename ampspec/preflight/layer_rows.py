@@ -1,0 +1,85 @@
+"""The layer table of a network from its description: weights, arithmetic and activations.
+
+The classes of `ampspec.layers` say what follows from the shapes of a layer's inputs.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ampspec.layers.inference import Shape, count_parameters
+from ampspec.networks.layers import POSITION_NUMBERS, LayerConfig, NetworkConfig
+from ampspec.preflight.layer_table import Dimension, LayerRow, LayerTable, count_saved_activations
+
+
+def table_from_network(name: str, network: NetworkConfig) -> LayerTable:
+    """The layers of a network in float32; `name` is that of the network in the spec.
+
+    A layer that is called several times has one row, with the work of all calls.
+    """
+    shapes = {one.name: one.shape for one in network.inputs}
+    same_for_all = set()
+    rows: dict[str, LayerRow] = {}
+    for layer in network.layers:
+        inputs = [shapes[name] for name in layer.inputs]
+        if layer.kind == POSITION_NUMBERS:
+            shapes[layer.name] = inputs[0]
+            same_for_all.add(layer.name)
+            continue
+        row = _row(layer, inputs)
+        if layer.inputs[0] in same_for_all:  # the same rows for every example
+            row = replace(row, looked_up_rows=0)
+        shapes[layer.name] = row.output_shape
+        row = replace(row, output=layer.name in network.output_layers)
+        rows[row.path] = row if layer.shares is None else _with_call(rows[row.path], row)
+    return LayerTable(name, tuple(rows.values()))
+
+
+def _row(layer: LayerConfig, shapes: list[Shape]) -> LayerRow:
+    """One call of a layer."""
+    described = layer.spec
+    if described is None:
+        from ampspec.layers.catalog import LAYERS  # many classes, only when needed
+
+        # A built-in kind of model: the bounds of its spec are those of the kind.
+        described = LAYERS[layer.kind].model_construct(**layer.arguments)
+    made = described.infer(*shapes)
+    path, kind = layer.shares or layer.name, described.computing.layer
+    weights, state = count_parameters(made.weights), count_parameters(made.state)
+    saved = made.saved_activations
+    return LayerRow(
+        path,
+        kind,
+        shapes[0],
+        made.output,
+        trainable=weights if described.trainable else 0,
+        frozen=state if described.trainable else weights + state,
+        multiply_adds=made.multiply_adds,
+        saved_activations=count_saved_activations(layer.kind, made.output)
+        if saved is None
+        else saved,
+        looked_up_rows=math.prod(shapes[0]) if layer.kind == "Embedding" else 0,
+        dimensions=_dimensions(layer, made.dimensions),
+        parts=tuple(f"{path}/{part}" for part in made.parts),
+        softmax=kind == "Softmax" or getattr(described.computing, "activation", "") == "softmax",
+    )
+
+
+def _with_call(row: LayerRow, call: LayerRow) -> LayerRow:
+    """The row of a layer with the work of another call; it has the weights once."""
+    return replace(
+        row,
+        multiply_adds=row.multiply_adds + call.multiply_adds,
+        saved_activations=row.saved_activations + call.saved_activations,
+        looked_up_rows=row.looked_up_rows + call.looked_up_rows,
+        output=row.output or call.output,
+    )
+
+
+def _dimensions(layer: LayerConfig, sizes: Mapping[str, int]) -> tuple[Dimension, ...]:
+    """The sizes that a field of the spec decides."""
+    return tuple(
+        Dimension(name, size, layer.spec_fields[name])
+        for name, size in sizes.items()
+        if name in layer.spec_fields
+    )

@@ -1,0 +1,1 @@
+"""References to what a spec does not hold: datasets, files, objects and plugins."""

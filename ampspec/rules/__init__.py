@@ -1,0 +1,1 @@
+"""Rules across the sections of a spec."""

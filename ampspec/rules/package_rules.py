@@ -1,0 +1,51 @@
+"""Rules about the installed package that a spec needs, and what a spec names of it."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from ampspec.documents.problems import Parts, Problem, json_pointer
+from ampspec.objectives.task import tasks_by_pointer
+from ampspec.references.package import PackageReference
+
+MAX_QUEUE_LENGTH: Final = 64
+"""Characters of the queue of a job and the name of its package together."""
+
+
+def package_references(parts: Parts) -> dict[str, PackageReference]:
+    """By its JSON pointer, everything that the parts of a spec name of packages."""
+    every = {"/model": parts.get("model"), "/data": parts.get("data")}
+    for pointer, task in tasks_by_pointer(parts.get("task")).items():
+        every[f"{pointer}/loss"] = task.loss
+        every |= {f"{pointer}/metrics/{n}": one for n, one in enumerate(task.metrics or ())}
+    every["/optimizer"] = parts.get("optimizer")
+    every |= {
+        json_pointer(("optimizers", name)): one
+        for name, one in (parts.get("optimizers") or {}).items()
+    }
+    return {pointer: part for pointer, part in every.items() if isinstance(part, PackageReference)}
+
+
+def one_package(parts: Parts) -> Iterator[Problem]:
+    """A job is routed to the workers of one package: a spec does not name several."""
+    references = list(package_references(parts).items())
+    for pointer, one in references[1:]:
+        first_pointer, first = references[0]
+        if one.package != first.package:
+            yield Problem(
+                f"{pointer}/package",
+                "several_packages",
+                f"{first.package}, the package of {first_pointer}: a job needs at most one package",
+                one.package,
+            )
+
+
+def package_fits_queue(parts: Parts) -> Iterator[Problem]:
+    """The queue of a job for a package, `QUEUE/PACKAGE`, is not too long."""
+    runtime = parts.get("runtime")
+    queue = runtime.queue if runtime is not None else None
+    first = next(iter(package_references(parts).values()), None)
+    if first is not None and queue is not None:
+        most = MAX_QUEUE_LENGTH - len(first.package) - 1
+        if len(queue) > most:
+            expected = f"at most {most} characters with the package {first.package}"
+            yield Problem("/runtime/queue", "too_long", expected, queue)

@@ -1,0 +1,1 @@
+"""Which layers need more precision, by bisection."""

@@ -1,0 +1,74 @@
+"""What the number format of a job does to each layer, as its range samples say: for studies."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+if TYPE_CHECKING:  # it loads NumPy, which most requests of a server do not need
+    from ampspec.telemetry.ranges.range_report import RangeReport, TensorReport
+
+TENSOR_TEXTS: Final = {
+    "activations": "outputs",
+    "activation_gradients": "gradients of its outputs",
+    "weight_gradients": "gradients of its weights",
+}
+
+
+@dataclass(frozen=True)
+class LayerLoss:
+    """What a layer loses in the number format; that of its tensor that loses most."""
+
+    layer: str
+    """Its path, as `precision.overrides` matches it."""
+    kind: str
+    """The name of its Keras class."""
+    dtype: str
+    """What it computes in."""
+    number_format: str
+    tensor: str
+    """A TensorKind."""
+    problem: str | None
+    """`overflow` or `underflow`, at the loss scale that suits the most layers; None: it suits."""
+    share: float
+    """Of the values that become 0 or infinite at the loss scale used, from 0 to 1."""
+    float32: bool
+    """The report advises to compute it in float32: it has a problem, or takes the outputs of a
+    layer that has one."""
+
+    def sentence(self) -> str:
+        """What is lost, for a layer with a problem."""
+        what = f"of the {TENSOR_TEXTS.get(self.tensor, self.tensor)} {self.problem}"
+        # The problem may be of another loss scale than that of the share.
+        share = f"{100 * self.share:.3g} % {what}" if self.share else f"some {what}"
+        return f"In {self.number_format} {share}."
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """The loss that `to_json` wrote."""
+        return cls(**document)
+
+
+def layer_losses(report: "RangeReport") -> list[LayerLoss]:
+    """The layers of a report: those that it advises to compute in float32 first, then the worst."""
+    worst: dict[str, TensorReport] = {}
+    for one in report.tensors:  # the worst first
+        worst.setdefault(one.layer, one)
+    advised = frozenset(report.float32_layers)
+    found = [
+        LayerLoss(
+            layer=name,
+            kind=one.kind,
+            dtype=one.dtype,
+            number_format=report.number_format,
+            tensor=one.tensor.value,
+            problem=None if one.problem is None else one.problem.value,
+            share=one.unrepresented,
+            float32=name in advised,
+        )
+        for name, one in worst.items()
+    ]
+    return sorted(found, key=lambda loss: not loss.float32)

@@ -1,0 +1,214 @@
+"""Studies of capacity: the largest batch, and the one beyond which it gets no faster.
+
+`batch_search` decides which sizes are tried. A job that runs out of memory is a measurement here.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ampspec.api.studies import BatchMeasurement, CapacityAnswer, PolicyCapacity
+from ampspec.api.study_requests import CapacityOptions
+from ampspec.documents.text import plural
+from ampspec.jobs import Problem
+from ampspec.precision.devices import DeviceInfo
+from ampspec.studies.capacity.batch_search import BatchSearch, LimitedBy, size_of_key
+from ampspec.studies.plan import DIVERGED, JobResult, Limit, NoAnswer, PlannedJob, Question, Results
+from ampspec.studies.precision.policies import FLOAT32, policies_to_study, policy_sections
+from ampspec.studies.precision.precision import throughput
+
+SATURATED_SHARE: Final = 0.9
+"""Of the highest throughput; a larger batch gains at most another ninth."""
+GIB: Final = 2**30
+MIXED: Final = "ran in one job and failed in another"
+
+
+class CapacityKind:
+    """The kind `capacity`."""
+
+    decided_by_results = True
+    # Without the device's memory the search could fill that of a whole machine.
+    allows_invalid_jobs = False
+    compares_examples = False
+    needs_device = True
+
+    def policies(self, options: CapacityOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
+        """Float32, unless it is left out of the wanted ones, and the others."""
+        others = policies_to_study(options.policies, devices)
+        is_wanted = options.policies is None or FLOAT32 in options.policies or not others
+        return (FLOAT32, *others) if is_wanted else others
+
+    def limit(self, question: Question[CapacityOptions]) -> Limit | None:
+        """None: the results decide how many jobs are needed."""
+        return None
+
+    def check(self, question: Question[CapacityOptions]) -> Sequence[Problem]:
+        """None: the model of the request has checked the options."""
+        return ()
+
+    def jobs(self, question: Question[CapacityOptions], results: Results) -> Sequence[PlannedJob]:
+        """The batch sizes tried so far, and for each policy the next ones."""
+        return [
+            PlannedJob(key, _changes(question, policy, size_of_key(key)))
+            for policy in question.policies
+            for key in BatchSearch(question, policy, results).keys
+        ]
+
+    def answer(self, question: Question[CapacityOptions], results: Results) -> CapacityAnswer:
+        """The largest and the critical batch of every policy.
+
+        Raises NoAnswer if no job of any policy ran, or ran out of memory.
+        """
+        searches = {policy: BatchSearch(question, policy, results) for policy in question.policies}
+        policies = [
+            _policy_answer(policy, search, results, question) for policy, search in searches.items()
+        ]
+        if not any(search.ran or _ran_out(search) for search in searches.values()):
+            raise NoAnswer(" ".join(policy.explanation for policy in policies))
+        sizes = "; ".join(f"{policy}: {_size_text(search)}" for policy, search in searches.items())
+        return CapacityAnswer(
+            summary=f"Largest batch by policy: {sizes}.",
+            device=question.device,
+            device_memory_bytes=question.device_memory_bytes,
+            memory_limit_bytes=question.memory_limit_bytes,
+            policies=policies,
+        )
+
+
+def _changes(question: Question[CapacityOptions], policy: str, batch: int) -> dict[str, Any]:
+    return {
+        **policy_sections(question.document, policy, studied=question.policies),
+        "data.batch_size": batch,
+        "train.steps": question.options.steps,
+        "train.checkpoint_every_s": None,
+        # A second attempt would die of memory as the first one did.
+        "runtime.max_attempts": 1,
+    }
+
+
+def _ran_out(search: BatchSearch) -> bool:
+    return any(result.ran_out_of_memory for result in search.did_not_fit.values())
+
+
+def _policy_answer(
+    policy: str, search: BatchSearch, results: Results, question: Question[CapacityOptions]
+) -> PolicyCapacity:
+    ended = {key: results[key] for key in search.keys}
+    # The last job of a size decides, and a job that failed counts more than one that ran.
+    by_size = {size_of_key(key): result for key, result in ended.items()} | search.did_not_fit
+    measured = [_measurement(size, result) for size, result in sorted(by_size.items())]
+    critical = _critical_batch([batch for batch in measured if batch.fits])
+    return PolicyCapacity(
+        policy=policy,
+        largest_batch=search.largest or None,
+        limited_by=search.limited_by,
+        smallest_failed=search.smallest_failed,
+        predicted=search.estimate,
+        critical_batch=critical,
+        batches=measured,
+        jobs=[result.job_id for result in ended.values()],
+        explanation=_explanation(search, critical, question) + _divergence(by_size),
+    )
+
+
+def _measurement(batch: int, result: JobResult) -> BatchMeasurement:
+    peak = result.number("peak_memory_bytes")
+    return BatchMeasurement(
+        batch_size=batch,
+        fits=result.had_enough_memory,
+        examples_per_s=throughput(result),
+        peak_memory_bytes=int(peak) if peak is not None else None,
+        job=result.job_id,
+    )
+
+
+def _critical_batch(fitting: Sequence[BatchMeasurement]) -> int | None:
+    """The smallest batch that is almost as fast as the fastest one."""
+    speeds = [(batch.batch_size, batch.examples_per_s) for batch in fitting if batch.examples_per_s]
+    if not speeds:
+        return None
+    highest = max(speed for _, speed in speeds)
+    return min(size for size, speed in speeds if speed >= SATURATED_SHARE * highest)
+
+
+def _size_text(search: BatchSearch) -> str:
+    """The largest batch in the summary, with how sure it is."""
+    size = f"{search.largest:,}"
+    match search.limited_by:
+        case LimitedBy.MEMORY if not search.largest:
+            return f"not even {plural(search.smallest_failed or 1, 'example')}"
+        case LimitedBy.MEMORY:
+            return size
+        case LimitedBy.DATA:
+            return f"{size}, all that the data has"
+        case LimitedBy.MAX_BATCH:
+            return f"at least {size} (max_batch)"
+        case LimitedBy.ESTIMATE:
+            return f"≈ {size}, since a larger one was not tried"
+        case LimitedBy.TIME | LimitedBy.FAILURE:
+            return f"at least {size}" if search.largest else "not known"
+
+
+def _explanation(
+    search: BatchSearch, critical: int | None, question: Question[CapacityOptions]
+) -> str:
+    largest, failed = search.largest, search.smallest_failed
+    if search.failure is not None:
+        return _failure_text(search, search.failure)
+    if not largest:
+        return f"Not even a batch of {plural(failed or 1, 'example')} fits.{_limit_text(question)}"
+    reasons = {
+        LimitedBy.MEMORY: _failed_text(search, failed) if failed is not None else "",
+        LimitedBy.MAX_BATCH: "no larger one was tried (max_batch)",
+        LimitedBy.DATA: "the data has no more examples",
+        LimitedBy.ESTIMATE: "a larger one was not tried, since by the estimate it needs more than "
+        "the machine's memory. To search further, limit trainers to less than that "
+        "(AMPCORE_TRAINER_MEMORY_BYTES of the worker)",
+    }
+    text = f"A batch of {plural(largest, 'example')} fits; {reasons[search.limited_by]}."
+    if search.limited_by is LimitedBy.MEMORY and failed is not None:
+        text += _crash_text(failed, search.did_not_fit[failed], search.estimate)
+    if critical is not None and critical < largest:
+        text += f" Beyond {critical:,} the throughput hardly grows."
+    return text
+
+
+def _failed_text(search: BatchSearch, failed: int) -> str:
+    return f"{failed:,} {MIXED if failed in search.ran else 'did not'}"
+
+
+def _crash_text(size: int, result: JobResult, estimate: int | None) -> str:
+    """Why a job that crashed counts, although it did not say that memory was missing."""
+    if not result.crashed:
+        return ""
+    why = "the size is beyond the estimate"
+    if estimate is None or size <= estimate:
+        why = "smaller sizes ran, and not every job of this one"
+    return f" Job {result.job_id} crashed; that counts as too little memory, since {why}."
+
+
+def _limit_text(question: Question[CapacityOptions]) -> str:
+    limit = question.memory_limit_bytes
+    if limit is None:
+        return ""
+    return f" A trainer may allocate {limit / GIB:.1f} GiB on the workers."
+
+
+def _failure_text(search: BatchSearch, failure: JobResult) -> str:
+    ended = f"Job {failure.job_id} is {failure.state} ({failure.reason}): {failure.message}"
+    if not search.largest:
+        return ended
+    return (
+        f"A batch of {plural(search.largest, 'example')} fits; whether a larger one does is not "
+        f"known. {ended}"
+    )
+
+
+def _divergence(results: Mapping[int, JobResult]) -> str:
+    """What else is wrong with a policy whose jobs had enough memory."""
+    job = next((result for result in results.values() if result.reason in DIVERGED), None)
+    if job is None:
+        return ""
+    return (
+        f" There is enough memory, but the training does not work out: job {job.job_id} is "
+        f"{job.state} ({job.reason}). See ampctl lab precision."
+    )

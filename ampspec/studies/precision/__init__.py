@@ -1,0 +1,1 @@
+"""Whether a precision policy trains as well as float32."""

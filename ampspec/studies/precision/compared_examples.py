@@ -1,0 +1,107 @@
+"""Compares the jobs of a study on the validation examples that they share."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from statistics import fmean
+from typing import Final
+
+from ampspec.api.studies import ComparedRows
+from ampspec.objectives.metrics import is_share
+from ampspec.studies.plan import JobResult
+from ampspec.studies.precision.example_results import ExampleResults
+from ampspec.studies.statistics.mean_difference import MeanDifference
+from ampspec.telemetry.metrics import finite_metrics, metrics_of
+
+MEAN_TOLERANCE: Final = 1e-3
+"""How far the mean of the examples may be from the metric, as a share of it: rounding."""
+CHANCE_ERRORS: Final = 2.0
+"""An accuracy is above chance if it is so many standard errors above the largest class."""
+CHANCE_LOSS: Final = 0.99
+"""A loss is below chance if it is at most this share of that of the best constant prediction."""
+
+
+def shared_rows(jobs: Collection[JobResult]) -> ComparedRows | None:
+    """The rows that all of these jobs were evaluated on; None if they differ or are not known."""
+    examples = [job.examples for job in jobs]
+    first = examples[0] if examples else None
+    if first is None or any(one is None or one.digest != first.digest for one in examples):
+        return None
+    split_seed = next(iter(jobs)).split_seed
+    return ComparedRows(count=first.rows, split_seed=split_seed, digest=first.digest)
+
+
+def mean_difference(
+    metric: str, float32: Sequence[JobResult], policy: Sequence[JobResult]
+) -> MeanDifference:
+    """policy - float32 of jobs with the same seeds, by example where all jobs have the same."""
+    by_seed = [
+        job.metrics[metric] - reference.metrics[metric]
+        for job, reference in zip(policy, float32, strict=True)
+    ]
+    ours, theirs = _table(metric, policy), _table(metric, float32)
+    rows = shared_rows([*float32, *policy])
+    if rows is None or len(by_seed) < 2 or not ours or not theirs:
+        return MeanDifference.of_seeds(by_seed)
+    return MeanDifference.of_examples(theirs, ours, rows.count, is_share=is_share(metric))
+
+
+def changed_share(
+    metric: str, float32: Sequence[JobResult], policy: Sequence[JobResult]
+) -> float | None:
+    """The share of examples whose metric differs; None if it is not known for single ones."""
+    shares = []
+    for pair in zip(float32, policy, strict=True):
+        examples = [job.examples for job in pair if job.examples is not None]
+        if len(examples) < 2 or not _are_single(metric, examples):
+            return None
+        values = [one.values[metric] for one in examples]
+        shares.append(fmean(left != right for left, right in zip(*values, strict=True)))
+    return fmean(shares) if shares else None
+
+
+def constant_metric(metric: str, jobs: Collection[JobResult]) -> float | None:
+    """The metric of the best constant prediction; None if it is not known."""
+    found = [_constants(job).get(metric) for job in jobs]
+    known = [value for value in found if value is not None]
+    return fmean(known) if known else None
+
+
+def learned_nothing(jobs: Collection[JobResult]) -> bool:
+    """Whether these jobs are no better than a constant prediction, by each metric that tells."""
+    metrics = {name for job in jobs for name in _constants(job) if name in job.metrics}
+    return bool(metrics) and all(_is_at_chance(name, jobs) for name in metrics)
+
+
+def _is_at_chance(metric: str, jobs: Collection[JobResult]) -> bool:
+    constant = constant_metric(metric, jobs)
+    values = [job.metrics[metric] for job in jobs if metric in job.metrics]
+    if constant is None or not values:
+        return False
+    if not is_share(metric):
+        return fmean(values) >= CHANCE_LOSS * constant
+    rows = min((job.examples.rows for job in jobs if job.examples is not None), default=10_000)
+    error = math.sqrt(constant * max(1.0 - constant, 0.0) / rows)
+    return fmean(values) <= constant + CHANCE_ERRORS * error
+
+
+def _constants(job: JobResult) -> Mapping[str, float]:
+    """Those that the job has reported as numbers; older versions report none."""
+    return finite_metrics(metrics_of(job.summary.get("constant_metrics")))
+
+
+def _table(metric: str, jobs: Sequence[JobResult]) -> list[Sequence[float]]:
+    """The values of the examples of each job; empty if a job's are not those of its metric."""
+    table: list[Sequence[float]] = []
+    for job in jobs:
+        examples, expected = job.examples, job.metrics[metric]
+        if examples is None or metric not in examples.values:
+            return []
+        values, mean = examples.values[metric], examples.means[metric]
+        if not abs(mean - expected) <= MEAN_TOLERANCE * max(abs(expected), 0.01):
+            return []
+        table.append(values)
+    return table if len({len(values) for values in table}) == 1 else []
+
+
+def _are_single(metric: str, examples: Sequence[ExampleResults]) -> bool:
+    return all(one.rows == len(one.values.get(metric, ())) for one in examples)

@@ -1,0 +1,88 @@
+"""Which policies a device can run, and the sections of a spec that select one."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from ampspec.precision.devices import DeviceInfo
+from ampspec.precision.layer_dtypes import resolve_policy
+from ampspec.precision.precision import COMPUTE_DTYPE, Precision, compute_dtypes
+
+FLOAT32: Final = "float32"
+TF32: Final = "tf32"
+"""In studies: float32 whose matrix products round their operands to TF32, on GPUs that have it."""
+DEFAULTS: Final = Precision().model_dump(mode="json")
+"""A spec as the server returns it has them all; what to write into a spec should be short."""
+MIXED_POLICIES: Final = ("mixed_bfloat16", "mixed_float16", "mixed_float8")
+"""The policies that are studied by default: those with float32 weights."""
+
+
+def policies_to_study(
+    wanted: Sequence[str] | None, devices: Sequence[DeviceInfo]
+) -> tuple[str, ...]:
+    """The wanted policies besides float32, each once; by default the mixed ones that devices run.
+
+    `auto` is resolved for the first device; `tf32` is studied only by name. A GPU counts only if
+    its Tensor Cores take the dtype; a CPU runs every 16-bit policy, if slowly. float8 is studied by
+    default only on GPUs that are known to have it: elsewhere it is emulated, which shows how
+    accurate a run would be, but slowly.
+    """
+    first = devices[0] if devices else None
+    if wanted is not None:
+        resolved = (resolve_policy(policy, first) for policy in wanted)
+        return tuple(dict.fromkeys(policy for policy in resolved if policy != FLOAT32))
+    return tuple(policy for policy in MIXED_POLICIES if _can_run_on_any(devices, policy))
+
+
+def float32_policies(
+    wanted: Sequence[str] | None, devices: Sequence[DeviceInfo]
+) -> tuple[str, ...]:
+    """`tf32`, if no policies are named and a device is known to have it."""
+    has_tf32 = any(device.has_tf32 and device.compute_capability for device in devices)
+    return (TF32,) if wanted is None and has_tf32 else ()
+
+
+def _can_run_on_any(devices: Sequence[DeviceInfo], policy: str) -> bool:
+    if policy == "mixed_float8":
+        return any(device.has_float8 for device in devices)
+    return not devices or any(_can_run(device, policy) for device in devices)
+
+
+def _can_run(device: DeviceInfo, policy: str) -> bool:
+    return device.kind != "gpu" or device.computes_fast_in(COMPUTE_DTYPE[policy])
+
+
+def spec_policy(policy: str) -> str:
+    """The policy of the spec under which a policy of a study trains."""
+    return FLOAT32 if policy == TF32 else policy
+
+
+def policy_sections(
+    document: Mapping[str, Any], policy: str, *, studied: Collection[str] = ()
+) -> dict[str, Any]:
+    """The sections `precision` and `loss_scale` of a spec under another policy.
+
+    The overrides stay, except under float32. Where TF32 is studied, too, float32 is without it. A
+    loss scale that the spec gives stays where a layer computes in float16; elsewhere there is none.
+    Without one in the spec its default applies.
+    """
+    sections: dict[str, Any] = {"precision": _precision(document, policy, studied)}
+    given = document.get("loss_scale")
+    if given is None:
+        return sections
+    precision = Precision.model_validate(sections["precision"])
+    if "float16" not in compute_dtypes(precision, precision.policy):
+        return {**sections, "loss_scale": {"mode": "none"}}
+    is_none = isinstance(given, dict) and given.get("mode") == "none"
+    return {**sections, "loss_scale": {"mode": "dynamic"} if is_none else given}
+
+
+def _precision(
+    document: Mapping[str, Any], policy: str, studied: Collection[str]
+) -> dict[str, Any]:
+    section = document.get("precision") or {}
+    given = {name: value for name, value in section.items() if value != DEFAULTS.get(name)}
+    if policy == TF32 or (policy == FLOAT32 and TF32 in studied):
+        return {"policy": FLOAT32, "tf32": policy == TF32}
+    if policy == FLOAT32:
+        return {"policy": FLOAT32, **{name: given[name] for name in ("tf32",) if name in given}}
+    return {**given, "policy": policy}

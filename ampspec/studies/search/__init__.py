@@ -1,0 +1,1 @@
+"""Searches for hyperparameters: samplers, early stopping (ASHA) and their checks."""

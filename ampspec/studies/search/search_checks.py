@@ -1,0 +1,116 @@
+"""Checks of a search before it starts: the paths and values of its space, and what ASHA needs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from ampspec.api.study_requests import MAX_RUNS, Parameter, SearchOptions
+from ampspec.documents.assignments import with_values
+from ampspec.documents.problems import format_value, json_pointer
+from ampspec.jobs import JobSpec, Problem, SpecValidationError
+from ampspec.preflight.data import total_steps
+from ampspec.studies.metric import validation_problems
+from ampspec.studies.plan import Question
+from ampspec.studies.search.samplers import run_count
+from ampspec.studies.search.search_space import examples, grid_values
+
+NOT_SEARCHED: Final = ("name", "labels")
+"""Sections that the study sets itself."""
+LENGTH: Final = ("train.steps", "train.epochs")
+
+
+def problems(question: Question[SearchOptions]) -> list[Problem]:
+    """The mistakes in the options that only the spec reveals; pointers into the request."""
+    options = question.options
+    found = list(_grid_problems(options))
+    if "data.validation_split" not in options.space:
+        found += validation_problems(question.spec)
+    for path, parameter in options.space.items():
+        found += _path_problems(options, path) or _value_problems(question, path, parameter)
+    if options.asha is not None and not found:
+        found += _asha_problems(question)
+    return found
+
+
+def _grid_problems(options: SearchOptions) -> Iterator[Problem]:
+    if options.method != "grid":
+        return
+    if options.runs is not None:
+        expected = "null with the method grid, which tries every combination"
+        yield Problem("/options/runs", "invalid_value", expected, str(options.runs))
+    without = [path for path, one in options.space.items() if grid_values(one) is None]
+    for path in without:
+        pointer = json_pointer(["options", "space", path, "points"])
+        expected = "a number of points, since the method grid tries single values of a range"
+        yield Problem(pointer, "invalid_value", expected, "null")
+    if not without and (count := run_count(options)) > MAX_RUNS:
+        expected = f"a grid of at most {MAX_RUNS} combinations"
+        yield Problem("/options/space", "invalid_value", expected, str(count))
+
+
+def _path_problems(options: SearchOptions, path: str) -> list[Problem]:
+    pointer = json_pointer(["options", "space", path])
+    if path.split(".", maxsplit=1)[0] in NOT_SEARCHED:
+        expected = "a field that changes the training; the study sets names and labels itself"
+        return [Problem(pointer, "invalid_value", expected, path)]
+    if options.steps is not None and path in LENGTH:
+        expected = "another path, or no option `steps`, which sets the length of every run"
+        return [Problem(pointer, "invalid_value", expected, path)]
+    overlapping = [other for other in options.space if path.startswith(f"{other}.")]
+    if overlapping:
+        expected = f"a path outside of {overlapping[0]}, which is in the space, too"
+        return [Problem(pointer, "invalid_value", expected, path)]
+    return []
+
+
+def _value_problems(
+    question: Question[SearchOptions], path: str, parameter: Parameter
+) -> list[Problem]:
+    """The first mistake of a value: alone, and together with the first values of the others.
+
+    A field may exist only with another one of the space: the momentum of one of two optimizers.
+    """
+    space = question.options.space
+    firsts = {other: examples(one)[0] for other, one in space.items() if other != path}
+    for value in examples(parameter):
+        alone = _mistake(question.document, path, value, {path: value})
+        if alone is None:
+            continue
+        if not firsts or _mistake(question.document, path, value, {**firsts, path: value}):
+            return [alone]
+    return []
+
+
+def _mistake(
+    document: Mapping[str, Any], path: str, value: Any, values: Mapping[str, Any]
+) -> Problem | None:
+    try:
+        JobSpec.parse(with_values(dict(document), values))
+    except SpecValidationError as error:
+        first = error.problems[0]
+        where = json_pointer(path.split("."))
+        elsewhere = "" if first.pointer == where else f"{first.pointer}: "
+        pointer = json_pointer(["options", "space", path])
+        expected = f"{elsewhere}{first.expected}"
+        received = format_value(value) if not elsewhere else first.received
+        return Problem(pointer, first.code, expected, received, first.suggestion)
+    return None
+
+
+def _asha_problems(question: Question[SearchOptions]) -> Sequence[Problem]:
+    spec, options = question.spec, question.options
+    if spec.train.early_stopping is not None:
+        expected = "null with asha, which stops runs itself"
+        return [Problem("/spec/train/early_stopping", "invalid_value", expected, "an object")]
+    if spec.train.checkpoint_every_s is None:
+        expected = "a number with asha, which trains stopped runs on from their checkpoints"
+        return [Problem("/spec/train/checkpoint_every_s", "invalid_value", expected, "null")]
+    total = options.steps or total_steps(spec)
+    if total is None:
+        expected = "a number with asha: the data says how long a run is only when it is read"
+        return [Problem("/options/steps", "invalid_value", expected, "null")]
+    asha = options.asha
+    if asha is not None and asha.min_steps >= total:
+        expected = f"less than the {total} steps of a whole run"
+        pointer = "/options/asha/min_steps"
+        return [Problem(pointer, "invalid_value", expected, str(asha.min_steps))]
+    return []

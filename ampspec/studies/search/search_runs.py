@@ -1,0 +1,175 @@
+"""The runs of a search: read from its planned jobs and their results."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Final
+
+from ampspec.api.study_requests import SearchOptions
+from ampspec.documents.assignments import with_values
+from ampspec.jobs import JobSpec, SpecValidationError
+from ampspec.objectives.optimizer import Cosine
+from ampspec.preflight.data import total_steps
+from ampspec.studies.metric import searched_metric
+from ampspec.studies.plan import JobResult, PlannedJob, Question, Results
+from ampspec.studies.search.asha import Entry, Rungs, rung_steps
+from ampspec.studies.search.samplers import Observation
+from ampspec.studies.search.search_space import Values
+
+END: Final = 0
+"""Stands for the steps of a whole run where they are known only once the data is read."""
+KEY: Final = re.compile(r"run-(\d+)(?:/step-\d+)?")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What a search improves."""
+
+    name: str
+    higher_is_better: bool
+
+    def loss(self, result: JobResult) -> float:
+        """Lower is better; infinite if the job failed, or if its metric is not finite."""
+        value = result.metrics.get(self.name) if result.succeeded else None
+        if value is None:
+            return inf
+        return -value if self.higher_is_better else value
+
+
+@dataclass(frozen=True)
+class Run:
+    """One combination of values, and its jobs so far: one for each rung that it may reach."""
+
+    number: int
+    values: Values
+    rungs: tuple[int, ...]
+    """The steps after which it is compared; the last one is its end."""
+    keys: tuple[str, ...]
+    """Of its jobs."""
+    results: tuple[JobResult, ...]
+    """Of those that have ended."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a job of it has not ended."""
+        return len(self.results) < len(self.keys)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has trained to its end."""
+        return len(self.results) == len(self.rungs) and self.results[-1].succeeded
+
+    def losses(self, metric: Metric | None) -> dict[int, float]:
+        """By the steps of a rung; without a metric no job has succeeded."""
+        ended = zip(self.rungs, self.results, strict=False)
+        return {rung: metric.loss(one) if metric is not None else inf for rung, one in ended}
+
+    def observation(self, metric: Metric | None) -> Observation:
+        """The run as a sampler sees it."""
+        return Observation(self.values, self.losses(metric), self.is_complete)
+
+
+def read_runs(question: Question[SearchOptions], results: Results) -> list[Run]:
+    """The runs that were planned in earlier rounds."""
+    keys: dict[int, list[str]] = {}
+    for key in question.planned:
+        if (match := KEY.fullmatch(key)) is not None:
+            keys.setdefault(int(match[1]), []).append(key)
+    runs = []
+    for number, own in sorted(keys.items()):
+        first = question.planned[own[0]]
+        values = {path: first[path] for path in question.options.space}
+        ended = tuple(results[key] for key in own if key in results)
+        runs.append(Run(number, values, rungs_of(question, values), tuple(own), ended))
+    return runs
+
+
+def new_run(question: Question[SearchOptions], number: int, values: Values) -> Run:
+    """A run with its first job."""
+    rungs = rungs_of(question, values)
+    return Run(number, values, rungs, (_key(question, number, rungs[0]),), ())
+
+
+def promoted(question: Question[SearchOptions], run: Run) -> Run:
+    """The run with a job that trains it to its next rung."""
+    key = _key(question, run.number, run.rungs[len(run.keys)])
+    return Run(run.number, run.values, run.rungs, (*run.keys, key), run.results)
+
+
+def planned_jobs(question: Question[SearchOptions], runs: Sequence[Run]) -> list[PlannedJob]:
+    """The jobs of the runs: those that were planned already come first, unchanged."""
+    jobs = {
+        key: PlannedJob(
+            key,
+            question.planned.get(key) or _changes(question, run, rung),
+            extends=run.keys[rung - 1] if rung else None,
+        )
+        for run in runs
+        for rung, key in enumerate(run.keys)
+    }
+    old = [key for key in question.planned if key in jobs]
+    return [jobs[key] for key in dict.fromkeys((*old, *jobs))]
+
+
+def metric_of(question: Question[SearchOptions], runs: Sequence[Run]) -> Metric | None:
+    """The metric; None while no job has succeeded. Raises NoAnswer if it cannot be used."""
+    succeeded = [one for run in runs for one in run.results if one.succeeded]
+    if not succeeded:
+        return None
+    options = question.options
+    name, higher = searched_metric(question.spec, options.metric, options.direction, succeeded)
+    return Metric(name, higher)
+
+
+def rungs_by_steps(runs: Sequence[Run], metric: Metric) -> Rungs:
+    """The runs that have reached each rung."""
+    found: dict[int, list[Entry]] = {}
+    for run in runs:
+        for place, (steps, loss) in enumerate(run.losses(metric).items(), start=1):
+            can_train_on = len(run.keys) == place < len(run.rungs)
+            found.setdefault(steps, []).append(Entry(run.number, loss, can_train_on))
+    return found
+
+
+def rungs_of(question: Question[SearchOptions], values: Values) -> tuple[int, ...]:
+    """The steps of the rungs of a run: without ASHA only its end."""
+    try:
+        total = _total_steps(question, _spec(question, values))
+    except SpecValidationError:
+        return (END,)  # the check of the job says what is wrong
+    asha = question.options.asha
+    if total is None or asha is None:
+        return (total or END,)
+    return rung_steps(total, asha.min_steps, asha.reduction_factor)
+
+
+def _spec(question: Question[SearchOptions], values: Values) -> JobSpec:
+    return JobSpec.parse(with_values(dict(question.document), values))
+
+
+def _total_steps(question: Question[SearchOptions], spec: JobSpec) -> int | None:
+    return question.options.steps or total_steps(spec)
+
+
+def _key(question: Question[SearchOptions], number: int, steps: int) -> str:
+    return f"run-{number}/step-{steps}" if question.options.asha else f"run-{number}"
+
+
+def _changes(question: Question[SearchOptions], run: Run, rung: int) -> Mapping[str, Any]:
+    changes = dict(run.values)
+    if question.options.asha is None:
+        if question.options.steps is not None:
+            changes["train.steps"] = question.options.steps
+        return changes
+    if run.rungs[rung] == END:
+        return changes
+    changes["train.steps"] = run.rungs[rung]
+    spec = _spec(question, run.values)
+    optimizers = {f"optimizers.{name}": one for name, one in spec.optimizers.items()}
+    for path, optimizer in {"optimizer": spec.optimizer, **optimizers}.items():
+        schedule = optimizer.schedule
+        if isinstance(schedule, Cosine) and schedule.end_step is None:
+            # Otherwise the cosine would end at each rung, and go up after it.
+            changes[f"{path}.schedule.end_step"] = run.rungs[-1]
+    return changes

@@ -1,0 +1,1 @@
+"""Paired tests and intervals for differences of means."""

@@ -1,0 +1,310 @@
+"""What one number format would do to every layer of a run: a table and advice, from range samples.
+
+A tensor suffers if values of it overflow, or if rounding changes it by more than MAX_ERROR. The
+loss scale moves all gradients of a network together, so a scale suits a network if none of its
+gradients suffers; where no scale does, the layers are named that are in the way.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any, Final
+
+from ampspec.telemetry.ranges.exponent_histogram import (
+    SCALE_EXPONENTS,
+    ExponentHistogram,
+    FormatShares,
+)
+from ampspec.telemetry.ranges.number_formats import NumberFormat
+from ampspec.telemetry.ranges.range_samples import LayerRange, RangeSample, TensorKind, TensorRange
+
+MAX_ERROR: Final = 0.01
+"""The largest mean squared error, relative to the mean square, that does no harm: a tenth of the
+typical value. Rounding to the normal numbers of any of the formats stays below a quarter of it."""
+MAX_NAMED: Final = 8
+"""The maximum number of layers in a sentence."""
+
+
+class Problem(StrEnum):
+    """Why a format does not suit a tensor."""
+
+    OVERFLOW = "overflow"  # values are beyond its largest number
+    UNDERFLOW = "underflow"  # so many values are below its smallest numbers that the tensor changes
+
+
+@dataclass(frozen=True)
+class TensorReport:
+    """One kind of tensors of one layer in the format."""
+
+    network: str
+    layer: str
+    kind: str
+    """The name of the layer's Keras class."""
+    dtype: str
+    """What the layer computes in during the run."""
+    tensor: TensorKind
+    scale_exponent: int
+    """Of the loss scale that the values are multiplied by; 0 for activations."""
+    underflow: float
+    subnormal: float
+    overflow: float
+    error: float
+    """The mean squared error over the mean square."""
+    not_finite: int
+    largest: float
+    lowest: int | None
+    """The exponent of the lowest loss scale that suits these gradients; None: none does."""
+    highest: int | None
+    problem: Problem | None
+
+    @property
+    def unrepresented(self) -> float:
+        """The share of the values that become 0 or infinite."""
+        return self.underflow + self.overflow
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class ScaleReport:
+    """The gradients of one network at every loss scale."""
+
+    network: str
+    used_exponent: int
+    """Of the loss scale in the last sample, rounded to a power of two."""
+    first_exponent: int
+    """Of the first entry of each list below; each following one is twice the scale."""
+    underflow: list[float]
+    overflow: list[float]
+    error: list[float]
+    suffering_layers: list[int]
+    """The number of layers that a scale does not suit."""
+    lowest: int | None
+    """The exponent of the lowest scale that suits all layers; None: no scale does."""
+    highest: int | None
+    best_exponent: int
+    """The scale that suits the most layers, the one used before others."""
+
+
+@dataclass(frozen=True)
+class RangeReport:
+    """What a format would do to the sampled steps of a run."""
+
+    number_format: str
+    samples: int
+    first_step: int
+    last_step: int
+    tensors: list[TensorReport]
+    """The worst first."""
+    scales: list[ScaleReport]
+    layers: list[str]
+    """The layers that the format does not suit at any one scale, in the order of their calls."""
+    float32_layers: list[str]
+    """The layers to keep in float32: these, and the layers that take their outputs."""
+    sentence: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field."""
+        return asdict(self)
+
+
+def range_report(samples: Sequence[RangeSample], number_format: NumberFormat) -> RangeReport | None:
+    """What the format would do to the sampled steps, all together; None without samples.
+
+    Layers that the run keeps in float32 while others compute in 16 bits stay in float32 here too,
+    and do not suffer.
+    """
+    if not samples:
+        return None
+    layers = _combined(samples)
+    exponents = {name: _exponent(scale) for name, scale in samples[-1].scales.items()}
+    scales = [_scale_report(name, used, layers, number_format) for name, used in exponents.items()]
+    best = {found.network: found.best_exponent for found in scales}
+    tensors = [
+        _tensor_report(layer, kind, exponents, best, number_format, is_kept=_is_kept(layer, layers))
+        for layer in layers
+        for kind in layer.tensors
+    ]
+    suffering = {(one.network, one.layer) for one in tensors if one.problem is not None}
+    named = [layer.layer for layer in layers if (layer.network, layer.layer) in suffering]
+    return RangeReport(
+        number_format.name,
+        len(samples),
+        samples[0].step,
+        samples[-1].step,
+        sorted(tensors, key=_badness, reverse=True),
+        scales,
+        named,
+        _with_successors(layers, tensors),
+        _sentence(number_format, named, tensors, scales),
+    )
+
+
+def _badness(one: TensorReport) -> tuple[bool, float, float]:
+    return one.problem is not None, one.unrepresented, one.error
+
+
+def _exponent(scale: float) -> int:
+    return round(math.log2(scale))
+
+
+def _combined(samples: Sequence[RangeSample]) -> list[LayerRange]:
+    """The layers of all samples, each with the values of all of them."""
+    found: dict[tuple[str, str], LayerRange] = {}
+    tensors: dict[tuple[str, str], dict[TensorKind, TensorRange]] = {}
+    for sample in samples:
+        for layer, kind, measured in sample.tensors():
+            key = layer.network, layer.layer
+            found[key] = layer
+            own = tensors.setdefault(key, {})
+            own[kind] = own[kind] + measured if kind in own else measured
+    return [
+        LayerRange(layer.network, layer.layer, layer.kind, layer.dtype, tensors[key])
+        for key, layer in found.items()
+    ]
+
+
+def _is_kept(layer: LayerRange, layers: Iterable[LayerRange]) -> bool:
+    """Whether the policy of the run keeps this layer in float32."""
+    return layer.dtype == "float32" and any(one.dtype != "float32" for one in layers)
+
+
+def _problem(
+    histogram: ExponentHistogram, exponent: int, number_format: NumberFormat
+) -> Problem | None:
+    largest = histogram.largest * 2.0**exponent
+    if histogram.not_finite or largest >= number_format.overflow_threshold:
+        return Problem.OVERFLOW
+    if histogram.mean_squared_error(exponent, number_format) > MAX_ERROR:
+        return Problem.UNDERFLOW
+    return None
+
+
+def _suitable(histogram: ExponentHistogram, number_format: NumberFormat) -> list[int]:
+    """The exponents of the loss scales that suit these gradients."""
+    return [e for e in SCALE_EXPONENTS if _problem(histogram, e, number_format) is None]
+
+
+def _scale_report(
+    network: str, used: int, layers: Sequence[LayerRange], number_format: NumberFormat
+) -> ScaleReport:
+    own = [layer for layer in layers if layer.network == network]
+    gradients = {
+        (layer.layer, kind): measured.histogram
+        for layer in own
+        if not _is_kept(layer, layers)
+        for kind, measured in layer.tensors.items()
+        if kind.is_scaled
+    }
+    together = sum(gradients.values(), start=ExponentHistogram())
+    shares = [together.shares(e, number_format) for e in SCALE_EXPONENTS]
+    suits = {key: _suitable(found, number_format) for key, found in gradients.items()}
+    suffering = [
+        len({layer for (layer, _), exponents in suits.items() if e not in exponents})
+        for e in SCALE_EXPONENTS
+    ]
+    counts = dict(zip(SCALE_EXPONENTS, suffering, strict=True))
+    good = [e for e, count in counts.items() if not count]
+    best = min(counts, key=lambda e: (counts[e], abs(e - used)))
+    if good and best == max(good) != used:
+        best = max(best - 1, min(good))  # room for larger gradients
+    return ScaleReport(
+        network,
+        used,
+        SCALE_EXPONENTS[0],
+        [one.underflow for one in shares],
+        [one.overflow for one in shares],
+        [together.mean_squared_error(e, number_format) for e in SCALE_EXPONENTS],
+        suffering,
+        min(good, default=None),
+        max(good, default=None),
+        best,
+    )
+
+
+def _tensor_report(
+    layer: LayerRange,
+    tensor: TensorKind,
+    used: Mapping[str, int],
+    best: Mapping[str, int],
+    number_format: NumberFormat,
+    *,
+    is_kept: bool,
+) -> TensorReport:
+    histogram = layer.tensors[tensor].histogram
+    exponent = used[layer.network] if tensor.is_scaled else 0
+    judged = best[layer.network] if tensor.is_scaled else 0
+    suitable = _suitable(histogram, number_format) if tensor.is_scaled else []
+    shares: FormatShares = histogram.shares(exponent, number_format)
+    return TensorReport(
+        layer.network,
+        layer.layer,
+        layer.kind,
+        layer.dtype,
+        tensor,
+        exponent,
+        *shares,
+        histogram.mean_squared_error(exponent, number_format),
+        histogram.not_finite,
+        histogram.largest,
+        min(suitable, default=None),
+        max(suitable, default=None),
+        None if is_kept else _problem(histogram, judged, number_format),
+    )
+
+
+def _with_successors(layers: Sequence[LayerRange], tensors: Sequence[TensorReport]) -> list[str]:
+    """The layers to keep in float32: those that suffer, and those that take their outputs.
+
+    A layer casts its inputs, and computes the gradients by them in its own dtype.
+    """
+    by_outputs = {
+        (one.network, one.layer)
+        for one in tensors
+        if one.problem is not None and one.tensor is not TensorKind.WEIGHT_GRADIENTS
+    }
+    every = {(one.network, one.layer) for one in tensors if one.problem is not None}
+    keys = [(layer.network, layer.layer) for layer in layers]
+    following = {
+        after for before, after in pairwise(keys) if before in by_outputs and before[0] == after[0]
+    }
+    return [layer for network, layer in keys if (network, layer) in every | following]
+
+
+def _sentence(
+    number_format: NumberFormat,
+    layers: Sequence[str],
+    tensors: Sequence[TensorReport],
+    scales: Sequence[ScaleReport],
+) -> str:
+    parts = []
+    for problem, verb in ((Problem.OVERFLOW, "overflow"), (Problem.UNDERFLOW, "underflow")):
+        for kinds, what in (
+            ((TensorKind.ACTIVATIONS,), "the outputs"),
+            ((TensorKind.ACTIVATION_GRADIENTS, TensorKind.WEIGHT_GRADIENTS), "the gradients"),
+        ):
+            found = {one.layer for one in tensors if one.problem is problem and one.tensor in kinds}
+            if names := [layer for layer in layers if layer in found]:
+                parts.append(f"{what} of {_joined(names)} {verb}")
+    if parts:
+        clash = any(scale.lowest is None for scale in scales)
+        why = " No loss scale suits all layers:" if clash else ""
+        text = ", ".join(parts)
+        return f"{number_format.name}:{why} {text}; keep these layers in float32."
+    wrong = [scale for scale in scales if scale.best_exponent != scale.used_exponent]
+    if wrong:
+        texts = [f"2^{one.lowest} to 2^{one.highest}" for one in wrong]
+        return (
+            f"{number_format.name}: the loss scale 2^{wrong[0].used_exponent} does not suit the "
+            f"gradients; scales from {' and '.join(texts)} do."
+        )
+    return f"{number_format.name} suits all layers at the loss scale used."
+
+
+def _joined(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

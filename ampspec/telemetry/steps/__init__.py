@@ -1,0 +1,1 @@
+"""Blocks of per-step values, and their encodings and downsampling levels."""

@@ -1,0 +1,1 @@
+"""How long a job trains, on how many ranks, and what it measures."""

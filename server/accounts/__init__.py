@@ -1,0 +1,1 @@
+"""Tokens, projects, browser sessions and the audit log."""

@@ -1,0 +1,40 @@
+"""Read the audit log."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from ampspec.api.audit import AuditEntry, AuditPage
+from server.deps import AdminDep, DatabaseDep
+from server.documentation.openapi import problems
+from server.row_models import from_row
+from store.access import audit
+
+router = APIRouter(prefix="/audit", tags=["access"])
+
+Cursor = Annotated[
+    str | None,
+    Query(pattern="^[1-9][0-9]{0,17}$", description="The `next_cursor` of a page."),
+]
+Limit = Annotated[int, Query(ge=1, le=100)]
+FilterText = Annotated[str | None, Query(max_length=64, pattern=r"^[^\x00]*$")]
+
+
+@router.get("", summary="Read the audit log", responses=problems(403, 422))
+def page(
+    *,
+    _admin: AdminDep,
+    database: DatabaseDep,
+    action: FilterText = None,
+    project: FilterText = None,
+    token_id: FilterText = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> AuditPage:
+    """Read the audit log, newest first."""
+    wanted = {"action": action, "project": project, "token_id": token_id}
+    before = int(cursor) if cursor is not None else None
+    with database.read() as session:
+        rows = audit.page(session, **wanted, before=before, limit=limit + 1)
+        items = [from_row(AuditEntry, row) for row in rows[:limit]]
+    return AuditPage(items=items, next_cursor=str(items[-1].id) if len(rows) > limit else None)

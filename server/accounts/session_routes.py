@@ -1,0 +1,125 @@
+"""Browser sessions: sign in, sign out, and read the current principal."""
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from ampspec.api.session import Session
+from ampspec.jobs import Problem
+from server.deps import AuthenticatorDep, DatabaseDep, DocumentDep, PrincipalDep, actor_of
+from server.documentation.openapi import problems
+from server.errors import RequestInvalid, TooManyRequests, Unauthorized
+from server.http.access.auth_middleware import client_network
+from server.http.access.authenticator import Credential, CredentialKind, principal_of_token
+from server.http.access.credentials import BEARER
+from server.http.access.session_cookie import (
+    COOKIE,
+    check_same_origin,
+    clear_cookie,
+    is_from_browser,
+    set_cookie,
+)
+from store.access import audit, browser_sessions, tokens
+from store.access.tokens import ValidToken
+
+router = APIRouter(prefix="/session", tags=["access"])
+
+TOKEN_BODY: Final[dict[str, Any]] = {
+    "security": [],
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["token"],
+                    "properties": {"token": {"type": "string", "minLength": 1, "maxLength": 200}},
+                }
+            }
+        },
+    },
+}
+
+
+async def _posted_token(document: DocumentDep) -> str:
+    """The token in the body; error messages never quote the body."""
+    token = document.get("token") if isinstance(document, dict) else None
+    if not isinstance(token, str) or not 0 < len(token) <= 200:
+        raise RequestInvalid([Problem("/body/token", "missing", "a token", "something else")])
+    return token
+
+
+async def _authenticated_token(
+    secret: Annotated[str, Depends(_posted_token)],
+    request: Request,
+    authenticator: AuthenticatorDep,
+) -> ValidToken:
+    """The token in the body. Raises CrossOrigin, Unauthorized and TooManyRequests."""
+    if is_from_browser(request.scope):
+        check_same_origin(request.scope)
+    address = client_network(request.scope)
+    valid = await authenticator.find(
+        Credential(CredentialKind.TOKEN, tokens.digest_of(secret)), address
+    )
+    if valid is not None:
+        return valid
+    try:
+        authenticator.count_failure(address)
+    except TooManyRequests:
+        request.scope["state"]["unlogged"] = True
+        raise
+    raise Unauthorized("Expected a valid token in the body.", (BEARER,))
+
+
+@router.post(
+    "",
+    summary="Sign in with a browser",
+    status_code=201,
+    responses=problems(400, 403, 413, 422, 429),
+    openapi_extra=TOKEN_BODY,
+)
+def create(
+    valid: Annotated[ValidToken, Depends(_authenticated_token)],
+    request: Request,
+    response: Response,
+    database: DatabaseDep,
+    authenticator: AuthenticatorDep,
+) -> Session:
+    """Exchange a token for an HttpOnly cookie, which expires after 12 hours."""
+    principal = principal_of_token(valid)
+    with database.write() as session:
+        browser_sessions.remove(session, _digest(request))  # the previous session of this browser
+        cookie, expires_at = browser_sessions.create(session, valid.token)
+        audit.record(session, actor_of(request, principal), "session.create")
+    authenticator.forget(principal.token_id)
+    set_cookie(response, cookie, secure=request.url.scheme == "https")
+    response.headers["Cache-Control"] = "no-store"
+    return Session.model_validate({**vars(principal), "expires_at": expires_at})
+
+
+@router.get("", summary="Read the current session")
+async def read(principal: PrincipalDep, response: Response) -> Session:
+    """Return the token of the request, and when the session expires."""
+    response.headers["Cache-Control"] = "no-store"
+    return Session.model_validate(principal)
+
+
+@router.delete("", summary="Sign out a browser", status_code=204)
+def delete(
+    request: Request,
+    response: Response,
+    principal: PrincipalDep,
+    database: DatabaseDep,
+    authenticator: AuthenticatorDep,
+) -> None:
+    """Delete the session of the cookie, and the cookie."""
+    with database.write() as session:
+        if browser_sessions.remove(session, _digest(request)):
+            audit.record(session, actor_of(request, principal), "session.delete")
+    authenticator.forget(principal.token_id)
+    clear_cookie(response, secure=request.url.scheme == "https")
+
+
+def _digest(request: Request) -> str:
+    """The digest of the session cookie, by which the session is found."""
+    return tokens.digest_of(request.cookies.get(COOKIE, ""))

@@ -1,0 +1,118 @@
+"""Create, list and revoke tokens."""
+
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request, Response
+from sqlalchemy.orm import Session
+
+from ampspec.api.tokens import CreatedToken, Token, TokenList, TokenRequest
+from server.deps import ActorDep, AdminDep, AuthenticatorDep, DatabaseDep
+from server.documentation.openapi import problems
+from server.errors import Conflict, NotFound
+from server.http.access.credentials import secret_of
+from server.http.json_body import JsonRoute
+from server.http.responses import to_response
+from server.idempotency import IdempotentRequestDep, respond_once
+from server.row_models import from_row
+from store.access import audit, tokens
+from store.access.idempotency import StoredResponse
+from store.database import Database
+
+router = APIRouter(prefix="/tokens", tags=["access"], route_class=JsonRoute)
+
+Id = Annotated[str, Path(description="The token's id.", max_length=32, pattern="^[0-9a-f]+$")]
+
+
+@router.get("", summary="List tokens", responses=problems(403))
+def listing(_admin: AdminDep, database: DatabaseDep) -> TokenList:
+    """List all tokens, newest first, including revoked and expired ones."""
+    with database.read() as session:
+        return TokenList(items=[from_row(Token, row) for row in tokens.listing(session)])
+
+
+@router.post(
+    "",
+    summary="Create a token",
+    status_code=201,
+    response_model=CreatedToken,
+    responses=problems(403, 409, 422),
+)
+def create(
+    *,
+    admin: AdminDep,
+    actor: ActorDep,
+    database: DatabaseDep,
+    idempotent_request: IdempotentRequestDep,
+    request: Request,
+    token_request: TokenRequest,
+) -> Response:
+    """Create a token; only this response contains its secret."""
+    creator_secret, secret = secret_of(request.scope), ""
+
+    def derived(token_id: str) -> str:
+        return tokens.derive_secret(
+            token_id,
+            key=idempotent_request.key if idempotent_request else "",
+            creator_secret=creator_secret,
+        )
+
+    def make(session: Session) -> StoredResponse:
+        nonlocal secret
+        values = {**token_request.model_dump(), "created_by": admin.token_name}
+        secret = tokens.create(session, **values, secret_of=derived if idempotent_request else None)
+        token = from_row(Token, tokens.get_by_secret(session, secret))
+        facts = {"name": token.name, "role": token.role, "rights": list(token.rights)}
+        audit.record(session, actor, "token.create", token.id, project=token.project, **facts)
+        return StoredResponse(201, {"Cache-Control": "no-store"}, token.model_dump_json())
+
+    stored = respond_once(database, idempotent_request, make)
+    token = Token.model_validate_json(stored.body)
+    if not secret:  # the request is a repeat
+        secret = _repeat_secret(database, token.id, derived(token.id))
+    made = CreatedToken(**token.model_dump(), secret=secret)
+    return to_response(replace(stored, body=made.model_dump_json()))
+
+
+def _repeat_secret(database: Database, token_id: str, secret: str) -> str:
+    """The secret, if it is the token's. Raises Conflict if another token sent the first request."""
+    with database.read() as session:
+        known = tokens.get_by_secret(session, secret)
+    if known is None or known.id != token_id:
+        raise Conflict(
+            f"This request already created the token {token_id!r}; its secret is returned only to "
+            "the token or session that created it. Revoke it and create another with a new key."
+        )
+    return secret
+
+
+@router.delete(
+    "/{token_id}",
+    summary="Revoke a token",
+    status_code=204,
+    response_class=Response,
+    responses=problems(403, 404, 409),
+)
+def revoke(
+    *,
+    token_id: Id,
+    _admin: AdminDep,
+    actor: ActorDep,
+    database: DatabaseDep,
+    authenticator: AuthenticatorDep,
+    idempotent_request: IdempotentRequestDep,
+) -> Response:
+    """Revoke a token and the browser sessions signed in with it."""
+
+    def make(session: Session) -> StoredResponse:
+        token = tokens.get(session, token_id)
+        if token is None:
+            raise NotFound(f"There is no token {token_id!r}.")
+        if tokens.revoke(session, token):
+            audit.record(session, actor, "token.revoke", token.id, project=token.project)
+        return StoredResponse(204, {}, "")
+
+    try:
+        return to_response(respond_once(database, idempotent_request, make))
+    finally:
+        authenticator.forget(token_id)  # after the commit, also if its response was lost

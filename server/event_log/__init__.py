@@ -1,0 +1,1 @@
+"""The events and the log of a job, and its stream."""

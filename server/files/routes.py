@@ -1,0 +1,182 @@
+"""List, upload, look up, download and delete files that jobs name by their SHA-256."""
+
+from typing import Annotated, Final
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from sqlalchemy.orm import Session
+
+from ampspec.api.files import FilePage, Sha256, StoredFile
+from ampspec.api.roles import Right
+from ampspec.references.stored_files import FileKind
+from server.datasets.receive import required_length
+from server.datasets.routes import Limit, ProjectDep
+from server.deps import (
+    ActorDep,
+    AuthenticatorDep,
+    BodyReceiverDep,
+    DatabaseDep,
+    FileUploadsDep,
+    MemberDep,
+    StorageDep,
+    StreamsDep,
+    check_right,
+)
+from server.documentation.openapi import BYTES_BODY, ETAG_RESPONSES, FILE_RESPONSES, problems
+from server.file_removal import remove_files
+from server.files.deletion import delete_file
+from server.files.listing import file_page
+from server.files.uploads import MAX_BYTES
+from server.http.etag import respond_unless_body_cached
+from server.http.responses import ModelResponse, to_response
+from server.http.streaming import downloads
+from server.http.streaming.streams import authorization_check
+from server.idempotency import IdempotentRequestDep, respond_once
+from server.row_models import from_row
+from store.access.idempotency import StoredResponse
+from store.files.file_removals import Removal
+from store.files.files import STORAGE_FOLDER, FileKey
+
+router = APIRouter(prefix="/files", tags=["files"])
+FILE: Final = "/{kind}/{sha256}"
+
+ENDINGS: Final = {FileKind.BUNDLE: "zip", FileKind.WEIGHTS: "safetensors"}
+NAME_DIGITS: Final = 12
+"""Of the SHA-256 in the name of a downloaded file."""
+
+
+def _key(
+    kind: Annotated[FileKind, Path(description="What the file is for.")],
+    sha256: Annotated[Sha256, Path(description="The file's SHA-256.")],
+    project: ProjectDep,
+) -> FileKey:
+    return FileKey(project, kind, sha256)
+
+
+KeyDep = Annotated[FileKey, Depends(_key)]
+
+
+@router.get(
+    "",
+    summary="List files",
+    response_model=FilePage,
+    responses={**ETAG_RESPONSES, **problems(404)},
+)
+def listing(
+    *,
+    project: ProjectDep,
+    database: DatabaseDep,
+    request: Request,
+    kind: Annotated[FileKind | None, Query(description="Only files of this kind.")] = None,
+    cursor: Annotated[str | None, Query(description="From the page before.")] = None,
+    limit: Limit = 100,
+) -> Response:
+    """List the files of the token's project, the newest first, with the jobs that name them."""
+    with database.read() as session:
+        page = file_page(session, project, kind, cursor, limit)
+    return respond_unless_body_cached(request, ModelResponse(page))
+
+
+@router.get(
+    FILE,
+    summary="Look up a file",
+    response_model=StoredFile,
+    responses={**ETAG_RESPONSES, **problems(404)},
+)
+def read(key: KeyDep, uploads: FileUploadsDep, request: Request) -> Response:
+    """Say whether the project has a file, which then is kept for at least another day."""
+    return respond_unless_body_cached(
+        request, ModelResponse(from_row(StoredFile, uploads.get(key)))
+    )
+
+
+@router.get(
+    f"{FILE}/content",
+    summary="Download a file",
+    response_class=Response,
+    responses={**FILE_RESPONSES, **problems(404, 416, 502)},
+)
+async def download(
+    *,
+    key: KeyDep,
+    request: Request,
+    uploads: FileUploadsDep,
+    storage: StorageDep,
+    streams: StreamsDep,
+    authenticator: AuthenticatorDep,
+) -> Response:
+    """Download a file, or a part of it with `Range`."""
+    row = await run_sync(uploads.get, key)
+    name = f"{row.sha256[:NAME_DIGITS]}.{ENDINGS[key.kind]}"
+    file = downloads.StoredContent(STORAGE_FOLDER, row.path, name, row.size_bytes, row.sha256)
+    return await downloads.file_response(request, file, storage, streams, authenticator)
+
+
+@router.put(
+    FILE,
+    summary="Upload a file",
+    status_code=201,
+    response_model=StoredFile,
+    responses={
+        200: {"model": StoredFile, "description": "The project has the file already."},
+        **problems(403, 404, 411, 413),
+    },
+    openapi_extra=BYTES_BODY,
+)
+async def put(
+    *,
+    key: KeyDep,
+    member: MemberDep,
+    actor: ActorDep,
+    request: Request,
+    uploads: FileUploadsDep,
+    receiver: BodyReceiverDep,
+    streams: StreamsDep,
+    authenticator: AuthenticatorDep,
+) -> Response:
+    """Store the body under its SHA-256. A file that no job names is deleted after a day."""
+    if key.kind is FileKind.BUNDLE:
+        check_right(member, Right.CODE, "Uploading a bundle")
+    length = required_length(request, MAX_BYTES[key.kind])
+    if (known := await run_sync(uploads.find, key, limiter=receiver.threads)) is not None:
+        return ModelResponse(from_row(StoredFile, known), status_code=200)
+    await run_sync(uploads.check_size, key, length, limiter=receiver.threads)
+    body = await receiver.receive(
+        request,
+        length,
+        allowed=authorization_check(request, authenticator),
+        is_stopping=streams.shutting_down.is_set,
+    )
+    body.require_whole()
+    stored = await run_sync(uploads.store, key, body, actor, limiter=receiver.completions)
+    return ModelResponse(
+        from_row(StoredFile, stored.file), status_code=201 if stored.is_new else 200
+    )
+
+
+@router.delete(
+    FILE,
+    summary="Delete a file",
+    status_code=204,
+    response_class=Response,
+    responses=problems(404, 409),
+)
+def delete(
+    *,
+    key: KeyDep,
+    _member: MemberDep,
+    actor: ActorDep,
+    database: DatabaseDep,
+    storage: StorageDep,
+    idempotent_request: IdempotentRequestDep,
+) -> Response:
+    """Delete a file; 409 while a job names it, also one that has ended."""
+    removals: list[Removal] = []
+
+    def make(session: Session) -> StoredResponse:
+        removals.extend(delete_file(session, key, actor))
+        return StoredResponse(204, {}, "")
+
+    stored = respond_once(database, idempotent_request, make)
+    remove_files(database, storage, removals)
+    return to_response(stored)

@@ -1,0 +1,1 @@
+"""Whether this server is alive and ready."""

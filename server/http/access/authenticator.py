@@ -1,0 +1,192 @@
+"""Authenticate secrets: look up their digest in the database, and cache the principal briefly."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import Context
+from dataclasses import dataclass
+from enum import StrEnum
+from threading import Lock
+from typing import Final, NamedTuple, TypeVar
+
+import anyio.to_thread
+from anyio import CapacityLimiter
+
+from ampspec.api.roles import Role
+from server.errors import Forbidden, TooManyRequests
+from server.http.access.principal import Principal
+from server.http.access.rate_limit import RateLimit
+from store.access import browser_sessions, tokens
+from store.access.tokens import ValidToken
+from store.database import Database
+
+log = logging.getLogger(__name__)
+Value = TypeVar("Value")
+
+CACHE_TTL_S: Final = 1.5
+"""Lifetime of a cached principal: a revocation by another server takes effect after it."""
+CACHE_SIZE: Final = 10_000
+FAILURE_RATE: Final = "30/minute"
+"""Wrong secrets of an address that get 401 and a log line; further ones get 429."""
+MAX_LOOKUPS: Final = 2
+"""Concurrent queries for secrets: their threads are never taken by other requests."""
+MAX_SUSPECT_LOOKUPS: Final = 1
+"""Concurrent queries for all addresses that have sent more wrong secrets than that."""
+
+
+class CredentialKind(StrEnum):
+    """How a secret was sent."""
+
+    TOKEN = "token"  # noqa: S105 - not a secret
+    COOKIE = "cookie"
+
+
+class Credential(NamedTuple):
+    """The digest of a secret, by which it is looked up, and how it was sent."""
+
+    kind: CredentialKind
+    digest: str
+
+
+@dataclass(frozen=True)
+class _CachedPrincipal:
+    principal: Principal
+    looked_up_at: float
+    ends_at: float
+
+
+class Authenticator:
+    """Finds the principal of a secret, with a short cache that never outlives the token."""
+
+    def __init__(
+        self, database: Database, failures: RateLimit, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.failures = failures
+        self._database = database
+        self._clock = clock
+        self._known: dict[Credential, _CachedPrincipal] = {}
+        self._asking: dict[Credential, asyncio.Task[Principal | None]] = {}
+        self._invalid: dict[Credential, float] = {}
+        self._limiter = CapacityLimiter(MAX_LOOKUPS)
+        self._suspect_limiter = CapacityLimiter(MAX_SUSPECT_LOOKUPS)
+        self._warnings = RateLimit("1/minute", clock)
+        self._changing = Lock()
+        self._changes = 0
+
+    def cached_principal(self, credential: Credential, *, grace_s: float = 0.0) -> Principal | None:
+        """The cached principal, or None; `grace_s` extends the lifetime of the cache entry.
+
+        An expired token is never returned.
+        """
+        known = self._known.get(credential)
+        if known is None:
+            return None
+        believed_until = min(known.looked_up_at + CACHE_TTL_S + grace_s, known.ends_at)
+        return known.principal if self._clock() < believed_until else None
+
+    async def authenticate(self, credential: Credential, address: str) -> Principal | None:
+        """The principal from the database; None if the secret is not valid.
+
+        A valid secret is accepted however many wrong ones its address has sent. Raises
+        TooManyRequests for a wrong one above the limit.
+        """
+        principal = await self._authenticate_once(credential, address)
+        if principal is None:
+            self.count_failure(address)
+        return principal
+
+    async def find(self, credential: Credential, address: str) -> ValidToken | None:
+        """The valid token or session of a secret, without the cache.
+
+        The queries of addresses that send many wrong secrets share a few threads, and leave the
+        others free.
+        """
+        limiter = self._suspect_limiter if self._is_suspect(address) else self._limiter
+        return await anyio.to_thread.run_sync(self._find, credential, limiter=limiter)
+
+    def count_failure(self, address: str) -> None:
+        """Count a wrong secret of the address. Raises TooManyRequests above the limit."""
+        try:
+            self.failures.hit(address)
+        except TooManyRequests:
+            with suppress(TooManyRequests):
+                self._warnings.hit(address)
+                log.warning("%s sends many invalid tokens; rate limit reached", address)
+            raise
+
+    async def _authenticate_once(self, credential: Credential, address: str) -> Principal | None:
+        """Of concurrent requests with the same secret, only one queries the database."""
+        refused_at = self._invalid.get(credential)
+        if refused_at is not None and self._clock() < refused_at + CACHE_TTL_S:
+            return None
+        asking = self._asking.get(credential)
+        if asking is None:
+            # An empty context: other requests wait for the same task.
+            asking = asyncio.create_task(self._ask(credential, address), context=Context())
+            self._asking[credential] = asking
+            asking.add_done_callback(lambda _: self._asking.pop(credential, None))
+        return await asyncio.shield(asking)
+
+    def _is_suspect(self, address: str) -> bool:
+        try:
+            self.failures.check(address)
+        except TooManyRequests:
+            return True
+        return False
+
+    def forget(self, token_id: str) -> None:
+        """Remove a token and its sessions from the cache, because it or one of them was revoked."""
+        with self._changing:
+            self._changes += 1
+            for credential, known in list(self._known.items()):
+                if known.principal.token_id == token_id:
+                    del self._known[credential]
+
+    async def _ask(self, credential: Credential, address: str) -> Principal | None:
+        changes, asked_at = self._changes, self._clock()
+        found = await self.find(credential, address)
+        with self._changing:
+            if found is None:
+                self._known.pop(credential, None)
+                _cache_put(self._invalid, credential, asked_at)
+            elif changes == self._changes:  # otherwise it may have been revoked in the meantime
+                ends_at = asked_at + found.left_s
+                _cache_put(
+                    self._known,
+                    credential,
+                    _CachedPrincipal(principal_of_token(found), asked_at, ends_at),
+                )
+        return principal_of_token(found) if found is not None else None
+
+    def _find(self, credential: Credential) -> ValidToken | None:
+        find = (
+            browser_sessions.find if credential.kind is CredentialKind.COOKIE else tokens.find_valid
+        )
+        with self._database.read() as session:
+            return find(session, credential.digest)
+
+
+def _cache_put(known: dict[Credential, Value], credential: Credential, value: Value) -> None:
+    if len(known) >= CACHE_SIZE:
+        known.clear()
+    known[credential] = value
+
+
+def principal_of_token(valid: ValidToken) -> Principal:
+    """The principal of a token's row. Raises Forbidden for a role of a newer version."""
+    token = valid.token
+    if token.role not in list(Role):
+        raise Forbidden(
+            f"Expected a token with the role {', '.join(Role)}, received one with the role "
+            f"{token.role!r}, which this version of the server does not know."
+        )
+    return Principal(
+        token.id,
+        token.name,
+        Role(token.role),
+        token.project,
+        valid.expires_at,
+        frozenset(token.rights),
+    )

@@ -1,0 +1,31 @@
+"""The principal of a request: token, project and role."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from ampspec.api.roles import Right, Role
+
+
+@dataclass(frozen=True)
+class Principal:
+    """A valid token, or a browser session of it, which may expire earlier."""
+
+    token_id: str
+    token_name: str
+    role: Role
+    project: str
+    expires_at: datetime | None = None
+    rights: frozenset[str] = frozenset()
+
+    @property
+    def visible_project(self) -> str | None:
+        """The project whose jobs it may see; None for every project."""
+        return None if self.role is Role.ADMIN else self.project
+
+    def sees(self, project: str | None) -> bool:
+        """Whether it may see the jobs of a project; None: of no project, which nobody sees."""
+        return project is not None and self.visible_project in (None, project)
+
+    def may(self, right: Right) -> bool:
+        """Whether it has the right, as an admin has every one."""
+        return self.role is Role.ADMIN or right in self.rights

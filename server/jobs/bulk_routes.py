@@ -1,0 +1,55 @@
+"""Submit several jobs with one request, and cancel or delete all jobs that match a filter."""
+
+from fastapi import APIRouter, Request, Response
+
+from ampspec.api.job.jobs import ChangedJobs, SubmittedJobs
+from server.documentation.openapi import IDEMPOTENCY_KEY_PARAMETER, SPECS_BODY, problems
+from server.jobs.actions import JobActionsDep
+from server.jobs.bulk import (
+    MAX_CHANGED,
+    BulkFiltersDep,
+    ChangeLimit,
+    cancel_jobs,
+    delete_jobs,
+    submit_specs,
+)
+
+router = APIRouter(prefix="/jobs", tags=["jobs"])
+
+
+@router.post(
+    "/batch",
+    summary="Submit several jobs",
+    status_code=201,
+    response_model=SubmittedJobs,
+    responses=problems(409),
+    openapi_extra={**SPECS_BODY, **IDEMPOTENCY_KEY_PARAMETER},
+)
+async def submit(request: Request) -> Response:
+    """Queue up to 100 jobs in one transaction: all of them, or none if one is refused."""
+    return await submit_specs(request)
+
+
+@router.post("/cancel", summary="Cancel jobs by filter", response_model=ChangedJobs)
+def cancel(
+    filters: BulkFiltersDep, actions: JobActionsDep, limit: ChangeLimit = MAX_CHANGED
+) -> Response:
+    """Cancel the jobs that match all given filters, which are those of the list; one is required.
+
+    Queued and paused jobs are cancelled immediately, running ones once their processes have ended.
+    Idempotent; `more` says whether to send it again.
+    """
+    return cancel_jobs(actions, filters, limit)
+
+
+@router.post("/delete", summary="Delete jobs by filter", response_model=ChangedJobs)
+def delete(
+    filters: BulkFiltersDep, actions: JobActionsDep, limit: ChangeLimit = MAX_CHANGED
+) -> Response:
+    """Delete the ended jobs that match all given filters, which are those of the list.
+
+    One filter is required. Jobs that have not ended stay, and so do those that an unfinished job
+    extends or explains. Files are deleted in the background. Idempotent; `more` says whether to
+    send it again.
+    """
+    return delete_jobs(actions, filters, limit)

@@ -1,0 +1,1 @@
+"""The workers, and their draining."""

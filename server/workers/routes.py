@@ -1,0 +1,139 @@
+"""List, read and drain workers."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from sqlalchemy.orm import Session
+
+from ampspec.api.workers import DrainOptions, UnsavedJob, Worker, WorkerList
+from server.deps import ActorDep, AdminDep, DatabaseDep, PrincipalDep
+from server.documentation.openapi import ETAG_RESPONSES, problems
+from server.errors import Conflict, NotFound
+from server.http.etag import respond_unless_body_cached
+from server.http.parameters import is_storable
+from server.http.responses import ModelResponse, to_response
+from server.idempotency import IdempotentRequestDep, respond_once
+from server.row_models import worker_from_row
+from store import workers
+from store.access import audit
+from store.access.idempotency import StoredResponse
+from store.jobs import jobs
+from store.jobs.resume_point import resume_point
+
+router = APIRouter(prefix="/workers", tags=["workers"])
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+Limit = Annotated[
+    int | None, Query(ge=1, le=1000, description="Maximum number of items per page; all without.")
+]
+Cursor = Annotated[
+    str | None,
+    Query(pattern=r"^[0-9]{1,16}-[^\x00]{1,40}$", description="The `next_cursor` of a page."),
+]
+WorkerId = Annotated[str, Path(description="The worker's id.")]
+
+
+@router.get("", summary="List workers", response_model=WorkerList, responses=ETAG_RESPONSES)
+def listing(
+    *,
+    database: DatabaseDep,
+    principal: PrincipalDep,
+    request: Request,
+    limit: Limit = None,
+    cursor: Cursor = None,
+) -> Response:
+    """List the workers, newest first, each with its running jobs that the token may see."""
+    with database.read() as session:
+        running = workers.jobs_by_worker(session, project=principal.visible_project)
+        more = limit + 1 if limit is not None else None
+        rows = workers.page(session, after_worker=_read_cursor(cursor), limit=more)
+        items = [worker_from_row(row, row.state, running.get(row.id, [])) for row in rows[:limit]]
+    next_cursor = _cursor_of(items[-1]) if len(rows) > len(items) else None
+    page = WorkerList(items=items, next_cursor=next_cursor)
+    return respond_unless_body_cached(request, ModelResponse(page))
+
+
+def _cursor_of(worker: Worker) -> str:
+    microseconds = (worker.started_at - EPOCH) // timedelta(microseconds=1)
+    return f"{microseconds}-{worker.id}"
+
+
+def _read_cursor(cursor: str | None) -> tuple[datetime, str] | None:
+    if cursor is None:
+        return None
+    microseconds, _, worker_id = cursor.partition("-")
+    return EPOCH + timedelta(microseconds=int(microseconds)), worker_id
+
+
+@router.get(
+    "/{worker_id}",
+    summary="Read a worker",
+    response_model=Worker,
+    responses={**ETAG_RESPONSES, **problems(404)},
+)
+def read(
+    worker_id: WorkerId, database: DatabaseDep, principal: PrincipalDep, request: Request
+) -> Response:
+    """Read the last reported state of a worker."""
+    with database.read() as session:
+        worker = _get_worker(session, worker_id, principal.visible_project)
+    return respond_unless_body_cached(request, ModelResponse(worker))
+
+
+@router.post(
+    "/{worker_id}/drain",
+    summary="Drain a worker",
+    status_code=202,
+    response_model=Worker,
+    responses=problems(404, 409),
+)
+def drain(
+    worker_id: WorkerId,
+    database: DatabaseDep,
+    _admin: AdminDep,
+    actor: ActorDep,
+    idempotent_request: IdempotentRequestDep,
+    options: DrainOptions | None = None,
+) -> Response:
+    """Ask a worker to take no new jobs, to checkpoint and requeue its jobs, and to exit.
+
+    `unsaved` in the response says what is trained again if it cannot store new checkpoints before
+    the deadline.
+    """
+    timeout_s = options.timeout_s if options is not None else None
+
+    def make(session: Session) -> StoredResponse:
+        if _get_worker(session, worker_id).state == "stopped":
+            raise Conflict(f"The worker {worker_id!r} has already stopped.")
+        workers.request_drain(session, worker_id, timeout_s)
+        audit.record(session, actor, "worker.drain", worker_id)
+        return StoredResponse(202, {}, _get_worker(session, worker_id).model_dump_json())
+
+    return to_response(respond_once(database, idempotent_request, make))
+
+
+def _get_worker(session: Session, worker_id: str, project: str | None = None) -> Worker:
+    """The worker with that id, with its jobs of one project or of all. Raises NotFound."""
+    found = workers.get(session, worker_id) if is_storable(worker_id) else None
+    if found is None:
+        raise NotFound(f"There is no worker {worker_id[:40]!r}.")
+    job_ids = workers.jobs_by_worker(session, project=project).get(worker_id, [])
+    return worker_from_row(*found, job_ids, _unsaved(session, job_ids))
+
+
+def _unsaved(session: Session, job_ids: Sequence[str]) -> list[UnsavedJob]:
+    """The jobs whose newest checkpoint is older than their last step."""
+    unsaved = []
+    for job_id in job_ids:
+        job = jobs.get(session, job_id)
+        point = resume_point(session, job) if job is not None else None
+        if point is not None and point.trained_steps > (point.checkpoint_steps or 0):
+            unsaved.append(
+                UnsavedJob(
+                    job=job_id, step=point.trained_steps, checkpoint_step=point.checkpoint_steps
+                )
+            )
+    return unsaved

@@ -1,0 +1,1 @@
+"""Projects, tokens, sessions, idempotency keys and the audit log."""

@@ -1,0 +1,166 @@
+"""Access tokens: only their hash is stored; rows of revoked ones are kept for the audit log."""
+
+import hmac
+import math
+import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy.orm import Session
+
+from store.access import projects
+from store.clock import now, seconds_since
+from store.tables import Token, new_id
+
+SECRET_PREFIX: Final = "amp_"  # noqa: S105 - only the common prefix of secrets
+ADMIN: Final = "admin"
+MEMBER: Final = "member"
+
+
+class LastAdminToken(Exception):
+    """The last valid admin token cannot be revoked: no other admin could create a new one."""
+
+
+class TokenRevoked(Exception):
+    """The secret belongs to a revoked token and must not become valid again."""
+
+
+@dataclass(frozen=True)
+class ValidToken:
+    """A valid token, and how long it stays valid unless it is revoked."""
+
+    token: Token
+    expires_at: datetime | None
+    left_s: float
+    """Seconds until it expires, by the database's clock; infinite if `expires_at` is None."""
+
+
+def create(
+    session: Session,
+    name: str,
+    *,
+    role: str = MEMBER,
+    rights: Sequence[str] = (),
+    project: str = projects.DEFAULT_PROJECT,
+    expires_at: datetime | None = None,
+    created_by: str | None = None,
+    secret_of: Callable[[str], str] | None = None,
+) -> str:
+    """Create a token and return its secret, which is not stored.
+
+    The project is created if it does not exist. The secret is random, or what `secret_of` returns
+    for the token's id.
+    """
+    token_id = new_id()
+    secret = secret_of(token_id) if secret_of else SECRET_PREFIX + secrets.token_urlsafe(32)
+    values = {
+        "role": role,
+        "rights": list(rights),
+        "expires_at": expires_at,
+        "created_by": created_by,
+    }
+    _insert(session, secret, project, id=token_id, name=name, **values)
+    return secret
+
+
+def derive_secret(token_id: str, *, key: str, creator_secret: str) -> str:
+    """A token's secret that can be returned again to its creator, and that no one else can derive.
+
+    It is derived from the creator's secret, which is not stored, and the request's key.
+    """
+    message = f"{key} {token_id}".encode()
+    digest = hmac.digest(creator_secret.encode("utf-8", "surrogatepass"), message, sha256)
+    return SECRET_PREFIX + urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def ensure_admin(session: Session, name: str, secret: str) -> None:
+    """Make `secret` a valid admin token. Raises TokenRevoked."""
+    known = get_by_secret(session, secret)
+    if known is None:
+        _insert(session, secret, projects.DEFAULT_PROJECT, name=name, role=ADMIN)
+    elif known.revoked_at is not None:
+        raise TokenRevoked(f"The token {known.id} was revoked.")
+
+
+def find_valid(session: Session, digest: str) -> ValidToken | None:
+    """The valid token with that digest, or None."""
+    # 256 random bits need no slow hash, and a lookup by digest leaks nothing through timing.
+    left_s = seconds_since(now(), until=Token.expires_at)
+    row = session.execute(
+        select(Token, left_s).where(Token.digest == digest, is_valid())
+    ).one_or_none()
+    if row is None:
+        return None
+    token, left = row
+    return ValidToken(token, token.expires_at, math.inf if left is None else float(left))
+
+
+def get_by_secret(session: Session, secret: str) -> Token | None:
+    """The token with that secret, valid or not; None if there is none."""
+    return session.scalars(select(Token).where(Token.digest == digest_of(secret))).one_or_none()
+
+
+def is_valid() -> ColumnElement[bool]:
+    """SQL condition: a token is neither revoked nor expired."""
+    return and_(
+        Token.revoked_at.is_(None), or_(Token.expires_at.is_(None), now() < Token.expires_at)
+    )
+
+
+def any_valid(session: Session) -> bool:
+    """Whether there is any valid token."""
+    return session.scalar(select(Token.id).where(is_valid()).limit(1)) is not None
+
+
+def revoke(session: Session, token: Token) -> bool:
+    """Revoke a token; False if it was revoked before. Raises LastAdminToken.
+
+    Its row is kept for the audit log.
+    """
+    # Locked in a fixed order: of two admins that revoke each other at once, the second one fails.
+    admins = session.scalars(
+        select(Token).where(Token.role == ADMIN, is_valid()).order_by(Token.id).with_for_update()
+    ).all()
+    session.refresh(token)
+    if token.revoked_at is not None:
+        return False
+    if [admin.id for admin in admins] == [token.id]:
+        raise LastAdminToken(
+            f"{token.id!r} is the last valid admin token; create another one first."
+        )
+    token.revoked_at = now()
+    session.flush()
+    return True
+
+
+def get(session: Session, token_id: str) -> Token | None:
+    """The token with that id, valid or not; None if there is none."""
+    return session.get(Token, token_id, populate_existing=True)
+
+
+def has_right(session: Session, token_id: str | None, right: str) -> bool:
+    """Whether the token is valid now, and has the right; an admin has every one."""
+    statement = select(Token).where(Token.id == token_id, is_valid())
+    token = session.scalars(statement).one_or_none()
+    return token is not None and (token.role == ADMIN or right in token.rights)
+
+
+def listing(session: Session) -> Sequence[Token]:
+    """Every token, also revoked ones, the newest first."""
+    return session.scalars(select(Token).order_by(Token.created_at.desc(), Token.id)).all()
+
+
+def digest_of(secret: str) -> str:
+    """The SHA-256 of a secret, which is stored in its place."""
+    return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _insert(session: Session, secret: str, project: str, **values: Any) -> None:
+    projects.ensure(session, project)
+    session.add(Token(digest=digest_of(secret), project=project, **values))
+    session.flush()

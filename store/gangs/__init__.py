@@ -1,0 +1,1 @@
+"""Gangs: the reservation and the life of several ranks."""

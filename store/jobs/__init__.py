@@ -1,0 +1,1 @@
+"""Jobs: their states, queue, leases and attempts."""

@@ -1,0 +1,313 @@
+"""Tracked runs: create one, store what its program sends, end it.
+
+A tracked run is a job that no worker runs. Its program owns attempt 1 by a lease, as a worker owns
+an attempt, and every upload renews the lease. A run whose lease expired is lost; it continues with
+its next upload, because the program may only have been unable to reach the server.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from sqlalchemy import func, select, tuple_, update
+from sqlalchemy.orm import Session
+
+from ampspec.jobs import ACTIVE, Reason, Source, State
+from ampspec.jobs.tracked import TrackedSpec
+from ampspec.telemetry import EventType
+from ampspec.telemetry.json_values import storable_text
+from ampspec.telemetry.metrics import metrics_of, metrics_of_result
+from ampspec.telemetry.steps.summary import StepSummary
+from store import leases
+from store.access.projects import QuotaExceeded
+from store.clock import after, now
+from store.jobs import attempts
+from store.jobs.jobs import Origin
+from store.jobs.state_transitions import (
+    add_event,
+    change_state,
+    change_state_from,
+    end_attempt,
+    state_event_data,
+)
+from store.leases import RUN_LEASE_S
+from store.tables import Attempt, Job, Project, RunThroughput
+from store.telemetry import ingest
+from store.telemetry.ingest import EncodedBlock, TelemetryEntry
+
+MAX_RUNNING: Final = 100
+"""Tracked runs of a project at one time; they use no slot, so `max_running` does not limit them."""
+MAX_COLUMNS: Final = 256
+"""Different columns of a run: each read of its steps returns all of them."""
+QUEUE: Final = "tracked"
+ATTEMPT: Final = 1
+"""The only attempt of a tracked run."""
+
+
+class RunConflict(Exception):
+    """The state of the run does not allow the request."""
+
+
+class StepsNotInOrder(Exception):
+    """A block begins before the end of the one before; `index` is its place in the upload."""
+
+    def __init__(self, index: int, expected: int, received: int) -> None:
+        super().__init__(f"entry {index}: expected steps from {expected}, received {received}")
+        self.index, self.expected, self.received = index, expected, received
+
+
+class TooManyColumns(Exception):
+    """A block would give the run more columns than it may have; `index` is its place."""
+
+    def __init__(self, index: int, count: int) -> None:
+        super().__init__(
+            f"entry {index}: expected at most {MAX_COLUMNS} different columns in a run, "
+            f"received {count}"
+        )
+        self.index, self.count = index, count
+
+
+@dataclass(frozen=True)
+class Upload:
+    """Entries of a run, numbered from 0 over all of its uploads.
+
+    `total_steps` is the expected number of steps, None if it is unknown or was sent before.
+    """
+
+    first_entry: int
+    entries: Sequence[TelemetryEntry]
+    total_steps: int | None = None
+
+
+def create(session: Session, spec: TrackedSpec, origin: Origin) -> Job:
+    """Insert a running job without a worker. Raises QuotaExceeded."""
+    _check_quota(session, origin.project)
+    job = Job(
+        source=Source.TRACKED,
+        **vars(origin),
+        name=spec.name,
+        policy=spec.precision.policy,
+        model=spec.model.kind,
+        labels=spec.labels,
+        spec=spec.model_dump(mode="json"),
+        queue=QUEUE,
+        max_attempts=1,
+        state=State.RUNNING,
+        attempt=ATTEMPT,
+        lease_expires_at=after(RUN_LEASE_S),
+        started_at=now(),
+        seq=1,
+    )
+    session.add(job)
+    session.flush()
+    session.refresh(job)
+    session.add(Attempt(job_id=job.id, attempt=ATTEMPT, worker_id=None, first_step=0))
+    session.add(RunThroughput(job_id=job.id, histogram={}))
+    session.flush()
+    add_event(session, job, EventType.STATE, state_event_data(job))
+    return job
+
+
+def append(session: Session, job_id: str, upload: Upload) -> Job:
+    """Store the entries that were not stored before, and renew the lease.
+
+    Entries that an earlier upload has stored are skipped, so that a repeated upload changes
+    nothing, even if its entries are divided in another way.
+
+    Returns:
+        The updated job: `entries_written`, `state` and `requested` tell the program what is stored
+        and whether it should stop.
+
+    Raises:
+        RunConflict: The run has ended, or entries before these are missing.
+        StepsNotInOrder: A block does not follow the steps before; nothing is stored.
+        TooManyColumns: The run has too many different columns; nothing is stored.
+    """
+    job = _lock_active(session, job_id)
+    if upload.first_entry > job.entries_written and upload.entries:
+        raise RunConflict(
+            f"Expected entries from number {job.entries_written} on; received number "
+            f"{upload.first_entry}. Send the entries in between first."
+        )
+    repeated = min(job.entries_written - upload.first_entry, len(upload.entries))
+    entries = upload.entries[max(repeated, 0) :]
+    if upload.total_steps is not None:
+        job.total_steps = upload.total_steps
+        session.flush()
+    if not entries:
+        leases.renew_lease(session, job_id, ATTEMPT, lease_s=RUN_LEASE_S)
+    else:
+        skipped_entries = len(upload.entries) - len(entries)
+        _check_order(entries, job.step, skipped_entries)
+        _add_columns(session, job, entries, skipped_entries)
+        entries = _with_totals(session, job, entries)
+        written = job.entries_written
+        ingest.append(
+            session, job_id, ATTEMPT, entries, entries_written=written, lease_s=RUN_LEASE_S
+        )
+    session.refresh(job)
+    return job
+
+
+def finish(
+    session: Session,
+    job_id: str,
+    state: State,
+    *,
+    entries: int,
+    message: str | None,
+    summary: Mapping[str, Any],
+) -> Job:
+    """End a run whose program has sent `entries` entries; a repeat returns the ended job.
+
+    The job is `cancelled` if it was stopping.
+
+    Raises:
+        RunConflict: The run has ended otherwise, or not all entries are stored.
+    """
+    job = _lock(session, job_id)
+    if State(job.state).is_terminal and not _is_lost(job):
+        if job.state in (state, State.CANCELLED):
+            return job
+        raise _ended(job)
+    job = _lock_active(session, job_id)
+    if job.entries_written != entries:
+        raise RunConflict(
+            f"Expected the number of stored entries, {job.entries_written}; received {entries}. "
+            "Send the missing entries first."
+        )
+    ended = _end(session, job, state, message, summary)
+    if ended is None:
+        raise _ended(job)
+    return ended
+
+
+def _end(
+    session: Session, job: Job, state: State, message: str | None, summary: Mapping[str, Any]
+) -> Job | None:
+    if state is State.SUCCEEDED:
+        # A program reports some of the metrics; the others are those of the last evaluation.
+        metrics = metrics_of(job.metrics) | metrics_of_result(summary)
+        return attempts.mark_succeeded(session, job.id, ATTEMPT, dict(summary), metrics)
+    if state is State.FAILED:
+        text = message or "The program reported a failure without a message."
+        return attempts.mark_failed(session, job.id, ATTEMPT, Reason.RUN_FAILED, text)
+    if job.state != State.STOPPING:
+        change_state(session, job.id, State.STOPPING)
+    return end_attempt(
+        session,
+        job.id,
+        ATTEMPT,
+        State.CANCELLED,
+        reason=Reason.USER_REQUEST,
+        message=storable_text(message or "Cancelled on request; the program has stopped."),
+    )
+
+
+def _lock_active(session: Session, job_id: str) -> Job:
+    """The locked run; a lost one is running again. Raises RunConflict if it has ended."""
+    job: Job | None = _lock(session, job_id)
+    if job is not None and _is_lost(job):
+        job = _continue(session, job_id)
+    if job is None or State(job.state) not in ACTIVE:
+        raise _ended(_lock(session, job_id))
+    return job
+
+
+def _lock(session: Session, job_id: str) -> Job:
+    job = session.get(Job, job_id, populate_existing=True, with_for_update=True)
+    if job is None:
+        raise RunConflict("The run has been deleted. It accepts no more data.")
+    return job
+
+
+def _is_lost(job: Job) -> bool:
+    return job.state == State.FAILED and job.reason == Reason.RUN_LOST
+
+
+def _ended(job: Job) -> RunConflict:
+    return RunConflict(f"The run has ended: its state is {job.state}. It accepts no more data.")
+
+
+def _continue(session: Session, job_id: str) -> Job | None:
+    """Mark a lost run as running again, in the same attempt."""
+    job = change_state_from(
+        session,
+        job_id,
+        {State.FAILED},
+        State.RUNNING,
+        Job.reason == Reason.RUN_LOST,
+        reason=None,
+        message=None,
+        failures=0,
+        finished_at=None,
+        lease_expires_at=after(RUN_LEASE_S),
+    )
+    session.execute(
+        update(Attempt)
+        .where(tuple_(Attempt.job_id, Attempt.attempt) == (job_id, ATTEMPT))
+        .values(outcome=None, reason=None, message=None, finished_at=None)
+        .execution_options(synchronize_session=False)
+    )
+    return job
+
+
+def _check_order(entries: Sequence[TelemetryEntry], step: int, skipped_entries: int) -> None:
+    for index, entry in enumerate(entries, start=skipped_entries):
+        if isinstance(entry, EncodedBlock):
+            if entry.first_step < step:
+                raise StepsNotInOrder(index, step, entry.first_step)
+            step = entry.end_step
+
+
+def _add_columns(
+    session: Session, job: Job, entries: Sequence[TelemetryEntry], skipped_entries: int
+) -> None:
+    """Record the names of the columns. Raises TooManyColumns."""
+    row = session.get_one(RunThroughput, job.id, populate_existing=True)
+    columns = dict.fromkeys(row.columns or ())
+    for index, entry in enumerate(entries, start=skipped_entries):
+        if isinstance(entry, EncodedBlock):
+            columns |= dict.fromkeys(entry.columns)
+            if len(columns) > MAX_COLUMNS:
+                raise TooManyColumns(index, len(columns))
+    if len(columns) > len(row.columns or ()):
+        row.columns = list(columns)
+        session.flush()
+
+
+def _with_totals(
+    session: Session, job: Job, entries: Sequence[TelemetryEntry]
+) -> Sequence[TelemetryEntry]:
+    """Add the totals of the run so far to each block, and keep its histogram."""
+    kept = session.get_one(RunThroughput, job.id, populate_existing=True)
+    summary = StepSummary.from_json(job.totals or {}, kept.histogram)
+    health = {"scale_health": (job.totals or {}).get("scale_health")}
+    known: Mapping[str, Any] = job.latest or {}  # of columns whose last cells are empty
+    result: list[TelemetryEntry] = []
+    for entry in entries:
+        if isinstance(entry, EncodedBlock):
+            summary.add(entry.count, entry.stats)
+            known = latest = {**known, **entry.latest, "skipped": summary.skipped}
+            totals = health | entry.totals | summary.to_json()
+            result.append(replace(entry, latest=latest, totals=totals))
+        else:
+            result.append(entry)
+    kept.histogram = summary.throughput.to_json()
+    session.flush()
+    return result
+
+
+def _check_quota(session: Session, project: str) -> None:
+    # Locked, so that of two concurrent requests the second one counts the run of the first.
+    session.scalar(
+        select(Project.name).where(Project.name == project).with_for_update(key_share=True)
+    )
+    running = select(func.count()).where(
+        Job.project == project, Job.source == Source.TRACKED, Job.state.in_(ACTIVE)
+    )
+    if (session.scalar(running) or 0) >= MAX_RUNNING:
+        raise QuotaExceeded(
+            f"The project {project!r} has reached its quota of {MAX_RUNNING} tracked runs. "
+            "Try again when one of them has ended."
+        )

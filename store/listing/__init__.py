@@ -1,0 +1,1 @@
+"""Lists of jobs: filters, orders and counts."""

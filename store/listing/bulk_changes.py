@@ -1,0 +1,108 @@
+"""Cancel or delete all jobs that match a filter: a number of jobs in each transaction."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final
+
+from sqlalchemy import bindparam, delete, insert, or_, select
+from sqlalchemy.orm import Session, aliased
+
+from ampspec.jobs import ACTIVE, TERMINAL, Reason, State
+from store.clock import after, now
+from store.files.file_removals import OWN_TURN_S
+from store.jobs.jobs import CANCEL
+from store.jobs.state_transitions import change_states
+from store.listing.search_filters import Search, matching
+from store.listing.search_plan import plan_for_values
+from store.tables import FileRemoval, Job
+
+WAITING: Final = (State.QUEUED, State.PAUSED)
+CANCELLABLE: Final = (*WAITING, *(ACTIVE - {State.STOPPING}))
+MAX_DELETION_S: Final = 4.0
+"""A transaction deletes jobs for so long, and at least one."""
+
+
+@dataclass(frozen=True)
+class ChangedJob:
+    """A job that was changed or deleted, and its project."""
+
+    id: str
+    project: str
+
+
+@dataclass(frozen=True)
+class BulkChange:
+    """The jobs that one transaction has changed, and whether more of them match."""
+
+    jobs: Sequence[ChangedJob]
+    has_more: bool
+
+
+def cancel_matching(session: Session, search: Search, *, limit: int) -> BulkChange:
+    """Cancel jobs that match: waiting ones at once, running ones by a request to their workers."""
+    matching = _lock(session, search, limit, Job.state.in_(CANCELLABLE))
+    ids = [row.id for row in matching.jobs]
+    change_states(
+        session,
+        ids,
+        WAITING,
+        State.CANCELLED,
+        reason=Reason.USER_REQUEST,
+        message="Cancelled on request; no worker was running it.",
+        finished_at=now(),
+    )
+    running = set(CANCELLABLE) - set(WAITING)
+    change_states(session, ids, running, State.STOPPING, requested=CANCEL)
+    return matching
+
+
+def delete_matching(session: Session, search: Search, *, limit: int) -> BulkChange:
+    """Delete ended jobs that match, with their telemetry; those that others need stay.
+
+    Their files are scheduled for removal. After MAX_DELETION_S the rest is left, as more.
+    """
+    user = aliased(Job)
+    is_needed = (
+        select(user.id)
+        .where(or_(user.extends == Job.id, user.explains == Job.id), user.state.not_in(TERMINAL))
+        .correlate(Job)
+        .exists()
+    )
+    matching = _lock(session, search, limit, Job.state.in_(TERMINAL), ~is_needed)
+    # One by one: a job with much telemetry takes seconds, and a statement has a limit. A job that
+    # extends one of them may have been submitted since they were read.
+    still_free = (
+        delete(Job)
+        .where(Job.id == bindparam("job_id"), ~is_needed)
+        .returning(Job.id)
+        .execution_options(synchronize_session=False)
+    )
+    deleted: list[ChangedJob] = []
+    started_s = monotonic()
+    tried = 0
+    for job in matching.jobs:
+        tried += 1
+        if session.connection().scalar(still_free, {"job_id": job.id}) is not None:
+            deleted.append(job)
+            if monotonic() - started_s >= MAX_DELETION_S:
+                break
+    if deleted:
+        removals = [{"job_id": job.id, "path": None} for job in deleted]
+        statement = insert(FileRemoval).values(due_at=after(OWN_TURN_S))
+        session.connection().execute(statement, removals)
+    return BulkChange(deleted, matching.has_more or tried < len(matching.jobs))
+
+
+def _lock(session: Session, search: Search, limit: int, *where: Any) -> BulkChange:
+    """The first jobs that match, locked in the order of their ids, against deadlocks."""
+    plan_for_values(session)
+    statement = (
+        select(Job.id, Job.project)
+        .where(*matching(search), *where)
+        .order_by(Job.id)
+        .limit(limit + 1)
+        .with_for_update(of=Job)
+    )
+    rows = session.execute(statement).all()
+    return BulkChange([ChangedJob(row.id, row.project) for row in rows[:limit]], len(rows) > limit)

@@ -1,0 +1,1 @@
+"""Steps, events and logs of jobs: written, compacted and read."""

@@ -1,0 +1,131 @@
+"""Read the evaluations of a job: each evaluated step once, from the latest attempt."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, func, select
+from sqlalchemy.orm import Session, aliased
+
+from ampspec.telemetry import EventType
+from ampspec.telemetry.metrics import metrics_of
+from store.tables import EVALUATION_TYPE, EventRow
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The metrics after a step, which is the last one of `epoch`; both count from 0.
+
+    `epoch` is None if the job's log does not tell the steps of an epoch. `is_best`: the best one of
+    the whole job so far, by the metric of its `train.best`.
+    """
+
+    epoch: int | None
+    step: int
+    metrics: dict[str, float]
+    is_best: bool = False
+
+
+EvaluationsIn = Callable[[int, int], Sequence[Evaluation]]
+"""Returns the evaluations after steps s with `start` ≤ s < `end`, in order."""
+
+
+def no_evaluations(start: int, end: int) -> Sequence[Evaluation]:
+    """No evaluations, for any range of steps."""
+    return ()
+
+
+def read(
+    session: Session,
+    job_id: str,
+    *,
+    limit: int,
+    after: int = -1,
+    end: int | None = None,
+    attempt: int | None = None,
+) -> list[Evaluation]:
+    """At most `limit` evaluations after steps s with `after` < s < `end`, in order.
+
+    A step that several attempts reached is listed once, with the metrics of the latest one; with
+    `attempt`, all are of that one.
+    """
+    statement = _visible(job_id, after, end, attempt).order_by(EventRow.step).limit(limit)
+    return _evaluations(session, job_id, session.execute(statement), attempt)
+
+
+def sample(
+    session: Session,
+    job_id: str,
+    most: int,
+    *,
+    after: int = -1,
+    end: int | None = None,
+    attempt: int | None = None,
+) -> list[Evaluation]:
+    """At most `most` of these evaluations, evenly spaced, always with the last one."""
+    total = func.count().over()
+    left = total - func.row_number().over(order_by=EventRow.step)
+    stride = (total + (most - 1)) // most
+    visible = _visible(job_id, after, end, attempt)
+    found = visible.add_columns((left % stride).label("offset")).subquery()
+    statement = select(found.c.step, found.c.data).where(found.c.offset == 0)
+    rows = session.execute(statement.order_by(found.c.step))
+    return _evaluations(session, job_id, rows, attempt)
+
+
+def steps_per_epoch(session: Session, job_id: str) -> int | None:
+    """The steps of an epoch, from the last `started` event; None before the first."""
+    statement = (
+        select(EventRow.data)
+        .where(EventRow.job_id == job_id, EventRow.type == EventType.STARTED)
+        .order_by(EventRow.seq.desc())
+        .limit(1)
+    )
+    data = session.scalar(statement)
+    found = data.get("steps_per_epoch") if isinstance(data, dict) else None
+    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
+
+
+def _visible(
+    job_id: str, after: int, end: int | None, attempt: int | None = None
+) -> Select[tuple[int | None, dict[str, Any]]]:
+    """The step and the data of each evaluation that no later one replaces."""
+    later = aliased(EventRow)
+    replacing = select(1).where(
+        later.job_id == EventRow.job_id,
+        later.type == EVALUATION_TYPE,
+        later.step == EventRow.step,
+        later.seq > EventRow.seq,
+    )
+    statement = select(EventRow.step, EventRow.data).where(
+        EventRow.job_id == job_id, EventRow.type == EVALUATION_TYPE, EventRow.step > after
+    )
+    if end is not None:
+        statement = statement.where(EventRow.step < end)
+    if attempt is not None:
+        statement = statement.where(EventRow.attempt == attempt)
+        replacing = replacing.where(later.attempt == attempt)
+    return statement.where(~replacing.exists())
+
+
+def _evaluations(
+    session: Session, job_id: str, rows: Iterable[Any], attempt: int | None
+) -> list[Evaluation]:
+    per_epoch = steps_per_epoch(session, job_id)
+    best = _best_step(session, job_id, attempt)
+    return [
+        Evaluation(
+            row.step // per_epoch if per_epoch else None,
+            row.step,
+            metrics_of(row.data),
+            row.step == best,
+        )
+        for row in rows
+    ]
+
+
+def _best_step(session: Session, job_id: str, attempt: int | None) -> int | None:
+    """The step of the best evaluation: the last one that was better than all before it."""
+    improved = _visible(job_id, -1, None, attempt).where(EventRow.data["best"].as_boolean())
+    found = session.execute(improved.order_by(EventRow.step.desc()).limit(1)).first()
+    return None if found is None else found.step

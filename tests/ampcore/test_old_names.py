@@ -1,0 +1,38 @@
+"""Names of 0.5 can still be imported."""
+
+import importlib
+import sys
+
+import pytest
+
+import ampdata
+from ampcore.old_names import NEW_NAMES
+
+
+@pytest.fixture(autouse=True)
+def forget():
+    yield
+    for name in NEW_NAMES:
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize(("old", "new"), NEW_NAMES.items())
+def test_a_module_is_found_under_its_old_name_with_a_warning(old, new):
+    with pytest.warns(DeprecationWarning, match=r"the old name goes with") as warned:
+        module = importlib.import_module(old)
+    assert any(f"{old} is now {new};" in str(warning.message) for warning in warned)
+    contents = vars(importlib.import_module(new))
+    public = {name: value for name, value in contents.items() if not name.startswith("_")}
+    assert public
+    assert {name: getattr(module, name) for name in public} == public
+
+
+def test_other_names_are_not_found():
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'ampcore\.lab'"):
+        importlib.import_module("ampcore.lab")
+
+
+def test_the_module_of_the_new_name_is_unchanged():
+    with pytest.warns(DeprecationWarning, match=r"now ampdata"):
+        importlib.import_module("ampcore.formats")
+    assert ampdata.__spec__.name == ampdata.__name__ == "ampdata"

@@ -1,0 +1,1 @@
+"""Jobs with several ranks, on one worker or several."""

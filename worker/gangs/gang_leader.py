@@ -1,0 +1,185 @@
+"""What the worker of rank 0 knows of the other ranks of its attempt, and requests of them."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from ampspec.jobs import Reason
+from store.database import Database
+from store.gangs import gang_members
+from store.tables import GangMember
+from worker.attempt.outcome import RANK_FAILED, AttemptOutcome, AttemptResult
+from worker.attempt.stop_reason import StopReason
+from worker.gangs.rank import Rank
+from worker.gangs.rank_failure import RankFailure, cause_of
+from worker.gangs.rank_group import SHUTDOWN, RankGroup
+from worker.rank_ports import ports_of
+from worker.trainer.standby import Standby
+from worker.trainer.trainer_process import TrainerProcess
+
+log = logging.getLogger(__name__)
+
+POLL_S: Final = 0.5
+PORT_TAKEN: Final = (
+    "Another process had taken the port of a rank before it started. The job starts again with "
+    "other ports; this does not count as a failed attempt."
+)
+REASONS: Final = frozenset(Reason)
+STATE_OF_OUTCOME: Final = {
+    AttemptOutcome.SUCCEEDED: "succeeded",
+    AttemptOutcome.FAILED: "failed",
+}
+STOP_REASON_OF_WISH: Final = {SHUTDOWN: StopReason.SHUTDOWN}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What is known of the workers of the other ranks."""
+
+    all_have_ended: bool = False
+    failure: RankFailure | None = None
+    """The cause of their failures."""
+    wish: str | None = None
+    """Why a worker wants the attempt to stop."""
+
+
+class GangLeader:
+    """Watches the workers of an attempt's other ranks, in a thread of its own.
+
+    Args:
+        database: The database.
+        job_id: The job.
+        attempt: The attempt; its worker runs rank 0.
+        first: Rank 0.
+        own: The other ranks of this worker.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        job_id: str,
+        attempt: int,
+        *,
+        first: Rank,
+        own: RankGroup,
+    ) -> None:
+        self._first = first
+        self._own = own
+        own.show_first(first)
+        self._database, self._job_id, self._attempt = database, job_id, attempt
+        self._known = Ended()
+        self._stop_requested = self._stop_stored = False
+        self._done = threading.Event()
+        run = copy_context().run
+        self._thread = threading.Thread(
+            target=run, args=[self._run], name="gang-leader", daemon=True
+        )
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._done.set()
+        self._thread.join()
+
+    def start_rank_0(self, standby: Standby) -> TrainerProcess:
+        """Request the process of rank 0."""
+        ports = ports_of(self._first.cluster, standby.hardware())
+        self._first.process = standby.request_rank(ports)
+        return self._first.process
+
+    def assignment(self) -> dict[str, Any]:
+        """What the trainer of rank 0 must know besides its job."""
+        return self._first.assignment()
+
+    def stop_reason(self) -> StopReason | None:
+        """Why rank 0 must stop because of the others; None while it need not."""
+        if self._failure() is not None:
+            return StopReason.RANK_FAILED
+        return STOP_REASON_OF_WISH.get(self._known.wish or "")
+
+    def request_stop(self) -> None:
+        """Request that all workers end the other ranks."""
+        self._stop_requested = True
+        self._own.stop()
+
+    def conclude(
+        self,
+        result: AttemptResult | None,
+        *,
+        grace_s: float,
+        may_wait: Callable[[], bool],
+    ) -> AttemptResult | None:
+        """Wait until all other ranks have ended, and tell the cause of a failure.
+
+        Args:
+            result: That of rank 0; None if the attempt no longer owns the job.
+            grace_s: How long the others may go on after rank 0 has succeeded.
+            may_wait: False once this worker must not wait any longer.
+        """
+        if result is None:
+            return None
+        self._first.state = STATE_OF_OUTCOME.get(result.outcome, "stopped")
+        has_succeeded = result.outcome is AttemptOutcome.SUCCEEDED
+        stop_at = time.monotonic() + (grace_s if has_succeeded else 0.0)
+        while may_wait() and not (self._known.all_have_ended and self._own.has_ended):
+            if time.monotonic() >= stop_at:
+                self.request_stop()
+            time.sleep(POLL_S / 5)
+        return with_cause(result, self._failure())
+
+    def _failure(self) -> RankFailure | None:
+        """The cause of the failures of other ranks, on any worker."""
+        return cause_of([self._own.failure, self._known.failure])
+
+    def _run(self) -> None:
+        while not self._done.is_set():
+            try:
+                self._look()
+            except SQLAlchemyError as error:
+                log.warning("cannot read the state of the other ranks: %s", error)
+            self._done.wait(POLL_S)
+
+    def _look(self) -> None:
+        if self._stop_requested and not self._stop_stored:
+            with self._database.write() as session:
+                gang_members.request_stop(session, self._job_id, self._attempt)
+            self._stop_stored = True
+        with self._database.read() as session:
+            self._known = summary_of(gang_members.listing(session, self._job_id, self._attempt))
+
+
+def summary_of(members: Sequence[GangMember]) -> Ended:
+    """What the rows of an attempt's workers tell; the first is the worker of rank 0 itself."""
+    failures = [
+        RankFailure(Reason(member.reason), member.message or "")
+        for member in members
+        if member.reason in REASONS
+    ]
+    wishes = [member.wish for member in members if member.wish is not None]
+    return Ended(
+        all_have_ended=all(member.state == gang_members.ENDED for member in members[1:]),
+        failure=cause_of(failures),
+        wish=wishes[0] if wishes else None,
+    )
+
+
+def with_cause(result: AttemptResult, failure: RankFailure | None) -> AttemptResult:
+    """The result of an attempt, given the one of rank 0 and a failure of other ranks."""
+    if result.outcome is not AttemptOutcome.FAILED or result.reason is None:
+        return result
+    first = RankFailure(result.reason, result.message or "")
+    # A rank 0 that was only stopped does not know why: what the others say comes first.
+    found = [failure, first] if result.message == RANK_FAILED else [first, failure]
+    cause = cause_of(found) or first
+    if cause.reason == Reason.PORT_TAKEN:
+        return AttemptResult(AttemptOutcome.HANDED_BACK, Reason.PORT_TAKEN, PORT_TAKEN)
+    return AttemptResult(AttemptOutcome.FAILED, cause.reason, cause.message)

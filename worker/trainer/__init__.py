@@ -1,0 +1,1 @@
+"""Trainer processes: started, isolated, limited and read by the worker."""

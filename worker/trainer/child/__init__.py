@@ -1,0 +1,1 @@
+"""The programs that run in the child processes: the fork server and the trainer."""

@@ -1,0 +1,1 @@
+"""Downloads of what a job needs, and uploads of what it makes."""
