@@ -57,21 +57,20 @@ def migrate(database_url: str, *, report: Report = log.info) -> None:
 
     Several servers may start at once: a lock lets one migrate at a time. `report` gets lines about
     how far it is. Raises OperationalError if a revision did not get its locks within
-    MAX_LOCK_WAIT_S.
+    MAX_LOCK_WAIT_S, and SchemaTooOld if the database is from before version 0.5.
     """
     url = make_url(database_url)
     sqlite = url.get_backend_name() == "sqlite"
     if sqlite and url.database:
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     database = Database(database_url)
-    current = schema.revision_of(database)
-    if current is not None and current > schema.HEAD:
-        database.close()
-        report(f"The schema has revision {current}, which is newer than this version.")
-        return
-    if current is None:
-        report = log.debug  # there is nothing that takes long
     try:
+        current = schema.check_upgradable(database)
+        if current is not None and current > schema.HEAD:
+            report(f"The schema has revision {current}, which is newer than this version.")
+            return
+        if current is None:
+            report = log.debug  # there is nothing that takes long
         # On SQLite each transaction takes the write lock at its beginning.
         with database.engine.execution_options(writes=True).connect() as connection:
             if sqlite:
@@ -93,7 +92,7 @@ def plan(database_url: str) -> list[str]:
         return ["There is no database yet: all tables would be created."]
     database = Database(database_url)
     try:
-        if (schema.revision_of(database) or "") > schema.HEAD:
+        if (schema.check_upgradable(database) or "") > schema.HEAD:
             return ["Nothing to do: the schema is newer than this version."]
         with database.engine.connect() as connection:
             pending = _pending(connection)

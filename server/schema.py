@@ -19,7 +19,14 @@ OLDEST_COMPATIBLE: Final = "0020"
 Raise it only with a revision that removes or renames what that version uses.
 """
 
+OLDEST: Final = "0003"
+"""The oldest revision that can be upgraded: that of version 0.5."""
+
 VERSIONS: Final = table("alembic_version", column("version_num"))
+
+
+class SchemaTooOld(Exception):
+    """The database has a revision that this version cannot upgrade."""
 
 
 def is_current(database: Database) -> bool:
@@ -48,6 +55,17 @@ def revision(session: Session) -> str | None:
     if not inspect(session.connection()).has_table(VERSIONS.name):
         return None
     return session.scalar(select(VERSIONS.c.version_num))
+
+
+def check_upgradable(database: Database) -> str | None:
+    """The revision of the database. Raises SchemaTooOld if it is from before version 0.5."""
+    current = revision_of(database)
+    if current is not None and current < OLDEST:
+        raise SchemaTooOld(
+            f"its schema has revision {current}, expected {OLDEST} or newer. Upgrade it with "
+            "version 0.5 first"
+        )
+    return current
 
 
 def record_compatibility(connection: Connection) -> None:

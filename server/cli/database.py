@@ -35,7 +35,7 @@ def database_errors_as_unusable(url: str) -> Iterator[None]:
     """Turn database and connection errors inside into DatabaseUnusable."""
     try:
         yield
-    except (SQLAlchemyError, OSError) as error:
+    except (SQLAlchemyError, OSError, schema.SchemaTooOld) as error:
         cause = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
         raise DatabaseUnusable(
             f"{VARIABLE}: the {describe_database(url)} cannot be used: {cause}."

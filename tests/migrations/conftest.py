@@ -3,7 +3,7 @@
 import pytest
 import sqlalchemy as sa
 
-JSON_COLUMNS = {"labels", "spec", "data"}
+JSON_COLUMNS = {"labels", "spec", "data", "queues"}
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

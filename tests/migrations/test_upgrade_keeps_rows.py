@@ -1,9 +1,10 @@
-"""Migrations on a database of revision 0001 that has rows in every table."""
+"""Migrations on a database of version 0.5 that has rows in every table."""
 
 import pytest
 import sqlalchemy as sa
 from alembic import command
 
+from server import schema
 from server.migrate import alembic_config, migrate
 from store import workers
 from store.access import tokens
@@ -26,10 +27,24 @@ JOB = {
     "step": 4,
     "created_at": MOMENT,
     "updated_at": MOMENT,
+    "project": "default",
+    "priority": 5,
+    "queue": "default",
+    "max_attempts": 1,
+    "failures": 0,
+    "queued_at": MOMENT,
+    "told": 0,
 }
 ROWS = {
     "jobs": JOB,
-    "tokens": {"id": "t", "name": "ada", "digest": tokens.digest_of("amp_x"), "created_at": MOMENT},
+    "tokens": {
+        "id": "t",
+        "name": "ada",
+        "digest": tokens.digest_of("amp_x"),
+        "created_at": MOMENT,
+        "role": "admin",
+        "project": "default",
+    },
     "workers": {
         "id": "w",
         "hostname": "h",
@@ -38,17 +53,18 @@ ROWS = {
         "version": "1",
         "started_at": MOMENT,
         "last_seen_at": MOMENT,
+        "queues": '["default"]',
     },
     "attempts": {
         "job_id": JOB["id"],
         "attempt": 1,
         "worker_id": "w",
-        "frames": 7,
         "outcome": "failed",
         "reason": "process_killed",
         "message": "Killed.",
         "started_at": MOMENT,
         "finished_at": MOMENT,
+        "waited_s": 0.0,
     },
     "events": {
         "job_id": JOB["id"],
@@ -60,19 +76,30 @@ ROWS = {
         "created_at": MOMENT,
     },
 }
-BLOCK = {"job_id": JOB["id"], "attempt": 1, "first_step": 0, "end_step": 4, "skipped": 0, "seq": 2}
+BLOCK = {
+    "job_id": JOB["id"],
+    "attempt": 1,
+    "first_step": 0,
+    "end_step": 4,
+    "skipped": 0,
+    "seq": 2,
+    "examples": 4,
+    "duration_s": 1.0,
+    "skipped_s": 0.0,
+    "created_at": MOMENT,
+}
 
 
 @pytest.fixture
 def url(empty_url, insert, make_block):
-    """The address of a database at revision 0001 with rows in every table."""
+    """The address of a database at version 0.5 with rows in every table."""
     database = Database(empty_url)
     with database.engine.execution_options(writes=True).begin() as connection:
-        command.upgrade(alembic_config(connection), "0001")
+        command.upgrade(alembic_config(connection), "0003")
         for table, row in ROWS.items():
             insert(connection, table, row)
         payload = make_block(0, 4).payload
-        insert(connection, "step_blocks", {**BLOCK, "payload": payload, "created_at": MOMENT})
+        insert(connection, "step_blocks", {**BLOCK, "payload": payload})
     database.close()
     return empty_url
 
@@ -102,7 +129,7 @@ def test_the_upgrade_keeps_every_row_with_valid_values(upgraded):
         assert reading.block["loss"].tolist() == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_a_job_of_revision_0001_can_be_claimed(upgraded):
+def test_a_job_of_version_0_5_can_be_claimed(upgraded):
     with upgraded.write() as session:
         job = attempts.claim_next(session, "w", ["default"])
         assert (job.id, job.attempt) == (JOB["id"], 2)
@@ -113,7 +140,7 @@ def test_the_downgrade_keeps_every_row(upgraded):
         if upgraded.engine.dialect.name == "sqlite":
             connection.connection.dbapi_connection.execute("PRAGMA foreign_keys = OFF")
         with connection.begin():
-            command.downgrade(alembic_config(connection), "0001")
+            command.downgrade(alembic_config(connection), "0003")
     with upgraded.engine.begin() as connection:
         for table in (*ROWS, "step_blocks"):
             counted = sa.select(sa.func.count()).select_from(sa.table(table))
@@ -121,7 +148,6 @@ def test_the_downgrade_keeps_every_row(upgraded):
         [row] = connection.execute(sa.text("SELECT name, state, attempt, seq, step FROM jobs"))
         assert tuple(row) == ("old", "queued", 1, 3, 4)
         assert connection.scalar(sa.text("SELECT outcome FROM attempts")) == "failed"
-        assert "projects" not in sa.inspect(connection).get_table_names()
 
 
 def test_the_upgrade_succeeds_again_after_a_downgrade(url, upgraded):
@@ -129,7 +155,18 @@ def test_the_upgrade_succeeds_again_after_a_downgrade(url, upgraded):
         if upgraded.engine.dialect.name == "sqlite":
             connection.connection.dbapi_connection.execute("PRAGMA foreign_keys = OFF")
         with connection.begin():
-            command.downgrade(alembic_config(connection), "0001")
+            command.downgrade(alembic_config(connection), "0003")
     migrate(url)
     with upgraded.read() as session:
         assert jobs.get(session, JOB["id"]).name == "old"
+
+
+def test_a_database_from_before_version_0_5_is_refused(empty_url):
+    migrate(empty_url)
+    database = Database(empty_url)
+    with database.engine.execution_options(writes=True).begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0002'"))
+    with pytest.raises(schema.SchemaTooOld, match=r"revision 0002.*with version 0\.5 first"):
+        migrate(empty_url)
+    assert schema.revision_of(database) == "0002"
+    database.close()
