@@ -21,7 +21,7 @@ PACKAGES = (
     "ampcore",
     "server",
     "store",
-    "service",
+    "infra",
     "worker",
     "ampclient",
     "migrations",
