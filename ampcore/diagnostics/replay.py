@@ -15,6 +15,7 @@ from ampcore.data import Batch
 from ampcore.diagnostics.layer_outputs import LayerRef, layer_outputs
 from ampcore.models.dropout_seeds import DropoutSeeds
 from ampcore.models.seeds import StepShare
+from ampcore.models.stateless_call import with_updates
 from ampcore.models.task import NonTrainable, Task
 from ampcore.precision import LossScale, without_overwrites
 
@@ -95,7 +96,7 @@ class Replay:
 
     def __call__(self, scales: Sequence[float], micro: MicroBatch) -> ReplayResult:
         """Replay a micro-batch at these loss scales, one for each network."""
-        losses, variables, forward, backward, gradients, non_trainable = self.function(
+        losses, variables, forward, backward, gradients, updates = self.function(
             tf.constant(scales, tf.float32), micro.non_trainable, micro.batch, micro.seed
         )
         return ReplayResult(
@@ -104,7 +105,7 @@ class Replay:
             forward.numpy(),
             backward.numpy(),
             gradients,
-            non_trainable,
+            [with_updates(*network) for network in zip(micro.non_trainable, updates, strict=True)],
         )
 
     def step(
@@ -134,7 +135,7 @@ class Replay:
             tf.GradientTape(persistent=True) as tape,
         ):
             tape.watch(weights)
-            losses, after = self.task.losses(weights, non_trainable, batch, seed)
+            losses, updates = self.task.losses(weights, non_trainable, batch, seed)
             scaled = [
                 loss_scale.scale(loss_scale.init()._replace(scale=scale), loss)
                 for loss_scale, scale, loss in zip(
@@ -158,7 +159,7 @@ class Replay:
             _tensor_stats(tensors),
             tf.stack([_tensor_stats(by_outputs) for _, by_outputs in found]),
             gradients,
-            after,
+            updates,
         )
 
 

@@ -5,6 +5,7 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from ampcore.data.examples import Batch
+from ampcore.models.stateless_call import StateUpdates
 from ampcore.models.task import NonTrainable, Task, Tensor, Weights
 
 
@@ -18,10 +19,10 @@ class Classification(Task):
 
     def losses(
         self, weights: Weights, non_trainable: NonTrainable, batch: Batch, seed: Tensor
-    ) -> tuple[list[Tensor], NonTrainable]:
+    ) -> tuple[list[Tensor], list[StateUpdates]]:
         """The mean sparse categorical cross-entropy of the batch."""
-        logits, after = self._logits(weights, non_trainable, batch.x, training=True)
-        return [tf.reduce_mean(cross_entropy(logits, batch.y))], [after]
+        logits, updates = self._logits(weights, non_trainable, batch.x, training=True)
+        return [tf.reduce_mean(cross_entropy(logits, batch.y))], [updates]
 
     def measure(
         self, weights: Weights, non_trainable: NonTrainable, batch: Batch

@@ -5,13 +5,14 @@ replicas have the same counters: those of one process that has trained on the mi
 of them. In a step each begins at the number of its first micro-batch.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, Final
 
 import tensorflow as tf
 
 from ampcore.data import Batch
 from ampcore.models.seeds import StepShare
+from ampcore.models.stateless_call import StateUpdates
 from ampcore.models.task import NonTrainable, Task
 
 Tensor = Any
@@ -30,11 +31,15 @@ class DropoutSeeds:
 
     def __init__(self, task: Task, share: StepShare) -> None:
         self._task, self._share = task, share
-        self._is_seed = [
-            [variable.name == STATE_NAME for variable in network.state_variables]
+        self._counters = [
+            [
+                index
+                for index, variable in enumerate(network.state_variables)
+                if variable.name == STATE_NAME
+            ]
             for network in task.networks
         ]
-        self._is_needed = share.replicas > 1 and any(map(any, self._is_seed))
+        self._is_needed = share.replicas > 1 and any(self._counters)
 
     @property
     def shifts(self) -> bool:
@@ -52,44 +57,40 @@ class DropoutSeeds:
         if not self.shifts:
             return values
         # Only the counters of this forward pass are used: the rest is never computed.
-        _, after = self._task.losses(self._task.weights(), values, micro_batch, seed)
+        _, updates = self._task.losses(self._task.weights(), values, micro_batch, seed)
+        shifted = [list(network) for network in values]
+        for network, index in self._moving(updates):
+            value = tf.convert_to_tensor(values[network][index])
+            moved = tf.convert_to_tensor(updates[network][index])
+            shifted[network][index] = value + self._share.first * (moved - value)
+        return shifted
 
-        def shifted(value: Tensor, later: Tensor) -> Tensor:
-            return value + self._share.first * (later - value)
-
-        return self._map_seeds(shifted, values, after)
-
-    def after(self, values: NonTrainable, began: NonTrainable, ended: NonTrainable) -> NonTrainable:
-        """The values after the step, the same ones on all replicas.
+    def after(
+        self, values: NonTrainable, first_values: NonTrainable, updates: Sequence[StateUpdates]
+    ) -> list[StateUpdates]:
+        """The updates of the step, the same counters on all replicas.
 
         Args:
             values: The values between steps, before this one.
-            began: What `before` returned.
-            ended: The values after the micro-batches of this replica.
+            first_values: The values that `before` returned.
+            updates: Those of the micro-batches of this replica.
         """
+        counted = [dict(network) for network in updates]
         if not self._is_needed:
-            return ended
-        moved = self._map_seeds(lambda begin, end: end - begin, began, ended)
-        found = self._map_seeds(
-            lambda value, change: value + self._share.replicas * change, values, moved
-        )
-        rows = zip(found, ended, self._is_seed, strict=True)
-        return [
-            [own if is_seed else end for own, end, is_seed in zip(mine, ends, seeds, strict=True)]
-            for mine, ends, seeds in rows
-        ]
+            return counted
+        for network, index in self._moving(updates):
+            value, first = (
+                tf.convert_to_tensor(state[network][index]) for state in (values, first_values)
+            )
+            moved = tf.convert_to_tensor(updates[network][index]) - first
+            counted[network][index] = value + self._share.replicas * moved
+        return counted
 
-    def _map_seeds(
-        self, function: Callable[[Tensor, Tensor], Tensor], one: NonTrainable, other: NonTrainable
-    ) -> NonTrainable:
-        """The function of two values where a seed is, and the first value elsewhere."""
-        rows = zip(one, other, self._is_seed, strict=True)
+    def _moving(self, updates: Sequence[StateUpdates]) -> list[tuple[int, int]]:
+        """The network and the index of each counter that these updates change."""
         return [
-            [
-                function(tf.convert_to_tensor(first), tf.convert_to_tensor(second))
-                if is_seed
-                else first
-                for first, second, is_seed in zip(*own, strict=True)
-            ]
-            for own in rows
+            (network, index)
+            for network, counters in enumerate(self._counters)
+            for index in counters
+            if index in updates[network]
         ]

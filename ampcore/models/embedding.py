@@ -17,7 +17,7 @@ from ampcore.distributed.row_shards import RowShard
 from ampcore.models.building_blocks import build_networks
 from ampcore.models.classification import binary_cross_entropy
 from ampcore.models.registry import DtypePolicies, register
-from ampcore.models.stateless_call import call_stateless
+from ampcore.models.stateless_call import StateUpdates, call_stateless
 from ampcore.models.table_rows import assign_initial_rows
 from ampcore.models.task import Network, NonTrainable, Task, Tensor, Weights
 from ampspec.errors import InvalidModel
@@ -59,10 +59,10 @@ class ClickPrediction(Task):
 
     def losses(
         self, weights: Weights, non_trainable: NonTrainable, batch: Batch, seed: Tensor
-    ) -> tuple[list[Tensor], NonTrainable]:
+    ) -> tuple[list[Tensor], list[StateUpdates]]:
         """The mean binary cross-entropy of the batch; its gradient by the table is sparse."""
-        logits, after = self._logits(weights, non_trainable, batch.x, training=True)
-        return [tf.reduce_mean(binary_cross_entropy(logits, batch.y))], [after]
+        logits, updates = self._logits(weights, non_trainable, batch.x, training=True)
+        return [tf.reduce_mean(binary_cross_entropy(logits, batch.y))], [updates]
 
     def measure(
         self, weights: Weights, non_trainable: NonTrainable, batch: Batch
@@ -103,15 +103,15 @@ class ClickPrediction(Task):
 
     def _logits(
         self, weights: Weights, non_trainable: NonTrainable, keys: Tensor, *, training: bool
-    ) -> tuple[Tensor, list[Tensor]]:
+    ) -> tuple[Tensor, StateUpdates]:
         dense = [weights[0][place] for place in self._dense]
         with self.networks[0].dtypes.applied():
             dtype = self._first_after_table.compute_dtype
             rows = self._look_up(weights[0][self._table], keys, dtype)
-            logits, after, _ = call_stateless(
+            logits, updates, _ = call_stateless(
                 self._after_table, dense, non_trainable[0], rows, training=training
             )
-        return logits[:, 0], after
+        return logits[:, 0], updates
 
 
 class FetchedRows(ClickPrediction):

@@ -13,6 +13,7 @@ from ampcore.data.examples import Batch
 from ampcore.models.building_blocks import build_networks, check_images
 from ampcore.models.classification import binary_cross_entropy
 from ampcore.models.registry import register
+from ampcore.models.stateless_call import StateUpdates, with_updates
 from ampcore.models.task import NonTrainable, Task, Tensor, Weights
 from ampspec.errors import InvalidModel
 from ampspec.models.model import Gan
@@ -38,11 +39,11 @@ class GanTask(Task):
 
     def losses(
         self, weights: Weights, non_trainable: NonTrainable, batch: Batch, seed: Tensor
-    ) -> tuple[list[Tensor], NonTrainable]:
+    ) -> tuple[list[Tensor], list[StateUpdates]]:
         """The generator's loss, and the discriminator's: the mean over fake and real images."""
         count = tf.shape(batch.x)[0]
         noise = self._noise(count, seed)
-        (fake, real), after = self._discriminate(
+        (fake, real), updates = self._discriminate(
             weights, non_trainable, noise, batch.x, training=True
         )
         flipped = tf.range(count) < count // FLIPPED_ONE_IN
@@ -54,7 +55,7 @@ class GanTask(Task):
         discriminator = _mean(
             binary_cross_entropy(fake, fake_labels), binary_cross_entropy(real, real_labels)
         )
-        return [tf.reduce_mean(generator), tf.reduce_mean(discriminator)], after
+        return [tf.reduce_mean(generator), tf.reduce_mean(discriminator)], updates
 
     def measure(
         self, weights: Weights, non_trainable: NonTrainable, batch: Batch
@@ -94,14 +95,15 @@ class GanTask(Task):
         images: Tensor,
         *,
         training: bool,
-    ) -> tuple[tuple[Tensor, Tensor], NonTrainable]:
+    ) -> tuple[tuple[Tensor, Tensor], list[StateUpdates]]:
         """Logits (n,) for generated and for real images; above 0 means fake."""
         generator, discriminator = self.networks
         images = tf.reshape(images, (-1, *discriminator.model.input_shape[1:]))
-        fakes, generated = generator(weights[0], non_trainable[0], noise, training=training)
-        fake, between = discriminator(weights[1], non_trainable[1], fakes, training=training)
-        real, after = discriminator(weights[1], between, images, training=training)
-        return (fake[:, 0], real[:, 0]), [generated, after]
+        fakes, by_generator = generator(weights[0], non_trainable[0], noise, training=training)
+        fake, by_fakes = discriminator(weights[1], non_trainable[1], fakes, training=training)
+        states = with_updates(non_trainable[1], by_fakes)
+        real, by_images = discriminator(weights[1], states, images, training=training)
+        return (fake[:, 0], real[:, 0]), [by_generator, by_fakes | by_images]
 
 
 @register("gan", GanTask)

@@ -12,6 +12,8 @@ import tensorflow as tf
 
 Tensor = Any
 Variable = Any
+StateUpdates = dict[int, Tensor]
+"""By the index of a state variable, its next value; others do not change."""
 
 
 def call_stateless(
@@ -22,7 +24,7 @@ def call_stateless(
     *,
     training: bool,
     assigned: Sequence[int] = (),
-) -> tuple[Any, list[Tensor], list[Tensor]]:
+) -> tuple[Any, StateUpdates, list[Tensor]]:
     """Call a model without assigning its variables.
 
     Args:
@@ -34,8 +36,8 @@ def call_stateless(
         assigned: The indices of trainable variables that the call assigns when it trains.
 
     Returns:
-        The outputs on `x`; the next states, which are the same objects where nothing changed; and
-        the losses that layers add, such as weight regularization.
+        The outputs on `x`; the next states of the variables that the call changes, by their index;
+        and the losses that layers add, such as weight regularization.
     """
     # Keras would read the variables again, so that unchanged values could not be recognised.
     before = [tf.convert_to_tensor(value) for value in states]
@@ -47,8 +49,13 @@ def call_stateless(
         outputs, after, losses = model.stateless_call(
             list(weights), before, x, return_losses=True, **named
         )
-    rows = zip(states, before, after, strict=True)
-    return outputs, [given if new is old else new for given, old, new in rows], losses
+    rows = enumerate(zip(before, after, strict=True))
+    return outputs, {index: new for index, (old, new) in rows if new is not old}, losses
+
+
+def with_updates(states: Sequence[Tensor], updates: StateUpdates) -> list[Tensor]:
+    """The states after these updates."""
+    return [updates.get(index, state) for index, state in enumerate(states)]
 
 
 def assigned_variables(model: Any, example: Any) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from ampcore.data.examples import Batch
 from ampcore.losses import example_losses
 from ampcore.losses.kinds import CrossEntropy
+from ampcore.models.stateless_call import StateUpdates
 from ampcore.models.task import MetricStates, Network, NonTrainable, Task, Tensor, Weights
 from ampspec.errors import InvalidModel
 
@@ -65,12 +66,12 @@ class SupervisedTask(Task):
 
     def losses(
         self, weights: Weights, non_trainable: NonTrainable, batch: Batch, seed: Tensor
-    ) -> tuple[list[Tensor], NonTrainable]:
+    ) -> tuple[list[Tensor], list[StateUpdates]]:
         """The weighted sum of the outputs' losses and those of the layers."""
-        outputs, after, of_layers = self._call(weights, non_trainable, batch, training=True)
+        outputs, updates, layer_losses = self._call(weights, non_trainable, batch, training=True)
         found = self._output_losses(outputs, batch)
         total = [self._objectives[name].weight * loss for name, loss in found.items()]
-        return [tf.add_n([*total, *of_layers])], [after]
+        return [tf.add_n([*total, *layer_losses])], [updates]
 
     def measure(
         self, weights: Weights, non_trainable: NonTrainable, batch: Batch
@@ -176,13 +177,13 @@ class SupervisedTask(Task):
 
     def _call(
         self, weights: Weights, non_trainable: NonTrainable, batch: Batch, *, training: bool
-    ) -> tuple[dict[str, Tensor], list[Tensor], list[Tensor]]:
-        """The outputs by name, the next non-trainable values, and the losses of the layers."""
-        outputs, after, losses = self.networks[0].call_with_losses(
+    ) -> tuple[dict[str, Tensor], StateUpdates, list[Tensor]]:
+        """The outputs by name, the state variables that change, and the losses of the layers."""
+        outputs, updates, losses = self.networks[0].call_with_losses(
             weights[0], non_trainable[0], batch.x, training=training
         )
         named = dict(zip(self._objectives, flat_outputs(outputs), strict=True))
-        return named, after, losses
+        return named, updates, losses
 
     def _output_losses(self, outputs: Mapping[str, Tensor], batch: Batch) -> dict[str, Tensor]:
         targets = self._targets(batch, outputs)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from ampcore.data.examples import Batch
 from ampcore.distributed.row_shards import RowShard
 from ampcore.models.layer_losses import float32_regularizers, sum_in_float32
-from ampcore.models.stateless_call import call_stateless
+from ampcore.models.stateless_call import StateUpdates, call_stateless
 from ampcore.precision.float8_products import Float8Scaling
 from ampcore.precision.in_place import InPlaceDtypes, float32_dtypes
 from ampcore.precision.layer_products import installed_products
@@ -78,17 +78,17 @@ class Network:
 
     def __call__(
         self, weights: list[Tensor], non_trainable: list[Tensor], x: Tensor, *, training: bool
-    ) -> tuple[Tensor, list[Tensor]]:
-        """The outputs on `x`, and the next non-trainable values: see `call_stateless`."""
-        outputs, after, _ = self.call_with_losses(weights, non_trainable, x, training=training)
-        return outputs, after
+    ) -> tuple[Tensor, StateUpdates]:
+        """The outputs on `x`, and the state variables that change: see `call_stateless`."""
+        outputs, updates, _ = self.call_with_losses(weights, non_trainable, x, training=training)
+        return outputs, updates
 
     def call_with_losses(
         self, weights: list[Tensor], non_trainable: list[Tensor], x: Any, *, training: bool
-    ) -> tuple[Any, list[Tensor], list[Tensor]]:
+    ) -> tuple[Any, StateUpdates, list[Tensor]]:
         """As the call, and third the losses that layers add, float32 scalars."""
         with self.dtypes.applied(), float32_regularizers(self.model):
-            outputs, after, losses = call_stateless(
+            outputs, updates, losses = call_stateless(
                 self.model,
                 weights,
                 non_trainable,
@@ -96,7 +96,7 @@ class Network:
                 training=training,
                 assigned=self.assigned,
             )
-            return outputs, after, sum_in_float32(losses)
+            return outputs, updates, sum_in_float32(losses)
 
 
 class Task(ABC):
@@ -115,7 +115,7 @@ class Task(ABC):
     @abstractmethod
     def losses(
         self, weights: Weights, non_trainable: NonTrainable, batch: Batch, seed: Tensor
-    ) -> tuple[list[Tensor], NonTrainable]:
+    ) -> tuple[list[Tensor], list[StateUpdates]]:
         """The training losses of one batch, differentiable by `weights`.
 
         Args:
@@ -126,8 +126,8 @@ class Task(ABC):
                 itself.
 
         Returns:
-            One float32 scalar for each network, and the next non-trainable values: the same
-            objects where nothing changed.
+            One float32 scalar for each network; and of each network the next values of the state
+            variables that the forward pass changes, by their index in `Network.state_variables`.
         """
 
     @abstractmethod

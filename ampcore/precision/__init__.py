@@ -23,7 +23,7 @@ from ampcore.precision.loss_scale import (
 )
 from ampcore.precision.overwrite_with_gradient import (
     is_overwritten,
-    only_overwrites,
+    split_overwrites,
     without_overwrites,
 )
 from ampcore.precision.policy import LayerPolicies, apply_policy, layer_policies
@@ -52,8 +52,8 @@ __all__ = [
     "is_overwritten",
     "layer_policies",
     "map_values",
-    "only_overwrites",
     "resolve_loss_scale",
+    "split_overwrites",
     "sum_duplicate_rows",
     "without_overwrites",
 ]

@@ -74,12 +74,10 @@ def exact_norm(grads: Sequence[Any], norm: Tensor) -> Tensor:
 
 def clip_by_global_norm(
     grads: Sequence[Any],
-    limit: float,
+    clip_norm: float,
     norm: Tensor | None = None,
-    *,
-    measured: Sequence[Any] | None = None,
 ) -> tuple[list[Any], Tensor]:
-    """Scale all gradients down together, so that their global norm is at most `limit`.
+    """Scale all gradients down together, so that their global norm is at most `clip_norm`.
 
     Unlike tf.clip_by_global_norm it clips also if the squares overflow, keeps sparse gradients
     sparse, and leaves non-finite gradients non-finite, so that a later finite check sees them.
@@ -87,10 +85,8 @@ def clip_by_global_norm(
     Args:
         grads: Unscaled: tensors, tf.IndexedSlices without duplicate rows (`sum_duplicate_rows`),
             and None.
-        limit: The largest global norm.
+        clip_norm: The largest global norm.
         norm: `global_norm(grads)`, if known.
-        measured: What has the norm, if that is not of `grads` alone: where replicas own different
-            rows of a table, the norms of their gradients are in its place.
 
     Returns:
         The clipped gradients, and the global norm before clipping, a float32 scalar; NaN if a
@@ -98,11 +94,15 @@ def clip_by_global_norm(
 
     Source: Pascanu et al. 2013, arXiv:1211.5063, section 3.2.
     """
-    measured = grads if measured is None else measured
-    exact = exact_norm(measured, global_norm(measured) if norm is None else norm)
+    exact = exact_norm(grads, global_norm(grads) if norm is None else norm)
+    return scale_to_norm(grads, exact, clip_norm), exact
+
+
+def scale_to_norm(grads: Sequence[Any], norm: Tensor, clip_norm: float) -> list[Any]:
+    """The gradients, whose exact norm is `norm`, times the factor that makes it `clip_norm`."""
     # Non-finite gradients stay non-finite: their norm is NaN, or infinity times zero is NaN.
-    factor = tf.minimum(1.0, limit / exact)
-    return map_values(lambda value: value * factor, grads), exact
+    factor = tf.minimum(1.0, clip_norm / norm)
+    return map_values(lambda value: value * factor, grads)
 
 
 def sum_duplicate_rows(grads: Sequence[Any]) -> list[Any]:

@@ -4,18 +4,17 @@ Both give the same result, but have different costs. Source of the numbers: meas
 cores.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import tensorflow as tf
 
 from ampcore.precision.finite import dense_values, global_norm
+from ampcore.precision.overwrite_with_gradient import split_overwrites
 
 Tensor = Any
-UpdateGroup = tuple[Any, Sequence[Any], Sequence[Any]]
-"""An optimizer, unscaled gradients, and the variables they belong to."""
 StateUpdates = Sequence[tuple[Any, Tensor]]
 """Variables with the values that they take in an applied step."""
 
@@ -23,6 +22,48 @@ SMALL_SIZE: Final = 4096
 """XLA sums this many elements in a few microseconds, in any form."""
 PARTIAL_SUMS: Final = 32
 """The number of parallel partial sums: enough to fill a CPU's vector registers."""
+
+
+@dataclass(frozen=True)
+class OptimizerUpdate:
+    """The part of a step that one optimizer applies.
+
+    Args:
+        optimizer: One of ampcore or Keras, without a loss scale of its own.
+        gradients: Unscaled, one for each variable; None for one that is overwritten.
+        variables: The variables.
+        overwrites: The values of variables that are overwritten, by their index; not checked.
+        checks_finite: Whether gradients that are not finite skip the step.
+        norm: The global norm of the gradients before clipping; None: it is computed. A finite one
+            proves that all elements are finite.
+        recompute_gradients: Computes what is checked if the norm is not finite; None: the gradients
+            are.
+    """
+
+    optimizer: Any
+    gradients: Sequence[Any]
+    variables: Sequence[Any]
+    overwrites: Mapping[int, Tensor] = field(default_factory=dict)
+    checks_finite: bool = True
+    norm: Tensor | None = None
+    recompute_gradients: Callable[[], Sequence[Any]] | None = None
+
+    @classmethod
+    def of(
+        cls, optimizer: Any, grads: Sequence[Any], variables: Sequence[Any], **checks: Any
+    ) -> Self:
+        """The update from the "gradients" of a tape, which may contain overwrites."""
+        gradients, overwrites = split_overwrites(grads, variables)
+        return cls(optimizer, gradients, variables, overwrites, **checks)
+
+    @property
+    def inputs(self) -> tuple[list[Any], list[Any]]:
+        """What the optimizer is called with; the value of an overwritten variable is its gradient.
+
+        Keras's layers in float8 ask its optimizers for that.
+        """
+        grads = [self.overwrites.get(index, grad) for index, grad in enumerate(self.gradients)]
+        return grads, list(self.variables)
 
 
 @dataclass(frozen=True)
@@ -34,7 +75,10 @@ class GraphLowering:
         return global_norm(grads)
 
     def commit(
-        self, applied: Tensor | None, groups: Sequence[UpdateGroup], state_updates: StateUpdates
+        self,
+        applied: Tensor | None,
+        updates: Sequence[OptimizerUpdate],
+        state_updates: StateUpdates,
     ) -> None:
         """Apply gradients and state updates where `applied` is true; always where it is None."""
 
@@ -42,8 +86,8 @@ class GraphLowering:
             # First: a layer may have assigned a weight, which the optimizer then updates.
             for variable, value in state_updates:
                 variable.assign(value)
-            for optimizer, grads, variables in groups:
-                optimizer.apply(list(grads), list(variables))
+            for update in updates:
+                update.optimizer.apply(*update.inputs)
             return tf.constant(True)
 
         if applied is None:
@@ -62,17 +106,20 @@ class XlaLowering:
         return tf.sqrt(_sum_of_squares(values)) if values else tf.constant(0.0)
 
     def commit(
-        self, applied: Tensor | None, groups: Sequence[UpdateGroup], state_updates: StateUpdates
+        self,
+        applied: Tensor | None,
+        updates: Sequence[OptimizerUpdate],
+        state_updates: StateUpdates,
     ) -> None:
         """Choose between the old and the new value of every variable."""
         applied = tf.constant(True) if applied is None else applied
         for variable, value in state_updates:
             variable.assign(tf.where(applied, value, tf.convert_to_tensor(variable.value)))
-        for optimizer, grads, variables in groups:
-            if hasattr(optimizer, "apply_where"):
-                optimizer.apply_where(applied, list(grads), list(variables))
+        for update in updates:
+            if hasattr(update.optimizer, "apply_where"):
+                update.optimizer.apply_where(applied, *update.inputs)
             else:
-                _apply_and_choose(applied, optimizer, list(grads), list(variables))
+                _apply_and_choose(applied, update)
 
 
 Lowering = GraphLowering | XlaLowering
@@ -80,14 +127,12 @@ GRAPH: Final = GraphLowering()
 XLA: Final = XlaLowering()
 
 
-def _apply_and_choose(
-    applied: Tensor, optimizer: Any, grads: list[Any], variables: list[Any]
-) -> None:
+def _apply_and_choose(applied: Tensor, update: OptimizerUpdate) -> None:
     """Apply an optimizer of Keras, and assign the old values again where `applied` is false."""
-    changed = [*variables, *optimizer.variables]
-    before = [tf.convert_to_tensor(variable.value) for variable in changed]
-    optimizer.apply(grads, variables)
-    for variable, old in zip(changed, before, strict=True):
+    changed = [*update.variables, *update.optimizer.variables]
+    old_values = [tf.convert_to_tensor(variable.value) for variable in changed]
+    update.optimizer.apply(*update.inputs)
+    for variable, old in zip(changed, old_values, strict=True):
         variable.assign(tf.where(applied, tf.convert_to_tensor(variable.value), old))
 
 

@@ -19,7 +19,13 @@ def without_overwrites(grads: Sequence[Any], variables: Sequence[Any]) -> list[A
     return [None if is_overwritten(variable) else grad for grad, variable in rows]
 
 
-def only_overwrites(grads: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
-    """The next values of the variables that are overwritten, with None for all others."""
-    rows = zip(grads, variables, strict=True)
-    return [grad if is_overwritten(variable) else None for grad, variable in rows]
+def split_overwrites(
+    grads: Sequence[Any], variables: Sequence[Any]
+) -> tuple[list[Any], dict[int, Any]]:
+    """The gradients without overwrites; and by the index of its variable, each next value."""
+    overwrites = {
+        index: grad
+        for index, (grad, variable) in enumerate(zip(grads, variables, strict=True))
+        if is_overwritten(variable)
+    }
+    return without_overwrites(grads, variables), overwrites

@@ -1,6 +1,6 @@
 """All-or-nothing updates: apply a step completely if its gradients are finite, else skip it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import keras
@@ -8,12 +8,13 @@ import tensorflow as tf
 
 from ampcore.precision.finite import each_finite
 from ampcore.precision.loss_scale import LossScale, LossScaleState, LossScaleStates
-from ampcore.precision.lowering import GRAPH, Lowering, UpdateGroup
-from ampcore.precision.overwrite_with_gradient import without_overwrites
+from ampcore.precision.lowering import GRAPH, Lowering, OptimizerUpdate, StateUpdates
 from ampcore.profile.phases import Phase
 from ampcore.profile.scopes import phase_scope
 
 Tensor = Any
+UpdateGroup = tuple[Any, Sequence[Any], Sequence[Any]]
+"""An optimizer, unscaled gradients, and the variables they belong to."""
 
 
 class Outcome(NamedTuple):
@@ -41,8 +42,8 @@ def apply_if_finite(
     Args:
         loss_scale: The one loss scale that all gradients were scaled by.
         state: Its state in this step.
-        groups: As of `apply_all_if_finite`.
-        state_updates: As of `apply_all_if_finite`.
+        groups: An optimizer, its unscaled gradients and their variables, for each group.
+        state_updates: Variables with new values that are committed together with the step.
 
     Returns:
         The adjusted state, and whether the step was applied, a boolean scalar.
@@ -83,54 +84,53 @@ def apply_all_if_finite(
         ValueError: For an optimizer that would unscale the gradients once more, and for one of
             Keras inside a tf.distribute strategy, which would add them up after the check.
     """
-    return commit_or_skip(loss_scales, states, groups, state_updates, lowering=GRAPH)
+    updates = [
+        OptimizerUpdate.of(*group, checks_finite=loss_scale.checks_finite)
+        for group, loss_scale in zip(groups, loss_scales, strict=True)
+    ]
+    return commit_or_skip(loss_scales, states, updates, list(state_updates), lowering=GRAPH)
 
 
 def commit_or_skip(
     loss_scales: Sequence[LossScale],
     states: Sequence[LossScaleState],
-    groups: Sequence[UpdateGroup],
-    state_updates: Iterable[tuple[Any, Tensor]],
+    updates: Sequence[OptimizerUpdate],
+    state_updates: StateUpdates,
     *,
     lowering: Lowering,
-    checks: Sequence[bool] | None = None,
-    norms: Sequence[Tensor] | None = None,
-    recompute_gradients: Sequence[Callable[[], Sequence[Any]]] | None = None,
 ) -> Outcome:
-    """As `apply_all_if_finite`, with values that a training step has already computed.
+    """Apply every update if all gradients that are checked are finite, else change nothing.
 
     Args:
-        loss_scales: One for each group.
+        loss_scales: One for each update.
         states: Their states in this step.
-        groups: An optimizer, its unscaled gradients and their variables, for each group.
+        updates: One for each optimizer.
         state_updates: Variables with the values that they take in an applied step.
         lowering: How norms and the update are written for the compiler in use.
-        checks: For each group, whether gradients that are not finite skip the step; None: if its
-            loss scale does.
-        norms: The global norms of the groups' gradients, without overwrites: a finite one proves
-            that all elements are finite.
-        recompute_gradients: For each group, computes its gradients again, unclipped and without
-            overwrites: called if a norm is not finite.
+
+    Raises:
+        ValueError: As `apply_all_if_finite`.
     """
-    state_updates = list(state_updates)
-    _check_optimizers(groups)
-    _build(groups)
-    gradients = [without_overwrites(grads, variables) for _, grads, variables in groups]
-    checks = checks or [loss_scale.checks_finite for loss_scale in loss_scales]
-    checked = [index for index, is_checked in enumerate(checks) if is_checked]
+    for update in updates:
+        _check_optimizer(update.optimizer)
+        _build(update)
+    checked = [update for update in updates if update.checks_finite]
     with phase_scope(Phase.CHECK):
-        flags = each_finite(
-            [(recompute_gradients or gradients)[index] for index in checked],
-            [
-                norms[index] if norms else lowering.global_norm(gradients[index])
-                for index in checked
-            ],
+        flags = iter(
+            each_finite(
+                [update.recompute_gradients or update.gradients for update in checked],
+                [
+                    lowering.global_norm(update.gradients) if update.norm is None else update.norm
+                    for update in checked
+                ],
+            )
         )
-        known = dict(zip(checked, flags, strict=True))
-        finite = tuple(known.get(index, tf.constant(True)) for index in range(len(groups)))
+        finite = tuple(
+            next(flags) if update.checks_finite else tf.constant(True) for update in updates
+        )
         applied = tf.reduce_all(finite)
     with phase_scope(Phase.UPDATE):
-        lowering.commit(applied if checked else None, groups, state_updates)
+        lowering.commit(applied if checked else None, updates, state_updates)
         adjusted = tuple(
             loss_scale.adjust(state, flag)
             for loss_scale, state, flag in zip(loss_scales, states, finite, strict=True)
@@ -138,19 +138,18 @@ def commit_or_skip(
     return Outcome(adjusted, applied, finite)
 
 
-def _check_optimizers(groups: Sequence[UpdateGroup]) -> None:
-    for optimizer, *_ in groups:
-        factor = getattr(optimizer, "loss_scale_factor", None)
-        if factor is not None:
-            _refuse_scaling_optimizer(f"{type(optimizer).__name__} with loss_scale_factor={factor}")
-        if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-            _refuse_scaling_optimizer("LossScaleOptimizer (pass its inner_optimizer instead)")
-        if tf.distribute.has_strategy() and not hasattr(optimizer, "apply_where"):
-            raise ValueError(
-                "Expected no tf.distribute strategy around an optimizer of Keras: it would add up "
-                "the gradients of all replicas after they were checked. "
-                f"Received: {type(tf.distribute.get_strategy()).__name__}"
-            )
+def _check_optimizer(optimizer: Any) -> None:
+    factor = getattr(optimizer, "loss_scale_factor", None)
+    if factor is not None:
+        _refuse_scaling_optimizer(f"{type(optimizer).__name__} with loss_scale_factor={factor}")
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        _refuse_scaling_optimizer("LossScaleOptimizer (pass its inner_optimizer instead)")
+    if tf.distribute.has_strategy() and not hasattr(optimizer, "apply_where"):
+        raise ValueError(
+            "Expected no tf.distribute strategy around an optimizer of Keras: it would add up "
+            "the gradients of all replicas after they were checked. "
+            f"Received: {type(tf.distribute.get_strategy()).__name__}"
+        )
 
 
 def _refuse_scaling_optimizer(received: str) -> NoReturn:
@@ -160,9 +159,8 @@ def _refuse_scaling_optimizer(received: str) -> NoReturn:
     )
 
 
-def _build(groups: Sequence[UpdateGroup]) -> None:
-    """Build the optimizers: slots must exist before the branch that uses them is traced."""
-    for optimizer, _, variables in groups:
-        if not optimizer.built:
-            with tf.init_scope():
-                optimizer.build(list(variables))
+def _build(update: OptimizerUpdate) -> None:
+    """Build the optimizer: slots must exist before the branch that uses them is traced."""
+    if not update.optimizer.built:
+        with tf.init_scope():
+            update.optimizer.build(list(update.variables))

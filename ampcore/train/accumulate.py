@@ -1,22 +1,23 @@
 """Gradient accumulation: several micro-batches, one update."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from ampcore.data import Batch
-from ampcore.models.gradients import Gradients
 from ampcore.models.seeds import StepShare
+from ampcore.models.stateless_call import StateUpdates, with_updates
 from ampcore.models.task import NonTrainable
 from ampcore.precision import each_finite, global_norm, sum_duplicate_rows
 from ampcore.profile.phases import Phase
 from ampcore.profile.scopes import phase_scope
 from ampcore.train.batch_slicing import slice_batch
+from ampcore.train.gradients import NetworkGradients, StepGradients
 
 Tensor = Any
-ComputeGradients = Callable[[NonTrainable, Batch, Tensor], Gradients]
-"""`models.gradients.gradients` of a task at the current loss scales."""
+ComputeGradients = Callable[[NonTrainable, Batch, Tensor], list[NetworkGradients]]
+"""`network_gradients` of a task at the current loss scales."""
 
 
 def accumulate_gradients(
@@ -25,7 +26,7 @@ def accumulate_gradients(
     non_trainable: NonTrainable,
     batch: Batch,
     seed: Tensor,
-) -> tuple[Gradients, Tensor]:
+) -> StepGradients:
     """The mean losses and gradients of `share.count` equal parts of `batch`, one after the other.
 
     Sparse gradients stay sparse, with the duplicate rows of all parts summed. For values that
@@ -37,21 +38,38 @@ def accumulate_gradients(
         share: The number of parts, and which of the step's micro-batches they are.
         non_trainable: The values before the first part.
         batch: The examples of all parts; `share.count` divides their number.
-        seed: Int64 (2,), that of the step.
+        seed: Int64 (2,), the seed of the step.
 
     Returns:
-        The gradients, which can be recomputed if there is one part and all are dense; and the
-        number of parts with a non-finite gradient, float32, which is not counted for a single part.
+        The gradients, which can be recomputed if there is one part and all are dense.
     """
     if share.count == 1:
-        found, bad = compute(non_trainable, batch, share.seed(seed, 0)), tf.constant(0.0)
+        networks = compute(non_trainable, batch, share.seed(seed, 0))
+        nonfinite = tf.constant(0.0)
     else:
-        found, bad = _accumulate(compute, share, non_trainable, batch, seed)
-    if any(isinstance(grad, tf.IndexedSlices) for own in found.gradients for grad in own):
-        # Once, after the last part: collecting the rows of a part requires a static shape.
-        summed = [sum_duplicate_rows(own) for own in found.gradients]
-        found = found._replace(gradients=summed, recompute_gradients=None)
-    return found, bad
+        networks, nonfinite = _accumulate(compute, share, non_trainable, batch, seed)
+    # Once, after the last part: collecting the rows of a part requires a static shape.
+    return StepGradients(_with_summed_rows(networks), nonfinite)
+
+
+def _with_summed_rows(networks: list[NetworkGradients]) -> list[NetworkGradients]:
+    if not any(isinstance(grad, tf.IndexedSlices) for net in networks for grad in net.gradients):
+        return networks
+    return [
+        network._replace(gradients=sum_duplicate_rows(network.gradients), recompute_gradients=None)
+        for network in networks
+    ]
+
+
+class _Sums(NamedTuple):
+    """What a loop over parts carries of one network."""
+
+    loss: Tensor
+    gradients: dict[int, Any]
+    """By the index of its variable, the sum; of sparse ones TensorArrays of values and rows."""
+    overwrites: dict[int, Tensor]
+    amaxes: list[Tensor]
+    state_updates: StateUpdates
 
 
 def _accumulate(
@@ -60,116 +78,92 @@ def _accumulate(
     non_trainable: NonTrainable,
     batch: Batch,
     seed: Tensor,
-) -> tuple[Gradients, Tensor]:
+) -> tuple[list[NetworkGradients], Tensor]:
     count = share.count
     size = batch.parts[0].shape[0] // count
 
-    def part(index: Tensor, non_trainable: NonTrainable) -> Gradients:
+    def part(index: Tensor, updates: Sequence[StateUpdates]) -> list[NetworkGradients]:
         with phase_scope(Phase.INPUT):
-            own = slice_batch(batch, index, size)
-        return compute(non_trainable, own, share.seed(seed, index))
+            micro_batch = slice_batch(batch, index, size)
+        values = [with_updates(*network) for network in zip(non_trainable, updates, strict=True)]
+        return compute(values, micro_batch, share.seed(seed, index))
 
-    first = part(tf.constant(0), non_trainable)
-    sums = _Accumulator(first, count)
+    def body(index: Tensor, nonfinite: Tensor, sums: list[_Sums]) -> tuple[Any, ...]:
+        networks = part(index, [network.state_updates for network in sums])
+        sums = [_add(*network, index) for network in zip(sums, networks, strict=True)]
+        return index + 1, nonfinite + _has_nonfinite(networks), sums
 
-    def body(
-        index: Tensor, non_trainable: NonTrainable, bad: Tensor, carried: Any
-    ) -> tuple[Any, ...]:
-        found = part(index, non_trainable)
-        carried = sums.add(carried, index, found)
-        return index + 1, found.state_updates, bad + _has_nonfinite(found), carried
-
-    # Variables that no part has changed are read here, because a loop carries tensors.
-    initial_values = tf.nest.map_structure(tf.convert_to_tensor, first.state_updates)
-    _, after, bad, carried = tf.while_loop(
+    first = part(tf.constant(0), [{} for _ in non_trainable])
+    _, nonfinite, sums = tf.while_loop(
         lambda index, *_: index < count,
         body,
-        (tf.constant(1), initial_values, _has_nonfinite(first), sums.start(first)),
+        (tf.constant(1), _has_nonfinite(first), [_first_sums(network, count) for network in first]),
         maximum_iterations=count - 1,
     )
-    losses, grads, overwrites, amaxes = sums.means(carried)
-    # Return the same object for unchanged values, although they went through the loop.
-    state_updates = [
-        [old if new is old else last for old, new, last in zip(*rows, strict=True)]
-        for rows in zip(non_trainable, first.state_updates, after, strict=True)
-    ]
-    return Gradients(losses, grads, state_updates, overwrites, amaxes=amaxes), bad
+    means = [_mean(*network, count) for network in zip(sums, first, strict=True)]
+    return means, nonfinite
 
 
-def _has_nonfinite(found: Gradients) -> Tensor:
-    norms = [global_norm(grads) for grads in found.gradients]
-    finite = tf.reduce_all(each_finite(found.gradients, norms))
+def _has_nonfinite(networks: Sequence[NetworkGradients]) -> Tensor:
+    gradients = [network.gradients for network in networks]
+    finite = tf.reduce_all(each_finite(gradients, [global_norm(grads) for grads in gradients]))
     return tf.cast(tf.logical_not(finite), tf.float32)
 
 
-Carried = tuple[list[Tensor], list[Any], list[Tensor], list[Tensor]]
+def _first_sums(network: NetworkGradients, count: int) -> _Sums:
+    return _Sums(
+        network.loss,
+        {index: _first_sum(grad, count) for index, grad in _present(network.gradients)},
+        network.overwrites,
+        network.amaxes,
+        network.state_updates,
+    )
 
 
-class _Accumulator:
-    """The sums over the parts; sparse gradients are collected in TensorArrays."""
-
-    def __init__(self, first: Gradients, count: int) -> None:
-        self._count = count
-        self._first = first
-
-    def start(self, first: Gradients) -> Carried:
-        grads = [self._start_sum(grad) for grad in _flatten_not_none(first.gradients)]
-        overwrites, amaxes = _flatten_not_none(first.overwrites), _flatten_not_none(first.amaxes)
-        return first.losses, grads, overwrites, amaxes
-
-    def add(self, carried: Carried, index: Tensor, found: Gradients) -> Carried:
-        losses, sums, overwrites, amaxes = carried
-        rows = zip(sums, _flatten_not_none(found.gradients), strict=True)
-        return (
-            [old + new for old, new in zip(losses, found.losses, strict=True)],
-            [_add_gradient(old, index, grad) for old, grad in rows],
-            _largest(overwrites, found.overwrites),
-            _largest(amaxes, found.amaxes),
-        )
-
-    def means(self, carried: Carried) -> tuple[list[Tensor], Any, Any, Any]:
-        losses, sums, overwrites, amaxes = carried
-        rows = zip(sums, _flatten_not_none(self._first.gradients), strict=True)
-        return (
-            [loss / self._count for loss in losses],
-            _unflatten(self._first.gradients, [self._mean(total, grad) for total, grad in rows]),
-            _unflatten(self._first.overwrites, overwrites),
-            _unflatten(self._first.amaxes, amaxes),
-        )
-
-    def _start_sum(self, grad: Any) -> Any:
-        if not isinstance(grad, tf.IndexedSlices):
-            return grad
-        parts = (grad.values, grad.indices)
-        arrays = [
-            tf.TensorArray(part.dtype, size=self._count, element_shape=part.shape) for part in parts
-        ]
-        return [array.write(0, part) for array, part in zip(arrays, parts, strict=True)]
-
-    def _mean(self, total: Any, grad: Any) -> Any:
-        if not isinstance(grad, tf.IndexedSlices):
-            return total / self._count
-        values, indices = (array.concat() for array in total)
-        return tf.IndexedSlices(values / self._count, indices, grad.dense_shape)
+def _add(sums: _Sums, network: NetworkGradients, part: Tensor) -> _Sums:
+    return _Sums(
+        sums.loss + network.loss,
+        {
+            index: _add_gradient(sums.gradients[index], part, grad)
+            for index, grad in _present(network.gradients)
+        },
+        tf.nest.map_structure(tf.maximum, sums.overwrites, network.overwrites),
+        tf.nest.map_structure(tf.maximum, sums.amaxes, network.amaxes),
+        network.state_updates,
+    )
 
 
-def _flatten_not_none(groups: Sequence[Sequence[Any]]) -> list[Any]:
-    """All values of all networks that are not None, in one list."""
-    return [value for own in groups for value in own if value is not None]
+def _mean(sums: _Sums, first: NetworkGradients, count: int) -> NetworkGradients:
+    gradients: list[Any] = [None] * len(first.gradients)
+    for index, grad in _present(first.gradients):
+        gradients[index] = _mean_gradient(sums.gradients[index], grad, count)
+    return NetworkGradients(
+        sums.loss / count, gradients, sums.state_updates, sums.overwrites, sums.amaxes
+    )
 
 
-def _largest(values: Sequence[Tensor], others: Sequence[Sequence[Any]]) -> list[Tensor]:
-    return [tf.maximum(*pair) for pair in zip(values, _flatten_not_none(others), strict=True)]
+def _present(gradients: Sequence[Any]) -> list[tuple[int, Any]]:
+    """The gradients that are not None, with their indices: a loop carries tensors only."""
+    return [(index, grad) for index, grad in enumerate(gradients) if grad is not None]
 
 
-def _unflatten(groups: Sequence[Sequence[Any]], values: Sequence[Any]) -> list[list[Any]]:
-    """The inverse of `_flatten_not_none`."""
-    rest = iter(values)
-    return [[None if old is None else next(rest) for old in own] for own in groups]
+def _first_sum(grad: Any, count: int) -> Any:
+    if not isinstance(grad, tf.IndexedSlices):
+        return grad
+    parts = (grad.values, grad.indices)
+    arrays = [tf.TensorArray(part.dtype, size=count, element_shape=part.shape) for part in parts]
+    return [array.write(0, part) for array, part in zip(arrays, parts, strict=True)]
 
 
-def _add_gradient(total: Any, index: Tensor, grad: Any) -> Any:
+def _add_gradient(total: Any, part: Tensor, grad: Any) -> Any:
     if not isinstance(grad, tf.IndexedSlices):
         return total + grad
     values, indices = total
-    return [values.write(index, grad.values), indices.write(index, grad.indices)]
+    return [values.write(part, grad.values), indices.write(part, grad.indices)]
+
+
+def _mean_gradient(total: Any, grad: Any, count: int) -> Any:
+    if not isinstance(grad, tf.IndexedSlices):
+        return total / count
+    values, indices = (array.concat() for array in total)
+    return tf.IndexedSlices(values / count, indices, grad.dense_shape)

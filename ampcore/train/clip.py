@@ -5,7 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from ampcore.precision import clip_by_global_norm, exact_norm, map_values
+from ampcore.precision import exact_norm, map_values
+from ampcore.precision.finite import scale_to_norm
 
 Tensor = Any
 
@@ -36,17 +37,18 @@ class Clip:
         return tf.where(tf.math.is_finite(exact), exact, norm)
 
     def __call__(
-        self, grads: list[Any], norm: Tensor, measured: list[Any] | None = None
+        self, grads: list[Any], norm: Tensor, norm_inputs: list[Any] | None = None
     ) -> list[Any]:
         """Clip the gradients to the limits; non-finite ones stay non-finite.
 
         Args:
             grads: Unscaled.
             norm: Their global norm.
-            measured: What has this norm, if that is not of `grads` alone.
+            norm_inputs: The tensors with this norm, if it is not that of `grads` alone.
         """
         if self.norm is not None:
-            grads, _ = clip_by_global_norm(grads, self.norm, norm, measured=measured)
+            exact = exact_norm(grads if norm_inputs is None else norm_inputs, norm)
+            grads = scale_to_norm(grads, exact, self.norm)
         if self.value is not None:
             limit = self.value
             grads = map_values(lambda value: _clip_by_value(value, limit), grads)

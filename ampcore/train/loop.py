@@ -20,11 +20,11 @@ from ampcore.precision import LossScaleStates
 from ampcore.profile.phases import Phase
 from ampcore.profile.scopes import phase_scope
 from ampcore.train.batch_slicing import gather_batch, slice_batch
-from ampcore.train.split_step import SplitStep
-from ampcore.train.step import STEP_COLUMNS, TrainStep
+from ampcore.train.split_step import Step, split_step
+from ampcore.train.step import TrainStep
+from ampcore.train.telemetry_row import STEP_COLUMNS
 
 Tensor = Any
-Step = Callable[[LossScaleStates, Batch, Tensor], tuple[LossScaleStates, Tensor]]
 EngineName = Literal["graph", "xla_step", "xla_loop"]
 
 ENGINES: Final[tuple[EngineName, ...]] = ("graph", "xla_step", "xla_loop")
@@ -157,7 +157,7 @@ def _compiled(step: TrainStep, engine: EngineName) -> Step:
     if engine != "xla_step":
         return step
     if step.replicas.size > 1:
-        return SplitStep(step)
+        return split_step(step)
     compiled: Step = tf.function(step.__call__, autograph=False, jit_compile=True)
     return compiled
 

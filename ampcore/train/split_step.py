@@ -3,84 +3,51 @@
 XLA cannot compile the communication between processes, so it stays between the two programs.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from ampcore.data import Batch
-from ampcore.models.gradients import Gradients
-from ampcore.models.task import NonTrainable
 from ampcore.precision import LossScaleStates
+from ampcore.train.gradients import StepGradients
 from ampcore.train.step import TrainStep
 from ampspec.errors import InvalidModel
 
 Tensor = Any
+Step = Callable[[LossScaleStates, Batch, Tensor], tuple[LossScaleStates, Tensor]]
 
 
-class SplitStep:
-    """Calls the parts of a step as functions of their own; see `TrainStep`."""
+def split_step(step: TrainStep) -> Step:
+    """The same step as `TrainStep.__call__`, its two ends compiled by XLA.
 
-    def __init__(self, step: TrainStep) -> None:
-        self._step = step
-        self._changed: list[list[bool]] = []
-        """Which non-trainable values a step changes; known once the gradients are traced."""
-        self._compute = tf.function(self._traced_compute, autograph=False, jit_compile=True)
-        self._update = tf.function(self._traced_update, autograph=False, jit_compile=True)
+    Raises:
+        InvalidModel: When it is traced, for a model with sparse gradients.
+    """
 
-    def __call__(
-        self, states: LossScaleStates, batch: Batch, seed: Tensor
-    ) -> tuple[LossScaleStates, Tensor]:
-        """As the step itself."""
-        found, updates, bad = self._compute(states, batch, seed)
-        before = self._step.task.non_trainable()
-        found = found._replace(state_updates=self._with_changes(before, updates))
-        found, bad, seconds = self._step.communicate(states, before, found, bad)
-        updates = self._changes(found.state_updates)
-        states, row = self._update(states, found._replace(state_updates=[]), updates, bad)
-        return states, tf.concat([row, [seconds]], axis=0)
+    def dense_gradients(states: LossScaleStates, batch: Batch, seed: Tensor) -> StepGradients:
+        gradients = step.accumulated_gradients(states, batch, seed)
+        _check_dense(gradients)
+        # A function cannot be returned by a compiled program.
+        networks = [network._replace(recompute_gradients=None) for network in gradients.networks]
+        return gradients._replace(networks=networks)
 
-    def _traced_compute(
-        self, states: LossScaleStates, batch: Batch, seed: Tensor
-    ) -> tuple[Gradients, list[Tensor], Tensor]:
-        before = self._step.task.non_trainable()
-        found, bad = self._step.compute(states, before, batch, seed)
-        _check_dense(found)
-        pairs = [zip(*own, strict=True) for own in zip(before, found.state_updates, strict=True)]
-        self._changed = [[new is not old for old, new in own] for own in pairs]
-        updates = self._changes(found.state_updates)
-        return found._replace(state_updates=[], recompute_gradients=None), updates, bad
+    accumulated_gradients = tf.function(dense_gradients, autograph=False, jit_compile=True)
+    update = tf.function(step.update, autograph=False, jit_compile=True)
 
-    def _traced_update(
-        self, states: LossScaleStates, found: Gradients, updates: list[Tensor], bad: Tensor
-    ) -> tuple[LossScaleStates, Tensor]:
-        before = self._step.task.non_trainable()
-        found = found._replace(state_updates=self._with_changes(before, updates))
-        return self._step.update(states, before, found, bad)
+    def call(states: LossScaleStates, batch: Batch, seed: Tensor) -> tuple[LossScaleStates, Tensor]:
+        gradients = accumulated_gradients(states, batch, seed)
+        gradients = step.mean_of_replicas(states, gradients)
+        next_states, row = update(states, gradients)
+        return next_states, row
 
-    def _changes(self, values: NonTrainable) -> list[Tensor]:
-        """The values that a step changes."""
-        return [
-            value
-            for own, changed in zip(values, self._changed, strict=True)
-            for value, is_changed in zip(own, changed, strict=True)
-            if is_changed
-        ]
-
-    def _with_changes(self, before: NonTrainable, updates: list[Tensor]) -> NonTrainable:
-        """The values before, with the changed ones in their places."""
-        rest = iter(updates)
-        return [
-            [
-                next(rest) if is_changed else value
-                for value, is_changed in zip(own, changed, strict=True)
-            ]
-            for own, changed in zip(before, self._changed, strict=True)
-        ]
+    return call
 
 
-def _check_dense(found: Gradients) -> None:
+def _check_dense(gradients: StepGradients) -> None:
     """Raise InvalidModel for sparse gradients: XLA would compile for each number of rows."""
-    if any(isinstance(grad, tf.IndexedSlices) for own in found.gradients for grad in own):
+    grads = (grad for network in gradients.networks for grad in network.gradients)
+    if any(isinstance(grad, tf.IndexedSlices) for grad in grads):
         raise InvalidModel(
             "runtime.engine",
             expected="auto or graph for a model with sparse gradients on several ranks",

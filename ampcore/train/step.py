@@ -1,7 +1,5 @@
 """One training step: it updates all networks of a task, or none of them.
 
-    gradients (see `gradients`) → accumulate → all-reduce → norms → clip → commit or skip
-
 Gradients are unscaled, float32, and their duplicate rows are summed before any other use.
 """
 
@@ -9,37 +7,30 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from itertools import chain
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import tensorflow as tf
 
 from ampcore.data import Batch
 from ampcore.distributed import Replicas, SingleReplica
-from ampcore.distributed.gradients import all_reduce_gradients
 from ampcore.models.dropout_seeds import DropoutSeeds
-from ampcore.models.gradients import Gradients, gradients
 from ampcore.models.seeds import StepShare
 from ampcore.models.synchronized_batch_norm import synchronized_moments
-from ampcore.models.task import Network, NonTrainable, Task
+from ampcore.models.task import Network, Task
 from ampcore.precision import LossScale, LossScaleStates
-from ampcore.precision.lowering import GRAPH, XLA, Lowering
+from ampcore.precision.lowering import GRAPH, XLA, Lowering, OptimizerUpdate
 from ampcore.precision.transaction import commit_or_skip
 from ampcore.profile.phases import Phase
 from ampcore.profile.scopes import phase_scope
 from ampcore.train.accumulate import accumulate_gradients
 from ampcore.train.batch_slicing import slice_batch
 from ampcore.train.clip import Clip
+from ampcore.train.exchange import all_reduce_gradients
+from ampcore.train.gradients import NetworkGradients, StepGradients, network_gradients
+from ampcore.train.telemetry_row import NetworkOutcome, RowLayout, StepOutcome
 from ampspec.training.ranks import Exchange
 
 Tensor = Any
-
-STEP_COLUMNS: Final = ("loss", "loss_scale", "skipped", "grad_norm", "learning_rate")
-NETWORK_COLUMNS: Final = ("loss", "loss_scale", "grad_norm", "learning_rate")
-BAD_MICRO_BATCHES: Final = "bad_micro_batches"
-COMMUNICATION_S: Final = "communication_s"
-"""With several replicas the last value of a row: how long this one waited for the others and the
-transfer, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -68,37 +59,6 @@ class TrainStep:
     _: KW_ONLY
     _lowering: Lowering = field(default=GRAPH, repr=False)
 
-    def for_xla(self) -> Self:
-        """The same step in the form for XLA."""
-        return replace(self, _lowering=XLA)
-
-    @property
-    def checks(self) -> list[bool]:
-        """For each network, whether its gradients skip a step if they are not finite."""
-        return [self.skip_nonfinite or one.checks_finite for one in self.loss_scales]
-
-    @property
-    def share(self) -> StepShare:
-        """The micro-batches of this replica among those of the step."""
-        return StepShare(self.accumulate, self.replicas.rank, self.replicas.size)
-
-    @property
-    def row_width(self) -> int:
-        """The number of values in a row: `columns`, and the time of the communication if any."""
-        return len(self.columns) + (self.replicas.size > 1)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the values in a step's row, in order.
-
-        With several networks `loss` is the sum of their losses, `loss_scale` the smallest scale,
-        `grad_norm` the norm of all gradients, and `learning_rate` that of the first network.
-        """
-        names = [network.name for network in self.task.networks]
-        extras = [f"{column}/{name}" for name in names for column in NETWORK_COLUMNS]
-        bad = [BAD_MICRO_BATCHES] if self.accumulate > 1 else []
-        return (*STEP_COLUMNS, *(extras if len(names) > 1 else []), *bad)
-
     def __call__(
         self, states: LossScaleStates, batch: Batch, seed: Tensor
     ) -> tuple[LossScaleStates, Tensor]:
@@ -117,119 +77,136 @@ class TrainStep:
             `columns`, and the time of the communication if there are several replicas. Its losses
             and norms are unscaled, and the norms are those before clipping.
         """
-        before = self.task.non_trainable()
-        found, bad = self.compute(states, before, batch, seed)
-        if self.replicas.size == 1:
-            return self.update(states, before, found, bad)
-        found, bad, seconds = self.communicate(states, before, found, bad)
-        next_states, row = self.update(states, before, found, bad)
-        return next_states, tf.concat([row, [seconds]], axis=0)
+        gradients = self.accumulated_gradients(states, batch, seed)
+        gradients = self.mean_of_replicas(states, gradients)
+        return self.update(states, gradients)
 
-    def compute(
-        self, states: LossScaleStates, before: NonTrainable, batch: Batch, seed: Tensor
-    ) -> tuple[Gradients, Tensor]:
-        """The gradients of this replica, and how many of its micro-batches had non-finite ones.
-
-        Args:
-            states: The states of the loss scales.
-            before: The non-trainable values before the step.
-            batch: The examples of all micro-batches of this replica.
-            seed: That of the step.
-        """
-        compute = partial(gradients, self.task, self.loss_scales, states)
+    def accumulated_gradients(
+        self, states: LossScaleStates, batch: Batch, seed: Tensor
+    ) -> StepGradients:
+        """The mean gradients of this replica's micro-batches; arguments as of the call."""
+        compute = partial(network_gradients, self.task, self.loss_scales, states)
         seeds = DropoutSeeds(self.task, self.share)
-        began = before
+        values = first_values = self.task.non_trainable()
         if seeds.shifts:
             size = batch.parts[0].shape[0] // self.accumulate
-            began = seeds.before(before, slice_batch(batch, tf.constant(0), size), seed)
+            first_values = seeds.before(values, slice_batch(batch, tf.constant(0), size), seed)
         with self._moments():
-            found, bad = accumulate_gradients(compute, self.share, began, batch, seed)
-        ended = seeds.after(before, began, found.state_updates)
-        return found._replace(state_updates=ended), bad
+            gradients = accumulate_gradients(compute, self.share, first_values, batch, seed)
+        updates = [network.state_updates for network in gradients.networks]
+        updates = seeds.after(values, first_values, updates)
+        networks = zip(gradients.networks, updates, strict=True)
+        return gradients._replace(
+            networks=[network._replace(state_updates=new) for network, new in networks]
+        )
 
-    def communicate(
-        self, states: LossScaleStates, before: NonTrainable, found: Gradients, bad: Tensor
-    ) -> tuple[Gradients, Tensor, Tensor]:
+    def mean_of_replicas(self, states: LossScaleStates, gradients: StepGradients) -> StepGradients:
         """The results of all replicas together, and how long the communication took.
 
         The time is that after this replica has all its gradients: it includes waiting for slower
         replicas, but not what was sent while gradients were still computed.
         """
-        with tf.control_dependencies(_results(found, bad)):
+        if self.replicas.size == 1:
+            return gradients
+        with tf.control_dependencies(_results(gradients)):
             start = tf.timestamp()
-        combined, bad = all_reduce_gradients(
+        mean = all_reduce_gradients(
             self.replicas,
-            before,
-            found,
-            bad,
+            gradients,
             self.exchange.gradient_dtype,
             [state.scale for state in states],
             average_statistics=self.exchange.batch_norm != "local",
             sharded=self._sharded(),
         )
-        with tf.control_dependencies([start, *_results(combined, bad)]):
-            return combined, bad, tf.cast(tf.timestamp() - start, tf.float32)
+        with tf.control_dependencies([start, *_results(mean)]):
+            return mean._replace(communication_s=tf.cast(tf.timestamp() - start, tf.float32))
 
     def update(
-        self, states: LossScaleStates, before: NonTrainable, found: Gradients, bad: Tensor
+        self, states: LossScaleStates, gradients: StepGradients
     ) -> tuple[LossScaleStates, Tensor]:
-        """Check, clip, and commit or skip; no communication, because it contains branches.
+        """Clip, check, and commit or skip; no communication, because it contains branches.
 
         Args:
             states: The states of the loss scales.
-            before: The non-trainable values before the step.
-            found: The gradients of all replicas.
-            bad: How many micro-batches had non-finite gradients.
+            gradients: Those of all replicas.
 
         Returns:
-            The states of the next step, and the row with a value for each of `columns`.
+            The states of the next step, and the row.
         """
-        measured = _measured(found, self._sharded())
-        with phase_scope(Phase.CHECK):
-            norms = [
-                clip.reported_norm(grads, self._lowering.global_norm(grads))
-                for clip, grads in zip(self.clips, measured, strict=True)
-            ]
         # Read before the update: afterwards a schedule returns the rate of the next step.
         rates = [tf.cast(optimizer.learning_rate, tf.float32) for optimizer in self.optimizers]
-        with phase_scope(Phase.UPDATE):
-            groups = [
-                (
-                    optimizer,
-                    _with_overwrites(clip(grads, norm, own), values),
-                    network.model.trainable_variables,
-                )
-                for optimizer, clip, grads, own, norm, values, network in zip(
-                    self.optimizers,
-                    self.clips,
-                    found.gradients,
-                    measured,
-                    norms,
-                    found.overwrites,
-                    self.task.networks,
-                    strict=True,
-                )
-            ]
+        networks = [
+            self._clipped(*network) for network in zip(self.clips, gradients.networks, strict=True)
+        ]
         outcome = commit_or_skip(
             self.loss_scales,
             states,
-            groups,
-            chain(
-                _changed_variables(self.task.networks, before, found.state_updates),
-                _next_histories(self.task.networks, found.amaxes),
-            ),
+            list(self._optimizer_updates(networks)),
+            list(_state_updates(self.task.networks, networks)),
             lowering=self._lowering,
-            checks=self.checks,
-            norms=norms,
-            recompute_gradients=(
-                tuple(partial(list, own) for own in measured)
-                if any(norm is not None for norm in found.shard_norms)
-                else found.recompute_gradients
-            ),
         )
         scales = [state.scale for state in states]
-        row = _telemetry_row(outcome.applied, found.losses, scales, norms, rates)
-        return outcome.states, tf.stack(row + ([bad] if self.accumulate > 1 else []))
+        row = self._row_layout.row(
+            StepOutcome(
+                [NetworkOutcome(*parts) for parts in zip(networks, scales, rates, strict=True)],
+                outcome.applied,
+                gradients.nonfinite_micro_batches,
+            )
+        )
+        if gradients.communication_s is not None:
+            row = tf.concat([row, [gradients.communication_s]], axis=0)
+        return outcome.states, row
+
+    def for_xla(self) -> Self:
+        """The same step in the form for XLA."""
+        return replace(self, _lowering=XLA)
+
+    @property
+    def checks(self) -> list[bool]:
+        """For each network, whether its gradients skip a step if they are not finite."""
+        return [self.skip_nonfinite or scale.checks_finite for scale in self.loss_scales]
+
+    @property
+    def share(self) -> StepShare:
+        """The micro-batches of this replica among those of the step."""
+        return StepShare(self.accumulate, self.replicas.rank, self.replicas.size)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the values in a step's row, in order."""
+        return self._row_layout.columns
+
+    @property
+    def row_width(self) -> int:
+        """The number of values in a row: `columns`, and the time of the communication if any."""
+        return len(self.columns) + (self.replicas.size > 1)
+
+    @property
+    def _row_layout(self) -> RowLayout:
+        names = tuple(network.name for network in self.task.networks)
+        return RowLayout(names, accumulates=self.accumulate > 1)
+
+    def _clipped(self, clip: Clip, network: NetworkGradients) -> NetworkGradients:
+        """The clipped gradients of a network, and their norm before."""
+        norm_inputs = network.gradients if network.norm_inputs is None else network.norm_inputs
+        with phase_scope(Phase.CHECK):
+            norm = clip.reported_norm(norm_inputs, self._lowering.global_norm(norm_inputs))
+        with phase_scope(Phase.UPDATE):
+            clipped = clip(network.gradients, norm, norm_inputs)
+        return network._replace(gradients=clipped, norm=norm)
+
+    def _optimizer_updates(self, networks: Sequence[NetworkGradients]) -> Iterator[OptimizerUpdate]:
+        rows = zip(self.optimizers, self.task.networks, networks, self.checks, strict=True)
+        for optimizer, network, gradients, checks_finite in rows:
+            yield OptimizerUpdate(
+                optimizer,
+                gradients.gradients,
+                network.model.trainable_variables,
+                gradients.overwrites,
+                checks_finite,
+                gradients.norm,
+                gradients.recompute_norm_inputs,
+            )
 
     def _sharded(self) -> list[list[bool]] | None:
         """Whether each trainable variable holds the rows of this replica only; None: none does."""
@@ -248,63 +225,20 @@ class TrainStep:
         return synchronized_moments(self.replicas, self.task.networks)
 
 
-def _measured(found: Gradients, sharded: Sequence[Sequence[bool]] | None) -> list[list[Any]]:
-    """The gradients whose norm and finiteness are those of the step on all replicas.
-
-    The norms of all replicas are in the place of the gradients of their rows.
-    """
-    if sharded is None or not found.shard_norms:
-        return found.gradients
-    return [
-        [
-            *(grad for grad, is_shard in zip(*own, strict=True) if not is_shard),
-            *([] if norms is None else [norms]),
-        ]
-        for own, norms in zip(
-            zip(found.gradients, sharded, strict=True), found.shard_norms, strict=True
-        )
-    ]
-
-
-def _results(found: Gradients, bad: Tensor) -> list[Tensor]:
+def _results(gradients: StepGradients) -> list[Tensor]:
     """Everything that is ready once a replica has all gradients."""
-    gradients = chain.from_iterable(found.gradients)
-    return [bad, *found.losses, *(grad for grad in gradients if grad is not None)]
+    losses = [network.loss for network in gradients.networks]
+    grads = [grad for network in gradients.networks for grad in network.gradients]
+    results = [gradients.nonfinite_micro_batches, *losses, *grads]
+    return [result for result in results if result is not None]
 
 
-def _telemetry_row(
-    applied: Tensor,
-    losses: list[Tensor],
-    scales: list[Tensor],
-    norms: list[Tensor],
-    rates: list[Tensor],
-) -> list[Tensor]:
-    skipped = tf.cast(tf.logical_not(applied), tf.float32)
-    if len(losses) == 1:
-        return [losses[0], scales[0], skipped, norms[0], rates[0]]
-    own = chain.from_iterable(zip(losses, scales, norms, rates, strict=True))
-    return [tf.add_n(losses), tf.reduce_min(scales), skipped, tf.norm(norms), rates[0], *own]
-
-
-def _with_overwrites(grads: list[Any], overwrites: list[Any]) -> list[Any]:
-    """The optimizer's input: each variable's gradient, or the value that overwrites it."""
-    rows = zip(grads, overwrites, strict=True)
-    return [grad if value is None else value for grad, value in rows]
-
-
-def _changed_variables(
-    networks: Sequence[Network], before: NonTrainable, after: NonTrainable
+def _state_updates(
+    networks: Sequence[Network], gradients: Sequence[NetworkGradients]
 ) -> Iterator[tuple[Any, Tensor]]:
-    """The variables that the forward pass changes, with their new values."""
-    for network, *values in zip(networks, before, after, strict=True):
-        rows = zip(network.state_variables, *values, strict=True)
-        yield from ((variable, new) for variable, old, new in rows if new is not old)
-
-
-def _next_histories(
-    networks: Sequence[Network], amaxes: Sequence[Sequence[Tensor]]
-) -> Iterator[tuple[Any, Tensor]]:
-    """The amax histories of float8 layers, with their next values."""
-    for network, own in zip(networks, amaxes, strict=True):
-        for scaling, amax in zip(network.float8_scalings, own, strict=True):
+    """The variables that the forward pass changes, and the amax histories of float8 layers."""
+    for network, updates in zip(networks, gradients, strict=True):
+        variables = network.state_variables
+        yield from ((variables[index], value) for index, value in updates.state_updates.items())
+        for scaling, amax in zip(network.float8_scalings, updates.amaxes, strict=True):
             yield scaling.history, scaling.next_history(amax)

@@ -234,9 +234,9 @@ class Noisy(Task):
 
     def losses(self, weights, non_trainable, batch, seed):
         (network,) = self.networks
-        logits, after = network(weights[0], non_trainable[0], batch.x, training=True)
+        logits, updates = network(weights[0], non_trainable[0], batch.x, training=True)
         noise = tf.random.stateless_uniform(tf.shape(logits), seed)
-        return [tf.reduce_mean(tf.square(logits - noise))], [after]
+        return [tf.reduce_mean(tf.square(logits - noise))], [updates]
 
     def measure(self, weights, non_trainable, batch):
         (network,) = self.networks
@@ -249,8 +249,8 @@ class InfiniteGradients(Noisy):
 
     def losses(self, weights, non_trainable, batch, seed):
         (network,) = self.networks
-        logits, after = network(weights[0], non_trainable[0], batch.x, training=True)
-        return [tf.reduce_mean(tf.sqrt(logits * 0.0))], [after]
+        logits, updates = network(weights[0], non_trainable[0], batch.x, training=True)
+        return [tf.reduce_mean(tf.sqrt(logits * 0.0))], [updates]
 
 
 def test_a_replay_in_micro_batches_equals_the_step(digits, batch):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ampcore.distributed.gradients import all_reduce_gradients
 from ampcore.distributed.sparse_gradients import mean_of_rows, shard_norms
-from ampcore.models.gradients import Gradients
 from ampcore.precision import global_norm, sum_duplicate_rows
+from ampcore.train.exchange import all_reduce_gradients
+from ampcore.train.gradients import NetworkGradients, StepGradients
 from tests.ampcore.distributed.thread_replicas import on_ranks
 
 BIG = float(np.finfo(np.float32).max)
@@ -55,15 +55,16 @@ def test_a_norm_beyond_float32_of_finite_gradients_is_finite():
 def test_the_gradient_of_a_shard_stays_on_its_rank_and_becomes_the_mean():
     def run(own):
         grads = [sparse([own.rank], [6.0]), tf.constant([float(own.rank)]), None]
-        found = Gradients([tf.constant(1.0)], [grads], [[]], [[None] * 3])
-        combined, _ = all_reduce_gradients(
-            own, [[]], found, tf.constant(0.0), sharded=[[True, False, False]]
-        )
-        return combined
+        network = NetworkGradients(tf.constant(1.0), grads, {}, {}, [])
+        step = StepGradients([network], tf.constant(0.0))
+        [mean] = all_reduce_gradients(own, step, sharded=[[True, False, False]]).networks
+        return mean
 
-    for rank, combined in enumerate(on_ranks(2, run)):
-        [[table, dense, none]] = combined.gradients
+    for rank, mean in enumerate(on_ranks(2, run)):
+        table, dense, none = mean.gradients
         assert table.indices.numpy().tolist() == [rank]
         assert table.values.numpy().tolist() == [[3.0]]
         assert (dense.numpy().tolist(), none) == ([0.5], None)
-        assert combined.shard_norms[0].numpy().tolist() == [3.0, 3.0]
+        of_dense, of_none, of_table = mean.norm_inputs
+        assert (of_dense is dense, of_none) == (True, None)
+        assert of_table.numpy().tolist() == [3.0, 3.0]

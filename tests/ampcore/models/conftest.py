@@ -75,17 +75,11 @@ def differentiate(noise_batch):
         def losses():
             weights, non_trainable = task.weights(), task.non_trainable()
             with tf.GradientTape(persistent=True) as tape:
-                values, after = task.losses(weights, non_trainable, batch, SEED)
+                values, updates = task.losses(weights, non_trainable, batch, SEED)
             rows = zip(values, weights, strict=True)
-            grads = [tape.gradient(value, own) for value, own in rows]
-            # The graph cannot return an unchanged variable, and need not.
-            new = [
-                [None if value is old else value for old, value in zip(*pair, strict=True)]
-                for pair in zip(non_trainable, after, strict=True)
-            ]
-            return values, grads, new
+            return values, [tape.gradient(*row) for row in rows], updates
 
-        values, grads, new = losses()
-        return SimpleNamespace(batch=batch, losses=values, grads=grads, new=new)
+        values, grads, updates = losses()
+        return SimpleNamespace(batch=batch, losses=values, grads=grads, updates=updates)
 
     return run

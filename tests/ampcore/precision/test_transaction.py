@@ -14,7 +14,7 @@ from ampcore.precision import (
     apply_all_if_finite,
     apply_if_finite,
 )
-from ampcore.precision.lowering import GRAPH, XLA
+from ampcore.precision.lowering import GRAPH, XLA, OptimizerUpdate
 from ampcore.precision.transaction import commit_or_skip
 from ampspec.objectives.optimizer import Momentum, Sgd
 
@@ -211,14 +211,23 @@ def test_an_applied_step_changes_every_group():
     assert [optimizer.iterations for optimizer in pair.optimizers] == [1, 1]
 
 
-def commit(scales, grads, **known):
+def commit(scales, grads, norms=None, **known):
     variables = [keras.Variable(tf.ones([2])) for _ in scales]
-    groups = [
-        (keras.optimizers.SGD(0.5), [grad], [variable])
-        for grad, variable in zip(grads, variables, strict=True)
+    updates = [
+        OptimizerUpdate(
+            keras.optimizers.SGD(0.5),
+            [grad],
+            [variable],
+            checks_finite=scale.checks_finite,
+            norm=norm,
+            **known,
+        )
+        for scale, grad, variable, norm in zip(
+            scales, grads, variables, norms or [None] * len(grads), strict=True
+        )
     ]
     states = [scale.init() for scale in scales]
-    outcome = commit_or_skip(scales, states, groups, [], lowering=GRAPH, **known)
+    outcome = commit_or_skip(scales, states, updates, [], lowering=GRAPH)
     return outcome, [variable.numpy().tolist() for variable in variables]
 
 
@@ -253,7 +262,7 @@ def test_gradients_with_a_finite_norm_are_not_checked_again():
 def test_an_infinite_norm_leads_to_a_check_of_recomputed_gradients(recomputed, applied):
     norms = [tf.constant(np.inf, tf.float32)]
     outcome, _ = commit(
-        [SCALE], [FINITE[:2]], norms=norms, recompute_gradients=[lambda: [recomputed[:2]]]
+        [SCALE], [FINITE[:2]], norms=norms, recompute_gradients=lambda: [recomputed[:2]]
     )
     assert bool(outcome.applied) is applied
 
@@ -326,8 +335,8 @@ class SpecialVariables:
     def _apply(self, state, grads):
         variables = [self.weight, self.history]
         grads = SCALE.unscale(state, list(grads), variables)
-        groups = [(self.optimizer, grads, variables)]
-        return commit_or_skip([SCALE], [state], groups, [], lowering=self._lowering)
+        updates = [OptimizerUpdate.of(self.optimizer, grads, variables)]
+        return commit_or_skip([SCALE], [state], updates, [], lowering=self._lowering)
 
     def step(self, gradient, history):
         scaled = tf.constant(gradient) * self.state.scale, tf.constant(history)
@@ -401,8 +410,8 @@ def test_a_step_of_a_keras_optimizer_that_xla_compiles_is_applied_or_skipped(val
 
     @tf.function(jit_compile=True)
     def step(grad):
-        groups = [(optimizer, [grad], [variable])]
-        return commit_or_skip([SCALE], [SCALE.init()], groups, [], lowering=XLA).applied
+        updates = [OptimizerUpdate(optimizer, [grad], [variable])]
+        return commit_or_skip([SCALE], [SCALE.init()], updates, [], lowering=XLA).applied
 
     assert bool(step(tf.constant([value]))) is applied
     assert (variable.numpy().tolist() != [1.0]) is applied
@@ -431,9 +440,9 @@ def test_duplicate_rows_are_added_up_before_they_are_checked(form, value, applie
 
     def step(values, rows):
         grads = [tf.IndexedSlices(values, rows, tf.constant([4, 1]))]
-        groups = [(optimizer, grads, [table])]
+        updates = [OptimizerUpdate(optimizer, grads, [table])]
         lowering = XLA if form == "xla" else GRAPH
-        return commit_or_skip([SCALE], [SCALE.init()], groups, [], lowering=lowering).applied
+        return commit_or_skip([SCALE], [SCALE.init()], updates, [], lowering=lowering).applied
 
     if form != "eager":
         step = tf.function(step, autograph=False, jit_compile=form == "xla")

@@ -23,7 +23,8 @@ from ampcore.train.job import SpecJob
 from ampcore.train.loop import Loop
 from ampcore.train.plan import Plan
 from ampcore.train.run_context import RunContext
-from ampcore.train.step import COMMUNICATION_S, TrainStep
+from ampcore.train.step import TrainStep
+from ampcore.train.telemetry_row import COMMUNICATION_S
 from ampspec.data.data import Digits
 from ampspec.models.model import Embedding, Gan, Mlp
 from ampspec.objectives.optimizer import Sgd

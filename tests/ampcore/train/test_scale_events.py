@@ -1,7 +1,7 @@
 import numpy as np
 
-from ampcore.train.step import STEP_COLUMNS
 from ampcore.train.step_rows import step_block
+from ampcore.train.telemetry_row import STEP_COLUMNS
 from ampspec.telemetry import COLUMNS, Event, EventType, StepBlock
 from ampspec.telemetry.scale_events import MAX_EVENTS, scale_events
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from ampcore.data import Batch
 from ampcore.precision import DynamicLossScale
 from ampcore.train.clip import Clip
-from ampcore.train.step import NETWORK_COLUMNS, STEP_COLUMNS
+from ampcore.train.telemetry_row import NETWORK_COLUMNS, STEP_COLUMNS
 from ampspec.objectives.optimizer import Adam, Sgd
 
 GENERATOR = DynamicLossScale(initial=2.0**4)

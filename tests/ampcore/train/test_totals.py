@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ampcore.train.counters import RunCounters
-from ampcore.train.step import STEP_COLUMNS
 from ampcore.train.step_rows import step_block
+from ampcore.train.telemetry_row import STEP_COLUMNS
 from ampcore.train.totals import Totals
 from ampspec.telemetry import Event, EventType
 
