@@ -71,7 +71,7 @@ def _explain(
     """Explain a step; states the cost first. Raises TrainingError."""
     from ampcore.checkpoint.saver import FOLDER
     from ampcore.train.explain import StepExplainer
-    from ampcore.train.run_setup import training_job
+    from ampcore.train.training_job import training_job
     from ampspec.api.job.explanation_text import cost_line
 
     job = training_job(

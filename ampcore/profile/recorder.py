@@ -40,8 +40,8 @@ class ProfileRequest:
     steps: int
 
 
-class ProfiledSession(Protocol):
-    """What a recorder reads of a session (`ampcore.train.session.Session`)."""
+class ProfiledRunner(Protocol):
+    """What a recorder reads of a run's steps (`StepRunner`)."""
 
     @property
     def networks(self) -> Sequence[Any]:
@@ -55,7 +55,7 @@ class ProfiledSession(Protocol):
     def engine(self) -> str | None:
         """The engine in use."""
 
-    def run_no_step(self, step: int) -> Any:
+    def execute_zero_steps(self, step: int) -> Any:
         """Call the compiled loop for zero steps."""
 
 
@@ -128,17 +128,17 @@ class ProfileRecorder:
             self._recording.done += steps
             self._recording.wall_s += wall_s
 
-    def finish_if_done(self, session: ProfiledSession, *, is_last: bool = False) -> list[Event]:
+    def finish_if_done(self, runner: ProfiledRunner, *, is_last: bool = False) -> list[Event]:
         """Stop a profile whose steps are done, and return the events of those analysed meanwhile.
 
         Args:
-            session: The session of the run.
+            runner: Trains the run's steps.
             is_last: There are no more steps: stop a profile with fewer, and wait for all.
         """
         events: list[Event] = []
         recording = self._recording
         if recording is not None and (is_last or recording.done >= recording.steps):
-            events += self._stop(recording, session)
+            events += self._stop(recording, runner)
         if is_last:
             while not self.incoming.empty():
                 self.requests.append(self.incoming.get())
@@ -164,7 +164,7 @@ class ProfileRecorder:
         first = self._first_step if self._first_step is not None else step
         return max(request.start or 0, first + WARMUP_STEPS)
 
-    def _stop(self, recording: _Recording, session: ProfiledSession) -> list[Event]:
+    def _stop(self, recording: _Recording, runner: ProfiledRunner) -> list[Event]:
         self._recording = None
         last = recording.first_step + max(recording.done, 1) - 1
         try:
@@ -173,35 +173,35 @@ class ProfileRecorder:
                 return []
             _collect_trace(recording.folder)
             self._analyses.append(
-                AnalysisProcess(recording.folder, last, self._context(recording, session))
+                AnalysisProcess(recording.folder, last, self._context(recording, runner))
             )
         except (tf.errors.OpError, OSError, ProfileFailed) as error:
             return [_failed(last, _first_line(error))]
         return []
 
-    def _context(self, recording: _Recording, session: ProfiledSession) -> ProfileContext:
+    def _context(self, recording: _Recording, runner: ProfiledRunner) -> ProfileContext:
         dtypes = ("float32", *SIXTEEN_BIT)
-        promised = session.policies.compute_dtypes & set(SIXTEEN_BIT)
+        promised = runner.policies.compute_dtypes & set(SIXTEEN_BIT)
         return ProfileContext(
-            policy=session.policies.name,
+            policy=runner.policies.name,
             promised_dtype=min(promised, default=None),
-            engine=session.engine or "graph",
+            engine=runner.engine or "graph",
             device={"kind": self.device.kind, "name": self.device.name},
             fast_dtypes=[dtype for dtype in dtypes if self.device.computes_fast_in(dtype)],
             first_step=recording.first_step,
             steps=recording.done,
             wall_s=recording.wall_s,
-            layers=_layers(session.networks),
-            operations=self._operations(recording, session),
+            layers=_layers(runner.networks),
+            operations=self._operations(recording, runner),
         )
 
     def _operations(
-        self, recording: _Recording, session: ProfiledSession
+        self, recording: _Recording, runner: ProfiledRunner
     ) -> Sequence[ExecutedOperation]:
-        if session.engine == "xla_loop":  # the trace contains the program that was executed
+        if runner.engine == "xla_loop":  # the trace contains the program that was executed
             return ()
         return executed_operations(
-            lambda: session.run_no_step(recording.first_step),
+            lambda: runner.execute_zero_steps(recording.first_step),
             computes_fast_in=self.device.computes_fast_in,
         )
 

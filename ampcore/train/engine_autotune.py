@@ -15,8 +15,9 @@ from typing import Any, Final
 
 import tensorflow as tf
 
+from ampcore.precision import LossScaleStates
 from ampcore.train.loop import EngineName, Loop
-from ampcore.train.session import Session
+from ampcore.train.step_runner import StepRunner
 from ampspec.telemetry import Event, EventType
 
 MEASURE_S: Final = 0.15
@@ -91,29 +92,30 @@ class EngineDecision:
 
 
 def choose_engine(
-    session: Session, first_step: int, steps_left: int, device: str
+    runner: StepRunner, first_step: int, steps_left: int, device: str
 ) -> EngineDecision:
-    """Measure the engines from `first_step` on, and let the session use the fastest."""
+    """Measure the engines from `first_step` on, and let the runner use the fastest."""
     if steps_left < MIN_STEPS:
-        session.use_engine("graph", first_step)
+        runner.use_engine("graph", first_step)
         return EngineDecision("graph", f"too few steps to measure engines: {steps_left}")
     started_at = time.perf_counter()
-    before = session.capture()
+    state = runner.state.capture()
     try:
-        decision, loop = _Autotuner(session, first_step, steps_left, device, started_at).decide()
+        decision, loop = _Autotuner(runner, first_step, steps_left, device, started_at).decide()
     finally:
-        session.restore(before)
-    session.use_loop(loop)
+        runner.state.restore(state)
+    runner.use_loop(loop)
     return decision
 
 
 class _Autotuner:
     def __init__(
-        self, session: Session, first_step: int, steps_left: int, device: str, started_at: float
+        self, runner: StepRunner, first_step: int, steps_left: int, device: str, started_at: float
     ) -> None:
-        self._session, self._first_step, self._left = session, first_step, steps_left
+        self._runner, self._first_step, self._left = runner, first_step, steps_left
         self._device, self._started_at = device, started_at
         self._loops: dict[EngineName, Loop] = {}
+        self._scales: LossScaleStates = runner.state.scales
 
     def decide(self) -> tuple[EngineDecision, Loop]:
         compile_s = self._compile("graph")
@@ -190,7 +192,8 @@ class _Autotuner:
     def _compile(self, engine: EngineName) -> float:
         """Seconds to trace the loop of an engine, to compile it, and for its first step."""
         start = time.perf_counter()
-        loop = self._loops[engine] = self._session.build_loop(engine, self._first_step)
+        loop = self._loops[engine] = self._runner.build_loop(engine, self._first_step)
+        self._scales = self._runner.state.scales
         self._run(loop, 1)
         return time.perf_counter() - start
 
@@ -215,11 +218,12 @@ class _Autotuner:
 
     def _run(self, loop: Loop, steps: int) -> float:
         """Seconds for this many steps, repeating the window's steps as often as needed."""
-        window = self._session.window(self._first_step)
+        window = self._runner.window(self._first_step)
         done, start = 0, time.perf_counter()
         while done < steps:
             count = min(steps - done, window.end_batch - window.first_batch)
-            done += len(loop.run(window.examples, 0, self._first_step, count))
+            self._scales, rows = loop.run(self._scales, window.examples, 0, self._first_step, count)
+            done += len(rows)
         return time.perf_counter() - start
 
 

@@ -8,6 +8,7 @@ import keras
 
 from ampcore.callbacks.run_callbacks import RunCallbacks
 from ampcore.train.run import Run
+from ampcore.train.run_epochs import epoch_logs, stop_by_callback
 
 Verbose = Literal["auto", 0, 1, 2]
 """0: prints nothing; 1: a progress bar; 2: a line for each epoch; auto: 1 on a terminal, else 2."""
@@ -51,12 +52,16 @@ class EpochReports(NoReports):
 
     def __init__(self, run: Run, callbacks: Sequence[Any], model: Any, verbose: Verbose) -> None:
         super().__init__(run)
-        is_leader = run.session.replicas.rank == 0
+        is_leader = run.runner.replicas.rank == 0
         self._verbose = _resolved(verbose) if is_leader else 0
-        params = {"epochs": run.epochs, "steps": run.steps_per_epoch, "verbose": self._verbose}
+        params = {
+            "epochs": run.context.plan.epochs,
+            "steps": run.context.plan.steps_per_epoch,
+            "verbose": self._verbose,
+        }
         self._callbacks = RunCallbacks(callbacks if is_leader else (), model, params)
         # Of rank 0, which calls them: a program may give them to that rank alone.
-        self._has_callbacks = run.session.replicas.broadcast_object(bool(callbacks))
+        self._has_callbacks = run.runner.replicas.broadcast_object(bool(callbacks))
         self._bar: Any = None
         self._epoch: int | None = None
         self._logs: dict[str, float] = {}
@@ -74,9 +79,11 @@ class EpochReports(NoReports):
         self._callbacks.begin_epoch(epoch, self._optimizer)
         self._share_learning_rate()
         if self._verbose:
-            sys.stdout.write(f"Epoch {epoch + 1}/{self._run.epochs}\n")
+            sys.stdout.write(f"Epoch {epoch + 1}/{self._run.context.plan.epochs}\n")
             self._bar = keras.utils.Progbar(
-                self._run.steps_per_epoch, verbose=self._verbose, stateful_metrics=["loss"]
+                self._run.context.plan.steps_per_epoch,
+                verbose=self._verbose,
+                stateful_metrics=["loss"],
             )
 
     def after_block(self) -> None:
@@ -84,7 +91,7 @@ class EpochReports(NoReports):
 
         The run ends if a callback has set `model.stop_training`.
         """
-        if (logs := self._run.epoch_logs()) is None:
+        if (logs := epoch_logs(self._run)) is None:
             if self._verbose == PROGRESS_BAR:
                 done = self._run.position[1]
                 self._bar.update(done, [("loss", self._run.totals.epoch.mean_loss)])
@@ -95,11 +102,11 @@ class EpochReports(NoReports):
         for name, value in logs.items():
             self.history.setdefault(name, []).append(value)
         if self._verbose:
-            done = self._run.position[1] or self._run.steps_per_epoch
+            done = self._run.position[1] or self._run.context.plan.steps_per_epoch
             self._bar.update(done, list(logs.items()), finalize=True)
         stops = self._callbacks.end_epoch(epoch, logs, self._optimizer)
-        if self._has_callbacks and self._run.session.replicas.broadcast_object(stops):
-            self._run.stop_by_callback()
+        if self._has_callbacks and self._run.runner.replicas.broadcast_object(stops):
+            stop_by_callback(self._run)
         self._share_learning_rate()
 
     def end(self) -> None:
@@ -111,11 +118,11 @@ class EpochReports(NoReports):
     @property
     def _optimizer(self) -> Any:
         # Another one after the run has continued in float32.
-        return self._run.session.optimizers[0]
+        return self._run.runner.train_step.optimizers[0]
 
     def _share_learning_rate(self) -> None:
         """Give all ranks the learning rate that the callbacks of rank 0 may have assigned."""
-        replicas = self._run.session.replicas
+        replicas = self._run.runner.replicas
         if replicas.size == 1 or not self._has_callbacks:
             return
         rate = float(self._optimizer.learning_rate)

@@ -15,15 +15,15 @@ import numpy as np
 from ampcore.diagnostics.attribution import Finding, StepKind, not_reproducible
 from ampcore.train.callback_buffer import OnBlock
 from ampcore.train.job import TrainingJob
+from ampcore.train.prepared_run import prepared_run
 from ampcore.train.repeat import RepeatedStep, repeat_step
-from ampcore.train.run_setup import device_settings, memory_errors
 from ampcore.train.step_analysis import StepAnalysis, row_value
 from ampcore.train.step_replay import (
     ReplayCost,
     ReplayedRun,
     ReplayStart,
     ShouldStop,
-    replay_context,
+    check_has_step,
     replay_to,
 )
 from ampspec.telemetry import Event, EventType, StepBlock
@@ -80,16 +80,15 @@ class StepExplainer:
             ReplayStopped: `should_stop` returned true.
             TrainingError: The run cannot be repeated.
         """
-        with memory_errors():
-            context = replay_context(self._job, self._step)
-            with device_settings(self._job.spec, context.device):
-                stop = should_stop or (lambda: False)
-                replayed = replay_to(context, self._step, self._start, on_block, stop)
-                return self._explain(replayed, on_block)
+        with prepared_run(self._job, is_replay=True) as context:
+            check_has_step(context, self._step)
+            stop = should_stop or (lambda: False)
+            replayed = replay_to(context, self._step, self._start, on_block, stop)
+            return self._explain(replayed, on_block)
 
     def _explain(self, replayed: ReplayedRun, on_block: OnBlock | None) -> dict[str, Any]:
-        session, step = replayed.run.session, self._step
-        repeated = repeat_step(session, step)
+        runner, step = replayed.run.runner, self._step
+        repeated = repeat_step(runner, step)
         if on_block is not None:
             on_block(repeated.block)
         spikes = list(replayed.run.diagnostics.spikes(repeated.block))

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from ampcore.checkpoint.saver import FOLDER
 from ampcore.train.explain import StepExplainer, StepRecord
-from ampcore.train.run_setup import training_job
 from ampcore.train.step_replay import ReplayStopped
+from ampcore.train.training_job import training_job
 from ampspec.data.stored_split import with_split_seed
 from ampspec.jobs import JobSpec
 from ampspec.telemetry import Event, EventType, StepBlock

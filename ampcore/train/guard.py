@@ -1,4 +1,4 @@
-"""Detects a run that no longer learns: too many bad steps in a row, or a damaged state.
+"""Detects a run that no longer learns: too many non-finite steps in a row, or a damaged state.
 
 Damage means non-finite values. A weight of 3e30 is useless as well, but cannot be distinguished
 from a large valid weight.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ampcore.train.loop import Halt
+from ampcore.train.loop import StopCondition
 from ampspec.errors import NonFiniteLoss, NonFiniteResult, SkipBudgetExceeded, TrainingError
 from ampspec.precision.precision import COMPUTE_DTYPE, AdaptiveScale, AutoScale, FixedScale, NoScale
 from ampspec.telemetry import Event, StepBlock
@@ -18,8 +18,8 @@ from ampspec.training.run import RunSpec
 
 
 @dataclass(frozen=True)
-class TooManyBadSteps:
-    """More bad steps in a row than the guard allows."""
+class TooManyNonfiniteSteps:
+    """More non-finite steps in a row than the guard allows."""
 
     first_step: int
     last_step: int
@@ -76,7 +76,7 @@ class DamagedState:
         return NonFiniteResult(f"{self.message}. {diagnosis or nonfinite_advice(spec)}")
 
 
-GuardFailure = TooManyBadSteps | DamagedState
+GuardFailure = TooManyNonfiniteSteps | DamagedState
 """Why a run cannot continue."""
 
 
@@ -88,60 +88,64 @@ def nonfinite_advice(spec: RunSpec) -> str:
 
 
 class Guard:
-    """Counts bad steps in a row over all blocks.
+    """Counts non-finite steps in a row over all blocks.
 
-    A bad step is one that was skipped or, without a finite check, one whose loss or gradient norm
-    is not finite. `Loop` counts the same way, and ends a block where the limit is reached.
+    A non-finite step is one that was skipped or, without a finite check, one whose loss or gradient
+    norm is not finite. `Loop` counts the same way, and ends a block where the limit is reached.
     """
 
-    def __init__(self, limit: int, *, checked: bool, consecutive_bad_steps: int = 0) -> None:
+    def __init__(self, limit: int, *, checked: bool, nonfinite_in_a_row: int = 0) -> None:
         self._limit, self._checked = limit, checked
-        self.consecutive_bad_steps = consecutive_bad_steps
-        """The current number of bad steps in a row."""
-        self._bad_loss_at: int | None = None
+        self.nonfinite_in_a_row = nonfinite_in_a_row
+        """The current number of non-finite steps in a row."""
+        self._nonfinite_loss_at: int | None = None
         """The last applied step, if its loss is not finite."""
-        self._bad_gradients_at: int | None = None
+        self._nonfinite_gradients_at: int | None = None
         """The first applied step with a non-finite gradient norm; no later step can repair it."""
 
     @property
     def damage(self) -> str | None:
         """Why the current state counts as damaged, as a clause without a full stop; else None."""
-        if self._bad_gradients_at is not None:
-            return f"the gradient norm of step {self._bad_gradients_at} was not finite"
-        if self._bad_loss_at is not None:
-            return f"the loss of step {self._bad_loss_at} was not finite"
+        if self._nonfinite_gradients_at is not None:
+            return f"the gradient norm of step {self._nonfinite_gradients_at} was not finite"
+        if self._nonfinite_loss_at is not None:
+            return f"the loss of step {self._nonfinite_loss_at} was not finite"
         return None
 
     @property
-    def halt(self) -> Halt:
+    def stop_condition(self) -> StopCondition:
         """When the next block ends early, so that the guard acts at the step of its limit."""
-        return Halt(self.consecutive_bad_steps, self._limit)
+        return StopCondition(self.nonfinite_in_a_row, self._limit)
 
     def reset(self) -> None:
         """Start counting again, from a good state."""
-        self.consecutive_bad_steps, self._bad_loss_at, self._bad_gradients_at = 0, None, None
+        self.nonfinite_in_a_row, self._nonfinite_loss_at, self._nonfinite_gradients_at = (
+            0,
+            None,
+            None,
+        )
 
-    def observe(self, block: StepBlock) -> TooManyBadSteps | None:
-        """Count the steps of a block; returns the first run of bad steps as long as the limit."""
+    def observe(self, block: StepBlock) -> TooManyNonfiniteSteps | None:
+        """Count the steps of a block; returns the first non-finite ones that reach the limit."""
         self._note_damage(block)
-        bad = block["skipped"] if self._checked else nonfinite_applied_steps(block)
-        rows = _consecutive_counts(bad, self.consecutive_bad_steps)
-        self.consecutive_bad_steps = int(rows[-1]) if len(rows) else self.consecutive_bad_steps
-        if not (rows >= self._limit).any():
+        nonfinite = block["skipped"] if self._checked else nonfinite_applied_steps(block)
+        in_a_row = _in_a_row(nonfinite, self.nonfinite_in_a_row)
+        self.nonfinite_in_a_row = int(in_a_row[-1]) if len(in_a_row) else self.nonfinite_in_a_row
+        if not (in_a_row >= self._limit).any():
             return None
-        last = block.first_step + int(np.argmax(rows >= self._limit))
-        return TooManyBadSteps(last - self._limit + 1, last, self._checked)
+        last = block.first_step + int(np.argmax(in_a_row >= self._limit))
+        return TooManyNonfiniteSteps(last - self._limit + 1, last, self._checked)
 
     def _note_damage(self, block: StepBlock) -> None:
         applied = np.flatnonzero(~block["skipped"])
         if not len(applied):
             return
         last = int(applied[-1])
-        bad_loss = not np.isfinite(block["loss"][last])
-        self._bad_loss_at = block.first_step + last if bad_loss else None
-        bad = applied[~np.isfinite(block["grad_norm"][applied])]
-        if len(bad) and self._bad_gradients_at is None:
-            self._bad_gradients_at = block.first_step + int(bad[0])
+        nonfinite_loss = not np.isfinite(block["loss"][last])
+        self._nonfinite_loss_at = block.first_step + last if nonfinite_loss else None
+        nonfinite = applied[~np.isfinite(block["grad_norm"][applied])]
+        if len(nonfinite) and self._nonfinite_gradients_at is None:
+            self._nonfinite_gradients_at = block.first_step + int(nonfinite[0])
 
 
 def nonfinite_applied_steps(block: StepBlock) -> NDArray[np.bool_]:
@@ -162,11 +166,11 @@ def _advice(spec: RunSpec) -> str:
             return "lower optimizer.learning_rate"
 
 
-def _consecutive_counts(bad: NDArray[np.bool_], before: int) -> NDArray[np.int64]:
-    """For each step, the bad steps in a row up to it, with `before` of them before the block."""
-    steps = np.arange(1, len(bad) + 1)
-    last_good = np.maximum.accumulate(np.where(bad, 0, steps))
-    return np.where(last_good == 0, steps + before, steps - last_good) * bad
+def _in_a_row(nonfinite: NDArray[np.bool_], before_block: int) -> NDArray[np.int64]:
+    """For each step, the non-finite steps in a row up to it."""
+    steps = np.arange(1, len(nonfinite) + 1)
+    last_finite = np.maximum.accumulate(np.where(nonfinite, 0, steps))
+    return np.where(last_finite == 0, steps + before_block, steps - last_finite) * nonfinite
 
 
 def damage_warning(block: StepBlock) -> Event | None:

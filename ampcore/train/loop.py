@@ -37,20 +37,20 @@ MAX_STEPS: Final = 4096
 _LOSS, _SKIPPED, _GRAD_NORM = map(STEP_COLUMNS.index, ("loss", "skipped", "grad_norm"))
 
 
-class Halt(NamedTuple):
-    """When a block ends before its last step: after `limit` bad steps in a row.
+class StopCondition(NamedTuple):
+    """When a block ends before its last step: after `limit` non-finite steps in a row.
 
-    A bad step is a skipped step; without a finite check, one with a non-finite loss or gradient
-    norm. `bad_steps` is the number of bad steps directly before the block.
+    A non-finite step is a skipped one; without a finite check, one with a non-finite loss or
+    gradient norm. `nonfinite_steps` is the number of them directly before the block.
     """
 
-    bad_steps: int = 0
+    nonfinite_steps: int = 0
     limit: int = 2**31 - 1
 
 
-NEVER_HALT: Final = Halt()
-HALT_ON_SKIP: Final = Halt(limit=1)
-"""After the first bad step."""
+NEVER_STOP: Final = StopCondition()
+STOP_AT_SKIP: Final = StopCondition(limit=1)
+"""After the first non-finite step."""
 
 
 def engine_name(text: str) -> EngineName:
@@ -65,11 +65,11 @@ class Loop:
 
     Args:
         step: The function of one step.
-        states: The states of the loss scales in the next step; the attribute follows the steps.
+        states: States of the loss scales with the shapes and dtypes for `run`.
         window: Examples with the shapes and dtypes for `run`.
         batch_size: The examples of a micro-batch.
         engine: The engine that executes it.
-        seed: That of the job.
+        seed: The seed of the job.
     """
 
     def __init__(
@@ -82,14 +82,13 @@ class Loop:
         engine: EngineName = "graph",
         seed: int = 0,
     ) -> None:
-        self.states = states
         self.engine = engine
         width = step.row_width
         size = batch_size * step.accumulate
         step = step if engine == "graph" else step.for_xla()
-        bad = _was_skipped if any(step.checks) else _is_not_finite
+        is_nonfinite = _was_skipped if step.checks_finite else _has_nonfinite_values
         draw_seed = partial(step_seed, seed)
-        block = _make_block(_compiled(step, engine), bad, width, size, engine, draw_seed)
+        block = _make_block(_compiled(step, engine), is_nonfinite, width, size, engine, draw_seed)
         self.function = tf.function(block, autograph=False, jit_compile=engine == "xla_loop")
         scalar = tf.TensorSpec([], tf.int32)
         # A concrete function cannot be traced again: other shapes would be an error.
@@ -99,7 +98,7 @@ class Loop:
             scalar,
             tf.TensorSpec([], tf.int64),
             scalar,
-            Halt(scalar, scalar),
+            StopCondition(scalar, scalar),
         )
 
     @cached_property
@@ -109,48 +108,48 @@ class Loop:
         nodes = chain(graph.node, *(function.node_def for function in graph.library.function))
         return Counter(node.op for node in nodes)
 
-    def run_no_step(self, window: Batch) -> None:
+    def execute_zero_steps(self, states: LossScaleStates, window: Batch) -> None:
         """Call the compiled function for zero steps: nothing changes."""
         zero = tf.constant(0)
-        self._call(self.states, window, zero, tf.constant(0, tf.int64), zero, _never_halt())
+        never = StopCondition(*map(tf.constant, NEVER_STOP))
+        self._call(states, window, zero, tf.constant(0, tf.int64), zero, never)
 
     def run(
         self,
+        states: LossScaleStates,
         window: Batch,
         first_batch: int,
         first_step: int,
         count: int,
         *,
-        halt: Halt = NEVER_HALT,
-    ) -> NDArray[np.float32]:
+        stop: StopCondition = NEVER_STOP,
+    ) -> tuple[LossScaleStates, NDArray[np.float32]]:
         """Train up to `count` steps.
 
         Args:
+            states: The states of the loss scales.
             window: The examples.
             first_batch: The batch of the window that the first step trains on.
             first_step: The number of that step.
             count: The maximum number of steps.
-            halt: After which bad steps the block ends; if the last step was skipped, only the loss
-                scale has changed since before that step.
+            stop: When the block ends early; if the last step was skipped, only the loss scale has
+                changed since before that step.
 
         Returns:
-            One row per completed step, float32 (steps, `TrainStep.row_width`), at least one.
+            The states of the next step; and one row per completed step, float32
+            (steps, `TrainStep.row_width`), at least one.
         """
         count = min(count, MAX_STEPS) if self.engine == "xla_loop" else count
-        self.states, records, done = self._call(
-            self.states,
+        next_states, records, done = self._call(
+            states,
             window,
             tf.constant(first_batch),
             tf.constant(first_step, tf.int64),
             tf.constant(count),
-            Halt(tf.constant(halt.bad_steps), tf.constant(halt.limit)),
+            StopCondition(*map(tf.constant, stop)),
         )
         rows: NDArray[np.float32] = records.numpy()
-        return rows[: int(done)]
-
-
-def _never_halt() -> Halt:
-    return Halt(*map(tf.constant, NEVER_HALT))
+        return next_states, rows[: int(done)]
 
 
 def _compiled(step: TrainStep, engine: EngineName) -> Step:
@@ -166,14 +165,14 @@ def _was_skipped(row: Tensor) -> Tensor:
     return row[_SKIPPED] > 0
 
 
-def _is_not_finite(row: Tensor) -> Tensor:
+def _has_nonfinite_values(row: Tensor) -> Tensor:
     finite = tf.math.is_finite(row)
     return tf.logical_not(tf.logical_and(finite[_LOSS], finite[_GRAD_NORM]))
 
 
 def _make_block(  # noqa: PLR0917 - what is fixed when the loop is traced
     step: Step,
-    bad: Callable[[Tensor], Tensor],
+    is_nonfinite: Callable[[Tensor], Tensor],
     width: int,
     size: int,
     engine: EngineName,
@@ -185,29 +184,29 @@ def _make_block(  # noqa: PLR0917 - what is fixed when the loop is traced
         first_batch: Tensor,
         first_step: Tensor,
         count: Tensor,
-        halt: Halt,
+        stop: StopCondition,
     ) -> tuple[LossScaleStates, Tensor, Tensor]:
         capacity, cut = (MAX_STEPS, gather_batch) if engine == "xla_loop" else (count, slice_batch)
         records = tf.TensorArray(tf.float32, size=capacity, element_shape=(width,))
 
-        def should_continue(index: Tensor, bad_steps: Tensor, halted: Tensor, *_: Any) -> Tensor:
-            return tf.logical_and(index < count, tf.logical_not(halted))
+        def should_continue(index: Tensor, _in_a_row: Tensor, stopped: Tensor, *_: Any) -> Tensor:
+            return tf.logical_and(index < count, tf.logical_not(stopped))
 
         def body(
-            index: Tensor, bad_steps: Tensor, _: Tensor, states: LossScaleStates, records: Any
+            index: Tensor, in_a_row: Tensor, _: Tensor, states: LossScaleStates, records: Any
         ) -> tuple[Tensor, Tensor, Tensor, LossScaleStates, Any]:
             with phase_scope(Phase.INPUT):
                 batch = cut(window, first_batch + index, size)
                 seed = draw_seed(first_step + tf.cast(index, tf.int64))
             states, row = step(states, batch, seed)
-            is_bad = bad(row)
-            bad_steps = tf.where(is_bad, bad_steps + 1, 0)
-            # A run that failed at its limit may start with as many: a good step must not halt it.
-            halted = tf.logical_and(is_bad, bad_steps >= halt.limit)
+            nonfinite = is_nonfinite(row)
+            in_a_row = tf.where(nonfinite, in_a_row + 1, 0)
+            # A run that failed at its limit may start with as many: a finite step must not stop it.
+            stopped = tf.logical_and(nonfinite, in_a_row >= stop.limit)
             # One row for all values: writing one number costs as much as writing five.
-            return index + 1, bad_steps, halted, states, records.write(index, row)
+            return index + 1, in_a_row, stopped, states, records.write(index, row)
 
-        start = (tf.constant(0), halt.bad_steps, tf.constant(False), states, records)
+        start = (tf.constant(0), stop.nonfinite_steps, tf.constant(False), states, records)
         done, _, _, states, records = tf.while_loop(should_continue, body, start)
         return states, records.stack(), done
 

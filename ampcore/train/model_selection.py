@@ -42,14 +42,14 @@ class ModelSelection:
 
     def assign(self) -> None:
         """Make the chosen weights those of the models."""
-        session, best = self._run.session, self._run.evaluations.best_arrays
-        session.assign_averages()
+        runner, best = self._run.runner, self._run.evaluations.best_arrays
+        runner.weights.assign_averages()
         if best is None and self._keep != "last":
             last = max(self._run.totals.steps - 1, 0)
             message = "No evaluation had a finite value: the trained model has the last weights."
             self._callback_buffer.event(Event.warning("no_best_evaluation", message, last))
         if self.is_best and best is not None:
-            session.restore_model(best)
+            runner.weights.restore(best)
 
     def evaluate_examples(self, folder: Path | None) -> None:
         """Write the metrics of each validation example with the chosen weights.
@@ -57,11 +57,11 @@ class ModelSelection:
         Rank 0 does it alone; not for tables whose rows are on several ranks, nor without a folder.
         """
         run = self._run
-        session = run.session
-        if folder is None or not run.is_done or session.shards or session.replicas.rank:
+        runner = run.runner
+        if folder is None or not run.is_done or runner.tables.shards or runner.replicas.rank:
             return
         with phase_span(Phase.EVALUATION):
-            found = example_metrics(session.task, run.dataset, run.batch_size)
+            found = example_metrics(runner.task, run.context.dataset, run.spec.data.batch_size)
         if found is None:
             return
         self.constant_metrics = {f"val_{name}": value for name, value in found.constant.items()}
@@ -77,13 +77,13 @@ class ModelSelection:
 
     def save_best(self, folder: Path | None) -> Iterator[Path]:
         """With `keep: both`, save them with the best weights too; the chosen ones stay assigned."""
-        best, session = self._run.evaluations.best_arrays, self._run.session
+        best, runner = self._run.evaluations.best_arrays, self._run.runner
         if self._keep != "both" or best is None:
             return
-        last = session.capture_model()
-        session.restore_model(best)
+        last = runner.weights.capture()
+        runner.weights.restore(best)
         yield from self._save(folder, BEST_SUFFIX, is_best=True)
-        session.restore_model(last)
+        runner.weights.restore(last)
 
     def metrics(self) -> dict[str, float]:
         """The evaluation of the chosen weights."""
@@ -120,7 +120,7 @@ class ModelSelection:
         Its weights are saved anyway, and what was trained must not be lost.
         """
         run = self._run
-        is_given = all(network.is_given for network in run.session.networks)
+        is_given = all(network.is_given for network in run.runner.networks)
         try:
             yield from files
         except UNSAVEABLE as error:
@@ -142,19 +142,21 @@ class ModelSelection:
 
     def _save(self, folder: Path | None, suffix: str, *, is_best: bool) -> Iterator[Path]:
         run = self._run
-        session, networks = run.session, run.session.networks
+        runner, networks = run.runner, run.runner.networks
         if folder is None:
             # Rank 0 takes the rows for the file of weights, and for the models.
             for _ in range(1 if suffix else 2):
-                for table in session.model_tables().values():
+                for table in runner.tables.of_models().values():
                     table.finish()
             return
-        signature = save_signature(signature_document(run.dataset, networks), folder)
+        signature = save_signature(signature_document(run.context.dataset, networks), folder)
         best = self.best_json() if is_best else None
-        weights = None if suffix else save_weights(networks, folder, session.model_tables())
+        weights = None if suffix else save_weights(networks, folder, runner.tables.of_models())
         examples = None if suffix else self._examples_file
-        tables = session.model_tables()
-        files = save_models(networks, folder, run.dataset.prepared, suffix=suffix, tables=tables)
+        tables = runner.tables.of_models()
+        files = save_models(
+            networks, folder, run.context.dataset.prepared, suffix=suffix, tables=tables
+        )
         for file in self._saved(files, suffix):
             facts = {
                 "file": file.name,

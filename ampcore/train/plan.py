@@ -25,6 +25,11 @@ class Plan:
         total = train.steps or train.epochs * steps_per_epoch
         return cls(total, steps_per_epoch, train.eval_every_epochs)
 
+    @property
+    def epochs(self) -> int:
+        """The number of epochs, the last one of which may have fewer steps."""
+        return -(-self.total_steps // self.steps_per_epoch)
+
     def position(self, step: int) -> tuple[int, int]:
         """The epoch of a step, and its batch in that epoch."""
         return divmod(step, self.steps_per_epoch)

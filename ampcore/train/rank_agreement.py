@@ -18,7 +18,7 @@ from ampcore.distributed import Replicas
 from ampcore.distributed.arrays import broadcast_arrays
 from ampcore.distributed.whole_tables import OwnRows
 from ampcore.train.run_context import RunContext
-from ampcore.train.session import Session
+from ampcore.train.step_runner import StepRunner
 from ampspec.documents.text import join_names
 from ampspec.errors import IncompatibleCheckpoint, InvalidModel, RanksDiffer
 from ampspec.training.run import RunSpec, micro_batches
@@ -69,26 +69,26 @@ def share_checkpoint(replicas: Replicas, saved: Checkpoint | None) -> Checkpoint
     return Checkpoint(Manifest.model_validate_json(text), {})
 
 
-def share_arrays(session: Session, saved: Checkpoint) -> Checkpoint:
-    """The checkpoint with the arrays of rank 0, on every rank those of its own session.
+def share_arrays(runner: StepRunner, saved: Checkpoint) -> Checkpoint:
+    """The checkpoint with the arrays of rank 0, on every rank those of its own runner.
 
     Of tables whose rows are on several ranks it may have `OwnRows`, which all ranks must receive.
     """
-    replicas = session.replicas
+    replicas = runner.replicas
     if replicas.size == 1:
         return saved
     is_leader = replicas.rank == 0
     found: list[Arrays | None] = []
     for arrays in (saved.good_arrays, saved.best_arrays):
         if replicas.broadcast_object(arrays is not None):
-            own = _share(session, arrays or {} if is_leader else None)
+            own = _share(runner, arrays or {} if is_leader else None)
             found.append(_with_received_rows(own))
         else:
             found.append(None)
     good, best = found
-    shared = _share(session, saved.arrays if is_leader else None)
+    shared = _share(runner, saved.arrays if is_leader else None)
     # Rows arrive while they are assigned, unless they are changed before.
-    expected = session.expected_arrays()
+    expected = runner.state.expected_arrays()
     changed = {
         name: rows
         for name, rows in shared.items()
@@ -104,9 +104,9 @@ def _with_received_rows(arrays: Mapping[str, Any]) -> Arrays:
     }
 
 
-def _share(session: Session, arrays: Arrays | None) -> dict[str, Any]:
+def _share(runner: StepRunner, arrays: Arrays | None) -> dict[str, Any]:
     """The arrays of rank 0; of tables whose rows are on several ranks the `OwnRows` of this one."""
-    replicas, shards = session.replicas, session.shards
+    replicas, shards = runner.replicas, runner.tables.shards
     whole = None if arrays is None else {n: a for n, a in arrays.items() if n not in shards}
     found: dict[str, Any] = broadcast_arrays(replicas, whole)
     tables = {name: array for name, array in (arrays or {}).items() if name in shards}
@@ -125,24 +125,24 @@ def _share(session: Session, arrays: Arrays | None) -> dict[str, Any]:
     return found
 
 
-def share_state(session: Session) -> None:
+def share_state(runner: StepRunner) -> None:
     """Give every rank the variables and loss scales of rank 0; rows of tables are its own."""
-    replicas = session.replicas
+    replicas = runner.replicas
     if replicas.size > 1:
-        own = session.capture_common() if replicas.rank == 0 else None
-        session.restore_common(broadcast_arrays(replicas, own))
+        own = runner.state.capture_common() if replicas.rank == 0 else None
+        runner.state.restore_common(broadcast_arrays(replicas, own))
 
 
-def check_equal_state(session: Session, step: int) -> None:
+def check_equal_state(runner: StepRunner, step: int) -> None:
     """Raise RanksDiffer if weights, optimizer or loss scales differ before `step`.
 
     Statistics that each rank keeps for itself are left out, and so are the rows of tables that it
     owns.
     """
-    replicas = session.replicas
+    replicas = runner.replicas
     if replicas.size == 1:
         return
-    digests = replicas.all_gather_object(_digest(session))
+    digests = replicas.all_gather_object(_digest(runner))
     others = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
     if others:
         raise RanksDiffer(
@@ -152,19 +152,19 @@ def check_equal_state(session: Session, step: int) -> None:
         )
 
 
-def _digest(session: Session) -> str:
+def _digest(runner: StepRunner) -> str:
     digest = hashlib.sha256()
-    for name, array in sorted(_compared(session).items()):
+    for name, array in sorted(_compared(runner).items()):
         digest.update(name.encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
 
 
-def _compared(session: Session) -> Arrays:
-    arrays = session.capture_common()
-    if session.step.exchange.batch_norm != "local":
+def _compared(runner: StepRunner) -> Arrays:
+    arrays = runner.state.capture_common()
+    if runner.train_step.exchange.batch_norm != "local":
         return arrays
-    own = set(session.statistic_names())
+    own = set(runner.state.statistic_names())
     return {name: array for name, array in arrays.items() if name not in own}
 
 

@@ -8,13 +8,14 @@ al. 2021, Silent Data Corruptions at Scale, arXiv:2102.11245: processors that co
 without an error are found by repeating work.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from ampcore.checkpoint.state import Arrays
-from ampcore.train.session import Session
+from ampcore.train.step_runner import StepRunner
 from ampspec.telemetry import Event, EventType, StepBlock
 
 CLOSE: Final = 1e-2
@@ -82,20 +83,43 @@ class RepeatedStep:
         }
 
 
-def repeat_step(session: Session, step: int) -> RepeatedStep:
-    """Run a step twice; afterwards the session is in the state before it again.
+class StepRepeater:
+    """Runs a step twice every few steps, and compares the results.
 
     Args:
-        session: A session whose next step is `step`, with an engine.
+        every: After how many steps; None: never.
+        is_exact: Whether equal inputs give equal bits on the device.
+    """
+
+    def __init__(self, every: int | None, *, is_exact: bool) -> None:
+        self._every, self._is_exact = every, is_exact
+
+    def max_steps(self, done: int) -> int | None:
+        """The steps until a step is repeated; None: none is."""
+        return None if self._every is None else self._every - done % self._every
+
+    def before_block(self, runner: StepRunner, step: int) -> Iterator[Event]:
+        """Run the next step twice and compare every bit, if it is due; the state stays."""
+        if self._every is None or not step or step % self._every:
+            return
+        if event := repeat_step(runner, step).event(is_exact=self._is_exact):
+            yield event
+
+
+def repeat_step(runner: StepRunner, step: int) -> RepeatedStep:
+    """Run a step twice; afterwards the state is the one before it again.
+
+    Args:
+        runner: A runner whose next step is `step`, with an engine.
         step: The number of the step.
     """
-    before = session.capture()
-    first = session.run_block(step, max_steps=1)
-    after_first = session.capture()
-    session.restore(before)
-    second = session.run_block(step, max_steps=1)
-    after_second = session.capture()
-    session.restore(before)
+    before = runner.state.capture()
+    first = runner.run_block(step, max_steps=1)
+    after_first = runner.state.capture()
+    runner.state.restore(before)
+    second = runner.run_block(step, max_steps=1)
+    after_second = runner.state.capture()
+    runner.state.restore(before)
     return RepeatedStep(first, compare(first, after_first, second, after_second))
 
 

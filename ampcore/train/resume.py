@@ -1,4 +1,4 @@
-"""Checkpoints of a session: its manifest, the checkpoint to resume from, and restoring it."""
+"""Checkpoints of a runner: its manifest, the checkpoint to resume from, and restoring it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from ampcore import checkpoint
 from ampcore.checkpoint import Checkpoint, Difference, Manifest, StoredCheckpoint
 from ampcore.checkpoint.saver import FOLDER, versions
 from ampcore.checkpoint.state import Arrays
-from ampcore.train.session import Session
+from ampcore.train.step_runner import StepRunner
 from ampspec.errors import UnreadableCheckpoint
 from ampspec.telemetry import Event, EventType
 from ampspec.training.run import RunSpec
@@ -18,19 +18,19 @@ from ampspec.training.run import RunSpec
 
 def manifest(
     spec: RunSpec,
-    session: Session,
+    runner: StepRunner,
     device: str,
     steps: int,
     counters: dict[str, Any],
     *,
     engine: str,
 ) -> Manifest:
-    """The manifest of a session's checkpoint after `steps` steps."""
+    """The manifest of a runner's checkpoint after `steps` steps."""
     return Manifest(
         step=steps,
         spec=spec.to_json(),
-        policy=session.policies.name,
-        loss_scales={network.name: session.scale_spec for network in session.networks},
+        policy=runner.policies.name,
+        loss_scales={network.name: runner.state.scale_spec for network in runner.networks},
         engine=engine,
         device=device,
         versions=versions(),
@@ -69,42 +69,42 @@ def newest(
     return found, checkpoint.check_compatible(found.checkpoint.manifest, spec), warnings
 
 
-def restore(session: Session, found: Checkpoint) -> None:
-    """Restore a session from a checkpoint, which may have another precision.
+def restore(runner: StepRunner, found: Checkpoint) -> None:
+    """Restore a runner from a checkpoint, which may have another precision.
 
     Loss scales of the same kind are restored, within their current bounds; others start again.
 
     Raises:
-        IncompatibleCheckpoint: Its arrays are not those of the session's variables.
+        IncompatibleCheckpoint: Its arrays are not those of the runner's variables.
     """
-    variables, scales = _arrays_for_session(session, found.manifest, found.arrays)
-    session.restore(variables, scales=False)
-    session.restore_scales(scales)
+    variables, scales = _arrays_for_runner(runner, found.manifest, found.arrays)
+    runner.state.restore(variables, scales=False)
+    runner.state.restore_scales(scales)
 
 
-def good_arrays(session: Session, found: Checkpoint) -> Arrays | None:
-    """The good state in a checkpoint, for `Session.restore`; None without one.
+def good_arrays(runner: StepRunner, found: Checkpoint) -> Arrays | None:
+    """The good state in a checkpoint, for `StepRunner.restore`; None without one.
 
     Raises:
-        IncompatibleCheckpoint: Its arrays are not those of the session's variables.
+        IncompatibleCheckpoint: Its arrays are not those of the runner's variables.
     """
     if found.good_arrays is None:
         return None
-    variables, scales = _arrays_for_session(session, found.manifest, found.good_arrays)
+    variables, scales = _arrays_for_runner(runner, found.manifest, found.good_arrays)
     return variables | scales
 
 
-def _arrays_for_session(
-    session: Session, made: Manifest, found: Mapping[str, NDArray[Any]]
+def _arrays_for_runner(
+    runner: StepRunner, made: Manifest, found: Mapping[str, NDArray[Any]]
 ) -> tuple[Arrays, Arrays]:
-    """The variables, in the dtypes of the session, and the states of its loss scales."""
-    variables, scales = session.split_loss_scales(found)
+    """The variables, in the dtypes of the runner, and the states of its loss scales."""
+    variables, scales = runner.state.split_loss_scales(found)
     before: Mapping[str, Any] = next(iter(made.loss_scales.values()))
-    now = session.scale_spec
+    now = runner.state.scale_spec
     is_same = before["mode"] == now["mode"] and before.get("scale") == now.get("scale")
     # A version with fewer counters in a scale's state did not write the others.
-    kept = session.first_scales | scales if is_same else session.first_scales
-    return session.match_variables(variables), kept
+    kept = runner.state.first_scales | scales if is_same else runner.state.first_scales
+    return runner.state.match_variables(variables), kept
 
 
 def resumed_event(found: StoredCheckpoint, differences: list[Difference]) -> Event:

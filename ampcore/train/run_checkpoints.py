@@ -12,7 +12,7 @@ from ampcore.train.callback_buffer import CallbackBuffer
 from ampcore.train.joint_saver import Saver
 from ampcore.train.recovery import GoodState
 from ampcore.train.resume import manifest
-from ampcore.train.session import Session
+from ampcore.train.step_runner import StepRunner
 from ampspec.telemetry import Event
 from ampspec.training.run import RunSpec
 
@@ -64,24 +64,24 @@ class RunCheckpoints:
         """The completed steps in the newest checkpoint; None without one."""
         return self._saver.saved_steps
 
-    def resumed_from(self, found: Manifest) -> None:
+    def resumed_from(self, origin: Manifest) -> None:
         """Note the checkpoint that the run resumes from."""
-        self._engine_before = found.engine
-        self._saver.saved_steps = found.step
+        self._engine_before = origin.engine
+        self._saver.saved_steps = origin.step
 
-    def save(self, session: Session, state: StateToSave) -> None:
+    def save(self, runner: StepRunner, state: StateToSave) -> None:
         """Write a state that is not damaged."""
         self._warned_unsaved = False
-        self._write(session, state)
+        self._write(runner, state)
 
     def save_good_state(
-        self, session: Session, good: GoodState | None, steps: int, damage: str
+        self, runner: StepRunner, good: GoodState | None, steps: int, damage: str
     ) -> None:
         """Write the last good state in place of the damaged one after `steps`; warn once."""
         saved = self._saver.saved_steps
         if good is not None and good.counters is not None and (saved is None or good.steps > saved):
             state = StateToSave(good.steps, good.arrays, good.counters, best=good.best)
-            self._write(session, state)
+            self._write(runner, state)
         if self._warned_unsaved:
             return
         self._warned_unsaved = True
@@ -92,16 +92,16 @@ class RunCheckpoints:
         )
         self._callback_buffer.event(Event.warning("damaged_state", message, steps - 1))
 
-    def _write(self, session: Session, state: StateToSave) -> None:
+    def _write(self, runner: StepRunner, state: StateToSave) -> None:
         # A resumed run does not report the steps before its checkpoint again.
         self._callback_buffer.flush()
         # A run that was already complete when it was resumed has no engine.
-        engine = session.engine or self._engine_before
+        engine = runner.engine or self._engine_before
         made = manifest(
-            self._spec, session, self._device, state.steps, state.counters, engine=engine
+            self._spec, runner, self._device, state.steps, state.counters, engine=engine
         )
         arrays, good, best = (
-            None if own is None else session.whole_tables(own)
+            None if own is None else runner.tables.whole(own)
             for own in (state.arrays, state.good, state.best)
         )
         with phase_span(Phase.CHECKPOINT):

@@ -14,8 +14,9 @@ from ampcore.diagnostics.replay import Replay
 from ampcore.diagnostics.scale_table import ScaleTable
 from ampcore.diagnostics.skipped_step import BatchPosition, SkippedStep
 from ampcore.diagnostics.step_diagnosis import StepValues
-from ampcore.train.session import Session
+from ampcore.train.run_context import RunContext
 from ampcore.train.step_context import step_context
+from ampcore.train.step_runner import StepRunner
 from ampspec.telemetry import Event, EventType, StepBlock
 from ampspec.telemetry.anomalies import SpikeDetector
 from ampspec.telemetry.scale_events import OverflowCauses, scale_columns
@@ -24,54 +25,46 @@ from ampspec.training.telemetry import RangeSampling
 
 
 class RunDiagnostics:
-    """Monitors one session; between samples, steps that are not skipped cost next to nothing.
+    """Monitors the steps of a run; between samples, those not skipped cost next to nothing.
 
     Args:
-        session: The networks and their training.
-        ranges: When the ranges of all layers are sampled.
-        total_steps: The length of the run.
-        is_replay: Whether steps are repeated. Then nothing that repeats steps itself is done:
-            explanations and samples.
-        is_leader: False for all ranks of a job except the first: only that one takes samples.
+        context: The run. If steps are repeated, nothing is done that repeats steps itself:
+            explanations and samples. Of several ranks only the first one takes samples.
+        runner: Trains its steps.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        ranges: RangeSampling,
-        total_steps: int,
-        *,
-        is_replay: bool = False,
-        is_leader: bool = True,
-    ) -> None:
-        self._session, self._is_replay = session, is_replay
+    def __init__(self, context: RunContext, runner: StepRunner) -> None:
+        self._context, self._runner = context, runner
         replay = Replay(
-            session.local_task, session.loss_scales, session.step.accumulate, session.step.share
+            runner.local_task,
+            runner.train_step.loss_scales,
+            runner.train_step.accumulate,
+            runner.train_step.share,
         )
         self._overflow_causes = OverflowDiagnostics(replay)
-        has_float16 = "float16" in session.policies.compute_dtypes
-        samples = is_leader and not is_replay
+        has_float16 = "float16" in runner.policies.compute_dtypes
+        samples = context.replicas.rank == 0 and not context.is_replay
         self._scale_table = ScaleTable(replay) if has_float16 and samples else None
         self._spikes = SpikeDetector()
         self.at_start: Measured | None = None
         """Loss and gradient norm of the first step of the run with a finite loss, whose weights
         were untrained; None before it."""
         self._has_applied = False
-        probe = RangeProbe(session.local_task, session.step.accumulate)
-        wanted = ranges if samples else RangeSampling(enabled=False)
-        self._ranges = RangeSampler(probe, wanted, total_steps)
-        is_multi_network = len(session.networks) > 1
+        probe = RangeProbe(runner.local_task, runner.train_step.accumulate)
+        sampling = context.spec.telemetry.ranges if samples else RangeSampling(enabled=False)
+        self._ranges = RangeSampler(probe, sampling, context.plan.total_steps)
+        is_multi_network = len(runner.networks) > 1
         self._scale_health = {
             network.name: ScaleHealthMonitor(
                 ScaleBounds.of(scale), network.name if is_multi_network else None
             )
-            for network, scale in zip(session.networks, session.loss_scales, strict=True)
+            for network, scale in zip(runner.networks, runner.train_step.loss_scales, strict=True)
         }
 
     @property
     def explains_next_skip(self) -> bool:
         """Whether the next skip is explained, which requires the state of that step."""
-        may_explain = self._session.checks_finite and not self._is_replay
+        may_explain = self._runner.train_step.checks_finite and not self._context.is_replay
         return may_explain and self._overflow_causes.is_due
 
     def steps_until_sample(self, step: int) -> int | None:
@@ -86,11 +79,11 @@ class RunDiagnostics:
         """
         table = self._scale_table if self._samples_table(step) else None
         if self._fetches_rows(is_due=table is not None or self._ranges.is_due(step)):
-            batch, _ = self._session.step_inputs(step)
-            self._session.local_task.fetch_rows(batch)
+            batch, _ = self._runner.step_inputs(step)
+            self._runner.local_task.fetch_rows(batch)
         if table is not None:
-            scales = list(self._session.scale_by_network.values())
-            table.sample(step, scales, *self._session.step_inputs(step))
+            scales = list(self._runner.state.scale_by_network.values())
+            table.sample(step, scales, *self._runner.step_inputs(step))
         if self._ranges.is_due(step):
             yield self._sample_ranges(step)
 
@@ -104,8 +97,8 @@ class RunDiagnostics:
             scales = [
                 float(column[-1]) for column in scale_columns(block, self._scale_health).values()
             ]
-            batch, seed = self._session.step_inputs(last)
-            self._session.local_task.fetch_rows(batch)
+            batch, seed = self._runner.step_inputs(last)
+            self._runner.local_task.fetch_rows(batch)
             found[last] = self._explain_skip(block, scales, batch, seed)
         self._overflow_causes.observe(int(block["skipped"].sum()))
         for health in self._scale_health.values():
@@ -143,7 +136,7 @@ class RunDiagnostics:
         }
 
     def restore(self, document: Mapping[str, Any]) -> None:
-        """Restore the counters that `to_json` wrote, as far as this session has them.
+        """Restore the counters that `to_json` wrote, as far as this precision has them.
 
         Counters that another version did not write start from the beginning.
         """
@@ -165,12 +158,12 @@ class RunDiagnostics:
 
     def _fetches_rows(self, *, is_due: bool) -> bool:
         """Whether a sample of the first replica needs rows of the others: the same on all."""
-        session = self._session
-        return bool(session.shards) and bool(session.replicas.broadcast_object(is_due))
+        runner = self._runner
+        return bool(runner.tables.shards) and bool(runner.replicas.broadcast_object(is_due))
 
     def _sample_ranges(self, step: int) -> Event:
-        scales = list(self._session.scale_by_network.values())
-        sample = self._ranges.sample(step, scales, *self._session.step_inputs(step))
+        scales = list(self._runner.state.scale_by_network.values())
+        sample = self._ranges.sample(step, scales, *self._runner.step_inputs(step))
         if sample is not None:
             return Event(EventType.RANGES, step, sample.to_json())
         message = f"The ranges of the layers are no longer sampled: {self._ranges.error}"
@@ -180,10 +173,10 @@ class RunDiagnostics:
         self, block: StepBlock, scales: list[float], batch: Batch, seed: Any
     ) -> dict[str, Any]:
         """Explain the last step of a block."""
-        session, step = self._session, block.end_step - 1
-        position = BatchPosition(*session.position(step), session.example_indices(step))
+        runner, step = self._runner, block.end_step - 1
+        position = BatchPosition(*runner.position(step), runner.example_indices(step))
         learning_rate = float(block["learning_rate"][-1])
-        context = step_context(session, step, learning_rate, self.at_start)
+        context = step_context(self._context, runner, step, learning_rate, self.at_start)
         values = StepValues(loss=float(block["loss"][-1]), grad_norm=float(block["grad_norm"][-1]))
         skipped = SkippedStep(scales, batch, seed, position)
         return self._overflow_causes.explain(skipped, context, values)

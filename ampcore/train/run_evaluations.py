@@ -11,7 +11,7 @@ from ampcore.profile.scopes import phase_span
 from ampcore.train.best_evaluation import BestState, best_evaluation
 from ampcore.train.evaluate import Evaluation, Evaluator
 from ampcore.train.run_context import RunContext
-from ampcore.train.session import Session
+from ampcore.train.step_runner import StepRunner
 from ampcore.train.totals import Totals
 from ampspec.telemetry import Event
 from ampspec.training.run import RunSpec
@@ -64,28 +64,28 @@ class RunEvaluations:
         """Whether the run is evaluated after so many steps."""
         return self._validation is not None and self._plan.evaluates_after(steps)
 
-    def after_block(self, session: Session, totals: Totals) -> Iterator[Event]:
+    def after_block(self, runner: StepRunner, totals: Totals) -> Iterator[Event]:
         """Evaluate if the plan says so; the result becomes part of the totals."""
         if self.evaluates_after(totals.steps):
-            yield from self._evaluate(session, totals)
+            yield from self._evaluate(runner, totals)
 
-    def before_early_end(self, session: Session, totals: Totals) -> Iterator[Event]:
+    def before_early_end(self, runner: StepRunner, totals: Totals) -> Iterator[Event]:
         """Evaluate the weights of a run that ends now, if the plan does not."""
         if self._validation is not None and not self._plan.evaluates_after(totals.steps):
-            yield from self._evaluate(session, totals)
+            yield from self._evaluate(runner, totals)
 
-    def _evaluate(self, session: Session, totals: Totals) -> Iterator[Event]:
+    def _evaluate(self, runner: StepRunner, totals: Totals) -> Iterator[Event]:
         with phase_span(Phase.EVALUATION):
-            own = self._evaluator and self._evaluator(session.evaluation_weights())
+            own = self._evaluator and self._evaluator(runner.weights.evaluated())
         # The same numbers decide on all replicas whether the run ends early.
         evaluation: Evaluation = self._replicas.broadcast_object(own)
-        yield totals.keep(evaluation, is_best=self._is_best(evaluation, session, totals.steps))
+        yield totals.keep(evaluation, is_best=self._is_best(evaluation, runner, totals.steps))
         if self.best is not None and self.best.has_stopped:
             yield self.best.stopped_event(
                 self.last_epoch(self.best.state.steps), self.last_epoch(totals.steps)
             )
 
-    def _is_best(self, evaluation: Evaluation, session: Session, steps: int) -> bool:
+    def _is_best(self, evaluation: Evaluation, runner: StepRunner, steps: int) -> bool:
         """Whether the evaluation is the best so far; then its weights are kept if needed."""
         if self.best is None:
             return False
@@ -93,7 +93,7 @@ class RunEvaluations:
         is_last = steps >= self._plan.total_steps
         is_best = self.best.observe(evaluation, steps=steps, epochs=epochs, is_last=is_last)
         if is_best and self.best.keeps_weights:
-            self.best_arrays = session.capture_model()
+            self.best_arrays = runner.weights.capture()
         return is_best
 
     def last_epoch(self, done: int) -> int:

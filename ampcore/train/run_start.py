@@ -18,11 +18,11 @@ from ampcore.train.counters import RunCounters
 from ampcore.train.engine_autotune import EngineDecision, choose_engine
 from ampcore.train.joint_saver import JointSaver, Saver
 from ampcore.train.loop import EngineName, engine_name
+from ampcore.train.model_weights import parameters
 from ampcore.train.rank_agreement import check_equal_settings, share_arrays, share_checkpoint
 from ampcore.train.resume import newest, resumed_event
 from ampcore.train.run import Run
 from ampcore.train.run_context import RunContext
-from ampcore.train.session import parameters
 from ampspec.telemetry import Event, EventType
 
 PRECISION_FIELDS: Final = ("precision", "loss_scale")
@@ -73,7 +73,7 @@ def start_or_resume(
     run = Run(context, saver, callback_buffer, float32=float32, recorder=recorder)
     loaded: Sequence[Event] = ()
     if saved:
-        saved = share_arrays(run.session, saved)
+        saved = share_arrays(run.runner, saved)
         run.restore(saved)
     else:
         loaded = run.start()
@@ -108,47 +108,47 @@ def _use_engine(
     run: Run, engine: EngineName | Literal["auto"], saved: Checkpoint | None, context: RunContext
 ) -> EngineDecision:
     """Use the engine that the spec names, else that of the checkpoint, else the fastest."""
-    session, step = run.session, run.totals.steps
+    runner, step = run.runner, run.totals.steps
     if engine != "auto":
-        session.use_engine(engine, step)
+        runner.use_engine(engine, step)
         return EngineDecision(engine, "set by runtime.engine")
     if context.replicas.size > 1:
-        session.use_engine("graph", step)
+        runner.use_engine("graph", step)
         return EngineDecision("graph", SEVERAL_RANKS)
     device = context.device.kind
     made = saved.manifest if saved else None
     # On another device or in another precision the measurements are not valid.
-    if made and (made.device, made.policy) == (device, session.policies.name):
+    if made and (made.device, made.policy) == (device, runner.policies.name):
         pinned = engine_name(made.engine)
-        session.use_engine(pinned, step)
+        runner.use_engine(pinned, step)
         return EngineDecision(pinned, "same engine as the checkpoint")
-    return choose_engine(session, step, run.steps_left, device)
+    return choose_engine(runner, step, run.steps_left, device)
 
 
 def _preflight(context: RunContext, run: Run) -> Iterator[Event]:
-    session, steps = run.session, context.plan.total_steps
-    spec, policies = context.job.spec, session.policies
-    yield from preflight_events(session.task, spec, context.device, policies, steps)
+    runner, steps = run.runner, context.plan.total_steps
+    spec, policies = context.job.spec, runner.policies
+    yield from preflight_events(runner.task, spec, context.device, policies, steps)
     findings = [
         *category_findings(context.dataset),
         *data_findings(context.dataset),
-        *input_findings(session.input_statistics(), policies),
+        *input_findings(context.input_statistics, policies),
     ]
     for finding in findings:
         yield Event(EventType.PREFLIGHT, None, finding.to_json())
 
 
 def _started_event(context: RunContext, run: Run) -> Event:
-    session = run.session
-    examples = session.step.share.total * context.job.spec.data.batch_size
+    runner = run.runner
+    examples = runner.train_step.share.total * context.job.spec.data.batch_size
     facts: dict[str, Any] = {
         "total_steps": context.plan.total_steps,
         "steps_per_epoch": context.plan.steps_per_epoch,
         "first_step": run.totals.steps,
-        "parameters": parameters(session.task),
+        "parameters": parameters(runner.task),
         "device": context.device.kind,
-        "policy": session.policies.name,
-        "policy_set_by": "model" if session.policies.keeps_dtypes else "spec",
+        "policy": runner.policies.name,
+        "policy_set_by": "model" if runner.policies.keeps_dtypes else "spec",
         "tf32": context.job.spec.precision.tf32 and context.device.has_tf32,
         "dropped_examples": context.dataset.dropped_examples(examples),
         "global_batch_size": examples,

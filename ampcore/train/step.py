@@ -167,6 +167,11 @@ class TrainStep:
         return [self.skip_nonfinite or scale.checks_finite for scale in self.loss_scales]
 
     @property
+    def checks_finite(self) -> bool:
+        """Whether steps with non-finite gradients are skipped."""
+        return any(self.checks)
+
+    @property
     def share(self) -> StepShare:
         """The micro-batches of this replica among those of the step."""
         return StepShare(self.accumulate, self.replicas.rank, self.replicas.size)

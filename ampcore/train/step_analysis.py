@@ -19,9 +19,9 @@ from ampcore.diagnostics.step_values import MAX_ROWS, layer_rows, variable_rows
 from ampcore.models.task import float32_view
 from ampcore.precision import NoLossScale
 from ampcore.train.repeat import RepeatedStep
-from ampcore.train.session import Session
 from ampcore.train.step_context import step_context
 from ampcore.train.step_replay import ReplayedRun
+from ampcore.train.step_runner import StepRunner
 from ampspec.telemetry import StepBlock
 
 MAX_EXAMPLES: Final = 8
@@ -34,16 +34,18 @@ class StepAnalysis:
 
     def __init__(self, replayed: ReplayedRun, repeated: RepeatedStep, kind: StepKind) -> None:
         self._context, self._kind = replayed.context, kind
-        self._session: Session = replayed.run.session
+        self._runner: StepRunner = replayed.run.runner
         self._repeated = repeated
         self._step = repeated.block.first_step
         self._at_start = replayed.run.diagnostics.at_start
         self._float32_replay: Replay | None = None
-        session = self._session
-        self._replay = Replay(session.task, session.loss_scales, session.step.accumulate)
-        self._batch, self._seed = session.step_inputs(self._step)
+        runner = self._runner
+        self._replay = Replay(
+            runner.task, runner.train_step.loss_scales, runner.train_step.accumulate
+        )
+        self._batch, self._seed = runner.step_inputs(self._step)
         self._position = BatchPosition(
-            *session.position(self._step), session.example_indices(self._step)
+            *runner.position(self._step), runner.example_indices(self._step)
         )
 
     def document(self, finding: Finding | None) -> dict[str, Any]:
@@ -61,7 +63,7 @@ class StepAnalysis:
             "advice": finding.advice,
             "cause": None if diagnosed.is_finite else facts["verdict"],
             "device": self._context.device.kind,
-            "policy": self._session.policies.name,
+            "policy": self._runner.policies.name,
             "values": _values(self._repeated.block),
             "repeat": self._repeated.to_json(),
             "first_nonfinite": facts["first_layer"],
@@ -77,13 +79,14 @@ class StepAnalysis:
         }
 
     def _scales(self) -> list[float]:
-        return [float(scale) for scale in self._session.scale_by_network.values()]
+        return [float(scale) for scale in self._runner.state.scale_by_network.values()]
 
     def _diagnose(self) -> DiagnosedStep:
         block = self._repeated.block
         step = SkippedStep(self._scales(), self._batch, self._seed, self._position)
         context = step_context(
-            self._session,
+            self._context,
+            self._runner,
             self._step,
             float(block["learning_rate"][0]),
             self._at_start,
@@ -113,9 +116,9 @@ class StepAnalysis:
     def _in_float32(self) -> Replay:
         """The replay in float32, of the same weights."""
         if self._float32_replay is None:
-            task = float32_view(self._session.local_task)
+            task = float32_view(self._runner.local_task)
             scales = [NoLossScale()] * len(task.networks)
-            self._float32_replay = Replay(task, scales, self._session.step.accumulate)
+            self._float32_replay = Replay(task, scales, self._runner.train_step.accumulate)
         return self._float32_replay
 
     def _examples(self, finding: Finding, diagnosed: DiagnosedStep) -> dict[str, Any]:

@@ -5,19 +5,25 @@ from typing import Final
 
 from ampcore.diagnostics.probe import Measured, StepInputs
 from ampcore.diagnostics.step_diagnosis import StepContext
-from ampcore.train.session import Session
+from ampcore.train.run_context import RunContext
+from ampcore.train.step_runner import StepRunner
 
 MAX_OTHERS: Final = 6
 """The maximum number of other batches that are computed."""
 
 
 def step_context(
-    session: Session, step: int, learning_rate: float, at_start: Measured | None
+    context: RunContext,
+    runner: StepRunner,
+    step: int,
+    learning_rate: float,
+    at_start: Measured | None,
 ) -> StepContext:
     """The context of a step.
 
     Args:
-        session: The session, which stands before the step or right after it.
+        context: The run.
+        runner: Trains its steps; the state is the one before the step or right after it.
         step: The step.
         learning_rate: Its learning rate.
         at_start: Loss and gradient norm of the first step of the run; None if not known.
@@ -25,20 +31,25 @@ def step_context(
 
     def other_inputs() -> Sequence[StepInputs]:
         # Rows of other replicas are fetched by all of them together, for the step alone.
-        if session.shards:
+        if runner.tables.shards:
             return ()
-        _, batch = session.position(step)
-        window = session.window(step)
+        _, batch = runner.position(step)
+        window = runner.window(step)
         first = step - batch + window.first_batch
         steps = list(range(first, first + window.end_batch - window.first_batch))
         nearest = sorted(steps, key=lambda other: abs(other - step))[1 : MAX_OTHERS + 1]
-        return [StepInputs(*session.step_inputs(other)) for other in nearest]
+        return [StepInputs(*runner.step_inputs(other)) for other in nearest]
 
     def was_trained_on(example: int) -> bool:
-        epoch, batch = session.position(step)
+        epoch, batch = runner.position(step)
         before = range(step - batch, step)
-        return epoch > 0 or any(example in session.example_indices(other) for other in before)
+        return epoch > 0 or any(example in runner.example_indices(other) for other in before)
 
     return StepContext(
-        other_inputs, session.input_statistics, was_trained_on, at_start, learning_rate, step
+        other_inputs,
+        lambda: context.input_statistics,
+        was_trained_on,
+        at_start,
+        learning_rate,
+        step,
     )

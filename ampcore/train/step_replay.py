@@ -5,20 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import keras
-
 from ampcore import checkpoint
 from ampcore.checkpoint import Checkpoint
 from ampcore.checkpoint.saver import CheckpointSaver
-from ampcore.data import Dataset
-from ampcore.diagnostics import hardware
 from ampcore.train.callback_buffer import CallbackBuffer, OnBlock
 from ampcore.train.counters import RunCounters
-from ampcore.train.job import TrainingJob
 from ampcore.train.loop import EngineName, engine_name
 from ampcore.train.run import Run
 from ampcore.train.run_context import RunContext
-from ampcore.train.run_setup import run_context
+from ampcore.train.train_loop import train_block
 from ampspec.errors import InvalidData
 from ampspec.training.run import RunSpec, micro_batches
 
@@ -90,17 +85,8 @@ class ReplayedRun:
     context: RunContext
 
 
-def replay_context(job: TrainingJob, step: int) -> RunContext:
-    """The context in which a step of a job is repeated.
-
-    Raises:
-        InvalidData: The job has no such step, or its data cannot be read.
-    """
-    spec = job.spec
-    device = hardware.select(spec.runtime.device)
-    keras.utils.set_random_seed(spec.train.seed)
-    dataset: Dataset = job.load_data()
-    context = run_context(job, dataset, hardware.device_info(device), is_replay=True)
+def check_has_step(context: RunContext, step: int) -> None:
+    """Raise InvalidData if the run has no such step."""
     if not 0 <= step < context.plan.total_steps:
         raise InvalidData(
             "the run",
@@ -108,7 +94,6 @@ def replay_context(job: TrainingJob, step: int) -> RunContext:
             expected=f"a step from 0 to {context.plan.total_steps - 1}",
             received=str(step),
         )
-    return context
 
 
 def replay_to(
@@ -132,7 +117,7 @@ def replay_to(
     while run.totals.steps < step:
         if should_stop():
             raise ReplayStopped
-        run.advance(until=step)
+        train_block(run, until=step)
     buffer.flush()
     return ReplayedRun(run, context)
 
@@ -149,9 +134,10 @@ def _start(context: RunContext, start: ReplayStart, buffer: CallbackBuffer) -> R
 
 
 def _use_engine(run: Run, spec: RunSpec, start: ReplayStart) -> None:
-    given = spec.runtime.engine
-    engine: EngineName = start.engine or "graph" if given == "auto" else given
-    run.session.use_engine(engine, run.totals.steps)
+    engine: EngineName = (
+        start.engine or "graph" if spec.runtime.engine == "auto" else spec.runtime.engine
+    )
+    run.runner.use_engine(engine, run.totals.steps)
 
 
 def _ignore(error: object) -> None:

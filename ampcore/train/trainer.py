@@ -7,12 +7,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, Self, Unpack
 
-import keras
-
-from ampcore.allocation_errors import out_of_memory
 from ampcore.checkpoint.saver import FOLDER
 from ampcore.diagnostics import hardware
-from ampcore.distributed import Cluster, Replicas, cluster_from_environment
+from ampcore.distributed import Cluster, cluster_from_environment
 from ampcore.profile.recorder import ProfileRecorder, ProfileRequest
 from ampcore.train.callback_buffer import CallbackBuffer, OnBlock, OnEvent
 from ampcore.train.epoch_reports import EpochReports, NoReports, Verbose
@@ -29,14 +26,17 @@ from ampcore.train.keras_arguments import (
     set_once,
 )
 from ampcore.train.model_selection import ModelSelection
+from ampcore.train.model_weights import parameters
+from ampcore.train.prepared_run import prepared_run
 from ampcore.train.rank_agreement import check_rank_count
-from ampcore.train.ranks import check_connected, connected, only_own_events, with_ranks_of
+from ampcore.train.ranks import check_connected, only_own_events, with_ranks_of
 from ampcore.train.result import TrainResult
 from ampcore.train.run import Run
 from ampcore.train.run_context import RunContext
-from ampcore.train.run_setup import device_settings, memory_errors, run_context, training_job
+from ampcore.train.run_saving import save
 from ampcore.train.run_start import start_or_resume
-from ampcore.train.session import parameters
+from ampcore.train.train_loop import train
+from ampcore.train.training_job import training_job
 from ampspec.errors import (
     NonFiniteLoss,
     NonFiniteResult,
@@ -47,7 +47,7 @@ from ampspec.errors import (
     TrainingError,
 )
 from ampspec.jobs import JobSpec
-from ampspec.precision.devices import DeviceInfo, DeviceKind
+from ampspec.precision.devices import DeviceInfo
 from ampspec.precision.precision import Policy
 
 ShouldStop = Callable[[], bool]
@@ -260,15 +260,10 @@ class Trainer:
         Raises:
             TrainingError: The data or the model cannot be loaded.
         """
-        spec = self.spec
-        with memory_errors():
-            device = hardware.select(spec.runtime.device)
-            keras.utils.set_random_seed(spec.train.seed)
-            dataset = self._job.load_data()
-            context = run_context(self._job, dataset, hardware.device_info(device))
-            session = context.build_session()
-            self._job.set_initial_weights(session.task)
-            return FirstStep(session, lambda: device_settings(spec, context.device))
+        with prepared_run(self._job) as context:
+            runner = context.build_runner()
+            self._job.set_initial_weights(runner.task)
+            return FirstStep(context, runner)
 
     def run(
         self,
@@ -294,83 +289,43 @@ class Trainer:
         else:
             callback_buffer = CallbackBuffer(None, only_own_events(on_event))
         check_rank_count(self.spec, 1 if self._cluster is None else self._cluster.size)
-        device = hardware.select(self.spec.runtime.device)
-        with connected(self._cluster, self.spec.runtime.exchange) as replicas, memory_errors():
+        with prepared_run(self._job, self._cluster) as context:
             try:
-                return self._run(callback_buffer, should_stop or (lambda: False), device, replicas)
-            except TrainingError:
-                raise
-            except Exception as error:
-                if out_of_memory(error) is not None:
-                    raise
-                # An error of the communication may have been raised in code of the job.
-                explained = replicas.explain(error) or self._job.explain(error)
-                if explained is None:
-                    raise
-                raise explained from error
+                with self._job.lent_model() as keep_trained:
+                    result = self._train(context, callback_buffer, should_stop or (lambda: False))
+                    if not result.stopped:
+                        keep_trained()
+                    return result
             finally:
                 callback_buffer.flush()
-
-    def _run(
-        self,
-        callback_buffer: CallbackBuffer,
-        should_stop: ShouldStop,
-        device: DeviceKind,
-        replicas: Replicas,
-    ) -> TrainResult:
-        spec = self.spec
-        keras.utils.set_random_seed(spec.train.seed)
-        dataset = self._job.load_data()
-        info = hardware.device_info(device)
-        context = run_context(self._job, dataset, info, replicas=replicas)
-        with (
-            self._job.lent_model() as keep_trained,
-            device_settings(spec, context.device),
-        ):
-            result = self._train(context, callback_buffer, should_stop)
-            if not result.stopped:
-                keep_trained()
-            return result
 
     def _train(
         self, context: RunContext, callback_buffer: CallbackBuffer, should_stop: ShouldStop
     ) -> TrainResult:
         folder = self._output_dir and self._output_dir / FOLDER
-        run = self._current_run = start_or_resume(
-            context,
-            folder,
-            callback_buffer,
-            self._profile_recorder(context.device),
-            resume=self._resume,
-        )
+        recorder = self._profile_recorder(context.device)
+        run = start_or_resume(context, folder, callback_buffer, recorder, resume=self._resume)
+        self._current_run = run
         reports = self._reports(run)
         started_at = time.perf_counter()
         try:
-            reports.begin()
-            while not run.is_done and not any(context.replicas.all_gather_object(should_stop())):
-                reports.before_block()
-                run.advance()
-                reports.after_block()
-            reports.end()
-            if run.is_done:
-                run.finish_profiles()
-                run.check_result()
+            train(run, reports, should_stop)
         except (RankDisconnected, RankFailed, RanksDiffer):
             # The state may be that of the middle of a block, or not the one of all ranks.
             raise
         except TrainingError as error:
             # After the cause is fixed, the job can resume from there.
             if not context.job.shards_tables or isinstance(error, SAME_ON_ALL_RANKS):
-                run.save()
+                save(run)
             raise
         finally:
             # A failed run needs it most.
-            run.emit_scale_table()
-            run.emit_rank_times()
+            run.emit(run.scale_table())
+            run.emit(run.ranks.at_end(run.totals.steps - 1))
             run.recorder.abandon()
         train_s = time.perf_counter() - started_at
-        if not run.is_done or context.job.spec.train.checkpoint_every_s is not None:
-            run.save()
+        if not run.is_done or context.spec.train.checkpoint_every_s is not None:
+            save(run)
         peak_memory = hardware.peak_memory(context.device.kind)
         result = self._result(run, train_s, peak_memory.bytes, callback_buffer)
         return replace(result, history=reports.history, epochs=tuple(reports.epochs))
@@ -378,8 +333,8 @@ class Trainer:
     def _saves_model(self, run: Run) -> bool:
         """Whether the trained model is saved: by this rank, or by rank 0 with rows of this one."""
         saves = self._output_dir is not None
-        session = run.session
-        return bool(session.replicas.broadcast_object(saves)) if session.shards else saves
+        runner = run.runner
+        return bool(runner.replicas.broadcast_object(saves)) if runner.tables.shards else saves
 
     def _profile_recorder(self, device: DeviceInfo) -> ProfileRecorder:
         profile = self.spec.runtime.profile
@@ -389,7 +344,7 @@ class Trainer:
     def _result(
         self, run: Run, train_s: float, peak_memory_bytes: int, callback_buffer: CallbackBuffer
     ) -> TrainResult:
-        session, totals = run.session, run.totals
+        runner, totals = run.runner, run.totals
         selection = ModelSelection(run, self.spec.train.keep, callback_buffer)
         if run.is_done:
             selection.assign()
@@ -404,18 +359,18 @@ class Trainer:
             steps=totals.steps,
             skipped=totals.skipped,
             final_loss=totals.final_loss,
-            final_loss_scale=session.smallest_scale,
+            final_loss_scale=runner.state.smallest_scale,
             val_loss=metrics.get("val_loss"),
             val_accuracy=metrics.get("val_accuracy"),
             examples_per_s=totals.examples_per_s,
-            parameters=parameters(session.task),
+            parameters=parameters(runner.task),
             train_s=train_s,
             peak_memory_bytes=peak_memory_bytes,
-            policy=session.policies.name,
-            tf32=self.spec.precision.tf32 and run.device.has_tf32,
-            engine=session.engine,
+            policy=runner.policies.name,
+            tf32=self.spec.precision.tf32 and run.context.device.has_tf32,
+            engine=runner.engine,
             scale_health=run.diagnostics.scale_health,
-            weights_digest=session.weights_digest(),
+            weights_digest=runner.weights.digest(),
             model_files=files,
             stopped=not run.is_done,
             metrics=metrics,
@@ -423,6 +378,6 @@ class Trainer:
             best=selection.best_json(),
             stopped_early=selection.stopped_json(),
             best_model_files=best_files,
-            ranks=run.rank_times.to_json() if run.session.replicas.size > 1 else None,
-            global_batch_size=session.step.share.total * self.spec.data.batch_size,
+            ranks=run.ranks.times.to_json() if run.runner.replicas.size > 1 else None,
+            global_batch_size=runner.train_step.share.total * self.spec.data.batch_size,
         )

@@ -28,7 +28,7 @@ from ampcore.train.from_keras import keras_job
 from ampcore.train.job import SpecJob, TrainingJob
 from ampcore.train.plan import Plan
 from ampcore.train.run_context import RunContext
-from ampcore.train.session import Session
+from ampcore.train.step_runner import StepRunner
 from ampspec.precision.precision import Precision
 
 OWN = "_keras"
@@ -70,7 +70,7 @@ PROBLEMS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def session(problem: str, policy: str, loss_scale: str) -> Session:
+def runner(problem: str, policy: str, loss_scale: str) -> StepRunner:
     """The state of a job before its first step."""
     is_own = problem.endswith(OWN)
     steps, model, examples = PROBLEMS[problem.removesuffix(OWN)]
@@ -92,7 +92,7 @@ def session(problem: str, policy: str, loss_scale: str) -> Session:
     plan = Plan.from_spec(spec.train, steps)
     feed = feed_for(dataset.train, spec.data.batch_size, shuffle=False, seed=0, budget_bytes=2**40)
     facts = hardware.device_info(hardware.select("cpu"))
-    return RunContext(job, dataset, plan, feed, facts).build_session()
+    return RunContext(job, dataset, plan, feed, facts).build_runner()
 
 
 def own_model_job(spec: JobSpec) -> TrainingJob:
@@ -118,7 +118,7 @@ def own_model_job(spec: JobSpec) -> TrainingJob:
     )
 
 
-def run(own: Session, engine: Any) -> TimedRound:
+def run(own: StepRunner, engine: Any) -> TimedRound:
     """An epoch in one call of the loop."""
     loop, window = own.build_loop(engine), own.window(0)
 
@@ -128,7 +128,7 @@ def run(own: Session, engine: Any) -> TimedRound:
     return run_steps
 
 
-def run_silently(own: Session, engine: str, *, last: bool) -> TimedRound:
+def run_silently(own: StepRunner, engine: str, *, last: bool) -> TimedRound:
     """An epoch in one call of a loop that keeps the record of its last step, or no record.
 
     Without a record, XLA and TensorFlow can remove losses, norms and rates from the program.
@@ -165,7 +165,7 @@ def run_silently(own: Session, engine: str, *, last: bool) -> TimedRound:
 def prepared(variant: str) -> TimedRound | dict[str, TimedRound]:
     """The candidate with a variant's name."""
     problem, policy, loss_scale, engine, *silent = variant.split("-")
-    own = session(problem, policy, loss_scale)
+    own = runner(problem, policy, loss_scale)
     if silent:
         return run_silently(own, engine, last=silent == ["last"])
     if engine != "any":

@@ -19,7 +19,7 @@ from ampcore.models.seeds import step_seed
 from ampcore.models.task import Network, Task
 from ampcore.precision import DynamicLossScale, FixedLossScale, layer_policies
 from ampcore.train.clip import Clip
-from ampcore.train.loop import HALT_ON_SKIP, Loop
+from ampcore.train.loop import STOP_AT_SKIP, Loop
 from ampcore.train.step import TrainStep
 from ampspec.data.data import Digits
 from ampspec.models.model import Embedding, Gan, LstmLm, Mlp, TransformerLm
@@ -285,7 +285,7 @@ def test_a_run_halted_on_a_skip_can_replay_the_skipped_step(digits, position):
     step = TrainStep(task, [optimizer], [scale], [Clip()])
     window = Batch(tf.constant(digits.train.arrays.x), tf.constant(digits.train.arrays.y))
     loop = Loop(step, (scale.init(),), window, batch_size=SIZE, seed=5)
-    rows = loop.run(window, 0, 100, 20, halt=HALT_ON_SKIP)
+    _, rows = loop.run((scale.init(),), window, 0, 100, 20, stop=STOP_AT_SKIP)
     skipped = dict(zip(step.columns, rows[-1], strict=True))
     number = len(rows) - 1
     seed = step_seed(5, tf.constant(100 + number, tf.int64))

@@ -63,7 +63,7 @@ def train(trainer):
     blocks = []
     trainer.run(blocks.append)
     rows = {name: [value for block in blocks for value in block[name].tolist()] for name in COLUMNS}
-    return rows, trainer._current_run.session.capture()
+    return rows, trainer._current_run.runner.state.capture()
 
 
 def main():

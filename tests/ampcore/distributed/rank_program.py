@@ -65,7 +65,7 @@ def observed(trainer, should_stop=None):
 
 def weights_of(trainer):
     """Every variable of the run, by name."""
-    return trainer._current_run.session.capture()
+    return trainer._current_run.runner.state.capture()
 
 
 def collectives(replicas):
@@ -126,19 +126,19 @@ def differing_job(name, cluster, change):
     def change_rank_1():
         run = trainer._current_run
         if cluster.rank == 1 and run is not None and run.totals.steps == 1:
-            change(run.session)
+            change(run.runner)
         return False
 
     return trainer, change_rank_1
 
 
-def change_a_weight(session):
-    variable = session.networks[0].model.trainable_variables[0]
+def change_a_weight(runner):
+    variable = runner.networks[0].model.trainable_variables[0]
     variable.assign(variable.value * 1.5)
 
 
-def change_the_scale(session):
-    session.lower_scales(0.5)
+def change_the_scale(runner):
+    runner.state.lower_scales(0.5)
 
 
 def write(rank, found, arrays):

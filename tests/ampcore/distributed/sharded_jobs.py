@@ -87,7 +87,7 @@ def plant_overflow_once():
         if planted:
             return False
         planted.append(True)
-        layer = trainer._current_run.session.networks[0].model.get_layer("predictions")
+        layer = trainer._current_run.runner.networks[0].model.get_layer("predictions")
         values = layer.kernel.numpy()
         values[:DIM] = 60_000.0
         layer.kernel.assign(values)

@@ -17,9 +17,9 @@ from tests.ampcore.distributed.rank_program import FOLDER, Shared, observed, wei
 from tests.ampcore.distributed.sharded_jobs import JOBS, overflow_job, plant_overflow_once
 
 
-def variable_bytes(session):
+def variable_bytes(runner):
     """The bytes of all variables of this rank."""
-    variables = session.expected_arrays().values()
+    variables = runner.state.expected_arrays().values()
     return sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in variables)
 
 
@@ -37,9 +37,9 @@ def main():
         found[name] = observed(trainer, stop)
         if trainer._current_run is not None:
             arrays[name] = weights_of(trainer)
-            session = trainer._current_run.session
-            shards = {key: [shard.rows] for key, shard in session.shards.items()}
-            found[name] |= {"bytes": variable_bytes(session), "shards": shards}
+            runner = trainer._current_run.runner
+            shards = {key: [shard.rows] for key, shard in runner.tables.shards.items()}
+            found[name] |= {"bytes": variable_bytes(runner), "shards": shards}
 
     for name, document in JOBS.items():
         run(name, JobSpec.parse(document))

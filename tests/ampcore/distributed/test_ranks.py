@@ -65,7 +65,7 @@ def train_here(trainer):
         name: np.concatenate([block[name] for block in blocks])
         for name in ("loss", "skipped", "loss_scale", "grad_norm")
     }
-    arrays = trainer._current_run.session.capture()
+    arrays = trainer._current_run.runner.state.capture()
     return SimpleNamespace(rows=rows, arrays=arrays, result=result.to_json())
 
 
@@ -153,7 +153,7 @@ def test_a_run_resumes_on_another_number_of_ranks_with_the_same_global_batch(ran
     trainer.run(on_event=events.append)
     [resumed] = [event for event in events if event.type == "resumed"]
     assert resumed.data["steps"] == steps
-    assert_close(trainer._current_run.session.capture(), ranks.arrays[0]["dropout"])
+    assert_close(trainer._current_run.runner.state.capture(), ranks.arrays[0]["dropout"])
 
 
 @pytest.mark.parametrize("name", ["float16_exchange", "bfloat16_exchange"])

@@ -38,7 +38,7 @@ def train_alone(job, folder=None, *, resume=False, should_stop=None):
     result = trainer.run(blocks.append, events.append, stop)
     names = ("loss", "skipped", "loss_scale", "grad_norm")
     rows = {name: np.concatenate([block[name] for block in blocks]) for name in names}
-    arrays = trainer._current_run.session.capture()
+    arrays = trainer._current_run.runner.state.capture()
     return SimpleNamespace(rows=rows, arrays=arrays, result=result.to_json(), events=events)
 
 

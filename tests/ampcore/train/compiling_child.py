@@ -11,7 +11,7 @@ from ampcore import models, optimizers
 from ampcore.data import Batch, Signature
 from ampcore.precision import DynamicLossScale, layer_policies
 from ampcore.train.clip import Clip
-from ampcore.train.loop import HALT_ON_SKIP, NEVER_HALT, Loop
+from ampcore.train.loop import NEVER_STOP, STOP_AT_SKIP, Loop
 from ampcore.train.step import TrainStep
 from ampspec.models.model import Mlp
 from ampspec.objectives.optimizer import Adam
@@ -29,7 +29,8 @@ def make_loop(engine, window):
     optimizer, scale = optimizers.build(Adam(), total_steps=10), DynamicLossScale()
     optimizer.build(task.networks[0].model.trainable_variables)
     step = TrainStep(task, [optimizer], [scale], [Clip()])
-    return Loop(step, (scale.init(),), window, batch_size=2, engine=engine)
+    states = (scale.init(),)
+    return Loop(step, states, window, batch_size=2, engine=engine), states
 
 
 def main() -> None:
@@ -38,12 +39,13 @@ def main() -> None:
     x, y = random.random((20, 4), np.float32), random.integers(3, size=20, dtype=np.int32)
     window = Batch(tf.constant(x), tf.constant(y))
     for engine in ("xla_step", "xla_loop"):
-        loop = make_loop(engine, window)
+        loop, states = make_loop(engine, window)
         before = programs(folder)
-        loop.run(window, 0, 0, 1)
+        states, _ = loop.run(states, window, 0, 0, 1)
         first = programs(folder)
         for batch, step, count in [(1, 1, 1), (4, 7, 3), (0, 10, 9)]:
-            loop.run(window, batch, step, count, halt=HALT_ON_SKIP if step == 7 else NEVER_HALT)
+            stop = STOP_AT_SKIP if step == 7 else NEVER_STOP
+            states, _ = loop.run(states, window, batch, step, count, stop=stop)
         counts[engine] = first - before, programs(folder) - before
     print(json.dumps(counts))
 

@@ -15,7 +15,7 @@ from ampcore.models.classification import Classification
 from ampcore.models.seeds import step_seed
 from ampcore.models.task import Network
 from ampcore.precision import NoLossScale, layer_policies
-from ampcore.train import Trainer, session
+from ampcore.train import Trainer, step_runner
 from ampcore.train.clip import Clip
 from ampcore.train.example_order import ExampleOrder
 from ampcore.train.feed import ResidentFeed
@@ -208,23 +208,24 @@ class LoopRunner:
 
     def __init__(self, step, window, engine, values, reset):
         self.step, self.window = step, window
-        self._states = tuple(scale.init() for scale in step.loss_scales)
+        self.states = self._states = tuple(scale.init() for scale in step.loss_scales)
         size = BATCH // step.accumulate
         self.loop = Loop(step, self._states, window, batch_size=size, engine=engine)
         self._before, self._reset = values(step), reset
 
     def run(self, first, count, **how):
-        return self.loop.run(self.window, first, first, count, **how)
+        self.states, rows = self.loop.run(self.states, self.window, first, first, count, **how)
+        return rows
 
     def begin(self):
         self._reset(self.step, self._before)
-        self.loop.states = self._states
+        self.states = self._states
         return self
 
 
 @pytest.fixture(scope="session")
-def make_session(job):
-    """Makes the session of a job with these parts; its data is resident without a `feed`."""
+def make_runner(job):
+    """Makes the runner of a job with these parts; its data is resident without a `feed`."""
 
     def make(feed=None, float32=False, **parts):
         spec = job(**parts)
@@ -236,7 +237,7 @@ def make_session(job):
         )
         plan = Plan.from_spec(spec.train, dataset.steps_per_epoch(size))
         feed = (feed or ResidentFeed)(dataset.train, order)
-        return RunContext(SpecJob(spec), dataset, plan, feed, device_info("cpu")).build_session(
+        return RunContext(SpecJob(spec), dataset, plan, feed, device_info("cpu")).build_runner(
             float32=float32
         )
 
@@ -256,7 +257,7 @@ class OneStep:
 @pytest.fixture
 def one_step_blocks(monkeypatch):
     """Makes every block one step long."""
-    monkeypatch.setattr(session, "AdaptiveBlockSize", OneStep)
+    monkeypatch.setattr(step_runner, "AdaptiveBlockSize", OneStep)
 
 
 class RecordedRun:

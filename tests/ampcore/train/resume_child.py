@@ -23,7 +23,7 @@ import keras  # noqa: F401 - before TensorFlow
 import pytest
 
 import ampcore.checkpoint
-import ampcore.train.session
+import ampcore.train.step_runner
 import ampcore.train.trainer
 from ampcore.train import Trainer, feed
 from ampcore.train.run_diagnostics import RunDiagnostics
@@ -79,9 +79,9 @@ def prepare(request, patch):
     """Replace what the request asks for, until the end of the attempt."""
     if request["sizes"] is not None:
         sizes = functools.partial(RandomBlockSize, request["sizes"])
-        patch.setattr(ampcore.train.session, "AdaptiveBlockSize", sizes)
+        patch.setattr(ampcore.train.step_runner, "AdaptiveBlockSize", sizes)
     if request["windows"] is not None:
-        patch.setattr(ampcore.train.run_setup, "RESIDENT_SHARE", 0)
+        patch.setattr(ampcore.train.run_context, "RESIDENT_SHARE", 0)
         streamed = functools.partial(feed.StreamedFeed, window_bytes=request["windows"])
         patch.setattr(feed, "StreamedFeed", streamed)
     if not request["explain"]:

@@ -22,13 +22,13 @@ def averaged(run_job, tmp_path_factory):
 
 
 def test_the_saved_model_is_the_average_of_the_weights_after_each_step(
-    averaged, make_session, one_step_blocks
+    averaged, make_runner, one_step_blocks
 ):
-    session = make_session(**JOB)
-    session.use_engine("graph")
-    model, average = session.networks[0].model, None
+    runner = make_runner(**JOB)
+    runner.use_engine("graph")
+    model, average = runner.networks[0].model, None
     for step in range(10):
-        session.run_block(step)
+        runner.run_block(step)
         weights = [weight.astype(np.float64) for weight in model.get_weights()]
         average = average or weights
         pairs = zip(average, weights, strict=True)

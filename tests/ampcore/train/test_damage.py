@@ -95,17 +95,17 @@ def test_a_run_whose_steps_are_all_skipped_fails(run_job, parts):
 def test_a_run_whose_last_loss_is_not_finite_fails(run_job, parts, monkeypatch):
     # Weights without a gradient stay finite for every loss.
     job = parts([STEPS - 1], optimizer={"kind": "sgd", "learning_rate": 0.1})
-    monkeypatch.setattr("ampcore.train.session.Session.nonfinite_names", lambda _: [])
+    monkeypatch.setattr("ampcore.train.model_weights.ModelWeights.nonfinite_names", lambda _: [])
     run = run_job(fails=NonFiniteResult, **job)
     assert "the last loss is nan" in str(run.error)
 
 
 @pytest.mark.parametrize("damaged", ["weight", "statistic", "average", "slot"])
-def test_every_array_of_the_saved_model_must_be_finite(make_session, damaged):
+def test_every_array_of_the_saved_model_must_be_finite(make_runner, damaged):
     optimizer = {"kind": "momentum", "ema": 0.9}
-    session = make_session(model={"kind": "resnet", "depth": 8, "width": 2}, optimizer=optimizer)
-    assert session.nonfinite_names() == []
-    model, [made] = session.networks[0].model, session.optimizers
+    runner = make_runner(model={"kind": "resnet", "depth": 8, "width": 2}, optimizer=optimizer)
+    assert runner.weights.nonfinite_names() == []
+    model, [made] = runner.networks[0].model, runner.train_step.optimizers
     weight = model.trainable_variables[0]
     variable = {
         "weight": weight,
@@ -116,9 +116,9 @@ def test_every_array_of_the_saved_model_must_be_finite(make_session, damaged):
     value = np.array(variable.value.numpy())
     value.flat[-1] = np.inf
     variable.assign(value)
-    found = session.nonfinite_names()
+    found = runner.weights.nonfinite_names()
     assert len(found) == (damaged != "slot")
-    assert len(nonfinite_names(session.capture())) == 1
+    assert len(nonfinite_names(runner.state.capture())) == 1
 
 
 # ---- What is kept of a run that fails

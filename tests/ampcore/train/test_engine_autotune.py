@@ -33,18 +33,20 @@ class FakeLoop:
         self._clock, self._compile_s, self._step_s = clock, compile_s, step_s
         self.operations, self.steps = operations, 0
 
-    def run(self, examples, first_batch, first_step, count):
+    def run(self, scales, examples, first_batch, first_step, count):
         self._clock.now += (0 if self.steps else self._compile_s) + count * self._step_s
         self.steps += count
-        return np.zeros((count, 5))
+        return scales, np.zeros((count, 5))
 
 
-class FakeSession:
+class FakeRunner:
     """`speeds`: by engine, the seconds to compile and those of a step, or an error."""
 
     def __init__(self, clock, operations, **speeds):
         self._clock, self._operations, self._speeds = clock, operations, speeds
         self.loops, self.used, self.restored = {}, None, 0
+        self.state = self
+        self.scales = ()
 
     def capture(self):
         return {}
@@ -75,16 +77,16 @@ def decide(monkeypatch):
     monkeypatch.setattr(engine_autotune, "time", clock)
 
     def run(steps_left=FOREVER, device="cpu", operations=CONVOLUTIONS, **speeds):
-        session = FakeSession(clock, operations, **speeds)
-        return choose_engine(session, 0, steps_left, device), session
+        runner = FakeRunner(clock, operations, **speeds)
+        return choose_engine(runner, 0, steps_left, device), runner
 
     return run
 
 
 def test_the_fastest_engine_is_used(decide):
-    decision, session = decide(graph=(1, 0.01), xla_step=(1, 0.008), xla_loop=(1, 0.005))
-    assert decision.engine == session.used == "xla_loop"
-    assert session.restored == 1
+    decision, runner = decide(graph=(1, 0.01), xla_step=(1, 0.008), xla_loop=(1, 0.005))
+    assert decision.engine == runner.used == "xla_loop"
+    assert runner.restored == 1
 
 
 def test_a_compiled_engine_must_be_clearly_faster(decide):
@@ -93,35 +95,35 @@ def test_a_compiled_engine_must_be_clearly_faster(decide):
 
 
 def test_the_compiled_loop_is_not_measured_if_the_compiled_step_is_far_slower(decide):
-    decision, session = decide(graph=(1, 0.1), xla_step=(1, 0.2), xla_loop=(1000, 50))
+    decision, runner = decide(graph=(1, 0.1), xla_step=(1, 0.2), xla_loop=(1000, 50))
     assert decision.engine == "graph"
-    assert "xla_loop" not in session.loops
+    assert "xla_loop" not in runner.loops
     assert decision.candidates[2].note == "not measured: xla_step is far slower than graph"
 
 
 def test_a_far_slower_compiled_step_is_measured_only_once(decide):
-    _, session = decide(graph=(1, 0.001), xla_step=(1, 0.1), xla_loop=(1, 0.1))
-    assert session.loops["xla_step"].steps == 2  # one to compile, one to measure
+    _, runner = decide(graph=(1, 0.001), xla_step=(1, 0.1), xla_loop=(1, 0.1))
+    assert runner.loops["xla_step"].steps == 2  # one to compile, one to measure
 
 
 def test_a_far_slower_compiled_loop_is_measured_only_once(decide):
-    _, session = decide(graph=(1, 0.01), xla_step=(1, 0.01), xla_loop=(1, 1.0))
-    assert session.loops["xla_loop"].steps == 2
+    _, runner = decide(graph=(1, 0.01), xla_step=(1, 0.01), xla_loop=(1, 1.0))
+    assert runner.loops["xla_loop"].steps == 2
 
 
 def test_a_short_run_uses_the_graph_engine_without_measuring_others(decide):
-    decision, session = decide(graph=(1, 0.001), steps_left=1000)
-    assert list(session.loops) == ["graph"]
-    assert decision.engine == session.used == "graph"
+    decision, runner = decide(graph=(1, 0.001), steps_left=1000)
+    assert list(runner.loops) == ["graph"]
+    assert decision.engine == runner.used == "graph"
     assert decision.reason == "run too short to measure engines: about 1.0 s"
 
 
 def test_a_short_run_of_overhead_bound_steps_is_compiled_if_that_saves_time(decide):
-    decision, session = decide(
+    decision, runner = decide(
         operations=DENSE, steps_left=10_000, graph=(0.2, 4e-4), xla_loop=(0.8, 2e-4)
     )
-    assert decision.engine == session.used == "xla_loop"
-    assert list(session.loops) == ["graph", "xla_loop"]
+    assert decision.engine == runner.used == "xla_loop"
+    assert list(runner.loops) == ["graph", "xla_loop"]
     assert [candidate.engine for candidate in decision.candidates] == [
         "graph",
         "xla_step",
@@ -130,7 +132,7 @@ def test_a_short_run_of_overhead_bound_steps_is_compiled_if_that_saves_time(deci
     assert decision.candidates[1].note.startswith("not measured")
     # Less than a tenth of the run, without the compilation that it needs anyway.
     assert decision.autotune_s - 0.8 < 0.1 * 10_000 * 4e-4
-    assert session.restored == 1
+    assert runner.restored == 1
 
 
 def test_an_overhead_bound_step_uses_graph_if_the_compiled_loop_is_slower(decide):
@@ -141,9 +143,9 @@ def test_an_overhead_bound_step_uses_graph_if_the_compiled_loop_is_slower(decide
 
 
 def test_overhead_bound_steps_are_not_compiled_if_the_run_is_too_short(decide):
-    decision, session = decide(operations=DENSE, steps_left=1000, graph=(0.2, 4e-4))
-    assert decision.engine == session.used == "graph"
-    assert list(session.loops) == ["graph"]
+    decision, runner = decide(operations=DENSE, steps_left=1000, graph=(0.2, 4e-4))
+    assert decision.engine == runner.used == "graph"
+    assert list(runner.loops) == ["graph"]
     assert decision.reason == "compiling would take longer than the 0.2 s that it could save"
 
 
@@ -157,10 +159,10 @@ def test_overhead_bound_steps_are_not_compiled_if_the_run_is_too_short(decide):
     ],
 )
 def test_other_steps_are_not_compiled_in_a_short_run(decide, parts):
-    decision, session = decide(
+    decision, runner = decide(
         **{"operations": DENSE, "steps_left": 10_000, "graph": (0.2, 4e-4)} | parts
     )
-    assert list(session.loops) == ["graph"]
+    assert list(runner.loops) == ["graph"]
     assert decision.reason.startswith("run too short to measure engines")
 
 
@@ -180,15 +182,15 @@ def test_other_load_on_the_machine_does_not_change_the_measured_step_time(decide
 
 def test_the_compiled_loop_is_not_measured_if_that_takes_too_much_of_the_run(decide):
     # Autotuning may take a tenth of the 40 s.
-    decision, session = decide(graph=(0.5, 0.01), xla_step=(2, 0.009), steps_left=4000)
-    assert decision.engine == session.used == "xla_step"
+    decision, runner = decide(graph=(0.5, 0.01), xla_step=(2, 0.009), steps_left=4000)
+    assert decision.engine == runner.used == "xla_step"
     assert decision.candidates[2].note == "not measured: no time left for measuring"
 
 
 def test_nothing_is_compiled_if_that_takes_too_much_of_the_run(decide):
-    decision, session = decide(graph=(1, 0.01), steps_left=4000)
-    assert list(session.loops) == ["graph"]
-    assert decision.engine == session.used == "graph"
+    decision, runner = decide(graph=(1, 0.01), steps_left=4000)
+    assert list(runner.loops) == ["graph"]
+    assert decision.engine == runner.used == "graph"
     assert decision.reason == "compiling would take too large a share of a run of about 40 s"
 
 
@@ -201,12 +203,12 @@ def test_nothing_is_compiled_if_that_takes_too_much_of_the_run(decide):
     ],
 )
 def test_a_compilation_error_is_noted_and_the_graph_engine_is_used(decide, error):
-    decision, session = decide(graph=(1, 0.01), xla_step=error)
-    assert decision.engine == session.used == "graph"
+    decision, runner = decide(graph=(1, 0.01), xla_step=error)
+    assert decision.engine == runner.used == "graph"
     _, step, loop = decision.candidates
     assert step.note == "cannot be compiled: Detected unsupported operations"
     assert loop.note == "not measured: XLA cannot compile the step"
-    assert session.restored == 1
+    assert runner.restored == 1
 
 
 def test_an_error_of_the_graph_engine_is_raised(decide):
@@ -265,16 +267,16 @@ def kind_of_step(request, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind_of_step", [OTHER], indirect=True)
-def test_autotuning_keeps_weights_slots_seeds_and_scales_bit_for_bit(make_session, kind_of_step):
-    session = make_session(**EVERYTHING)
-    before = session.capture()
-    decision = choose_engine(session, 0, FOREVER, "cpu")
+def test_autotuning_keeps_weights_slots_seeds_and_scales_bit_for_bit(make_runner, kind_of_step):
+    runner = make_runner(**EVERYTHING)
+    before = runner.state.capture()
+    decision = choose_engine(runner, 0, FOREVER, "cpu")
     assert {candidate.engine for candidate in decision.candidates if candidate.steps} > {"graph"}
-    np.testing.assert_equal(session.capture(), before)
+    np.testing.assert_equal(runner.state.capture(), before)
 
 
 def test_a_job_that_xla_cannot_compile_trains_on_the_graph_engine(
-    make_session, monkeypatch, kind_of_step
+    make_runner, monkeypatch, kind_of_step
 ):
     losses = Classification.losses
 
@@ -283,14 +285,14 @@ def test_a_job_that_xla_cannot_compile_trains_on_the_graph_engine(
         return losses(task, weights, non_trainable, batch._replace(x=x), seed)
 
     monkeypatch.setattr(Classification, "losses", uncompilable)
-    session = make_session(**EVERYTHING)
-    before = session.capture()
-    decision = choose_engine(session, 0, FOREVER, "cpu")
-    assert decision.engine == session.engine == "graph"
+    runner = make_runner(**EVERYTHING)
+    before = runner.state.capture()
+    decision = choose_engine(runner, 0, FOREVER, "cpu")
+    assert decision.engine == runner.engine == "graph"
     tried = {"other": "xla_step", "overhead_bound": "xla_loop"}[kind_of_step]
     [note] = [candidate.note for candidate in decision.candidates if candidate.engine == tried]
     assert note.startswith("cannot be compiled: ")
-    np.testing.assert_equal(session.capture(), before)
+    np.testing.assert_equal(runner.state.capture(), before)
 
 
 @pytest.mark.parametrize(
@@ -306,9 +308,9 @@ def test_a_job_that_xla_cannot_compile_trains_on_the_graph_engine(
     ],
     ids=["mlp", "convolutions", "sparse"],
 )
-def test_only_dense_operations_are_fast_under_xla(make_session, model, data, expected):
-    session = make_session(model=model, data=data | {"batch_size": 32})
-    assert engine_autotune.is_fast_under_xla(session.build_loop("graph").operations) is expected
+def test_only_dense_operations_are_fast_under_xla(make_runner, model, data, expected):
+    runner = make_runner(model=model, data=data | {"batch_size": 32})
+    assert engine_autotune.is_fast_under_xla(runner.build_loop("graph").operations) is expected
 
 
 def test_a_run_that_autotunes_to_the_compiled_loop_equals_one_that_sets_it(run_job, monkeypatch):
@@ -333,7 +335,7 @@ def test_a_run_that_autotunes_to_the_graph_engine_equals_one_that_sets_it(run_jo
 
 
 def test_a_run_of_very_few_steps_builds_no_loop_to_measure(decide):
-    decision, session = decide(graph=(1, 9.0), steps_left=engine_autotune.MIN_STEPS - 1)
-    assert decision.engine == session.used == "graph"
+    decision, runner = decide(graph=(1, 9.0), steps_left=engine_autotune.MIN_STEPS - 1)
+    assert decision.engine == runner.used == "graph"
     assert decision.candidates == ()
-    assert not session.loops
+    assert not runner.loops

@@ -13,7 +13,7 @@ from keras import layers
 from ampcore.precision import DynamicLossScale, NoLossScale
 from ampcore.train import loop
 from ampcore.train.clip import Clip
-from ampcore.train.loop import ENGINES, HALT_ON_SKIP
+from ampcore.train.loop import ENGINES, STOP_AT_SKIP
 from ampcore.train.step import TrainStep
 from ampspec.models.model import Mlp
 from ampspec.objectives.optimizer import Adam, Sgd
@@ -103,12 +103,12 @@ def test_the_steps_of_a_block_train_on_consecutive_batches(make_step, make_task,
 
 
 def test_a_skip_that_halts_is_the_last_step_of_its_block(loop_runner, unchanged):
-    assert len(loop_runner.run(0, 5, halt=HALT_ON_SKIP)) == 5
+    assert len(loop_runner.run(0, 5, stop=STOP_AT_SKIP)) == 5
     with unchanged(loop_runner.step):
-        rows = loop_runner.run(5, 10, halt=HALT_ON_SKIP)
+        rows = loop_runner.run(5, 10, stop=STOP_AT_SKIP)
     assert rows[:, SKIPPED].tolist() == [1.0]
-    assert loop_runner.loop.states[0].scale == rows[0, 1] / 2
-    rows = loop_runner.run(6, 10, halt=HALT_ON_SKIP)
+    assert loop_runner.states[0].scale == rows[0, 1] / 2
+    rows = loop_runner.run(6, 10, stop=STOP_AT_SKIP)
     assert rows[:, SKIPPED].tolist() == [0.0, 0.0, 0.0, 1.0]
 
 

@@ -14,9 +14,9 @@ from ampcore.train import Trainer
 from ampcore.train.explain import StepExplainer, StepRecord
 from ampcore.train.from_keras import keras_job
 from ampcore.train.keras_arguments import loss_scale_section
-from ampcore.train.run_setup import training_job
-from ampcore.train.session import Session
 from ampcore.train.step_replay import ReplayStopped
+from ampcore.train.step_runner import StepRunner
+from ampcore.train.training_job import training_job
 from ampspec.api.job.explanation_text import explanation_lines
 from ampspec.errors import InvalidData, NonFiniteResult, SkipBudgetExceeded
 from ampspec.telemetry import EventType
@@ -199,20 +199,20 @@ def test_a_result_that_differs_from_the_record_is_not_reproducible(explained):
 
 def test_a_planted_wrong_bit_is_found_by_running_the_step_twice(explained, monkeypatch):
     """The second time, the step flips the lowest bit of one weight."""
-    run_block = Session.run_block
+    run_block = StepRunner.run_block
 
-    def faulty(session, first_step, **options):
-        block = run_block(session, first_step, **options)
+    def faulty(runner, first_step, **options):
+        block = run_block(runner, first_step, **options)
         times[first_step] = times.get(first_step, 0) + 1
         if times[first_step] == 3:  # the first time was in the run itself
-            kernel = session.networks[0].model.trainable_variables[0]
+            kernel = runner.networks[0].model.trainable_variables[0]
             bits = np.array(kernel.numpy()).view(np.uint32)
             bits[0, 0] ^= 1
             kernel.assign(bits.view(np.float32))
         return block
 
     times = {}
-    monkeypatch.setattr(Session, "run_block", faulty)
+    monkeypatch.setattr(StepRunner, "run_block", faulty)
     found = explained(step=1, train={"steps": 3})
     assert found["attribution"] == "not_reproducible"
     assert not found["repeat"]["equal_bits"]
@@ -231,17 +231,17 @@ def test_steps_are_repeated_on_request_and_a_planted_wrong_bit_is_an_event(monke
             event for event in events if event.type is EventType.NOT_REPRODUCIBLE
         ]
 
-    run_block, blocks = Session.run_block, []
+    run_block, blocks = StepRunner.run_block, []
 
-    def counted(session, first_step, **options):
-        block = run_block(session, first_step, **options)
+    def counted(runner, first_step, **options):
+        block = run_block(runner, first_step, **options)
         blocks.append((first_step, len(block)))
         return block
 
-    def faulty(session, first_step, **options):
-        block = counted(session, first_step, **options)
+    def faulty(runner, first_step, **options):
+        block = counted(runner, first_step, **options)
         if blocks.count((8, 1)) == 2:
-            kernel = session.networks[0].model.trainable_variables[0]
+            kernel = runner.networks[0].model.trainable_variables[0]
             bits = np.array(kernel.numpy()).view(np.uint32)
             bits[0, 0] ^= 1
             kernel.assign(bits.view(np.float32))
@@ -249,12 +249,12 @@ def test_steps_are_repeated_on_request_and_a_planted_wrong_bit_is_an_event(monke
 
     digest, events = train()
     assert events == []
-    monkeypatch.setattr(Session, "run_block", counted)
+    monkeypatch.setattr(StepRunner, "run_block", counted)
     assert train(diagnostics={"repeat_step_every": 4}) == (digest, [])
     assert blocks.count((4, 1)) >= 2
     assert blocks.count((8, 1)) == 3
     blocks.clear()
-    monkeypatch.setattr(Session, "run_block", faulty)
+    monkeypatch.setattr(StepRunner, "run_block", faulty)
     repaired, [event] = train(diagnostics={"repeat_step_every": 4})
     assert (repaired, event.step) == (digest, 8)
     assert event.data["differences"][0]["elements"] == 1

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ampcore.data import ArrayExamples, Batch
-from ampcore.train import Trainer, feed, run_setup, session
+from ampcore.train import Trainer, feed, run_context, step_runner
 from ampcore.train.example_order import ExampleOrder, PartOrder
 from ampcore.train.feed import ResidentFeed, StreamedFeed, feed_for
 from ampspec.errors import InvalidData
@@ -150,7 +150,7 @@ def test_a_run_of_streamed_data_equals_one_of_resident_data(run_job, monkeypatch
         windows.append(StreamedFeed(data, own, window_bytes=2 * 256 * 65 * 4))
         return windows[0]
 
-    monkeypatch.setattr(run_setup, "RESIDENT_SHARE", 0.0)
+    monkeypatch.setattr(run_context, "RESIDENT_SHARE", 0.0)
     monkeypatch.setattr(feed, "StreamedFeed", streamed_feed)
     streamed = run_job(train={"epochs": 2})
     assert windows[0].window(0, 0)[1:] == (0, 2)
@@ -166,7 +166,7 @@ def test_data_too_small_for_one_accumulated_step_is_an_error_with_the_field(job,
         Trainer(spec).run()
 
 
-def test_the_wait_for_data_is_part_of_the_time_of_a_step(make_session, monkeypatch):
+def test_the_wait_for_data_is_part_of_the_time_of_a_step(make_runner, monkeypatch):
     clock = SimpleNamespace(now=0.0)
 
     class SlowFeed(ResidentFeed):
@@ -174,7 +174,7 @@ def test_the_wait_for_data_is_part_of_the_time_of_a_step(make_session, monkeypat
             clock.now += 3.0
             return super().window(epoch, batch)
 
-    made = make_session(feed=SlowFeed, model={"kind": "mlp", "hidden": [4]})
+    made = make_runner(feed=SlowFeed, model={"kind": "mlp", "hidden": [4]})
     made.use_engine("graph")
-    monkeypatch.setattr(session, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    monkeypatch.setattr(step_runner, "time", SimpleNamespace(perf_counter=lambda: clock.now))
     assert made.run_block(0)["step_time_s"].sum() == 3.0

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ampcore.train.guard import Guard, TooManyBadSteps
+from ampcore.train.guard import Guard, TooManyNonfiniteSteps
 from ampspec.errors import NonFiniteLoss, SkipBudgetExceeded
 from ampspec.jobs import Reason
 from ampspec.telemetry import StepBlock
@@ -21,52 +21,54 @@ def block(first_step, skipped=(), loss=None, norm=None):
 @pytest.fixture
 def error(job):
     """The error that ends a run of a spec with these parts, after a row of one step."""
-    return lambda *, checked=True, **parts: TooManyBadSteps(4, 4, checked).error(job(**parts))
+    return lambda *, checked=True, **parts: TooManyNonfiniteSteps(4, 4, checked).error(job(**parts))
 
 
 def test_consecutive_skips_are_counted_across_blocks():
     guard = Guard(3, checked=True)
     assert guard.observe(block(0, [True, False, True])) is None
-    assert guard.observe(block(3, [True, True, True, True])) == TooManyBadSteps(2, 4, checked=True)
-    assert guard.consecutive_bad_steps == 5
+    assert guard.observe(block(3, [True, True, True, True])) == TooManyNonfiniteSteps(
+        2, 4, checked=True
+    )
+    assert guard.nonfinite_in_a_row == 5
 
 
 def test_the_count_of_bad_steps_continues_from_a_checkpoint():
-    assert Guard(3, checked=True, consecutive_bad_steps=2).observe(
+    assert Guard(3, checked=True, nonfinite_in_a_row=2).observe(
         block(7, [True])
-    ) == TooManyBadSteps(5, 7, checked=True)
+    ) == TooManyNonfiniteSteps(5, 7, checked=True)
 
 
 def test_an_applied_step_resets_the_count():
     guard = Guard(3, checked=True)
     for first in range(0, 30, 3):
         assert guard.observe(block(first, [True, True, False])) is None
-    assert guard.consecutive_bad_steps == 0
+    assert guard.nonfinite_in_a_row == 0
 
 
 @given(st.lists(st.booleans(), max_size=40), st.integers(1, 5), st.integers(1, 7))
-def test_the_guard_finds_the_first_consecutive_bad_steps_at_the_limit(skipped, limit, size):
-    guard, consecutive_bad_steps, expected = Guard(limit, checked=True), 0, None
+def test_the_guard_finds_the_first_nonfinite_in_a_row_at_the_limit(skipped, limit, size):
+    guard, nonfinite_in_a_row, expected = Guard(limit, checked=True), 0, None
     for step, bad in enumerate(skipped):
-        consecutive_bad_steps = consecutive_bad_steps + 1 if bad else 0
-        if consecutive_bad_steps == limit and expected is None:
-            expected = TooManyBadSteps(step - limit + 1, step, checked=True)
+        nonfinite_in_a_row = nonfinite_in_a_row + 1 if bad else 0
+        if nonfinite_in_a_row == limit and expected is None:
+            expected = TooManyNonfiniteSteps(step - limit + 1, step, checked=True)
     firsts = range(0, len(skipped), size)
     found = [guard.observe(block(first, skipped[first : first + size])) for first in firsts]
     assert next(filter(None, found), None) == expected
-    assert guard.consecutive_bad_steps == consecutive_bad_steps
+    assert guard.nonfinite_in_a_row == nonfinite_in_a_row
 
 
 def test_without_a_finite_check_losses_that_are_not_finite_count():
     guard = Guard(2, checked=False)
     assert guard.observe(block(0, loss=[1.0, np.nan, 1.0, np.inf])) is None
-    assert guard.observe(block(4, loss=[np.nan])) == TooManyBadSteps(3, 4, checked=False)
+    assert guard.observe(block(4, loss=[np.nan])) == TooManyNonfiniteSteps(3, 4, checked=False)
 
 
 def test_without_a_finite_check_gradients_that_are_not_finite_count():
     guard = Guard(2, checked=False)
     found = guard.observe(block(0, loss=[1.0, 1.0, np.nan], norm=[1.0, np.inf, np.nan]))
-    assert found == TooManyBadSteps(1, 2, checked=False)
+    assert found == TooManyNonfiniteSteps(1, 2, checked=False)
 
 
 @pytest.mark.parametrize("checked", [True, False])
@@ -104,14 +106,14 @@ def test_with_a_finite_check_only_skips_count():
 
 
 def test_the_error_of_consecutive_skips_names_the_steps(job):
-    found = TooManyBadSteps(2, 4, checked=True).error(job(loss_scale=DYNAMIC))
+    found = TooManyNonfiniteSteps(2, 4, checked=True).error(job(loss_scale=DYNAMIC))
     assert isinstance(found, SkipBudgetExceeded)
     assert found.reason is Reason.SKIP_BUDGET_EXCEEDED
     assert "3 steps in a row, 2 to 4," in str(found)
 
 
 def test_the_error_of_losses_that_are_not_finite_names_the_steps(job):
-    found = TooManyBadSteps(3, 4, checked=False).error(job(loss_scale={"mode": "none"}))
+    found = TooManyNonfiniteSteps(3, 4, checked=False).error(job(loss_scale={"mode": "none"}))
     assert isinstance(found, NonFiniteLoss)
     assert found.reason is Reason.NON_FINITE_LOSS
     assert "2 steps in a row, 3 to 4," in str(found)

@@ -5,7 +5,7 @@ import tensorflow as tf
 from ampcore.models.classification import Classification
 from ampcore.models.seeds import step_seed
 from ampcore.precision import DynamicLossScale, NoLossScale
-from ampcore.train.loop import ENGINES, HALT_ON_SKIP, engine_name
+from ampcore.train.loop import ENGINES, STOP_AT_SKIP, engine_name
 from ampspec.objectives.optimizer import Adam
 
 SKIPPED = 2
@@ -40,16 +40,16 @@ def test_blocks_of_any_size_give_the_same_steps_bit_for_bit(loop_runner, values)
 def test_the_next_step_uses_the_states_after_the_block(loop_runner):
     first = loop_runner.run(0, 1)
     assert first[0, 1] == 2.0**24
-    [state] = loop_runner.loop.states
+    [state] = loop_runner.states
     assert state.scale == 2.0**23
     assert loop_runner.run(1, 1)[0, 1] == 2.0**23
 
 
 def test_a_skip_that_halts_changes_nothing_but_the_scale(loop_runner, unchanged):
     with unchanged(loop_runner.step):
-        rows = loop_runner.run(0, 20, halt=HALT_ON_SKIP)
+        rows = loop_runner.run(0, 20, stop=STOP_AT_SKIP)
     assert rows[:, SKIPPED].tolist() == [1.0]
-    assert loop_runner.loop.states[0].scale == 2.0**23
+    assert loop_runner.states[0].scale == 2.0**23
 
 
 def test_blocks_that_were_halted_give_the_same_steps_bit_for_bit(loop_runner, values):
@@ -57,7 +57,7 @@ def test_blocks_that_were_halted_give_the_same_steps_bit_for_bit(loop_runner, va
     loop_runner.begin()
     pieces, done = [], 0
     while done < 20:
-        pieces.append(loop_runner.run(done, 20 - done, halt=HALT_ON_SKIP))
+        pieces.append(loop_runner.run(done, 20 - done, stop=STOP_AT_SKIP))
         done += len(pieces[-1])
     assert len(pieces) > 2
     assert not any(piece[:-1, SKIPPED].any() for piece in pieces)

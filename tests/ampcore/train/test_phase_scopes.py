@@ -4,10 +4,9 @@ from contextlib import nullcontext
 
 import pytest
 
-from ampcore.models import gradients
 from ampcore.precision import transaction
 from ampcore.profile.phases import IN_STEP, phase_of
-from ampcore.train import accumulate, loop, step
+from ampcore.train import accumulate, gradients, loop, step
 
 MODULES = (accumulate, gradients, loop, step, transaction)
 

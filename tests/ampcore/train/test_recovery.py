@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ampcore.diagnostics import scale_table
-from ampcore.train import Trainer, session
-from ampcore.train.guard import TooManyBadSteps
+from ampcore.train import Trainer, step_runner
+from ampcore.train.guard import TooManyNonfiniteSteps
 from ampcore.train.recovery import MAX_ROLLBACKS, GoodState, Recovery
 from ampspec.errors import NonFiniteLoss, NonFiniteResult, SkipBudgetExceeded
 from ampspec.telemetry import EventType
@@ -52,13 +52,13 @@ def kept_after_each_step(job):
     return job | {"guard": job["guard"] | {"keep_state_every_steps": 1}}
 
 
-def applied(session, steps):
-    """The losses of steps that a session trains one after the other."""
-    return np.concatenate([session.run_block(step)["loss"] for step in steps])
+def applied(runner, steps):
+    """The losses of steps that a runner trains one after the other."""
+    return np.concatenate([runner.run_block(step)["loss"] for step in steps])
 
 
 def test_a_rollback_continues_with_the_good_state_and_half_the_scale(
-    run_job, make_session, parts, one_step_blocks
+    run_job, make_runner, parts, one_step_blocks
 ):
     run = run_job(**parts("rollback"))
     [event] = run.of(EventType.ROLLBACK)
@@ -68,7 +68,7 @@ def test_a_rollback_continues_with_the_good_state_and_half_the_scale(
     # The states after 1, 2, 4 and 8 steps were kept.
     assert (event.data["first_bad_step"], event.data["steps_kept"]) == (BAD[0], 8)
     assert "3 steps in a row, 10 to 12," in event.data["message"]
-    again = make_session(**parts("rollback"))
+    again = make_runner(**parts("rollback"))
     again.use_engine("graph")
     applied(again, range(8))
     expected = applied(again, range(13, STEPS))
@@ -77,11 +77,11 @@ def test_a_rollback_continues_with_the_good_state_and_half_the_scale(
     assert run.result.steps == STEPS
 
 
-def test_a_rollback_restores_the_newest_good_state(run_job, make_session, parts, one_step_blocks):
+def test_a_rollback_restores_the_newest_good_state(run_job, make_runner, parts, one_step_blocks):
     run = run_job(**kept_after_each_step(parts("rollback")))
     [event] = run.of(EventType.ROLLBACK)
     assert event.data["steps_kept"] == BAD[0]
-    again = make_session(**parts("rollback"))
+    again = make_runner(**parts("rollback"))
     again.use_engine("graph")
     applied(again, range(BAD[0]))
     expected = applied(again, range(13, STEPS))
@@ -89,13 +89,13 @@ def test_a_rollback_restores_the_newest_good_state(run_job, make_session, parts,
 
 
 def test_without_a_finite_check_a_rollback_undoes_the_damage(
-    run_job, make_session, parts, one_step_blocks
+    run_job, make_runner, parts, one_step_blocks
 ):
     run = run_job(**kept_after_each_step(parts("rollback", {"mode": "none"})))
     [event] = run.of(EventType.ROLLBACK)
     assert event.data["steps_kept"] == BAD[0]
     assert not np.isfinite(run.steps["loss"][list(BAD)]).any()
-    again = make_session(**parts("rollback"))
+    again = make_runner(**parts("rollback"))
     again.use_engine("graph")
     applied(again, range(BAD[0]))
     np.testing.assert_allclose(run.steps["loss"][13:], applied(again, range(13, STEPS)), rtol=1e-5)
@@ -124,7 +124,7 @@ def test_rollbacks_that_do_not_help_end_the_run(job, parts, every):
 
 def test_each_good_state_allows_the_maximum_number_of_rollbacks(job):
     recovery = Recovery(job(guard={"on_exceeded": "rollback"}))
-    row = TooManyBadSteps(0, 1, checked=True)
+    row = TooManyNonfiniteSteps(0, 1, checked=True)
     for steps in (0, 5):
         recovery.keep(GoodState({}, steps))
         assert {recovery.take_recovery_state(row, None).steps for _ in range(MAX_ROLLBACKS)} == {
@@ -139,7 +139,7 @@ def test_a_run_with_on_exceeded_fail_cannot_recover(job):
     recovery.keep(GoodState({}, 0))
     assert not recovery.can_recover
     with pytest.raises(NonFiniteLoss):
-        recovery.take_recovery_state(TooManyBadSteps(0, 1, checked=False), None)
+        recovery.take_recovery_state(TooManyNonfiniteSteps(0, 1, checked=False), None)
 
 
 FALLBACK = {
@@ -172,13 +172,13 @@ def fallback_job():
 def fallback_run(run_job, fallback_job):
     """The whole run of that job, in blocks of one step."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "AdaptiveBlockSize", OneStep)
+        patch.setattr(step_runner, "AdaptiveBlockSize", OneStep)
         return run_job(**fallback_job)
 
 
 @pytest.mark.usefixtures("one_step_blocks")
 def test_the_fallback_continues_in_float32_with_weights_slots_and_schedule(
-    make_session, fallback_job, fallback_run
+    make_runner, fallback_job, fallback_run
 ):
     job, run = fallback_job, fallback_run
     assert run.steps["skipped"].tolist() == [False] + [True] * 3 + [False] * 18
@@ -191,10 +191,10 @@ def test_the_fallback_continues_in_float32_with_weights_slots_and_schedule(
     # One update was made before the fallback.
     assert run.steps["learning_rate"][:6] == pytest.approx([0.1, *[0.05] * 4, 0.025])
 
-    half, whole = make_session(**job), make_session(float32=True, **job)
+    half, whole = make_runner(**job), make_runner(float32=True, **job)
     half.use_engine("graph")
     half.run_block(0)
-    whole.restore(half.capture(), scales=False)
+    whole.state.restore(half.state.capture(), scales=False)
     whole.use_engine("graph", 4)
     np.testing.assert_array_equal(run.steps["loss"][4:], applied(whole, range(4, 22)))
 
@@ -269,7 +269,7 @@ def test_after_a_fallback_the_good_state_is_discarded(job):
     assert recovery.in_float32
     assert recovery.good is None
     with pytest.raises(SkipBudgetExceeded):
-        recovery.take_recovery_state(TooManyBadSteps(0, 2, checked=True), None)
+        recovery.take_recovery_state(TooManyNonfiniteSteps(0, 2, checked=True), None)
 
 
 def test_a_failed_run_reports_its_scale_table(job, one_step_blocks, monkeypatch):

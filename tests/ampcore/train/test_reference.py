@@ -22,26 +22,26 @@ B1, B2, EPSILON = 0.9, 0.999, 1e-7
 
 
 @pytest.fixture
-def session_of(make_session, one_step_blocks):
+def runner_of(make_runner, one_step_blocks):
     """Makes equal sessions of a job, in blocks of one step."""
 
     def make(**parts):
-        return make_session(data=DIGITS, train={"epochs": 2, "seed": SEED}, **parts)
+        return make_runner(data=DIGITS, train={"epochs": 2, "seed": SEED}, **parts)
 
     return make
 
 
-def batches(session):
+def batches(runner):
     """The examples and labels of each step, picked from the data by their indices."""
     digits = data.load(Digits())
     for step in range(STEPS):
-        rows = session.example_indices(step)
+        rows = runner.example_indices(step)
         yield digits.train.arrays.x[rows], digits.train.arrays.y[rows]
 
 
-def losses(session):
-    session.use_engine("graph")
-    return [session.run_block(step)["loss"][0] for step in range(STEPS)]
+def losses(runner):
+    runner.use_engine("graph")
+    return [runner.run_block(step)["loss"][0] for step in range(STEPS)]
 
 
 class Mlp:
@@ -82,18 +82,18 @@ def adam(weights, grads, slots, step):
 @pytest.mark.parametrize("loss_scale", [{"mode": "none"}, {"mode": "dynamic"}])
 @pytest.mark.parametrize(("kind", "update"), [("sgd", sgd), ("adam", adam)])
 def test_a_perceptron_trains_as_in_plain_numpy(session_of, kind, update, loss_scale):
-    session = session_of(
+    runner = runner_of(
         model={"kind": "mlp", "hidden": [16]},
         optimizer={"kind": kind, "learning_rate": RATE},
         loss_scale=loss_scale,
     )
-    model = session.networks[0].model
+    model = runner.networks[0].model
     reference, slots, expected = Mlp(model.get_weights()), None, []
-    for step, (x, y) in enumerate(batches(session)):
+    for step, (x, y) in enumerate(batches(runner)):
         loss, grads = reference.gradients(x, y)
         reference.weights, slots = update(reference.weights, grads, slots, step)
         expected.append(loss)
-    assert losses(session) == pytest.approx(expected, rel=1e-5)
+    assert losses(runner) == pytest.approx(expected, rel=1e-5)
     for found, weight in zip(model.get_weights(), reference.weights, strict=True):
         np.testing.assert_allclose(found, weight, rtol=1e-4, atol=1e-5)
 
@@ -109,17 +109,17 @@ def test_a_perceptron_trains_as_in_plain_numpy(session_of, kind, update, loss_sc
 )
 def test_a_network_trains_as_in_keras_itself(session_of, model):
     optimizer = {"kind": "adam", "learning_rate": RATE / 10}
-    session, other = (session_of(model=model, optimizer=optimizer) for _ in range(2))
+    runner, other = (runner_of(model=model, optimizer=optimizer) for _ in range(2))
     theirs = other.networks[0].model
     theirs.compile(
         keras.optimizers.Adam(RATE / 10),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
     expected = []
-    for x, y in batches(session):
+    for x, y in batches(runner):
         expected.append(float(theirs.train_on_batch(x, y)))
         theirs.reset_metrics()
-    assert losses(session) == pytest.approx(expected, rel=1e-3)
-    ours = session.networks[0].model
+    assert losses(runner) == pytest.approx(expected, rel=1e-3)
+    ours = runner.networks[0].model
     for found, weight in zip(ours.variables, theirs.variables, strict=True):
         np.testing.assert_allclose(found.numpy(), weight.numpy(), rtol=1e-2, atol=1e-3)

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from ampcore.train import session
+from ampcore.train import step_runner
 from ampcore.train.plan import AdaptiveBlockSize
 from ampspec.telemetry import EventType
 
@@ -55,7 +55,7 @@ def parts(tmp_path_factory):
 @pytest.fixture
 def short_blocks(monkeypatch):
     """Makes blocks of one step."""
-    monkeypatch.setattr(session, "AdaptiveBlockSize", partial(AdaptiveBlockSize, 1e-9))
+    monkeypatch.setattr(step_runner, "AdaptiveBlockSize", partial(AdaptiveBlockSize, 1e-9))
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def whole_run(run_job, parts):
     @functools.cache
     def run(name):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(session, "AdaptiveBlockSize", partial(AdaptiveBlockSize, 1e9))
+            patch.setattr(step_runner, "AdaptiveBlockSize", partial(AdaptiveBlockSize, 1e9))
             return run_job(**parts(name))
 
     return run

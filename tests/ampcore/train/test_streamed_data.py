@@ -13,7 +13,7 @@ import ampcore
 from ampcore import JobSpec
 from ampcore.data import registry
 from ampcore.data.file_examples import FileExamples
-from ampcore.train import feed, run_setup
+from ampcore.train import feed, run_context
 from ampspec.errors import InvalidData
 from tests.ampdata.samples import example, png_of, write_records
 
@@ -144,7 +144,7 @@ def stream(monkeypatch):
 
     def start():
         monkeypatch.setattr(registry, "RESIDENT_BYTES", 0.0)
-        monkeypatch.setattr(run_setup, "RESIDENT_SHARE", 0.0)
+        monkeypatch.setattr(run_context, "RESIDENT_SHARE", 0.0)
         monkeypatch.setattr(feed, "StreamedFeed", small_windows)
         return streamed
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ampcore.checkpoint import newest
-from ampcore.train import Trainer, session
+from ampcore.train import Trainer, step_runner
 from ampspec.errors import NonFiniteLoss
 from ampspec.telemetry import EventType, StepBlock
 from tests.ampcore.train.conftest import OneStep
@@ -46,7 +46,7 @@ def shared_runs(run_job, tmp_path_factory):
     """A run of JOB to its end and one that stopped after 4 steps, each with its folder."""
     folders = [tmp_path_factory.mktemp(name) for name in ("complete", "stopped")]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "AdaptiveBlockSize", OneStep)
+        patch.setattr(step_runner, "AdaptiveBlockSize", OneStep)
         runs = [run_until(run_job, *pair) for pair in zip((None, 4), folders, strict=True)]
     return list(zip(runs, folders, strict=True))
 
