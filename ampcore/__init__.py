@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         clip_by_global_norm,
         global_norm,
     )
-    from ampcore.train import Trainer, TrainResult
+    from ampcore.training import Trainer, TrainResult
     from ampspec.errors import TrainingError
     from ampspec.jobs import JobSpec, SpecValidationError
     from ampspec.precision.precision import Override, Precision
@@ -62,8 +62,8 @@ _LAZY_MODULES = {
     "Telemetry": "ampspec.training.telemetry",
     "TelemetryCallback": "ampcore.callbacks",
     "Train": "ampspec.training.training",
-    "TrainResult": "ampcore.train",
-    "Trainer": "ampcore.train",
+    "TrainResult": "ampcore.training",
+    "Trainer": "ampcore.training",
     "TrainingError": "ampspec.errors",
     "apply_all_if_finite": "ampcore.precision",
     "apply_if_finite": "ampcore.precision",

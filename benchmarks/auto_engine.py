@@ -149,7 +149,7 @@ def measure(job: Job, engine: str, limit_s: float | None) -> dict[str, Any] | No
 def run_one(document: Job) -> None:
     """The child process: prepare, report readiness, run the job, and print its figures."""
     from ampcore import JobSpec, Trainer
-    from ampcore.train.warmup import warm_up
+    from ampcore.training.warmup import warm_up
 
     answers, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
     warm_up()

@@ -18,15 +18,14 @@ from ampcore import environment
 
 environment.configure()
 
+from ampcore.data.feed import feed_for  # noqa: E402
 from ampcore.diagnostics import hardware  # noqa: E402 - after the configuration
-from ampcore.models import gradients  # noqa: E402
 from ampcore.precision import transaction  # noqa: E402
-from ampcore.train import accumulate, loop, step  # noqa: E402
-from ampcore.train.feed import feed_for  # noqa: E402
-from ampcore.train.job import SpecJob  # noqa: E402
-from ampcore.train.loop import Loop  # noqa: E402
-from ampcore.train.plan import Plan  # noqa: E402
-from ampcore.train.run_context import RunContext  # noqa: E402
+from ampcore.training.context import RunContext  # noqa: E402
+from ampcore.training.jobs.job import SpecJob  # noqa: E402
+from ampcore.training.step import accumulate, gradients, loop, train_step  # noqa: E402
+from ampcore.training.step.loop import Loop  # noqa: E402
+from ampcore.training.step.plan import Plan  # noqa: E402
 from ampspec.jobs import JobSpec  # noqa: E402
 
 SPEC = {
@@ -34,7 +33,7 @@ SPEC = {
     "data": {"kind": "digits", "batch_size": 64},
     "train": {"steps": 1000},
 }
-MODULES = (accumulate, gradients, loop, step, transaction)
+MODULES = (accumulate, gradients, loop, train_step, transaction)
 ROUNDS, STEPS = 60, 20
 
 

@@ -16,8 +16,8 @@ from typing import Any
 from compare import report
 
 from ampcore import JobSpec
-from ampcore.diagnostics.range_probe import RangeProbe
-from ampcore.train import Trainer
+from ampcore.diagnostics.ranges.range_probe import RangeProbe
+from ampcore.training import Trainer
 from ampspec.telemetry import EventType
 
 PROBLEMS: dict[str, dict[str, Any]] = {

@@ -108,11 +108,11 @@ def built(folder: Path, sections: dict[str, Any], *, resident: bool) -> tuple[An
     """The session of a job before its first step, and the steps of an epoch."""
     from ampcore import JobSpec
     from ampcore.data import registry
+    from ampcore.data.feed import feed_for
     from ampcore.diagnostics import hardware
-    from ampcore.train.feed import feed_for
-    from ampcore.train.job import SpecJob
-    from ampcore.train.plan import Plan
-    from ampcore.train.run_context import RunContext
+    from ampcore.training.context import RunContext
+    from ampcore.training.jobs.job import SpecJob
+    from ampcore.training.step.plan import Plan
 
     spec = JobSpec.parse(
         {

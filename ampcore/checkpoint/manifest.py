@@ -44,5 +44,5 @@ class Manifest(SpecModel):
     versions: dict[str, str]
     """The versions of ampcore, Python and the numeric libraries, by distribution."""
     counters: Facts = Field(default_factory=dict)
-    """The counters of the run so far: `ampcore.train.counters.RunCounters`."""
+    """The counters of the run so far: `ampcore.training.run.counters.RunCounters`."""
     created_at: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))

@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 
 from ampcore.checkpoint.file_format import ArrayInPieces
-from ampcore.precision.layer_paths import walk_layers
+from ampcore.precision.layers.layer_paths import walk_layers
 
 WEIGHTS: Final = "model.weights.h5"
 """The weights in a `.keras` file."""

@@ -26,7 +26,7 @@ def check(
     """Check the job in FILE without training: its cost, layer dtypes and known problems."""
     spec, files = load_spec(file, settings), local_files(data_root, dataset_files)
     with capture_native_log() as stderr, exits_if_training_fails(stderr):
-        from ampcore.diagnostics.model_preflight import preflight_on_device
+        from ampcore.diagnostics.preflight.model_preflight import preflight_on_device
 
         report = preflight_on_device(spec, files.data_root, files.datasets).to_json()
     if as_json:

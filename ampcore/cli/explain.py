@@ -70,8 +70,8 @@ def _explain(
 ) -> dict[str, Any]:
     """Explain a step; states the cost first. Raises TrainingError."""
     from ampcore.checkpoint.saver import FOLDER
-    from ampcore.train.explain import StepExplainer
-    from ampcore.train.training_job import training_job
+    from ampcore.training.explain.step_explainer import StepExplainer
+    from ampcore.training.jobs.training_job import training_job
     from ampspec.api.job.explanation_text import cost_line
 
     job = training_job(

@@ -23,7 +23,7 @@ from ampspec.jobs import JobSpec
 from ampspec.telemetry.json_values import json_safe
 
 if TYPE_CHECKING:
-    from ampcore.train.first_step import FirstStep
+    from ampcore.training.explain.untrained_job import FirstStep
     from ampspec.telemetry.ranges.number_formats import NumberFormat
 
 
@@ -94,7 +94,7 @@ def _parse_format(name: str) -> "NumberFormat":
 def _first_step(spec: JobSpec, files: LocalFiles) -> Iterator["FirstStep"]:
     """The first step of the job, not trained; exits if it cannot be set up or measured."""
     with capture_native_log() as stderr, exits_if_training_fails(stderr):
-        from ampcore.train import Trainer
+        from ampcore.training import Trainer
 
         trainer = Trainer(spec, files.data_root, datasets=files.datasets, bundle=files.code)
         yield trainer.first_step()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from ampcore.diagnostics.perturbation import RISKY_CHANGE, LayerPerturbation
+from ampcore.diagnostics.ranges.perturbation import RISKY_CHANGE, LayerPerturbation
 from ampspec.precision.precision import float32_overrides
 from ampspec.telemetry.ranges.range_report import RangeReport
 from ampspec.telemetry.ranges.unit_scaling import UnitScale

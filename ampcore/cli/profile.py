@@ -63,7 +63,7 @@ def _profile(
 ) -> dict[str, Any]:
     """The report; exits if there is none."""
     from ampcore.profile.analysis_process import ProfileFailed
-    from ampcore.profile.steps import profile_steps
+    from ampcore.training.profile_steps import profile_steps
 
     try:
         with exits_if_training_fails(stderr):

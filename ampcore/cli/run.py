@@ -80,7 +80,7 @@ def _train(
 ) -> tuple[dict[str, Any], str | None]:
     """Train; returns the summary and the path of the model, and exits if the run fails."""
     from ampcore.cli.run_text import RunProgress
-    from ampcore.train import Trainer
+    from ampcore.training import Trainer
 
     try:
         with exits_if_training_fails(stderr), RunProgress(spec.name, stderr) as progress:

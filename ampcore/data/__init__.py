@@ -1,6 +1,6 @@
-"""Loads datasets by `kind`; each module registers its loader."""
+"""Datasets, and the examples and batches that they are trained on."""
 
-from ampcore.data import digits, file_data, package_data, synthetic, synthetic_clicks, text
+from ampcore.data import sources
 from ampcore.data.dataset import Dataset, Signature
 from ampcore.data.examples import ArrayExamples, Batch, Examples
 from ampcore.data.registry import LOADERS, check_fills_step, load, load_unchecked, local_path
@@ -13,13 +13,8 @@ __all__ = [
     "Examples",
     "Signature",
     "check_fills_step",
-    "digits",
-    "file_data",
     "load",
     "load_unchecked",
     "local_path",
-    "package_data",
-    "synthetic",
-    "synthetic_clicks",
-    "text",
+    "sources",
 ]

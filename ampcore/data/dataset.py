@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ampcore.data.batches import BatchSource
 from ampcore.data.examples import ArrayExamples, Batch, Examples, Structure
-from ampcore.data.preprocessing import PreparedInputs
-from ampcore.data.targets import Encoding
+from ampcore.data.preparation.preprocessing import PreparedInputs
+from ampcore.data.preparation.targets import Encoding
 from ampdata.row_places import RowPlace
 from ampspec.api.data_summary import DataSummary
 from ampspec.data.target_columns import OUTPUT

@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from ampcore.data.column_roles import Roles
 from ampcore.data.dataset import Dataset
-from ampcore.data.file_rows import FileRows
-from ampcore.data.preprocessing import ColumnPlan
-from ampcore.data.targets import Encoding
+from ampcore.data.preparation.column_roles import Roles
+from ampcore.data.preparation.file_rows import FileRows
+from ampcore.data.preparation.preprocessing import ColumnPlan
+from ampcore.data.preparation.targets import Encoding
 from ampdata import Column, ListedColumns
 from ampspec.api.data_summary import (
     MAX_LISTED,

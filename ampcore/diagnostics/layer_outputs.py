@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from ampcore.models.task import Task
-from ampcore.precision.in_place import replaced_attributes
-from ampcore.precision.layer_paths import walk_layers
-from ampcore.precision.layer_products import replaced_calls
+from ampcore.precision.layers.in_place import replaced_attributes
+from ampcore.precision.layers.layer_paths import walk_layers
+from ampcore.precision.layers.layer_products import replaced_calls
 
 Tensor = Any
 

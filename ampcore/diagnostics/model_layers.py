@@ -9,7 +9,7 @@ from keras import layers
 from ampcore.conversion.layer import layer_for_shapes
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
-from ampcore.precision.layer_paths import LayerEntry, applied_layer, is_network, walk_layers
+from ampcore.precision.layers.layer_paths import LayerEntry, applied_layer, is_network, walk_layers
 from ampspec.layers.base import Layer
 from ampspec.layers.inference import Inference, Shape, ShapeError
 from ampspec.preflight.layer_table import Dimension, LayerRow, LayerTable, count_saved_activations

@@ -13,12 +13,12 @@ from typing import Any, Final, Literal
 import tensorflow as tf
 
 from ampcore.distributed.buckets import DEFAULT_BUCKET_BYTES, in_buckets
-from ampcore.distributed.control import NAMING_S, ControlChannel
-from ampcore.distributed.exchange_watch import ExchangeWatch
+from ampcore.distributed.control.channel import NAMING_S, ControlChannel
+from ampcore.distributed.control.exchange_watch import ExchangeWatch
 from ampcore.distributed.replicas import ReduceOp
-from ampcore.distributed.size_classes import SIZES
-from ampcore.profile.phases import Phase
-from ampcore.profile.scopes import phase_scope
+from ampcore.distributed.tables.size_classes import SIZES
+from ampcore.phase_scopes import phase_scope
+from ampcore.phases import Phase
 from ampspec.errors import RankDisconnected, TrainingError
 
 Tensor = Any

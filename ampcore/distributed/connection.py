@@ -20,13 +20,13 @@ from tensorflow.python.eager import context
 from ampcore.distributed.buckets import DEFAULT_BUCKET_BYTES
 from ampcore.distributed.cluster import Cluster
 from ampcore.distributed.collectives import CollectiveReplicas, Collectives, Hint
-from ampcore.distributed.control import ControlChannel
-from ampcore.distributed.exchange_watch import ExchangeWatch
-from ampcore.distributed.greetings import Greetings, greet
-from ampcore.distributed.loopback import close_to_other_machines
+from ampcore.distributed.control.channel import ControlChannel
+from ampcore.distributed.control.exchange_watch import ExchangeWatch
+from ampcore.distributed.control.greetings import Greetings, greet
+from ampcore.distributed.control.loopback import close_to_other_machines
+from ampcore.distributed.control.messages import Connection
+from ampcore.distributed.control.process_activity import ProcessActivity
 from ampcore.distributed.malloc import keep_freed_memory
-from ampcore.distributed.messages import Connection
-from ampcore.distributed.process_activity import ProcessActivity
 from ampspec.documents.text import join_names
 from ampspec.errors import AddressInUse, RankDisconnected, UnsupportedDevice
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from ampcore.distributed.replicas import Replicas
 from ampcore.distributed.row_shards import RowShard
-from ampcore.distributed.size_classes import SizeClass, agree_on_sizes
+from ampcore.distributed.tables.size_classes import SizeClass, agree_on_sizes
 
 Tensor = Any
 

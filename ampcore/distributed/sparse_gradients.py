@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from ampcore.distributed.replicas import Replicas
-from ampcore.distributed.size_classes import SizeClass, agree_on_sizes
+from ampcore.distributed.tables.size_classes import SizeClass, agree_on_sizes
 from ampcore.precision import sum_duplicate_rows
 
 Tensor = Any

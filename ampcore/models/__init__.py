@@ -1,33 +1,7 @@
-"""The models by `kind`; each module registers its builder and its task."""
+"""Networks, and the tasks that they are trained on."""
 
-from ampcore.models import (
-    cnn,
-    embedding,
-    gan,
-    keras_application,
-    language,
-    lenet5,
-    mlp,
-    own_layers,
-    package_model,
-    resnet,
-)
+from ampcore.models import networks
 from ampcore.models.registry import BUILDERS, build
 from ampcore.models.task import Network, Task
 
-__all__ = [
-    "BUILDERS",
-    "Network",
-    "Task",
-    "build",
-    "cnn",
-    "embedding",
-    "gan",
-    "keras_application",
-    "language",
-    "lenet5",
-    "mlp",
-    "own_layers",
-    "package_model",
-    "resnet",
-]
+__all__ = ["BUILDERS", "Network", "Task", "build", "networks"]

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from ampcore.precision.in_place import float32_dtypes
+from ampcore.precision.layers.in_place import float32_dtypes
 
 
 def call_on_example(model: Any, example: Any) -> Any:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from ampcore.models.task import Task
-from ampcore.precision.layer_paths import walk_layers
+from ampcore.precision.layers.layer_paths import walk_layers
 from ampspec.documents.text import join_names
 from ampspec.errors import InvalidModel
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ampcore.precision.in_place import SIXTEEN_BITS, replaced_attributes
+from ampcore.precision.layers.in_place import SIXTEEN_BITS, replaced_attributes
 
 Tensor = Any
 

@@ -5,10 +5,9 @@ from typing import Any, Final
 import tensorflow as tf
 
 from ampcore.data.dataset import Signature
-from ampcore.data.targets import Encoding
-from ampcore.losses import build_loss, check_package_loss
-from ampcore.metrics import build_metric, check_package_metric
+from ampcore.data.preparation.targets import Encoding
 from ampcore.models.supervised import Objective
+from ampcore.objectives import build_loss, build_metric, check_package_loss, check_package_metric
 from ampspec.data.target_columns import OUTPUT
 from ampspec.errors import InvalidModel
 from ampspec.objectives.losses import CrossEntropy, Focal, LossSpec, PackageLoss

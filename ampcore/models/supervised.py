@@ -8,10 +8,10 @@ import keras
 import tensorflow as tf
 
 from ampcore.data.examples import Batch
-from ampcore.losses import example_losses
-from ampcore.losses.kinds import CrossEntropy
 from ampcore.models.stateless_call import StateUpdates
 from ampcore.models.task import MetricStates, Network, NonTrainable, Task, Tensor, Weights
+from ampcore.objectives import example_losses
+from ampcore.objectives.loss_kinds import CrossEntropy
 from ampspec.errors import InvalidModel
 
 LOSS = "loss"

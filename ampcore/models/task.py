@@ -13,9 +13,9 @@ from ampcore.data.examples import Batch
 from ampcore.distributed.row_shards import RowShard
 from ampcore.models.layer_losses import float32_regularizers, sum_in_float32
 from ampcore.models.stateless_call import StateUpdates, call_stateless
-from ampcore.precision.float8_products import Float8Scaling
-from ampcore.precision.in_place import InPlaceDtypes, float32_dtypes
-from ampcore.precision.layer_products import installed_products
+from ampcore.precision.layers.float8_products import Float8Scaling
+from ampcore.precision.layers.in_place import InPlaceDtypes, float32_dtypes
+from ampcore.precision.layers.layer_products import installed_products
 
 Tensor = Any
 Weights = list[list[Tensor]]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ampcore.models.task import Network
-from ampcore.precision.layer_paths import children, walk_layers
+from ampcore.precision.layers.layer_paths import children, walk_layers
 
 
 class NamedWeight(NamedTuple):

@@ -10,10 +10,10 @@ import tensorflow as tf
 from pydantic import ValidationError
 
 from ampcore.precision import float16_on_cpu
-from ampcore.precision.dtype_conflict import explain_dtype_conflict
-from ampcore.precision.float8_products import Float8Scaling
-from ampcore.precision.in_place import SIXTEEN_BITS, InPlaceDtypes
-from ampcore.precision.layer_paths import (
+from ampcore.precision.layers.dtype_conflict import explain_dtype_conflict
+from ampcore.precision.layers.float8_products import Float8Scaling
+from ampcore.precision.layers.in_place import SIXTEEN_BITS, InPlaceDtypes
+from ampcore.precision.layers.layer_paths import (
     LayerEntry,
     applied_layer,
     children,
@@ -22,9 +22,14 @@ from ampcore.precision.layer_paths import (
     layers_of_outputs,
     walk_layers,
 )
-from ampcore.precision.layer_products import LayerProducts, has_installed_call
-from ampcore.precision.saved_layers import creatable_initializers, policy_maps
-from ampcore.precision.weight_storage import FLOATS, KeptVariables, direct_variables, store_as
+from ampcore.precision.layers.layer_products import LayerProducts, has_installed_call
+from ampcore.precision.layers.saved_layers import creatable_initializers, policy_maps
+from ampcore.precision.layers.weight_storage import (
+    FLOATS,
+    KeptVariables,
+    direct_variables,
+    store_as,
+)
 from ampspec.documents.problems import SpecValidationError, from_pydantic
 from ampspec.documents.text import join_names
 from ampspec.errors import InvalidModel

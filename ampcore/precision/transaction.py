@@ -6,11 +6,11 @@ from typing import Any, NamedTuple, NoReturn
 import keras
 import tensorflow as tf
 
+from ampcore.phase_scopes import phase_scope
+from ampcore.phases import Phase
 from ampcore.precision.finite import each_finite
 from ampcore.precision.loss_scale import LossScale, LossScaleState, LossScaleStates
 from ampcore.precision.lowering import GRAPH, Lowering, OptimizerUpdate, StateUpdates
-from ampcore.profile.phases import Phase
-from ampcore.profile.scopes import phase_scope
 
 Tensor = Any
 UpdateGroup = tuple[Any, Sequence[Any], Sequence[Any]]

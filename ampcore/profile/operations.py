@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
+from ampcore.phases import Phase, layer_of, phase_of
 from ampcore.profile.executed import (
     NO_FLOAT,
     SIXTEEN_BIT,
@@ -14,7 +15,6 @@ from ampcore.profile.executed import (
 )
 from ampcore.profile.gpu_kernels import input_dtype, uses_tensor_cores
 from ampcore.profile.hlo import Program
-from ampcore.profile.phases import Phase, layer_of, phase_of
 from ampcore.profile.trace import EventKind, Trace, TraceEvent
 
 PS: Final = 1e-12

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 import tensorflow as tf
 
-from ampcore.precision.layer_paths import walk_layers
+from ampcore.precision.layers.layer_paths import walk_layers
 from ampcore.profile import analysis
 from ampcore.profile.analysis_process import AnalysisProcess, ProfileFailed
 from ampcore.profile.executed import SIXTEEN_BIT, ExecutedOperation

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from ampcore.phases import Phase
 from ampcore.profile.executed import FLOATS
 from ampcore.profile.findings import find, reason_of
 from ampcore.profile.gpu_kernels import input_dtype, uses_tensor_cores
@@ -19,7 +20,6 @@ from ampcore.profile.operations import (
     ProfileContext,
     total_s,
 )
-from ampcore.profile.phases import Phase
 from ampcore.profile.trace import EventKind, Trace
 
 VERSION: Final = 1

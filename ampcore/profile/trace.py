@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from ampcore.profile.phases import SCOPE_PREFIX
+from ampcore.phases import SCOPE_PREFIX
 from ampcore.profile.protos import xplane_pb2
 
 HOST: Final = "/host:CPU"

@@ -19,16 +19,16 @@ from compare.problems import CLASSES, LEARNING_RATE, Cnn, Mlp, Sparse, Wide
 from compare.serve import TimedRound, serve
 
 from ampcore import JobSpec, data, models
+from ampcore.data.feed import feed_for
 from ampcore.diagnostics import hardware
 from ampcore.models.seeds import step_seed
 from ampcore.precision import layer_policies
-from ampcore.train.batch_slicing import gather_batch, slice_batch
-from ampcore.train.feed import feed_for
-from ampcore.train.from_keras import keras_job
-from ampcore.train.job import SpecJob, TrainingJob
-from ampcore.train.plan import Plan
-from ampcore.train.run_context import RunContext
-from ampcore.train.step_runner import StepRunner
+from ampcore.training.context import RunContext
+from ampcore.training.jobs.from_keras import keras_job
+from ampcore.training.jobs.job import SpecJob, TrainingJob
+from ampcore.training.step.batch_slicing import gather_batch, slice_batch
+from ampcore.training.step.plan import Plan
+from ampcore.training.step.step_runner import StepRunner
 from ampspec.precision.precision import Precision
 
 OWN = "_keras"

@@ -9,10 +9,10 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from ampcore.train import Trainer
-from ampcore.train.explain import StepExplainer
-from ampcore.train.from_keras import keras_job
-from ampcore.train.keras_arguments import loss_scale_section
+from ampcore.training import Trainer
+from ampcore.training.explain.step_explainer import StepExplainer
+from ampcore.training.jobs.from_keras import keras_job
+from ampcore.training.jobs.keras_arguments import loss_scale_section
 from ampspec.errors import TrainingError
 from ampspec.telemetry import Event, EventType, StepBlock
 from truth.case import Outcome, Verdict

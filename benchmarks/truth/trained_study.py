@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from ampcore import JobSpec
-from ampcore.train import Trainer
+from ampcore.training import Trainer
 from ampspec.api.studies import PrecisionAnswer
 from ampspec.api.study_requests import PrecisionOptions
 from ampspec.errors import TrainingError

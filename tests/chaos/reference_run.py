@@ -50,7 +50,7 @@ class RunResult:
 
 def train() -> RunResult:
     """Train SPEC in this process, without a service."""
-    from ampcore.train import Trainer
+    from ampcore.training import Trainer
 
     blocks: list[StepBlock] = []
     result = Trainer(JobSpec.parse(SPEC)).run(on_block=blocks.append)

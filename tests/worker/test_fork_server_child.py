@@ -190,7 +190,8 @@ BEFORE_THE_FORK = """
 import json, os, sys, threading
 from worker.trainer.child import trainer_process
 trainer_process.preload()
-loaded = [name for name in ("keras", "tensorflow", "ampcore.train.trainer") if name in sys.modules]
+names = ("keras", "tensorflow", "ampcore.training.trainer")
+loaded = [name for name in names if name in sys.modules]
 from tensorflow.python.eager import context
 def comm(task):
     return open(f"/proc/self/task/{task}/comm").read().strip()
@@ -217,7 +218,7 @@ def test_preloading_starts_nothing_that_a_fork_does_not_copy(tmp_path: Path):
         [sys.executable, "-c", BEFORE_THE_FORK], capture_output=True, text=True, check=True
     )
     found = json.loads(done.stdout)
-    assert found["loaded"] == ["keras", "tensorflow", "ampcore.train.trainer"]
+    assert found["loaded"] == ["keras", "tensorflow", "ampcore.training.trainer"]
     assert not found["context"], "TensorFlow's runtime was started"
     assert not found["devices"], "TensorFlow has looked for devices"
     assert found["cuda"] == []

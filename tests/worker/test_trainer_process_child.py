@@ -12,7 +12,7 @@ import pytest
 from ampcore.distributed import Cluster
 from ampcore.distributed.cores import cores_of_rank
 from ampcore.distributed.launcher import free_addresses
-from ampcore.train import Trainer
+from ampcore.training import Trainer
 from ampspec.jobs import Reason
 from ampspec.telemetry import StepBlock
 from ampspec.telemetry.frames import FrameType

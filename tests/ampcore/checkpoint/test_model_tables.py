@@ -11,10 +11,11 @@ import pytest
 
 from ampcore.checkpoint.model_files import save_models, save_weights
 from ampcore.checkpoint.model_tables import layer_tables, save_with_tables
-from ampcore.distributed import SingleReplica, whole_tables
+from ampcore.distributed import SingleReplica
 from ampcore.distributed.row_shards import RowShard
-from ampcore.distributed.whole_tables import VariableRows, WholeTable
-from ampcore.models.embedding import embedding, sharded
+from ampcore.distributed.tables import whole_tables
+from ampcore.distributed.tables.whole_tables import VariableRows, WholeTable
+from ampcore.models.networks.embedding import embedding, sharded
 from ampcore.models.task import Network
 from ampcore.precision import layer_policies
 from ampspec.models.model import Embedding

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from ampcore import data
-from ampcore.data.column_data import all_rows, prepared_dataset
 from ampcore.data.registry import LoadOptions
+from ampcore.data.sources.column_data import all_rows, prepared_dataset
 from ampcore.data.summary import data_summary
-from ampcore.diagnostics.data_findings import data_findings
+from ampcore.diagnostics.preflight.data_findings import data_findings
 from ampdata import Column
 from ampdata.arrays.array_source import ArraySource
 from ampspec.api.data_summary import MAX_LISTED

@@ -14,7 +14,7 @@ from ampcore.conversion import layer as conversion
 from ampcore.data import Signature
 from ampcore.diagnostics.model_layers import tables_from_model
 from ampcore.models import Network
-from ampcore.models.building_blocks import build_network, data_shape
+from ampcore.models.networks.building_blocks import build_network, data_shape
 from ampcore.precision import layer_policies
 from ampspec.layers.catalog import LAYERS
 from ampspec.layers.network import infer

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ampcore.data.dataset import Dataset
-from ampcore.train.job import SpecJob
+from ampcore.training.jobs.job import SpecJob
 from ampspec.jobs import JobSpec
 from tests.ampcore.distributed.rank_jobs import NO_RANGES
 

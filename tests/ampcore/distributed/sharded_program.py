@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from ampcore import Trainer, distributed
-from ampcore.distributed import whole_tables
+from ampcore.distributed.tables import whole_tables
 from ampspec.jobs import JobSpec
 from tests.ampcore.distributed.rank_program import FOLDER, Shared, observed, weights_of
 from tests.ampcore.distributed.sharded_jobs import JOBS, overflow_job, plant_overflow_once

@@ -5,8 +5,8 @@ import tensorflow as tf
 
 from ampcore.distributed.collectives import CollectiveReplicas, Collectives
 from ampcore.distributed.compression import mean_in_16_bits
-from ampcore.distributed.control import ControlChannel
-from ampcore.distributed.exchange_watch import ExchangeWatch
+from ampcore.distributed.control.channel import ControlChannel
+from ampcore.distributed.control.exchange_watch import ExchangeWatch
 from tests.waiting import DEADLINE_S
 
 SIZE = 2**16

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ampcore import Trainer
-from ampcore.profile.phases import IN_STEP
+from ampcore.phases import IN_STEP
 from ampspec.jobs import JobSpec
 from tests.ampcore.distributed import rank_program
 from tests.ampcore.distributed.rank_jobs import BAD_EXAMPLE, BATCH, JOBS, batch_norm_job, own_model

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ampcore.distributed import whole_tables
 from ampcore.distributed.row_shards import RowShard
-from ampcore.distributed.whole_tables import OwnRows, VariableRows, WholeTable
+from ampcore.distributed.tables import whole_tables
+from ampcore.distributed.tables.whole_tables import OwnRows, VariableRows, WholeTable
 from tests.ampcore.distributed.thread_replicas import on_ranks
 
 

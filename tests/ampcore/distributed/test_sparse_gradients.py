@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from ampcore.distributed.sparse_gradients import mean_of_rows, shard_norms
 from ampcore.precision import global_norm, sum_duplicate_rows
-from ampcore.train.exchange import all_reduce_gradients
-from ampcore.train.gradients import NetworkGradients, StepGradients
+from ampcore.training.step.exchange import all_reduce_gradients
+from ampcore.training.step.gradients import NetworkGradients, StepGradients
 from tests.ampcore.distributed.thread_replicas import on_ranks
 
 BIG = float(np.finfo(np.float32).max)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ampcore.profile.phases import Phase, layer_of, phase_of
+from ampcore.phases import Phase, layer_of, phase_of
 
 BODY = "while/body/_1/while"
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 from ampcore.profile import analysis, recorder, trace_level
 from ampcore.profile.analysis_process import AnalysisProcess, ProfileFailed
 from ampcore.profile.operations import ProfileContext
-from ampcore.profile.steps import profile_steps
-from ampcore.train import Trainer
+from ampcore.training import Trainer
+from ampcore.training.profile_steps import profile_steps
 from ampspec.jobs import JobSpec
 from ampspec.telemetry.events import PROFILE_FAILED, PROFILE_NOT_TAKEN
 

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from ampcore.train.job import SpecJob
+from ampcore.training.jobs.job import SpecJob
 from ampspec.jobs import JobSpec, SpecValidationError
 from ampspec.jobs.checked import WITHOUT_RULES
 from ampspec.objectives.optimizer import Sgd

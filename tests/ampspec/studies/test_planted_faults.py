@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from ampcore import JobSpec
-from ampcore.train import Trainer
+from ampcore.training import Trainer
 from ampspec.api.studies import Answer, BisectAnswer, PrecisionAnswer
 from ampspec.errors import TrainingError
 from ampspec.jobs import State

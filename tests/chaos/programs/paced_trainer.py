@@ -43,7 +43,8 @@ def wrap(control: Control) -> None:
 
 def _use_blocks_of(steps: int) -> None:
     """Use blocks of a fixed number of steps instead of a fixed duration."""
-    from ampcore.train import callback_buffer, plan
+    from ampcore.training import callback_buffer
+    from ampcore.training.step import plan
 
     plan.AdaptiveBlockSize.next_size = lambda _, remaining: min(steps, remaining)  # type: ignore[method-assign]
     callback_buffer.FLUSH_INTERVAL_S = 0.0  # type: ignore[misc]

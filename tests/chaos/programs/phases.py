@@ -25,7 +25,9 @@ def wrap(enter: Callable[[str], None]) -> None:
     """Call `enter` in each phase. For a process that trains one attempt."""
     from ampcore.checkpoint import writer
     from ampcore.distributed import connection
-    from ampcore.train import evaluate, loop, model_selection
+    from ampcore.training.evaluation import evaluate
+    from ampcore.training.result import model_selection
+    from ampcore.training.step import loop
 
     before(connection, "_control_connections", enter, CONNECTING)
     before(evaluate.Evaluator, "__call__", enter, EVALUATION)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from ampcore.train.rank_times import RankTimes
+from ampcore.training.ranks.times import RankTimes
 from ampspec.jobs import JobSpec
 from ampspec.telemetry import Event
 from store import workers

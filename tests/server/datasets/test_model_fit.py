@@ -78,7 +78,7 @@ def problems(described, document):
 
 def build(files, document):
     """Load the data and build the model, as the trainer does."""
-    from ampcore.diagnostics.model_preflight import preflight_on_device
+    from ampcore.diagnostics.preflight.model_preflight import preflight_on_device
 
     return preflight_on_device(JobSpec.parse(document), datasets=files)
 

@@ -43,7 +43,7 @@ from worker.trainer.child import fork_server
 
 STDIN: Final = 0
 PRELOADED_MODULES: Final = (
-    "ampcore.train.warmup",
+    "ampcore.training.warmup",
     "encodings.ascii",
     "encodings.cp437",
     "encodings.idna",
@@ -117,7 +117,7 @@ def _describe_process(*, train_warmup_job: bool) -> Frame:
     import tensorflow as tf
 
     from ampcore.diagnostics import hardware
-    from ampcore.train.warmup import warm_up
+    from ampcore.training.warmup import warm_up
 
     described = hardware.describe()
     if train_warmup_job:
@@ -135,8 +135,8 @@ def _train(
 ) -> Frame:
     """Train the job in a line of JSON and return the frame that ends it."""
     from ampcore.allocation_errors import out_of_memory
-    from ampcore.train import Trainer
-    from ampcore.train.explain_job import explain
+    from ampcore.training import Trainer
+    from ampcore.training.explain.explain_job import explain
     from ampspec.errors import TrainingError
 
     try:

@@ -1,0 +1,1 @@
+"""Turns the columns of a dataset into inputs and targets."""

@@ -1,0 +1,88 @@
+"""Loads the examples of a data file, in any format, for a task."""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+
+from ampcore.data.dataset import Dataset
+from ampcore.data.files import resolve_path
+from ampcore.data.preparation.column_roles import column_roles
+from ampcore.data.preparation.file_rows import FileRows
+from ampcore.data.registry import LoadOptions, register
+from ampcore.data.sources.column_data import all_rows, prepared_dataset, split_rows
+from ampdata import Column, ListedColumns, Source, Split, list_columns, list_splits, open_source
+from ampspec.data.data import AnyFile
+from ampspec.data.input_columns import INPUT_NAMES
+from ampspec.data.target_columns import TARGET_NAMES
+from ampspec.errors import InvalidData
+
+
+@register("npz", "npy", "csv", "parquet", "images", "tfrecord")
+def load_file(spec: AnyFile, options: LoadOptions) -> Dataset:
+    """The examples of a file, with the layers that prepare them.
+
+    Args:
+        spec: The format, the roles of the columns and their preprocessing.
+        options: The task, and where files may be.
+
+    Raises:
+        InvalidData: The file or a value of it is not valid, or does not fit the task.
+    """
+    name = spec.file_reference
+    path = resolve_path(name, options.data_root)
+    # Its sources stay open during the run; the folder is removed with the dataset.
+    cache = _CacheFolder()
+    available = list_columns(path, spec, cache=cache.path, name=name)
+    columns = _used_columns(spec, options, available, name)
+    training, held_out = _parts(spec, path, cache.path, columns, options)
+    return prepared_dataset(spec, options, training, held_out, available=available, resources=cache)
+
+
+class _CacheFolder:
+    """A folder for converted files; it is removed with this object."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="ampcore-data-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def _parts(
+    spec: AnyFile, path: Path, cache: Path, columns: Sequence[str], options: LoadOptions
+) -> tuple[FileRows, FileRows | None]:
+    """The training rows, and those for validation, with only the columns that are used."""
+    name = spec.file_reference
+    splits = list_splits(path, spec, cache=cache, name=name)
+
+    def open_part(split: Split | None) -> Source:
+        return open_source(path, spec, cache=cache, name=name, split=split, columns=columns)
+
+    source = open_part(None)
+    held_out = next((split for split in ("validation", "test") if split in splits), None)
+    if not spec.validation_split and held_out is not None:
+        try:
+            return all_rows(source, name), all_rows(open_part(held_out), name)
+        except InvalidData as error:
+            expected = f"{error.expected}, in the part {held_out}; or a `validation_split`"
+            raise InvalidData(
+                error.source, error.field, expected=expected, received=error.received
+            ) from None
+    return split_rows(spec, source, name)
+
+
+def _used_columns(
+    spec: AnyFile, options: LoadOptions, available: ListedColumns, name: str
+) -> list[str]:
+    """The columns of inputs and targets; what the spec does not name is not read.
+
+    Also columns that are left out if it names them, or by their names, so that the reader says why.
+    """
+    groups = [*(spec.inputs or {}).values(), spec.target or (), *(spec.targets or {}).values()]
+    names = {column for group in groups for column in group}
+    names |= {*TARGET_NAMES, *(INPUT_NAMES if spec.inputs is None else ())}
+    left_out = [one.name for one in available.left_out if one.name in names]
+    columns = {**available.columns, **dict.fromkeys(left_out, Column((), "string"))}
+    roles = column_roles(spec, options.task, columns, name)
+    groups = [*roles.inputs.values(), *roles.targets.values()]
+    return list(dict.fromkeys(column for group in groups for column in group))

@@ -1,0 +1,1 @@
+"""The ranges of layers' values and gradients, and what rounding them does."""

@@ -1,0 +1,160 @@
+"""Explains why a step was skipped: the loss scale, an operation, the data or the weights.
+
+The step is replayed at other loss scales and in float32 (see `replay`). Nothing is computed and
+nothing is traced before the first skip.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+from ampcore.diagnostics.steps.attribution import Attribution
+from ampcore.diagnostics.steps.overflow_cause import CauseDetails, OverflowCause, explain_cause
+from ampcore.diagnostics.steps.replay import Replay
+from ampcore.diagnostics.steps.responsible_examples import indices_of
+from ampcore.diagnostics.steps.skipped_step import MAX_EXAMPLES, BatchPosition, SkippedStep
+from ampcore.diagnostics.steps.step_diagnosis import (
+    DiagnosedStep,
+    StepContext,
+    StepDiagnoser,
+    StepValues,
+)
+from ampcore.models.task import float32_view
+from ampcore.precision import NoLossScale
+
+Clock = Callable[[], float]
+
+ALWAYS_EXPLAINED: Final = 8
+"""The number of first skips of a run that are always explained."""
+MAX_TIME_SHARE: Final = 0.01
+"""The share of the run's time that further explanations may take."""
+
+
+@dataclass
+class ExplanationBudget:
+    """Which skips are explained: the first ones, then each at which their number has doubled."""
+
+    skips: int = 0
+    next_at: int = 1
+    spent_s: float = 0.0
+    run_s: float = 0.0
+    """The time of the run up to the last checkpoint."""
+
+    def is_due(self, run_s: float) -> bool:
+        """Whether to explain the next skip, `run_s` seconds into the run."""
+        number = self.skips + 1
+        return number <= ALWAYS_EXPLAINED or (
+            number >= self.next_at and self.spent_s <= MAX_TIME_SHARE * run_s
+        )
+
+    def record_explanation(self, seconds: float) -> None:
+        """Count an explanation that took `seconds`."""
+        self.spent_s += seconds
+        self.next_at = 2 * (self.skips + 1)
+
+
+class OverflowDiagnostics:
+    """Explains a skipped step: what overflowed, where it began, and why.
+
+    Args:
+        replay: Replays the task that is trained.
+        clock: Returns seconds since any fixed time.
+    """
+
+    def __init__(
+        self,
+        replay: Replay,
+        clock: Clock = time.perf_counter,
+    ) -> None:
+        self._replay = replay
+        self._float32_replay: Replay | None = None
+        self._diagnoser = StepDiagnoser(replay, self._in_float32)
+        self._clock, self._began = clock, clock()
+        self.budget = ExplanationBudget()
+        """Decides which skips are explained, and counts the time."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the run should halt after the next skip, to explain it."""
+        return self.budget.is_due(self._run_s)
+
+    def observe(self, skips: int) -> None:
+        """Count skips, including explained ones; call it after their explanation."""
+        self.budget.skips += skips
+
+    def explain(
+        self,
+        step: SkippedStep,
+        context: StepContext | None = None,
+        values: StepValues | None = None,
+    ) -> dict[str, Any]:
+        """The event data of the step that was just skipped.
+
+        Weights and non-trainable variables must be as they were when it ran. It costs as much as
+        ten to thirty steps.
+
+        Args:
+            step: The step.
+            context: What it is compared with; None: nothing is known.
+            values: What the run recorded of it.
+        """
+        began = self._clock()
+        try:
+            diagnosed = self._diagnoser.diagnose(
+                step, context or StepContext(), values or StepValues()
+            )
+            finding_facts = _finding_facts(diagnosed, step.position)
+            facts = finding_facts | diagnosed.replayed.facts | finding_facts
+        except Exception as error:
+            # A failed diagnosis, most likely out of memory, must not end the run.
+            facts = _unknown_cause(error)
+        seconds = self._clock() - began
+        self.budget.record_explanation(seconds)
+        return facts | {"explained_in_s": seconds}
+
+    def to_json(self) -> dict[str, Any]:
+        """The counters, for a checkpoint."""
+        return asdict(self.budget) | {"run_s": self._run_s}
+
+    def restore(self, document: Mapping[str, Any]) -> None:
+        """Restore the counters that `to_json` wrote."""
+        known = {item.name for item in fields(ExplanationBudget)}
+        self.budget = ExplanationBudget(**{n: value for n, value in document.items() if n in known})
+        self._began = self._clock()
+
+    @property
+    def _run_s(self) -> float:
+        return self.budget.run_s + self._clock() - self._began
+
+    def _in_float32(self) -> Replay:
+        """The replay of the same task in float32."""
+        if self._float32_replay is None:
+            task, replay = float32_view(self._replay.task), self._replay
+            scales = [NoLossScale()] * len(task.networks)
+            self._float32_replay = Replay(task, scales, replay.accumulate, replay.share)
+        return self._float32_replay
+
+
+def _finding_facts(diagnosed: DiagnosedStep, position: BatchPosition) -> dict[str, Any]:
+    finding, batch = diagnosed.finding, diagnosed.replayed.facts["batch"]
+    facts: dict[str, Any] = {
+        "attribution": finding.attribution.value,
+        "sentence": finding.text,
+        "advice": finding.advice,
+    }
+    if positions := diagnosed.responsible.positions:
+        examples = indices_of(positions, position.indices)
+        responsible = {"bad_examples": list(examples[:MAX_EXAMPLES]), "bad_total": len(examples)}
+        facts["batch"] = {**batch, **responsible}
+    return facts
+
+
+def _unknown_cause(error: Exception) -> dict[str, Any]:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    found = CauseDetails(OverflowCause.UNKNOWN, reason=reason[:300])
+    return {
+        "verdict": found.cause.value,
+        "attribution": Attribution.UNKNOWN.value,
+        "sentence": explain_cause(found).text,
+    }

@@ -1,0 +1,1 @@
+"""The control channel between ranks: greetings, heartbeats, failures."""

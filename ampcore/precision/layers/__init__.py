@@ -1,0 +1,1 @@
+"""The dtypes of layers and of their products."""

@@ -1,0 +1,1 @@
+"""The evaluations of a run, and the best of them."""

@@ -1,0 +1,1 @@
+"""Repeats one step of a run, or measures the first one, to explain it."""

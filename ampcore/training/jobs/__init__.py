@@ -1,0 +1,1 @@
+"""What is trained: a spec, a Keras model, or custom code."""

@@ -1,0 +1,172 @@
+"""What the ranks of a job must agree on: its settings, the state it starts from, and its weights.
+
+A difference ends the attempt: the ranks would train different models, or wait for each other.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ampcore.checkpoint import Checkpoint, Manifest
+from ampcore.checkpoint.saver import versions
+from ampcore.checkpoint.state import Arrays
+from ampcore.distributed import Replicas
+from ampcore.distributed.arrays import broadcast_arrays
+from ampcore.distributed.tables.whole_tables import OwnRows
+from ampcore.training.context import RunContext
+from ampcore.training.step.step_runner import StepRunner
+from ampspec.documents.text import join_names
+from ampspec.errors import IncompatibleCheckpoint, InvalidModel, RanksDiffer
+from ampspec.training.run import RunSpec, micro_batches
+
+
+def check_rank_count(spec: RunSpec, size: int) -> None:
+    """Raise InvalidModel if the job cannot be trained by so many ranks."""
+    possible = spec.runtime.possible_ranks(spec.train.accumulate)
+    if size in possible:
+        return
+    if spec.runtime.elastic is not None:
+        expected = f"one of {join_names(possible)} ranks, which divide {micro_batches(spec)}"
+        raise InvalidModel("runtime.elastic", expected=expected, received=str(size))
+    raise InvalidModel(
+        "runtime.devices",
+        expected=f"{spec.runtime.ranks} ranks (workers × devices); start them with "
+        "`python -m ampcore launch`",
+        received=str(size),
+    )
+
+
+def check_equal_settings(replicas: Replicas, context: RunContext) -> None:
+    """Raise RanksDiffer if the ranks have other settings, versions or numbers of examples."""
+    if replicas.size == 1:
+        return
+    spec = json.dumps(context.job.spec.to_json(), sort_keys=True)
+    own = {
+        "the spec": hashlib.sha256(spec.encode()).hexdigest(),
+        "the versions of libraries": versions(),
+        "the number of steps": [context.plan.total_steps, context.plan.steps_per_epoch],
+        "the kind of the device": context.device.kind,
+    }
+    found = replicas.all_gather_object(own)
+    for name, value in found[0].items():
+        others = [rank for rank, other in enumerate(found) if other[name] != value]
+        if others:
+            shown = "" if name == "the spec" else f": {value} and {found[others[0]][name]}"
+            raise RanksDiffer(f"{_names(others)} cannot train with rank 0: {name} differs{shown}.")
+
+
+def share_checkpoint(replicas: Replicas, saved: Checkpoint | None) -> Checkpoint | None:
+    """The checkpoint that rank 0 has read, on every rank; of others than rank 0 without arrays."""
+    if replicas.size == 1:
+        return saved
+    text = replicas.broadcast_object(saved and saved.manifest.model_dump_json())
+    if text is None or saved is not None:
+        return saved
+    return Checkpoint(Manifest.model_validate_json(text), {})
+
+
+def share_arrays(runner: StepRunner, saved: Checkpoint) -> Checkpoint:
+    """The checkpoint with the arrays of rank 0, on every rank those of its own runner.
+
+    Of tables whose rows are on several ranks it may have `OwnRows`, which all ranks must receive.
+    """
+    replicas = runner.replicas
+    if replicas.size == 1:
+        return saved
+    is_leader = replicas.rank == 0
+    found: list[Arrays | None] = []
+    for arrays in (saved.good_arrays, saved.best_arrays):
+        if replicas.broadcast_object(arrays is not None):
+            own = _share(runner, arrays or {} if is_leader else None)
+            found.append(_with_received_rows(own))
+        else:
+            found.append(None)
+    good, best = found
+    shared = _share(runner, saved.arrays if is_leader else None)
+    # Rows arrive while they are assigned, unless they are changed before.
+    expected = runner.state.expected_arrays()
+    changed = {
+        name: rows
+        for name, rows in shared.items()
+        if isinstance(rows, OwnRows) and rows.dtype != np.dtype(expected[name][1])
+    }
+    return Checkpoint(saved.manifest, shared | _with_received_rows(changed), good, best)
+
+
+def _with_received_rows(arrays: Mapping[str, Any]) -> Arrays:
+    return {
+        name: array.receive() if isinstance(array, OwnRows) else array
+        for name, array in arrays.items()
+    }
+
+
+def _share(runner: StepRunner, arrays: Arrays | None) -> dict[str, Any]:
+    """The arrays of rank 0; of tables whose rows are on several ranks the `OwnRows` of this one."""
+    replicas, shards = runner.replicas, runner.tables.shards
+    whole = None if arrays is None else {n: a for n, a in arrays.items() if n not in shards}
+    found: dict[str, Any] = broadcast_arrays(replicas, whole)
+    tables = {name: array for name, array in (arrays or {}).items() if name in shards}
+    header = replicas.broadcast_object(
+        [[name, array.dtype.name, list(array.shape)] for name, array in tables.items()]
+    )
+    for name, dtype, (rows, *rest) in header:
+        shard = shards[name]
+        if rows != shard.rows:
+            raise IncompatibleCheckpoint(
+                f"The checkpoint does not match this job: {name} has {rows} rows instead of "
+                f"{shard.rows}."
+            )
+        like = np.empty((0, *rest), tf.as_dtype(dtype).as_numpy_dtype)
+        found[name] = OwnRows(replicas, shard, tables.get(name), like)
+    return found
+
+
+def share_state(runner: StepRunner) -> None:
+    """Give every rank the variables and loss scales of rank 0; rows of tables are its own."""
+    replicas = runner.replicas
+    if replicas.size > 1:
+        own = runner.state.capture_common() if replicas.rank == 0 else None
+        runner.state.restore_common(broadcast_arrays(replicas, own))
+
+
+def check_equal_state(runner: StepRunner, step: int) -> None:
+    """Raise RanksDiffer if weights, optimizer or loss scales differ before `step`.
+
+    Statistics that each rank keeps for itself are left out, and so are the rows of tables that it
+    owns.
+    """
+    replicas = runner.replicas
+    if replicas.size == 1:
+        return
+    digests = replicas.all_gather_object(_digest(runner))
+    others = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
+    if others:
+        raise RanksDiffer(
+            f"Before step {step} {_names(others)} did not have the weights, optimizer state or "
+            "loss scale of rank 0. Check the memory and the processor of these machines, and that "
+            "own code computes the same on all of them."
+        )
+
+
+def _digest(runner: StepRunner) -> str:
+    digest = hashlib.sha256()
+    for name, array in sorted(_compared(runner).items()):
+        digest.update(name.encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _compared(runner: StepRunner) -> Arrays:
+    arrays = runner.state.capture_common()
+    if runner.train_step.exchange.batch_norm != "local":
+        return arrays
+    own = set(runner.state.statistic_names())
+    return {name: array for name, array in arrays.items() if name not in own}
+
+
+def _names(ranks: Sequence[int]) -> str:
+    return join_names([f"rank {rank}" for rank in ranks])

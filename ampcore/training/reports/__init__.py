@@ -1,0 +1,1 @@
+"""What a run reports to its program: blocks, events, epochs."""

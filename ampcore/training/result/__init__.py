@@ -1,0 +1,1 @@
+"""The result of a run: checks, the chosen weights, the saved models."""

@@ -1,0 +1,173 @@
+"""Saves the trained models: with the last weights, those of the best evaluation, or both."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ampcore.checkpoint.model_files import WEIGHTS_FILE, save_models, save_signature, save_weights
+from ampcore.phase_scopes import phase_span
+from ampcore.phases import Phase
+from ampcore.training.callback_buffer import CallbackBuffer
+from ampcore.training.evaluation.example_metrics import example_metrics
+from ampcore.training.result.signature import signature_document
+from ampcore.training.run.run import Run
+from ampspec.telemetry import Event, EventType
+from ampspec.telemetry.validation_examples import write_examples
+
+UNSAVEABLE: Final = (AttributeError, KeyError, NotImplementedError, TypeError, ValueError)
+"""The errors of a get_config that does not work."""
+BEST_SUFFIX: Final = "-best"
+"""In the name of a model file with `train.keep: both`: the weights of the best evaluation."""
+
+
+class ModelSelection:
+    """Chooses the weights of a complete run.
+
+    Args:
+        run: The run; its weights are assigned here.
+        keep: `train.keep` of the spec.
+        callback_buffer: Gets the events.
+    """
+
+    def __init__(self, run: Run, keep: str, callback_buffer: CallbackBuffer) -> None:
+        self._run, self._keep, self._callback_buffer = run, keep, callback_buffer
+        self.constant_metrics: Mapping[str, float] = {}
+        """Of the best constant prediction, by metric; known once examples are evaluated."""
+        self._examples_file: Path | None = None
+
+    @property
+    def is_best(self) -> bool:
+        """Whether the trained model has the weights of the best evaluation."""
+        return self._keep == "best" and self._run.evaluations.best_arrays is not None
+
+    def assign(self) -> None:
+        """Make the chosen weights those of the models."""
+        runner, best = self._run.runner, self._run.evaluations.best_arrays
+        runner.weights.assign_averages()
+        if best is None and self._keep != "last":
+            last = max(self._run.totals.steps - 1, 0)
+            message = "No evaluation had a finite value: the trained model has the last weights."
+            self._callback_buffer.event(Event.warning("no_best_evaluation", message, last))
+        if self.is_best and best is not None:
+            runner.weights.restore(best)
+
+    def evaluate_examples(self, folder: Path | None) -> None:
+        """Write the metrics of each validation example with the chosen weights.
+
+        Rank 0 does it alone; not for tables whose rows are on several ranks, nor without a folder.
+        """
+        run = self._run
+        runner = run.runner
+        if folder is None or not run.is_done or runner.tables.shards or runner.replicas.rank:
+            return
+        with phase_span(Phase.EVALUATION):
+            found = example_metrics(runner.task, run.context.dataset, run.spec.data.batch_size)
+        if found is None:
+            return
+        self.constant_metrics = {f"val_{name}": value for name, value in found.constant.items()}
+        self._examples_file = write_examples(folder, found.rows, found.values)
+
+    def save(self, folder: Path | None) -> Iterator[Path]:
+        """Save the models with the chosen weights.
+
+        Args:
+            folder: Where; None on a rank that only sends its rows of the models' tables.
+        """
+        yield from self._save(folder, "", is_best=self.is_best)
+
+    def save_best(self, folder: Path | None) -> Iterator[Path]:
+        """With `keep: both`, save them with the best weights too; the chosen ones stay assigned."""
+        best, runner = self._run.evaluations.best_arrays, self._run.runner
+        if self._keep != "both" or best is None:
+            return
+        last = runner.weights.capture()
+        runner.weights.restore(best)
+        yield from self._save(folder, BEST_SUFFIX, is_best=True)
+        runner.weights.restore(last)
+
+    def metrics(self) -> dict[str, float]:
+        """The evaluation of the chosen weights."""
+        if self.is_best and self._run.evaluations.best is not None:
+            return dict(self._run.evaluations.best.state.evaluation)
+        return self._run.totals.evaluation
+
+    def best_json(self) -> dict[str, Any] | None:
+        """Which evaluation was the best; None without one."""
+        best = self._run.evaluations.best
+        if best is None or best.state.value is None:
+            return None
+        state = best.state
+        return {
+            "metric": state.metric,
+            "value": state.value,
+            "epoch": self._run.evaluations.last_epoch(state.steps),
+            "steps": state.steps,
+            "metrics": dict(state.evaluation),
+        }
+
+    def stopped_json(self) -> dict[str, Any] | None:
+        """The facts of an early end; None without one."""
+        if (epoch := self._run.stopped_by_callback) is not None:
+            return {"epoch": epoch, "metric": None, "best": None}
+        best = self._run.evaluations.best
+        if best is None or not best.has_stopped:
+            return None
+        return best.stopped_json(self._run.evaluations.last_epoch(self._run.totals.steps))
+
+    def _saved(self, files: Iterator[Path], suffix: str) -> Iterator[Path]:
+        """The files; of a person's own model that cannot be saved, a warning instead.
+
+        Its weights are saved anyway, and what was trained must not be lost.
+        """
+        run = self._run
+        is_given = all(network.is_given for network in run.runner.networks)
+        try:
+            yield from files
+        except UNSAVEABLE as error:
+            if not is_given:
+                raise
+            paragraph = str(error).strip().partition("\n\n")[0]
+            reason = " ".join(paragraph.split())[:300] or "no details"
+            rest = (
+                "The weights of the best evaluation are in no file but the checkpoint."
+                if suffix
+                else f"Its weights are in {WEIGHTS_FILE}."
+            )
+            message = (
+                "The model was not saved as a file of Keras: "
+                f"{type(error).__name__}: {reason}. {rest}"
+            )
+            step = run.totals.steps - 1
+            self._callback_buffer.event(Event.warning("model_not_saved", message, step))
+
+    def _save(self, folder: Path | None, suffix: str, *, is_best: bool) -> Iterator[Path]:
+        run = self._run
+        runner, networks = run.runner, run.runner.networks
+        if folder is None:
+            # Rank 0 takes the rows for the file of weights, and for the models.
+            for _ in range(1 if suffix else 2):
+                for table in runner.tables.of_models().values():
+                    table.finish()
+            return
+        signature = save_signature(signature_document(run.context.dataset, networks), folder)
+        best = self.best_json() if is_best else None
+        weights = None if suffix else save_weights(networks, folder, runner.tables.of_models())
+        examples = None if suffix else self._examples_file
+        tables = runner.tables.of_models()
+        files = save_models(
+            networks, folder, run.context.dataset.prepared, suffix=suffix, tables=tables
+        )
+        for file in self._saved(files, suffix):
+            facts = {
+                "file": file.name,
+                "size_bytes": file.stat().st_size,
+                "signature": signature.name,
+                **({"best_epoch": best["epoch"]} if best is not None else {}),
+                **({"weights": weights.name} if weights is not None else {}),
+                **({"examples": examples.name} if examples is not None else {}),
+            }
+            examples = None
+            weights = None  # the file has the weights of all networks
+            step = run.totals.steps - 1
+            self._callback_buffer.event(Event(EventType.MODEL_SAVED, step, facts))
+            yield file

@@ -1,0 +1,37 @@
+"""Saves the state of a run; if it is damaged, the last good one instead."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ampcore.phase_scopes import phase_span
+from ampcore.phases import Phase
+from ampcore.training.run.checkpoints import StateToSave
+from ampcore.training.run.run import Run
+
+
+def save(run: Run) -> None:
+    """Save the current state; if it is damaged, the last good one instead."""
+    if not run.checkpoints.is_enabled:
+        return
+    with phase_span(Phase.CHECKPOINT):
+        arrays = run.runner.state.views()
+    if damage := run.damage(arrays):
+        run.checkpoints.save_good_state(run.runner, run.recovery.good, run.totals.steps, damage)
+    else:
+        run.checkpoints.save(run.runner, _state_to_save(run, arrays))
+    if not run.needs_snapshots:
+        run.recovery.discard()
+
+
+def _state_to_save(run: Run, arrays: Mapping[str, Any]) -> StateToSave:
+    """The current state with these arrays, and the good state that it may return to."""
+    good = run.recovery.good if run.recovery.can_recover else None
+    if good is not None and good.steps == run.totals.steps:
+        good = None  # the same state
+    return StateToSave(
+        run.totals.steps,
+        arrays,
+        run.counters(good).to_json(),
+        good.arrays if good else None,
+        run.evaluations.best_arrays,
+    )

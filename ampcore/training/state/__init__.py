@@ -1,0 +1,1 @@
+"""What the next step depends on, and the checkpoints of it."""

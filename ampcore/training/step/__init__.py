@@ -1,0 +1,1 @@
+"""One training step, and the compiled loop over many of them."""

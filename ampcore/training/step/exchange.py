@@ -1,0 +1,176 @@
+"""The exchange of a step: the only communication between replicas in it."""
+
+from collections.abc import Iterator, Sequence
+from enum import Enum, auto
+from itertools import chain, compress, islice
+from typing import Any
+
+import tensorflow as tf
+
+from ampcore.distributed.compression import GradientDtype, mean_in_16_bits
+from ampcore.distributed.replicas import Replicas
+from ampcore.distributed.sparse_gradients import mean_of_rows, shard_norms
+from ampcore.precision import map_values
+from ampcore.training.step.gradients import NetworkGradients, StepGradients
+
+Tensor = Any
+
+
+class Kind(Enum):
+    """What the replicas do with a value of a step."""
+
+    LOSS = auto()
+    STATISTIC = auto()
+    """A float that the forward pass has changed."""
+    GRADIENT = auto()
+    ROWS = auto()
+    """A sparse gradient of a table that every replica has."""
+    LARGEST = auto()
+    """A value of which the largest counts, as between micro-batches."""
+    LOCAL = auto()
+    """A value that stays as it is, such as the gradient of rows that this replica alone has."""
+
+
+def all_reduce_gradients(
+    replicas: Replicas,
+    step: StepGradients,
+    gradient_dtype: GradientDtype = "float32",
+    scales: Sequence[Tensor] = (),
+    *,
+    average_statistics: bool = True,
+    sharded: Sequence[Sequence[bool]] | None = None,
+) -> StepGradients:
+    """Combine the results of all replicas once per step, so that all make the same update.
+
+    Losses and gradients become their means, statistics of the forward pass too; of overwritten
+    variables (Keras's float8 scales and amax histories) and of amaxes the largest value counts, as
+    between micro-batches. Infinities and NaN propagate through the mean, so that all replicas agree
+    whether the step is skipped, without further communication.
+
+    Args:
+        replicas: The replicas of the job; with one, everything is returned unchanged.
+        step: The unscaled float32 gradients of this replica. Of its state updates, integers are
+            those of this replica: see `DropoutSeeds`.
+        gradient_dtype: The dtype in which gradients travel.
+        scales: The loss scale of each network, which float16 gradients keep on the way.
+        average_statistics: False: each replica keeps its own statistics.
+        sharded: For each trainable variable, whether it holds the rows of this replica only. Its
+            gradient, the sum over all replicas already, becomes the mean and stays here; the norms
+            of all replicas are exchanged instead. None: no variable.
+
+    Returns:
+        The combined gradients, which cannot be recomputed, and the sum of the micro-batches with
+        non-finite ones. Sparse gradients stay sparse, without duplicate rows.
+    """
+    if replicas.size == 1:
+        return step
+    is_shard = sharded or [[False] * len(network.gradients) for network in step.networks]
+    networks = [
+        _with_shard_means(network, shards, replicas.size)
+        for network, shards in zip(step.networks, is_shard, strict=True)
+    ]
+    norms = [
+        shard_norms(replicas, shards)
+        for network, flags in zip(networks, is_shard, strict=True)
+        if (shards := list(compress(network.gradients, flags)))
+    ]
+    values = tf.nest.flatten(networks)
+    kinds = tf.nest.flatten(
+        [
+            _kinds(network, shards, average_statistics)
+            for network, shards in zip(networks, is_shard, strict=True)
+        ]
+    )
+
+    def of(kind: Kind) -> list[Any]:
+        return [value for value, its_kind in zip(values, kinds, strict=True) if its_kind is kind]
+
+    def replace(kind: Kind, results: Sequence[Any]) -> None:
+        places = [place for place, its_kind in enumerate(kinds) if its_kind is kind]
+        for place, result in zip(places, results, strict=True):
+            values[place] = result
+
+    gradients = of(Kind.GRADIENT)
+    # The loss and the statistics come first: they share a bucket with the gradients of the first
+    # layers, which are ready last.
+    means = [of(Kind.LOSS), [step.nonfinite_micro_batches], norms, of(Kind.STATISTIC)]
+    if gradient_dtype == "float32":
+        *means, gradients = _all_reduce(replicas, [*means, gradients])
+    else:
+        means = _all_reduce(replicas, means)
+        factors = (
+            [
+                scale
+                for network, shards, scale in zip(networks, is_shard, scales, strict=True)
+                for grad, shard in zip(network.gradients, shards, strict=True)
+                if _kind_of_gradient(grad, shard) is Kind.GRADIENT
+            ]
+            if gradient_dtype == "float16"
+            else None
+        )
+        gradients = mean_in_16_bits(replicas, gradients, gradient_dtype, factors)
+    losses, [nonfinite], norms, statistics = means
+    replace(Kind.LOSS, losses)
+    replace(Kind.STATISTIC, statistics)
+    replace(Kind.GRADIENT, gradients)
+    replace(Kind.ROWS, mean_of_rows(replicas, of(Kind.ROWS)))
+    if largest := of(Kind.LARGEST):
+        replace(Kind.LARGEST, replicas.all_reduce(largest, "max"))
+    networks = tf.nest.pack_sequence_as(networks, values)
+    sums = iter([norm * replicas.size for norm in norms])
+    return StepGradients(
+        [
+            _with_norm_inputs(network, shards, sums)
+            for network, shards in zip(networks, is_shard, strict=True)
+        ],
+        nonfinite * replicas.size,
+    )
+
+
+def _with_shard_means(
+    network: NetworkGradients, is_shard: Sequence[bool], size: int
+) -> NetworkGradients:
+    means = [
+        map_values(lambda value: value / size, [grad])[0] if shard else grad
+        for grad, shard in zip(network.gradients, is_shard, strict=True)
+    ]
+    return network._replace(gradients=means, recompute_gradients=None)
+
+
+def _kinds(network: NetworkGradients, is_shard: Sequence[bool], average_statistics: bool) -> Any:
+    """The kind of each value of a network, in the structure of its gradients."""
+    return network._replace(
+        loss=Kind.LOSS,
+        gradients=[
+            _kind_of_gradient(grad, shard)
+            for grad, shard in zip(network.gradients, is_shard, strict=True)
+        ],
+        state_updates={
+            index: Kind.STATISTIC if average_statistics and value.dtype.is_floating else Kind.LOCAL
+            for index, value in network.state_updates.items()
+        },
+        overwrites=dict.fromkeys(network.overwrites, Kind.LARGEST),
+        amaxes=[Kind.LARGEST for _ in network.amaxes],
+    )
+
+
+def _kind_of_gradient(grad: Any, is_shard: bool) -> Kind:
+    if grad is None or is_shard:
+        return Kind.LOCAL
+    return Kind.ROWS if isinstance(grad, tf.IndexedSlices) else Kind.GRADIENT
+
+
+def _all_reduce(replicas: Replicas, lists: Sequence[list[Tensor]]) -> list[list[Tensor]]:
+    """The means of several lists of tensors, in one call."""
+    reduced = iter(replicas.all_reduce(list(chain.from_iterable(lists))))
+    return [list(islice(reduced, len(values))) for values in lists]
+
+
+def _with_norm_inputs(
+    network: NetworkGradients, is_shard: Sequence[bool], norms: Iterator[Tensor]
+) -> NetworkGradients:
+    """The norms of all replicas take the place of the gradients of their rows."""
+    if not any(is_shard):
+        return network
+    rest = [grad for grad, shard in zip(network.gradients, is_shard, strict=True) if not shard]
+    return network._replace(norm_inputs=[*rest, next(norms)])
