@@ -23,7 +23,7 @@ from ampspec.jobs import JobSpec
 from ampspec.telemetry.json_values import json_safe
 
 if TYPE_CHECKING:
-    from ampcore.training.explain.untrained_job import FirstStep
+    from ampcore.training.explain.untrained_job import UntrainedJob
     from ampspec.telemetry.ranges.number_formats import NumberFormat
 
 
@@ -39,8 +39,8 @@ def ranges(
 ) -> None:
     """Measure the first step of the job in FILE: variances, and what a number format would do."""
     spec, limits = load_spec(file, settings, code), _parse_format(number_format)
-    with _first_step(spec, local_files(data_root, dataset_files, code=code)) as first:
-        sample = first.ranges()
+    with _untrained_job(spec, local_files(data_root, dataset_files, code=code)) as job:
+        sample = job.ranges()
     from ampcore.cli.first_step_text import range_lines
     from ampspec.telemetry.ranges.range_report import range_report
     from ampspec.telemetry.ranges.unit_scaling import unit_scales
@@ -69,8 +69,8 @@ def perturb(
 ) -> None:
     """Round one layer at a time to a number format, and measure the change of the gradients."""
     spec, limits = load_spec(file, settings, code), _parse_format(number_format)
-    with _first_step(spec, local_files(data_root, dataset_files, code=code)) as first:
-        found = first.perturb(limits.name)
+    with _untrained_job(spec, local_files(data_root, dataset_files, code=code)) as job:
+        found = job.perturb(limits.name)
     from ampcore.cli.first_step_text import perturbation_lines
 
     if as_json:
@@ -91,10 +91,10 @@ def _parse_format(name: str) -> "NumberFormat":
 
 
 @contextmanager
-def _first_step(spec: JobSpec, files: LocalFiles) -> Iterator["FirstStep"]:
+def _untrained_job(spec: JobSpec, files: LocalFiles) -> Iterator["UntrainedJob"]:
     """The first step of the job, not trained; exits if it cannot be set up or measured."""
     with capture_native_log() as stderr, exits_if_training_fails(stderr):
         from ampcore.training import Trainer
 
         trainer = Trainer(spec, files.data_root, datasets=files.datasets, bundle=files.code)
-        yield trainer.first_step()
+        yield trainer.untrained()

@@ -11,7 +11,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from ampcore.data import Batch
-from ampcore.models.seeds import StepShare
+from ampcore.models.seeds import MicroBatchShard
 from ampcore.models.stateless_call import StateUpdates
 from ampcore.models.task import NonTrainable, Task
 
@@ -26,11 +26,11 @@ class DropoutSeeds:
 
     Args:
         task: The networks with random layers.
-        share: The micro-batches of this replica.
+        shard: The micro-batches of this replica.
     """
 
-    def __init__(self, task: Task, share: StepShare) -> None:
-        self._task, self._share = task, share
+    def __init__(self, task: Task, shard: MicroBatchShard) -> None:
+        self._task, self._shard = task, shard
         self._counters = [
             [
                 index
@@ -39,12 +39,12 @@ class DropoutSeeds:
             ]
             for network in task.networks
         ]
-        self._is_needed = share.replicas > 1 and any(self._counters)
+        self._is_needed = shard.replicas > 1 and any(self._counters)
 
     @property
     def shifts(self) -> bool:
         """Whether this replica begins a step with other values than those between steps."""
-        return self._is_needed and self._share.first > 0
+        return self._is_needed and self._shard.first > 0
 
     def before(self, values: NonTrainable, micro_batch: Batch, seed: Tensor) -> NonTrainable:
         """The values that this replica begins the step with; the same objects where no seed is.
@@ -62,7 +62,7 @@ class DropoutSeeds:
         for network, index in self._moving(updates):
             value = tf.convert_to_tensor(values[network][index])
             moved = tf.convert_to_tensor(updates[network][index])
-            shifted[network][index] = value + self._share.first * (moved - value)
+            shifted[network][index] = value + self._shard.first * (moved - value)
         return shifted
 
     def after(
@@ -83,7 +83,7 @@ class DropoutSeeds:
                 tf.convert_to_tensor(state[network][index]) for state in (values, first_values)
             )
             moved = tf.convert_to_tensor(updates[network][index]) - first
-            counted[network][index] = value + self._share.replicas * moved
+            counted[network][index] = value + self._shard.replicas * moved
         return counted
 
     def _moving(self, updates: Sequence[StateUpdates]) -> list[tuple[int, int]]:

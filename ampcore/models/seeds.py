@@ -16,7 +16,7 @@ _ALGORITHM: Final = "philox"
 
 
 @dataclass(frozen=True)
-class StepShare:
+class MicroBatchShard:
     """The micro-batches of a step that one replica trains on: `count` of `count` × `replicas`."""
 
     count: int = 1

@@ -169,7 +169,7 @@ class SupervisedTask(Task):
                 found |= {f"{name}_{index}": value for index, value in enumerate(values)}
         return found
 
-    def better(self, name: str) -> Literal["min", "max"] | None:
+    def metric_direction(self, name: str) -> Literal["min", "max"] | None:
         """The direction that a metric of Keras states; most of them do."""
         _, metric = self._trackers.get(name, (None, None))
         directions: dict[str | None, Literal["min", "max"]] = {"up": "max", "down": "min"}

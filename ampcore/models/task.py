@@ -178,7 +178,7 @@ class Task(ABC):
         sums, count = states
         return {name: total / count for name, total in sums.items()}
 
-    def better(self, name: str) -> Literal["min", "max"] | None:
+    def metric_direction(self, name: str) -> Literal["min", "max"] | None:
         """Whether lower or higher values of this metric are better, if its name does not say it."""
         return None
 

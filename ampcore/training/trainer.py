@@ -13,7 +13,7 @@ from ampcore.distributed import Cluster, cluster_from_environment
 from ampcore.profile.recorder import ProfileRecorder, ProfileRequest
 from ampcore.training.callback_buffer import CallbackBuffer, OnBlock, OnEvent
 from ampcore.training.context import RunContext
-from ampcore.training.explain.untrained_job import FirstStep
+from ampcore.training.explain.untrained_job import UntrainedJob
 from ampcore.training.jobs.from_keras import has_schedule, keras_job
 from ampcore.training.jobs.job import TrainingJob
 from ampcore.training.jobs.keras_arguments import (
@@ -254,7 +254,7 @@ class Trainer:
         """
         self._profile_requests.put(ProfileRequest(None, steps))
 
-    def first_step(self) -> FirstStep:
+    def untrained(self) -> UntrainedJob:
         """The job before its first step, to measure it without training.
 
         Raises:
@@ -263,7 +263,10 @@ class Trainer:
         with prepared_run(self._job) as context:
             runner = context.build_runner()
             self._job.set_initial_weights(runner.task)
-            return FirstStep(context, runner)
+            return UntrainedJob(context, runner)
+
+    first_step = untrained
+    """The name in earlier versions."""
 
     def run(
         self,
@@ -379,5 +382,5 @@ class Trainer:
             stopped_early=selection.stopped_json(),
             best_model_files=best_files,
             ranks=run.ranks.times.to_json() if run.runner.replicas.size > 1 else None,
-            global_batch_size=runner.train_step.share.total * self.spec.data.batch_size,
+            global_batch_size=runner.train_step.shard.total * self.spec.data.batch_size,
         )

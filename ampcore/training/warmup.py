@@ -7,10 +7,10 @@ import tensorflow as tf
 from ampcore.training.trainer import Trainer
 from ampspec.jobs import JobSpec
 
-# The next job traces its graph in 0.49 s of a core instead of 0.67. Warming up with a CNN in #
+# The next job traces its graph in 0.49 s of a core instead of 0.67. Warming up with a CNN in
 # float16 and engine measurements takes twice as long and saves no more.
 WARMUP_JOB = {
-    "name": "rehearsal",
+    "name": "warmup",
     "model": {"kind": "mlp", "hidden": [4]},
     "data": {"kind": "digits", "batch_size": 64},
     "precision": {"policy": "mixed_bfloat16"},

@@ -14,6 +14,8 @@ MAX_EVENTS: Final = 100
 """The maximum number of scale events per block; its columns contain all skips and scales."""
 
 LOSS_SCALE: Final = "loss_scale"
+NONFINITE_MICRO_BATCHES: Final = "nonfinite_micro_batches"
+"""A column of runs with accumulation; version 0.5 wrote `bad_micro_batches`."""
 
 OverflowCauses = Mapping[int, Mapping[str, Any]]
 """By step: the data of its overflow event about the cause."""
@@ -57,8 +59,8 @@ def _scale_events(
                 facts["networks"] = {
                     name: _scale_change(*pair, index) for name, pair in scales.items()
                 }
-            if "bad_micro_batches" in block:
-                facts["bad_micro_batches"] = int(block["bad_micro_batches"][index])
+            if NONFINITE_MICRO_BATCHES in block:
+                facts[NONFINITE_MICRO_BATCHES] = int(block[NONFINITE_MICRO_BATCHES][index])
             yield Event(EventType.OVERFLOW, step, facts | dict(overflow_causes.get(step, {})))
         for name, pair in scales.items():
             if grown[name][index]:

@@ -130,7 +130,7 @@ class Plant:
 
     def first_step(self) -> Any:
         """The training before its first step."""
-        return Trainer(self._job()).first_step()
+        return Trainer(self._job()).untrained()
 
     def _job(self) -> Any:
         """The job of a new model, with the same initial weights each time."""

@@ -1,18 +1,20 @@
 """Samples the ranges of a run's layers: often in the first steps, then at growing distances."""
 
+import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ampcore.data import Batch
 from ampcore.diagnostics.ranges.range_probe import RangeProbe
+from ampcore.diagnostics.sampling_budget import Clock, SamplingBudget
 from ampspec.telemetry import StepBlock
 from ampspec.telemetry.ranges.range_samples import RangeSample
 from ampspec.training.telemetry import RangeSampling
 
 Tensor = Any
-Clock = Callable[[], float]
+logger = logging.getLogger(__name__)
 
 FIRST_SAMPLE_S_PER_LAYER: Final = 0.1
 """The expected time of the first sample, which traces the function: measured on two CPU cores."""
@@ -43,9 +45,10 @@ class RangeSampler:
         clock: Clock = time.perf_counter,
     ) -> None:
         self._probe, self._settings, self._total_steps = probe, settings, total_steps
-        self._clock, self._began, self._run_before_s = clock, clock(), 0.0
+        self._clock, self._budget = clock, SamplingBudget(clock)
+        """Of the samples that trace nothing."""
         self._next_step = 0
-        self._traced_s = self._spent_s = 0.0
+        self._traced_s = 0.0
         self._last_cost_s = FIRST_SAMPLE_S_PER_LAYER * probe.layer_count
         self._is_traced = False
         self._blocks = self._timed_steps = 0
@@ -76,13 +79,14 @@ class RangeSampler:
         self, step: int, scales: Sequence[float], batch: Batch, seed: Tensor
     ) -> RangeSample | None:
         """Measure a step; nothing is changed. None if that failed."""
-        began, sample = self._clock(), None
+        began_at, sample = self._clock(), None
         try:
             sample = self._probe(step, scales, batch, seed)
         except Exception as error:
             # Most likely out of memory; the run continues without samples.
+            logger.warning("Ranges are no longer sampled.", exc_info=True)
             self.error = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-        self._count_cost(self._clock() - began)
+        self._count_cost(self._clock() - began_at)
         following = step + 1
         if following >= self._settings.first_steps:
             following = max(following, math.ceil(step * self._settings.growth))
@@ -102,20 +106,15 @@ class RangeSampler:
         return {
             "next_step": self._next_step,
             "traced_s": self._traced_s,
-            "spent_s": self._spent_s,
-            "run_s": self._run_s,
+            **self._budget.to_json(),
         }
 
     def restore(self, document: Mapping[str, Any]) -> None:
         """Restore what `to_json` wrote."""
         document = {**self.to_json(), **document}
         self._next_step = document["next_step"]
-        self._traced_s, self._spent_s = document["traced_s"], document["spent_s"]
-        self._run_before_s, self._began = document["run_s"], self._clock()
-
-    @property
-    def _run_s(self) -> float:
-        return self._run_before_s + self._clock() - self._began
+        self._traced_s = document["traced_s"]
+        self._budget.restore(document)
 
     def _has_time(self, step: int) -> bool:
         share = self._settings.max_time_share
@@ -129,13 +128,13 @@ class RangeSampler:
         if not self._is_traced:
             return self._traced_s + self._last_cost_s <= share * expected_s
         excess_s = max(self._traced_s - share * expected_s, 0.0)
-        due_s = share * (self._run_s + expected_s) / 2
-        return excess_s + self._spent_s + self._last_cost_s <= due_s
+        mean_s = (self._budget.run_s + expected_s) / 2
+        return self._budget.allows(share, excess_s + self._last_cost_s, of_s=mean_s)
 
     def _count_cost(self, cost_s: float) -> None:
         if self._is_traced:
             self._last_cost_s = cost_s
-            self._spent_s += cost_s
+            self._budget.spend(cost_s)
         else:
             self._traced_s += cost_s
             self._last_cost_s = 0.0
@@ -144,4 +143,4 @@ class RangeSampler:
     def _expected_s(self, step: int) -> float:
         """The expected time of the whole run."""
         step_s = self._timed_s / max(self._timed_steps, 1)
-        return self._run_s + step_s * (self._total_steps - step)
+        return self._budget.run_s + step_s * (self._total_steps - step)

@@ -4,8 +4,9 @@ Only gradients by variables are counted. Gradients by layers' outputs, which can
 the suggested scales. A value that underflowed at the scale of a sample counts as zero.
 """
 
+import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from ampcore.data import Batch
+from ampcore.diagnostics.sampling_budget import Clock, SamplingBudget
 from ampcore.diagnostics.steps.nonfinite_origin import variable_infos
 from ampcore.diagnostics.steps.overflow_cause import format_overrides
 from ampcore.diagnostics.steps.replay import Replay, ReplayResult
@@ -27,7 +29,7 @@ from ampspec.telemetry.ranges.exponent_histogram import (
 )
 
 Tensor = Any
-Clock = Callable[[], float]
+logger = logging.getLogger(__name__)
 
 MIN_RUN_S: Final = 10.0
 """Shorter runs are not sampled."""
@@ -51,17 +53,17 @@ class Samples:
     first_step: int = 0
     last_step: int = 0
     variables: dict[str, ExponentHistogram] = field(default_factory=dict)
-    largest_inside: float = 0.0
+    max_activation_gradient: float = 0.0
     """The largest magnitude of an unscaled gradient by a 16-bit layer's output."""
-    largest_inside_layer: str = ""
+    max_activation_gradient_layer: str = ""
     """The layer with this output."""
 
     @property
     def largest_layer(self) -> str:
         """The layer whose gradients limit the loss scale most: those by its output or variables."""
         name, found = max(self.variables.items(), key=lambda item: item[1].largest)
-        is_inside = self.largest_inside > found.largest
-        return self.largest_inside_layer if is_inside else _layer_of(name)
+        is_inside = self.max_activation_gradient > found.largest
+        return self.max_activation_gradient_layer if is_inside else _layer_of(name)
 
     def underflowing_layers(self, exponent: int) -> list[str]:
         """The layers with most of the values that underflow at this loss scale, the worst first."""
@@ -93,6 +95,11 @@ class Samples:
         """The samples that `to_json` wrote."""
         rows = document.get("variables", {}).items()
         variables = {name: ExponentHistogram.from_json(found) for name, found in rows}
+        # Version 0.5 wrote "largest_inside".
+        document = {
+            name.replace("largest_inside", "max_activation_gradient"): value
+            for name, value in document.items()
+        }
         known = {item.name for item in fields(cls)} & document.keys()
         return cls(**{name: document[name] for name in known} | {"variables": variables})
 
@@ -106,22 +113,21 @@ class ScaleTable:
     """
 
     def __init__(self, replay: Replay, clock: Clock = time.perf_counter) -> None:
-        self._replay, self._clock = replay, clock
-        self._began, self._run_before_s = clock(), 0.0
-        self._spent_s, self._last_s = 0.0, -MIN_GAP_S
+        self._replay, self._budget = replay, SamplingBudget(clock)
+        self._last_sample_s = -MIN_GAP_S
         self._next_step = 1
         self._failed = False
         self.samples = Samples()
 
     def is_due(self, step: int) -> bool:
         """Whether to sample the next step, number `step`, before it is trained."""
-        run_s = self._run_s
+        run_s = self._budget.run_s
         return (
             not self._failed
             and step >= self._next_step
             and run_s >= MIN_RUN_S
-            and run_s - self._last_s >= MIN_GAP_S
-            and self._spent_s <= MAX_TIME_SHARE * run_s
+            and run_s - self._last_sample_s >= MIN_GAP_S
+            and self._budget.allows(MAX_TIME_SHARE)
         )
 
     def sample(self, step: int, scales: Sequence[float], batch: Batch, seed: Tensor) -> None:
@@ -129,15 +135,15 @@ class ScaleTable:
 
         `scales` are the networks' loss scales, `batch` holds all examples of the step.
         """
-        began = self._clock()
-        try:
-            _, replayed = next(self._replay.step(scales, batch, seed))
-            self._count(step, [float(scale) for scale in scales], replayed)
-        except (tf.errors.OpError, MemoryError):
-            # Most likely out of memory; the run continues without samples.
-            self._failed = True
-        self._spent_s += self._clock() - began
-        self._last_s = self._run_s
+        with self._budget.spending():
+            try:
+                _, replayed = next(self._replay.step(scales, batch, seed))
+                self._count(step, [float(scale) for scale in scales], replayed)
+            except (tf.errors.OpError, MemoryError):
+                # Most likely out of memory; the run continues without samples.
+                logger.warning("Gradients are no longer sampled.", exc_info=True)
+                self._failed = True
+        self._last_sample_s = self._budget.run_s
         self._next_step = 2 * max(step, 1)
 
     def event_data(self) -> dict[str, Any] | None:
@@ -151,13 +157,13 @@ class ScaleTable:
             return None
         combined = samples.combined
         table = [combined.shares(exponent) for exponent in SCALE_EXPONENTS]
-        suggestion = suggest_scales(combined, samples.largest_inside)
+        suggestion = suggest_scales(combined, samples.max_activation_gradient)
         names = sorted(samples.variables, key=lambda name: -samples.variables[name].size)
         return {
             "samples": samples.count,
             "first_step": samples.first_step,
             "last_step": samples.last_step,
-            "largest_inside": samples.largest_inside,
+            "max_activation_gradient": samples.max_activation_gradient,
             "all": combined.to_json(),
             "variables": {
                 name: samples.variables[name].to_json() for name in names[:MAX_VARIABLES]
@@ -173,20 +179,15 @@ class ScaleTable:
         return {
             "samples": self.samples.to_json(),
             "next_step": self._next_step,
-            "spent_s": self._spent_s,
-            "run_s": self._run_s,
+            **self._budget.to_json(),
         }
 
     def restore(self, document: Mapping[str, Any]) -> None:
         """Restore what `to_json` wrote."""
         document = {**self.to_json(), **document}
         self.samples = Samples.from_json(document["samples"])
-        self._next_step, self._spent_s = document["next_step"], document["spent_s"]
-        self._run_before_s, self._began = document["run_s"], self._clock()
-
-    @property
-    def _run_s(self) -> float:
-        return self._run_before_s + self._clock() - self._began
+        self._next_step = document["next_step"]
+        self._budget.restore(document)
 
     def _count(self, step: int, scales: Sequence[float], replayed: ReplayResult) -> None:
         samples = self.samples
@@ -204,10 +205,10 @@ class ScaleTable:
                 samples.variables[name] = before + own
         is_16_bit = np.array([dtype != "float32" for dtype in self._replay.dtypes], np.bool_)
         inside = replayed.backward[:, :, 2] * is_16_bit / np.reshape(scales, (-1, 1))
-        if float(inside.max(initial=0.0)) > samples.largest_inside:
-            samples.largest_inside = float(inside.max())
+        if float(inside.max(initial=0.0)) > samples.max_activation_gradient:
+            samples.max_activation_gradient = float(inside.max())
             call = int(inside.max(axis=0).argmax())
-            samples.largest_inside_layer = self._replay.calls[call].path
+            samples.max_activation_gradient_layer = self._replay.calls[call].path
 
 
 def _histogram(grad: Any, scale: float) -> ExponentHistogram:

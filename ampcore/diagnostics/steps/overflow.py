@@ -4,11 +4,13 @@ The step is replayed at other loss scales and in float32 (see `replay`). Nothing
 nothing is traced before the first skip.
 """
 
+import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
+from ampcore.diagnostics.sampling_budget import Clock, SamplingBudget
 from ampcore.diagnostics.steps.attribution import Attribution
 from ampcore.diagnostics.steps.overflow_cause import CauseDetails, OverflowCause, explain_cause
 from ampcore.diagnostics.steps.replay import Replay
@@ -23,35 +25,12 @@ from ampcore.diagnostics.steps.step_diagnosis import (
 from ampcore.models.task import float32_view
 from ampcore.precision import NoLossScale
 
-Clock = Callable[[], float]
+logger = logging.getLogger(__name__)
 
 ALWAYS_EXPLAINED: Final = 8
 """The number of first skips of a run that are always explained."""
 MAX_TIME_SHARE: Final = 0.01
 """The share of the run's time that further explanations may take."""
-
-
-@dataclass
-class ExplanationBudget:
-    """Which skips are explained: the first ones, then each at which their number has doubled."""
-
-    skips: int = 0
-    next_at: int = 1
-    spent_s: float = 0.0
-    run_s: float = 0.0
-    """The time of the run up to the last checkpoint."""
-
-    def is_due(self, run_s: float) -> bool:
-        """Whether to explain the next skip, `run_s` seconds into the run."""
-        number = self.skips + 1
-        return number <= ALWAYS_EXPLAINED or (
-            number >= self.next_at and self.spent_s <= MAX_TIME_SHARE * run_s
-        )
-
-    def record_explanation(self, seconds: float) -> None:
-        """Count an explanation that took `seconds`."""
-        self.spent_s += seconds
-        self.next_at = 2 * (self.skips + 1)
 
 
 class OverflowDiagnostics:
@@ -70,20 +49,33 @@ class OverflowDiagnostics:
         self._replay = replay
         self._float32_replay: Replay | None = None
         self._diagnoser = StepDiagnoser(replay, self._in_float32)
-        self._clock, self._began = clock, clock()
-        self.budget = ExplanationBudget()
-        """Decides which skips are explained, and counts the time."""
+        self.budget = SamplingBudget(clock)
+        self._skips, self._next_at = 0, 1
+        """The skips so far, and the number of the next one that is explained."""
 
     @property
     def is_due(self) -> bool:
-        """Whether the run should halt after the next skip, to explain it."""
-        return self.budget.is_due(self._run_s)
+        """Whether the run should stop after the next skip, to explain it.
+
+        The first ones are, then each at which their number has doubled, if there is time.
+        """
+        number = self._skips + 1
+        return number <= ALWAYS_EXPLAINED or (
+            number >= self._next_at and self.budget.allows(MAX_TIME_SHARE)
+        )
 
     def observe(self, skips: int) -> None:
         """Count skips, including explained ones; call it after their explanation."""
-        self.budget.skips += skips
+        self._skips += skips
 
-    def explain(
+    @contextmanager
+    def explanation(self) -> Iterator[None]:
+        """A context in which the next skip is explained; its time is spent."""
+        with self.budget.spending():
+            yield
+        self._next_at = 2 * (self._skips + 1)
+
+    def diagnose(
         self,
         step: SkippedStep,
         context: StepContext | None = None,
@@ -99,40 +91,35 @@ class OverflowDiagnostics:
             context: What it is compared with; None: nothing is known.
             values: What the run recorded of it.
         """
-        began = self._clock()
-        try:
-            diagnosed = self._diagnoser.diagnose(
-                step, context or StepContext(), values or StepValues()
-            )
-            finding_facts = _finding_facts(diagnosed, step.position)
-            facts = finding_facts | diagnosed.replayed.facts | finding_facts
-        except Exception as error:
-            # A failed diagnosis, most likely out of memory, must not end the run.
-            facts = _unknown_cause(error)
-        seconds = self._clock() - began
-        self.budget.record_explanation(seconds)
-        return facts | {"explained_in_s": seconds}
+        with self.explanation():
+            try:
+                diagnosed = self._diagnoser.diagnose(
+                    step, context or StepContext(), values or StepValues()
+                )
+                finding_facts = _finding_facts(diagnosed, step.position)
+                facts = finding_facts | diagnosed.replayed.facts | finding_facts
+            except Exception as error:
+                # A failed diagnosis, most likely out of memory, must not end the run.
+                logger.warning("A skipped step was not explained.", exc_info=True)
+                facts = _unknown_cause(error)
+        return facts | {"explained_in_s": self.budget.last_s}
 
     def to_json(self) -> dict[str, Any]:
         """The counters, for a checkpoint."""
-        return asdict(self.budget) | {"run_s": self._run_s}
+        return {"skips": self._skips, "next_at": self._next_at, **self.budget.to_json()}
 
     def restore(self, document: Mapping[str, Any]) -> None:
         """Restore the counters that `to_json` wrote."""
-        known = {item.name for item in fields(ExplanationBudget)}
-        self.budget = ExplanationBudget(**{n: value for n, value in document.items() if n in known})
-        self._began = self._clock()
-
-    @property
-    def _run_s(self) -> float:
-        return self.budget.run_s + self._clock() - self._began
+        self._skips = document.get("skips", 0)
+        self._next_at = document.get("next_at", 1)
+        self.budget.restore({"spent_s": 0.0, "run_s": 0.0, **document})
 
     def _in_float32(self) -> Replay:
         """The replay of the same task in float32."""
         if self._float32_replay is None:
             task, replay = float32_view(self._replay.task), self._replay
             scales = [NoLossScale()] * len(task.networks)
-            self._float32_replay = Replay(task, scales, replay.accumulate, replay.share)
+            self._float32_replay = Replay(task, scales, replay.accumulate, replay.shard)
         return self._float32_replay
 
 
@@ -154,7 +141,7 @@ def _unknown_cause(error: Exception) -> dict[str, Any]:
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     found = CauseDetails(OverflowCause.UNKNOWN, reason=reason[:300])
     return {
-        "verdict": found.cause.value,
+        "diagnosis": found.cause.value,
         "attribution": Attribution.UNKNOWN.value,
         "sentence": explain_cause(found).text,
     }

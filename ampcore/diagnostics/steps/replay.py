@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ampcore.data import Batch
 from ampcore.diagnostics.layer_outputs import LayerRef, layer_outputs
 from ampcore.models.dropout_seeds import DropoutSeeds
-from ampcore.models.seeds import StepShare
+from ampcore.models.seeds import MicroBatchShard
 from ampcore.models.stateless_call import with_updates
 from ampcore.models.task import NonTrainable, Task
 from ampcore.precision import LossScale, without_overwrites
@@ -72,7 +72,7 @@ class Replay:
 
     One compiled function, traced when it is first called. `loss_scales` are those that the
     task is trained with, one for each network; `accumulate` is the number of micro-batches in a
-    step, and `share` which of all replicas' they are.
+    step, and `shard` which of all replicas' they are.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class Replay:
         task: Task,
         loss_scales: Sequence[LossScale],
         accumulate: int = 1,
-        share: StepShare | None = None,
+        shard: MicroBatchShard | None = None,
     ) -> None:
         self.task, self.accumulate = task, accumulate
-        self.share = share or StepShare(accumulate)
+        self.shard = shard or MicroBatchShard(accumulate)
         self.loss_scales = tuple(loss_scales)
         self.calls: tuple[LayerRef, ...] = ()
         """The calls of layers, in order; known after the first replay."""
@@ -92,7 +92,7 @@ class Replay:
         self.dtypes: tuple[str, ...] = ()
         """The dtypes of their outputs."""
         self.function = tf.function(self._function, autograph=False)
-        self._first_values = tf.function(DropoutSeeds(task, self.share).before, autograph=False)
+        self._first_values = tf.function(DropoutSeeds(task, self.shard).before, autograph=False)
 
     def __call__(self, scales: Sequence[float], micro: MicroBatch) -> ReplayResult:
         """Replay a micro-batch at these loss scales, one for each network."""
@@ -119,9 +119,9 @@ class Replay:
                 lambda rows, start=first: tf.convert_to_tensor(rows[start : start + size])
             )
             values = tf.nest.map_structure(tf.convert_to_tensor, non_trainable)
-            if index == 0 and self.share.first:
+            if index == 0 and self.shard.first:
                 values = self._first_values(values, part, seed)
-            micro = MicroBatch(index, first, part, values, self.share.seed(seed, index))
+            micro = MicroBatch(index, first, part, values, self.shard.seed(seed, index))
             replayed = self(scales, micro)
             yield micro, replayed
             non_trainable = replayed.non_trainable

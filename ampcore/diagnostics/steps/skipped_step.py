@@ -98,7 +98,7 @@ def diagnose_step(
         variables = nonfinite_gradients(replay, overflow.variables, step.scales)
         first = first_nonfinite(replay, overflow.replayed)
     facts: JsonObject = {
-        "verdict": found.cause.value,
+        "diagnosis": found.cause.value,
         "first_layer": first,
         "variables": variables[:MAX_VARIABLES],
         "variables_left_out": len(variables[MAX_VARIABLES:]),
@@ -279,7 +279,7 @@ def _batch_facts(
         parts = np.split(indices, accumulate)
         indices = np.concatenate([parts[number] for number in overflow.micro_batches])
         facts["micro_batches"] = overflow.micro_batches[:MAX_EXAMPLES]
-        facts["bad_micro_batches"] = len(overflow.micro_batches)
+        facts["nonfinite_micro_batches"] = len(overflow.micro_batches)
     facts["examples"] = indices[:MAX_EXAMPLES].tolist()
     if len(found.bad_examples):
         facts["bad_examples"] = list(found.bad_examples[:MAX_EXAMPLES])

@@ -181,7 +181,7 @@ def best_evaluation(train: Train, task: Task, *, has_validation: bool) -> BestEv
     mode: str | None = best.mode
     if mode == "auto":
         short = name.removeprefix(PREFIX)
-        mode = better(short) or task.better(short)
+        mode = better(short) or task.metric_direction(short)
     if name not in names:
         raise _unknown(best.metric, names)
     for problem in metric_problems(name, mode or "auto", names):

@@ -25,7 +25,7 @@ class Telemetry(Protocol):
         """Write an event."""
 
 
-def explain(job: Mapping[str, Any], telemetry: Telemetry, stop: threading.Event) -> Frame:
+def run_explain_job(job: Mapping[str, Any], telemetry: Telemetry, stop: threading.Event) -> Frame:
     """Explain the step that a job names; returns the frame that ends the trainer.
 
     Args:

@@ -61,7 +61,7 @@ class StepAnalysis:
             "attribution": finding.attribution.value,
             "sentence": finding.sentence,
             "advice": finding.advice,
-            "cause": None if diagnosed.is_finite else facts["verdict"],
+            "cause": None if diagnosed.is_finite else facts["diagnosis"],
             "device": self._context.device.kind,
             "policy": self._runner.policies.name,
             "values": _values(self._repeated.block),

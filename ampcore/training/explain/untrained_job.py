@@ -13,7 +13,7 @@ from ampspec.telemetry.ranges.range_report import range_report
 from ampspec.telemetry.ranges.range_samples import RangeSample
 
 
-class FirstStep:
+class UntrainedJob:
     """A job with its initial weights and its first batch; nothing changes them.
 
     Args:

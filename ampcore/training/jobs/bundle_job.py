@@ -106,7 +106,7 @@ class BundleJob(SpecJob):
             raise TypeError("A bundle is built by load_data, which comes first.")
         return self.freeze(SupervisedTask(built.given.network(policies), built.objectives))
 
-    def explain(self, error: Exception) -> TrainingError | None:
+    def reason_for(self, error: Exception) -> TrainingError | None:
         """An error in the code of the bundle, for example in the call of a layer."""
         model = None if self._built is None else self._built.given.model
         conflict = None if model is None else explain_dtype_conflict(model, error)

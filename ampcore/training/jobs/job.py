@@ -86,7 +86,7 @@ class TrainingJob(ABC):
         """Whether each replica has other rows of its tables."""
         return False
 
-    def explain(self, error: Exception) -> TrainingError | None:
+    def reason_for(self, error: Exception) -> TrainingError | None:
         """An unexpected error in the words of what the run trains; None if it has none."""
         return None
 

@@ -92,7 +92,7 @@ class KerasJob(TrainingJob):
         changed.keeps_dtypes = False
         return changed
 
-    def explain(self, error: Exception) -> TrainingError | None:
+    def reason_for(self, error: Exception) -> TrainingError | None:
         """An error of a layer that computes with two dtypes, or in one without a kernel."""
         conflict = explain_dtype_conflict(self.model, error)
         return conflict or explain_missing_kernel(self.model, error)

@@ -31,7 +31,9 @@ def overflow_causes_of_ranks(replicas: Replicas, found: OverflowCauses) -> Overf
 
 
 def _of_first_with_cause(facts: list[Mapping[str, Any]]) -> dict[str, Any]:
-    with_cause = [rank for rank, own in enumerate(facts) if own.get("verdict") not in WITHOUT_CAUSE]
+    with_cause = [
+        rank for rank, own in enumerate(facts) if own.get("diagnosis") not in WITHOUT_CAUSE
+    ]
     if not with_cause:
         sentence = (
             "On every rank alone the gradients are finite again: their sum over the ranks, or "

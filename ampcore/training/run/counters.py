@@ -2,7 +2,7 @@
 
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from ampcore.checkpoint import Manifest
 from ampcore.training.evaluation.best_evaluation import BestState
@@ -31,8 +31,10 @@ class RunCounters(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     totals: Totals = Field(default_factory=Totals)
-    guard_row: NonNegativeInt = 0
-    """Bad steps in a row."""
+    nonfinite_in_a_row: NonNegativeInt = Field(
+        0, validation_alias=AliasChoices("nonfinite_in_a_row", "guard_row")
+    )
+    """The non-finite steps directly before; version 0.5 wrote `guard_row`."""
     warned_of_damage: bool = False
     in_float32: bool = False
     """Whether the run has fallen back to float32."""

@@ -39,7 +39,7 @@ class RunDiagnostics:
             runner.local_task,
             runner.train_step.loss_scales,
             runner.train_step.accumulate,
-            runner.train_step.share,
+            runner.train_step.shard,
         )
         self._overflow_causes = OverflowDiagnostics(replay)
         has_float16 = "float16" in runner.policies.compute_dtypes
@@ -126,7 +126,7 @@ class RunDiagnostics:
     def to_json(self) -> dict[str, Any]:
         """The counters, for a checkpoint."""
         return {
-            "verdicts": self._overflow_causes.to_json(),
+            "overflow_causes": self._overflow_causes.to_json(),
             "table": self._scale_table.to_json() if self._scale_table is not None else None,
             "ranges": self._ranges.to_json(),
             "health": {name: health.to_json() for name, health in self._scale_health.items()},
@@ -140,7 +140,9 @@ class RunDiagnostics:
 
         Counters that another version did not write start from the beginning.
         """
-        self._overflow_causes.restore(document.get("verdicts") or {})
+        # Version 0.5 wrote "verdicts".
+        causes = document.get("overflow_causes") or document.get("verdicts") or {}
+        self._overflow_causes.restore(causes)
         if self._scale_table is not None:
             self._scale_table.restore(document.get("table") or {})
         self._ranges.restore(document.get("ranges") or {})
@@ -179,7 +181,7 @@ class RunDiagnostics:
         context = step_context(self._context, runner, step, learning_rate, self.at_start)
         values = StepValues(loss=float(block["loss"][-1]), grad_norm=float(block["grad_norm"][-1]))
         skipped = SkippedStep(scales, batch, seed, position)
-        return self._overflow_causes.explain(skipped, context, values)
+        return self._overflow_causes.diagnose(skipped, context, values)
 
     def _observe_start(self, block: StepBlock) -> None:
         """Keep the loss of the first step, up to the first one that was applied."""

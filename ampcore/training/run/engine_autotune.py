@@ -86,7 +86,7 @@ class EngineDecision:
             "engine": self.engine,
             "reason": self.reason,
             "candidates": [candidate.to_json() for candidate in self.candidates],
-            "trial_s": self.autotune_s,
+            "autotune_s": self.autotune_s,
         }
         return Event(EventType.ENGINE, step, facts)
 

@@ -68,7 +68,7 @@ def _known_reasons(job: TrainingJob, replicas: Replicas) -> Iterator[None]:
         raise
     except Exception as error:
         # An error of the communication may have been raised in code of the job.
-        reason = out_of_memory(error) or replicas.explain(error) or job.explain(error)
+        reason = out_of_memory(error) or replicas.explain(error) or job.reason_for(error)
         if reason is None:
             raise
         raise reason from error

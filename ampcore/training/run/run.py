@@ -143,7 +143,7 @@ class Run:
         kept = GoodStateCounters(steps=good.steps, rollbacks=good.rollbacks) if good else None
         return RunCounters(
             totals=self.totals,
-            guard_row=self.guard.nonfinite_in_a_row,
+            nonfinite_in_a_row=self.guard.nonfinite_in_a_row,
             warned_of_damage=self.warned_of_damage,
             in_float32=self.recovery.in_float32,
             diagnosis=self.diagnostics.to_json(),
@@ -170,7 +170,7 @@ class Run:
         self.totals = counters.totals
         # A run that failed at the limit and is retried may have as many non-finite steps again.
         limit = self.spec.guard.max_consecutive_skips
-        in_a_row = counters.guard_row
+        in_a_row = counters.nonfinite_in_a_row
         self.guard.nonfinite_in_a_row = in_a_row if in_a_row < limit else 0
         self.warned_of_damage = counters.warned_of_damage
         self.diagnostics.restore(counters.diagnosis)

@@ -140,7 +140,7 @@ def _preflight(context: RunContext, run: Run) -> Iterator[Event]:
 
 def _started_event(context: RunContext, run: Run) -> Event:
     runner = run.runner
-    examples = runner.train_step.share.total * context.job.spec.data.batch_size
+    examples = runner.train_step.shard.total * context.job.spec.data.batch_size
     facts: dict[str, Any] = {
         "total_steps": context.plan.total_steps,
         "steps_per_epoch": context.plan.steps_per_epoch,

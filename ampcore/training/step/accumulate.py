@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from ampcore.data import Batch
-from ampcore.models.seeds import StepShare
+from ampcore.models.seeds import MicroBatchShard
 from ampcore.models.stateless_call import StateUpdates, with_updates
 from ampcore.models.task import NonTrainable
 from ampcore.phase_scopes import phase_scope
@@ -22,12 +22,12 @@ ComputeGradients = Callable[[NonTrainable, Batch, Tensor], list[NetworkGradients
 
 def accumulate_gradients(
     compute: ComputeGradients,
-    share: StepShare,
+    shard: MicroBatchShard,
     non_trainable: NonTrainable,
     batch: Batch,
     seed: Tensor,
 ) -> StepGradients:
-    """The mean losses and gradients of `share.count` equal parts of `batch`, one after the other.
+    """The mean losses and gradients of `shard.count` equal parts of `batch`, one after the other.
 
     Sparse gradients stay sparse, with the duplicate rows of all parts summed. For values that
     overwrite variables, and amaxes of float8 tensors, the largest is used, as in Keras.
@@ -35,19 +35,19 @@ def accumulate_gradients(
     Args:
         compute: Computes the gradients of one part from the non-trainable values after the previous
             part.
-        share: The number of parts, and which of the step's micro-batches they are.
+        shard: The number of parts, and which of the step's micro-batches they are.
         non_trainable: The values before the first part.
-        batch: The examples of all parts; `share.count` divides their number.
+        batch: The examples of all parts; `shard.count` divides their number.
         seed: Int64 (2,), the seed of the step.
 
     Returns:
         The gradients, which can be recomputed if there is one part and all are dense.
     """
-    if share.count == 1:
-        networks = compute(non_trainable, batch, share.seed(seed, 0))
+    if shard.count == 1:
+        networks = compute(non_trainable, batch, shard.seed(seed, 0))
         nonfinite = tf.constant(0.0)
     else:
-        networks, nonfinite = _accumulate(compute, share, non_trainable, batch, seed)
+        networks, nonfinite = _accumulate(compute, shard, non_trainable, batch, seed)
     # Once, after the last part: collecting the rows of a part requires a static shape.
     return StepGradients(_with_summed_rows(networks), nonfinite)
 
@@ -74,19 +74,19 @@ class _Sums(NamedTuple):
 
 def _accumulate(
     compute: ComputeGradients,
-    share: StepShare,
+    shard: MicroBatchShard,
     non_trainable: NonTrainable,
     batch: Batch,
     seed: Tensor,
 ) -> tuple[list[NetworkGradients], Tensor]:
-    count = share.count
+    count = shard.count
     size = batch.parts[0].shape[0] // count
 
     def part(index: Tensor, updates: Sequence[StateUpdates]) -> list[NetworkGradients]:
         with phase_scope(Phase.INPUT):
             micro_batch = slice_batch(batch, index, size)
         values = [with_updates(*network) for network in zip(non_trainable, updates, strict=True)]
-        return compute(values, micro_batch, share.seed(seed, index))
+        return compute(values, micro_batch, shard.seed(seed, index))
 
     def body(index: Tensor, nonfinite: Tensor, sums: list[_Sums]) -> tuple[Any, ...]:
         networks = part(index, [network.state_updates for network in sums])

@@ -94,7 +94,7 @@ class StepRunner:
     @property
     def step_examples(self) -> int:
         """The examples that throughput counts in one step, of all ranks."""
-        return self.train_step.share.total * self.task.examples_per_step(self._batch_size)
+        return self.train_step.shard.total * self.task.examples_per_step(self._batch_size)
 
     @property
     def engine(self) -> EngineName | None:

@@ -74,7 +74,7 @@ COLUMNS: Final[tuple[StepColumn | NetworkColumn, ...]] = (
 """The values of every step, in the order of its row."""
 
 ACCUMULATION_COLUMNS: Final = (
-    StepColumn("bad_micro_batches", lambda step: step.nonfinite_micro_batches),
+    StepColumn("nonfinite_micro_batches", lambda step: step.nonfinite_micro_batches),
 )
 """The values of a step of several micro-batches."""
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from ampcore.data import Batch
 from ampcore.distributed import Replicas, SingleReplica
 from ampcore.models.dropout_seeds import DropoutSeeds
-from ampcore.models.seeds import StepShare
+from ampcore.models.seeds import MicroBatchShard
 from ampcore.models.task import Network, Task
 from ampcore.phase_scopes import phase_scope
 from ampcore.phases import Phase
@@ -86,13 +86,13 @@ class TrainStep:
     ) -> StepGradients:
         """The mean gradients of this replica's micro-batches; arguments as of the call."""
         compute = partial(network_gradients, self.task, self.loss_scales, states)
-        seeds = DropoutSeeds(self.task, self.share)
+        seeds = DropoutSeeds(self.task, self.shard)
         values = first_values = self.task.non_trainable()
         if seeds.shifts:
             size = batch.parts[0].shape[0] // self.accumulate
             first_values = seeds.before(values, slice_batch(batch, tf.constant(0), size), seed)
         with self._moments():
-            gradients = accumulate_gradients(compute, self.share, first_values, batch, seed)
+            gradients = accumulate_gradients(compute, self.shard, first_values, batch, seed)
         updates = [network.state_updates for network in gradients.networks]
         updates = seeds.after(values, first_values, updates)
         networks = zip(gradients.networks, updates, strict=True)
@@ -172,9 +172,9 @@ class TrainStep:
         return any(self.checks)
 
     @property
-    def share(self) -> StepShare:
+    def shard(self) -> MicroBatchShard:
         """The micro-batches of this replica among those of the step."""
-        return StepShare(self.accumulate, self.replicas.rank, self.replicas.size)
+        return MicroBatchShard(self.accumulate, self.replicas.rank, self.replicas.size)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -193,7 +193,7 @@ def test_batches_that_arrive_are_divided_between_the_ranks(ranks):
 def test_an_overflow_names_the_rank_and_its_example(ranks):
     [overflow] = of_type(ranks.found[0]["bad_example"], "overflow")[:1]
     assert (overflow["rank"], overflow["ranks"]) == (1, [1])
-    assert overflow["verdict"] == "data"
+    assert overflow["diagnosis"] == "data"
     assert overflow["batch"]["bad_examples"] == [BAD_EXAMPLE]
     assert overflow["sentence"].startswith("Rank 1: ")
 

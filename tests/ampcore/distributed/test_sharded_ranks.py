@@ -199,7 +199,7 @@ def test_an_overflow_in_the_rows_of_one_rank_skips_the_step_on_both(ranks):
     assert skipped == expected.rows["skipped"].tolist()
     assert found["rows"]["loss_scale"] == expected.rows["loss_scale"].tolist()
     assert_close(ranks.arrays["overflow"], expected.arrays)
-    verdicts = [event.data["verdict"] for event in expected.events if event.type == "overflow"]
+    verdicts = [event.data["diagnosis"] for event in expected.events if event.type == "overflow"]
     events = [data for kind, _, data in found["events"] if kind == "overflow"]
-    assert [event["verdict"] for event in events] == verdicts
+    assert [event["diagnosis"] for event in events] == verdicts
     assert {event["rank"] for event in events} <= {0, 1}

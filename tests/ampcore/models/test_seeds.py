@@ -6,7 +6,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ampcore.models.seeds import StepShare, micro_batch_seed, step_seed
+from ampcore.models.seeds import MicroBatchShard, micro_batch_seed, step_seed
 
 STEPS = st.one_of(st.integers(0, 2**20), st.sampled_from([k * 1_000_003 for k in range(9)]))
 
@@ -48,9 +48,9 @@ def test_a_step_that_is_not_divided_keeps_its_own_seed():
 
 def test_replicas_draw_the_seeds_of_one_process_that_trains_on_all_of_a_step():
     seed = step_seed(3, tf.constant(5, tf.int64))
-    alone = [StepShare(count=4).seed(seed, index).numpy().tolist() for index in range(4)]
+    alone = [MicroBatchShard(count=4).seed(seed, index).numpy().tolist() for index in range(4)]
     together = [
-        StepShare(count=2, rank=rank, replicas=2).seed(seed, index).numpy().tolist()
+        MicroBatchShard(count=2, rank=rank, replicas=2).seed(seed, index).numpy().tolist()
         for rank in range(2)
         for index in range(2)
     ]

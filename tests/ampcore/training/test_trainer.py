@@ -241,7 +241,7 @@ def test_a_step_has_the_examples_of_all_its_micro_batches(run_job):
     run = run_job(data=data, train={"accumulate": 4, "epochs": 2})
     assert run.events[0].data["steps_per_epoch"] == 1437 // 256
     assert set(run.steps["examples"]) == {256}
-    assert set(run.steps["bad_micro_batches"]) == {0.0}
+    assert set(run.steps["nonfinite_micro_batches"]) == {0.0}
 
 
 def test_a_stop_request_ends_the_run_after_a_block_without_a_model(run_job, tmp_path):

@@ -136,7 +136,7 @@ def _train(
     """Train the job in a line of JSON and return the frame that ends it."""
     from ampcore.allocation_errors import out_of_memory
     from ampcore.training import Trainer
-    from ampcore.training.explain.explain_job import explain
+    from ampcore.training.explain.explain_job import run_explain_job
     from ampspec.errors import TrainingError
 
     try:
@@ -146,7 +146,7 @@ def _train(
             use_own_cores(*own_ranks)
         frame_writer = _FrameWriter(frames, rank=cluster.rank if cluster else 0)
         if job.get("explain") is not None:
-            return explain(job, frame_writer, stop)
+            return run_explain_job(job, frame_writer, stop)
         trainer = Trainer(
             JobSpec.parse(with_split_seed(job["spec"])),
             job["data_root"],

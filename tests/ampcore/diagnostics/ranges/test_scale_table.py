@@ -9,7 +9,7 @@ import tensorflow as tf
 from ampcore import data, models
 from ampcore.data import Batch
 from ampcore.diagnostics.ranges import scale_table
-from ampcore.diagnostics.ranges.scale_table import ScaleTable
+from ampcore.diagnostics.ranges.scale_table import Samples, ScaleTable
 from ampcore.diagnostics.steps.replay import Replay
 from ampcore.precision import FixedLossScale, layer_policies
 from ampspec.data.data import Digits
@@ -99,7 +99,10 @@ def test_without_a_suitable_scale_the_layers_that_cause_it_are_named(replay):
     sentence = table.event_data()["sentence"]
     assert sentence.startswith("No loss scale fits: the gradients of large allow at most 2^5")
     assert "most of them in block/faint. Add {layers: '^large$', dtype: float32}" in sentence
-    table.samples.largest_inside, table.samples.largest_inside_layer = 1e5, "inner"
+    table.samples.max_activation_gradient, table.samples.max_activation_gradient_layer = (
+        1e5,
+        "inner",
+    )
     assert "the gradients of inner allow at most 2^-2" in table.event_data()["sentence"]
 
 
@@ -149,6 +152,12 @@ def test_a_resumed_run_continues_its_table(replay, batch):
     after.restore(document)
     assert after.event_data() == before.event_data()
     assert after.to_json() == document
+
+
+def test_the_samples_of_a_checkpoint_of_version_0_5_are_read():
+    samples = Samples.from_json({"count": 2, "largest_inside": 3.0, "largest_inside_layer": "x"})
+    assert (samples.count, samples.max_activation_gradient) == (2, 3.0)
+    assert samples.max_activation_gradient_layer == "x"
 
 
 def test_there_is_no_table_without_a_sample(replay):

@@ -71,10 +71,10 @@ def mlp(case):
 
 
 def test_a_scale_that_is_too_high_is_reported_with_the_highest_finite_scale(mlp, batch, position):
-    facts = mlp.diagnostics.explain(SkippedStep([2.0**30], batch, SEED, position))
+    facts = mlp.diagnostics.diagnose(SkippedStep([2.0**30], batch, SEED, position))
     fits = facts["finite_below"]
     ((micro, _),) = mlp.replay.step([fits], batch, SEED)
-    assert facts["verdict"] == "scale"
+    assert facts["diagnosis"] == "scale"
     assert mlp.replay([fits], micro).finite == [True]
     assert mlp.replay([2 * fits], micro).finite == [False]
     assert "loss_scale.scale" in facts["sentence"]
@@ -82,7 +82,7 @@ def test_a_scale_that_is_too_high_is_reported_with_the_highest_finite_scale(mlp,
 
 def test_overflowed_variables_are_listed_from_the_nearest_to_the_loss(mlp, batch, position):
     scale = 2.0**30
-    facts = mlp.diagnostics.explain(SkippedStep([scale], batch, SEED, position))
+    facts = mlp.diagnostics.diagnose(SkippedStep([scale], batch, SEED, position))
     ((_, replayed),) = mlp.replay.step([scale], batch, SEED)
     names = [variable.path for variable in mlp.model.trainable_variables]
     counted = {row["variable"]: row for row in facts["variables"]}
@@ -105,7 +105,7 @@ def test_overflowed_variables_are_listed_from_the_nearest_to_the_loss(mlp, batch
 def test_the_first_layer_to_overflow_in_the_backward_pass_is_nearest_to_the_loss(
     mlp, batch, position
 ):
-    facts = mlp.diagnostics.explain(SkippedStep([2.0**40], batch, SEED, position))
+    facts = mlp.diagnostics.diagnose(SkippedStep([2.0**40], batch, SEED, position))
     first = facts["first_layer"]
     # The logits are float32; float16 begins at the dropout before them.
     assert (first["pass"], first["layer"]) == ("backward", "dense_dropout_2")
@@ -115,8 +115,8 @@ def test_the_first_layer_to_overflow_in_the_backward_pass_is_nearest_to_the_loss
 def test_a_layer_that_overflows_at_every_scale_is_named(mlp, batch, position):
     kernel = mlp.model.get_layer("dense_1").kernel
     kernel.assign(kernel.value * 2e5)
-    facts = mlp.diagnostics.explain(SkippedStep([1024.0], batch, SEED, position))
-    assert facts["verdict"] == "operation"
+    facts = mlp.diagnostics.diagnose(SkippedStep([1024.0], batch, SEED, position))
+    assert facts["diagnosis"] == "operation"
     assert facts["layer"] == "dense_1"
     first = facts["first_layer"]
     assert (first["pass"], first["layer"], first["kind"]) == ("forward", "dense_1", "Dense")
@@ -127,7 +127,7 @@ def test_a_layer_that_overflows_at_every_scale_is_named(mlp, batch, position):
 def test_the_suggested_override_makes_the_operation_finite(mlp, batch, position, digits):
     kernel = mlp.model.get_layer("dense_1").kernel
     kernel.assign(kernel.value * 2e5)
-    facts = mlp.diagnostics.explain(SkippedStep([1024.0], batch, SEED, position))
+    facts = mlp.diagnostics.diagnose(SkippedStep([1024.0], batch, SEED, position))
     pattern = facts["sentence"].split("layers: '")[1].split("'")[0]
     fixed = build(SMALL, digits.signature, overrides=(Override(layers=pattern, dtype="float32"),))
     pairs = zip(mlp.model.variables, fixed.networks[0].model.variables, strict=True)
@@ -139,18 +139,18 @@ def test_the_suggested_override_makes_the_operation_finite(mlp, batch, position,
 
 
 def test_inputs_too_large_for_float16_are_reported(mlp, batch, position):
-    facts = mlp.diagnostics.explain(
+    facts = mlp.diagnostics.diagnose(
         SkippedStep([1.0], batch._replace(x=batch.x * 1e6), SEED, position)
     )
-    assert facts["verdict"] == "operation"
+    assert facts["diagnosis"] == "operation"
     assert "inputs reach 1e+06" in facts["sentence"]
 
 
 def test_examples_that_are_not_finite_are_named(mlp, batch, position):
     x = np.copy(batch.x)
     x[5, 0, 0], x[9] = np.nan, np.inf
-    facts = mlp.diagnostics.explain(SkippedStep([1024.0], Batch(x, batch.y), SEED, position))
-    assert facts["verdict"] == "data"
+    facts = mlp.diagnostics.diagnose(SkippedStep([1024.0], Batch(x, batch.y), SEED, position))
+    assert facts["diagnosis"] == "data"
     assert facts["batch"]["bad_examples"] == [1005, 1009]
     assert "1005, 1009" in facts["sentence"]
 
@@ -161,8 +161,8 @@ def test_finite_examples_without_a_finite_loss_in_float32_are_named(mlp, batch, 
     for name in ("dense_1", "dense_2"):
         kernel = mlp.model.get_layer(name).kernel
         kernel.assign(tf.abs(kernel.value) * 1e3)
-    facts = mlp.diagnostics.explain(SkippedStep([1024.0], Batch(x, batch.y), SEED, position))
-    assert facts["verdict"] == "data"
+    facts = mlp.diagnostics.diagnose(SkippedStep([1024.0], Batch(x, batch.y), SEED, position))
+    assert facts["diagnosis"] == "data"
     assert facts["batch"]["bad_examples"] == [1004]
     assert "float32" in facts["sentence"]
 
@@ -170,15 +170,15 @@ def test_finite_examples_without_a_finite_loss_in_float32_are_named(mlp, batch, 
 def test_a_weight_that_is_not_finite_is_named(mlp, batch, position):
     kernel = mlp.model.get_layer("dense_2").kernel
     kernel.assign(tf.fill(kernel.shape, np.nan))
-    facts = mlp.diagnostics.explain(SkippedStep([1024.0], batch, SEED, position))
-    assert facts["verdict"] == "weights"
+    facts = mlp.diagnostics.diagnose(SkippedStep([1024.0], batch, SEED, position))
+    assert facts["diagnosis"] == "weights"
     assert facts["damaged"] == ["dense_2/kernel"]
     assert "dense_2/kernel" in facts["sentence"]
 
 
 def test_a_step_that_is_finite_in_the_replay_is_reported_as_not_reproduced(mlp, batch, position):
-    facts = mlp.diagnostics.explain(SkippedStep([1.0], batch, SEED, position))
-    assert (facts["verdict"], facts["attribution"]) == ("not_reproduced", "not_reproducible")
+    facts = mlp.diagnostics.diagnose(SkippedStep([1.0], batch, SEED, position))
+    assert (facts["diagnosis"], facts["attribution"]) == ("not_reproduced", "not_reproducible")
     assert "gave finite gradients" in facts["sentence"]
     assert facts["variables"] == []
     assert facts["first_layer"] is None
@@ -186,14 +186,14 @@ def test_a_step_that_is_finite_in_the_replay_is_reported_as_not_reproduced(mlp, 
 
 def test_explanations_trace_each_precision_once(mlp, batch, position):
     for scale in (1.0, 2.0**30, 2.0**50):
-        mlp.diagnostics.explain(SkippedStep([scale], batch, SEED, position))
-    mlp.diagnostics.explain(SkippedStep([1.0], batch._replace(x=batch.x * 1e6), SEED, position))
+        mlp.diagnostics.diagnose(SkippedStep([scale], batch, SEED, position))
+    mlp.diagnostics.diagnose(SkippedStep([1.0], batch._replace(x=batch.x * 1e6), SEED, position))
     assert mlp.replay.function.experimental_get_tracing_count() == 1
 
 
 def test_explaining_changes_neither_weights_nor_other_variables_nor_layers(mlp, batch, position):
     before = [np.array(variable.numpy()) for variable in mlp.model.variables]
-    mlp.diagnostics.explain(SkippedStep([2.0**30], batch, SEED, position))
+    mlp.diagnostics.diagnose(SkippedStep([2.0**30], batch, SEED, position))
     for variable, value in zip(mlp.model.variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
     assert not any("call" in vars(layer) for layer in mlp.model.layers)
@@ -201,7 +201,7 @@ def test_explaining_changes_neither_weights_nor_other_variables_nor_layers(mlp, 
 
 def test_the_report_lists_the_first_examples_of_the_batch_and_their_number(mlp, batch):
     many = Batch(np.repeat(batch.x, 1, axis=0), batch.y)
-    facts = mlp.diagnostics.explain(
+    facts = mlp.diagnostics.diagnose(
         SkippedStep([1.0], many, SEED, BatchPosition(2, 3, np.arange(100)))
     )
     assert facts["batch"] == {
@@ -224,8 +224,10 @@ def test_a_failed_replay_is_reported_as_an_unknown_cause(mlp, batch, position, m
 
     monkeypatch.setattr("ampcore.diagnostics.steps.overflow.float32_view", float32_view)
     diagnostics = OverflowDiagnostics(mlp.replay)
-    facts = diagnostics.explain(SkippedStep([1.0], batch._replace(x=batch.x * 1e6), SEED, position))
-    assert facts["verdict"] == "unknown"
+    facts = diagnostics.diagnose(
+        SkippedStep([1.0], batch._replace(x=batch.x * 1e6), SEED, position)
+    )
+    assert facts["diagnosis"] == "unknown"
     assert "no memory for it" in facts["sentence"]
 
 
@@ -292,12 +294,12 @@ def test_a_run_halted_on_a_skip_can_replay_the_skipped_step(digits, position):
     examples = Batch(*(part[number * SIZE : (number + 1) * SIZE] for part in window))
     replay = Replay(task, [scale])
     ((_, replayed),) = replay.step([skipped["loss_scale"]], examples, seed)
-    facts = OverflowDiagnostics(replay).explain(
+    facts = OverflowDiagnostics(replay).diagnose(
         SkippedStep([skipped["loss_scale"]], examples, seed, position)
     )
     assert skipped["skipped"]
     assert replayed.losses[0] == pytest.approx(skipped["loss"], rel=1e-6)
-    assert facts["verdict"] == "scale"
+    assert facts["diagnosis"] == "scale"
     assert facts["finite_below"] < skipped["loss_scale"]
 
 
@@ -306,16 +308,16 @@ def test_infinite_float32_gradients_are_a_separate_cause(digits, batch, position
         [Network("model", build(SMALL, digits.signature, "float32").networks[0].model)]
     )
     diagnostics = OverflowDiagnostics(Replay(task, [FixedLossScale()]))
-    facts = diagnostics.explain(SkippedStep([1024.0], batch, SEED, position))
-    assert facts["verdict"] == "float32_overflow"
+    facts = diagnostics.diagnose(SkippedStep([1024.0], batch, SEED, position))
+    assert facts["diagnosis"] == "float32_overflow"
     assert facts["first_layer"]["layer"] == "predictions"
 
 
-def test_bad_micro_batches_are_named(digits, batch, position):
+def test_nonfinite_micro_batches_are_named(digits, batch, position):
     replay = Replay(build(SMALL, digits.signature), [FixedLossScale()], accumulate=4)
     x = np.copy(batch.x)
     x[17], x[24] = np.nan, np.nan
-    facts = OverflowDiagnostics(replay).explain(
+    facts = OverflowDiagnostics(replay).diagnose(
         SkippedStep([1.0], Batch(x, batch.y), SEED, position)
     )
     assert facts["batch"]["micro_batches"] == [2, 3]
@@ -329,10 +331,10 @@ def test_the_network_whose_scale_was_too_high_is_named(digits, batch, position):
     task = build(spec, digits.signature)
     scales = [DynamicLossScale(minimum=2.0**20, initial=2.0**30, maximum=2.0**40)] * 2
     diagnostics = OverflowDiagnostics(Replay(task, scales))
-    facts = diagnostics.explain(
+    facts = diagnostics.diagnose(
         SkippedStep([2.0**40, 1.0], Batch(batch.x[:4], batch.y[:4]), SEED, position)
     )
-    assert facts["verdict"] == "scale"
+    assert facts["diagnosis"] == "scale"
     assert list(facts["finite_below"]) == ["generator"]
     assert {row["network"] for row in facts["variables"]} == {"generator"}
     assert "network generator" in facts["sentence"]
@@ -346,11 +348,11 @@ def test_sparse_gradients_stay_sparse_and_their_table_is_named(position):
     replay = Replay(task, [FixedLossScale()])
     labels = random.integers(2, size=SIZE, dtype=np.int32)
     ((_, replayed),) = replay.step([1.0], Batch(keys, labels), SEED)
-    facts = OverflowDiagnostics(replay).explain(
+    facts = OverflowDiagnostics(replay).diagnose(
         SkippedStep([2.0**60], Batch(keys, labels), SEED, position)
     )
     assert any(isinstance(grad, tf.IndexedSlices) for grad in replayed.gradients[0])
-    assert facts["verdict"] == "scale"
+    assert facts["diagnosis"] == "scale"
     assert facts["variables"][-1]["variable"] == "embedding/embeddings"
     assert facts["variables"][-1]["size"] == 200
 
@@ -388,7 +390,8 @@ def test_the_first_eight_skips_and_then_each_power_of_two_are_explained(case):
         clock.now += 1000.0
         if diagnostics.is_due:
             explained.append(number)
-            diagnostics.budget.record_explanation(0.1)
+            with diagnostics.explanation():
+                clock.now += 0.1
         diagnostics.observe(1)
     assert explained == [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64]
 
@@ -396,7 +399,8 @@ def test_the_first_eight_skips_and_then_each_power_of_two_are_explained(case):
 def test_later_explanations_take_a_limited_share_of_the_run_time(case):
     clock = Clock()
     diagnostics = OverflowDiagnostics(case.replay, clock)
-    diagnostics.budget.record_explanation(2.0)
+    with diagnostics.explanation():
+        clock.now = 2.0
     diagnostics.observe(100)
     clock.now = 199.0
     assert not diagnostics.is_due
@@ -408,7 +412,8 @@ def test_the_diagnostics_restore_their_state_in_a_resumed_run(case):
     clock = Clock()
     before = OverflowDiagnostics(case.replay, clock)
     before.observe(10)
-    before.budget.record_explanation(0.5)
+    with before.explanation():
+        clock.now = 0.5
     clock.now = 30.0
     document = json.loads(json.dumps(before.to_json()))
     after = OverflowDiagnostics(case.replay, clock)
@@ -458,8 +463,8 @@ def test_the_skips_of_language_models_are_explained(spec, layer, position):
     task = build(spec, Signature((6,), "int32", 5, 5))
     tokens = np.random.default_rng(0).integers(5, size=(4, 7), dtype=np.int32)
     diagnostics = OverflowDiagnostics(Replay(task, [FixedLossScale()]))
-    facts = diagnostics.explain(
+    facts = diagnostics.diagnose(
         SkippedStep([2.0**40], Batch(tokens[:, :-1], tokens[:, 1:]), SEED, position)
     )
-    assert facts["verdict"] == "scale"
+    assert facts["diagnosis"] == "scale"
     assert facts["first_layer"]["layer"] == layer

@@ -251,7 +251,7 @@ def test_a_skip_of_a_subclassed_model_is_explained_in_float32(table):
     with pytest.raises(NonFiniteResult, match="every step was skipped"):
         trainer.run(on_event=events.append)
     [overflow] = [event.data for event in events if event.type is EventType.OVERFLOW]
-    assert (overflow["verdict"], overflow["layer"]) == ("operation", "hidden")
+    assert (overflow["diagnosis"], overflow["layer"]) == ("operation", "hidden")
 
 
 def test_own_layers_lambdas_and_losses_as_functions_can_be_trained(table):
@@ -424,7 +424,7 @@ def test_an_optimizer_of_keras_skips_steps_as_a_whole_also_under_xla(table, engi
     )
     assert result.skipped == 3
     assert all(np.isfinite(part).all() for part in values(model))
-    causes = [event.data["verdict"] for event in events if event.type is EventType.OVERFLOW]
+    causes = [event.data["diagnosis"] for event in events if event.type is EventType.OVERFLOW]
     assert causes == ["data"] * 3
     # The given optimizer itself took the steps.
     assert optimizer.iterations.numpy() == result.steps - 3

@@ -231,13 +231,13 @@ def test_the_event_has_the_measurements(decide):
     json.dumps(event.data, allow_nan=False)
     graph, step, loop = event.data["candidates"]
     assert (event.type, event.step) == (EventType.ENGINE, 7)
-    assert set(event.data) == {"engine", "reason", "candidates", "trial_s"}
+    assert set(event.data) == {"engine", "reason", "candidates", "autotune_s"}
     assert graph == pytest.approx(
         {"engine": "graph", "compile_s": 3.05, "step_s": 0.05, "steps": graph["steps"]}
     )
     assert step == {"engine": "xla_step", "note": "cannot be compiled: no such operation"}
     assert set(loop) == {"engine", "note"}
-    assert event.data["trial_s"] > 3
+    assert event.data["autotune_s"] > 3
 
 
 EVERYTHING = {

@@ -20,9 +20,9 @@ def test_rows_become_the_columns_of_a_block():
 
 def test_extra_columns_come_after_the_standard_columns():
     rows = np.hstack([ROWS, [[3.0], [0.0]]]).astype(np.float32)
-    block = step_block(0, (*STEP_COLUMNS, "bad_micro_batches"), rows, seconds=1.0, examples=1)
-    assert block.names == (*COLUMNS, "bad_micro_batches")
-    assert block["bad_micro_batches"].tolist() == [3.0, 0.0]
+    block = step_block(0, (*STEP_COLUMNS, "nonfinite_micro_batches"), rows, seconds=1.0, examples=1)
+    assert block.names == (*COLUMNS, "nonfinite_micro_batches")
+    assert block["nonfinite_micro_batches"].tolist() == [3.0, 0.0]
 
 
 def scales(loss_scale, skipped, **extras):
@@ -65,9 +65,9 @@ def test_a_scale_that_grows_in_a_skipped_step_has_its_own_event():
     assert [event.type for event in events] == [EventType.OVERFLOW, EventType.SCALE_GROWTH]
 
 
-def test_an_overflow_event_counts_the_bad_micro_batches():
-    block = scales([8, 8], [True, True], bad_micro_batches=[3.0, 1.0])
-    found = [event.data["bad_micro_batches"] for event in scale_events(block, {"model": 8.0})]
+def test_an_overflow_event_counts_the_nonfinite_micro_batches():
+    block = scales([8, 8], [True, True], nonfinite_micro_batches=[3.0, 1.0])
+    found = [event.data["nonfinite_micro_batches"] for event in scale_events(block, {"model": 8.0})]
     assert found == [3, 1]
 
 

@@ -12,6 +12,7 @@ import pytest
 from ampcore import __version__
 from ampcore.checkpoint import load, newest, save
 from ampcore.checkpoint.file_format import DIGEST_SIZE
+from ampcore.training.run.counters import RunCounters
 from ampspec.errors import IncompatibleCheckpoint, UnreadableCheckpoint
 from ampspec.jobs import Reason
 from ampspec.telemetry import EventType
@@ -53,6 +54,15 @@ def change(folder, **manifest):
     """Write the newest checkpoint once more, with fields of the manifest replaced."""
     found = newest(folder).checkpoint
     save(folder, replace(found, manifest=found.manifest.model_copy(update=manifest)))
+
+
+def test_the_counters_of_version_0_5_are_read_under_their_names(folder):
+    manifest = newest(folder).checkpoint.manifest
+    counters = manifest.counters | {"guard_row": 2}
+    counters.pop("nonfinite_in_a_row", None)
+    found = RunCounters.from_manifest(manifest.model_copy(update={"counters": counters}))
+    assert found.nonfinite_in_a_row == 2
+    assert RunCounters(nonfinite_in_a_row=3).to_json()["nonfinite_in_a_row"] == 3
 
 
 def header(file):

@@ -78,13 +78,13 @@ def test_sparse_gradients_of_micro_batches_equal_those_of_one_batch(make_step, c
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-6)
 
 
-def test_bad_micro_batches_skip_the_whole_step_and_are_counted(statistics, batch, train, unchanged):
+def test_nonfinite_micro_batches_skip_the_step_and_are_counted(statistics, batch, train, unchanged):
     step = statistics(dropout=0.5)
-    assert train(step, batch).row["bad_micro_batches"] == 0.0
+    assert train(step, batch).row["nonfinite_micro_batches"] == 0.0
     for parts in ([0], [PARTS - 1], [1, 2], range(PARTS)):
         with unchanged(step):
             row = train(step, with_bad(batch, parts)).row
-        assert (row["skipped"], row["bad_micro_batches"]) == (1.0, len(parts))
+        assert (row["skipped"], row["nonfinite_micro_batches"]) == (1.0, len(parts))
 
 
 def test_finite_gradients_whose_squares_overflow_are_not_counted_as_bad(
@@ -97,7 +97,7 @@ def test_finite_gradients_whose_squares_overflow_are_not_counted_as_bad(
     )
     row = train(step, Batch(batch.x * 1e25, batch.y)).row
     assert np.isinf(row["grad_norm"])
-    assert (row["skipped"], row["bad_micro_batches"]) == (0.0, 0.0)
+    assert (row["skipped"], row["nonfinite_micro_batches"]) == (0.0, 0.0)
 
 
 def test_each_micro_batch_updates_the_statistics_in_turn(statistics, batch, train):
@@ -145,6 +145,6 @@ def test_a_replay_uses_the_noise_of_each_micro_batch(make_step, gan, batch, trai
     assert train(step, batch).row["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
 
 
-def test_bad_micro_batches_are_a_column_only_with_accumulation(make_step):
-    assert "bad_micro_batches" not in make_step().columns
-    assert make_step(accumulate=2).columns[-1] == "bad_micro_batches"
+def test_nonfinite_micro_batches_are_a_column_only_with_accumulation(make_step):
+    assert "nonfinite_micro_batches" not in make_step().columns
+    assert make_step(accumulate=2).columns[-1] == "nonfinite_micro_batches"

@@ -55,7 +55,7 @@ def first_step():
         shuffle=False,
         policy="mixed_float16",
     )
-    return trainer.first_step(), x
+    return trainer.untrained(), x
 
 
 @pytest.fixture(scope="module")
