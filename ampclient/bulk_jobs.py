@@ -3,33 +3,26 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Final, Generic, Unpack
+from typing import Any, Final, Generic, Unpack
 from uuid import uuid4
 
-from ampclient import requests
-from ampclient._request_options import RequestOptions
-from ampclient._sync_async import operation
-from ampclient._transport import Transport
-from ampclient.job_filters import Labels, label_texts, moment_text, several
-from ampclient.job_view import JobView
-from ampclient.paging import TableList
-from ampclient.prepared_spec import prepared_spec
-from ampclient.spec_input import Document, SpecSource
-from ampclient.wait import J
+from ampclient import _endpoints as endpoints
+from ampclient._http.operations import M, operation
+from ampclient._http.options import RequestOptions
+from ampclient._http.paging import TableList
+from ampclient._job.filters import Labels, label_texts, moment_text, several
+from ampclient._job.resource import JobResource
+from ampclient._job.wait import J
+from ampclient._spec.build_spec import build_spec
+from ampclient._spec.spec_input import Document, SpecSource
 from ampspec.api.job.jobs import ChangedJobs
 
 SPECS_PER_REQUEST: Final = 100
 BYTES_PER_REQUEST: Final = 200_000
 
 
-class BaseBulkJobs(Generic[J]):
+class BulkJobs(JobResource[M, J], Generic[M, J]):
     """What `client.jobs` does with many jobs at once."""
-
-    _job: ClassVar[Any]
-    """The class of a job: Job or AsyncJob."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     @operation
     async def submit_many(
@@ -45,16 +38,16 @@ class BaseBulkJobs(Generic[J]):
         the call can be repeated, as that of `submit`, with the same specs. Raises InvalidSpec with
         the mistakes of all specs of a request (`/specs/3/model/kind`), and QuotaExceeded.
         """
-        documents = [
-            (await prepared_spec(self._transport, spec, {}, code=None, weights=None, upload=True))[
-                0
-            ]
-            for spec in specs
-        ]
+        documents = []
+        for spec in specs:
+            document, _ = await build_spec(
+                self._transport, spec, {}, code=None, weights=None, upload=True
+            )
+            documents.append(document)
         jobs: TableList[J] = TableList()
         for number, batch in enumerate(_batches(documents)):
             key = f"{idempotency_key}-{number}" if idempotency_key else str(uuid4())
-            submitted = await self._transport.send(requests.submit_jobs(batch, key), **options)
+            submitted = await self._transport.send(endpoints.submit_jobs(batch, key), **options)
             jobs += [self._bind(view) for view in submitted]
         return jobs
 
@@ -92,7 +85,7 @@ class BaseBulkJobs(Generic[J]):
             study=study,
         )
         search = _search(filters, explanations=explanations)
-        return await self._change(requests.cancel_jobs, search, options)
+        return await self._change(endpoints.cancel_jobs, search, options)
 
     @operation
     async def delete_many(
@@ -127,12 +120,12 @@ class BaseBulkJobs(Generic[J]):
             study=study,
         )
         search = _search(filters, explanations=explanations)
-        return await self._change(requests.delete_jobs, search, options)
+        return await self._change(endpoints.delete_jobs, search, options)
 
     async def _change(
         self,
-        change: Callable[[requests.Search], requests.JsonRequest[ChangedJobs]],
-        search: requests.Search,
+        change: Callable[[endpoints.Search], endpoints.JsonRequest[ChangedJobs]],
+        search: endpoints.Search,
         options: RequestOptions,
     ) -> list[str]:
         ids: list[str] = []
@@ -141,10 +134,6 @@ class BaseBulkJobs(Generic[J]):
             ids += changed.ids
             if not changed.more:
                 return ids
-
-    def _bind(self, view: JobView) -> J:
-        job: J = self._job.bind(view, self._transport)
-        return job
 
 
 def _nonempty(**filters: Any) -> dict[str, Any]:
@@ -161,8 +150,8 @@ def _nonempty(**filters: Any) -> dict[str, Any]:
     return values
 
 
-def _search(filters: Mapping[str, Any], *, explanations: bool) -> requests.Search:
-    return requests.Search(
+def _search(filters: Mapping[str, Any], *, explanations: bool) -> endpoints.Search:
+    return endpoints.Search(
         states=several(filters.get("state")),
         labels=label_texts(filters.get("label")),
         metrics=several(filters.get("metric")),

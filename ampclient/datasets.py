@@ -2,18 +2,20 @@
 
 import re
 from collections.abc import AsyncGenerator
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Final, Unpack
 
-from ampclient import requests
-from ampclient._request_options import RequestOptions
-from ampclient._sync_async import Async, AsyncRaw, Sync, SyncRaw, operation, paginated
-from ampclient._transport import Transport
-from ampclient.downloads import RemoteFile, download, is_safe_file_name
+from ampclient import _endpoints as endpoints
+from ampclient._http.operations import M, Operations, operation, paginated
+from ampclient._http.options import RequestOptions
+from ampclient._http.pages import read_pages
+from ampclient._transfer.downloads import RemoteFile, download, is_safe_file_name
+from ampclient._transfer.progress import OnProgress, no_progress
+from ampclient._transfer.upload_source import typed_name
+from ampclient._transfer.uploads import upload
 from ampclient.errors import UnexpectedResponse
-from ampclient.upload_source import typed_name
-from ampclient.uploads import OnProgress, upload
 from ampspec.api.datasets import Dataset, DatasetVersion, ListedDatasetVersion
 from ampspec.data.proposal import NoProposal, Proposal, propose_job
 from ampspec.references.dataset_reference import DATASET_NAME, VersionReference
@@ -21,11 +23,8 @@ from ampspec.references.dataset_reference import DATASET_NAME, VersionReference
 MAX_NAME: Final = 63
 
 
-class BaseDatasets:
+class Datasets(Operations[M]):
     """The datasets of the token's project."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     @operation
     async def upload(
@@ -33,7 +32,7 @@ class BaseDatasets:
         path: str | PathLike[str],
         *,
         name: str | None = None,
-        progress: OnProgress = lambda sent_bytes, all_bytes: None,
+        on_progress: OnProgress = no_progress,
     ) -> DatasetVersion:
         """Upload a file as the next version of a dataset, or a folder as a zip archive.
 
@@ -43,7 +42,7 @@ class BaseDatasets:
         Args:
             path: The file or folder. Links are uploaded as the files that they lead to.
             name: The dataset, by default the name of the file without its ending.
-            progress: Called with the number of bytes sent so far, and of all bytes.
+            on_progress: Called with the name of the file, its bytes sent so far, and all its bytes.
 
         Raises:
             ValueError: `name` is not the name of a dataset, or the folder has no files, or a link
@@ -52,41 +51,27 @@ class BaseDatasets:
             OSError: The file cannot be read.
         """
         file = Path(path)
-        wanted = VersionReference.parse(name if name is not None else name_of(file))
-        if wanted.number is not None:
+        dataset = VersionReference.parse(name if name is not None else name_of(file))
+        if dataset.number is not None:
             raise ValueError(f"expected a name without a version, received {name!r}")
-        return await upload(self._transport, wanted.name, file, progress)
+        return await upload(self._transport, dataset.name, file, on_progress)
 
     @paginated
-    async def list(self, **options: Unpack[RequestOptions]) -> AsyncGenerator[Dataset, None]:
-        """All datasets by name, each with its newest version; lazy, as `client.jobs.list` is."""
-        cursor = None
-        while True:
-            request = requests.list_datasets(limit=requests.DATASETS_PER_PAGE, cursor=cursor)
-            page = await self._transport.send(request, **options)
-            for dataset in page.items:
-                yield dataset
-            cursor = page.next_cursor
-            if cursor is None:
-                return
+    def list(
+        self, *, limit: int | None = None, **options: Unpack[RequestOptions]
+    ) -> AsyncGenerator[Dataset, None]:
+        """All datasets by name, each with its newest version; at most `limit`."""
+        return read_pages(
+            self._transport, endpoints.list_datasets, options, page_size=100, limit=limit
+        )
 
     @paginated
-    async def versions(
-        self, name: str, **options: Unpack[RequestOptions]
+    def versions(
+        self, name: str, *, limit: int | None = None, **options: Unpack[RequestOptions]
     ) -> AsyncGenerator[ListedDatasetVersion, None]:
         """All versions of a dataset, newest first, without their previews. Raises NotFound."""
-        name = VersionReference.parse(name).name
-        cursor = None
-        while True:
-            request = requests.list_dataset_versions(
-                name, limit=requests.DATASETS_PER_PAGE, cursor=cursor
-            )
-            page = await self._transport.send(request, **options)
-            for version in page.items:
-                yield version
-            cursor = page.next_cursor
-            if cursor is None:
-                return
+        page_request = partial(endpoints.list_dataset_versions, VersionReference.parse(name).name)
+        return read_pages(self._transport, page_request, options, page_size=100, limit=limit)
 
     @operation
     async def get(self, reference: str, **options: Unpack[RequestOptions]) -> DatasetVersion:
@@ -123,7 +108,7 @@ class BaseDatasets:
         reference: str,
         *,
         to: str | PathLike[str] = ".",
-        progress: OnProgress = lambda received_bytes, all_bytes: None,
+        on_progress: OnProgress = no_progress,
     ) -> Path:
         """Download the file of a version such as "birds@3", or of the newest one of "birds".
 
@@ -133,7 +118,8 @@ class BaseDatasets:
         Args:
             reference: The version.
             to: The folder for the file, which keeps its own name.
-            progress: Called with the number of bytes received so far, and of all bytes.
+            on_progress: Called with the name of the file, its bytes received so far, and all its
+                bytes.
 
         Returns:
             The path of the file on this machine.
@@ -151,12 +137,10 @@ class BaseDatasets:
             version.reference,
             version.size_bytes,
             version.sha256,
-            lambda start: requests.get_dataset_content(name, number, start=start),
+            lambda start: endpoints.get_dataset_content(name, number, start=start),
         )
         target = Path(to) / version.file_name
-        await download(
-            self._transport, file, target, lambda size: progress(size, version.size_bytes)
-        )
+        await download(self._transport, file, target, on_progress)
         return target
 
     @operation
@@ -165,33 +149,17 @@ class BaseDatasets:
 
         Raises NotFound, and Conflict while a job that has not ended uses it.
         """
-        wanted = VersionReference.parse(reference)
-        await self._transport.send(requests.delete_dataset(wanted), **options)
+        version = VersionReference.parse(reference)
+        await self._transport.send(endpoints.delete_dataset(version), **options)
 
     async def _find(self, reference: str, **options: Unpack[RequestOptions]) -> DatasetVersion:
-        wanted = VersionReference.parse(reference)
-        number = wanted.number
+        version = VersionReference.parse(reference)
+        number = version.number
         if number is None:
-            dataset = await self._transport.send(requests.get_dataset(wanted.name), **options)
+            dataset = await self._transport.send(endpoints.get_dataset(version.name), **options)
             number = dataset.newest.number
-        request = requests.get_dataset_version(wanted.name, number)
+        request = endpoints.get_dataset_version(version.name, number)
         return await self._transport.send(request, **options)
-
-
-class Datasets(Sync, BaseDatasets):
-    """The datasets of the token's project."""
-
-
-class AsyncDatasets(Async, BaseDatasets):
-    """The datasets of the token's project."""
-
-
-class RawDatasets(SyncRaw, BaseDatasets):
-    """The same operations, each with its HTTP response."""
-
-
-class AsyncRawDatasets(AsyncRaw, BaseDatasets):
-    """The same operations for asyncio, each with its HTTP response."""
 
 
 def name_of(path: Path) -> str:

@@ -1,11 +1,35 @@
 """The errors of the client: one class for each kind that a caller handles differently."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
-    from ampclient.job import Job
+    from ampspec.api.studies import Study
     from ampspec.jobs import Problem
+
+
+class JobLike(Protocol):
+    """What errors need of a job; they hold Jobs, or AsyncJobs if the client is an AsyncClient."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def state(self) -> Any:
+        """Its state."""
+
+    @property
+    def reason(self) -> Any:
+        """Why it failed, as a code."""
+
+    @property
+    def message(self) -> str | None:
+        """Why it failed, as a sentence."""
 
 
 class AmpcoreError(Exception):
@@ -57,7 +81,7 @@ class ConnectionFailed(AmpcoreError):
 class UnexpectedResponse(AmpcoreError):
     """The response is not one that an ampcore server of this version sends."""
 
-    default_code = "unexpected_answer"
+    default_code = "unexpected_response"
 
 
 class StepsMissing(AmpcoreError):
@@ -83,10 +107,9 @@ class WaitTimeout(AmpcoreError, TimeoutError):
 
     default_code = "wait_timeout"
 
-    def __init__(self, detail: str, *, jobs: Sequence[Any] = ()) -> None:
+    def __init__(self, detail: str, *, jobs: Sequence[JobLike] = ()) -> None:
         super().__init__(detail)
-        self.jobs: tuple[Job, ...] = tuple(jobs)
-        """AsyncJobs if the client is an AsyncClient."""
+        self.jobs = tuple(jobs)
 
 
 class JobFailed(AmpcoreError):
@@ -94,10 +117,19 @@ class JobFailed(AmpcoreError):
 
     default_code = "job_failed"
 
-    def __init__(self, detail: str, *, job: Any) -> None:
+    def __init__(self, detail: str, *, job: JobLike) -> None:
         super().__init__(detail, code=job.reason)
-        self.job: Job = job
-        """An AsyncJob if the client is an AsyncClient."""
+        self.job = job
+
+
+class StudyFailed(AmpcoreError):
+    """A study ended without an answer, and `raise_on_failure` is set."""
+
+    default_code = "study_failed"
+
+    def __init__(self, detail: str, *, study: "Study") -> None:
+        super().__init__(detail)
+        self.study = study
 
 
 class StatusError(AmpcoreError):

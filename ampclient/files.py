@@ -1,29 +1,31 @@
 """`client.files`: files that jobs name by their SHA-256, such as initial weights."""
 
 from collections.abc import AsyncGenerator
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Unpack
+from typing import Final, Unpack
 
-from ampclient import requests
-from ampclient._request_options import RequestOptions
-from ampclient._sync_async import Async, AsyncRaw, Sync, SyncRaw, operation, paginated
-from ampclient._transport import Transport
-from ampclient.code_upload import upload_bundle
-from ampclient.downloads import RemoteFile, download
-from ampclient.file_uploads import upload_file
-from ampclient.upload_source import file_source
-from ampclient.uploads import OnProgress
-from ampclient.weights_upload import Weights, upload_weights
+from ampclient import _endpoints as endpoints
+from ampclient._http.operations import M, Operations, operation, paginated
+from ampclient._http.options import RequestOptions
+from ampclient._http.pages import read_pages
+from ampclient._transfer.code import upload_bundle
+from ampclient._transfer.downloads import RemoteFile, download
+from ampclient._transfer.file_uploads import upload_file
+from ampclient._transfer.progress import OnProgress, no_progress
+from ampclient._transfer.upload_source import file_source
+from ampclient._transfer.weights import Weights, upload_weights
 from ampspec.api.files import ListedFile, StoredFile
 from ampspec.references.stored_files import FileKind, digest_of
 
+ENDINGS: Final = {FileKind.WEIGHTS: ".safetensors", FileKind.BUNDLE: ".zip"}
+NAME_DIGITS: Final = 16
+"""Of the SHA-256, in the name of a downloaded file."""
 
-class BaseFiles:
+
+class Files(Operations[M]):
     """The files of the token's project that jobs name by their SHA-256."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     @operation
     async def upload(
@@ -31,7 +33,7 @@ class BaseFiles:
         path: str | PathLike[str],
         *,
         kind: FileKind | str,
-        progress: OnProgress = lambda sent_bytes, all_bytes: None,
+        on_progress: OnProgress = no_progress,
     ) -> StoredFile:
         """Upload a file, unless the project has the same bytes; a spec names its `reference`.
 
@@ -40,7 +42,7 @@ class BaseFiles:
         Args:
             path: The file.
             kind: "weights" or "bundle".
-            progress: Called with the number of bytes sent so far, and of all bytes.
+            on_progress: Called with the name of the file, its bytes sent so far, and all its bytes.
 
         Raises:
             ValueError: There is no such kind.
@@ -48,7 +50,7 @@ class BaseFiles:
             OSError: The file cannot be read.
         """
         source = file_source(Path(path))
-        return await upload_file(self._transport, FileKind(kind), source, progress)
+        return await upload_file(self._transport, FileKind(kind), source, on_progress)
 
     @operation
     async def upload_bundle(self, folder: str | PathLike[str]) -> StoredFile:
@@ -83,25 +85,22 @@ class BaseFiles:
         return await upload_weights(self._transport, weights)
 
     @paginated
-    async def list(
-        self, *, kind: FileKind | str | None = None, **options: Unpack[RequestOptions]
+    def list(
+        self,
+        *,
+        kind: FileKind | str | None = None,
+        limit: int | None = None,
+        **options: Unpack[RequestOptions],
     ) -> AsyncGenerator[ListedFile, None]:
-        """All files, the newest first, each with the jobs that name it; lazy.
+        """All files, the newest first, each with the jobs that use it.
 
         Args:
             kind: "weights" or "bundle"; None for both.
+            limit: Maximum number of files; None: all.
             **options: See `RequestOptions`.
         """
-        wanted = FileKind(kind) if kind is not None else None
-        cursor = None
-        while True:
-            request = requests.list_files(wanted, limit=requests.FILES_PER_PAGE, cursor=cursor)
-            page = await self._transport.send(request, **options)
-            for file in page.items:
-                yield file
-            cursor = page.next_cursor
-            if cursor is None:
-                return
+        page_request = partial(endpoints.list_files, None if kind is None else FileKind(kind))
+        return read_pages(self._transport, page_request, options, page_size=100, limit=limit)
 
     @operation
     async def delete(
@@ -111,7 +110,7 @@ class BaseFiles:
 
         Raises NotFound, and Conflict if a job names it, also one that has ended.
         """
-        request = requests.delete_file(FileKind(kind), digest_of(reference))
+        request = endpoints.delete_file(FileKind(kind), digest_of(reference))
         await self._transport.send(request, **options)
 
     @operation
@@ -119,7 +118,7 @@ class BaseFiles:
         self, reference: str, *, kind: FileKind | str, **options: Unpack[RequestOptions]
     ) -> StoredFile:
         """The file with a SHA-256, such as "sha256:1f0c…". Raises NotFound."""
-        request = requests.get_file(FileKind(kind), digest_of(reference))
+        request = endpoints.get_file(FileKind(kind), digest_of(reference))
         return await self._transport.send(request, **options)
 
     @operation
@@ -128,44 +127,37 @@ class BaseFiles:
         reference: str,
         *,
         kind: FileKind | str,
-        to: str | PathLike[str],
-        progress: OnProgress = lambda received_bytes, all_bytes: None,
+        to: str | PathLike[str] = ".",
+        on_progress: OnProgress = no_progress,
     ) -> Path:
-        """Download the file with a SHA-256 to the path `to`, and return that path.
+        """Download the file with a SHA-256.
 
-        A partial download is resumed.
+        A complete file is not downloaded again; a partial one is resumed, in this call or a later
+        one.
+
+        Args:
+            reference: The file, such as "sha256:1f0c…".
+            kind: "weights" or "bundle".
+            to: The folder for the file, which is named after its kind and its SHA-256.
+            on_progress: Called with the name of the file, its bytes received so far, and all its
+                bytes.
+
+        Returns:
+            The path of the file on this machine.
 
         Raises:
             NotFound: There is no such file.
             DigestMismatch: The bytes do not match the SHA-256.
             OSError: The file cannot be written.
         """
-        wanted, sha256 = FileKind(kind), digest_of(reference)
-        stored = await self._transport.send(requests.get_file(wanted, sha256))
+        file_kind, sha256 = FileKind(kind), digest_of(reference)
+        stored = await self._transport.send(endpoints.get_file(file_kind, sha256))
         file = RemoteFile(
             reference,
             stored.size_bytes,
             sha256,
-            lambda start: requests.get_file_content(wanted, sha256, start=start),
+            lambda start: endpoints.get_file_content(file_kind, sha256, start=start),
         )
-        target = Path(to)
-        await download(
-            self._transport, file, target, lambda size: progress(size, stored.size_bytes)
-        )
+        target = Path(to) / f"{file_kind}-{sha256[:NAME_DIGITS]}{ENDINGS[file_kind]}"
+        await download(self._transport, file, target, on_progress)
         return target
-
-
-class Files(Sync, BaseFiles):
-    """The files of the token's project that jobs name by their SHA-256."""
-
-
-class AsyncFiles(Async, BaseFiles):
-    """The files of the token's project that jobs name by their SHA-256."""
-
-
-class RawFiles(SyncRaw, BaseFiles):
-    """The same operations, each with its HTTP response."""
-
-
-class AsyncRawFiles(AsyncRaw, BaseFiles):
-    """The same operations for asyncio, each with its HTTP response."""

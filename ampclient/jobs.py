@@ -2,26 +2,31 @@
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
+from operator import attrgetter
 from os import PathLike
-from typing import Unpack
+from typing import Generic, Unpack
 from uuid import uuid4
 
-from ampclient import requests
-from ampclient._request_options import RequestOptions
-from ampclient._sync_async import Async, AsyncRaw, Sync, SyncRaw, operation, paginated
-from ampclient.bulk_jobs import BaseBulkJobs
-from ampclient.job import AsyncJob, Job
-from ampclient.job_filters import Labels, label_texts, moment_text, several
-from ampclient.job_view import JobView
-from ampclient.paging import TableList
-from ampclient.prepared_spec import prepared_spec
-from ampclient.spec_input import SpecOptions, SpecSource
-from ampclient.wait import POLL_S, J, wait_until
-from ampclient.weights_upload import Weights
+from ampclient import _endpoints as endpoints
+from ampclient._http.deprecation import renamed
+from ampclient._http.operations import M, operation, paginated
+from ampclient._http.options import RequestOptions
+from ampclient._http.pages import read_pages
+from ampclient._http.paging import TableList
+from ampclient._job.actions import JobActions
+from ampclient._job.filters import Labels, label_texts, moment_text, several
+from ampclient._job.job import progress_options
+from ampclient._job.view import JobView
+from ampclient._job.wait import POLL_S, J, wait_until
+from ampclient._spec.build_spec import build_spec
+from ampclient._spec.spec_input import SpecOptions, SpecSource
+from ampclient._transfer.weights import Weights
+from ampclient.bulk_jobs import BulkJobs
 from ampspec.api.job.validation import Validation
 
 
-class BaseJobs(BaseBulkJobs[J]):
+class Jobs(BulkJobs[M, J], JobActions[M, J], Generic[M, J]):
     """The jobs of a server."""
 
     @operation
@@ -44,7 +49,7 @@ class BaseJobs(BaseBulkJobs[J]):
         `weights` are uploaded, unless the project has them, and become `init.weights`: a
         safetensors file, or arrays by name, as in `{"conv2d/kernel": array}`. Without them, the
         job starts from the weights of a Keras model, or from those that `init` in the spec names;
-        with `weights=False` it draws random ones.
+        with `weights=False` it draws random weights.
 
         `code` is a folder with the Python modules of a `model: {kind: bundle}`. It is uploaded,
         unless the project has it, and its SHA-256 becomes `model.bundle`. This needs a token with
@@ -55,11 +60,11 @@ class BaseJobs(BaseBulkJobs[J]):
         the same job. Raises InvalidSpec with all mistakes at once, QuotaExceeded when the project's
         queue is full, and OSError for an unreadable file.
         """
-        document, rest = await prepared_spec(
+        document, request_options = await build_spec(
             self._transport, spec, options, code=code, weights=weights, upload=True
         )
-        request = requests.submit_job(document, idempotency_key or str(uuid4()))
-        return self._bind(await self._transport.send(request, **rest))
+        request = endpoints.submit_job(document, idempotency_key or str(uuid4()))
+        return self._bind(await self._transport.send(request, **request_options))
 
     @operation
     async def validate(
@@ -77,32 +82,18 @@ class BaseJobs(BaseBulkJobs[J]):
         The result estimates the job's parameters, memory and FLOPs, and lists what may go wrong on
         the workers that are online. Raises InvalidSpec.
         """
-        document, rest = await prepared_spec(
+        document, request_options = await build_spec(
             self._transport, spec, options, code=code, weights=weights, upload=False
         )
-        return await self._transport.send(requests.validate_job(document), **rest)
+        return await self._transport.send(endpoints.validate_job(document), **request_options)
 
     @operation
     async def get(self, job_id: str, **options: Unpack[RequestOptions]) -> J:
         """One job. Raises NotFound."""
-        return self._bind(await self._transport.send(requests.get_job(job_id), **options))
-
-    @operation
-    async def extend(
-        self,
-        job: str | JobView,
-        *,
-        epochs: int,
-        idempotency_key: str | None = None,
-        **options: Unpack[RequestOptions],
-    ) -> J:
-        """Queue a new job that continues a succeeded one (or its id); see `Job.extend`."""
-        job_id = job if isinstance(job, str) else job.id
-        request = requests.extend_job(job_id, epochs, idempotency_key or str(uuid4()))
-        return self._bind(await self._transport.send(request, **options))
+        return self._bind(await self._transport.send(endpoints.get_job(job_id), **options))
 
     @paginated
-    async def list(
+    def list(
         self,
         *,
         state: str | Iterable[str] | None = None,
@@ -136,10 +127,10 @@ class BaseJobs(BaseBulkJobs[J]):
         first read, and an AsyncJob raises SpecNotLoaded.
 
         Lazy: the iterator requests each page when it is needed. `list(client.jobs.list())` returns
-            all jobs; a notebook shows the first ones as a table. Each job is returned once, and no
-            job that matches during the whole iteration is left out, even if it changes meanwhile.
+        all jobs; a notebook shows the first ones as a table. Each job is returned once, and no
+        job that matches during the whole iteration is left out, even if it changes meanwhile.
         """
-        search = requests.Search(
+        search = endpoints.Search(
             states=several(state),
             labels=label_texts(label),
             metrics=several(metric),
@@ -154,33 +145,25 @@ class BaseJobs(BaseBulkJobs[J]):
             sort=sort,
             fields=several(fields),
         )
-        size = (
-            requests.JOBS_PER_PAGE if limit is None else max(1, min(limit, requests.JOBS_PER_PAGE))
+        views = read_pages(
+            self._transport,
+            partial(endpoints.list_jobs, search),
+            options,
+            page_size=100,
+            limit=limit,
+            key=attrgetter("id"),
         )
-        seen: set[str] = set()
-        cursor = None
-        while limit is None or len(seen) < limit:
-            page = await self._transport.send(
-                requests.list_jobs(search, limit=size, cursor=cursor), **options
-            )
-            for view in page.items:
-                if view.id in seen:  # it changed meanwhile and is listed again
-                    continue
-                if limit is not None and len(seen) >= limit:
-                    return
-                seen.add(view.id)
-                yield self._bind(view)
-            cursor = page.next_cursor
-            if cursor is None:
-                return
+        return self._bind_all(views)
 
     @operation
+    @renamed(timeout="timeout_s")
     async def wait(
         self,
         jobs: Sequence[J | str],
-        timeout: float | None = None,
+        timeout_s: float | None = None,
         *,
-        progress: bool | Callable[[J], object] = False,
+        progress: bool = False,
+        on_progress: Callable[[J], object] | None = None,
         raise_on_failure: bool = False,
         poll_s: float = POLL_S,
     ) -> TableList[J]:
@@ -197,39 +180,21 @@ class BaseJobs(BaseBulkJobs[J]):
                 "jobs: expected a list of jobs or of their ids; for one job call "
                 f"client.jobs.get(id).wait(). Received: {jobs!r}"
             )
+        progress, on_progress = progress_options(progress, on_progress)
         return await wait_until(
             [
-                self._bind(await self._transport.send(requests.get_job(job)))
+                self._bind(await self._transport.send(endpoints.get_job(job)))
                 if isinstance(job, str)
                 else job
                 for job in jobs
             ],
-            timeout_s=timeout,
+            timeout_s=timeout_s,
             progress=progress,
+            on_progress=on_progress,
             raise_on_failure=raise_on_failure,
             poll_s=poll_s,
         )
 
-
-class Jobs(Sync, BaseJobs[Job]):
-    """The jobs of a server."""
-
-    _job = Job
-
-
-class AsyncJobs(Async, BaseJobs[AsyncJob]):
-    """The jobs of a server."""
-
-    _job = AsyncJob
-
-
-class RawJobs(SyncRaw, BaseJobs[Job]):
-    """The jobs of a server, with the HTTP responses."""
-
-    _job = Job
-
-
-class AsyncRawJobs(AsyncRaw, BaseJobs[AsyncJob]):
-    """The jobs of a server, with the HTTP responses."""
-
-    _job = AsyncJob
+    async def _bind_all(self, views: AsyncGenerator[JobView, None]) -> AsyncGenerator[J, None]:
+        async for view in views:
+            yield self._bind(view)

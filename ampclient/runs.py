@@ -1,30 +1,23 @@
 """`client.runs`: track trainings that run elsewhere."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack
 from uuid import uuid4
 
-from ampclient import requests
-from ampclient._request_options import RequestOptions
-from ampclient._sync_async import Async, AsyncRaw, Sync, SyncRaw, operation, run_sync
-from ampclient._transport import Transport
-from ampclient.job import AsyncJob, Job
-from ampclient.job_view import JobView
-from ampclient.wait import J
+from ampclient import _endpoints as endpoints
+from ampclient._http.operations import M, Sync, operation, run_sync
+from ampclient._http.options import RequestOptions
+from ampclient._job.job import Job
+from ampclient._job.resource import JobResource
+from ampclient._job.wait import J
 from ampspec.api.runs import RunStatus
 
 if TYPE_CHECKING:
     from ampclient.tracking.run import TrackedRun
 
 
-class BaseRuns(Generic[J]):
-    """The tracked runs of a server: its requests, for programs that send telemetry themselves."""
-
-    _job: ClassVar[Any]
-    """The class of a job: Job or AsyncJob."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+class Runs(JobResource[M, J], Generic[M, J]):
+    """The tracked runs of a server: `track`, and the requests that it sends."""
 
     @operation
     async def create(
@@ -38,7 +31,7 @@ class BaseRuns(Generic[J]):
 
         Raises InvalidRequest, and QuotaExceeded when the project has too many tracked runs.
         """
-        request = requests.create_run(spec, idempotency_key or str(uuid4()))
+        request = endpoints.create_run(spec, idempotency_key or str(uuid4()))
         return self._bind(await self._transport.send(request, **options))
 
     @operation
@@ -55,7 +48,7 @@ class BaseRuns(Generic[J]):
 
         Raises Conflict if the run has ended, or if entries before these are missing.
         """
-        request = requests.upload_entries(run_id, first_entry, entries, total_steps)
+        request = endpoints.upload_entries(run_id, first_entry, entries, total_steps)
         return await self._transport.send(request, **options)
 
     @operation
@@ -71,20 +64,10 @@ class BaseRuns(Generic[J]):
     ) -> J:
         """End a run of which `entries` entries are stored. Raises Conflict if they are not."""
         end = {"state": state, "entries": entries, "message": message, "summary": summary or {}}
-        return self._bind(await self._transport.send(requests.finish_run(run_id, end), **options))
-
-    def _bind(self, view: JobView) -> J:
-        job: J = self._job.bind(view, self._transport)
-        return job
-
-
-class Runs(Sync, BaseRuns[Job]):
-    """The tracked runs of a server."""
-
-    _job = Job
+        return self._bind(await self._transport.send(endpoints.finish_run(run_id, end), **options))
 
     def track(
-        self,
+        self: "Runs[Sync, Job]",
         name: str = "run",
         *,
         labels: Mapping[str, str] | None = None,
@@ -112,7 +95,10 @@ class Runs(Sync, BaseRuns[Job]):
 
         Raises:
             AmpcoreError: The run could not be created. Later no error is raised.
+            TypeError: The client is an AsyncClient.
         """
+        if self._mode is not Sync:
+            raise TypeError("track sends steps from a thread: it needs the synchronous Client")
         from ampclient.tracking import run as tracking  # imports NumPy
         from ampclient.tracking.run_api import RunApi
 
@@ -122,7 +108,7 @@ class Runs(Sync, BaseRuns[Job]):
             spec["precision"] = {"policy": policy}
         if model is not None:
             spec["model"] = {"kind": model}
-        request = requests.create_run(spec, str(uuid4()))
+        request = endpoints.create_run(spec, str(uuid4()))
         view = run_sync(self._transport.send(request))
         run = tracking.TrackedRun(
             RunApi(self._transport, view.id),
@@ -136,21 +122,3 @@ class Runs(Sync, BaseRuns[Job]):
         if total_steps is not None:
             run.expect_steps(total_steps)
         return run
-
-
-class AsyncRuns(Async, BaseRuns[AsyncJob]):
-    """The tracked runs of a server; `track` needs the synchronous Client."""
-
-    _job = AsyncJob
-
-
-class RawRuns(SyncRaw, BaseRuns[Job]):
-    """The tracked runs of a server, with the HTTP responses."""
-
-    _job = Job
-
-
-class AsyncRawRuns(AsyncRaw, BaseRuns[AsyncJob]):
-    """The tracked runs of a server, with the HTTP responses."""
-
-    _job = AsyncJob

@@ -1,46 +1,41 @@
 """`client.workers`: list the workers, drain one."""
 
+from collections.abc import AsyncGenerator
 from typing import Unpack
 
-from ampclient import requests
-from ampclient._request_options import RequestOptions
-from ampclient._sync_async import Async, AsyncRaw, Sync, SyncRaw, operation
-from ampclient._transport import Transport
+from ampclient import _endpoints as endpoints
+from ampclient._http.operations import M, Operations, operation, short_list
+from ampclient._http.options import RequestOptions
+from ampclient._http.pages import read_pages
 from ampspec.api.workers import Worker
 
 
-class BaseWorkers:
+class Workers(Operations[M]):
     """The workers of a server."""
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    @operation
-    async def list(self, **options: Unpack[RequestOptions]) -> list[Worker]:
-        """All workers that the server knows, online or not.
+    @short_list
+    def list(
+        self, *, limit: int | None = None, **options: Unpack[RequestOptions]
+    ) -> AsyncGenerator[Worker, None]:
+        """All workers that the server knows, online or not; at most `limit`.
 
         What packages offer is left out of `hardware`; `get` has it.
         """
-        workers: list[Worker] = []
-        cursor = None
-        while True:
-            page = await self._transport.send(requests.list_workers(cursor), **options)
-            workers += page.items
-            cursor = page.next_cursor
-            if cursor is None:
-                return workers
+        return read_pages(
+            self._transport, endpoints.list_workers, options, page_size=100, limit=limit
+        )
 
     @operation
     async def get(self, worker_id: str, **options: Unpack[RequestOptions]) -> Worker:
         """One worker. Raises NotFound."""
-        return await self._transport.send(requests.get_worker(worker_id), **options)
+        return await self._transport.send(endpoints.get_worker(worker_id), **options)
 
     @operation
     async def drain(
         self,
         worker_id: str,
         *,
-        timeout_s: float | None = None,
+        drain_timeout_s: float | None = None,
         **options: Unpack[RequestOptions],
     ) -> Worker:
         """Ask a worker to take no new jobs, to checkpoint and requeue its jobs, and to exit.
@@ -50,24 +45,10 @@ class BaseWorkers:
 
         Args:
             worker_id: The worker's id.
-            timeout_s: Seconds for which it may store the files of its jobs; None: as long as its
-                setting says.
+            drain_timeout_s: Seconds for which it may store the files of its jobs; None: as long as
+                its setting says.
             **options: Those of every request.
         """
-        return await self._transport.send(requests.drain_worker(worker_id, timeout_s), **options)
-
-
-class Workers(Sync, BaseWorkers):
-    """The workers of a server."""
-
-
-class AsyncWorkers(Async, BaseWorkers):
-    """The workers of a server."""
-
-
-class RawWorkers(SyncRaw, BaseWorkers):
-    """The same operations, each with its HTTP response."""
-
-
-class AsyncRawWorkers(AsyncRaw, BaseWorkers):
-    """The same operations for asyncio, each with its HTTP response."""
+        return await self._transport.send(
+            endpoints.drain_worker(worker_id, drain_timeout_s), **options
+        )

@@ -27,7 +27,7 @@ def main() -> None:
             job = running.client.jobs.submit(SPEC)
             wait_until(lambda: len(job.steps(end=1)) == 1)  # noqa: B023
             waits.append(time.perf_counter() - begin)
-            job.wait(timeout=300)
+            job.wait(timeout_s=300)
     report(
         "back_to_back",
         goal_s=0.35,

@@ -46,8 +46,8 @@ def main() -> None:
         wait_until(running.is_standby_idle)
         for name, has_ranges in (("with_ranges", True), ("without_ranges", False)):
             begin = time.monotonic()
-            study = running.client.lab.bisect(spec(has_ranges=has_ranges), steps=20)
-            study = running.client.lab.wait(study)
+            study = running.client.studies.bisect(spec(has_ranges=has_ranges), steps=20)
+            study = running.client.studies.wait(study)
             if study.answer is None:
                 raise SystemExit(f"{study.state}: {study.message}")
             found[name] = {

@@ -44,7 +44,7 @@ def main() -> None:
             database = Database(f"sqlite:///{running.data / 'ampcore.sqlite'}")
             for _ in range(JOBS):
                 wait_until(running.is_standby_idle)
-                job = running.client.jobs.submit(SPEC).wait(timeout=120)
+                job = running.client.jobs.submit(SPEC).wait(timeout_s=120)
                 waits.append(waits_s(database, job.id))
             database.close()
     to_claim, to_step = ([one[part] for one in waits] for part in (0, 1))

@@ -54,14 +54,14 @@ def sdk(server: Api, file: Path) -> tuple[float, float]:
     begin = 0.0
     sent = 0.0
 
-    def progress(sent_bytes: int, all_bytes: int) -> None:
+    def progress(name: str, sent_bytes: int, all_bytes: int | None) -> None:
         nonlocal begin, sent
         begin = begin or time.perf_counter()
         if sent_bytes == all_bytes and not sent:
             sent = time.perf_counter() - begin
 
     with Client(server.url, server.token) as client:
-        client.datasets.upload(file, name="sdk", progress=progress)
+        client.datasets.upload(file, name="sdk", on_progress=progress)
     return sent, time.perf_counter() - begin
 
 

@@ -24,7 +24,7 @@ from under_load.service_processes import (
     wait_until,
 )
 
-from ampclient.wait import POLL_S
+from ampclient._job.wait import POLL_S
 from store.database import Database
 from store.tables import Job
 

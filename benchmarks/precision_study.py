@@ -33,7 +33,7 @@ def main() -> None:
     spec = {**SPEC, "train": {"epochs": parser.parse_args().epochs}}
     with stack() as running:
         wait_until(running.is_standby_idle)
-        lab = running.client.lab
+        lab = running.client.studies
         psutil.cpu_percent()
         begin, begin_at = time.monotonic(), datetime.now(UTC)
         study = lab.precision(spec, seeds=SEEDS, policies=POLICIES)

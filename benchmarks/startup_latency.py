@@ -115,7 +115,7 @@ def first_step_s(running: Stack, spec: dict[str, Any]) -> float:
     job = running.client.jobs.submit(spec)
     wait_until(lambda: len(job.steps(end=1)) == 1)
     seconds = time.perf_counter() - begin
-    job.wait(timeout=120)
+    job.wait(timeout_s=120)
     return seconds
 
 

@@ -65,7 +65,7 @@ def bare(runner: CandidateProcess, variant: str, seconds: float) -> dict[str, fl
 def service(running: Stack, steps: int) -> dict[str, float]:
     """Steps per second of a job of twice as many steps, all of which are stored."""
     wait_until(running.is_standby_idle)
-    job = running.client.jobs.submit(spec(2 * steps)).wait(timeout=TIMEOUT_S)
+    job = running.client.jobs.submit(spec(2 * steps)).wait(timeout_s=TIMEOUT_S)
     step_s = job.steps(columns=["step_time_s"])["step_time_s"].astype(np.float64)
     assert len(step_s) == 2 * steps
     train_s = job.summary.train_s

@@ -65,7 +65,7 @@ def main() -> None:
         client.datasets.upload(DIGITS_FILE)
         compared = train_compared_jobs(client)
         jobs = train_jobs(client)
-        study = client.lab.wait(client.lab.precision(STUDIED), TRAIN_TIMEOUT_S)
+        study = client.studies.wait(client.studies.precision(STUDIED), TRAIN_TIMEOUT_S)
         # The last one, so that it still runs while the pictures are taken.
         jobs["running"] = start_running_job(client)
         token = (connection.parent / "token").read_text().strip()

@@ -3,7 +3,7 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -153,6 +153,9 @@ FLAT = {
     "migrations/versions": "one module for each revision",
 }
 """Folders with more modules, and why."""
+PACKAGES_WITHOUT_CYCLES_OF_TYPES = ("ampclient",)
+"""Checked with the imports of type checkers, too."""
+
 
 OBJECT_STORES = {"fsspec", "s3fs", "aiobotocore", "aiohttp"}
 """Libraries that are loaded only when files are stored in an object store."""
@@ -252,14 +255,17 @@ def module_name(file: Path) -> str:
     return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def import_graph(packages: Collection[str]) -> dict[str, set[str]]:
-    """Each module of the packages, and those among them that it imports at run time."""
+def import_graph(
+    packages: Collection[str],
+    imports_of: Callable[[Path], Iterator[str]] = imports_at_run_time,
+) -> dict[str, set[str]]:
+    """Each module of the packages, and those among them that it imports."""
     files = {module_name(file): file for name in packages for file in (ROOT / name).rglob("*.py")}
     graph: dict[str, set[str]] = {}
     for module, file in files.items():
         found = (
             name if name in files else name.rpartition(".")[0]  # a name inside of a module
-            for name in imports_at_run_time(file)
+            for name in imports_of(file)
         )
         graph[module] = {name for name in found if name in files and name != module}
     return graph
@@ -299,6 +305,11 @@ def folder_of(module: str, depth: int) -> str:
 @every_row("package", PACKAGES_WITHOUT_CYCLES)
 def test_a_package_has_no_import_cycles(package):
     assert import_cycles(import_graph([package])) == []
+
+
+@every_row("package", PACKAGES_WITHOUT_CYCLES_OF_TYPES)
+def test_a_package_has_no_import_cycles_of_types_either(package):
+    assert import_cycles(import_graph([package], imports)) == []
 
 
 @every_row(("package", "depth"), LAYERED_PACKAGES.items())

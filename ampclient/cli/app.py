@@ -7,33 +7,28 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from ampclient.cli import (
+from ampclient.cli import shell_completion, workers
+from ampclient.cli.access import audit, login, projects, tokens
+from ampclient.cli.jobs import actions as job_actions
+from ampclient.cli.jobs import (
     artifacts,
-    audit,
-    bulk_jobs,
     compare,
-    datasets,
     evaluations,
     explain,
     export,
-    files,
-    job_actions,
     jobs,
-    lab,
-    login,
     profile,
-    projects,
     ranges,
     records,
-    shell_completion,
-    submit,
-    tokens,
     watch,
-    workers,
 )
-from ampclient.cli.error_output import print_error
+from ampclient.cli.jobs import bulk as bulk_jobs
 from ampclient.cli.options import ServerOptions
-from ampclient.cli.output import replace_unencodable_characters
+from ampclient.cli.output.error_output import print_error
+from ampclient.cli.output.tables import replace_unencodable_characters
+from ampclient.cli.storage import datasets, files
+from ampclient.cli.studies import studies as lab
+from ampclient.cli.submit import submit
 from ampclient.errors import AmpcoreError
 from ampspec import __version__
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ampclient import formats
+from ampclient._display import formats
 from ampclient.cli.shell_completion import job_ids
 from ampclient.connection import Connection, resolve
 from ampclient.errors import AmpcoreError, NotFound
 from ampspec.documents.problems import closest_match
 
 if TYPE_CHECKING:
+    from ampclient._job.job import Job
     from ampclient.client import Client
-    from ampclient.job import Job
 
 JobId = Annotated[
     str,

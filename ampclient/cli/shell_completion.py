@@ -73,7 +73,7 @@ def job_ids(*states: State) -> Complete:
 
 def worker_ids(context: typer.Context, incomplete: str) -> Suggestions:
     """Suggests the workers that are online."""
-    workers = _ask_server(context, lambda client: client.workers.list()) or []
+    workers = _ask_server(context, lambda client: list(client.workers.list())) or []
     return [(worker.id, worker.hostname) for worker in workers if worker.state == "online"]
 
 

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from ampclient.cli.options import AsJson, client_of
-from ampclient.cli.output import print_json
-from ampclient.cli.server_output import print_workers
+from ampclient.cli.output.server_output import print_workers
+from ampclient.cli.output.tables import print_json
 from ampclient.cli.shell_completion import worker_ids
 
 group = typer.Typer(help="List the workers that are online; drain one.")
@@ -23,7 +23,7 @@ def workers(
     """List the workers that are online; drain one."""
     if context.invoked_subcommand is not None:
         return
-    known = client_of(context).workers.list()
+    known = list(client_of(context).workers.list())
     found = known if every else [worker for worker in known if worker.state == "online"]
     if as_json:
         print_json([worker.to_json() for worker in found])

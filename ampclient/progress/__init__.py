@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol, TextIO
 
-from ampclient.job_view import JobView
+from ampclient._job.view import JobView
 from ampclient.progress.job_progress import (
     FirstStep,
     ProgressTracker,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ampclient.step_sample import StepSample
+    from ampclient._telemetry.step_sample import StepSample
 
 LOG_AXIS_RATIO: Final = 30.0
 """Values with a larger ratio of maximum to minimum get a logarithmic axis."""

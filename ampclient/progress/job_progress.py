@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ampclient import formats
-from ampclient.job_view import JobView
+from ampclient._display import formats
+from ampclient._job.view import JobView
 from ampspec.jobs import State
 
 FirstStep = Callable[[JobView], int | None]

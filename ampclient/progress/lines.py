@@ -4,8 +4,8 @@ import time
 from dataclasses import replace
 from typing import Self, TextIO
 
-from ampclient import formats
-from ampclient.job_view import JobView
+from ampclient._display import formats
+from ampclient._job.view import JobView
 from ampclient.progress.job_progress import JobProgress, ProgressTracker
 
 EVERY_S = 5.0

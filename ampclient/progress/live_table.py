@@ -10,13 +10,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ampclient import formats
-from ampclient.job_view import JobView
+from ampclient._display import formats
+from ampclient._display.terminal_table import TableColumn, fitted_table
+from ampclient._job.view import JobView
 from ampclient.progress.dot_canvas import ASCII_DOTS, BRAILLE_DOTS
 from ampclient.progress.job_progress import JobProgress, ProgressTracker
 from ampclient.progress.plots import plot_size, plots
 from ampclient.progress.samples import SampleCache
-from ampclient.terminal_table import TableColumn, fitted_table
 
 STYLES: Final = {
     "running": "cyan",

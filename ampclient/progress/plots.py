@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from ampclient import formats
+from ampclient._display import formats
 from ampclient.progress.dot_canvas import DotStyle
 
 if TYPE_CHECKING:
+    from ampclient._telemetry.step_sample import StepSample
     from ampclient.progress.curve import Curve
-    from ampclient.step_sample import StepSample
 
 COLUMNS: Final = ("loss", "loss_scale", "skipped")
 LABEL_WIDTH: Final = 16

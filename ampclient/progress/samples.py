@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from ampclient._job.view import JobView
 from ampclient.errors import AmpcoreError
-from ampclient.job_view import JobView
 
 if TYPE_CHECKING:
-    from ampclient.step_sample import StepSample
+    from ampclient._telemetry.step_sample import StepSample
 
 FetchSample = Callable[[JobView], "StepSample"]
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ampclient import requests
-from ampclient._sync_async import run_sync
-from ampclient._transport import Transport
+from ampclient import _endpoints as endpoints
+from ampclient._http.operations import run_sync
+from ampclient._http.transport import Transport
+from ampclient._job.view import JobView
 from ampclient.errors import AmpcoreError
-from ampclient.job_view import JobView
 from ampspec.api.runs import RunStatus
 from ampspec.jobs.states import State
 
@@ -25,18 +25,18 @@ class RunApi:
         self, first_entry: int, entries: Sequence[Mapping[str, Any]], total_steps: int | None
     ) -> RunStatus:
         """Send entries once; the caller repeats it."""
-        request = requests.upload_entries(self._run_id, first_entry, entries, total_steps)
-        sending = self._transport.send(request, retry_timeout_s=0.0, timeout=UPLOAD_TIMEOUT_S)
+        request = endpoints.upload_entries(self._run_id, first_entry, entries, total_steps)
+        sending = self._transport.send(request, retry_timeout_s=0.0, timeout_s=UPLOAD_TIMEOUT_S)
         return run_sync(sending)
 
     def finish(self, end: Mapping[str, Any]) -> JobView:
         """End the run."""
-        return run_sync(self._transport.send(requests.finish_run(self._run_id, end)))
+        return run_sync(self._transport.send(endpoints.finish_run(self._run_id, end)))
 
     def is_cancelled(self) -> bool:
         """Whether the run was cancelled; False if that cannot be found out."""
         try:
-            view = run_sync(self._transport.send(requests.get_job(self._run_id)))
+            view = run_sync(self._transport.send(endpoints.get_job(self._run_id)))
         except AmpcoreError:
             return False
         return view.state is State.CANCELLED

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from ampclient import AsyncClient, Client
-from ampclient._http_backend import AsyncHttpBackend
+from ampclient._http.backend import AsyncHttpBackend
 from ampspec.jobs import JobSpec, SpecValidationError
 from ampspec.telemetry.json_values import column_from_json
 from tests.ampclient.sync_driver import SyncDriver

@@ -5,7 +5,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from typing import Any
 
 from ampclient import AsyncJob
-from ampclient._sync_async import Async
+from ampclient._http.operations import Operations
+from ampclient._http.paging import AsyncPagedIterator
 
 
 class SyncDriver:
@@ -38,11 +39,11 @@ def unwrap(value: Any) -> Any:
 def drive(value: Any, loop: asyncio.AbstractEventLoop) -> Any:
     """Run coroutines in the value on the loop, and wrap async objects."""
     match value:
-        case AsyncGenerator():
+        case AsyncGenerator() | AsyncPagedIterator():
             return _iterated(value, loop)
         case Coroutine():
             return drive(loop.run_until_complete(value), loop)
-        case AsyncJob() | Async():
+        case AsyncJob() | Operations():
             return SyncDriver(value, loop)
         case list():
             return [drive(item, loop) for item in value]
@@ -63,7 +64,9 @@ def _callbacks(named: dict[str, Any], loop: asyncio.AbstractEventLoop) -> dict[s
     }
 
 
-def _iterated(items: AsyncGenerator[Any, None], loop: asyncio.AbstractEventLoop) -> Iterator[Any]:
+def _iterated(
+    items: AsyncGenerator[Any, None] | AsyncPagedIterator[Any], loop: asyncio.AbstractEventLoop
+) -> Iterator[Any]:
     try:
         while True:
             try:

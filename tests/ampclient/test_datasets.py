@@ -57,7 +57,7 @@ def database_url(sqlite_url):
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     """Several requests for each upload."""
-    monkeypatch.setattr("ampclient.uploads.CHUNK_BYTES", 1_000_000)
+    monkeypatch.setattr("ampclient._transfer.uploads.CHUNK_BYTES", 1_000_000)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ class Breaking(httpx.BaseTransport):
 @pytest.fixture
 def connect(api, monkeypatch):
     """Clients of the API, over a given transport."""
-    monkeypatch.setattr("ampclient.retry.FIRST_DELAY_S", 0.0)
+    monkeypatch.setattr("ampclient._http.retry.FIRST_DELAY_S", 0.0)
     clients = []
 
     def connect(transport=None):
@@ -113,7 +113,7 @@ def client(connect):
 
 def test_a_file_is_uploaded_listed_read_downloaded_and_deleted(client, file, tmp_path):
     seen = []
-    version = client.datasets.upload(file, progress=lambda sent, size: seen.append((sent, size)))
+    version = client.datasets.upload(file, on_progress=lambda _, *n: seen.append(n))
     assert (version.reference, version.sha256, version.file_name) == (
         "birds-of-prey@1",
         SHA256,
@@ -130,7 +130,9 @@ def test_a_file_is_uploaded_listed_read_downloaded_and_deleted(client, file, tmp
     assert client.datasets.get("birds-of-prey@1").sha256 == SHA256
     progress = []
     path = client.datasets.download(
-        "birds-of-prey@1", to=tmp_path / "new", progress=lambda *sizes: progress.append(sizes)
+        "birds-of-prey@1",
+        to=tmp_path / "new",
+        on_progress=lambda _, *n: progress.append(n),
     )
     assert path == tmp_path / "new" / "Birds of prey.npz"
     assert path.read_bytes() == CONTENT
@@ -169,7 +171,7 @@ def test_an_upload_continues_after_broken_connections(connect, file, after_respo
 
 def test_an_upload_of_an_earlier_process_is_continued(connect, file, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("ampclient.uploads.POLLING_RETRY_TIMEOUT_S", -1.0)
+        patch.setattr("ampclient._transfer.uploads.POLLING_RETRY_TIMEOUT_S", -1.0)
         with pytest.raises(ConnectionFailed):
             connect(Breaking(2)).datasets.upload(file, name="birds")
     transport = Breaking()
@@ -182,18 +184,18 @@ def test_a_known_file_is_not_sent_again(connect, file):
     transport = Breaking()
     seen = []
     again = connect(transport).datasets.upload(
-        file, name="birds", progress=lambda *sizes: seen.append(sizes)
+        file, name="birds", on_progress=lambda name, *sizes: seen.append(sizes)
     )
     assert (again.number, transport.offsets, seen) == (1, [], [(SIZE, SIZE)])
 
 
 def test_a_file_that_changes_during_its_upload_creates_no_version(client, file):
-    def change(sent, _size):
+    def change(_name, sent, _size):
         if sent == 0:
             file.write_bytes(os.urandom(SIZE))
 
     with pytest.raises(InvalidRequest, match=SHA256):
-        client.datasets.upload(file, progress=change)
+        client.datasets.upload(file, on_progress=change)
     assert list(client.datasets.list()) == []
 
 

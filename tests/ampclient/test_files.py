@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ampclient import AsyncClient, Client, Conflict, DigestMismatch, NotFound
+from ampclient._http.pages import read_pages
 from ampcore.checkpoint.tensors import encode_tensors
 from tests.waiting import DEADLINE_S
 
@@ -53,7 +54,7 @@ class Breaking(httpx.BaseTransport):
 
 @pytest.fixture
 def connect(api, monkeypatch):
-    monkeypatch.setattr("ampclient.retry.FIRST_DELAY_S", 0.0)
+    monkeypatch.setattr("ampclient._http.retry.FIRST_DELAY_S", 0.0)
     with ExitStack() as opened:
 
         def connect(transport=None):
@@ -66,11 +67,14 @@ def connect(api, monkeypatch):
 
 def test_a_file_is_uploaded_looked_up_and_downloaded(connect, file, tmp_path):
     client, seen = connect(), []
-    stored = client.files.upload(file, kind="weights", progress=lambda *sizes: seen.append(sizes))
+    stored = client.files.upload(
+        file, kind="weights", on_progress=lambda name, *sizes: seen.append(sizes)
+    )
     assert stored.reference == f"sha256:{SHA256}"
     assert seen[-1] == (len(CONTENT), len(CONTENT))
     assert client.files.get(stored.reference, kind="weights").size_bytes == len(CONTENT)
     path = client.files.download(stored.reference, kind="weights", to=tmp_path / "back")
+    assert path == tmp_path / "back" / f"weights-{SHA256[:16]}.safetensors"
     assert path.read_bytes() == CONTENT
     with pytest.raises(NotFound):
         client.files.get(stored.reference, kind="bundle")
@@ -137,9 +141,13 @@ def test_files_are_listed_and_deleted(connect, file):
     assert list(client.files.list()) == []
 
 
-def test_a_list_reads_all_pages(connect, tmp_path, monkeypatch):
-    monkeypatch.setattr("ampclient.requests.FILES_PER_PAGE", 2)
+def test_a_list_reads_all_pages(connect, monkeypatch):
+    def small_pages(*arguments, page_size, **options):
+        return read_pages(*arguments, page_size=2, **options)
+
+    monkeypatch.setattr("ampclient.files.read_pages", small_pages)
     client = connect()
     for number in range(5):
         client.files.upload_weights({"x": np.full(3, number, np.float32)})
     assert len({file.sha256 for file in client.files.list()}) == 5
+    assert len(list(client.files.list(limit=3))) == 3

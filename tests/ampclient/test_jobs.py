@@ -17,7 +17,7 @@ from ampclient import (
     State,
     UnexpectedResponse,
 )
-from ampclient.spec_input import split_options
+from ampclient._spec.spec_input import split_options
 from ampspec.jobs import SpecValidationError
 from tests.tables import every_row
 
@@ -195,7 +195,7 @@ def test_unknown_states_and_reasons_of_a_newer_server_are_kept(client, server):
 def test_wait_returns_a_job_that_has_ended_in_an_unknown_state(client, server):
     """Fails if only known states count as terminal: `wait` would not return."""
     server.add_job("a", state="archived", finished_at="2026-11-22T10:00:00+00:00")
-    assert client.jobs.get("a").wait(timeout=0).state == "archived"
+    assert client.jobs.get("a").wait(timeout_s=0).state == "archived"
 
 
 def test_unreadable_fields_are_listed(client, server):
@@ -323,9 +323,10 @@ def test_cancelling_a_job_that_has_ended_is_a_conflict(client, server):
 def test_events_are_read_in_order_over_all_pages(client, server, events):
     server.add_job("a")
     server.events["a"] = events
-    found = client.jobs.get("a").events()
+    found = list(client.jobs.get("a").events())
     assert [event.seq for event in found] == [1, 2, 3, 4, 5]
     assert math.isnan(found[-1].data["val_loss"])
+    assert [event.seq for event in client.jobs.get("a").events(limit=3)] == [1, 2, 3]
     assert [event.seq for event in client.jobs.get("a").events(after=3)] == [4, 5]
 
 
@@ -381,7 +382,9 @@ def keras_model(*layers):
 
 
 def test_sections_can_be_given_as_keyword_arguments(client):
-    named = client.jobs.submit(model={"kind": "mlp"}, data=DIGITS, train={"steps": 3}, timeout=60.0)
+    named = client.jobs.submit(
+        model={"kind": "mlp"}, data=DIGITS, train={"steps": 3}, timeout_s=60.0
+    )
     assert named.spec["train"]["steps"] == 3
     changed = client.jobs.submit({"model": {"kind": "mlp"}, "data": DIGITS}, name="other")
     assert (changed.spec["data"]["kind"], changed.spec["name"]) == ("digits", "other")

@@ -3,31 +3,32 @@
 from typing import assert_type
 
 from ampclient import AsyncClient, AsyncJob, Client, Job, RawResponse, Summary, Worker
+from ampclient._http.paging import PagedIterator
 from tests.waiting import DEADLINE_S
 
 
 def sync_code(client: Client) -> None:
     """Results of operations in sync code."""
-    assert_type(client.jobs.get("a", timeout=DEADLINE_S, headers={"X-Trace": "7"}), Job)
+    assert_type(client.jobs.get("a", timeout_s=DEADLINE_S, headers={"X-Trace": "7"}), Job)
     assert_type(client.jobs.get("a").summary, Summary | None)
     assert_type(client.jobs.get("a").cancel(), Job)
     assert_type(client.jobs.extend("a", epochs=2), Job)
     assert_type(client.jobs.get("a").evaluations()[0]["val_loss"], int | float | None)
-    assert_type(client.workers.list(), list[Worker])
+    assert_type(client.workers.list(), PagedIterator[Worker])
     assert_type(client.with_raw_response.jobs.get("a"), RawResponse[Job])
     assert_type(
-        client.jobs.submit(model=object(), data={"kind": "digits"}, timeout=DEADLINE_S), Job
+        client.jobs.submit(model=object(), data={"kind": "digits"}, timeout_s=DEADLINE_S), Job
     )
     client.jobs.submit(modle={"kind": "mlp"})  # type: ignore[call-arg]
     client.jobs.get("a", timeot=3)  # type: ignore[call-arg]
-    client.with_raw_response.jobs.list()  # type: ignore[call-overload]
+    assert_type(client.with_raw_response.jobs.list(), RawResponse[list[Job]])
     for job in client.jobs.list():
         assert_type(job, Job)
 
 
 async def async_code(client: AsyncClient) -> None:
     """The same results, awaited."""
-    assert_type(await client.jobs.get("a", timeout=DEADLINE_S), AsyncJob)
+    assert_type(await client.jobs.get("a", timeout_s=DEADLINE_S), AsyncJob)
     assert_type(await client.with_raw_response.workers.list(), RawResponse[list[Worker]])
     async for job in client.jobs.list():
         assert_type(job, AsyncJob)

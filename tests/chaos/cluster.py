@@ -181,7 +181,7 @@ class Cluster:
     def finish(self, job: Job) -> Job:
         """Let the trainers train to the end, and wait for the job."""
         self.control.release()
-        return job.wait(timeout=DEADLINE_S)
+        return job.wait(timeout_s=DEADLINE_S)
 
     def expire_lease(self, job: Job, seconds: float = 1.0) -> None:
         """Change the job's lease so that it expired `seconds` ago."""
@@ -310,7 +310,7 @@ class Cluster:
             job.cancel()
             if job.worker_id not in at_work:  # no worker is left to end it
                 self.expire_lease(job, 2 * SELF_FENCE_S)
-        self.client.jobs.wait(unfinished, timeout=DEADLINE_S)
+        self.client.jobs.wait(unfinished, timeout_s=DEADLINE_S)
 
     def _orphans(self) -> list[psutil.Process]:
         """Processes that do not belong to a running API server or worker."""

@@ -42,7 +42,7 @@ def test_a_job_runs_although_its_api_died_between_commit_and_message(
     cluster.api_proxies.redis.restore()
     api.start()
     api.wait_ready()
-    job = api.client.jobs.get(job_id).wait(timeout=DEADLINE_S)
+    job = api.client.jobs.get(job_id).wait(timeout_s=DEADLINE_S)
     assert (job.state, job.attempt) == (State.SUCCEEDED, 1)
 
 
@@ -91,7 +91,7 @@ def test_two_apis_that_reconcile_do_each_action_once(cluster: Cluster) -> None:
     cluster.api_proxies.redis.cut()  # no message is sent; both servers find the jobs
     jobs = [cluster.client.jobs.submit(TINY) for _ in range(2)]
     cluster.api_proxies.redis.restore()
-    ended = cluster.client.jobs.wait(jobs, timeout=DEADLINE_S)
+    ended = cluster.client.jobs.wait(jobs, timeout_s=DEADLINE_S)
     assert [(job.state, job.attempt) for job in ended] == [(State.SUCCEEDED, 1)] * 2
     lost = cluster.submit_paused_at(SPEC)
     cluster.wait_past_checkpoint(lost).kill()

@@ -46,7 +46,7 @@ def test_duplicate_messages_run_a_job_once(cluster: Cluster, dispatcher: CeleryD
     for _ in range(10):
         for job in jobs:
             dispatcher.send(job.id, QUEUE)
-    jobs = cluster.client.jobs.wait(jobs, timeout=DEADLINE_S)
+    jobs = cluster.client.jobs.wait(jobs, timeout_s=DEADLINE_S)
     late = jobs[0]
     for _ in range(10):
         dispatcher.send(late.id, QUEUE)
@@ -73,9 +73,9 @@ def test_a_killed_and_emptied_redis_loses_no_job(
     cluster.train_to_step(job, HOLD_STEP + 2 * BLOCK_STEPS)  # the running job does not need Redis
     cluster.redis.start()
     assert_equals_reference(cluster.finish(job), scripted_reference())
-    ended = [queued.wait(timeout=DEADLINE_S)]
+    ended = [queued.wait(timeout_s=DEADLINE_S)]
     # The queue is empty: from here on the worker runs only jobs that a message announces.
-    ended.append(cluster.client.jobs.submit(TINY).wait(timeout=DEADLINE_S))
+    ended.append(cluster.client.jobs.submit(TINY).wait(timeout_s=DEADLINE_S))
     assert [(job.state, job.attempt) for job in ended] == [(State.SUCCEEDED, 1)] * 2
     assert job.refresh().attempt == 1
     assert worker.running

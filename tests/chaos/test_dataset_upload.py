@@ -19,8 +19,8 @@ CHUNK = 1_000_000
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several requests for each upload, and a client that waits for a restart as long as needed."""
-    monkeypatch.setattr("ampclient.uploads.CHUNK_BYTES", CHUNK)
-    monkeypatch.setattr("ampclient.uploads.POLLING_RETRY_TIMEOUT_S", DEADLINE_S)
+    monkeypatch.setattr("ampclient._transfer.uploads.CHUNK_BYTES", CHUNK)
+    monkeypatch.setattr("ampclient._transfer.uploads.POLLING_RETRY_TIMEOUT_S", DEADLINE_S)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_an_upload_continues_after_its_api_was_killed(
     killed: list[int] = []
     resumed: list[int] = []
 
-    def kill_once(sent: int, _size: int) -> None:
+    def kill_once(_name: str, sent: int, _size: int | None) -> None:
         if killed:
             resumed.append(sent)
         elif sent > 2 * CHUNK:
@@ -50,7 +50,7 @@ def test_an_upload_continues_after_its_api_was_killed(
             api.start()
             api.wait_ready()
 
-    version = api.client.datasets.upload(file, name="killed", progress=kill_once)
+    version = api.client.datasets.upload(file, name="killed", on_progress=kill_once)
     assert (version.number, len(killed)) == (1, 1)
     assert min(resumed) >= 2 * CHUNK
     path = api.client.datasets.download("killed", to=tmp_path / "new")

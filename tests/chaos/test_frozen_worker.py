@@ -53,7 +53,7 @@ def test_writes_of_a_worker_that_lost_its_lease_are_refused(
     next_jobs = [cluster.submit_paused_at(TINY, step=0) for _ in range(2)]  # one for each worker
     wait_until(lambda: all(job.refresh().attempt for job in next_jobs), "both workers take one")
     cluster.control.release()
-    ended = cluster.client.jobs.wait(next_jobs, timeout=DEADLINE_S)
+    ended = cluster.client.jobs.wait(next_jobs, timeout_s=DEADLINE_S)
     assert [job.state for job in ended] == [State.SUCCEEDED] * 2
     assert cluster.registered(worker).id in {job.worker_id for job in ended}
 

@@ -161,7 +161,7 @@ def test_two_gangs_that_need_all_slots_run_one_after_the_other(cluster: Cluster)
     plain = [cluster.client.jobs.submit(TINY) for _ in range(4)]
     wait_until(lambda: any(job.refresh().attempt for job in (*jobs, *plain)), "one starts")
     cluster.control.release()
-    ended = cluster.client.jobs.wait([*jobs, *plain], timeout=DEADLINE_S)
+    ended = cluster.client.jobs.wait([*jobs, *plain], timeout_s=DEADLINE_S)
     assert [job.state for job in ended] == [State.SUCCEEDED] * 6
     assert [outcomes(job) for job in jobs] == [[("succeeded", None)]] * 2
 
@@ -176,7 +176,7 @@ def test_a_waiting_gang_says_what_it_waits_for(cluster: Cluster) -> None:
         lambda: job.refresh().waiting == waiting, waiting, show=lambda: job.refresh().waiting
     )
     cluster.finish(held)
-    assert job.wait(timeout=DEADLINE_S).state == State.SUCCEEDED
+    assert job.wait(timeout_s=DEADLINE_S).state == State.SUCCEEDED
 
 
 @pytest.mark.slow

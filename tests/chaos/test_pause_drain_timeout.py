@@ -85,7 +85,7 @@ def test_a_job_past_its_timeout_is_stopped_and_not_retried(cluster: Cluster) -> 
     # The timeout counts from the claim: on a slow machine it may end before the first step, and
     # the same assertions hold.
     job = cluster.submit_paused_at({**SPEC, "runtime": {**SPEC["runtime"], "timeout_s": 4}})
-    job = job.wait(timeout=DEADLINE_S)
+    job = job.wait(timeout_s=DEADLINE_S)
     assert (job.state, job.reason, job.attempt) == (State.FAILED, "timeout", 1)
     pid = cluster.control.pid(job.id, 1)
     assert pid is None or is_gone(pid)

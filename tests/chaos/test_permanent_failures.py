@@ -28,7 +28,7 @@ def test_a_job_with_only_nan_losses_fails_once_with_valid_json(
     """
     cluster.ensure_workers(1, SCRIPTED)
     labels = {"script": "train_with_nan_loss", "reason": reason}
-    job = cluster.client.jobs.submit({**SPEC, "labels": labels}).wait(timeout=DEADLINE_S)
+    job = cluster.client.jobs.submit({**SPEC, "labels": labels}).wait(timeout_s=DEADLINE_S)
     assert (job.state, job.reason, job.attempt) == (State.FAILED, reason, 1)
     texts = "".join(documents(cluster, job))
     assert '"NaN"' in texts, "there was nothing to be written"
@@ -45,7 +45,7 @@ def test_out_of_memory_is_not_retried(cluster: Cluster) -> None:
     # TensorFlow and the small data fit, the model's first matrix of 1 GB does not.
     cluster.control.set_memory_limit(ROOM_BYTES)
     large = {**TINY, "model": {"kind": "mlp", "hidden": [16_000, 16_000]}}
-    job = cluster.client.jobs.submit(large).wait(timeout=DEADLINE_S)
+    job = cluster.client.jobs.submit(large).wait(timeout_s=DEADLINE_S)
     assert (job.state, job.reason, job.attempt) == (State.FAILED, "out_of_memory", 1)
     assert len(outcomes(job)) == 1
     documents(cluster, job)

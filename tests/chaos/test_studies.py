@@ -24,15 +24,16 @@ def test_a_study_whose_api_is_killed_again_and_again_has_each_job_once(cluster: 
     cluster.ensure_workers(1, SCRIPTED)
     [api] = cluster.apis
     api.client.projects.update("default", max_queued=1, max_running=None)
-    study = api.client.lab.precision(SPEC, seeds=SEEDS, policies=["mixed_float16"])
+    study = api.client.studies.precision(SPEC, seeds=SEEDS, policies=["mixed_float16"])
     for ended in (1, 3):
         api.kill()
         api.start()
         api.wait_ready()
         wait_until(
-            lambda least=ended: api.client.lab.get(study).jobs_ended >= least, "the study goes on"
+            lambda least=ended: api.client.studies.get(study).jobs_ended >= least,
+            "the study goes on",
         )
-    found = api.client.lab.wait(study, timeout=DEADLINE_S)
+    found = api.client.studies.wait(study, timeout_s=DEADLINE_S)
     api.client.projects.update("default", max_queued=None, max_running=None)
     assert (found.state, found.message) == ("succeeded", None)
     keys = {f"{policy}/seed-{n}" for policy in ("float32", "mixed_float16")
@@ -58,7 +59,7 @@ def test_a_search_whose_api_is_killed_extends_each_promoted_job_once(cluster: Cl
     [api] = cluster.apis
     api.client.projects.update("default", max_queued=1, max_running=None)
     spec = {**SPEC, "train": {"steps": 27, "checkpoint_every_s": 1e-6}, "name": "searched"}
-    study = api.client.lab.search(
+    study = api.client.studies.search(
         spec,
         {"train.seed": [3, 1, 6, 2, 5, 4]},
         method="grid",
@@ -69,9 +70,10 @@ def test_a_search_whose_api_is_killed_extends_each_promoted_job_once(cluster: Cl
         api.start()
         api.wait_ready()
         wait_until(
-            lambda least=ended: api.client.lab.get(study).jobs_ended >= least, "the search goes on"
+            lambda least=ended: api.client.studies.get(study).jobs_ended >= least,
+            "the search goes on",
         )
-    found = api.client.lab.wait(study, timeout=DEADLINE_S)
+    found = api.client.studies.wait(study, timeout_s=DEADLINE_S)
     api.client.projects.update("default", max_queued=None, max_running=None)
     assert (found.state, found.message) == ("succeeded", None)
     assert found.answer is not None

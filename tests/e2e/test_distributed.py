@@ -92,14 +92,14 @@ def is_reachable(client: Client) -> bool:
 def test_a_job_submitted_while_redis_is_down_runs_when_redis_is_back(
     distributed: DistributedStack, wait_until: Callable[..., Any]
 ) -> None:
-    assert distributed.client.jobs.submit(SPEC).wait(timeout=DEADLINE_S).state == State.SUCCEEDED
+    assert distributed.client.jobs.submit(SPEC).wait(timeout_s=DEADLINE_S).state == State.SUCCEEDED
     os.kill(distributed.redis.pid, signal.SIGKILL)
     wait_until(lambda: not distributed.redis.running)
     jobs = [distributed.client.jobs.submit(SPEC) for _ in range(3)]
     assert not distributed.redis.running, "a POST must not wait for Redis"
     assert [job.refresh().state for job in jobs] == [State.QUEUED] * 3
     distributed.redis.start()
-    ended = distributed.client.jobs.wait(jobs, timeout=DEADLINE_S)
+    ended = distributed.client.jobs.wait(jobs, timeout_s=DEADLINE_S)
     assert [job.state for job in ended] == [State.SUCCEEDED] * 3
     assert [job.attempt for job in ended] == [1] * 3
     assert all(job.steps()["step"].tolist() == list(range(job.total_steps)) for job in ended)

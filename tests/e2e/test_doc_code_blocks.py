@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 import ampcore
-from ampclient.job import Job
-from ampclient.wait import wait_for
+from ampclient._job.job import Job
+from ampclient._job.wait import wait_for
 from ampspec.jobs import JobSpec, State
 from tests.waiting import DEADLINE_S
 

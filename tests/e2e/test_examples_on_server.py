@@ -40,7 +40,7 @@ def submitted(stack: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", [file.stem for file in EXAMPLES])
 def test_an_example_trains_through_the_server(submitted: dict[str, Any], name: str) -> None:
-    job = submitted[name].wait(timeout=2 * DEADLINE_S)
+    job = submitted[name].wait(timeout_s=2 * DEADLINE_S)
     assert (job.state, job.message) == (State.SUCCEEDED, None)
     steps = job.steps()
     assert steps["step"].tolist() == list(range(STEPS))
@@ -53,6 +53,6 @@ def test_an_example_trains_through_the_server(submitted: dict[str, Any], name: s
 def test_the_loss_of_a_gan_is_the_sum_of_the_losses_of_its_networks(
     submitted: dict[str, Any],
 ) -> None:
-    steps = submitted["gan"].wait(timeout=2 * DEADLINE_S).steps()
+    steps = submitted["gan"].wait(timeout_s=2 * DEADLINE_S).steps()
     losses = [steps[f"loss/{network}"] for network in ("generator", "discriminator")]
     np.testing.assert_allclose(steps["loss"], sum(losses), rtol=1e-6)

@@ -80,7 +80,9 @@ def ended(stack: Any) -> str:
     exec(compile(code, "beginning", "exec"), namespace)  # noqa: S102
     too_high = {"loss_scale": {"mode": "dynamic", "initial": 2.0**24}}
     return str(
-        stack.client.jobs.submit({**namespace["spec"], **too_high}).wait(timeout=2 * DEADLINE_S).id
+        stack.client.jobs.submit({**namespace["spec"], **too_high})
+        .wait(timeout_s=2 * DEADLINE_S)
+        .id
     )
 
 

@@ -47,7 +47,7 @@ print(result.weights_digest)
 
 @pytest.fixture(scope="module")
 def trained(stack: Any) -> Any:
-    return stack.client.jobs.submit(SPEC).wait(timeout=DEADLINE_S)
+    return stack.client.jobs.submit(SPEC).wait(timeout_s=DEADLINE_S)
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_following_a_job_gives_each_step_once(stack: Any) -> None:
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_the_other_policies_train_without_skipped_steps(stack: Any, policy: str) -> None:
     spec = {"model": {"kind": "mlp"}, "data": SPEC["data"], "precision": {"policy": policy}}
-    job = stack.client.jobs.submit({**spec, "train": {"epochs": 15}}).wait(timeout=DEADLINE_S)
+    job = stack.client.jobs.submit({**spec, "train": {"epochs": 15}}).wait(timeout_s=DEADLINE_S)
     assert job.state == State.SUCCEEDED
     assert job.summary.skipped == 0
     assert job.summary.val_accuracy > 0.85
@@ -161,7 +161,7 @@ def test_a_job_trains_on_an_uploaded_dataset_and_keeps_its_version(
     spec = {"model": {"kind": "mlp", "hidden": [8]}, "data": data, "train": {"epochs": 1}}
     job = stack.client.jobs.submit(spec)
     assert job.spec["data"]["dataset"] == version.reference == "checkers@1"
-    ended = job.wait(timeout=DEADLINE_S)
+    ended = job.wait(timeout_s=DEADLINE_S)
     assert (ended.state, ended.step) == (State.SUCCEEDED, 4), ended.message
     stack.client.datasets.delete("checkers@1")
     with pytest.raises(InvalidSpec, match="/data/dataset"):
@@ -218,7 +218,7 @@ class TestBadData:
         np.savez(datasets / f"{name}.npz", **given)
         data = {"kind": "npz", "path": f"{name}.npz", "batch_size": 16}
         job = stack.client.jobs.submit({"model": {"kind": "mlp"}, "data": data})
-        job = job.wait(timeout=DEADLINE_S)
+        job = job.wait(timeout_s=DEADLINE_S)
         assert (job.state, job.reason) == (State.FAILED, "invalid_data")
         assert expected in job.message
 
@@ -239,7 +239,7 @@ class TestJobEnd:
     def test_a_cancelled_jobs_process_has_ended(self, stack: Any, running: Any) -> None:
         trainer = stack.trainer()
         assert running.cancel().state == State.STOPPING
-        job = running.wait(timeout=DEADLINE_S)
+        job = running.wait(timeout_s=DEADLINE_S)
         assert (job.state, job.reason) == (State.CANCELLED, "user_request")
         assert has_ended(trainer)
         assert len(job.steps()) == job.step
@@ -250,7 +250,7 @@ class TestJobEnd:
         job = stack.client.jobs.submit({**self.LONG, "runtime": {"max_attempts": 1}})
         wait_until(lambda: job.refresh().step > 0)
         stack.trainer().kill()
-        job = job.wait(timeout=DEADLINE_S)
+        job = job.wait(timeout_s=DEADLINE_S)
         assert (job.state, job.reason) == (State.FAILED, "process_killed")
         assert len(job.steps()) == job.step
 
@@ -258,5 +258,5 @@ class TestJobEnd:
         waiting = stack.client.jobs.submit(self.LONG)
         assert waiting.cancel().state == State.CANCELLED
         running.cancel()
-        assert running.wait(timeout=DEADLINE_S).state == State.CANCELLED
+        assert running.wait(timeout_s=DEADLINE_S).state == State.CANCELLED
         assert waiting.refresh().attempt == 0

@@ -251,7 +251,7 @@ def test_a_job_trains_on_both_machines_with_the_commands_of_the_guide(pair: TwoM
     # As the guide says, two ranks train as one that accumulates two micro-batches.
     spec = yaml.safe_load(pair.blocks["name: two-machines"].text)
     alone = pair.client.jobs.submit({**spec, "train": {"accumulate": 2}, "runtime": {}})
-    alone.wait(timeout=DEADLINE_S)
+    alone.wait(timeout_s=DEADLINE_S)
     found, expected = job.steps(), alone.steps()
     assert found["step"].tolist() == expected["step"].tolist()
     assert found["examples"].tolist() == expected["examples"].tolist()
@@ -317,10 +317,10 @@ def assert_trains_on(pair: TwoMachines, job: Job, spec: dict[str, Any], after: i
     assert resumed.first_step, "it restarted at step 0"
     assert pair.workers_of(resumed) == {worker.pid for worker in pair.workers}
     pair.wait(lambda: (job.refresh().step or 0) > resumed.first_step, "it trains")
-    job = job.cancel().wait(timeout=DEADLINE_S)
+    job = job.cancel().wait(timeout_s=DEADLINE_S)
     undisturbed = pair.client.jobs.submit(spec)
     pair.wait(lambda: (undisturbed.refresh().step or 0) >= job.step, "the other one trains as far")
-    undisturbed.cancel().wait(timeout=DEADLINE_S)
+    undisturbed.cancel().wait(timeout_s=DEADLINE_S)
     found, expected = job.steps()["loss"].tolist(), undisturbed.steps()["loss"].tolist()
     assert len(expected) >= len(found) > resumed.first_step
     assert found == expected[: len(found)]

@@ -1,4 +1,4 @@
-// Groups consecutive events that differ in their numbers only, as ampclient/event_groups.py does.
+// Groups consecutive events that differ in their numbers only, as ampclient/_display/event_groups.py does.
 import type { Event } from "../api/types.ts";
 
 export interface EventGroup {

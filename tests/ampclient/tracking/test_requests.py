@@ -32,7 +32,8 @@ def test_the_same_requests_are_awaited(api):
             assert status.state is State.RUNNING
             ended = await client.runs.finish(job.id, "failed", entries=1, message="no")
             assert (ended.reason, ended.message) == ("run_failed", "no")
-            assert not hasattr(client.runs, "track")
+            with pytest.raises(TypeError, match="needs the synchronous Client"):
+                client.runs.track()
 
     asyncio.run(use())
 

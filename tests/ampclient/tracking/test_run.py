@@ -311,7 +311,7 @@ def test_a_server_that_does_not_come_back_delays_the_end_only_for_a_limited_time
 
 def test_a_server_that_cannot_be_reached_at_the_start_is_an_error(client, network, monkeypatch):
     for delay in ("FIRST_DELAY_S", "MAX_DELAY_S"):
-        monkeypatch.setattr(f"ampclient.retry.{delay}", math.inf)  # one attempt is enough
+        monkeypatch.setattr(f"ampclient._http.retry.{delay}", math.inf)  # one attempt is enough
     network.is_down = True
     with pytest.raises(ConnectionFailed):
         client.runs.track()

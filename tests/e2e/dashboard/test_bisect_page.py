@@ -34,9 +34,9 @@ SPEC = {
 
 @pytest.fixture(scope="module")
 def study(stack: Any) -> Any:
-    lab = stack.client.lab
+    lab = stack.client.studies
     made = lab.bisect(SPEC, seeds=2, steps=None)
-    return lab.wait(made, timeout=2 * DEADLINE_S)
+    return lab.wait(made, timeout_s=2 * DEADLINE_S)
 
 
 def test_exactly_the_planted_layer_is_found_with_its_evidence(stack: Any, study: Any) -> None:

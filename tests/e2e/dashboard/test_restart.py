@@ -48,7 +48,7 @@ def test_job_and_page_continue_after_a_restart_of_the_stack(
         wait_until(lambda: job.refresh().step > steps_before, "the job continues")
         page.get_by_role("button", name="Cancel live").click()
         expect(page.get_by_label("Why the job is in this state")).to_be_visible()
-        job = job.wait(timeout=DEADLINE_S)
+        job = job.wait(timeout_s=DEADLINE_S)
         first, second = job.attempts()
         assert (first.outcome, job.failures) == ("handed_back", 0)
         assert second.first_step == steps_before, (

@@ -24,9 +24,9 @@ SPEC = {
 
 @pytest.fixture(scope="module")
 def study(stack: Any) -> Any:
-    lab = stack.client.lab
+    lab = stack.client.studies
     made = lab.precision(SPEC, seeds=2, policies=["mixed_bfloat16"])
-    return lab.wait(made, timeout=2 * DEADLINE_S)
+    return lab.wait(made, timeout_s=2 * DEADLINE_S)
 
 
 def test_a_study_trains_pairs_of_jobs_that_differ_in_the_policy_alone(
@@ -108,12 +108,12 @@ def test_a_job_is_asked_about_in_two_clicks_and_the_study_cancelled(
     page.get_by_role("button", name="Cancel study").click()
     page.get_by_role("dialog").get_by_role("button", name="Cancel study").click()
     expect(page.get_by_text("Cancelled on request.")).to_be_visible()
-    [newest, *_] = stack.client.lab.list()
-    assert stack.client.lab.wait(newest.id, timeout=DEADLINE_S).state == "cancelled"
+    [newest, *_] = stack.client.studies.list()
+    assert stack.client.studies.wait(newest.id, timeout_s=DEADLINE_S).state == "cancelled"
     page.get_by_role("button", name="Delete study").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete study").click()
     expect(page.get_by_role("heading", name="Studies", level=1)).to_be_visible()
-    assert newest.id not in [one.id for one in stack.client.lab.list()]
+    assert newest.id not in [one.id for one in stack.client.studies.list()]
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ def test_a_job_submitted_with_the_form_trains(open_signed_in: Any, stack: Any) -
     expect(page.get_by_role("heading", name="made in a browser")).to_be_visible()
     [job] = stack.client.jobs.list(q="made in a browser")
     assert f"#/jobs/{job.id}" in page.url
-    assert job.wait(timeout=DEADLINE_S).state.value == "succeeded"
+    assert job.wait(timeout_s=DEADLINE_S).state.value == "succeeded"
     assert (job.spec["model"]["hidden"], job.policy) == ([24, 12], "mixed_float16")
 
 

@@ -160,7 +160,7 @@ def test_sign_in_also_reports_a_lost_commit_response(server, drop_commit_respons
 @pytest.fixture
 def sdk(server, monkeypatch):
     """An SDK client that retries however long the first response took."""
-    monkeypatch.setattr("ampclient.retry.time", SimpleNamespace(monotonic=lambda: 0.0))
+    monkeypatch.setattr("ampclient._http.retry.time", SimpleNamespace(monotonic=lambda: 0.0))
     with Client(server.url, server.token) as client:
         yield client
 

@@ -1,0 +1,1 @@
+"""Comparisons of jobs, and assertions about them."""

@@ -1,0 +1,1 @@
+"""Formats values, tables and events for terminals and notebooks."""

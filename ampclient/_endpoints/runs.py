@@ -1,0 +1,38 @@
+"""Requests of tracked runs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ampclient._endpoints.request import JsonRequest, idempotency_header, quote_path
+from ampclient._job.view import JobView
+from ampspec.api.runs import RunStatus
+
+
+def create_run(spec: Mapping[str, Any], key: str) -> JsonRequest[JobView]:
+    """Create a tracked run; the same key returns the same run."""
+    headers = idempotency_header(key)
+    return JsonRequest(
+        method="POST", path="/runs", body=spec, headers=headers, read=JobView.from_json
+    )
+
+
+def upload_entries(
+    run_id: str, first_entry: int, entries: Sequence[Mapping[str, Any]], total_steps: int | None
+) -> JsonRequest[RunStatus]:
+    """Store entries of a run; entries that are stored already are skipped."""
+    body: dict[str, Any] = {"first_entry": first_entry, "entries": list(entries)}
+    if total_steps is not None:
+        body["total_steps"] = total_steps
+    return JsonRequest(
+        method="POST", path=_path(run_id, "steps"), body=body, read=RunStatus.from_json
+    )
+
+
+def finish_run(run_id: str, end: Mapping[str, Any]) -> JsonRequest[JobView]:
+    """End a run whose entries are all stored."""
+    path, headers = _path(run_id, "finish"), idempotency_header()
+    return JsonRequest(method="POST", path=path, body=end, headers=headers, read=JobView.from_json)
+
+
+def _path(run_id: str, action: str) -> str:
+    return f"/runs/{quote_path(run_id)}/{action}"

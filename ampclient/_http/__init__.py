@@ -1,0 +1,1 @@
+"""Sends requests: transport, retries, responses, and methods in sync and async form."""

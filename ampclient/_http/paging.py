@@ -1,0 +1,111 @@
+"""Lists: lazy ones, which request each page when it is needed, and complete ones."""
+
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Generator, Iterator
+from itertools import islice
+from typing import Any, Final, Generic, Self, TypeVar, overload
+
+from ampclient._display import notebook_html
+
+T = TypeVar("T")
+MAX_ROWS_SHOWN: Final = 20
+"""How many items of a lazy list a notebook shows."""
+
+
+class PagedIterator(Iterator[T], Generic[T]):
+    """An iterator that requests each page when it is needed.
+
+    `bool`, `len` and an index request the pages that they need, and consume nothing: they are about
+    the items that are still to come. A notebook shows the next items as a table.
+    """
+
+    def __init__(self, items: Iterator[T]) -> None:
+        self._items = items
+        self._fetched: deque[T] = deque()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        return self._fetched.popleft() if self._fetched else next(self._items)
+
+    def __bool__(self) -> bool:
+        self._fetch(1)
+        return bool(self._fetched)
+
+    def __len__(self) -> int:
+        self._fetch(None)
+        return len(self._fetched)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        if isinstance(index, slice):
+            self._fetch(None)
+            return list(self._fetched)[index]
+        self._fetch(index + 1 if index >= 0 else None)
+        return self._fetched[index]
+
+    def close(self) -> None:
+        """Request no further pages."""
+        self._items = iter(())
+
+    def _fetch(self, count: int | None) -> None:
+        """Request pages until this many items are here; None: all."""
+        missing = None if count is None else max(0, count - len(self._fetched))
+        self._fetched.extend(islice(self._items, missing))
+
+    def _repr_html_(self) -> str:
+        self._fetch(MAX_ROWS_SHOWN + 1)
+        more = "… and more" if len(self._fetched) > MAX_ROWS_SHOWN else ""
+        return notebook_html.items_table(list(islice(self._fetched, MAX_ROWS_SHOWN)), more)
+
+
+class PagedList(PagedIterator[T]):
+    """The same for a list that is short: iterating keeps its items, and may be repeated."""
+
+    def __iter__(self) -> Iterator[T]:  # type: ignore[override]  # each iteration has its own place
+        index = 0
+        while True:
+            self._fetch(index + 1)
+            if index == len(self._fetched):
+                return
+            yield self._fetched[index]
+            index += 1
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both have the same items."""
+        if not isinstance(other, list | PagedList):
+            return NotImplemented
+        return list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
+
+
+class AsyncPagedIterator(AsyncIterator[T], Awaitable["TableList[T]"], Generic[T]):
+    """The same for `async for`; awaited, it is the list of all its items."""
+
+    def __init__(self, items: AsyncGenerator[T, None]) -> None:
+        self._items = items
+
+    async def __anext__(self) -> T:
+        return await anext(self._items)
+
+    def __await__(self) -> Generator[Any, Any, "TableList[T]"]:
+        return self._collect().__await__()
+
+    async def aclose(self) -> None:
+        """Request no further pages."""
+        await self._items.aclose()
+
+    async def _collect(self) -> "TableList[T]":
+        return TableList([item async for item in self._items])
+
+
+class TableList(list[T]):
+    """A list that a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        return notebook_html.items_table(self)

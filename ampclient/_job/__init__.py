@@ -1,0 +1,1 @@
+"""A job: its view, the operations on it, and waiting for it."""

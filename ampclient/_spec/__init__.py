@@ -1,0 +1,1 @@
+"""Builds the spec to submit from what a caller passes."""

@@ -1,0 +1,1 @@
+"""Reads what a job recorded: steps, events, logs and evaluations."""

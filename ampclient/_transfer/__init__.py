@@ -1,0 +1,1 @@
+"""Uploads and downloads of files, datasets, weights and code."""

@@ -1,0 +1,112 @@
+"""`client.tokens` and `client.projects`: access tokens and project quotas. For admins."""
+
+from collections.abc import AsyncGenerator, Sequence
+from datetime import datetime
+from enum import Enum
+from typing import Any, Final, Unpack
+
+from ampclient import _endpoints as endpoints
+from ampclient._http.operations import M, Operations, operation, short_list
+from ampclient._http.options import RequestOptions
+from ampspec.api.projects import Project
+from ampspec.api.tokens import CreatedToken, Token
+
+
+class Unchanged(Enum):
+    """The default of arguments whose None means something: nothing is changed."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED: Final = Unchanged.UNCHANGED
+
+
+class Tokens(Operations[M]):
+    """The access tokens of a server."""
+
+    @short_list
+    async def list(
+        self, *, limit: int | None = None, **options: Unpack[RequestOptions]
+    ) -> AsyncGenerator[Token, None]:
+        """All tokens, including revoked and expired ones; at most `limit`."""
+        for token in (await self._transport.send(endpoints.list_tokens(), **options))[:limit]:
+            yield token
+
+    @operation
+    async def create(
+        self,
+        name: str,
+        *,
+        role: str = "member",
+        rights: Sequence[str] = (),
+        project: str = "default",
+        expires_at: datetime | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> CreatedToken:
+        """Create a token; only this response contains its `secret`.
+
+        An admin may do everything in every project, a member submits and controls the jobs
+        of its project, a viewer reads them. With the right "code" it may submit jobs that run
+        Python code of their own. A project that does not exist is created.
+        """
+        request: dict[str, Any] = {"name": name, "role": role, "project": project}
+        if rights:
+            request["rights"] = list(rights)
+        if expires_at is not None:
+            request["expires_at"] = expires_at.astimezone().isoformat()
+        return await self._transport.send(endpoints.create_token(request), **options)
+
+    @operation
+    async def revoke(self, token_id: str, **options: Unpack[RequestOptions]) -> None:
+        """Revoke a token, immediately and permanently. Raises NotFound."""
+        await self._transport.send(endpoints.revoke_token(token_id), **options)
+
+
+class Projects(Operations[M]):
+    """The projects of a server and their quotas."""
+
+    @short_list
+    async def list(
+        self, *, limit: int | None = None, **options: Unpack[RequestOptions]
+    ) -> AsyncGenerator[Project, None]:
+        """All projects with their quotas; at most `limit`."""
+        for project in (await self._transport.send(endpoints.list_projects(), **options))[:limit]:
+            yield project
+
+    @operation
+    async def update(
+        self,
+        name: str,
+        *,
+        max_queued: int | Unchanged | None = UNCHANGED,
+        max_running: int | Unchanged | None = UNCHANGED,
+        max_devices: int | Unchanged | None = UNCHANGED,
+        max_device_hours: float | Unchanged | None = UNCHANGED,
+        max_dataset_bytes: int | Unchanged | None = UNCHANGED,
+        weight: float | Unchanged = UNCHANGED,
+        **options: Unpack[RequestOptions],
+    ) -> Project:
+        """Change quotas and the weight of a project; what is left out stays.
+
+        A project that does not exist is created.
+
+        Args:
+            name: The project.
+            max_queued: Its jobs that may be queued at one time; None: no limit, as of each quota.
+            max_running: Its jobs that may run at one time.
+            max_devices: The devices that they may have at one time; each rank has one.
+            max_device_hours: The device hours that they may use in 30 days.
+            max_dataset_bytes: The stored bytes of its datasets and unfinished uploads.
+            weight: Its part of the devices, relative to the weights of other projects.
+            options: Of the request.
+        """
+        quotas = {
+            "max_queued": max_queued,
+            "max_running": max_running,
+            "max_devices": max_devices,
+            "max_device_hours": max_device_hours,
+            "max_dataset_bytes": max_dataset_bytes,
+            "weight": weight,
+        }
+        changes = {key: value for key, value in quotas.items() if not isinstance(value, Unchanged)}
+        return await self._transport.send(endpoints.change_project(name, changes), **options)

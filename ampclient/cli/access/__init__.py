@@ -1,0 +1,1 @@
+"""The commands for logins, tokens, projects and the audit log."""

@@ -1,0 +1,108 @@
+"""`ampctl project`: list projects and set their quotas. For admins."""
+
+from typing import Annotated, Any
+
+import typer
+
+from ampclient.cli.options import AsJson, client_of
+from ampclient.cli.output.server_output import print_projects
+from ampclient.cli.output.tables import print_json
+
+group = typer.Typer(help="List projects and set their quotas (for admins).", no_args_is_help=True)
+
+UNLIMITED = "none"
+
+
+def _quota(text: str) -> int | None:
+    if text == UNLIMITED:
+        return None
+    if not text.isdecimal():
+        raise typer.BadParameter(f"Expected a number, or none for no limit; received {text!r}.")
+    return int(text)
+
+
+def _hours(text: str) -> float | None:
+    try:
+        return None if text == UNLIMITED else float(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"Expected a number of hours, or none for no limit; received {text!r}."
+        ) from None
+
+
+MaxQueued = Annotated[
+    str | None,
+    typer.Option(metavar="N|none", help="Maximum number of queued jobs.", show_default=False),
+]
+MaxRunning = Annotated[
+    str | None,
+    typer.Option(metavar="N|none", help="Maximum number of running jobs.", show_default=False),
+]
+MaxDevices = Annotated[
+    str | None,
+    typer.Option(metavar="N|none", help="Maximum devices of running jobs.", show_default=False),
+]
+MaxDeviceHours = Annotated[
+    str | None,
+    typer.Option(metavar="N|none", help="Maximum device hours in 30 days.", show_default=False),
+]
+Weight = Annotated[
+    float | None,
+    typer.Option(
+        metavar="N",
+        min=0.001,
+        max=1000,
+        help="Its part of the devices, relative to other projects (1).",
+        show_default=False,
+    ),
+]
+MaxDatasetBytes = Annotated[
+    str | None,
+    typer.Option(metavar="N|none", help="Maximum bytes of datasets.", show_default=False),
+]
+
+
+@group.command(name="list")
+def list_(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the projects with their quotas and their queued and running jobs."""
+    found = list(client_of(context).projects.list())
+    if as_json:
+        print_json([project.to_json() for project in found])
+    else:
+        print_projects(found)
+
+
+@group.command(name="set")
+def set_(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The project.", show_default=False)],
+    *,
+    max_queued: MaxQueued = None,
+    max_running: MaxRunning = None,
+    max_devices: MaxDevices = None,
+    max_device_hours: MaxDeviceHours = None,
+    max_dataset_bytes: MaxDatasetBytes = None,
+    weight: Weight = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set a project's quotas and weight, creating it if needed. Options left out stay."""
+    quotas = {
+        "max_queued": max_queued,
+        "max_running": max_running,
+        "max_devices": max_devices,
+        "max_dataset_bytes": max_dataset_bytes,
+    }
+    changes: dict[str, Any] = {
+        key: _quota(text) for key, text in quotas.items() if text is not None
+    }
+    if max_device_hours is not None:
+        changes["max_device_hours"] = _hours(max_device_hours)
+    if weight is not None:
+        changes["weight"] = weight
+    if not changes:
+        raise typer.BadParameter("nothing to set: give a quota, as in --max-running 4, or --weight")
+    changed = client_of(context).projects.update(name, **changes)
+    if as_json:
+        print_json(changed.to_json())
+    else:
+        print_projects([changed])

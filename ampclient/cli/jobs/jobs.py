@@ -1,0 +1,172 @@
+"""`ampctl list` and `get`: list jobs, show one job."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+
+from ampclient.cli import shell_completion
+from ampclient.cli.options import AsJson, JobId, client_of, job_of
+from ampclient.cli.output.job_output import print_job, print_jobs
+from ampclient.cli.output.tables import print_json
+from ampspec.documents.problems import closest_match
+from ampspec.jobs import State
+
+COMPARISON: Final = re.compile("[<>=]")
+
+
+def _state(text: str) -> State:
+    if text in list(State):
+        return State(text)
+    word = closest_match(text, State)
+    hint = f" Did you mean '{word}'?" if word else ""
+    raise typer.BadParameter(f"Expected one of {', '.join(State)}; received {text!r}.{hint}")
+
+
+States = Annotated[
+    list[State] | None,
+    typer.Option(
+        "--state",
+        parser=_state,
+        metavar="STATE",
+        help="Only jobs in this state, for example running or failed. May be repeated.",
+        show_default=False,
+        autocompletion=shell_completion.states,
+    ),
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label",
+        metavar="KEY[=VALUE]",
+        help="Only jobs with this label. May be repeated.",
+        show_default=False,
+    ),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="CONDITION",
+        help="Only jobs whose last evaluation meets this: 'val_loss<0.1', 'val_accuracy>=0.9'. May "
+        "be repeated.",
+        show_default=False,
+    ),
+]
+Text = Annotated[
+    str | None,
+    typer.Option(help="Search: part of the name, or the start of the id.", show_default=False),
+]
+Policy = Annotated[
+    str | None,
+    typer.Option(
+        help="Only this policy.", show_default=False, autocompletion=shell_completion.policies
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="Only this kind of model.", show_default=False, autocompletion=shell_completion.models
+    ),
+]
+Project = Annotated[
+    str | None, typer.Option(help="Only this project (for admins).", show_default=False)
+]
+Explanations = Annotated[
+    bool, typer.Option("--explanations", help="Also list jobs that explain a step of another job.")
+]
+OfStudy = Annotated[
+    str | None, typer.Option("--study", help="Only the jobs of this study.", show_default=False)
+]
+AllJobs = Annotated[
+    bool, typer.Option("--all-jobs", help="List each job of a study, instead of a row per study.")
+]
+Sort = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FIELD",
+        help="created_at, updated_at, name, priority, or a metric such as val_loss; -FIELD sorts "
+        "descending.  [default: -created_at]",
+        show_default=False,
+    ),
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="Maximum number of jobs.")]
+Fields = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fields",
+        metavar="FIELD",
+        help="With --json, also include this (possibly large) field: spec. May be repeated.",
+        show_default=False,
+    ),
+]
+AllPages = Annotated[bool, typer.Option("--all-pages", help="List all jobs, ignoring --limit.")]
+
+
+def list_(
+    context: typer.Context,
+    *,
+    states: States = None,
+    labels: Labels = None,
+    where: Where = None,
+    q: Text = None,
+    policy: Policy = None,
+    model: Model = None,
+    project: Project = None,
+    explanations: Explanations = False,
+    study: OfStudy = None,
+    all_jobs: AllJobs = False,
+    sort: Sort = None,
+    limit: Limit = 50,
+    all_pages: AllPages = False,
+    fields: Fields = None,
+    as_json: AsJson = False,
+) -> None:
+    """List jobs, newest first; the jobs of a study are one row."""
+    found = list(
+        client_of(context).jobs.list(
+            state=states,
+            label=labels,
+            metric=where,
+            q=q,
+            policy=policy,
+            model=model,
+            project=project,
+            explanations=explanations,
+            study=study,
+            fold_studies=study is None and not all_jobs,
+            sort=sort,
+            fields=fields,
+            # One more than is shown, to know whether there are more.
+            limit=None if all_pages else limit + 1,
+        )
+    )
+    jobs = found if all_pages else found[:limit]
+    if as_json:
+        print_json([job.to_json() for job in jobs])
+    elif jobs:
+        print_jobs(jobs, metrics=_metrics_in(sort, where))
+    else:
+        typer.echo("No matching jobs.", err=True)
+    if len(found) > len(jobs):
+        typer.echo(f"Showing the first {limit}; use --limit N or --all-pages for more.", err=True)
+
+
+def _metrics_in(sort: str | None, where: Sequence[str] | None) -> list[str]:
+    """The metrics that the list is sorted or filtered by."""
+    texts = [*([sort.removeprefix("-")] if sort else []), *(where or ())]
+    names = [COMPARISON.split(text)[0].strip() for text in texts]
+    return [name for name in dict.fromkeys(names) if name.startswith("val_")]
+
+
+def get(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+    """Show one job."""
+    job = job_of(context, job_id)
+    if as_json:
+        print_json(job.to_json())
+    else:
+        loaded = job.loaded_weights() if (job.spec or {}).get("init") else None
+        attempts = job.attempts() if job.ranks > 1 else []
+        ranks = attempts[-1].ranks if attempts else None
+        print_job(job, loaded, ranks, job.data_summary() if job.attempt else None)

@@ -1,0 +1,92 @@
+"""`ampctl ranges`: what a number format would do to the layers of a job."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ampclient._display import formats
+from ampclient._display.formats import UNKNOWN
+from ampclient.cli.options import AsJson, End, JobId, Start, job_of
+from ampclient.cli.output.tables import print_json, print_table
+
+if TYPE_CHECKING:
+    from ampspec.api.job.ranges import FormatReport, TensorFormatReport
+
+
+class NumberFormat(StrEnum):
+    """The number formats of the reports."""
+
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    FLOAT8_E4M3 = "float8_e4m3fn"
+    FLOAT8_E5M2 = "float8_e5m2"
+
+
+def ranges(
+    context: typer.Context,
+    job_id: JobId,
+    *,
+    format_: Annotated[
+        NumberFormat, typer.Option("--format", "-f", help="The number format.")
+    ] = NumberFormat.FLOAT16,
+    start: Start = None,
+    end: End = None,
+    limit: Annotated[int, typer.Option(min=1, help="The maximum number of rows.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Print the layers that a number format would harm most, and what repairs them."""
+    found = job_of(context, job_id).ranges(format_.value, start=start, end=end)
+    if as_json:
+        print_json(found.to_json())
+    elif found.report is not None:
+        _print(found.report, limit)
+    else:
+        typer.echo(
+            "The job has no samples of ranges. Short jobs are sampled only with "
+            "--set telemetry.ranges.max_time_share=null.",
+            err=True,
+        )
+
+
+def _print(report: "FormatReport", limit: int) -> None:
+    from ampclient._display.terminal_table import TableColumn
+
+    columns = [
+        TableColumn("LAYER", min_width=8),
+        TableColumn("TENSOR"),
+        TableColumn("DTYPE", drop_order=2),
+        TableColumn("SCALE", align_right=True, drop_order=3),
+        TableColumn("UNDERFLOW", align_right=True),
+        TableColumn("OVERFLOW", align_right=True),
+        TableColumn("ERROR", align_right=True),
+        TableColumn("SCALES THAT SUIT", drop_order=1),
+        TableColumn("PROBLEM"),
+    ]
+    print_table(columns, [_row(one) for one in report.tensors[:limit]])
+    typer.echo(f"\n{formats.printable(report.sentence)}")
+    if report.overrides:
+        typer.echo("\nAdd to precision.overrides:")
+    for one in report.overrides:
+        typer.echo(f"  - {{layers: '{formats.printable(one.layers)}', dtype: {one.dtype}}}")
+    for scale in report.scales:
+        if scale.lowest is not None and scale.best_exponent != scale.used_exponent:
+            typer.echo(f"\nSet loss_scale: {{mode: fixed, scale: {2.0**scale.best_exponent:g}}}")
+
+
+def _row(one: "TensorFormatReport") -> tuple[str, ...]:
+    is_gradient = one.tensor != "activations"
+    suits = UNKNOWN
+    if is_gradient:
+        suits = "none" if one.lowest is None else f"2^{one.lowest} to 2^{one.highest}"
+    return (
+        formats.printable(one.layer),
+        formats.printable(one.tensor.replace("_", " ")),
+        formats.printable(one.dtype),
+        f"2^{one.scale_exponent}" if is_gradient else UNKNOWN,
+        formats.percent(one.underflow),
+        formats.percent(one.overflow),
+        f"{one.error:.2g}",
+        suits,
+        formats.printable(one.problem or ""),
+    )

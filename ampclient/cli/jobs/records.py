@@ -1,0 +1,114 @@
+"""`ampctl steps`, `events`, `attempts` and `logs`: what a job recorded."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import typer
+
+from ampclient.cli.jobs.watch import detach_on_interrupt
+from ampclient.cli.options import (
+    AsJson,
+    Attempt,
+    Columns,
+    End,
+    JobId,
+    MaxPoints,
+    Start,
+    StepFormat,
+    job_of,
+    split_names,
+)
+from ampclient.cli.output.record_output import print_attempts, print_events, print_log
+from ampclient.cli.output.tables import print_json
+
+
+def steps(
+    context: typer.Context,
+    job_id: JobId,
+    *,
+    start: Start = None,
+    end: End = None,
+    columns: Columns = None,
+    attempt: Attempt = None,
+    max_points: MaxPoints = None,
+    format_: Annotated[
+        StepFormat, typer.Option("--format", "-f", help="Output format.")
+    ] = StepFormat.TABLE,
+    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
+) -> None:
+    """Print the telemetry of every step of a job, or a summary with --max-points."""
+    from ampclient.cli.output.step_output import StepTable, terminal_width, write_steps
+
+    wanted: dict[str, Any] = {"start": start, "end": end, "attempt": attempt}
+    wanted["columns"] = split_names(columns)
+    job = job_of(context, job_id)
+    if not as_json and format_.is_written_by_server:
+        for chunk in job.iter_export(format_, max_points=max_points, **wanted):
+            typer.echo(chunk, nl=False)
+        return
+    tables: Iterable[StepTable]
+    tables = [job.sample(max_points, **wanted)] if max_points else job.iter_steps(**wanted)
+    # Columns that are named explicitly are all printed, however wide they are.
+    width = terminal_width() if columns is None else None
+    write_steps(tables, as_json=as_json or format_ is StepFormat.JSON, width=width)
+
+
+def events(
+    context: typer.Context,
+    job_id: JobId,
+    *,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Print each of many near-equal events in a row.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print a job's event log: state changes, overflows, loss-scale growth, evaluations.
+
+    Three or more events in a row that differ in their numbers alone are one row.
+    """
+    entries = list(job_of(context, job_id).events())
+    if as_json:
+        print_json([event.to_json() for event in entries])
+    else:
+        print_events(entries, show_all=show_all)
+
+
+def attempts(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+    """List the attempts at a job and their outcomes."""
+    found = job_of(context, job_id).attempts()
+    if as_json:
+        print_json([attempt.to_json() for attempt in found])
+    elif found:
+        print_attempts(found)
+    else:
+        typer.echo("No worker has started the job yet.", err=True)
+
+
+def logs(
+    context: typer.Context,
+    job_id: JobId,
+    *,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep printing until the job ends.")
+    ] = False,
+    attempt: Attempt = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document per line.")
+    ] = False,
+) -> None:
+    """Print a job's log; with -f, follow it and exit 0 only if the job succeeds."""
+    job = job_of(context, job_id)
+    entries = job.logs(follow=follow, attempt=attempt)
+    if not follow:
+        if not print_log(entries, as_json=as_json):
+            typer.echo("The log is empty.", err=True)
+        return
+    with detach_on_interrupt(
+        f"The job keeps running. Follow it again with: ampctl logs -f {job.id}"
+    ):
+        print_log(entries, as_json=as_json)
+        ended = job.refresh()
+    if ended.state != "succeeded":
+        why = f": {ended.message}" if ended.message else "."
+        typer.echo(f"{ended.id} is {ended.state}{why}", err=True)
+        raise typer.Exit(1)

@@ -1,0 +1,106 @@
+"""`ampctl watch`: follow jobs until they end; Ctrl-C does not cancel them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ampclient.cli.options import AsJson, client_of, job_in
+from ampclient.cli.output.job_output import print_job, print_jobs
+from ampclient.cli.output.tables import print_json
+from ampclient.cli.shell_completion import job_ids
+from ampclient.errors import ConnectionFailed
+from ampspec.jobs import State
+
+if TYPE_CHECKING:
+    from ampclient._job.job import Job
+
+DETACHED = 130  # the exit status that shells report for SIGINT
+
+JobIds = Annotated[
+    list[str],
+    typer.Argument(metavar="ID", help="Job ids.", show_default=False, autocompletion=job_ids()),
+]
+Watch = Annotated[
+    bool,
+    typer.Option(
+        "--watch", "--wait", "-w", help="Watch until the end; exit 0 only if every job succeeds."
+    ),
+]
+
+
+def watch(context: typer.Context, job_ids: JobIds, as_json: AsJson = False) -> None:
+    """Watch jobs until they end; exit 0 only if all succeed. Ctrl-C does not cancel them.
+
+    In a terminal: live plots of loss and loss scale, with every skipped step; in a pipe: one line
+    per update. --json prints the ended job, or a list if there are several.
+    """
+    client = client_of(context)
+    jobs = [job_in(client, job_id) for job_id in dict.fromkeys(job_ids)]
+    watch_to_the_end(jobs, as_json=as_json)
+
+
+def watch_to_the_end(jobs: "Sequence[Job]", *, as_json: bool) -> None:
+    """Show progress on standard error, then print the ended jobs on standard output, and exit."""
+    ended = followed(jobs)
+    if len(ended) > 1:
+        print_several(ended, as_json=as_json)
+    elif as_json:
+        print_json(ended[0].to_json())
+    else:
+        print_job(ended[0])
+    raise typer.Exit(all_succeeded(ended))
+
+
+def print_several(jobs: "Sequence[Job]", *, as_json: bool) -> None:
+    """Print the jobs as a table with distinct names, or as a JSON list."""
+    from ampclient.progress import distinct_names
+
+    if as_json:
+        print_json([job.to_json() for job in jobs])
+    else:
+        print_jobs(jobs, distinct_names(jobs))
+
+
+def followed(jobs: "Sequence[Job]") -> "list[Job]":
+    """Follow the jobs and return them once they have ended; Ctrl-C ends the command."""
+    from ampclient.cli.jobs.follow import follow
+
+    goes_on = "The jobs keep running" if len(jobs) > 1 else "The job keeps running"
+    ids = " ".join(job.id for job in jobs)
+    with detach_on_interrupt(f"{goes_on}. Watch again with: ampctl watch {ids}"):
+        return follow(jobs)
+
+
+def all_succeeded(ended: "Sequence[Job]") -> int:
+    """The exit status: 0 only if all jobs succeeded."""
+    return 0 if all(job.state is State.SUCCEEDED for job in ended) else 1
+
+
+def wait_for_state(job: "Job", done: "Callable[[Job], bool]") -> "Job":
+    """Wait until `done` is true for the job: its process has ended."""
+    from ampclient._job.wait import wait_for
+
+    with detach_on_interrupt(
+        f"The request is still in progress. Check it with: ampctl get {job.id}"
+    ):
+        typer.echo(f"{job.id} is {job.state}; waiting for its process to end …", err=True)
+        [job] = wait_for([job], done=done)
+    return job
+
+
+@contextmanager
+def detach_on_interrupt(resume: str) -> Iterator[None]:
+    """On Ctrl-C or a lost connection, end the command only and print `resume`.
+
+    `resume` says how to continue.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"\nDetached. {resume}", err=True)
+        raise typer.Exit(DETACHED) from None
+    except ConnectionFailed:
+        typer.echo(resume, err=True)
+        raise

@@ -1,0 +1,1 @@
+"""`ampctl job submit` and `validate`."""

@@ -1,0 +1,287 @@
+import json
+import signal
+
+import numpy as np
+import pytest
+
+from ampclient import ScaleChanges, SkippedSteps, StepSample
+from ampclient.cli.output.step_output import write_steps
+from ampspec.telemetry import COLUMNS, StepBlock
+from tests.tables import every_row
+from tests.waiting import DEADLINE_S
+
+
+@pytest.fixture
+def job(server):
+    server.add_job("a")
+    server.steps_per_page = 2
+    server.add_steps("a", 1)
+    server.add_steps("a", 1, loss="NaN", skipped=True)
+    server.add_steps("a", 1, loss="Infinity")
+    return "a"
+
+
+def test_steps_as_a_table_of_some_columns_and_steps(ampctl, job):
+    result = ampctl("steps", job, "--columns", "loss", "--start", "1", "--end", "3")
+    assert [line.split() for line in result.out.splitlines()] == [
+        ["step", "loss"],
+        ["1", "nan"],
+        ["2", "inf"],
+    ]
+
+
+def test_steps_as_json_are_columns(ampctl, job):
+    document = ampctl("steps", job, "--json").json()
+    assert document == {
+        "step": [0, 1, 2],
+        "loss": [1.0, "NaN", "Infinity"],
+        "skipped": [False, True, False],
+    }
+    assert ampctl("steps", job, "--format", "json").json() == document
+
+
+@pytest.fixture
+def block():
+    """A late step with every column and numbers of the maximum length."""
+    values = {name: np.float32(1.2345678e-05) for name in COLUMNS}
+    values |= {"loss_scale": 2.0**24, "skipped": True, "examples": 65_536}
+    return StepBlock(999_999, {name: [value] for name, value in values.items()})
+
+
+def table(capsys, block, **options):
+    write_steps([block], **options)
+    captured = capsys.readouterr()
+    return captured.out.splitlines(), captured.err
+
+
+def test_a_table_of_steps_fits_into_100_columns(capsys, block):
+    lines, note = table(capsys, block, width=100)
+    assert max(map(len, lines)) <= 100
+    assert lines[0].split() == ["step", *COLUMNS]
+    assert lines[1].split()[:4] == ["999999", "1.23457e-05", "2^24", "true"]
+    assert note == ""
+
+
+def test_a_narrow_table_of_steps_hides_columns_and_names_them(capsys, block):
+    lines, note = table(capsys, block, width=80)
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["step", *COLUMNS][:-1]
+    assert note == (
+        "Hidden (terminal too narrow): examples. Use --columns or --format csv to see them.\n"
+    )
+
+
+def test_a_narrow_table_of_points_keeps_the_means(capsys):
+    columns = {name: np.array([1]) for name in ("step", "count", "skipped")}
+    for name in COLUMNS:
+        columns |= {f"{name}.{part}": np.float32([0.5]) for part in ("min", "max", "first", "mean")}
+    nothing = SkippedSteps(0, np.array([])), ScaleChanges(0, *[np.array([])] * 3, ()), ()
+    lines, note = table(capsys, StepSample(columns, 8, *nothing), width=80)
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == [
+        "step", "count", "skipped", "loss.mean", "loss_scale.mean", "skipped.mean"
+    ]  # fmt: skip
+    assert note == (
+        "Hidden (terminal too narrow): 25 more columns. "
+        "Use --columns or --format csv to see them.\n"
+    )
+
+
+def test_blocks_with_gaps_or_missing_columns_are_written(capsys):
+    blocks = [StepBlock(0, {"loss": [1.0], "loss/x": [2.0]}), StepBlock(5, {"loss": [3.0]})]
+    write_steps(blocks, as_json=True)
+    document = json.loads(capsys.readouterr().out)
+    assert document == {"step": [0, 5], "loss": [1.0, 3.0], "loss/x": [2.0, "NaN"]}
+    write_steps(blocks)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert rows == [["step", "loss", "loss/x"], ["0", "1", "2"], ["5", "3", "nan"]]
+
+
+def test_a_table_of_steps_in_a_pipe_has_every_column(capsys, block):
+    assert table(capsys, block)[0][0].split() == ["step", *COLUMNS]
+
+
+def test_a_job_without_steps_prints_nothing(ampctl, server):
+    server.add_job("empty")
+    result = ampctl("steps", "empty")
+    assert (result.code, result.out) == (0, "")
+
+
+def test_csv_output_is_the_response_of_the_server(ampctl, job, server):
+    result = ampctl("steps", job, "--format", "csv", "--columns", "loss", "--end", "2")
+    assert (result.code, result.out) == (0, "step,loss\n0,1.0\n1,NaN\n")
+    params = server.requests[-1].url.params
+    assert (params["format"], params["columns"], params["end"]) == ("csv", "loss", "2")
+
+
+def test_an_unknown_column_is_refused_by_the_server(ampctl, job):
+    result = ampctl("steps", job, "--columns", "lossy")
+    assert result.code == 1
+    assert "lossy" in result.err
+
+
+@pytest.mark.parametrize("arguments", [["--format", "xml"], ["--columns", ","], ["--start", "-1"]])
+def test_wrong_usage_exits_2(ampctl, job, arguments):
+    assert ampctl("steps", job, *arguments).code == 2
+
+
+def test_a_closed_pipe_gives_no_traceback(start_ampctl, server):
+    server.add_job("long")
+    server.add_steps("long", 50_000)
+    server.steps_per_page = 1000
+    process = start_ampctl("steps", "long", "--format", "csv")
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=DEADLINE_S) == 1
+
+
+def test_near_equal_events_in_a_row_are_one_row_with_their_number(ampctl, server, events):
+    server.add_job("a")
+    overflow = next(event for event in events if event["type"] == "overflow")
+    server.events["a"] = [{**overflow, "seq": n, "step": n} for n in range(10, 210)]
+    [_, line] = ampctl("events", "a").out.splitlines()
+    assert line.split()[3:8] == ["10–209", "overflow", "200", "like", "this"]
+    assert len(ampctl("events", "a", "--all").out.splitlines()) == 201
+    assert len(ampctl("events", "a", "--json").json()) == 200
+
+
+def test_each_event_is_a_row(ampctl, server, events):
+    server.add_job("a")
+    server.events["a"] = events
+    lines = ampctl("events", "a", "--all").out.splitlines()
+    assert lines[0].split() == ["SEQ", "TIME", "STEP", "EVENT", "DATA"]
+    assert lines[2].split()[3:] == ["7", "overflow", "scale_before=2"]
+    assert lines[5].split()[3:] == ["29", "evaluation", "val_loss=nan"]
+
+
+def test_events_as_json_are_what_the_server_sent(ampctl, server, events):
+    server.add_job("a")
+    server.events["a"] = events
+    assert ampctl("events", "a", "--json").json() == events
+
+
+def test_the_data_of_an_event_is_truncated_in_the_table_and_complete_as_json(
+    ampctl, server, events
+):
+    server.add_job("a")
+    server.events["a"] = [{**events[0], "data": {"note": "x" * 5000}}]
+    assert "x" * 100 in ampctl("events", "a").out
+    assert "x" * 200 not in ampctl("events", "a").out
+    assert ampctl("events", "a", "--json").json()[0]["data"] == {"note": "x" * 5000}
+
+
+def test_each_attempt_is_a_row(ampctl, server):
+    server.add_job("a")
+    assert ampctl("attempts", "a").err == "No worker has started the job yet.\n"
+    killed = {"outcome": "failed", "message": "Its process was killed."}
+    server.add_attempt("a", **killed, finished_at="2030-01-02T03:05:10Z")
+    server.add_attempt("a", first_step=1200)
+    lines = ampctl("attempts", "a").out.splitlines()
+    assert lines[0].split() == [
+        "ATTEMPT", "STARTED", "DURATION", "WAITED", "FIRST", "STEP", "WORKER", "OUTCOME", "MESSAGE"
+    ]  # fmt: skip
+    assert lines[1].split()[3:] == [
+        "1:05", "0:02", "0", "w1", "failed", "Its", "process", "was", "killed."
+    ]  # fmt: skip
+    assert lines[2].split()[5:] == ["1200", "w1", "running", "–"]
+    assert [found["attempt"] for found in ampctl("attempts", "a", "--json").json()] == [1, 2]
+
+
+RANKS = [
+    {"rank": 0, "worker_id": "w1", "device": "a CPU", "state": "running"},
+    {"rank": 1, "worker_id": "w2", "device": None, "state": "failed"},
+]
+
+
+def test_attempts_show_how_many_ranks_are_in_which_state(ampctl, server):
+    server.add_job("a")
+    server.add_attempt("a", ranks=RANKS)
+    head, row = ampctl("attempts", "a").out.splitlines()
+    assert "RANKS" in head
+    assert "1 running, 1 failed" in row
+
+
+def test_get_shows_each_rank_of_a_job_with_several(ampctl, server):
+    server.add_job("a", ranks=2, state="running", attempt=1)
+    server.add_attempt("a", ranks=RANKS)
+    lines = [line.split(maxsplit=2) for line in ampctl("get", "a").out.splitlines()]
+    assert ["rank", "0", "running on w1, a CPU"] in lines
+    assert ["rank", "1", "failed on w2, –"] in lines
+    assert ["ranks", "2"] in lines
+    assert "ranks" not in ampctl("get", server.add_job("b")["id"]).out
+
+
+@pytest.mark.parametrize(("started", "shown"), [([], "at most 4"), (RANKS, "2 of at most 4")])
+def test_get_shows_how_many_ranks_an_elastic_job_may_have(ampctl, server, started, shown):
+    spec = {"runtime": {"workers": 4, "elastic": {"min": 2, "max": 4}}}
+    server.add_job("a", ranks=4, spec=spec)
+    server.add_attempt("a", ranks=started)
+    lines = [line.split(maxsplit=1) for line in ampctl("get", "a").out.splitlines()]
+    assert ["ranks", shown] in lines
+
+
+def test_logs_are_printed_as_they_are(ampctl, server):
+    server.add_job("a", state="running")
+    server.add_logs("a", "Epoch 1\n", "los", "s 0.5\n")
+    result = ampctl("logs", "a")
+    assert (result.code, result.out) == (0, "Epoch 1\nloss 0.5\n")
+    server.add_logs("a", "again\n", attempt=2)
+    assert ampctl("logs", "a", "--attempt", "2").out == "again\n"
+    assert ampctl("logs", "a", "--attempt", "3").err == "The log is empty.\n"
+
+
+def test_logs_as_json_are_one_document_per_line(ampctl, server):
+    server.add_job("a")
+    server.add_logs("a", "one\n", "two\n")
+    documents = [json.loads(line) for line in ampctl("logs", "a", "--json").out.splitlines()]
+    assert documents == server.logs["a"]
+
+
+ODD = "a\x7fb\x9b8mc\u202ed\u2028e\ufefff\x1b[8m\r\b名"
+
+
+@every_row("words", [("logs", "a"), ("get", "a"), ("list",), ("events", "a")])
+def test_json_is_exact_and_has_no_control_characters(ampctl, server, words):
+    server.add_job("a", name=ODD, message=ODD)
+    server.add_logs("a", ODD)
+    out = ampctl(*words, "--json").out
+    assert all(c.isprintable() or c == "\n" for c in out)
+    if words != ("events", "a"):
+        assert "名" in out
+        assert json.dumps(ODD) in json.dumps(json.loads(out))
+
+
+def test_logs_in_a_pipe_are_unchanged(ampctl, server):
+    server.add_job("a", state="running")
+    server.add_logs("a", ODD)
+    assert ampctl("logs", "a").out == ODD
+
+
+def test_logs_can_be_followed_to_the_end(ampctl, server):
+    server.add_job("a", state="running")
+    server.add_logs("a", "one\n")
+    server.change("a")
+    server.changes["a"].append(lambda: server.add_logs("a", "two\n"))
+    server.change("a", state="succeeded")
+    result = ampctl("logs", "a", "-f")
+    assert (result.code, result.out, result.err) == (0, "one\ntwo\n", "")
+
+
+def test_following_the_logs_of_a_failed_job_exits_1_with_its_message(ampctl, server):
+    server.add_job("a", state="failed", message="Out of memory.")
+    server.add_logs("a", "one\n")
+    result = ampctl("logs", "a", "--follow")
+    assert (result.code, result.out, result.err) == (1, "one\n", "a is failed: Out of memory.\n")
+
+
+def test_ctrl_c_detaches_from_the_logs(start_ampctl, server):
+    server.add_job("a", state="running")
+    server.add_logs("a", "one\n")
+    process = start_ampctl("logs", "a", "-f")
+    assert process.stdout.readline() == "one\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130
+    assert "ampctl logs -f a" in err
+    assert "Traceback" not in err

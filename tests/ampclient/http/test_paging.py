@@ -1,0 +1,78 @@
+"""Lazy lists: what they request, and what they offer besides iteration."""
+
+import asyncio
+
+import httpx
+import pytest
+
+from ampclient import AsyncClient, RawResponse
+
+
+@pytest.fixture
+def many_jobs(server):
+    for number in range(250):
+        server.add_job(f"job{number:03}")
+    return server
+
+
+def page_sizes(server):
+    return [int(request.url.params["limit"]) for request in server.requests]
+
+
+def test_a_list_requests_pages_as_they_are_needed(sync_client, many_jobs):
+    jobs = sync_client.jobs.list()
+    assert page_sizes(many_jobs) == []
+    assert bool(jobs)
+    assert jobs[99].id == sync_client.jobs.list(limit=100)[99].id
+    assert page_sizes(many_jobs) == [100, 100]
+    assert len(jobs) == 250
+    assert len(list(jobs)) == 250
+    assert not jobs
+
+
+def test_an_index_or_a_slice_consumes_nothing(sync_client, many_jobs):
+    jobs = sync_client.jobs.list(limit=5)
+    ids = [job.id for job in jobs[0:5]]
+    assert jobs[-1].id == ids[4]
+    assert [job.id for job in jobs] == ids
+    with pytest.raises(IndexError):
+        jobs[0]
+
+
+def test_every_list_takes_a_limit(sync_client, server, worker):
+    server.workers = [worker(id=f"w{number}") for number in range(3)]
+    assert len(sync_client.workers.list(limit=2)) == 2
+    assert page_sizes(server) == [2]
+
+
+def test_an_async_list_can_be_awaited(many_jobs):
+    async def read():
+        http_client = httpx.AsyncClient(transport=httpx.MockTransport(many_jobs))
+        async with (
+            http_client,
+            AsyncClient("http://h", "a-secret-token", http_client=http_client) as client,
+        ):
+            raw = await client.with_raw_response.jobs.list(limit=3)
+            return await client.jobs.list(limit=120), [j async for j in client.jobs.list()], raw
+
+    awaited, iterated, raw = asyncio.run(read())
+    assert [job.id for job in awaited] == [job.id for job in iterated[:120]]
+    assert len(iterated) == 250
+    assert isinstance(raw, RawResponse)
+    assert len(raw.parse()) == 3
+
+
+def test_a_raw_list_is_complete_with_its_last_response(sync_client, many_jobs):
+    raw = sync_client.with_raw_response.jobs.list()
+    assert len(raw.parse()) == 250
+    assert raw.status_code == 200
+    assert len(many_jobs.requests) == 3
+
+
+def test_a_short_list_may_be_iterated_again_and_compared(sync_client, server, worker):
+    server.workers = [worker(id=f"w{number}") for number in range(3)]
+    workers = sync_client.workers.list()
+    ids = [[listed.id for listed in workers] for _ in range(2)]
+    assert ids == [["w0", "w1", "w2"]] * 2
+    assert workers == list(workers)
+    assert len(server.requests) == 1

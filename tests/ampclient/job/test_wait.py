@@ -1,0 +1,120 @@
+import httpx
+import pytest
+
+from ampclient import ConnectionFailed, JobFailed, State, WaitTimeout
+from tests.tables import every_row
+
+
+@pytest.fixture
+def job(client, server):
+    server.add_job("a")
+    return client.jobs.get("a")
+
+
+def test_wait_returns_the_ended_job(job, server, clock):
+    server.change("a", state="starting")
+    server.change("a", state="running")
+    server.change("a", state="succeeded")
+    assert job.wait(poll_s=0.25).state is State.SUCCEEDED
+    assert clock.slept == [0.25, 0.25]
+
+
+def test_wait_sends_no_request_for_an_ended_job(client, server):
+    server.add_job("z", state="cancelled")
+    job = client.jobs.get("z")
+    requests = len(server.requests)
+    assert job.wait() == job
+    assert len(server.requests) == requests
+
+
+def test_wait_calls_the_progress_function_with_each_view(job, server):
+    server.change("a", state="running", step=3)
+    server.change("a", state="succeeded", step=9)
+    seen = []
+    job.wait(on_progress=lambda view: seen.append((view.state, view.step)))
+    assert seen == [("running", 3), ("succeeded", 9)]
+
+
+def test_wait_raises_after_its_timeout_and_names_the_unfinished_jobs(job, clock):
+    with pytest.raises(WaitTimeout, match="a is queued") as caught:
+        job.wait(timeout_s=1.2, poll_s=0.5)
+    assert sum(clock.slept) == pytest.approx(1.2)
+    assert isinstance(caught.value, TimeoutError)
+    assert [job.id for job in caught.value.jobs] == ["a"]
+
+
+@every_row("state", ["failed", "cancelled"])
+def test_wait_returns_a_failed_job_unless_raise_on_failure_is_set(job, server, state):
+    server.change("a", state=state, reason="out_of_memory", message="Use a smaller batch.")
+    assert job.wait().state == state
+    with pytest.raises(JobFailed, match=f"{state}: Use a smaller batch") as caught:
+        job.wait(raise_on_failure=True)
+    assert caught.value.code == "out_of_memory"
+    assert caught.value.job.message == "Use a smaller batch."
+
+
+def test_several_jobs_are_waited_for_together(client, server):
+    for name in ("a", "b"):
+        server.add_job(name)
+    jobs = [client.jobs.get(name) for name in ("a", "b")]
+    server.change("a", state="succeeded")
+    server.change("b", state="running")
+    server.change("b", state="failed")
+    states = [job.state for job in client.jobs.wait(jobs)]
+    assert states == ["succeeded", "failed"]
+
+
+def test_several_jobs_may_be_given_by_their_ids(client, server):
+    server.add_job("a", state="succeeded")
+    server.add_job("b", state="cancelled")
+    ended = client.jobs.wait(["a", client.jobs.get("b")])
+    assert [(job.id, job.state) for job in ended] == [("a", "succeeded"), ("b", "cancelled")]
+
+
+def test_waiting_for_a_single_id_says_which_call_does_that(client):
+    with pytest.raises(TypeError, match=r"client\.jobs\.get\(id\)\.wait\(\).* Received: 'abc'"):
+        client.jobs.wait("abc")
+
+
+def test_wait_continues_after_a_server_restart(job, server, respond):
+    server.change("a", state="succeeded")
+    server.next_responses = [respond(httpx.ConnectError("refused"))] * 12
+    assert job.wait().state is State.SUCCEEDED
+
+
+def test_wait_raises_if_the_server_stays_unreachable(job, server, respond):
+    server.next_responses = [respond(httpx.ConnectError("refused"))] * 1000
+    with pytest.raises(ConnectionFailed):
+        job.wait()
+
+
+def test_wait_continues_while_a_job_is_paused(job, server):
+    server.change("a", state="paused")
+    server.change("a", state="paused")
+    server.change("a", state="queued")
+    server.change("a", state="succeeded")
+    seen = []
+    ended = job.wait(on_progress=lambda view: seen.append(str(view.state)))
+    assert seen == ["paused", "paused", "queued", "succeeded"]
+    assert ended.state is State.SUCCEEDED
+
+
+def test_progress_shows_where_a_new_attempt_resumes(job, server, capsys):
+    server.add_attempt("a")
+    server.add_attempt("a", first_step=1200)
+    server.change("a", state="running", attempt=2, step=1210)
+    server.change("a", state="running", attempt=2, step=1220)
+    server.change("a", state="succeeded", attempt=2)
+    job.wait(progress=True)
+    assert "running  attempt 2, resumed at step 1200" in capsys.readouterr().err
+    requests = [request for request in server.requests if request.url.path.endswith("/attempts")]
+    assert len(requests) == 1
+
+
+def test_progress_continues_if_attempts_cannot_be_read(job, server, respond, capsys):
+    running = {"state": "running", "attempt": 2}
+    server.change("a", **running)
+    server.change("a", state="succeeded")
+    server.next_responses = [server.handle, respond(500)]
+    assert job.wait(progress=True).state is State.SUCCEEDED
+    assert "running  attempt 2" in capsys.readouterr().err
