@@ -32,9 +32,6 @@ from ampcore.api.tokens import Token as Token
 from ampcore.api.validation import Finding as Finding
 from ampcore.api.validation import Validation as Validation
 from ampcore.api.workers import Worker as Worker
-from ampcore.spec import JobSpec as JobSpec
-from ampcore.spec import Problem as Problem
-from ampcore.spec import State as State
 from ampcore.telemetry import StepBlock as StepBlock
 
 from ampclient._compare.assertions import InvalidAssertion as InvalidAssertion
@@ -79,3 +76,6 @@ from ampclient.errors import Unavailable as Unavailable
 from ampclient.errors import UnexpectedResponse as UnexpectedResponse
 from ampclient.errors import WaitTimeout as WaitTimeout
 from ampclient.tracking.run import TrackedRun as TrackedRun
+from ampcore.spec import JobSpec as JobSpec
+from ampcore.spec import Problem as Problem
+from ampcore.spec import State as State

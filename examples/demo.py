@@ -175,7 +175,7 @@ Everything is stopped and removed. To start a server and keep its data:
 and in a second terminal, in the same folder:
 
   .venv/bin/ampctl submit examples/digits-float16.yaml --watch
-  .venv/bin/ampctl steps ID --columns loss,loss_scale,skipped
+  .venv/bin/ampctl job steps ID --columns loss,loss_scale,skipped
   curl -H "Authorization: Bearer $(cat ampcore-data/token)" http://127.0.0.1:8470/api/v1/jobs
 """
 

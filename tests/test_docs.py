@@ -8,6 +8,7 @@ import pytest
 import typer.main
 
 from ampclient.cli.app import app as ampctl
+from ampclient.cli.jobs.commands import SHORT
 from server.app import create_app
 from server.cli.app import app as ampserver
 from server.http.access.session_cookie import COOKIE
@@ -74,18 +75,20 @@ def test_the_reference_lists_exactly_the_existing_settings():
 
 
 def commands(command, name):
-    """The full names of this command's subcommands, at any depth."""
+    """The full names of this command's subcommands, at any depth, without those that are hidden."""
     if not (below := getattr(command, "commands", None)):
         return {name}
-    own = {name} if command.invoke_without_command else set()
-    return own.union(*(commands(one, f"{name} {word}") for word, one in below.items()))
+    shown = {word: command for word, command in below.items() if not command.hidden}
+    return set().union(*(commands(below, f"{name} {word}") for word, below in shown.items()))
 
 
 @pytest.mark.parametrize(("app", "name"), [(ampctl, "ampctl"), (ampserver, "ampserver")])
 def test_the_reference_lists_exactly_the_existing_commands(app, name):
     text = (REFERENCE / "commands.md").read_text(encoding="utf-8")
     documented = set(re.findall(rf"^\| `({name}[a-z -]*)` \|", text, re.MULTILINE))
-    assert documented == commands(typer.main.get_command(app), name) - {name}
+    short = {f"ampctl {verb}" for verb in SHORT}
+    assert documented == commands(typer.main.get_command(app), name) - short
+    assert all(f"`{command.removeprefix('ampctl ')}`" in text for command in short)
 
 
 PROGRAMS = {
@@ -175,10 +178,10 @@ def test_the_documents_contain_more_than_100_commands():
 
 
 def test_an_unknown_command_or_option_is_found():
-    block = "```sh\nampctl token create ci \\\n  --expires-in 90d | cat --not-ours\n```\n"
+    block = "```sh\nampctl token create ci \\\n  --expires-at 90d | cat --not-ours\n```\n"
     text = f"{block}`ampserver sing`"
     wrong = [unknown_in(words) for words in shell_commands(text)]
-    assert wrong == ["--expires-in", "sing"]
+    assert wrong == ["--expires-at", "sing"]
     right = (
         "`ampctl --connection FILE login`, `ampctl token create ci --expires 90d`, `ampctl list`"
     )

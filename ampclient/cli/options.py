@@ -55,6 +55,11 @@ RECENT_JOBS: Final = 100
 """How many of the newest jobs are searched for an id similar to a mistyped one."""
 
 
+Limit = Annotated[
+    int | None, typer.Option(min=1, help="Maximum number of rows.", show_default="all")
+]
+
+
 @dataclass
 class ServerOptions:
     """The server named on the command line, if any, and the connection that the command used."""
@@ -129,11 +134,10 @@ def suggest_jobs(client: "Client", job_id: str) -> str:
 
 def _similar(client: "Client", job_id: str) -> "list[Job]":
     """Jobs whose id starts with the text or whose name contains it, else the most similar id."""
-    found = (
-        list(client.jobs.list(q=job_id, explanations=True, limit=MAX_SUGGESTIONS)) if job_id else []
-    )
-    if found:
-        return found
+    if job_id:
+        similar = list(client.jobs.list(q=job_id, explanations=True, limit=MAX_SUGGESTIONS))
+        if similar:
+            return similar
     newest = {job.id: job for job in client.jobs.list(explanations=True, limit=RECENT_JOBS)}
     word = closest_match(job_id, newest)
     return [newest[word]] if word else []

@@ -1,49 +1,72 @@
-"""`ampctl workers` and `workers drain`: list the workers, drain one."""
+"""`ampctl worker`: list the workers, show one, drain one."""
 
+from operator import attrgetter
 from typing import Annotated
 
 import typer
 
-from ampclient.cli.options import AsJson, client_of
+from ampclient.cli.options import AsJson, Limit, client_of
+from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_item, print_items
 from ampclient.cli.output.server_output import print_workers
 from ampclient.cli.output.tables import print_json
 from ampclient.cli.shell_completion import worker_ids
 
-group = typer.Typer(help="List the workers that are online; drain one.")
+group = typer.Typer(help="List the workers, show one, drain one.", no_args_is_help=True)
+old_group = typer.Typer(help="The name of `worker` before.", no_args_is_help=False)
+
+WorkerId = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="Worker id.", show_default=False, autocompletion=worker_ids),
+]
 
 
-@group.callback(invoke_without_command=True)
-def workers(
+@group.command(name="list")
+def list_(
     context: typer.Context,
+    *,
     every: Annotated[
         bool, typer.Option("--all", help="Also show lost and stopped workers.")
     ] = False,
+    limit: Limit = None,
+    output: Output = OutputFormat.TABLE,
     as_json: AsJson = False,
 ) -> None:
-    """List the workers that are online; drain one."""
+    """List the workers that are online."""
     if context.invoked_subcommand is not None:
         return
     known = list(client_of(context).workers.list())
-    found = known if every else [worker for worker in known if worker.state == "online"]
-    if as_json:
-        print_json([worker.to_json() for worker in found])
-    elif found:
-        print_workers(found)
-    else:
-        typer.echo("No worker is online.", err=True)
-    if others := len(known) - len(found):
-        typer.echo(f"{others} lost or stopped workers not shown; use --all to see them.", err=True)
+    shown = [worker for worker in known if every or worker.state == "online"][:limit]
+    print_items(
+        shown,
+        chosen(output, as_json=as_json),
+        print_workers,
+        name=attrgetter("id"),
+        empty="No worker is online.",
+    )
+    if not every and (count := sum(worker.state != "online" for worker in known)):
+        typer.echo(f"{count} lost or stopped workers not shown; use --all to see them.", err=True)
+
+
+@group.command()
+def get(
+    context: typer.Context,
+    worker_id: WorkerId,
+    output: Output = OutputFormat.TABLE,
+    as_json: AsJson = False,
+) -> None:
+    """Show one worker."""
+    print_item(
+        client_of(context).workers.get(worker_id),
+        chosen(output, as_json=as_json),
+        lambda worker: print_workers([worker]),
+        name=attrgetter("id"),
+    )
 
 
 @group.command()
 def drain(
     context: typer.Context,
-    worker_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID", help="Worker id.", show_default=False, autocompletion=worker_ids
-        ),
-    ],
+    worker_id: WorkerId,
     timeout_s: Annotated[
         float | None,
         typer.Option(
@@ -61,7 +84,7 @@ def drain(
     Its jobs return to the queue. Steps after the last stored checkpoint are trained again only if
     the worker cannot store a new one in time; the command lists them.
     """
-    worker = client_of(context).workers.drain(worker_id, timeout_s=timeout_s)
+    worker = client_of(context).workers.drain(worker_id, drain_timeout_s=timeout_s)
     if as_json:
         print_json(worker.to_json())
         return
@@ -72,3 +95,7 @@ def drain(
     for job in worker.unsaved:
         stored = f"{job.checkpoint_step} of them" if job.checkpoint_step else "none of them"
         typer.echo(f"  {job.job}: {job.step} steps trained, {stored} in a stored checkpoint so far")
+
+
+old_group.callback(invoke_without_command=True)(list_)  # `ampctl workers`
+old_group.command()(drain)

@@ -1,7 +1,7 @@
 """Make small files as those of public data sets are made: their layouts, headers and quirks.
 
 python make_files.py NAME … makes each of them in the current folder; --list names them. The values
-are random, but targets depend on inputs. ampctl dataset push takes each file as it is.
+are random, but targets depend on inputs. ampctl dataset upload takes each file as it is.
 """
 
 import argparse

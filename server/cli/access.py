@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -22,15 +22,16 @@ if TYPE_CHECKING:
 token_app = typer.Typer(help="Create, list and revoke access tokens.", no_args_is_help=True)
 project_app = typer.Typer(help="List projects and set their quotas.", no_args_is_help=True)
 
-UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 NO_LIMIT: Final = "none"
 
 
-def _duration(text: str) -> timedelta:
-    match = re.fullmatch(r"([1-9][0-9]{0,4})([mhdw])", text, re.ASCII)
-    if match is None:
-        raise typer.BadParameter(f"expected a duration such as 30d, 12h or 90m, received {text!r}.")
-    return timedelta(**{UNITS[match[2]]: int(match[1])})
+def _expiry(text: str) -> datetime:
+    from ampcore.spec.expiry import parse_expiry  # loads the models of specs
+
+    try:
+        return parse_expiry(text, datetime.now(UTC))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _name(text: str) -> str:
@@ -81,20 +82,24 @@ def create(
         list[Right] | None,
         typer.Option(help="code: submit jobs that run Python code of their own. May be repeated."),
     ] = None,
+    *,
     project: Annotated[str, typer.Option(help="Created if it does not exist.")] = "default",
-    expires_in: Annotated[
-        timedelta | None,
+    expires: Annotated[
+        datetime | None,
         typer.Option(
-            parser=_duration,
-            metavar="TIME",
-            help="For example 30d; leave out for a token that never expires.",
+            parser=_expiry,
+            metavar="WHEN",
+            help="When it expires: 15m, 12h, 30d or 4w from now, or a date (default: never).",
         ),
+    ] = None,
+    expires_in: Annotated[
+        datetime | None, typer.Option(parser=_expiry, metavar="WHEN", hidden=True)
     ] = None,
 ) -> None:
     """Create a token and print its secret, which cannot be shown again."""
     from store.access import audit, tokens
 
-    expires_at = None if expires_in is None else datetime.now(UTC) + expires_in
+    expires_at = expires or expires_in  # the name of before
     _check_project(project)
     with _transaction() as (session, actor):
         rights = sorted(set(right or ()))

@@ -138,7 +138,7 @@ def ampctl(api, tmp_path, monkeypatch, capsys):
         capsys.readouterr()
         words = [str(tmp_path / "job.json") if one == "SPEC" else one for one in arguments]
         with pytest.raises(SystemExit) as ended:
-            main(["lab", *words])
+            main(["study", *words])
         printed = capsys.readouterr()
         return ended.value.code, printed.out, printed.err
 
@@ -151,7 +151,7 @@ def test_ampctl_creates_a_study_and_prints_its_id(ampctl, client):
     study = client.studies.get(out.strip())
     assert study.policies == ["mixed_float16"]
     assert err.startswith("4 jobs, 88 steps; how long they train is known once a job")
-    assert f"ampctl lab get {study.id} --wait" in err
+    assert f"ampctl study get {study.id} --wait" in err
 
 
 def test_ampctl_sends_the_code_of_a_model(ampctl, client, code, tmp_path):
@@ -201,12 +201,12 @@ def test_ampctl_estimates_cancels_and_deletes(ampctl, client, driver):
     assert (code, "stopping" in out) == (0, True)
     study = next(iter(client.studies.list())).id
     code, _, err = ampctl("delete", study)
-    assert (code, "Cancel it first" in err) == (1, True)
+    assert (code, "Cancel it first" in err) == (3, True)
     driver.progress.advance(study)
     assert ampctl("delete", study)[:2] == (0, f"{study} deleted\n")
     assert list(client.studies.list()) == []
     code, _, err = ampctl("precision", "SPEC", "--policies", "float12")
-    assert code == 1
+    assert code == 3
     assert "/options/policies/0" in err
 
 

@@ -49,7 +49,7 @@ def test_the_guide_on_deployment_works_as_written(project, images, tmp_path):
 
     export = written("export AMPCORE_URL=").replace("…", token)
     ampctl = f"{export}; {{}}".format
-    assert "online" in project.shell(ampctl(written("ampctl workers")))
+    assert "online" in project.shell(ampctl(written("ampctl worker list")))
     said = project.shell(ampctl(written("ampctl submit examples/digits-float16.yaml --watch")))
     assert "succeeded" in said
     assert "amp_" in project.shell(ampctl(written("ampctl token create bob")))
@@ -95,8 +95,8 @@ def test_workers_with_the_rights_of_the_guide_run_code_of_users(new_service):
     created = ["ampserver", "token", "create", "carol", "--right=code"]
     token = re.findall(r"amp_\S+", project.container("server").execute(*created))[-1]
     export = written("export AMPCORE_URL=").replace("…", token)
-    submit = "ampctl dataset push points.npz && ampctl submit job.yaml --code code --watch"
+    submit = "ampctl dataset upload points.npz && ampctl submit job.yaml --code code --watch"
     said = project.shell(f"{export}; cd examples/bundle && python make_data.py && {submit}")
     assert "succeeded" in said
-    said = project.shell(f"{export}; ampctl workers --json")
+    said = project.shell(f"{export}; ampctl worker list --json")
     assert re.search(r'"sandbox": \{[^}]*"kind": "landlock"', said), said

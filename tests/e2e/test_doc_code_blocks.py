@@ -65,7 +65,7 @@ RUN_BY_OTHER_TESTS = {
     "cd examples/table": "tests/ampcore/test_example_folders.py",
     "cd examples/bundle": "tests/e2e/test_own_code.py",
     "cd examples/transfer": "tests/ampcore/test_example_folders.py",
-    "ampctl dataset push shapes": "tests/e2e/test_own_pictures.py",
+    "ampctl dataset upload shapes": "tests/e2e/test_own_pictures.py",
     # In containers, by `make containers`.
     "(umask 077; printf 'AMPCORE_POSTGRES_PASSWORD=%s\\nAMPCORE_REDIS_PASSWORD=%s\\n' \\": (
         "tests/containers/test_guides.py"
@@ -94,7 +94,7 @@ RUN_BY_OTHER_TESTS = {
     "AMPCORE_WORKER_SLOTS=1 AMPCORE_WORKER_QUEUES=default,cpu ampserver worker": (
         "tests/e2e/test_distributed.py"
     ),
-    "ampctl workers": "tests/e2e/test_distributed.py",
+    "ampctl worker list": "tests/e2e/test_distributed.py",
     "ampserver token create alice --role admin": "tests/server/cli",
 }
 """Blocks that other tests run, by their first lines, and those tests."""

@@ -142,7 +142,7 @@ def test_the_reason_says_that_no_worker_has_a_sandbox(in_transaction, make_job, 
     put(job.id, spec={**job.spec, "model": {"kind": "bundle"}})
     sentence = (
         "The job has its own code, and no online worker that serves the queue 'default' has a "
-        "sandbox for it; `ampctl workers --json` says why."
+        "sandbox for it; `ampctl worker list --json` says why."
     )
     register()
     assert why(job.id) == sentence  # it has not reported its hardware

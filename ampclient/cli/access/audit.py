@@ -1,15 +1,18 @@
-"""`ampctl audit`: the audit log. For admins."""
+"""`ampctl audit list`: the audit log. For admins."""
 
-from itertools import islice
+from operator import attrgetter
 from typing import Annotated
 
 import typer
 
 from ampclient.cli.options import AsJson, client_of
+from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_items
 from ampclient.cli.output.server_output import print_audit
-from ampclient.cli.output.tables import print_json
+
+group = typer.Typer(help="Show who did what (for admins).", no_args_is_help=False)
 
 
+@group.command(name="list")
 def audit(
     context: typer.Context,
     *,
@@ -27,17 +30,29 @@ def audit(
         typer.Option("--token-id", metavar="ID", help="Only this token.", show_default=False),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of entries.")] = 50,
+    output: Output = OutputFormat.TABLE,
     as_json: AsJson = False,
 ) -> None:
     """Show who did what, newest first (for admins)."""
-    entries = client_of(context).audit(action=action, project=project, token_id=token_id)
-    # One more than is shown, to know whether there are more.
-    found = list(islice(entries, limit + 1))
-    if as_json:
-        print_json([entry.to_json() for entry in found[:limit]])
-    elif found:
-        print_audit(found[:limit])
-    else:
-        typer.echo("No matching audit entries.", err=True)
-    if len(found) > limit:
+    if context.invoked_subcommand is not None:
+        return
+    entries = list(
+        client_of(context).audit(
+            action=action,
+            project=project,
+            token_id=token_id,
+            limit=limit + 1,  # one more than is shown, to know whether there are more
+        )
+    )
+    print_items(
+        entries[:limit],
+        chosen(output, as_json=as_json),
+        print_audit,
+        name=attrgetter("id"),
+        empty="No matching audit entries.",
+    )
+    if len(entries) > limit:
         typer.echo(f"Showing the newest {limit}; use --limit N for more.", err=True)
+
+
+group.callback(invoke_without_command=True)(audit)  # `ampctl audit`, the form of before

@@ -1,10 +1,12 @@
 """`ampctl project`: list projects and set their quotas. For admins."""
 
+from operator import attrgetter
 from typing import Annotated, Any
 
 import typer
 
-from ampclient.cli.options import AsJson, client_of
+from ampclient.cli.options import AsJson, Limit, client_of
+from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_items
 from ampclient.cli.output.server_output import print_projects
 from ampclient.cli.output.tables import print_json
 
@@ -63,13 +65,16 @@ MaxDatasetBytes = Annotated[
 
 
 @group.command(name="list")
-def list_(context: typer.Context, as_json: AsJson = False) -> None:
+def list_(
+    context: typer.Context,
+    *,
+    limit: Limit = None,
+    output: Output = OutputFormat.TABLE,
+    as_json: AsJson = False,
+) -> None:
     """List the projects with their quotas and their queued and running jobs."""
-    found = list(client_of(context).projects.list())
-    if as_json:
-        print_json([project.to_json() for project in found])
-    else:
-        print_projects(found)
+    projects = client_of(context).projects.list(limit=limit)
+    print_items(projects, chosen(output, as_json=as_json), print_projects, name=attrgetter("name"))
 
 
 @group.command(name="set")

@@ -1,20 +1,20 @@
 """`ampctl token`: create, list and revoke tokens. For admins."""
 
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Final
+from operator import attrgetter
+from typing import Annotated
 
 import typer
 
 from ampclient._display import formats
-from ampclient.cli.options import AsJson, client_of
+from ampclient.cli.options import AsJson, Limit, client_of
+from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_items
 from ampclient.cli.output.server_output import print_tokens
 from ampclient.cli.output.tables import print_json
+from ampcore.spec.expiry import EXPIRY_HELP, parse_expiry
 
 group = typer.Typer(help="Create, list and revoke tokens (for admins).", no_args_is_help=True)
-
-UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}
 
 
 class Right(StrEnum):
@@ -32,14 +32,10 @@ class Role(StrEnum):
 
 
 def _expiry(text: str) -> datetime:
-    """30d, 12h or 15m from now, or a date."""
     try:
-        if match := re.fullmatch(r"([1-9]\d{0,6})([dhm])", text):
-            return datetime.now(UTC) + timedelta(**{UNITS[match[2]]: int(match[1])})
-        return datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError):
-        expected = "Expected a duration such as 30d or 12h, or a date such as 2030-12-31"
-        raise typer.BadParameter(f"{expected}; received {text!r}.") from None
+        return parse_expiry(text, datetime.now(UTC))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 @group.command()
@@ -68,7 +64,7 @@ def create(
             "--expires",
             parser=_expiry,
             metavar="WHEN",
-            help="Expiry: 30d, 12h, or a date (default: never).",
+            help=EXPIRY_HELP,
             show_default=False,
         ),
     ] = None,
@@ -92,13 +88,16 @@ def create(
 
 
 @group.command(name="list")
-def list_(context: typer.Context, as_json: AsJson = False) -> None:
+def list_(
+    context: typer.Context,
+    *,
+    limit: Limit = None,
+    output: Output = OutputFormat.TABLE,
+    as_json: AsJson = False,
+) -> None:
     """List the tokens (without their secrets)."""
-    found = list(client_of(context).tokens.list())
-    if as_json:
-        print_json([token.to_json() for token in found])
-    else:
-        print_tokens(found)
+    tokens = client_of(context).tokens.list(limit=limit)
+    print_items(tokens, chosen(output, as_json=as_json), print_tokens, name=attrgetter("id"))
 
 
 @group.command()

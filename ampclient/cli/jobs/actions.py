@@ -5,7 +5,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from ampclient._job.job import Job
-from ampclient.cli.jobs.watch import Watch, wait_for_state, watch_to_the_end
+from ampclient.cli.exit_status import ExitStatus
+from ampclient.cli.jobs.watch import Wait, Watch, wait_for_state, watch_to_the_end
 from ampclient.cli.options import AsJson, JobId, job_of
 from ampclient.cli.output.tables import print_json
 from ampclient.cli.shell_completion import job_ids
@@ -32,9 +33,6 @@ Succeeded = Annotated[str, _one_of(State.SUCCEEDED)]
 Paused = Annotated[str, _one_of(State.PAUSED)]
 EndedBadly = Annotated[str, _one_of(State.FAILED, State.CANCELLED)]
 Ended = Annotated[str, _one_of(*ENDED_STATES)]
-Wait = Annotated[
-    bool, typer.Option("--wait", help="Wait until it has taken effect; exit 0 only then.")
-]
 
 
 def cancel(
@@ -133,11 +131,11 @@ def edit(
             "nothing to change: give --name, --priority, --label or --remove-label"
         )
     job = job_of(context, job_id)
-    wanted = {**job.labels, **{key: value for key, _, value in pairs}}
+    labels_after = {**job.labels, **{key: value for key, _, value in pairs}}
     for key in removed or ():
-        wanted.pop(key, None)
+        labels_after.pop(key, None)
     changed = job.edit(
-        name=name, priority=priority, labels=wanted if wanted != job.labels else None
+        name=name, priority=priority, labels=labels_after if labels_after != job.labels else None
     )
     _print_result(changed, f"{changed.id} updated", as_json=as_json)
 
@@ -150,14 +148,14 @@ def delete(context: typer.Context, job_id: Ended, as_json: AsJson = False) -> No
 
 
 def _print_state(
-    job: Job, transitional: State, wanted: State, *, wait: bool, as_json: bool
+    job: Job, transitional: State, target: State, *, wait: bool, as_json: bool
 ) -> None:
     """Print the state of the job; with `wait`, once it has left the transitional state."""
     if wait and job.state is transitional:
         job = wait_for_state(job, lambda seen: seen.state is not transitional)
     _print_result(job, f"{job.id} is {job.state}", as_json=as_json)
-    if wait and job.state is not wanted:
-        raise typer.Exit(1)
+    if wait and job.state is not target:
+        raise typer.Exit(ExitStatus.FAILED)
 
 
 def _queued_again(job: Job, *, watch: bool, as_json: bool) -> None:

@@ -1,5 +1,6 @@
 """`ampctl artifacts` and `download`: the files of a job."""
 
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -8,19 +9,25 @@ import typer
 from ampclient.cli.jobs.watch import detach_on_interrupt
 from ampclient.cli.options import AsJson, JobId, job_of
 from ampclient.cli.output.download_bar import download_bar
+from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_items
 from ampclient.cli.output.record_output import print_artifacts
 from ampclient.cli.output.tables import print_json
 
 
-def artifacts(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+def artifacts(
+    context: typer.Context,
+    job_id: JobId,
+    output: Output = OutputFormat.TABLE,
+    as_json: AsJson = False,
+) -> None:
     """List the files of a job: checkpoints, model, reports."""
-    found = job_of(context, job_id).artifacts()
-    if as_json:
-        print_json([artifact.to_json() for artifact in found])
-    elif found:
-        print_artifacts(found)
-    else:
-        typer.echo("The job has no files yet.", err=True)
+    print_items(
+        job_of(context, job_id).artifacts(),
+        chosen(output, as_json=as_json),
+        print_artifacts,
+        name=attrgetter("path"),
+        empty="The job has no files yet.",
+    )
 
 
 def download(
@@ -30,7 +37,7 @@ def download(
         str | None,
         typer.Argument(
             metavar="[PATH]",
-            help="A file or folder listed by `ampctl artifacts` (default: all).",
+            help="A file or folder listed by `ampctl job artifacts` (default: all).",
             show_default=False,
         ),
     ] = None,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ampclient.cli.exit_status import ExitStatus
 from ampclient.cli.options import AsJson, client_of, suggest_jobs
 from ampclient.cli.output.compare_output import print_checks, print_comparison
 from ampclient.cli.output.tables import print_json
@@ -109,7 +110,7 @@ def compare(
         if checks is not None:
             print_checks(checks)
     if checks is not None and not checks.passed:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FAILED)
 
 
 def _checks(comparison: "Comparison", assertions: list[str] | None) -> "Checks | None":

@@ -1,10 +1,10 @@
-"""`ampctl explain`: what a step of a job was due to."""
+"""`ampctl job explain`: find the cause of a step."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ampclient.cli.jobs.watch import all_succeeded, followed
+from ampclient.cli.jobs.watch import Wait, all_succeeded, followed
 from ampclient.cli.options import AsJson, JobId, client_of, job_in
 from ampclient.cli.output.tables import print_json
 from ampclient.cli.submit.submit import IdempotencyKey
@@ -19,9 +19,7 @@ def explain(
     job_id: JobId,
     step: Annotated[int, typer.Argument(min=0, metavar="STEP", help="The step, from 0.")],
     *,
-    wait: Annotated[
-        bool, typer.Option("--wait", "-w", help="Wait for the answer and print it.")
-    ] = False,
+    wait: Wait = False,
     again: Annotated[
         bool, typer.Option("--again", help="Repeat the step even if it was explained before.")
     ] = False,
@@ -29,7 +27,7 @@ def explain(
     key: IdempotencyKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Repeat a step of a job exactly, and say what it was due to: a skip, a spike, a NaN loss.
+    """Repeat a step of a job exactly, to find the cause of a skip, a spike or a NaN loss.
 
     Without --wait, prints the answer if there is one, else the id of the new job. The cost is
     stated first, on standard error.
@@ -60,8 +58,8 @@ def explain(
 def _earlier(job: "Job", step: int) -> str | None:
     """The id of a job that has explained the step, or will; None without one."""
     ended_otherwise = (State.FAILED, State.CANCELLED)
-    found = [one.job for one in job.explanations(step=step) if one.state not in ended_otherwise]
-    return found[0] if found else None
+    explanations = job.explanations(step=step)
+    return next((e.job for e in explanations if e.state not in ended_otherwise), None)
 
 
 def _print_cost(job: "Job", step: int) -> None:

@@ -2,16 +2,20 @@
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from ampclient.cli import shell_completion
 from ampclient.cli.options import AsJson, JobId, client_of, job_of
+from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_item, print_items
 from ampclient.cli.output.job_output import print_job, print_jobs
-from ampclient.cli.output.tables import print_json
 from ampspec.documents.problems import closest_match
 from ampspec.jobs import State
+
+if TYPE_CHECKING:
+    from ampclient._job.job import Job
 
 COMPARISON: Final = re.compile("[<>=]")
 
@@ -97,7 +101,7 @@ Fields = Annotated[
     typer.Option(
         "--fields",
         metavar="FIELD",
-        help="With --json, also include this (possibly large) field: spec. May be repeated.",
+        help="With -o json or yaml, also this (possibly large) field: spec. May be repeated.",
         show_default=False,
     ),
 ]
@@ -121,10 +125,11 @@ def list_(
     limit: Limit = 50,
     all_pages: AllPages = False,
     fields: Fields = None,
+    output: Output = OutputFormat.TABLE,
     as_json: AsJson = False,
 ) -> None:
     """List jobs, newest first; the jobs of a study are one row."""
-    found = list(
+    listed = list(
         client_of(context).jobs.list(
             state=states,
             label=labels,
@@ -142,14 +147,15 @@ def list_(
             limit=None if all_pages else limit + 1,
         )
     )
-    jobs = found if all_pages else found[:limit]
-    if as_json:
-        print_json([job.to_json() for job in jobs])
-    elif jobs:
-        print_jobs(jobs, metrics=_metrics_in(sort, where))
-    else:
-        typer.echo("No matching jobs.", err=True)
-    if len(found) > len(jobs):
+    jobs = listed if all_pages else listed[:limit]
+    print_items(
+        jobs,
+        chosen(output, as_json=as_json),
+        lambda rows: print_jobs(rows, metrics=_metrics_in(sort, where)),
+        name=attrgetter("id"),
+        empty="No matching jobs.",
+    )
+    if len(listed) > len(jobs):
         typer.echo(f"Showing the first {limit}; use --limit N or --all-pages for more.", err=True)
 
 
@@ -160,13 +166,19 @@ def _metrics_in(sort: str | None, where: Sequence[str] | None) -> list[str]:
     return [name for name in dict.fromkeys(names) if name.startswith("val_")]
 
 
-def get(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+def get(
+    context: typer.Context,
+    job_id: JobId,
+    output: Output = OutputFormat.TABLE,
+    as_json: AsJson = False,
+) -> None:
     """Show one job."""
     job = job_of(context, job_id)
-    if as_json:
-        print_json(job.to_json())
-    else:
-        loaded = job.loaded_weights() if (job.spec or {}).get("init") else None
-        attempts = job.attempts() if job.ranks > 1 else []
-        ranks = attempts[-1].ranks if attempts else None
-        print_job(job, loaded, ranks, job.data_summary() if job.attempt else None)
+    print_item(job, chosen(output, as_json=as_json), _print_job, name=attrgetter("id"))
+
+
+def _print_job(job: "Job") -> None:
+    loaded = job.loaded_weights() if (job.spec or {}).get("init") else None
+    attempts = job.attempts() if job.ranks > 1 else []
+    ranks = attempts[-1].ranks if attempts else None
+    print_job(job, loaded, ranks, job.data_summary() if job.attempt else None)

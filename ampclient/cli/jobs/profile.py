@@ -1,10 +1,11 @@
-"""`ampctl profile`: profile the next steps of a running job and print the report."""
+"""`ampctl job profile`: profile the next steps of a running job and print the report."""
 
 from typing import Annotated, Final
 
 import typer
 
 from ampclient._job.job import Job
+from ampclient.cli.exit_status import ExitStatus
 from ampclient.cli.jobs.watch import detach_on_interrupt
 from ampclient.cli.options import AsJson, JobId, job_of
 from ampclient.cli.output.tables import print_json
@@ -14,8 +15,8 @@ from ampspec.api.job.events import JobEvent
 
 EVENT: Final = "profile"
 COPY: Final = (
-    "A job that has ended is profiled by a short copy: ampctl clone {id} --set "
-    "runtime.profile.start=10 --set train.steps=20 --watch; then ampctl profile NEW_ID --last."
+    "A job that has ended is profiled by a short copy: ampctl job clone {id} --set "
+    "runtime.profile.start=10 --set train.steps=20 --watch; then ampctl job profile NEW_ID --last."
 )
 
 
@@ -33,12 +34,12 @@ def profile(
     """Profile the next steps of a running job: where their time goes, how much is in 16 bit."""
     job = job_of(context, job_id)
     if not last:
-        with detach_on_interrupt(f"The report will be there: ampctl profile {job.id} --last"):
+        with detach_on_interrupt(f"The report will be there: ampctl job profile {job.id} --last"):
             _profile_now(job, steps)
     report = job.profile_report()
     if report is None:
         typer.echo("The job has no profile.", err=True)
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FAILED)
     if as_json:
         print_json(report)
     else:
@@ -72,9 +73,9 @@ def _wait_for_event(job: Job, seq: int) -> None:
             return
         if event.type == "warning" and event.data.get("code") in NO_PROFILE:
             typer.echo(event.data["message"], err=True)
-            raise typer.Exit(1)
+            raise typer.Exit(ExitStatus.FAILED)
     typer.echo("The job ended before the profile.", err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(ExitStatus.FAILED)
 
 
 def _reports(job: Job) -> list[str]:

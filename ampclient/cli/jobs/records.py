@@ -1,10 +1,12 @@
 """`ampctl steps`, `events`, `attempts` and `logs`: what a job recorded."""
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Annotated, Any
 
 import typer
 
+from ampclient.cli.exit_status import ExitStatus
 from ampclient.cli.jobs.watch import detach_on_interrupt
 from ampclient.cli.options import (
     AsJson,
@@ -18,8 +20,8 @@ from ampclient.cli.options import (
     job_of,
     split_names,
 )
+from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_items
 from ampclient.cli.output.record_output import print_attempts, print_events, print_log
-from ampclient.cli.output.tables import print_json
 
 
 def steps(
@@ -39,15 +41,15 @@ def steps(
     """Print the telemetry of every step of a job, or a summary with --max-points."""
     from ampclient.cli.output.step_output import StepTable, terminal_width, write_steps
 
-    wanted: dict[str, Any] = {"start": start, "end": end, "attempt": attempt}
-    wanted["columns"] = split_names(columns)
+    step_range: dict[str, Any] = {"start": start, "end": end, "attempt": attempt}
+    step_range["columns"] = split_names(columns)
     job = job_of(context, job_id)
     if not as_json and format_.is_written_by_server:
-        for chunk in job.iter_export(format_, max_points=max_points, **wanted):
+        for chunk in job.iter_export(format_, max_points=max_points, **step_range):
             typer.echo(chunk, nl=False)
         return
     tables: Iterable[StepTable]
-    tables = [job.sample(max_points, **wanted)] if max_points else job.iter_steps(**wanted)
+    tables = [job.sample(max_points, **step_range)] if max_points else job.iter_steps(**step_range)
     # Columns that are named explicitly are all printed, however wide they are.
     width = terminal_width() if columns is None else None
     write_steps(tables, as_json=as_json or format_ is StepFormat.JSON, width=width)
@@ -60,28 +62,35 @@ def events(
     show_all: Annotated[
         bool, typer.Option("--all", help="Print each of many near-equal events in a row.")
     ] = False,
+    output: Output = OutputFormat.TABLE,
     as_json: AsJson = False,
 ) -> None:
     """Print a job's event log: state changes, overflows, loss-scale growth, evaluations.
 
     Three or more events in a row that differ in their numbers alone are one row.
     """
-    entries = list(job_of(context, job_id).events())
-    if as_json:
-        print_json([event.to_json() for event in entries])
-    else:
-        print_events(entries, show_all=show_all)
+    print_items(
+        job_of(context, job_id).events(),
+        chosen(output, as_json=as_json),
+        lambda events: print_events(events, show_all=show_all),
+        name=attrgetter("seq"),
+    )
 
 
-def attempts(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+def attempts(
+    context: typer.Context,
+    job_id: JobId,
+    output: Output = OutputFormat.TABLE,
+    as_json: AsJson = False,
+) -> None:
     """List the attempts at a job and their outcomes."""
-    found = job_of(context, job_id).attempts()
-    if as_json:
-        print_json([attempt.to_json() for attempt in found])
-    elif found:
-        print_attempts(found)
-    else:
-        typer.echo("No worker has started the job yet.", err=True)
+    print_items(
+        job_of(context, job_id).attempts(),
+        chosen(output, as_json=as_json),
+        print_attempts,
+        name=attrgetter("attempt"),
+        empty="No worker has started the job yet.",
+    )
 
 
 def logs(
@@ -111,4 +120,4 @@ def logs(
     if ended.state != "succeeded":
         why = f": {ended.message}" if ended.message else "."
         typer.echo(f"{ended.id} is {ended.state}{why}", err=True)
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FAILED)

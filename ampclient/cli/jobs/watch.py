@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ampclient.cli.exit_status import ExitStatus
 from ampclient.cli.options import AsJson, client_of, job_in
 from ampclient.cli.output.job_output import print_job, print_jobs
 from ampclient.cli.output.tables import print_json
@@ -16,18 +17,14 @@ from ampspec.jobs import State
 if TYPE_CHECKING:
     from ampclient._job.job import Job
 
-DETACHED = 130  # the exit status that shells report for SIGINT
-
 JobIds = Annotated[
     list[str],
     typer.Argument(metavar="ID", help="Job ids.", show_default=False, autocompletion=job_ids()),
 ]
-Watch = Annotated[
-    bool,
-    typer.Option(
-        "--watch", "--wait", "-w", help="Watch until the end; exit 0 only if every job succeeds."
-    ),
-]
+WAIT_HELP: Final = "Wait until it is done, with progress; exit 0 only if it succeeded."
+Wait = Annotated[bool, typer.Option("--wait", "-w", help=WAIT_HELP)]
+Watch = Annotated[bool, typer.Option("--wait", "--watch", "-w", help=WAIT_HELP)]
+"""The same of a job, under the name that it had before, too."""
 
 
 def watch(context: typer.Context, job_ids: JobIds, as_json: AsJson = False) -> None:
@@ -73,9 +70,10 @@ def followed(jobs: "Sequence[Job]") -> "list[Job]":
         return follow(jobs)
 
 
-def all_succeeded(ended: "Sequence[Job]") -> int:
+def all_succeeded(ended: "Sequence[Job]") -> ExitStatus:
     """The exit status: 0 only if all jobs succeeded."""
-    return 0 if all(job.state is State.SUCCEEDED for job in ended) else 1
+    succeeded = all(job.state is State.SUCCEEDED for job in ended)
+    return ExitStatus.DONE if succeeded else ExitStatus.FAILED
 
 
 def wait_for_state(job: "Job", done: "Callable[[Job], bool]") -> "Job":
@@ -100,7 +98,7 @@ def detach_on_interrupt(resume: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         typer.echo(f"\nDetached. {resume}", err=True)
-        raise typer.Exit(DETACHED) from None
+        raise typer.Exit(ExitStatus.INTERRUPTED) from None
     except ConnectionFailed:
         typer.echo(resume, err=True)
         raise

@@ -211,7 +211,7 @@ def _outcome(job: "JobView") -> list[tuple[str, str]]:
     facts.append(("examples/s", formats.rate(job.examples_per_s)))
     if summary is not None and summary.model_file:
         path = f"attempt-{job.attempt}/{summary.model_file}"
-        facts.append(("model file", f"{path} (ampctl download {job.id} {path})"))
+        facts.append(("model file", f"{path} (ampctl job download {job.id} {path})"))
     if summary is not None and summary.best_model_file:
         facts.append(("best model", f"attempt-{job.attempt}/{summary.best_model_file}"))
     return facts

@@ -4,7 +4,9 @@ import codecs
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +26,8 @@ CONTROL: Final = re.compile(
 JSON already escapes the C0 controls.
 """
 
+
+_is_wide: ContextVar[bool] = ContextVar("_is_wide", default=False)
 
 ENCODING_ERRORS: Final = "ampctl"
 ASCII_SIGNS: Final = dict(zip("–—…×·’━╸", "--~x*'=-", strict=True))
@@ -48,7 +52,7 @@ def json_text(document: Any, *, indent: int | None = None) -> str:
     Letters of all languages stay. Characters that could control a terminal become JSON escapes.
     """
     text = json.dumps(document, indent=indent, ensure_ascii=False)
-    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return CONTROL.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
 
 
 def print_fields(facts: Sequence[tuple[str, str]]) -> None:
@@ -58,6 +62,16 @@ def print_fields(facts: Sequence[tuple[str, str]]) -> None:
         typer.echo(f"{name:<{width}}  {formats.printable(value)}")
 
 
+@contextmanager
+def wide_tables() -> Iterator[None]:
+    """Inside the context, tables have every column at its full width, also on a terminal."""
+    token = _is_wide.set(True)
+    try:
+        yield
+    finally:
+        _is_wide.reset(token)
+
+
 def print_table(columns: Sequence["TableColumn"], rows: Sequence["Row"]) -> None:
     """Print the table, fitted to the terminal; in a pipe, at its full width."""
     from rich.console import Console
@@ -65,7 +79,7 @@ def print_table(columns: Sequence["TableColumn"], rows: Sequence["Row"]) -> None
     from ampclient._display.terminal_table import fitted_table
 
     console = Console()
-    if console.is_terminal:
+    if console.is_terminal and not _is_wide.get():
         console.print(fitted_table(columns, rows, console.width))
         return
     # A pipe has no width: print full cells without trailing spaces, for grep and awk.

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import typer
 
+from ampclient.cli.exit_status import ExitStatus
+
 
 def check_file(path: Path) -> None:
     """Read all of a file or folder, and decode its pictures.
@@ -24,4 +26,4 @@ def check_file(path: Path) -> None:
         lines = finished.stderr.strip().splitlines()
         message = lines[-1] if lines else f"The check ended with code {finished.returncode}."
     typer.echo(message, err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(ExitStatus.REFUSED)

@@ -1,6 +1,7 @@
 """`ampctl dataset`: upload, list, show, download and delete datasets."""
 
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -9,7 +10,7 @@ import typer
 from ampclient._display import formats
 from ampclient._transfer.upload_source import list_folder
 from ampclient.cli.jobs.watch import detach_on_interrupt
-from ampclient.cli.options import AsJson, client_of
+from ampclient.cli.options import AsJson, Limit, client_of
 from ampclient.cli.output.dataset_output import (
     describe_version,
     print_dataset,
@@ -17,6 +18,7 @@ from ampclient.cli.output.dataset_output import (
     print_version,
 )
 from ampclient.cli.output.download_bar import download_bar
+from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_item, print_items
 from ampclient.cli.output.tables import print_json
 from ampclient.cli.storage.dataset_check import check_file
 from ampclient.datasets import name_of
@@ -44,7 +46,7 @@ def _checked(work: Callable[[], T]) -> T:
 
 
 @group.command()
-def push(
+def upload(
     context: typer.Context,
     path: Annotated[
         Path,
@@ -69,14 +71,14 @@ def push(
     """Upload a file as the next version of a dataset; interrupted uploads resume."""
     datasets = client_of(context).datasets
     again = "What was sent is kept for a day; run the same command to resume."
-    wanted = name if name is not None else _checked(lambda: name_of(path))
+    dataset = name if name is not None else _checked(lambda: name_of(path))
     links = _checked(lambda: list_folder(path).links) if path.is_dir() else 0
     if links:
         typer.echo(f"{plural(links, 'link')} followed: the files are uploaded.", err=True)
     if check:
         check_file(path)
     with detach_on_interrupt(again), download_bar() as show_bar:
-        version = _checked(lambda: datasets.upload(path, name=wanted, on_progress=show_bar))
+        version = _checked(lambda: datasets.upload(path, name=dataset, on_progress=show_bar))
     if as_json:
         print_json(version.to_json())
     else:
@@ -85,37 +87,46 @@ def push(
 
 
 @group.command(name="list")
-def list_(context: typer.Context, as_json: AsJson = False) -> None:
+def list_(
+    context: typer.Context,
+    *,
+    limit: Limit = None,
+    output: Output = OutputFormat.TABLE,
+    as_json: AsJson = False,
+) -> None:
     """List the datasets of the project, each with its newest version."""
-    found = list(client_of(context).datasets.list())
-    if as_json:
-        print_json([dataset.to_json() for dataset in found])
-    elif found:
-        print_datasets(found)
-    else:
-        typer.echo("There are no datasets yet; see `ampctl dataset push --help`.", err=True)
+    print_items(
+        client_of(context).datasets.list(limit=limit),
+        chosen(output, as_json=as_json),
+        print_datasets,
+        name=attrgetter("name"),
+        empty="There are no datasets yet; see `ampctl dataset upload --help`.",
+    )
 
 
 @group.command()
-def show(context: typer.Context, reference: Reference, as_json: AsJson = False) -> None:
+def get(
+    context: typer.Context,
+    reference: Reference,
+    output: Output = OutputFormat.TABLE,
+    as_json: AsJson = False,
+) -> None:
     """Show the versions of a dataset, or the columns and first rows of one version."""
     datasets = client_of(context).datasets
     if "@" in reference:
         version = _checked(lambda: datasets.get(reference))
-        if as_json:
-            print_json(version.to_json())
-        else:
-            print_version(version)
+        print_item(
+            version, chosen(output, as_json=as_json), print_version, name=attrgetter("reference")
+        )
         return
     versions = _checked(lambda: list(datasets.versions(reference)))
-    if as_json:
-        print_json([version.to_json() for version in versions])
-    else:
-        print_dataset(versions)
+    print_items(
+        versions, chosen(output, as_json=as_json), print_dataset, name=attrgetter("reference")
+    )
 
 
 @group.command()
-def spec(context: typer.Context, reference: Reference, as_json: AsJson = False) -> None:
+def propose(context: typer.Context, reference: Reference, as_json: AsJson = False) -> None:
     """Propose a job for a dataset as YAML, with the reasons as comments: a start to edit."""
     from ampspec.documents.yaml_document import yaml_text
 
@@ -129,7 +140,7 @@ def spec(context: typer.Context, reference: Reference, as_json: AsJson = False) 
 
 
 @group.command()
-def pull(
+def download(
     context: typer.Context,
     reference: Reference,
     *,
@@ -158,3 +169,10 @@ def delete(context: typer.Context, reference: Reference, as_json: AsJson = False
         print_json({"deleted": reference})
     else:
         typer.echo(f"Deleted {reference}.", err=True)
+
+
+# The names of before, for one version.
+group.command("push", hidden=True)(upload)
+group.command("pull", hidden=True)(download)
+group.command("show", hidden=True)(get)
+group.command("spec", hidden=True)(propose)

@@ -1,12 +1,14 @@
 """`ampctl file`: list and delete the files that jobs name by their SHA-256."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from ampclient._display import formats
-from ampclient.cli.options import AsJson, client_of
+from ampclient.cli.options import AsJson, Limit, client_of
+from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_items
 from ampclient.cli.output.tables import ago, print_json, print_table
 from ampclient.errors import NotFound
 from ampspec.references.stored_files import DIGEST_PREFIX, FileKind, digest_of
@@ -27,15 +29,22 @@ Kind = Annotated[FileKind | None, typer.Option(help="Only files of this kind.", 
 
 
 @group.command(name="list")
-def list_(context: typer.Context, kind: Kind = None, as_json: AsJson = False) -> None:
-    """List the files of the project, the newest first, with the jobs that name them."""
-    found = list(client_of(context).files.list(kind=kind))
-    if as_json:
-        print_json([file.to_json() for file in found])
-    elif found:
-        _print_files(found)
-    else:
-        typer.echo("There are no files: no job has a bundle or uploaded weights.", err=True)
+def list_(
+    context: typer.Context,
+    *,
+    kind: Kind = None,
+    limit: Limit = None,
+    output: Output = OutputFormat.TABLE,
+    as_json: AsJson = False,
+) -> None:
+    """List the files of the project, the newest first, with the jobs that use them."""
+    print_items(
+        client_of(context).files.list(kind=kind, limit=limit),
+        chosen(output, as_json=as_json),
+        _print_files,
+        name=attrgetter("reference"),
+        empty="There are no files: no job has a bundle or uploaded weights.",
+    )
 
 
 @group.command()
@@ -53,7 +62,7 @@ def delete(
     kind: Kind = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a file, unless a job names it, also one that has ended."""
+    """Delete a file, unless a job uses it, also one that has ended."""
     client = client_of(context)
     file = _find(client, reference, kind)
     client.files.delete(file.reference, kind=file.kind)
@@ -70,14 +79,14 @@ def _find(client: "Client", reference: str, kind: FileKind | None) -> "ListedFil
         raise typer.BadParameter(
             f"expected at least {MIN_DIGITS} hexadecimal digits, received {reference!r}"
         )
-    found = [file for file in client.files.list(kind=kind) if file.sha256.startswith(digits)]
-    if not found:
+    matching = [file for file in client.files.list(kind=kind) if file.sha256.startswith(digits)]
+    if not matching:
         detail = f"There is no file {reference!r}. Run `ampctl file list` to see the files."
         raise NotFound(detail, code="not_found", status=404)
-    if len(found) > 1:
-        names = ", ".join(f"{file.kind} {file.sha256[: len(digits) + 8]}…" for file in found[:5])
+    if len(matching) > 1:
+        names = ", ".join(f"{file.kind} {file.sha256[: len(digits) + 8]}…" for file in matching[:5])
         raise typer.BadParameter(f"expected the digits or --kind of one file, received {names}")
-    return found[0]
+    return matching[0]
 
 
 def _print_files(files: Sequence["ListedFile"]) -> None:

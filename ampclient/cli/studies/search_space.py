@@ -17,23 +17,21 @@ EXPECTED: Final = (
 )
 
 
-def parse_space(given: Sequence[str]) -> dict[str, Any]:
+def parse_space(texts: Sequence[str]) -> dict[str, Any]:
     """The space of the options. Raises typer.BadParameter."""
     space: dict[str, Any] = {}
-    for one in given:
-        path, equals, text = one.partition("=")
-        found = {path: _parameter(text, one)} if equals else _file(one)
-        for key, parameter in found.items():
+    for written in texts:
+        path, equals, text = written.partition("=")
+        parameters = {path: _parameter(text, written)} if equals else _file(written)
+        for key, parameter in parameters.items():
             if key in space:
                 raise _error(f"{key} is given twice")
             space[key] = parameter
     return space
 
 
-def parse_asha(text: str | None) -> dict[str, int] | None:
+def parse_asha(text: str) -> dict[str, int]:
     """`100` or `100,3`: the steps of the first rung, and the reduction factor."""
-    if text is None:
-        return None
     numbers = text.split(",")
     if len(numbers) > 2 or not all(number.strip().isdecimal() for number in numbers):
         expected = "expected MIN_STEPS or MIN_STEPS,FACTOR, such as 100,3"
@@ -54,7 +52,7 @@ def _parameter(text: str, whole: str) -> dict[str, Any]:
 
 def _values(text: str, whole: str) -> list[Any]:
     try:
-        values = [parse_yaml(one) for one in split_values(text) if one.strip()]
+        values = [parse_yaml(value) for value in split_values(text) if value.strip()]
     except SpecValidationError as error:
         raise _error(f"{whole}: {error.problems[0].received}") from None
     if not values:

@@ -1,16 +1,17 @@
-"""What the commands that create a study share: their options, and the request."""
+"""The commands that create a study: the options of its kind and of all kinds, and the request."""
 
-import functools
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ampclient.cli.jobs.watch import detach_on_interrupt
+from ampclient.cli.exit_status import ExitStatus
+from ampclient.cli.jobs.watch import Wait, detach_on_interrupt
 from ampclient.cli.options import AsJson, client_of
 from ampclient.cli.output.study_output import cost_line, print_estimate, print_study
 from ampclient.cli.output.tables import print_json
+from ampclient.cli.studies.study_options import options_of, parameters_of
 from ampclient.cli.submit.submissions import code_source, parse_spec_file
 from ampclient.cli.submit.submit import (
     Assignments,
@@ -24,14 +25,10 @@ if TYPE_CHECKING:
     from ampclient.client import Client
     from ampspec.api.studies import Study
 
-Wait = Annotated[
-    bool, typer.Option("--wait", help="Wait for the answer; exit 0 only if there is one.")
-]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the jobs and their cost; create nothing.")
 ]
 Name = Annotated[str | None, typer.Option(help="Name of the study.", show_default=False)]
-
 Priority = Annotated[
     int | None,
     typer.Option(
@@ -44,38 +41,26 @@ Priority = Annotated[
     ),
 ]
 
-Options = dict[str, Any]
-"""The options of a kind of study; None stands for the default of the server."""
 
+def study_command(kind: Any, summary: str) -> Callable[..., None]:
+    """A command that creates a study of this kind; `summary` is its help."""
 
-def study_command(kind: Any) -> Callable[[Callable[..., Options]], Callable[..., None]]:
-    """Make a command that creates a study of a function that returns the options of its kind.
+    def command(**arguments: Any) -> None:
+        shared = {name: arguments.pop(name) for name in SHARED if name in arguments}
+        _create(kind, options_of(arguments), **shared)
 
-    The command has the parameters of the function between the spec file and the options that all
-    such commands have.
-    """
-
-    def decorate(options_of: Callable[..., Options]) -> Callable[..., None]:
-        @functools.wraps(options_of)
-        def command(**given: Any) -> None:
-            shared = {name: given.pop(name) for name in SHARED if name in given}
-            options = options_of(**given)
-            known = {name: value for name, value in options.items() if value is not None}
-            _create(kind, known, **shared)
-
-        context, file, *others = SHARED.values()
-        own = inspect.signature(options_of).parameters.values()
-        parameters = [context, file, *own, *others]
-        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer reads it
-        command.__annotations__ = {one.name: one.annotation for one in parameters}
-        return command
-
-    return decorate
+    context, file, *others = SHARED.values()
+    parameters = [context, file, *parameters_of(kind), *others]
+    command.__name__, command.__doc__ = kind, summary
+    # Typer reads both.
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
 
 
 def _create(
     kind: Any,
-    options: Options,
+    options: dict[str, Any],
     *,
     context: typer.Context,
     file: SpecFile,
@@ -94,14 +79,14 @@ def _create(
     client = client_of(context)
     if code is not None:
         code_source(code)  # an unsuitable folder is a usage error
-    found = client.studies.estimate(kind, document, options, code=code, weights=weights)
+    estimate = client.studies.estimate(kind, document, options, code=code, weights=weights)
     if dry_run:
         if as_json:
-            print_json(found.to_json())
+            print_json(estimate.to_json())
         else:
-            print_estimate(found)
+            print_estimate(estimate)
         return
-    typer.echo(cost_line(found), err=True)
+    typer.echo(cost_line(estimate), err=True)
     study = client.studies.run(
         kind,
         document,
@@ -120,7 +105,7 @@ def _create(
         print_json(study.to_json())
         return
     typer.echo(study.id)
-    typer.echo(f"Created. Read the answer with: ampctl lab get {study.id} --wait", err=True)
+    typer.echo(f"Created. Read the answer with: ampctl study get {study.id} --wait", err=True)
 
 
 SHARED = {
@@ -133,18 +118,18 @@ SHARED = {
 
 def waited(client: "Client", study_id: str) -> "Study":
     """Wait until the study has ended; a line on standard error for each change."""
-    last = ""
+    last_line = ""
 
     def report(study: "Study") -> None:
-        nonlocal last
+        nonlocal last_line
         progress = f", {100 * study.progress:.0f} %" if study.progress is not None else ""
         jobs = f"{study.jobs_ended} of {study.jobs_planned} jobs"
         line = f"{study.id} {study.state}: {jobs}{progress}"
-        if line != last:
+        if line != last_line:
             typer.echo(line, err=True)
-        last = line
+        last_line = line
 
-    resume = f"The study goes on. Read the answer with: ampctl lab get {study_id} --wait"
+    resume = f"The study goes on. Read the answer with: ampctl study get {study_id} --wait"
     with detach_on_interrupt(resume):
         return client.studies.wait(study_id, on_progress=report)
 
@@ -157,6 +142,6 @@ def print_one(study: "Study", *, as_json: bool) -> None:
         print_study(study)
 
 
-def exit_status(study: "Study") -> int:
+def exit_status(study: "Study") -> ExitStatus:
     """0 if the study has an answer."""
-    return 0 if study.state == "succeeded" else 1
+    return ExitStatus.DONE if study.state == "succeeded" else ExitStatus.FAILED

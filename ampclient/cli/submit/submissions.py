@@ -1,4 +1,4 @@
-"""The submissions of `ampctl submit`: files × grid, all validated before the first is sent."""
+"""The submissions of `ampctl job submit`: files × grid, all validated before the first is sent."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

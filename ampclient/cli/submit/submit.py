@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import typer
 
+from ampclient.cli.exit_status import ExitStatus
 from ampclient.cli.jobs.watch import Watch, all_succeeded, followed, print_several, watch_to_the_end
 from ampclient.cli.options import AsJson, client_of
 from ampclient.cli.output.job_output import print_validated
@@ -130,7 +131,7 @@ def submit(
             submissions = validate_all(client, submissions)
     except SpecsInvalid as refused:
         _print_problems(refused)
-        raise typer.Exit(1) from None
+        raise typer.Exit(ExitStatus.REFUSED) from None
     if dry_run:
         _print_dry_run(submissions, as_json=as_json)
     elif len(submissions) == 1:
@@ -175,7 +176,7 @@ def validate(
 ) -> None:
     """Validate a spec and estimate its memory and FLOPs, without queuing a job.
 
-    Exit status 1 if the job could not run.
+    Exit status 3 if the job could not run.
     """
     document = parse_spec_file(file.read(), assignments or ())
     validated = client_of(context).jobs.validate(document)
@@ -184,7 +185,7 @@ def validate(
     else:
         print_validated(validated, layers=layers)
     if any(finding.severity == "error" for finding in validated.findings):
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.REFUSED)
 
 
 def parsed_assignments(assignments: Sequence[str]) -> dict[str, Any]:

@@ -210,5 +210,5 @@ def _divergence(results: Mapping[int, JobResult]) -> str:
         return ""
     return (
         f" There is enough memory, but the training does not work out: job {job.job_id} is "
-        f"{job.state} ({job.reason}). See ampctl lab precision."
+        f"{job.state} ({job.reason}). See ampctl study precision."
     )

@@ -247,7 +247,7 @@ class _Comparison:
             )
             if spec_policy(policy) == FLOAT32:
                 return text
-            bisect = f"ampctl lab bisect SPEC --policy {policy}"
+            bisect = f"ampctl study bisect SPEC --policy {policy}"
             return f"{text} To find the layers that need float32: {bisect}."
         missing = [job for job in jobs.values() if not job.succeeded]
         why = _reasons(missing) if missing else f"no finite {self.metric}"

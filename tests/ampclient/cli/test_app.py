@@ -19,7 +19,7 @@ def test_the_version_option_needs_no_server(ampctl, monkeypatch, tmp_path):
 def test_a_server_that_is_not_ampcore_is_reported_once(ampctl, server, respond):
     server.next_responses = [respond(404, html="<!doctype html><title>Hello</title>")]
     result = ampctl("list")
-    assert result.code == 1
+    assert result.code == 7
     assert result.err.startswith("error: This does not look like an ampcore server. Check")
     assert result.err.count("404") == 1
 
@@ -35,7 +35,7 @@ def test_the_url_option_selects_a_server(ampctl, address, monkeypatch):
     assert ampctl("--url", address, "version").code == 0
     monkeypatch.setenv("AMPCORE_TOKEN", "wrong")
     result = ampctl("--url", address, "version")
-    assert result.code == 1
+    assert result.code == 5
     assert "(unauthorized, HTTP 401)" in result.err
 
 
@@ -46,7 +46,7 @@ def test_an_address_and_a_file_together_are_wrong_usage(ampctl, address, configu
 def test_an_error_without_a_server_address_says_what_to_do(ampctl, monkeypatch, tmp_path):
     monkeypatch.setenv("AMPCORE_CONNECTION", str(tmp_path / "nothing.json"))
     result = ampctl("list")
-    assert result.code == 1
+    assert result.code == 2
     assert result.err.startswith("error: No server address found")
     assert "ampserver up" in result.err
 
@@ -54,7 +54,7 @@ def test_an_error_without_a_server_address_says_what_to_do(ampctl, monkeypatch, 
 def test_an_unreachable_server_is_a_readable_error(ampctl, clock, configured):
     configured.write_text(json.dumps({"url": "http://127.0.0.1:1", "token": "t"}))
     result = ampctl("list")
-    assert result.code == 1
+    assert result.code == 6
     assert result.err.startswith("error: Cannot connect to http://127.0.0.1:1: ")
     assert "Is the server running?" in result.err
 

@@ -36,7 +36,7 @@ function DatasetIndex() {
 
 function DatasetTable({ datasets }: { datasets: readonly Dataset[] }) {
   if (datasets.length === 0) {
-    return <EmptyState title="No datasets yet">Upload a file here or with <code>ampctl dataset push FILE</code>. Specs then name it: <code>data: {"{kind: npz, dataset: NAME}"}</code>.</EmptyState>;
+    return <EmptyState title="No datasets yet">Upload a file here or with <code>ampctl dataset upload FILE</code>. Specs then name it: <code>data: {"{kind: npz, dataset: NAME}"}</code>.</EmptyState>;
   }
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="All datasets">

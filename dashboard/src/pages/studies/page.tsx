@@ -39,7 +39,7 @@ function StudyTable({ studies }: { studies: readonly StudyFields[] }) {
   if (studies.length === 0) {
     return (
       <EmptyState title="No studies yet">
-        A study asks a question of several jobs. Open a job and choose “Which policy?”, “Which layers?” or “How large a batch?”, or run <code>ampctl lab precision job.yaml</code>.
+        A study asks a question of several jobs. Open a job and choose “Which policy?”, “Which layers?” or “How large a batch?”, or run <code>ampctl study precision job.yaml</code>.
       </EmptyState>
     );
   }

@@ -43,7 +43,7 @@ def test_a_token_that_the_server_refuses_is_not_saved(
 ):
     set_stdin("wrong\n")
     result = ampctl("login", address)
-    assert result.code == 1
+    assert result.code == 5
     assert "(unauthorized, HTTP 401)" in result.err
     assert not login_file.exists()
 

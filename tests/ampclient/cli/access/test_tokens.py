@@ -63,4 +63,4 @@ def test_revoke_confirms_and_fails_for_an_unknown_token(ampctl, server):
     ampctl("token", "create", "ci")
     assert ampctl("token", "revoke", "0000").out == "0000 revoked\n"
     assert server.tokens[0]["revoked_at"] is not None
-    assert ampctl("token", "revoke", "beef").code == 1
+    assert ampctl("token", "revoke", "beef").code == 4

@@ -16,7 +16,7 @@ def test_cancel_prints_the_new_state_of_the_job(ampctl, server):
 def test_cancel_of_a_job_that_has_ended_is_an_error(ampctl, server):
     server.add_job("a", state="succeeded")
     result = ampctl("cancel", "a")
-    assert result.code == 1
+    assert result.code == 3
     assert "(conflict, HTTP 409)" in result.err
 
 
@@ -29,7 +29,7 @@ def test_cancel_can_wait_until_the_job_has_ended(ampctl, server):
     assert result.err == "r is stopping; waiting for its process to end …\n"
 
 
-def test_cancel_of_a_job_that_succeeds_first_exits_1(ampctl, server):
+def test_cancel_of_a_job_that_succeeds_first_fails(ampctl, server):
     server.add_job("r", state="running")
     server.change("r")
     server.change("r", state="succeeded")
@@ -53,7 +53,7 @@ def test_pause_can_wait_until_the_job_is_paused(ampctl, server):
     assert (result.code, result.out) == (0, "r is paused\n")
 
 
-def test_pause_of_a_job_that_succeeds_first_exits_1(ampctl, server):
+def test_pause_of_a_job_that_succeeds_first_fails(ampctl, server):
     server.add_job("r", state="running")
     server.change("r")
     server.change("r", state="succeeded")
@@ -76,7 +76,7 @@ def test_resume_and_retry_queue_the_job(ampctl, server, verb, state):
     server.add_job("a", state=state)
     assert ampctl(verb, "a").out == "a is queued\n"
     result = ampctl(verb, "a")
-    assert result.code == 1
+    assert result.code == 3
     assert "(conflict, HTTP 409)" in result.err
 
 
@@ -127,7 +127,7 @@ def test_delete_confirms_and_is_refused_for_a_running_job(ampctl, server):
     server.add_job("a", state="failed")
     server.add_job("r", state="running")
     assert ampctl("delete", "a").out == "a deleted\n"
-    assert ampctl("delete", "r").code == 1
+    assert ampctl("delete", "r").code == 3
     assert list(server.jobs) == ["r"]
 
 
@@ -139,7 +139,7 @@ def test_extend_queues_a_new_job_and_prints_its_id(ampctl, server):
     assert "extends       a" in ampctl("get", "000001").out
     server.add_job("b", state="running")
     refused = ampctl("extend", "b", "--epochs", "3")
-    assert (refused.code, refused.out) == (1, "")
+    assert (refused.code, refused.out) == (3, "")
     assert ampctl("extend", "a").code == ampctl("extend", "a", "--epochs", "0").code == 2
 
 
@@ -161,7 +161,7 @@ def test_a_profile_of_the_next_steps_is_requested_awaited_and_printed(ampctl, se
 def test_a_job_that_is_not_running_cannot_be_profiled(ampctl, server):
     server.add_job("a", state="succeeded")
     result = ampctl("profile", "a")
-    assert result.code == 1
+    assert result.code == 3
     assert "(conflict, HTTP 409)" in result.err
-    assert "ampctl clone a --set runtime.profile.start=10" in result.err
+    assert "ampctl job clone a --set runtime.profile.start=10" in result.err
     assert ampctl("profile", "a", "--last").err == "The job has no profile.\n"

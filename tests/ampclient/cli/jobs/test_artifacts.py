@@ -30,16 +30,16 @@ def test_download_of_one_file_as_json(ampctl, job, tmp_path, monkeypatch):
     assert (tmp_path / "attempt-1/report.json").read_bytes() == b"{}"
 
 
-def test_download_of_an_unknown_file_exits_1(ampctl, job, tmp_path):
+def test_download_of_an_unknown_file_fails(ampctl, job, tmp_path):
     result = ampctl("download", job, "model", "-o", str(tmp_path))
-    assert result.code == 1
+    assert result.code == 4
     assert "attempt-1/model.keras" in result.err
 
 
-def test_download_with_a_wrong_digest_exits_1(ampctl, job, server, respond, tmp_path):
+def test_download_with_a_wrong_digest_fails(ampctl, job, server, respond, tmp_path):
     server.next_responses = [server.handle, server.handle, respond(200, content=b"y" * 2048)]
     result = ampctl("download", job, "attempt-1/model.keras", "-o", str(tmp_path))
-    assert result.code == 1
+    assert result.code == 7
     assert "(digest_mismatch)" in result.err
 
 

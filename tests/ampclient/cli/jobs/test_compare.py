@@ -107,7 +107,7 @@ def test_an_unknown_job_is_named(ampctl, server, respond):
     detail = "There is no job 'abcdeg'."
     server.next_responses = [respond(404, json={"code": "not_found", "detail": detail})]
     result = ampctl("compare", "abcdef", "abcdeg")
-    assert result.code == 1
+    assert result.code == 4
     assert "Did you mean abcdef (digits-fp16, queued)?" in result.err
 
 

@@ -93,7 +93,7 @@ def test_json_is_the_whole_answer(ampctl, trained):
     assert ampctl("explain", "a", "7", "--json").json() == ANSWER
 
 
-def test_a_failed_explanation_says_why_and_exits_1(ampctl, trained):
+def test_a_failed_explanation_says_why_and_fails(ampctl, trained):
     trained.add_job("b", state="running", step=9)
     ampctl("explain", "b", "3")
     trained.change("000002")

@@ -38,17 +38,17 @@ def test_export_to_standard_output(ampctl, job):
     assert (result.code, result.out) == (0, "step,skipped\n0,False\n")
 
 
-def test_export_of_an_unknown_column_exits_1(ampctl, job, tmp_path):
+def test_export_of_an_unknown_column_fails(ampctl, job, tmp_path):
     result = ampctl("export", job, "-o", str(tmp_path / "x"), "--columns", "lossy")
-    assert result.code == 1
+    assert result.code == 3
     assert "lossy" in result.err
     assert not (tmp_path / "x").exists()
 
 
-def test_an_incomplete_export_exits_1_and_leaves_no_file(ampctl, job, server, respond, tmp_path):
+def test_an_incomplete_export_fails_and_leaves_no_file(ampctl, job, server, respond, tmp_path):
     server.next_responses = [server.handle] + [respond(200, text="step,loss\n0,1")] * MAX_TRIES
     result = ampctl("export", job, "-o", str(tmp_path / "here"))
-    assert result.code == 1
+    assert result.code == 6
     assert "No partial file is kept" in result.err
     assert "(connection_failed)" in result.err
     assert not (tmp_path / "here").exists()

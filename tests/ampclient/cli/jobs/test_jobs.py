@@ -101,7 +101,7 @@ def test_get_shows_the_best_evaluation_and_an_early_end(ampctl, server, summary)
 
 def test_get_shows_the_path_of_the_model(ampctl, server, summary):
     server.add_job("a", state="succeeded", attempt=2, summary=summary)
-    path = "attempt-2/model.keras (ampctl download a attempt-2/model.keras)"
+    path = "attempt-2/model.keras (ampctl job download a attempt-2/model.keras)"
     assert f"model file           {path}\n" in ampctl("get", "a").out
     server.add_job("b", state="succeeded", summary={**summary, "model_file": None})
     assert "model file" not in ampctl("get", "b").out

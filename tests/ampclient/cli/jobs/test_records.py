@@ -116,7 +116,7 @@ def test_csv_output_is_the_response_of_the_server(ampctl, job, server):
 
 def test_an_unknown_column_is_refused_by_the_server(ampctl, job):
     result = ampctl("steps", job, "--columns", "lossy")
-    assert result.code == 1
+    assert result.code == 3
     assert "lossy" in result.err
 
 
@@ -268,7 +268,7 @@ def test_logs_can_be_followed_to_the_end(ampctl, server):
     assert (result.code, result.out, result.err) == (0, "one\ntwo\n", "")
 
 
-def test_following_the_logs_of_a_failed_job_exits_1_with_its_message(ampctl, server):
+def test_following_the_logs_of_a_failed_job_fails_with_its_message(ampctl, server):
     server.add_job("a", state="failed", message="Out of memory.")
     server.add_logs("a", "one\n")
     result = ampctl("logs", "a", "--follow")

@@ -25,7 +25,7 @@ def test_watch_exits_0_only_for_success(ampctl, server, summary):
 
 def test_watch_of_an_unknown_job_is_an_error(ampctl):
     result = ampctl("watch", "nobody")
-    assert result.code == 1
+    assert result.code == 4
     assert result.err.startswith("error: ")
     assert "(not_found, HTTP 404)" in result.err
 
@@ -80,7 +80,7 @@ def test_a_long_outage_ends_the_watch_and_not_the_job(ampctl, server, respond, c
     server.add_job("a", state="running")
     server.next_responses = [server.handle, server.handle, *[respond(503)] * 20]
     result = ampctl("watch", "a")
-    assert result.code == 1
+    assert result.code == 6
     assert result.err.splitlines()[-1].startswith("error: ")
     assert {request.method for request in server.requests} == {"GET"}
 
@@ -91,7 +91,7 @@ def test_a_403_response_is_not_retried(ampctl, server, respond):
         server.handle,
         respond(403, json={"code": "forbidden", "detail": "No."}),
     ]
-    assert ampctl("watch", "a").code == 1
+    assert ampctl("watch", "a").code == 5
     assert len(server.requests) == 2
 
 

@@ -141,7 +141,7 @@ def test_a_folder_of_tables_is_described_as_the_folder_is_read(ampctl, tmp_path)
 def test_check_reads_a_dataset_before_it_is_uploaded(ampctl, tmp_path):
     (tmp_path / "clicks.csv").write_text("x,y\n1,2\n3\n")
     pushed = ampctl("dataset", "push", str(tmp_path / "clicks.csv"), "--check")
-    assert (pushed.code, pushed.out) == (1, "")
+    assert (pushed.code, pushed.out) == (3, "")
     assert "clicks.csv, line 3: expected 2 cells" in pushed.err
     assert ampctl("dataset", "list").out == ""
     (tmp_path / "clicks.csv").write_text("x,y\n1,2\n3,4\n")
@@ -156,7 +156,7 @@ def test_a_job_is_submitted_with_a_dataset_and_keeps_it(ampctl, birds, tmp_path)
     job = ampctl("submit", str(tmp_path / "job.yaml"), "--json").json()
     assert job["spec"]["data"]["dataset"] == "birds@1"
     refused = ampctl("dataset", "delete", "birds")
-    assert refused.code == 1
+    assert refused.code == 3
     assert "the job 'digits-fp16'" in refused.err
 
 
@@ -184,5 +184,5 @@ def test_malformed_names_and_missing_files_are_wrong_usage(ampctl, arguments):
 def test_an_unknown_dataset_is_an_error(ampctl):
     for command in ("show", "pull", "delete"):
         result = ampctl("dataset", command, "birds")
-        assert result.code == 1
+        assert result.code == 4
         assert "There is no dataset 'birds'" in result.err

@@ -53,13 +53,13 @@ def test_a_file_is_deleted_by_the_first_digits_of_its_sha256(ampctl, stored):
     deleted = ampctl("file", "delete", unused.reference[:19])
     assert (deleted.code, deleted.err) == (0, f"Deleted {unused.reference}.\n")
     refused = ampctl("file", "delete", named.sha256)
-    assert refused.code == 1
+    assert refused.code == 3
     assert job.id in refused.err
     [left] = ampctl("file", "list", "--json").json()
     assert left["sha256"] == named.sha256
 
 
-@pytest.mark.parametrize(("digits", "code"), [("abc", 2), ("not-digits", 2), ("0123456789", 1)])
+@pytest.mark.parametrize(("digits", "code"), [("abc", 2), ("not-digits", 2), ("0123456789", 4)])
 def test_a_reference_that_is_not_of_one_file_is_refused(ampctl, stored, digits, code):
     result = ampctl("file", "delete", digits)
     assert result.code == code

@@ -40,7 +40,7 @@ def test_set_changes_fields_of_the_spec(ampctl, spec_file, server):
 )
 def test_an_inapplicable_set_is_an_error_before_sending(ampctl, spec_file, server, assignment):
     result = ampctl("submit", spec_file, "--set", assignment)
-    assert result.code == 1
+    assert result.code == 3
     place = "/" + assignment.partition("=")[0].replace(".", "/")
     assert assignment in result.err or place in result.err
     assert server.requests == []
@@ -65,7 +65,7 @@ def test_a_file_whose_document_is_not_an_object_is_refused(
     path = tmp_path / "job.yaml"
     path.write_text(text)
     result = ampctl("submit", str(path))
-    assert result.code == 1
+    assert result.code == 3
     assert result.err.splitlines() == [
         "error: The job spec has 1 problem. (invalid_spec)",
         f"  /: Expected an object; received {received}.",
@@ -77,7 +77,7 @@ def test_an_invalid_spec_prints_each_problem_on_its_own_line(ampctl, spec_file):
     result = ampctl(
         "submit", spec_file, "--set", "precision.policy=mixed_flaot16", "--set", "modle=1"
     )
-    assert result.code == 1
+    assert result.code == 3
     assert result.out == ""
     first, *problems = result.err.splitlines()
     assert len(problems) == 2
@@ -94,7 +94,7 @@ def test_a_file_that_is_not_yaml_is_refused(ampctl, tmp_path):
     path = tmp_path / "broken.yaml"
     path.write_text("a: [")
     result = ampctl("submit", str(path))
-    assert result.code == 1
+    assert result.code == 3
     assert "Expected a YAML or JSON document" in result.err
 
 
@@ -122,7 +122,7 @@ def test_submit_with_watch_follows_the_job_to_its_end(ampctl, spec_file, server,
 
 
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
-def test_submit_with_watch_exits_1_unless_the_job_succeeds(ampctl, spec_file, server, state):
+def test_submit_with_watch_fails_unless_the_job_succeeds(ampctl, spec_file, server, state):
     server.change("000000", state=state, reason="invalid_data", message="There is a NaN.")
     result = ampctl("submit", spec_file, "--watch", "--json")
     assert result.code == 1
@@ -147,7 +147,7 @@ def test_a_submission_without_a_response_says_how_to_repeat_it(
     monkeypatch.setattr(type(server), "__call__", lose_response)
     monkeypatch.setattr("socketserver.BaseServer.handle_error", lambda *of: None)
     result = ampctl("submit", spec_file, "--idempotency-key", "mine")
-    assert result.code == 1
+    assert result.code == 6
     assert (
         "--idempotency-key mine: it returns that job instead of queuing a second one." in result.err
     )
@@ -158,7 +158,7 @@ def test_an_exceeded_quota_is_shown_without_a_retry(ampctl, spec_file, server, r
     document = {"code": "quota_exceeded", "detail": "The project has 10 jobs in the queue."}
     server.next_responses = [respond(429, json=document, headers={"retry-after": "5"})]
     result = ampctl("submit", spec_file)
-    assert (result.code, len(server.requests)) == (1, 1)
+    assert (result.code, len(server.requests)) == (3, 1)
     assert "The project has 10 jobs in the queue." in result.err
 
 
@@ -199,11 +199,11 @@ def test_an_error_in_one_file_queues_no_job(ampctl, spec_file, tmp_path, server)
     (tmp_path / "broken.yaml").write_text("a: [")
     wrong, broken = str(tmp_path / "wrong.yaml"), str(tmp_path / "broken.yaml")
     result = ampctl("submit", spec_file, wrong)
-    assert (result.code, result.out, server.jobs) == (1, "", {})
+    assert (result.code, result.out, server.jobs) == (3, "", {})
     assert result.err.startswith(f"error: {wrong}: ")
     assert "Did you mean 'digits'?" in result.err
     assert result.err.endswith("Nothing was queued.\n")
-    assert ampctl("submit", spec_file, broken).code == 1
+    assert ampctl("submit", spec_file, broken).code == 3
     assert server.jobs == {}
 
 
@@ -235,7 +235,7 @@ def test_a_queue_that_fills_up_shows_the_queued_jobs_and_how_to_continue(
     full = respond(429, json={"code": "quota_exceeded", "detail": "The queue is full."})
     server.next_responses = [*[server.handle] * 3, full]
     result = ampctl("submit", spec_file, other_file, "--idempotency-key", "mine")
-    assert (result.code, list(server.jobs)) == (1, ["000000"])
+    assert (result.code, list(server.jobs)) == (3, ["000000"])
     assert "Already queued: 000000." in result.err
     assert "--idempotency-key mine" in result.err
     again = ampctl("submit", spec_file, other_file, "--idempotency-key", "mine")
@@ -253,7 +253,7 @@ def test_a_number_with_too_many_digits_is_refused_with_its_line(
     file.write_text(f"model: {{kind: mlp}}\ndata: {{kind: digits}}\ntrain:\n  seed: {seed}\n")
     more = ["--set", f"train.seed={number}"] if place == "set" else []
     result = ampctl("submit", str(file), *more)
-    assert result.code == 1
+    assert result.code == 3
     assert f"a number must have at most 1000 digits, not {digits}" in result.err
     assert "line" in result.err
     assert len(result.err) < 1000
@@ -303,6 +303,6 @@ def test_code_for_another_kind_of_model_is_refused(ampctl, spec_file, server, tm
     (tmp_path / "code").mkdir()
     (tmp_path / "code/net.py").write_text("x = 1\n")
     result = ampctl("submit", spec_file, "--code", str(tmp_path / "code"))
-    assert result.code == 1
+    assert result.code == 3
     assert "/model/kind" in result.err
     assert server.jobs == {}

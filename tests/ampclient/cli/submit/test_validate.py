@@ -72,12 +72,12 @@ def test_json_prints_the_response(ampctl, spec_file, server):
     assert document["spec"]["train"]["epochs"] == 7
 
 
-def test_a_finding_of_severity_error_exits_1(ampctl, spec_file, server):
+def test_a_finding_of_severity_error_fails(ampctl, spec_file, server):
     server.report["findings"] = [{**FINDING, "severity": "error"}]
-    assert ampctl("validate", spec_file).code == 1
+    assert ampctl("validate", spec_file).code == 3
 
 
-def test_an_invalid_spec_exits_1_with_its_problems(ampctl, spec_file):
+def test_an_invalid_spec_fails_with_its_problems(ampctl, spec_file):
     result = ampctl("validate", spec_file, "--set", "modle=1")
-    assert result.code == 1
+    assert result.code == 3
     assert "/modle" in result.err

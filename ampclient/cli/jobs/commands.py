@@ -1,0 +1,63 @@
+"""`ampctl job`: submit, list, watch and change jobs, and read what they recorded."""
+
+from typing import Final
+
+import typer
+
+from ampclient.cli.jobs import (
+    actions,
+    artifacts,
+    bulk,
+    compare,
+    evaluations,
+    explain,
+    export,
+    jobs,
+    profile,
+    ranges,
+    records,
+    watch,
+)
+from ampclient.cli.submit import submit
+
+group = typer.Typer(
+    help="Submit, list, watch and change jobs, and read what they recorded.", no_args_is_help=True
+)
+
+COMMANDS: Final = {
+    command.__name__.rstrip("_").replace("_", "-"): command
+    for command in (
+        submit.submit,
+        submit.validate,
+        jobs.list_,
+        jobs.get,
+        watch.watch,
+        compare.compare,
+        records.logs,
+        records.steps,
+        evaluations.evaluations,
+        ranges.ranges,
+        export.export,
+        records.events,
+        records.attempts,
+        artifacts.artifacts,
+        artifacts.download,
+        profile.profile,
+        actions.cancel,
+        actions.pause,
+        actions.resume,
+        actions.retry,
+        actions.clone,
+        actions.extend,
+        explain.explain,
+        actions.edit,
+        actions.delete,
+        bulk.cancel_many,
+        bulk.delete_many,
+    )
+}
+SHORT: Final = ("submit", "validate", "list", "get", "watch", "compare", "logs", "cancel")
+"""The commands that `ampctl` has without `job`, too."""
+
+for name, command in COMMANDS.items():
+    group.command(name)(command)
