@@ -117,7 +117,7 @@ def resolve(url: str | None, token: str | None, environ: Mapping[str, str]) -> C
 
 def _first(*candidates: tuple[str | None, str]) -> tuple[str | None, str]:
     """The first candidate with a value, and its source."""
-    return next((found for found in candidates if found[0]), (None, ""))
+    return next((candidate for candidate in candidates if candidate[0]), (None, ""))
 
 
 def _connection_files(environ: Mapping[str, str]) -> list[tuple[Path, str]]:
@@ -133,15 +133,15 @@ def _connection_files(environ: Mapping[str, str]) -> list[tuple[Path, str]]:
 
 def _with_own_token(url: str, url_from: str, files: Sequence[tuple[Path, str]]) -> Connection:
     """The address with its own stored token: a token is never sent to another server."""
-    chosen, others = Connection(url, "none", url_from), []
+    chosen, reasons = Connection(url, "none", url_from), []
     for path, label in files:
-        known = Connection.from_file(path, label)
-        if known.url == chosen.url:
-            return replace(chosen, token=known.token, token_from=known.token_from)
-        others.append(f"{known.token_from} is for {known.url}")
+        stored = Connection.from_file(path, label)
+        if stored.url == chosen.url:
+            return replace(chosen, token=stored.token, token_from=stored.token_from)
+        reasons.append(f"{stored.token_from} is for {stored.url}")
     raise NotConfigured(
         f"No token for {chosen.url}: set AMPCORE_TOKEN, or run `ampctl login` "
-        f"({', '.join(others)})."
+        f"({', '.join(reasons)})."
     )
 
 

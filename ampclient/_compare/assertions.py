@@ -72,15 +72,16 @@ class Assertion:
     @classmethod
     def parse(cls, text: str) -> "Assertion":
         """Parse one assertion. Raises InvalidAssertion."""
-        form = next((found for one in _FORMS if (found := one.fullmatch(text.strip()))), None)
+        matches = (form.fullmatch(text.strip()) for form in _FORMS)
+        form = next((match for match in matches if match), None)
         if form is None:
             raise InvalidAssertion(f"expected {FORMS}; received {text!r}")
-        given = form.groupdict()
-        name, operator = ALIASES.get(given["name"], given["name"]), given["operator"]
-        sign = -1.0 if given.get("sign") == "-" else 1.0
-        number, unit = sign * float(given["number"] or 0.0), given["unit"]
-        relative = operator == "within" or given.get("base") is not None
-        factor = 1.0 if given.get("base") is not None else 0.0
+        parts = form.groupdict()
+        name, operator = ALIASES.get(parts["name"], parts["name"]), parts["operator"]
+        sign = -1.0 if parts.get("sign") == "-" else 1.0
+        number, unit = sign * float(parts["number"] or 0.0), parts["unit"]
+        relative = operator == "within" or parts.get("base") is not None
+        factor = 1.0 if parts.get("base") is not None else 0.0
         if unit == "x":
             return cls(text.strip(), name, operator, factor=number)
         if unit == "%" and relative:
@@ -105,13 +106,13 @@ class Assertion:
         """Whether a value satisfies it; NaN and the infinities never do, nor of the baseline."""
         if not math.isfinite(value) or (self.needs_base and not math.isfinite(base)):
             return False
-        least, most = self.bounds(base)
+        lowest, highest = self.bounds(base)
         # A difference of two close values has the rounding errors of the values.
         slack = ROUNDING * max(abs(value), abs(base)) if self.operator == "within" else 0.0
-        at_bound = any(math.isclose(value, one, rel_tol=ROUNDING) for one in (least, most))
+        at_bound = any(math.isclose(value, bound, rel_tol=ROUNDING) for bound in (lowest, highest))
         if self.operator in ("<", ">"):
-            return least < value < most and not at_bound
-        return least - slack <= value <= most + slack or at_bound
+            return lowest < value < highest and not at_bound
+        return lowest - slack <= value <= highest + slack or at_bound
 
 
 def value_named(
@@ -121,10 +122,10 @@ def value_named(
     value = values.get(name, [None] * (index + 1))[index]
     if value is not None:
         return value
-    known = [one for one, each in values.items() if each[index] is not None]
-    close = closest_match(name, [*known, *ALIASES])
+    names = [known for known, numbers in values.items() if numbers[index] is not None]
+    close = closest_match(name, [*names, *ALIASES])
     suggestion = f" Did you mean {close!r}?" if close else ""
-    listed = join_names(known, MAX_NAMES) or "none"
+    listed = join_names(names, MAX_NAMES) or "none"
     raise InvalidAssertion(f"the job {job} has no value {name!r}; it has {listed}.{suggestion}")
 
 

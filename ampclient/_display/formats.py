@@ -125,8 +125,8 @@ def log_text(text: str) -> str:
 
 
 def _is_colour(piece: str) -> bool:
-    found = COLOUR.fullmatch(piece)
-    return found is not None and all(int(n or 0) in STYLES for n in piece[2:-1].split(";"))
+    match = COLOUR.fullmatch(piece)
+    return match is not None and all(int(n or 0) in STYLES for n in piece[2:-1].split(";"))
 
 
 def _without_control(text: str) -> str:

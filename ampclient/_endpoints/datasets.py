@@ -18,8 +18,8 @@ BYTES: Final = "application/octet-stream"
 
 def list_datasets(limit: int, cursor: str | None) -> JsonRequest[DatasetPage]:
     """A page of the datasets."""
-    wanted = params(limit=limit, cursor=cursor)
-    return JsonRequest(method="GET", path="/datasets", params=wanted, read=DatasetPage.from_json)
+    page = params(limit=limit, cursor=cursor)
+    return JsonRequest(method="GET", path="/datasets", params=page, read=DatasetPage.from_json)
 
 
 def get_dataset(name: str) -> JsonRequest[Dataset]:
@@ -55,10 +55,10 @@ def get_dataset_content(name: str, number: int, *, start: int) -> Request:
     return Request(method="GET", path=path, headers=headers)
 
 
-def delete_dataset(wanted: VersionReference) -> JsonRequest[None]:
+def delete_dataset(version: VersionReference) -> JsonRequest[None]:
     """Delete a version, or all of them without a number."""
-    version = [] if wanted.number is None else ["versions", str(wanted.number)]
-    path = _path(wanted.name, *version)
+    segments = [] if version.number is None else ["versions", str(version.number)]
+    path = _path(version.name, *segments)
     return JsonRequest(method="DELETE", path=path, headers=idempotency_header(), read=parse_nothing)
 
 
@@ -99,5 +99,5 @@ def complete_upload(name: str, upload_id: str) -> JsonRequest[DatasetVersion]:
     )
 
 
-def _path(name: str, *rest: str) -> str:
-    return "/".join(["/datasets", quote_path(name), *rest])
+def _path(name: str, *segments: str) -> str:
+    return "/".join(["/datasets", quote_path(name), *segments])

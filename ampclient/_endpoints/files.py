@@ -15,8 +15,8 @@ from ampspec.references.stored_files import FileKind
 
 def list_files(kind: FileKind | None, limit: int, cursor: str | None) -> JsonRequest[FilePage]:
     """A page of the files of the project."""
-    wanted = params(kind=kind, limit=limit, cursor=cursor)
-    return JsonRequest(method="GET", path="/files", params=wanted, read=FilePage.from_json)
+    page = params(kind=kind, limit=limit, cursor=cursor)
+    return JsonRequest(method="GET", path="/files", params=page, read=FilePage.from_json)
 
 
 def delete_file(kind: FileKind, sha256: str) -> JsonRequest[None]:

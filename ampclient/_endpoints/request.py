@@ -65,9 +65,9 @@ def quote_path(text: str) -> str:
     return quote(text, safe="")
 
 
-def job_path(job_id: str, *rest: str) -> str:
+def job_path(job_id: str, *segments: str) -> str:
     """The path of a job or of one of its subresources."""
-    return "/".join(["/jobs", quote_path(job_id), *rest])
+    return "/".join(["/jobs", quote_path(job_id), *segments])
 
 
 def params(**values: str | int | None) -> list[tuple[str, str]]:

@@ -44,7 +44,7 @@ class StepRange:
 
 
 def stream_steps(
-    job_id: str, wanted: StepRange, export_format: str, *, max_points: int | None = None
+    job_id: str, step_range: StepRange, export_format: str, *, max_points: int | None = None
 ) -> Request:
     """A whole range as a stream. `export_format` is one of EXPORT_FORMATS."""
     if export_format not in EXPORT_FORMATS:
@@ -53,16 +53,16 @@ def stream_steps(
     return Request(
         method="GET",
         path=job_path(job_id, "steps"),
-        params=[*wanted.params, *params(format=export_format, max_points=max_points)],
+        params=[*step_range.params, *params(format=export_format, max_points=max_points)],
         headers=[("Accept", "*/*")],
     )
 
 
-def sample_steps(job_id: str, wanted: StepRange, max_points: int) -> JsonRequest[StepSample]:
+def sample_steps(job_id: str, step_range: StepRange, max_points: int) -> JsonRequest[StepSample]:
     """A range downsampled to at most `max_points`."""
     return JsonRequest(
         method="GET",
         path=job_path(job_id, "steps"),
-        params=[*wanted.params, *params(max_points=max_points)],
+        params=[*step_range.params, *params(max_points=max_points)],
         read=StepSample.from_json,
     )

@@ -24,13 +24,13 @@ class StreamQuery:
             raise ValueError(f"expected kinds among {expected}; received {list(self.kinds)}")
 
 
-def stream_job(job_id: str, wanted: StreamQuery, *, after: int) -> Request:
+def stream_job(job_id: str, query: StreamQuery, *, after: int) -> Request:
     """The event stream after the entry with seq `after`, then live until the job ends."""
-    columns = None if wanted.columns is None else ",".join(wanted.columns)
+    columns = None if query.columns is None else ",".join(query.columns)
     return Request(
         method="GET",
         path=job_path(job_id, "stream"),
-        params=[*(("kinds", kind) for kind in wanted.kinds), *params(columns=columns)],
+        params=[*(("kinds", kind) for kind in query.kinds), *params(columns=columns)],
         headers=[("Accept", "text/event-stream"), ("Last-Event-ID", str(after))],
     )
 
@@ -48,10 +48,10 @@ def compare_jobs(
     max_points: int,
 ) -> JsonRequest[Comparison]:
     """A comparison of jobs."""
-    wanted = params(
+    query = params(
         jobs=",".join(job_ids),
         baseline=baseline,
         columns=None if columns is None else ",".join(columns),
         max_points=max_points,
     )
-    return JsonRequest(method="GET", path="/compare", params=wanted, read=Comparison.from_json)
+    return JsonRequest(method="GET", path="/compare", params=query, read=Comparison.from_json)

@@ -23,9 +23,9 @@ class Evaluations(Sequence[EvaluationRow]):
     @classmethod
     def of(cls, evaluations: Iterable[Evaluation]) -> "Evaluations":
         """The evaluations of a response."""
-        found = list(evaluations)
-        rows = ({"epoch": one.epoch, "step": one.step, **one.metrics} for one in found)
-        return cls(rows, next((one.step for one in found if one.best), None))
+        listed = list(evaluations)
+        rows = ({"epoch": e.epoch, "step": e.step, **e.metrics} for e in listed)
+        return cls(rows, next((e.step for e in listed if e.best), None))
 
     @property
     def best(self) -> EvaluationRow | None:

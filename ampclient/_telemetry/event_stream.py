@@ -33,11 +33,11 @@ class EventStreamReader:
     """Reads the entries after the one with seq `after`, and continues after the last one read."""
 
     def __init__(
-        self, transport: Transport, job_id: str, wanted: endpoints.StreamQuery, after: int
+        self, transport: Transport, job_id: str, query: endpoints.StreamQuery, after: int
     ) -> None:
         self._transport = transport
         self._job_id = job_id
-        self._wanted = wanted
+        self._query = query
         self._after = after
         self._has_ended = False
 
@@ -83,7 +83,7 @@ class EventStreamReader:
                 retries.reset()  # again, since the caller may have kept the entry for long
 
     def _request(self) -> endpoints.Request:
-        return endpoints.stream_job(self._job_id, self._wanted, after=self._after)
+        return endpoints.stream_job(self._job_id, self._query, after=self._after)
 
     def _end(self, document: Any) -> None:
         """End the stream. Raises NotFound if it ended because the job was deleted."""

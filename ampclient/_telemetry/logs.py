@@ -79,9 +79,9 @@ class LogReader:
 async def _lines(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
     """The complete lines; one that is cut off comes again in the next stream."""
     # Not by iter_lines, which also splits at characters such as U+2028 inside a log entry.
-    rest = b""
+    incomplete = b""
     async for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
+        *lines, incomplete = (incomplete + chunk).split(b"\n")
         for line in lines:
             yield line
 

@@ -75,7 +75,7 @@ class StepSample:
             document["steps_per_point"],
             skipped_in(document["skipped_steps"]),
             _changes(document["scale_changes"]),
-            tuple(AttemptRange.from_json(one) for one in document["attempts"]),
+            tuple(AttemptRange.from_json(attempt) for attempt in document["attempts"]),
         )
 
     def _repr_html_(self) -> str:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 class StepReader:
     """Reads a range of steps, and continues after the last step read."""
 
-    def __init__(self, transport: Transport, job_id: str, wanted: endpoints.StepRange) -> None:
+    def __init__(self, transport: Transport, job_id: str, step_range: endpoints.StepRange) -> None:
         self._transport = transport
         self._job_id = job_id
-        self._remaining = wanted
+        self._remaining = step_range
 
     async def read(
         self, *, retry_timeout_s: float = RETRY_TIMEOUT_S
@@ -63,7 +63,7 @@ class StepReader:
 
 
 def concat_blocks(
-    blocks: Sequence["StepBlock"], wanted: endpoints.StepRange, *, may_have_gaps: bool
+    blocks: Sequence["StepBlock"], step_range: endpoints.StepRange, *, may_have_gaps: bool
 ) -> "StepBlock":
     """Join blocks; an empty block if there are none.
 
@@ -72,8 +72,8 @@ def concat_blocks(
     from ampspec.telemetry import COLUMNS, StepBlock
 
     if not blocks:
-        names = [name for name in wanted.columns or COLUMNS if name != "step"]
-        return StepBlock(wanted.first, {name: [] for name in names})
+        names = [name for name in step_range.columns or COLUMNS if name != "step"]
+        return StepBlock(step_range.first, {name: [] for name in names})
     block = StepBlock.concat(blocks)
     if block.has_gaps and not may_have_gaps:
         steps = block["step"]

@@ -50,12 +50,12 @@ def select_artifacts(artifacts: Sequence[Artifact], path: str | None) -> list[Ar
     """All files, the file with this path, or the files in this folder. Raises NotFound."""
     if path is None:
         return list(artifacts)
-    wanted = path.strip("/")
-    found = [a for a in artifacts if a.path == wanted or a.path.startswith(f"{wanted}/")]
-    if not found:
-        there = ", ".join(a.path for a in artifacts) or "none yet"
-        raise NotFound(f"Expected one of the job's files ({there}); received {path!r}.")
-    return found
+    prefix = path.strip("/")
+    selected = [a for a in artifacts if a.path == prefix or a.path.startswith(f"{prefix}/")]
+    if not selected:
+        paths = ", ".join(a.path for a in artifacts) or "none yet"
+        raise NotFound(f"Expected one of the job's files ({paths}); received {path!r}.")
+    return selected
 
 
 def is_safe_file_name(part: str) -> bool:

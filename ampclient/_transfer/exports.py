@@ -97,12 +97,12 @@ def _is_folder(path: str | PathLike[str], export_format: str) -> bool:
 def _name_in(headers: Mapping[str, str], status: int) -> str:
     """The file name in Content-Disposition, in ASCII. Raises UnexpectedResponse."""
     disposition = headers.get("content-disposition", "")
-    found = FILE_NAME.search(disposition)
-    if found is None or not is_safe_file_name(found[1]):
+    match = FILE_NAME.search(disposition)
+    if match is None or not is_safe_file_name(match[1]):
         raise unexpected_response(
             f"Expected a file's name, received {disposition!r}.", status, headers
         )
-    return found[1]
+    return match[1]
 
 
 async def _receive(

@@ -36,12 +36,12 @@ class Segment:
             return
         with self.file.open("rb") as file:
             file.seek(self.offset + start)
-            left = end - start
-            while left > 0:
-                piece = file.read(min(READ_BYTES, left))
+            remaining = end - start
+            while remaining > 0:
+                piece = file.read(min(READ_BYTES, remaining))
                 if not piece:
                     raise OSError(f"{self.file} has become shorter during its upload")
-                left -= len(piece)
+                remaining -= len(piece)
                 yield piece
 
 

@@ -38,10 +38,10 @@ async def with_weights(
     """
     source = await transport.run_in_thread(weights_source, weights)
     sha256 = await transport.run_in_thread(source.sha256)
-    named = name_weights(document, f"{DIGEST_PREFIX}{sha256}")
+    document_with_weights = name_weights(document, f"{DIGEST_PREFIX}{sha256}")
     if upload:
         await upload_file(transport, FileKind.WEIGHTS, source, no_progress)
-    return named
+    return document_with_weights
 
 
 def name_weights(document: Document, reference: str) -> Document:
@@ -50,11 +50,11 @@ def name_weights(document: Document, reference: str) -> Document:
     init = {} if init is None else init
     if not isinstance(init, Mapping):
         return document  # the server names the mistake
-    others = [init.get("job"), init.get("weights")]
-    other = next((one for one in others if one not in (None, reference)), None)
-    if other is not None:
+    sources = [init.get("job"), init.get("weights")]
+    source = next((source for source in sources if source not in (None, reference)), None)
+    if source is not None:
         expected = "no job and no other weights, since weights are given"
-        problem = Problem("/init", "two_sources", expected, format_value(other))
+        problem = Problem("/init", "two_sources", expected, format_value(source))
         raise InvalidSpec.from_problems([problem])
     return {**document, "init": {**init, "weights": reference}}
 
@@ -77,10 +77,10 @@ def weights_source(weights: Weights) -> UploadSource:
     return file_source(Path(weights))
 
 
-def _arrays_source(given: Mapping[str, Any]) -> UploadSource:
+def _arrays_source(weights: Mapping[str, Any]) -> UploadSource:
     import numpy as np
 
-    arrays = {name: np.ascontiguousarray(np.asarray(array)) for name, array in given.items()}
+    arrays = {name: np.ascontiguousarray(np.asarray(array)) for name, array in weights.items()}
     # Wide dtypes first, so that every array is aligned.
     ordered = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
     entries = []
@@ -89,7 +89,7 @@ def _arrays_source(given: Mapping[str, Any]) -> UploadSource:
         if dtype is None or array.dtype.byteorder == ">":
             raise ValueError(f"weights: expected arrays of numbers, received {name}: {array.dtype}")
         # NumPy makes an array of rank 0 one of rank 1 when it makes it contiguous.
-        entries.append((name, dtype, np.shape(given[name]), array.nbytes))
+        entries.append((name, dtype, np.shape(weights[name]), array.nbytes))
     header = encode_header(entries, {})
     pieces = [header, *(array.tobytes() for _, array in ordered)]
     return UploadSource(FILE_NAME, [Segment(len(piece), piece) for piece in pieces])

@@ -79,8 +79,8 @@ def worker_ids(context: typer.Context, incomplete: str) -> Suggestions:
 
 def policies(context: typer.Context, incomplete: str) -> Suggestions:
     """Suggests the precision policies of the server."""
-    found = _ask_server(context, lambda client: client.policies()) or []
-    return [(policy.name, f"computes in {policy.compute_dtype}") for policy in found]
+    policies_of_server = _ask_server(context, lambda client: client.policies()) or []
+    return [(policy.name, f"computes in {policy.compute_dtype}") for policy in policies_of_server]
 
 
 def models(context: typer.Context, incomplete: str) -> Suggestions:
@@ -117,10 +117,10 @@ def _ask_server(context: typer.Context, ask: "Callable[[Client], T]") -> T | Non
 def _connection(context: typer.Context) -> "Connection":
     from ampclient.connection import Connection, resolve
 
-    given = context.find_root().params
-    if file := given.get("connection"):
+    options = context.find_root().params
+    if file := options.get("connection"):
         return Connection.from_file(Path(file))
-    return resolve(given.get("url"), None, os.environ)
+    return resolve(options.get("url"), None, os.environ)
 
 
 def _check_reachable(url: str) -> None:

@@ -93,8 +93,10 @@ def distinct_names(jobs: Sequence[JobView]) -> dict[str, str]:
     while len(jobs) > 1 and all(len(w) > same + 1 and w[same] == words[0][same] for w in words):
         same += 1
     names = {job.id: " ".join(w[same:]) for job, w in zip(jobs, words, strict=True)}
-    found = list(names.values())
-    return {id_: f"{name} {id_}" if found.count(name) > 1 else name for id_, name in names.items()}
+    all_names = list(names.values())
+    return {
+        id_: f"{name} {id_}" if all_names.count(name) > 1 else name for id_, name in names.items()
+    }
 
 
 class ProgressTracker:

@@ -17,7 +17,7 @@ class DroppedEntries:
     """What was dropped because it did not fit, since it was last reported."""
 
     steps: int = 0
-    others: int = 0
+    records: int = 0
     """Events and log entries."""
     first_step: int | None = None
     end_step: int = 0
@@ -25,7 +25,7 @@ class DroppedEntries:
     def add(self, entry: PendingEntry) -> None:
         """Count an entry."""
         if entry.first_step is None:
-            self.others += 1
+            self.records += 1
             return
         self.first_step = entry.first_step if self.first_step is None else self.first_step
         self.steps += entry.steps
@@ -37,8 +37,8 @@ class DroppedEntries:
         if self.steps:
             last = self.end_step - 1
             parts.append(f"{self.steps} steps between step {self.first_step} and {last}")
-        if self.others:
-            parts.append(f"{self.others} events and log entries")
+        if self.records:
+            parts.append(f"{self.records} events and log entries")
         return " and ".join(parts)
 
 

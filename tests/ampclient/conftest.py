@@ -165,18 +165,18 @@ class FakeServer:
                 return httpx.Response(200, json=FIXED[path])
         return self._handle_admin(request, *path.strip("/").split("/"))
 
-    def _handle_admin(self, request: httpx.Request, kind: str, *rest: str) -> httpx.Response:
+    def _handle_admin(self, request: httpx.Request, kind: str, *segments: str) -> httpx.Response:
         match kind:
             case "workers":
-                return self._worker(*rest)
+                return self._worker(*segments)
             case "tokens":
-                return self._token(request, *rest)
+                return self._token(request, *segments)
             case "projects":
-                return self._project(request, *rest)
+                return self._project(request, *segments)
         return no_such_path(request)
 
     def _handle_job(
-        self, request: httpx.Request, job_id: str, action: str = "", *rest: str
+        self, request: httpx.Request, job_id: str, action: str = "", *segments: str
     ) -> httpx.Response:
         if job_id not in self.jobs:
             return problem(404, "not_found", f"There is no job {job_id}.")
@@ -186,14 +186,14 @@ class FakeServer:
             if self.changes.get(job_id):
                 self.changes[job_id].pop(0)()
             return _with_etag(request, self.jobs[job_id])
-        return self._read_part(request, job_id, action, rest)
+        return self._read_part(request, job_id, action, segments)
 
     def _read_part(
-        self, request: httpx.Request, job_id: str, part: str, rest: Sequence[str]
+        self, request: httpx.Request, job_id: str, part: str, segments: Sequence[str]
     ) -> httpx.Response:
         match part:
             case "explanations":
-                return self._explanations(request, job_id, rest)
+                return self._explanations(request, job_id, segments)
             case "steps":
                 return self._steps(job_id, request.url.params)
             case "events":
@@ -209,7 +209,7 @@ class FakeServer:
             case "logs":
                 return self._logs(job_id, request.url.params)
             case "artifacts":
-                return self._artifacts(request, job_id, "/".join(rest))
+                return self._artifacts(request, job_id, "/".join(segments))
             case "stream":
                 return self._stream(request, job_id)
         return no_such_path(request)
@@ -250,24 +250,24 @@ class FakeServer:
                     "explains": job["id"],
                     "explain_step": json.loads(request.content)["step"],
                 }
-                made = self.add_job(f"{len(self.jobs):06x}", name="explanation", **fields)
-                return httpx.Response(201, json=made)
+                added = self.add_job(f"{len(self.jobs):06x}", name="explanation", **fields)
+                return httpx.Response(201, json=added)
             case "POST", "extend":
                 if job["state"] != "succeeded":
                     return problem(409, "conflict", f"The job is {job['state']}.")
                 epochs = json.loads(request.content)["epochs"]
                 spec = {"train": {"epochs": epochs}}
-                made = self.add_job(f"{len(self.jobs):06x}", spec=spec, extends=job["id"])
-                return httpx.Response(201, json=made)
+                added = self.add_job(f"{len(self.jobs):06x}", spec=spec, extends=job["id"])
+                return httpx.Response(201, json=added)
         return no_such_path(request)
 
     def _explanations(
-        self, request: httpx.Request, job_id: str, rest: Sequence[str]
+        self, request: httpx.Request, job_id: str, segments: Sequence[str]
     ) -> httpx.Response:
-        if list(rest) == ["cost"]:
+        if list(segments) == ["cost"]:
             step = int(request.url.params["step"])
             return httpx.Response(200, json={"first_step": 0, "steps": step, "seconds": 90.0})
-        made = [job for job in self.jobs.values() if job.get("explains") == job_id]
+        explaining = [job for job in self.jobs.values() if job.get("explains") == job_id]
         items = [
             {
                 **{name: job[name] for name in ("state", "message", "created_at", "finished_at")},
@@ -275,16 +275,18 @@ class FakeServer:
                 "explains": job_id,
                 "step": job["explain_step"],
             }
-            for job in reversed(made)
+            for job in reversed(explaining)
         ]
-        if not rest:
+        if not segments:
             step = int(request.url.params["step"])
-            listed = [one for one in items if one["step"] == step]
+            listed = [item for item in items if item["step"] == step]
             blank = {"attribution": None, "sentence": None}
-            return httpx.Response(200, json={"items": [one | blank for one in listed]})
-        [found] = [one for one in items if [one["job"]] == list(rest)]
-        has_answer = found["state"] == "succeeded"
-        return httpx.Response(200, json=found | {"answer": self.answer if has_answer else None})
+            return httpx.Response(200, json={"items": [item | blank for item in listed]})
+        [explanation] = [item for item in items if [item["job"]] == list(segments)]
+        has_answer = explanation["state"] == "succeeded"
+        return httpx.Response(
+            200, json=explanation | {"answer": self.answer if has_answer else None}
+        )
 
     def add_job(self, job_id: str = "0a1b2c", **fields: Any) -> dict[str, Any]:
         """Add a queued job; `fields` replace its fields."""
@@ -465,22 +467,22 @@ class FakeServer:
         return problem(404, "not_found", f"There is no token {token_id}.")
 
     def _audit(self, params: httpx.QueryParams) -> httpx.Response:
-        found = [e for e in self.audit if params.get("action") in (None, e["action"])]
+        entries = [e for e in self.audit if params.get("action") in (None, e["action"])]
         start = int(params.get("cursor", "0"))
-        cursor = str(start + 2) if start + 2 < len(found) else None
-        document = {"items": found[start : start + 2], "next_cursor": cursor}
+        cursor = str(start + 2) if start + 2 < len(entries) else None
+        document = {"items": entries[start : start + 2], "next_cursor": cursor}
         return httpx.Response(200, json=document)
 
     def _logs(self, job_id: str, params: httpx.QueryParams) -> httpx.Response:
         after = int(params.get("after", "0"))
-        found = [entry for entry in self.logs.get(job_id, []) if entry["seq"] > after]
+        entries = [entry for entry in self.logs.get(job_id, []) if entry["seq"] > after]
         if "attempt" in params:
-            found = [entry for entry in found if entry["attempt"] == int(params["attempt"])]
+            entries = [entry for entry in entries if entry["attempt"] == int(params["attempt"])]
         if "follow" in params:
-            return httpx.Response(200, text="".join(f"{json.dumps(entry)}\n" for entry in found))
-        page = found[: self.logs_per_page]
+            return httpx.Response(200, text="".join(f"{json.dumps(entry)}\n" for entry in entries))
+        page = entries[: self.logs_per_page]
         last = page[-1]["seq"] if page else after
-        document = {"items": page, "next": last, "more": len(page) < len(found)}
+        document = {"items": page, "next": last, "more": len(page) < len(entries)}
         return httpx.Response(200, json=document)
 
     def _stream(self, request: httpx.Request, job_id: str) -> httpx.Response:
@@ -514,18 +516,18 @@ class FakeServer:
         after = int(params["after"]) if "after" in params else None
         start = max(int(params.get("start", "0")), 0 if after is None else after + 1)
         end = int(params.get("end", "1000000"))
-        found = [row for row in self.steps.get(job_id, []) if start <= row["step"] < end]
+        rows = [row for row in self.steps.get(job_id, []) if start <= row["step"] < end]
         names = ["step", "loss", "skipped"]
         if "columns" in params:
             names = ["step", *(name for name in params["columns"].split(",") if name != "step")]
         if unknown := set(names) - {"step", "loss", "skipped"}:
             return problem(422, "invalid_request", f"There is no column {unknown.pop()}.")
         if params["format"] != "arrow":  # CSV represents every other format
-            lines = [names, *([str(row[name]) for name in names] for row in found)]
+            lines = [names, *([str(row[name]) for name in names] for row in rows)]
             content = "".join(",".join(line) + "\n" for line in lines)
             return httpx.Response(200, text=content, headers=as_file("digits-a.csv"))
-        columns = {name: [row[name] for row in found] for name in names}
-        starts = range(0, max(1, len(found)), self.steps_per_page)
+        columns = {name: [row[name] for row in rows] for name in names}
+        starts = range(0, max(1, len(rows)), self.steps_per_page)
         return arrow_response(
             *({n: c[i : i + self.steps_per_page] for n, c in columns.items()} for i in starts)
         )
@@ -533,16 +535,16 @@ class FakeServer:
     def _events(self, job_id: str, params: httpx.QueryParams) -> httpx.Response:
         after = int(params.get("after", "0"))
         types = params.get_list("type")
-        found = [
+        events = [
             event
             for event in self.events.get(job_id, [])
             if event["seq"] > after and (not types or event["type"] in types)
         ]
-        page = found[: min(2, int(params["limit"]))]
+        page = events[: min(2, int(params["limit"]))]
         document = {
             "items": page,
             "next": page[-1]["seq"] if page else after,
-            "more": len(page) < len(found),
+            "more": len(page) < len(events),
         }
         return httpx.Response(200, json=document)
 

@@ -48,19 +48,19 @@ def drive(value: Any, loop: asyncio.AbstractEventLoop) -> Any:
         case list():
             return [drive(item, loop) for item in value]
         case Callable():
-            return lambda *args, **named: drive(
-                value(*map(unwrap, args), **_callbacks(named, loop)), loop
+            return lambda *args, **kwargs: drive(
+                value(*map(unwrap, args), **_callbacks(kwargs, loop)), loop
             )
     return value
 
 
-def _callbacks(named: dict[str, Any], loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
+def _callbacks(kwargs: dict[str, Any], loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
     """Wrap the arguments of a test's callback functions, too."""
     return {
         name: (lambda *args, call=value: call(*(drive(arg, loop) for arg in args)))
         if callable(value)
         else unwrap(value)
-        for name, value in named.items()
+        for name, value in kwargs.items()
     }
 
 

@@ -53,7 +53,7 @@ def test_an_update_of_a_project_sends_only_what_it_changes(client, server):
     assert json.loads(server.requests[-1].content) == {"max_queued": None, "weight": 2.5}
     assert server.requests[-1].method == "PATCH"
     assert (project.max_queued, project.max_running, project.max_dataset_bytes) == (None, 2, 5)
-    assert [found.name for found in client.projects.list()] == ["vision"]
+    assert [project.name for project in client.projects.list()] == ["vision"]
 
 
 def test_a_project_of_an_older_server_has_no_device_quotas(client, server):

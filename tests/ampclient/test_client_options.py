@@ -142,7 +142,7 @@ def test_old_names_of_time_limits_work_and_warn(connect, server, clock):
         job = client.jobs.get("a", timeout=DEADLINE_S)
     assert warned[0].filename == __file__
     assert server.requests[-1].extensions["timeout"]["read"] == DEADLINE_S
-    for wait in (job.wait, lambda **named: client.jobs.wait([job], **named)):
+    for wait in (job.wait, lambda **kwargs: client.jobs.wait([job], **kwargs)):
         with (
             pytest.warns(DeprecationWarning, match=r"wait\(timeout=\) is now timeout_s=") as warned,
             pytest.raises(WaitTimeout),

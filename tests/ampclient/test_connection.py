@@ -32,9 +32,9 @@ def test_the_environment_takes_precedence_over_the_file(tmp_path):
 
 
 def test_the_environment_selects_the_connection_file(tmp_path):
-    named = write(tmp_path / "named.json", token="named")
+    explicit = write(tmp_path / "named.json", token="named")
     write(tmp_path / "data" / "connection.json", token="data-dir")
-    environ = {"AMPCORE_CONNECTION": str(named), "AMPCORE_DATA_DIR": str(tmp_path / "data")}
+    environ = {"AMPCORE_CONNECTION": str(explicit), "AMPCORE_DATA_DIR": str(tmp_path / "data")}
     assert resolve(None, None, environ).token == "named"
     del environ["AMPCORE_CONNECTION"]
     assert resolve(None, None, environ).token == "data-dir"
@@ -124,9 +124,13 @@ def logged_in(tmp_path):
 
 
 def test_the_login_has_the_lowest_precedence(tmp_path, logged_in):
-    found = resolve(None, None, logged_in)
-    assert (found.url, found.token) == ("http://login:1", "of-login")
-    assert found.url_from == found.token_from == f"the login {tmp_path}/config/ampcore/login.json"
+    connection = resolve(None, None, logged_in)
+    assert (connection.url, connection.token) == ("http://login:1", "of-login")
+    assert (
+        connection.url_from
+        == connection.token_from
+        == f"the login {tmp_path}/config/ampcore/login.json"
+    )
     write(tmp_path / "connection.json")
     assert resolve(None, None, logged_in).token == FILE_TOKEN
     assert resolve("http://login:1/", None, logged_in).token == "of-login"

@@ -149,13 +149,13 @@ def test_all_of_it_works_with_asyncio(api, file, tmp_path):
         async with AsyncClient(api.url, api.token) as client:
             version = await client.datasets.upload(file, name="birds")
             names = [dataset.name async for dataset in client.datasets.list()]
-            found = await client.datasets.get("birds")
+            newest = await client.datasets.get("birds")
             path = await client.datasets.download("birds", to=tmp_path / "new")
             await client.datasets.delete("birds@1")
-            return version, names, found, path
+            return version, names, newest, path
 
-    version, names, found, path = asyncio.run(run())
-    assert (version.sha256, names, found.reference) == (SHA256, ["birds"], "birds@1")
+    version, names, newest, path = asyncio.run(run())
+    assert (version.sha256, names, newest.reference) == (SHA256, ["birds"], "birds@1")
     assert path.read_bytes() == CONTENT
 
 

@@ -132,7 +132,7 @@ def test_files_are_listed_and_deleted(connect, file):
             "init": {"weights": stored.reference},
         }
     )
-    assert [one.id for one in next(iter(client.files.list())).jobs] == [job.id]
+    assert [job_reference.id for job_reference in next(iter(client.files.list())).jobs] == [job.id]
     with pytest.raises(Conflict, match=job.id):
         client.files.delete(stored.reference, kind="weights")
     job.cancel()

@@ -136,9 +136,9 @@ def test_attempts_are_read(api, client, running):
 
 def test_logs_are_followed_live_to_the_end(api, running, wait_until):
     append_log(api, running.id, 0, "one\n", "two\u2028\n")
-    found = []
+    listed = []
     reader = threading.Thread(
-        target=lambda: found.extend(entry.text for entry in running.logs(follow=True))
+        target=lambda: listed.extend(entry.text for entry in running.logs(follow=True))
     )
     reader.start()
     wait_until(lambda: api.app.state.services.streams._open)
@@ -146,8 +146,8 @@ def test_logs_are_followed_live_to_the_end(api, running, wait_until):
     with api.database.write() as session:
         attempts.mark_succeeded(session, running.id, 1, {"steps": 100})
     join(reader)
-    assert found == ["one\n", "two\u2028\n", "three\n"]
-    assert [entry.text for entry in running.logs(attempt=1)] == found
+    assert listed == ["one\n", "two\u2028\n", "three\n"]
+    assert [entry.text for entry in running.logs(attempt=1)] == listed
     assert list(running.logs(attempt=2)) == []
 
 
@@ -194,9 +194,9 @@ def test_tokens_projects_session_and_audit_are_read(api, client):
     viewer.close()
     project = client.projects.update("vision", max_queued=3, max_running=None)
     assert (project.max_queued, project.max_running) == (3, None)
-    assert {"default", "vision"} <= {found.name for found in client.projects.list()}
+    assert {"default", "vision"} <= {listed.name for listed in client.projects.list()}
     client.tokens.revoke(token.id)
-    assert any(found.revoked_at for found in client.tokens.list())
+    assert any(listed.revoked_at for listed in client.tokens.list())
     actions = [entry.action for entry in client.audit()]
     assert actions == ["token.revoke", "project.update", "token.create"]
     assert [entry.target for entry in client.audit(action="token.create")] == [token.id]

@@ -131,7 +131,7 @@ def test_validate_returns_the_findings_of_the_preflight(client, server):
     finding |= {"message": "No GPU.", "data": {"share": 0.5}}
     server.report = {"findings": [finding], "figures": None, "layers": []}
     valid = client.jobs.validate(SPEC)
-    assert [found.to_json() for found in valid.findings] == [finding]
+    assert [reported.to_json() for reported in valid.findings] == [finding]
     assert (valid.findings[0].code, valid.findings[0].severity) == ("no_gpu", "warning")
     assert (valid.figures, valid.layers) == (None, [])
 
@@ -189,7 +189,7 @@ def test_unknown_states_and_reasons_of_a_newer_server_are_kept(client, server):
     assert (job.state, job.reason) == ("archived", "preempted")
     assert not job.state.is_terminal
     assert not job.state.is_active
-    assert [one.state for one in client.jobs.list()] == ["archived"]
+    assert [listed.state for listed in client.jobs.list()] == ["archived"]
 
 
 def test_wait_returns_a_job_that_has_ended_in_an_unknown_state(client, server):
@@ -323,9 +323,9 @@ def test_cancelling_a_job_that_has_ended_is_a_conflict(client, server):
 def test_events_are_read_in_order_over_all_pages(client, server, events):
     server.add_job("a")
     server.events["a"] = events
-    found = list(client.jobs.get("a").events())
-    assert [event.seq for event in found] == [1, 2, 3, 4, 5]
-    assert math.isnan(found[-1].data["val_loss"])
+    listed = list(client.jobs.get("a").events())
+    assert [event.seq for event in listed] == [1, 2, 3, 4, 5]
+    assert math.isnan(listed[-1].data["val_loss"])
     assert [event.seq for event in client.jobs.get("a").events(limit=3)] == [1, 2, 3]
     assert [event.seq for event in client.jobs.get("a").events(after=3)] == [4, 5]
 
@@ -382,10 +382,8 @@ def keras_model(*layers):
 
 
 def test_sections_can_be_given_as_keyword_arguments(client):
-    named = client.jobs.submit(
-        model={"kind": "mlp"}, data=DIGITS, train={"steps": 3}, timeout_s=60.0
-    )
-    assert named.spec["train"]["steps"] == 3
+    job = client.jobs.submit(model={"kind": "mlp"}, data=DIGITS, train={"steps": 3}, timeout_s=60.0)
+    assert job.spec["train"]["steps"] == 3
     changed = client.jobs.submit({"model": {"kind": "mlp"}, "data": DIGITS}, name="other")
     assert (changed.spec["data"]["kind"], changed.spec["name"]) == ("digits", "other")
 
@@ -420,9 +418,13 @@ def test_a_keras_layer_without_a_place_in_a_spec_is_named_before_anything_is_sen
 def test_a_succeeded_job_is_extended(client, server):
     server.add_job("a", state="succeeded")
     job = client.jobs.get("a")
-    made = [job.extend(2), client.jobs.extend(job, epochs=2), client.jobs.extend("a", epochs=2)]
-    assert [one.extends for one in made] == ["a"] * 3
-    assert len({one.id for one in made}) == 3
+    extensions = [
+        job.extend(2),
+        client.jobs.extend(job, epochs=2),
+        client.jobs.extend("a", epochs=2),
+    ]
+    assert [extension.extends for extension in extensions] == ["a"] * 3
+    assert len({extension.id for extension in extensions}) == 3
     server.add_job("b")
     with pytest.raises(Conflict):
         client.jobs.extend("b", epochs=1)

@@ -58,7 +58,7 @@ def test_a_study_of_precision_is_created_waited_for_and_answered(client, end_job
     assert ended.answer.policies[1].speedup == pytest.approx(2.5)
     assert seen[-1] == ended
     assert ended.to_json()["answer"]["policies"][1]["verdict"] == "equal"
-    assert [one.id for one in client.studies.list()] == [study.id]
+    assert [entry.id for entry in client.studies.list()] == [study.id]
 
 
 def test_the_same_key_returns_the_same_study(client):
@@ -68,8 +68,8 @@ def test_the_same_key_returns_the_same_study(client):
 
 
 def test_an_estimate_creates_nothing(client):
-    found = client.studies.estimate("precision", SPEC, {"seeds": 2})
-    assert (found.jobs, found.policies) == (6, ["mixed_bfloat16", "mixed_float16"])
+    estimate = client.studies.estimate("precision", SPEC, {"seeds": 2})
+    assert (estimate.jobs, estimate.policies) == (6, ["mixed_bfloat16", "mixed_float16"])
     assert list(client.studies.list()) == []
 
 
@@ -100,29 +100,29 @@ def test_the_spec_may_be_sections_with_code_and_weights_which_are_uploaded(clien
         seeds=2,
     )
     bundle, weights = study.spec["model"]["bundle"], study.spec["init"]["weights"]
-    assert [one.name for one in client.files.get(bundle, kind="bundle").contents] == ["net.py"]
+    assert [entry.name for entry in client.files.get(bundle, kind="bundle").contents] == ["net.py"]
     assert client.files.get(weights, kind="weights").size_bytes > 0
-    found = client.studies.search(None, SPACE, model={"kind": "mlp"}, data={"kind": "digits"})
-    assert found.spec["model"] == {"kind": "mlp"}
+    estimate = client.studies.search(None, SPACE, model={"kind": "mlp"}, data={"kind": "digits"})
+    assert estimate.spec["model"] == {"kind": "mlp"}
 
 
 def test_an_estimate_uploads_no_code(client, code):
-    found = client.studies.estimate("precision", BUNDLE, {"seeds": 2}, code=code)
-    assert found.jobs == 6
+    estimate = client.studies.estimate("precision", BUNDLE, {"seeds": 2}, code=code)
+    assert estimate.jobs == 6
     assert list(client.files.list()) == []
 
 
 async def _created(api):
     async with AsyncClient(api.url, api.token) as client:
         study = await client.studies.run("precision", SPEC)
-        return study, [one async for one in client.studies.list()]
+        return study, [entry async for entry in client.studies.list()]
 
 
 def test_the_async_client_has_the_same_operations(api):
     import asyncio
 
     study, listed = asyncio.run(_created(api))
-    assert [one.id for one in listed] == [study.id]
+    assert [entry.id for entry in listed] == [study.id]
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def ampctl(api, tmp_path, monkeypatch, capsys):
 
     def run(*arguments):
         capsys.readouterr()
-        words = [str(tmp_path / "job.json") if one == "SPEC" else one for one in arguments]
+        words = [str(tmp_path / "job.json") if entry == "SPEC" else entry for entry in arguments]
         with pytest.raises(SystemExit) as ended:
             main(["study", *words])
         printed = capsys.readouterr()
@@ -161,7 +161,7 @@ def test_ampctl_sends_the_code_of_a_model(ampctl, client, code, tmp_path):
     assert list(client.files.list()) == []
     _, out, _ = ampctl("precision", *options)
     bundle = client.studies.get(out.strip()).spec["model"]["bundle"]
-    assert [one.name for one in client.files.get(bundle, kind="bundle").contents] == ["net.py"]
+    assert [entry.name for entry in client.files.get(bundle, kind="bundle").contents] == ["net.py"]
     (code / "link.py").symlink_to("net.py")
     status, _, err = ampctl("precision", *options)
     assert (status, "--code" in err) == (2, True)
@@ -249,7 +249,7 @@ def test_ampctl_searches_and_prints_the_best_values(ampctl, driver, tmp_path):
     assert "best: --set data.batch_size=64 --set model.hidden=" in out
     assert "importance: data.batch_size" in out
     assert study["answer"]["summary"] in out
-    assert [8, 16] in [one["values"]["model.hidden"] for one in study["answer"]["runs"]]
+    assert [8, 16] in [entry["values"]["model.hidden"] for entry in study["answer"]["runs"]]
 
 
 @every_row(

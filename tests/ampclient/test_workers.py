@@ -5,11 +5,11 @@ from ampclient import NotFound
 
 def test_workers_are_listed(client, server, worker):
     server.workers = [worker()]
-    [found] = client.workers.list()
-    assert (found.id, found.slots, found.jobs, found.queues) == (
+    [listed] = client.workers.list()
+    assert (listed.id, listed.slots, listed.jobs, listed.queues) == (
         "w1", 2, ["a"], ["default", "cpu"]
     )  # fmt: skip
-    assert found.last_seen_at > found.started_at
+    assert listed.last_seen_at > listed.started_at
 
 
 def test_one_worker_is_read(client, server, worker):

@@ -83,16 +83,16 @@ def compare(
     """
     if (junit or markdown) and not assertions:
         raise typer.BadParameter("--junit and --markdown need --assert", param_hint="--assert")
-    wanted = list(dict.fromkeys([*ids, *([baseline] if baseline else [])]))
-    if not MIN_JOBS <= len(wanted) <= MAX_JOBS:
+    compared_ids = list(dict.fromkeys([*ids, *([baseline] if baseline else [])]))
+    if not MIN_JOBS <= len(compared_ids) <= MAX_JOBS:
         raise typer.BadParameter(
             f"expected {MIN_JOBS} to {MAX_JOBS} different job ids", param_hint="ID"
         )
     client = client_of(context)
     try:
-        comparison = client.compare(wanted, baseline=baseline)
+        comparison = client.compare(compared_ids, baseline=baseline)
     except NotFound as error:
-        unknown = next((id_ for id_ in wanted if id_ in error.detail), "")
+        unknown = next((id_ for id_ in compared_ids if id_ in error.detail), "")
         detail = f"{error.detail} {suggest_jobs(client, unknown)}"
         raise NotFound(detail, code=error.code, status=error.status) from None
     checks = _checks(comparison, assertions)

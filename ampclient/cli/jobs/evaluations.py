@@ -23,27 +23,27 @@ def evaluations(
     """Print the validation metrics of a job, a row for each evaluation."""
     if as_csv and as_json:
         raise typer.BadParameter("give --csv or --json, not both")
-    found = job_of(context, job_id).evaluations()
+    rows = job_of(context, job_id).evaluations()
     if as_json:
-        print_json(found.to_json())
+        print_json(rows.to_json())
     elif as_csv:
-        typer.echo(_csv(found), nl=False)
-    elif found:
-        _print(found)
+        typer.echo(_csv(rows), nl=False)
+    elif rows:
+        _print(rows)
     else:
         typer.echo("The job has not been evaluated.", err=True)
 
 
-def _print(found: "Evaluations") -> None:
+def _print(evaluations: "Evaluations") -> None:
     from ampclient._display.terminal_table import TableColumn
 
-    names = ("epoch", "step", *found.names)
+    names = ("epoch", "step", *evaluations.names)
     columns = [TableColumn(name.upper(), align_right=True) for name in names[:2]]
     columns += [TableColumn(formats.printable(name), align_right=True) for name in names[2:]]
-    rows = [tuple(_cell(row.get(name)) for name in names) for row in found]
-    if found.best is not None:
+    rows = [tuple(_cell(row.get(name)) for name in names) for row in evaluations]
+    if evaluations.best is not None:
         columns.append(TableColumn("BEST"))
-        marks = ["best" if found.is_best(row) else "" for row in found]
+        marks = ["best" if evaluations.is_best(row) else "" for row in evaluations]
         rows = [(*cells, mark) for cells, mark in zip(rows, marks, strict=True)]
     print_table(columns, rows)
 
@@ -54,11 +54,11 @@ def _cell(value: int | float | None) -> str:
     return str(value) if isinstance(value, int) else formats.number(value)
 
 
-def _csv(found: "Evaluations") -> str:
+def _csv(rows: "Evaluations") -> str:
     """Epoch, step and metrics; empty cells where a value is missing."""
     text = io.StringIO()
-    names = ["epoch", "step", *found.names]
+    names = ["epoch", "step", *rows.names]
     writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(found)
+    writer.writerows(rows)
     return text.getvalue()

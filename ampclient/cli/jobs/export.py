@@ -65,7 +65,7 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Export the steps of a job to a file, for pandas, spreadsheets, DuckDB or TensorBoard."""
-    wanted: dict[str, Any] = {
+    step_range: dict[str, Any] = {
         "start": start,
         "end": end,
         "columns": split_names(columns),
@@ -76,10 +76,10 @@ def export(
     job = job_of(context, job_id)
     with detach_on_interrupt("No partial file is kept; run the same command to start again."):
         if output == STANDARD_OUTPUT:
-            for chunk in job.iter_export(format_, **wanted):
+            for chunk in job.iter_export(format_, **step_range):
                 typer.echo(chunk, nl=False)
         else:
-            _write(job, output, format_, wanted, as_json=as_json)
+            _write(job, output, format_, step_range, as_json=as_json)
 
 
 def _check(output: str, format_: ExportFormat, *, as_json: bool) -> None:
@@ -94,11 +94,11 @@ def _check(output: str, format_: ExportFormat, *, as_json: bool) -> None:
 
 
 def _write(
-    job: Job, output: str, format_: ExportFormat, wanted: dict[str, Any], *, as_json: bool
+    job: Job, output: str, format_: ExportFormat, step_range: dict[str, Any], *, as_json: bool
 ) -> None:
     """Write the file, then print its path and size."""
     with download_bar() as show:
-        saved = job.export(output, format_, **wanted, on_progress=show)
+        saved = job.export(output, format_, **step_range, on_progress=show)
     size_bytes = saved.stat().st_size
     if as_json:
         print_json({"path": str(saved), "format": format_, "size_bytes": size_bytes})

@@ -36,11 +36,11 @@ def ranges(
     as_json: AsJson = False,
 ) -> None:
     """Print the layers that a number format would harm most, and what repairs them."""
-    found = job_of(context, job_id).ranges(format_.value, start=start, end=end)
+    samples = job_of(context, job_id).ranges(format_.value, start=start, end=end)
     if as_json:
-        print_json(found.to_json())
-    elif found.report is not None:
-        _print(found.report, limit)
+        print_json(samples.to_json())
+    elif samples.report is not None:
+        _print(samples.report, limit)
     else:
         typer.echo(
             "The job has no samples of ranges. Short jobs are sampled only with "
@@ -63,30 +63,31 @@ def _print(report: "FormatReport", limit: int) -> None:
         TableColumn("SCALES THAT SUIT", drop_order=1),
         TableColumn("PROBLEM"),
     ]
-    print_table(columns, [_row(one) for one in report.tensors[:limit]])
+    print_table(columns, [_row(tensor) for tensor in report.tensors[:limit]])
     typer.echo(f"\n{formats.printable(report.sentence)}")
     if report.overrides:
         typer.echo("\nAdd to precision.overrides:")
-    for one in report.overrides:
-        typer.echo(f"  - {{layers: '{formats.printable(one.layers)}', dtype: {one.dtype}}}")
+    for override in report.overrides:
+        layers = formats.printable(override.layers)
+        typer.echo(f"  - {{layers: '{layers}', dtype: {override.dtype}}}")
     for scale in report.scales:
         if scale.lowest is not None and scale.best_exponent != scale.used_exponent:
             typer.echo(f"\nSet loss_scale: {{mode: fixed, scale: {2.0**scale.best_exponent:g}}}")
 
 
-def _row(one: "TensorFormatReport") -> tuple[str, ...]:
-    is_gradient = one.tensor != "activations"
+def _row(tensor: "TensorFormatReport") -> tuple[str, ...]:
+    is_gradient = tensor.tensor != "activations"
     suits = UNKNOWN
     if is_gradient:
-        suits = "none" if one.lowest is None else f"2^{one.lowest} to 2^{one.highest}"
+        suits = "none" if tensor.lowest is None else f"2^{tensor.lowest} to 2^{tensor.highest}"
     return (
-        formats.printable(one.layer),
-        formats.printable(one.tensor.replace("_", " ")),
-        formats.printable(one.dtype),
-        f"2^{one.scale_exponent}" if is_gradient else UNKNOWN,
-        formats.percent(one.underflow),
-        formats.percent(one.overflow),
-        f"{one.error:.2g}",
+        formats.printable(tensor.layer),
+        formats.printable(tensor.tensor.replace("_", " ")),
+        formats.printable(tensor.dtype),
+        f"2^{tensor.scale_exponent}" if is_gradient else UNKNOWN,
+        formats.percent(tensor.underflow),
+        formats.percent(tensor.overflow),
+        f"{tensor.error:.2g}",
         suits,
-        formats.printable(one.problem or ""),
+        formats.printable(tensor.problem or ""),
     )

@@ -60,9 +60,9 @@ def _lines(comparison: "Comparison", longest: int) -> list[Line]:
     from ampclient.progress import distinct_names
 
     jobs = comparison.jobs
-    names = distinct_names([each.job for each in jobs])
-    lines = [("", [_title(each, comparison.baseline) for each in jobs])]
-    lines += [("name", [names[each.job.id] for each in jobs])]
+    names = distinct_names([compared.job for compared in jobs])
+    lines = [("", [_title(compared, comparison.baseline) for compared in jobs])]
+    lines += [("name", [names[compared.job.id] for compared in jobs])]
     lines += [
         (d.pointer, [_value(v) for v in d.values]) for d in comparison.spec if d.pointer != NAME
     ]
@@ -70,8 +70,8 @@ def _lines(comparison: "Comparison", longest: int) -> list[Line]:
     if None not in results.get("final_loss", [None]):
         results.pop("last_loss", None)  # the same as final_loss once all jobs have ended
     lines += [line for name, values in results.items() if (line := _result(name, values))]
-    lines += [("speed-up", [_speedup(each.speedup) for each in jobs])]
-    lines += [("loss vs. baseline", [_drift(each.loss_drift) for each in jobs])]
+    lines += [("speed-up", [_speedup(compared.speedup) for compared in jobs])]
+    lines += [("loss vs. baseline", [_drift(compared.loss_drift) for compared in jobs])]
     return [(word, [_cut(cell, longest) for cell in cells]) for word, cells in lines]
 
 
@@ -79,9 +79,9 @@ def _print(lines: Sequence[Line], indices: Sequence[int]) -> None:
     """Print a table with the columns of these jobs."""
     from ampclient._display.terminal_table import TableColumn
 
-    (_, heads), *rest = lines
+    (_, heads), *body = lines
     columns = [TableColumn(""), *(TableColumn(heads[index], align_right=True) for index in indices)]
-    print_table(columns, [(word, *(cells[index] for index in indices)) for word, cells in rest])
+    print_table(columns, [(word, *(cells[index] for index in indices)) for word, cells in body])
 
 
 def _fitting(lines: Sequence[Line], width: int | None) -> list[list[int]]:
@@ -100,8 +100,8 @@ def _fitting(lines: Sequence[Line], width: int | None) -> list[list[int]]:
     return tables
 
 
-def _title(each: "ComparedJob", baseline: str) -> str:
-    return f"*{each.job.id}" if each.job.id == baseline else each.job.id
+def _title(compared: "ComparedJob", baseline: str) -> str:
+    return f"*{compared.job.id}" if compared.job.id == baseline else compared.job.id
 
 
 def _value(value: Any) -> str:

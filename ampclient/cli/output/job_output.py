@@ -235,8 +235,8 @@ def _metrics(job: "JobView") -> list[tuple[str, str]]:
     """The metrics of the last evaluation; servers before 0.6 send only those of the result."""
     metrics = job.metrics
     if metrics is None and job.summary is not None:
-        found = {"val_loss": job.summary.val_loss, "val_accuracy": job.summary.val_accuracy}
-        metrics = {name: value for name, value in found.items() if value is not None}
+        values = {"val_loss": job.summary.val_loss, "val_accuracy": job.summary.val_accuracy}
+        metrics = {name: value for name, value in values.items() if value is not None}
     return [(formats.metric_label(n), formats.metric(n, v)) for n, v in (metrics or {}).items()]
 
 

@@ -93,8 +93,8 @@ def _fitting(names: Sequence[str], width: int | None) -> list[str]:
 def _droppable(names: Sequence[str]) -> list[str]:
     """The columns that may be dropped, in this order."""
     parts = [name for part in PARTS for name in names if name.endswith(f".{part}")]
-    rest = [name for name in names if name not in parts]
-    return parts + [name for column in DROP_ORDER for name in rest if _column(name) == column]
+    whole = [name for name in names if name not in parts]
+    return parts + [name for column in DROP_ORDER for name in whole if _column(name) == column]
 
 
 def _column(name: str) -> str:
@@ -118,9 +118,9 @@ def _short(name: str, value: Any) -> str:
 
 
 def _json(tables: Iterator[StepTable]) -> Iterator[str]:
-    found = list(tables) or [StepBlock.concat([])]
-    names = dict.fromkeys(("step", *(name for table in found for name in table.names)))
-    document = {name: [v for table in found for v in _values(table, name)] for name in names}
+    blocks = list(tables) or [StepBlock.concat([])]
+    names = dict.fromkeys(("step", *(name for table in blocks for name in table.names)))
+    document = {name: [v for table in blocks for v in _values(table, name)] for name in names}
     yield f"{json.dumps(document)}\n"
 
 

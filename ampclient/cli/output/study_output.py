@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ampspec.api.studies import Estimate, PolicyAnswer, SearchRun, Study, StudyFields
 
 
-def print_studies(found: "Iterable[StudyFields]") -> None:
+def print_studies(studies: "Iterable[StudyFields]") -> None:
     """One row for each study."""
     from ampclient._display.terminal_table import TableColumn
 
@@ -39,7 +39,7 @@ def print_studies(found: "Iterable[StudyFields]") -> None:
             f"{study.jobs_ended}/{study.jobs_planned}",
             ago(study.created_at),
         )
-        for study in found
+        for study in studies
     ]
     print_table(columns, rows)
 
@@ -89,10 +89,10 @@ def print_estimate(estimate: "Estimate") -> None:
     typer.echo("Nothing was created.", err=True)
 
 
-def _more_than(least: int, most: int | None, unknown: str) -> str:
-    if most is None:
+def _more_than(minimum: int, maximum: int | None, unknown: str) -> str:
+    if maximum is None:
         return unknown
-    return f", at most {most:,}" if most > least else ""
+    return f", at most {maximum:,}" if maximum > minimum else ""
 
 
 def _print_precision(answer: PrecisionAnswer) -> None:
@@ -108,34 +108,36 @@ def _print_precision(answer: PrecisionAnswer) -> None:
         TableColumn("LARGEST BATCH", align_right=True),
         TableColumn("SKIPPED", align_right=True),
     )
-    print_table(columns, [_precision_row(one) for one in answer.policies])
+    print_table(columns, [_precision_row(policy) for policy in answer.policies])
     typer.echo()
-    for one in answer.policies:
-        typer.echo(f"{one.policy}: {formats.printable(one.explanation)}")
-        typer.echo(f"  jobs: {' '.join(one.jobs)}")
+    for policy in answer.policies:
+        typer.echo(f"{policy.policy}: {formats.printable(policy.explanation)}")
+        typer.echo(f"  jobs: {' '.join(policy.jobs)}")
     typer.echo(f"\n{formats.printable(answer.summary)}")
-    chosen = next((one for one in answer.policies if one.policy == answer.recommended), None)
+    chosen = next(
+        (policy for policy in answer.policies if policy.policy == answer.recommended), None
+    )
     if chosen is not None:
         typer.echo("\nIn the spec:")
         for name, section in chosen.write.items():
             typer.echo(f"  {formats.printable(name)}: {formats.printable(json.dumps(section))}")
 
 
-def _precision_row(one: "PolicyAnswer") -> "Row":
+def _precision_row(policy: "PolicyAnswer") -> "Row":
     interval = UNKNOWN
-    if one.interval is not None:
-        interval = "[" + ", ".join(f"{bound:+.4g}" for bound in one.interval) + "]"
+    if policy.interval is not None:
+        interval = "[" + ", ".join(f"{bound:+.4g}" for bound in policy.interval) + "]"
     return (
-        one.policy,
-        one.verdict,
-        UNKNOWN if one.difference is None else f"{one.difference:+.4g}",
+        policy.policy,
+        policy.verdict,
+        UNKNOWN if policy.difference is None else f"{policy.difference:+.4g}",
         interval,
-        UNKNOWN if one.speedup is None else f"{one.speedup:.2f}×",
-        UNKNOWN if one.memory is None else formats.size(one.memory),
+        UNKNOWN if policy.speedup is None else f"{policy.speedup:.2f}×",
+        UNKNOWN if policy.memory is None else formats.size(policy.memory),
         UNKNOWN
-        if one.largest_batch is None
-        else f"{'' if one.largest_batch_is_measured else '≈ '}{one.largest_batch:,}",
-        formats.percent(one.skipped_share),
+        if policy.largest_batch is None
+        else f"{'' if policy.largest_batch_is_measured else '≈ '}{policy.largest_batch:,}",
+        formats.percent(policy.skipped_share),
     )
 
 
@@ -152,13 +154,13 @@ def _print_bisect(answer: BisectAnswer) -> None:
         )
         rows = [
             (
-                formats.printable(one.path),
-                formats.printable(one.kind),
-                ", ".join(one.roles) if len(one.roles) < len(ROLES) else "whole layer",
-                formats.printable(one.explanation),
-                one.job,
+                formats.printable(layer.path),
+                formats.printable(layer.kind),
+                ", ".join(layer.roles) if len(layer.roles) < len(ROLES) else "whole layer",
+                formats.printable(layer.explanation),
+                layer.job,
             )
-            for one in answer.layers
+            for layer in answer.layers
         ]
         print_table(columns, rows)
         typer.echo(f"\nprecision.overrides: {json.dumps(answer.overrides)}\n")
@@ -179,14 +181,14 @@ def _print_capacity(answer: CapacityAnswer) -> None:
     rows = [
         (
             policy.policy,
-            f"{one.batch_size:,}",
-            "yes" if one.fits else "no",
-            formats.rate(one.examples_per_s),
-            UNKNOWN if one.peak_memory_bytes is None else formats.size(one.peak_memory_bytes),
-            one.job,
+            f"{batch.batch_size:,}",
+            "yes" if batch.fits else "no",
+            formats.rate(batch.examples_per_s),
+            UNKNOWN if batch.peak_memory_bytes is None else formats.size(batch.peak_memory_bytes),
+            batch.job,
         )
         for policy in answer.policies
-        for one in policy.batches
+        for batch in policy.batches
     ]
     print_table(columns, rows)
     typer.echo()
@@ -198,7 +200,7 @@ def _print_capacity(answer: CapacityAnswer) -> None:
 def _print_search(answer: SearchAnswer) -> None:
     from ampclient._display.terminal_table import TableColumn
 
-    paths = [one.path for one in answer.parameters]
+    paths = [parameter.path for parameter in answer.parameters]
     columns = (
         TableColumn("RUN", align_right=True),
         *(TableColumn(formats.printable(path), align_right=True) for path in paths),
@@ -209,20 +211,20 @@ def _print_search(answer: SearchAnswer) -> None:
     )
     rows = [
         (
-            f"{one.number}",
-            *(formats.printable(json.dumps(one.values[path])) for path in paths),
-            UNKNOWN if one.value is None else f"{one.value:.4g}",
-            UNKNOWN if one.steps is None else f"{one.steps:,}",
-            one.state,
-            one.jobs[-1] if one.jobs else UNKNOWN,
+            f"{run.number}",
+            *(formats.printable(json.dumps(run.values[path])) for path in paths),
+            UNKNOWN if run.value is None else f"{run.value:.4g}",
+            UNKNOWN if run.steps is None else f"{run.steps:,}",
+            run.state,
+            run.jobs[-1] if run.jobs else UNKNOWN,
         )
-        for one in _best_first(answer)
+        for run in _best_first(answer)
     ]
     print_table(columns, rows)
     importances = [
-        f"{one.path} {formats.percent(one.importance)}"
-        for one in answer.parameters
-        if one.importance is not None
+        f"{parameter.path} {formats.percent(parameter.importance)}"
+        for parameter in answer.parameters
+        if parameter.importance is not None
     ]
     if importances:
         typer.echo(f"\nimportance: {formats.printable(', '.join(importances))}")
@@ -247,5 +249,5 @@ def _print_jobs(study: "Study") -> None:
 
     columns = (TableColumn("KEY"), TableColumn("JOB"), TableColumn("STATE"))
     print_table(
-        columns, [(formats.printable(one.key), one.job or UNKNOWN, one.state) for one in study.jobs]
+        columns, [(formats.printable(job.key), job.job or UNKNOWN, job.state) for job in study.jobs]
     )

@@ -49,8 +49,8 @@ def study_command(kind: Any, summary: str) -> Callable[..., None]:
         shared = {name: arguments.pop(name) for name in SHARED if name in arguments}
         _create(kind, options_of(arguments), **shared)
 
-    context, file, *others = SHARED.values()
-    parameters = [context, file, *parameters_of(kind), *others]
+    context, file, *common = SHARED.values()
+    parameters = [context, file, *parameters_of(kind), *common]
     command.__name__, command.__doc__ = kind, summary
     # Typer reads both.
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -43,20 +43,24 @@ def build_submissions(
     files: Sequence[tuple[str, bytes]], assignments: Sequence[str], variants: Sequence[Variant]
 ) -> list[Submission]:
     """Each file with the assignments, for each variant. Raises InvalidSpec, SpecsInvalid."""
-    wanted = [(name, data, variant) for name, data in files for variant in variants]
+    combinations = [(name, data, variant) for name, data in files for variant in variants]
 
-    def made(one: tuple[str, bytes, Variant]) -> Submission:
-        name, data, variant = one
+    def source(combination: tuple[str, bytes, Variant]) -> str:
+        name, _, variant = combination
+        return " ".join([name, *variant.assignments])
+
+    def build(combination: tuple[str, bytes, Variant]) -> Submission:
+        _, data, variant = combination
         document = parse_spec_file(data, [*assignments, *variant.assignments])
-        return Submission(document, variant.suffix, " ".join([name, *variant.assignments]))
+        return Submission(document, variant.suffix, source(combination))
 
-    return _each(wanted, made, lambda one: " ".join([one[0], *one[2].assignments]))
+    return _build_all(combinations, build, source)
 
 
 def validate_all(client: "Client", submissions: Sequence[Submission]) -> list[Submission]:
     """Validate all on the server and add the suffixes to their names. Raises SpecsInvalid."""
 
-    def named(submission: Submission) -> Submission:
+    def with_suffix(submission: Submission) -> Submission:
         validated = client.jobs.validate(submission.document)
         if not submission.suffix:
             return submission
@@ -66,7 +70,7 @@ def validate_all(client: "Client", submissions: Sequence[Submission]) -> list[Su
         ].strip()
         return replace(submission, document={**submission.document, "name": name})
 
-    return _each(submissions, named, lambda submission: submission.source)
+    return _build_all(submissions, with_suffix, lambda submission: submission.source)
 
 
 def with_code(
@@ -79,13 +83,13 @@ def with_code(
     from ampclient._transfer.code import name_code
 
     reference = f"{DIGEST_PREFIX}{code_source(folder).sha256()}"
-    named = [
+    with_bundle = [
         replace(submission, document=name_code(submission.document, reference))
         for submission in submissions
     ]
     if upload:
         client.files.upload_bundle(folder)
-    return named
+    return with_bundle
 
 
 def code_source(folder: Path) -> "UploadSource":
@@ -108,13 +112,13 @@ def with_weights(
     from ampclient._transfer.weights import name_weights, weights_source
 
     reference = f"{DIGEST_PREFIX}{weights_source(file).sha256()}"
-    named = [
+    from_weights = [
         replace(submission, document=name_weights(submission.document, reference))
         for submission in submissions
     ]
     if upload:
         client.files.upload_weights(file)
-    return named
+    return from_weights
 
 
 def parse_spec_file(data: bytes, assignments: Sequence[str]) -> dict[str, Any]:
@@ -137,7 +141,7 @@ def as_usage_error() -> Iterator[None]:
         raise
 
 
-def _each(
+def _build_all(
     items: Sequence[T], make: Callable[[T], Submission], source: Callable[[T], str]
 ) -> list[Submission]:
     """The submission of each item; the errors of all are reported together, without duplicates."""

@@ -120,8 +120,8 @@ def submit(
     --json prints the job, or a list if there are several.
     """
     try:
-        named = [(file.name, file.read()) for file in files]
-        submissions = build_submissions(named, assignments or (), variants(grid or ()))
+        contents = [(file.name, file.read()) for file in files]
+        submissions = build_submissions(contents, assignments or (), variants(grid or ()))
         client = client_of(context)
         if code is not None:
             submissions = with_code(client, submissions, code, upload=not dry_run)

@@ -22,7 +22,7 @@ def test_workers_that_are_not_online_are_counted_or_shown_on_request(ampctl, ser
     every = ampctl("workers", "--all")
     assert [row.split()[0] for row in every.out.splitlines()[1:]] == ["w1", "w2", "w3"]
     assert every.err == ""
-    assert [found["id"] for found in ampctl("workers", "--json").json()] == ["w1"]
+    assert [listed["id"] for listed in ampctl("workers", "--json").json()] == ["w1"]
 
 
 def test_an_empty_list_of_workers_says_so(ampctl):

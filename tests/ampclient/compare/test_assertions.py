@@ -88,7 +88,7 @@ def test_any_text_is_an_assertion_or_refused(text):
 def comparison(server):
     """A baseline `a`, a job `b` that has succeeded, and `c`, which has failed."""
     states = {"a": "succeeded", "b": "succeeded", "c": "failed"}
-    jobs = [server.add_job(name, name=f"<{name}>|x", state=one) for name, one in states.items()]
+    jobs = [server.add_job(name, name=f"<{name}>|x", state=state) for name, state in states.items()]
     none = {"total": 0, "steps": []}
     facts = {"skipped_steps": none, "data": {}, "loss_drift": None}
     results = {
@@ -117,7 +117,7 @@ def comparison(server):
 
 def test_every_job_but_the_baseline_is_checked(comparison):
     checks = comparison(2).check(["val_accuracy >= 0.5", "speedup >= 3", "loss < 1"])
-    assert [(each.job.id, each.assertion, each.outcome) for each in checks] == [
+    assert [(check.job.id, check.assertion, check.outcome) for check in checks] == [
         ("a", SUCCEEDED, "passed"),
         ("b", SUCCEEDED, "passed"),
         ("b", "val_accuracy >= 0.5", "passed"),
@@ -125,7 +125,7 @@ def test_every_job_but_the_baseline_is_checked(comparison):
         ("b", "loss < 1", "failed"),
     ]
     assert not checks.passed
-    assert [each.message for each in checks.failures] == [
+    assert [check.message for check in checks.failures] == [
         "speedup >= 3: expected >= 3; received 2",
         "loss < 1: expected < 1; received nan",
     ]
@@ -143,7 +143,7 @@ def test_the_value_of_the_baseline_is_in_the_message(comparison):
 
 def test_a_job_that_has_not_succeeded_fails_and_is_not_checked_further(comparison):
     checks = comparison(3).check(["speedup >= 1"])
-    assert [(each.job.id, each.outcome) for each in checks][2:] == [
+    assert [(check.job.id, check.outcome) for check in checks][2:] == [
         ("c", "failed"),
         ("b", "passed"),
         ("c", "skipped"),
@@ -167,7 +167,7 @@ def test_the_junit_report_has_a_test_case_for_each_check(comparison):
     [suite] = ElementTree.fromstring(checks.to_junit())  # noqa: S314 - it is our own
     counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
     assert counts == {"tests": "7", "failures": "2", "errors": "0", "skipped": "2"}
-    cases = {(one.get("classname"), one.get("name")): [*one] for one in suite}
+    cases = {(case.get("classname"), case.get("name")): [*case] for case in suite}
     assert cases["<b>|x (b)", "val_accuracy < 0.85"] == []
     [failure] = cases["<b>|x (b)", "speedup >= 3"]
     assert (failure.tag, failure.get("message")) == (

@@ -35,20 +35,20 @@ def pair(api, make_job, make_block):
     return [make("float32", 2.0, 0.5), make("mixed_bfloat16", 2.5, 0.25)]
 
 
-def assert_comparison(found, pair):
-    assert [compared.job.id for compared in found.jobs] == pair
-    assert [compared.loss_drift for compared in found.jobs] == [0.0, 0.25]
-    first, second = (compared.data for compared in found.jobs)
+def assert_comparison(comparison, pair):
+    assert [compared.job.id for compared in comparison.jobs] == pair
+    assert [compared.loss_drift for compared in comparison.jobs] == [0.0, 0.25]
+    first, second = (compared.data for compared in comparison.jobs)
     assert first["step"].tolist() == second["step"].tolist()
     assert first["count"].sum() == 1000
     np.testing.assert_allclose(first["elapsed_s"], 2 * second["elapsed_s"])
     assert "loss.mean" in first
     assert "grad_norm.mean" not in first
-    differs = {difference.pointer: difference.values for difference in found.spec}
+    differs = {difference.pointer: difference.values for difference in comparison.spec}
     assert differs["/precision/policy"] == ["float32", "mixed_bfloat16"]
-    results = {result.name: result.values for result in found.results}
+    results = {result.name: result.values for result in comparison.results}
     assert results["final_loss"] == results["val_loss"] == [2.0, 2.5]
-    first, second = (compared.evaluations for compared in found.jobs)
+    first, second = (compared.evaluations for compared in comparison.jobs)
     assert (first["step"].tolist(), first["epoch"].tolist()) == ([499], [-1])
     assert (first["val_loss"].tolist(), second["val_loss"].tolist()) == ([2.0], [2.5])
     np.testing.assert_allclose(first["elapsed_s"], [250.0])

@@ -152,15 +152,15 @@ def test_the_async_client_sends_requests_concurrently(server):
 
 def test_the_async_client_closes_only_its_own_connections(server):
     async def use():
-        own = AsyncClient("http://h", "token")
-        async with own:
+        connected = AsyncClient("http://h", "token")
+        async with connected:
             pass
-        given = httpx.AsyncClient(transport=httpx.MockTransport(server))
-        async with AsyncClient("http://h", "token", http_client=given) as client:
+        http_client = httpx.AsyncClient(transport=httpx.MockTransport(server))
+        async with AsyncClient("http://h", "token", http_client=http_client) as client:
             assert repr(client) == "<AsyncClient of http://h>"
-        open_still = not given.is_closed
-        await given.aclose()
-        return own._transport._backend._http.is_closed, open_still
+        open_still = not http_client.is_closed
+        await http_client.aclose()
+        return connected._transport._backend._http.is_closed, open_still
 
     assert asyncio.run(use()) == (True, True)
 

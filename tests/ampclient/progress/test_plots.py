@@ -22,8 +22,8 @@ def sample_of(loss, scale=None, skipped=(), **columns):
     """A sample with one point per step."""
     count = len(loss)
     skips = np.isin(np.arange(count), skipped)
-    given = {"loss": loss, "loss_scale": [1024.0] * count if scale is None else scale, **columns}
-    arrays = {name: np.asarray(values, np.float32) for name, values in given.items()}
+    series = {"loss": loss, "loss_scale": [1024.0] * count if scale is None else scale, **columns}
+    arrays = {name: np.asarray(values, np.float32) for name, values in series.items()}
     columns = {"step": np.arange(count), "skipped": skips, **arrays}
     skipped_steps = SkippedSteps(len(skipped), np.asarray(skipped))
     return StepSample(columns, 1, skipped_steps, NO_CHANGES, ())

@@ -13,8 +13,8 @@ from ampclient.progress.live_table import progress_table
 @pytest.fixture
 def view(server, latest):
     def make(**fields):
-        given = {"state": "running", "step": 10, "total_steps": 40, "latest": latest, **fields}
-        return JobView.from_json(server.add_job("a", **given))
+        values = {"state": "running", "step": 10, "total_steps": 40, "latest": latest, **fields}
+        return JobView.from_json(server.add_job("a", **values))
 
     return make
 

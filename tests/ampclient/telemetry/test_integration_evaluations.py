@@ -24,7 +24,7 @@ def job_id(api, make_job):
     job = make_job(State.RUNNING)
     metrics = [{"val_loss": 0.5}, {"val_loss": math.nan, "val_auc": 0.75}, {"val_loss": 0.25}]
     entries = [Event(EventType.STARTED, None, {"steps_per_epoch": 10})]
-    entries += [Event(EventType.EVALUATION, 10 * n + 9, one) for n, one in enumerate(metrics)]
+    entries += [Event(EventType.EVALUATION, 10 * n + 9, values) for n, values in enumerate(metrics)]
     with api.database.write() as session:
         ingest.append(session, job.id, 1, entries, entries_written=0)
     return job.id
@@ -79,9 +79,9 @@ def test_the_async_client_reads_the_same_evaluations(api, job_id):
             job = await client.jobs.get(job_id)
             return await job.evaluations()
 
-    found = asyncio.run(read())
-    assert isinstance(found, Evaluations)
-    assert found.column("step") == [9, 19, 29]
+    evaluations = asyncio.run(read())
+    assert isinstance(evaluations, Evaluations)
+    assert evaluations.column("step") == [9, 19, 29]
 
 
 def test_the_evaluations_of_a_deleted_job_are_not_found(api, make_job):

@@ -121,9 +121,9 @@ def test_tensorboard_files_have_the_same_values_as_steps(job, tmp_path):
 
 @every_row("format_", READERS)
 def test_an_export_can_select_columns_steps_and_the_number_of_points(job, tmp_path, format_):
-    wanted = {"start": 2, "end": 19, "columns": ["loss"], "max_points": 5}
-    columns = READERS[format_](job.export(tmp_path / "file", format_, **wanted).read_bytes())
-    sample = job.sample(**wanted)
+    step_range = {"start": 2, "end": 19, "columns": ["loss"], "max_points": 5}
+    columns = READERS[format_](job.export(tmp_path / "file", format_, **step_range).read_bytes())
+    sample = job.sample(**step_range)
     assert list(columns) == ["step", *sample.names]
     for name, column in columns.items():
         np.testing.assert_array_equal(np.asarray(column, sample[name].dtype), sample[name])
@@ -184,13 +184,15 @@ def test_an_empty_sample_has_columns_of_the_right_dtypes(new_job):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "message"),
+    ("step_range", "message"),
     [({"columns": ["los"]}, "Did you mean 'loss'"), ({"max_points": 1}, "max_points")],
 )
-def test_an_unknown_column_or_too_few_points_are_an_invalid_request(job, tmp_path, wanted, message):
-    for ask in (job.sample, lambda **wanted: job.export(tmp_path, **wanted)):
+def test_an_unknown_column_or_too_few_points_are_an_invalid_request(
+    job, tmp_path, step_range, message
+):
+    for ask in (job.sample, lambda **columns: job.export(tmp_path, **columns)):
         with pytest.raises(InvalidRequest, match=message):
-            ask(**wanted)
+            ask(**step_range)
 
 
 def test_missing_steps_are_a_gap_in_blocks_and_in_files(new_job, make_block, tmp_path):

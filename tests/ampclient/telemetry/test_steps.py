@@ -234,8 +234,8 @@ def test_follow_continues_after_a_server_restart(job, server, respond):
     follower = job.follow_steps()
     first = next(follower)
     server.next_responses = [respond(httpx.ConnectError("refused"))] * 10
-    rest = list(follower)
-    assert StepBlock.concat([first, *rest])["step"].tolist() == [0, 1, 2, 3]
+    remaining_blocks = list(follower)
+    assert StepBlock.concat([first, *remaining_blocks])["step"].tolist() == [0, 1, 2, 3]
 
 
 @settings(

@@ -13,7 +13,7 @@ def entry(number, size_bytes=10, steps=1):
 
 
 def numbers(batch):
-    return [one.document["number"] for one in batch]
+    return [entry.document["number"] for entry in batch]
 
 
 def test_a_batch_is_taken_again_until_it_is_confirmed():
@@ -87,4 +87,4 @@ def test_entries_arrive_once_in_order_and_only_those_not_in_flight_are_dropped(a
     sent += numbers(outbox.take_batch())
     assert sent == sorted(set(sent))
     dropped = outbox.take_dropped()
-    assert len(sent) + dropped.steps + dropped.others == put
+    assert len(sent) + dropped.steps + dropped.records == put

@@ -266,9 +266,9 @@ def test_an_outage_longer_than_the_buffer_keeps_the_newest_steps(
     assert warning.data["code"] == "telemetry_dropped"
     lost = 500 - job.totals["steps"]
     assert 0 < lost < 500
-    others = 50 - len(events_of(api, run, "epoch"))
+    dropped = 50 - len(events_of(api, run, "epoch"))
     assert warning.data["message"].startswith(f"{lost} steps between step ")
-    assert f" and {others} events and log entries were dropped" in warning.data["message"]
+    assert f" and {dropped} events and log entries were dropped" in warning.data["message"]
     assert caplog.text.count("the buffer is full") == 1
 
 
@@ -429,10 +429,10 @@ def test_each_skip_and_growth_is_an_event_whatever_the_blocks(api, track, stored
         for scale, skipped in zip(scales, skips, strict=True):
             run.log(loss=1.0, loss_scale=scale, skipped=skipped)
             wait_until(lambda: len(stored(run)) == run.next_step, "the step is stored")
-    found = {kind: events_of(api, run, kind) for kind in ("overflow", "scale_growth")}
+    events_by_kind = {kind: events_of(api, run, kind) for kind in ("overflow", "scale_growth")}
     changes = {
-        kind: [(event.step, event.data["scale_before"], event.data["scale_after"]) for event in one]
-        for kind, one in found.items()
+        kind: [(e.step, e.data["scale_before"], e.data["scale_after"]) for e in events]
+        for kind, events in events_by_kind.items()
     }
     assert changes == {
         "overflow": [(1, 8.0, 4.0), (5, 8.0, 4.0), (6, 4.0, 4.0)],

@@ -32,9 +32,9 @@ def files_in(folder):
 
 
 def test_artifacts_are_listed_with_size_and_digest(job):
-    found = job.artifacts()
-    assert [artifact.path for artifact in found] == list(FILES)
-    assert (found[2].size_bytes, len(found[2].sha256)) == (2048, 64)
+    artifacts = job.artifacts()
+    assert [artifact.path for artifact in artifacts] == list(FILES)
+    assert (artifacts[2].size_bytes, len(artifacts[2].sha256)) == (2048, 64)
 
 
 def test_each_file_is_saved_at_its_path(job, tmp_path):

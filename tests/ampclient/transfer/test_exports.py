@@ -23,7 +23,7 @@ def job(client, server):
 
 
 @pytest.fixture
-def named(respond):
+def respond_with_name(respond):
     """Creates a response with this Content-Disposition."""
 
     def make(disposition):
@@ -67,9 +67,9 @@ def test_a_tensorboard_path_without_tfevents_in_its_name_is_a_folder(job, tmp_pa
     [None, "attachment", *(f'attachment; filename="{n}"' for n in ("../x", "..", "a/b", "C:x"))],
 )
 def test_a_missing_or_unsafe_file_name_from_the_server_is_an_error(
-    job, server, named, tmp_path, disposition
+    job, server, respond_with_name, tmp_path, disposition
 ):
-    server.next_responses = [named(disposition)]
+    server.next_responses = [respond_with_name(disposition)]
     with pytest.raises(UnexpectedResponse, match="Expected a file's name"):
         job.export(tmp_path)
     assert files_in(tmp_path) == {}
@@ -78,8 +78,8 @@ def test_a_missing_or_unsafe_file_name_from_the_server_is_an_error(
 def test_export_options_are_sent_to_the_server(job, server, tmp_path):
     path = job.export(tmp_path / "a", start=1, end=2, columns=["loss"], attempt=3, max_points=9)
     assert path.read_text() == "step,loss\n1,0.5\n"
-    wanted = {"start": "1", "end": "2", "columns": "loss", "attempt": "3", "max_points": "9"}
-    assert dict(export_requests(server)[0].url.params) == {**wanted, "format": "csv"}
+    parameters = {"start": "1", "end": "2", "columns": "loss", "attempt": "3", "max_points": "9"}
+    assert dict(export_requests(server)[0].url.params) == {**parameters, "format": "csv"}
 
 
 @every_row("format_", ["xml", "json"])

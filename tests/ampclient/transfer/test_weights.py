@@ -54,17 +54,17 @@ def model():
 def downloaded(client, job, tmp_path):
     """The arrays that a job starts from."""
     path = client.files.download(job.spec["init"]["weights"], kind="weights", to=tmp_path)
-    with open_tensors(path) as found:
-        return {name: found.read(name) for name in found.entries}
+    with open_tensors(path) as tensors:
+        return {name: tensors.read(name) for name in tensors.entries}
 
 
 def test_arrays_by_name_become_a_safetensors_file(tmp_path):
     source = weights_source(ARRAYS)
     file = tmp_path / "arrays"
     file.write_bytes(b"".join(source.read(0, source.size_bytes)))
-    with open_tensors(file) as found:
+    with open_tensors(file) as tensors:
         for name, array in ARRAYS.items():
-            read = found.read(name)
+            read = tensors.read(name)
             assert (read.dtype, read.shape) == (array.dtype, array.shape)
             np.testing.assert_array_equal(read, array)
     with pytest.raises(ValueError, match="expected arrays of numbers, received x"):
@@ -83,8 +83,8 @@ def test_a_job_starts_from_a_file_that_is_uploaded_once(client, file):
 def test_a_keras_model_is_sent_with_its_weights(client, tmp_path):
     local = model()
     job = client.jobs.submit(model=local, data=SPEC["data"])
-    found = downloaded(client, job, tmp_path)
-    np.testing.assert_array_equal(found["logits/kernel"], local.get_layer("logits").kernel)
+    tensors = downloaded(client, job, tmp_path)
+    np.testing.assert_array_equal(tensors["logits/kernel"], local.get_layer("logits").kernel)
     assert client.jobs.validate(model=local, data=SPEC["data"]).spec["init"] == job.spec["init"]
 
 
@@ -92,8 +92,8 @@ def test_the_weights_of_a_keras_model_are_left_out_on_request_or_for_others(clie
     assert "init" not in client.jobs.submit(model=model(), data=SPEC["data"], weights=False).spec
     job = client.jobs.submit(model=model(), data=SPEC["data"], weights=file)
     assert job.spec["init"]["weights"] == reference(file.read_bytes())
-    named = client.jobs.submit(model=model(), data=SPEC["data"], init=job.spec["init"])
-    assert named.spec["init"] == job.spec["init"]
+    resubmitted = client.jobs.submit(model=model(), data=SPEC["data"], init=job.spec["init"])
+    assert resubmitted.spec["init"] == job.spec["init"]
 
 
 def test_two_sources_are_refused_before_anything_is_sent(client, file, api):

@@ -12,8 +12,8 @@ def test_each_artifact_is_a_row(ampctl, job):
     head, first, _ = (line.split() for line in ampctl("artifacts", job).out.splitlines())
     assert head == ["PATH", "KIND", "STEP", "SIZE", "SHA256", "AGE"]
     assert first[:5] == ["attempt-1/model.keras", "model", "–", "2.0", "KiB"]
-    found = ampctl("artifacts", job, "--json").json()
-    assert [file["size_bytes"] for file in found] == [2048, 2]
+    listed = ampctl("artifacts", job, "--json").json()
+    assert [file["size_bytes"] for file in listed] == [2048, 2]
 
 
 def test_download_prints_the_paths_of_the_files(ampctl, job, tmp_path):

@@ -72,7 +72,7 @@ def test_compare_prints_every_metric(ampctl, server, respond, comparison):
 
 
 def test_the_last_loss_is_shown_while_a_job_has_no_final_one(ampctl, server, respond, comparison):
-    final = next(each for each in comparison["results"] if each["name"] == "final_loss")
+    final = next(result for result in comparison["results"] if result["name"] == "final_loss")
     final["values"] = [0.25, None]
     server.next_responses = [respond(200, json=comparison)]
     rows = {

@@ -136,8 +136,8 @@ def test_steps_as_csv_and_ndjson_keep_the_stored_digits(ampctl, api, real_job, m
     with api.database.write() as session:
         ingest.append(session, real_job, 1, [make_block(30, 1, loss=0.1)], entries_written=1)
         ingest.append(session, real_job, 1, [make_block(31, 1, loss=math.nan)], entries_written=2)
-    wanted = ["steps", real_job, "--start", "30", "--columns", "loss,skipped", "--format"]
-    assert ampctl(*wanted, "csv").out == "step,loss,skipped\n30,0.1,false\n31,nan,false\n"
-    lines = ampctl(*wanted, "ndjson").out.splitlines()
+    arguments = ["steps", real_job, "--start", "30", "--columns", "loss,skipped", "--format"]
+    assert ampctl(*arguments, "csv").out == "step,loss,skipped\n30,0.1,false\n31,nan,false\n"
+    lines = ampctl(*arguments, "ndjson").out.splitlines()
     assert json.loads(lines[0]) == {"step": 30, "loss": 0.1, "skipped": False}
     assert json.loads(lines[1])["loss"] == "NaN"

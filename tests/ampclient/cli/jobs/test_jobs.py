@@ -13,8 +13,8 @@ def test_list_filters_by_state_and_writes_json(ampctl, server):
     server.add_job("a", state="running")
     server.add_job("b")
     server.add_job("c", state="failed")
-    found = ampctl("list", "--state", "running", "--state", "failed", "--json").json()
-    assert [job["id"] for job in found] == ["a", "c"]
+    listed = ampctl("list", "--state", "running", "--state", "failed", "--json").json()
+    assert [job["id"] for job in listed] == ["a", "c"]
 
 
 def test_list_of_an_unknown_state_is_wrong_usage(ampctl):
@@ -91,8 +91,8 @@ def test_get_shows_a_job(ampctl, server, summary):
 def test_get_shows_the_best_evaluation_and_an_early_end(ampctl, server, summary):
     best = {"metric": "val_loss", "value": 0.25, "epoch": 3, "steps": 40, "metrics": {}}
     stop = {"epoch": 6, "metric": "val_loss", "best": 0.25}
-    found = {**summary, "best": best, "stopped_early": stop, "best_model_file": "model-best.keras"}
-    server.add_job("a", state="succeeded", attempt=2, summary=found)
+    listed = {**summary, "best": best, "stopped_early": stop, "best_model_file": "model-best.keras"}
+    server.add_job("a", state="succeeded", attempt=2, summary=listed)
     shown = " ".join(ampctl("get", "a").out.split())
     assert "0.25 in epoch 3" in shown
     assert "stopped early after epoch 6, because" in shown
@@ -216,10 +216,10 @@ def test_get_shows_the_metrics_of_the_last_evaluation(ampctl, server, latest):
     metrics = {"val_loss": 0.5, "val_accuracy": 0.875, "val_top-5_error": "NaN"}
     server.add_job("a", state="running", latest=latest, metrics=metrics)
     lines = [line.split("  ") for line in ampctl("get", "a").out.splitlines()]
-    found = {line[0]: line[-1].strip() for line in lines}
-    assert found["validation loss"] == "0.5"
-    assert found["validation accuracy"] == "87.5%"
-    assert found["validation top-5 error"] == "nan"
+    listed = {line[0]: line[-1].strip() for line in lines}
+    assert listed["validation loss"] == "0.5"
+    assert listed["validation accuracy"] == "87.5%"
+    assert listed["validation top-5 error"] == "nan"
 
 
 def test_a_tracked_run_has_a_mark(ampctl, server):

@@ -185,7 +185,7 @@ def test_each_attempt_is_a_row(ampctl, server):
         "1:05", "0:02", "0", "w1", "failed", "Its", "process", "was", "killed."
     ]  # fmt: skip
     assert lines[2].split()[5:] == ["1200", "w1", "running", "–"]
-    assert [found["attempt"] for found in ampctl("attempts", "a", "--json").json()] == [1, 2]
+    assert [attempt["attempt"] for attempt in ampctl("attempts", "a", "--json").json()] == [1, 2]
 
 
 RANKS = [

@@ -14,8 +14,8 @@ def every_command(command, words=()):
     below = getattr(command, "commands", {})
     if not below or command.invoke_without_command:
         yield words, command
-    for word, one in below.items():
-        yield from every_command(one, (*words, word))
+    for word, subcommand in below.items():
+        yield from every_command(subcommand, (*words, word))
 
 
 COMMANDS = [

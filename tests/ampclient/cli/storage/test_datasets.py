@@ -97,8 +97,8 @@ def test_what_the_server_found_in_a_file_is_printed_after_the_name(ampctl, tmp_p
         Image.new("RGB", (8, 8)).save(tmp_path / "pets" / name)
     pushed = ampctl("dataset", "push", str(tmp_path / "pets"))
     assert pushed.out == "pets@1\n"
-    found = "images, 2 rows; columns image image, label int32; label is cat, dog\n"
-    assert pushed.err.endswith(found)
+    description = "images, 2 rows; columns image image, label int32; label is cat, dog\n"
+    assert pushed.err.endswith(description)
     (tmp_path / "damaged.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     pushed = ampctl("dataset", "push", str(tmp_path / "damaged.png"))
     assert pushed.out == "damaged@1\n"

@@ -37,26 +37,26 @@ def stored(api):
 
 
 def test_files_are_listed_with_the_jobs_that_name_them(ampctl, stored):
-    named, unused, job = stored
+    in_use, unused, job = stored
     head, first, second = ampctl("file", "list").out.splitlines()
     assert head.split() == ["FILE", "KIND", "SIZE", "UPLOADED", "BY", "USED", "JOBS"]
     assert first.startswith(f"sha256:{unused.sha256[:12]}")
     assert first.split()[-1] == "0"
-    assert second.startswith(f"sha256:{named.sha256[:12]}")
+    assert second.startswith(f"sha256:{in_use.sha256[:12]}")
     assert second.endswith(f"1: mine ({job.id})")
-    assert [one["job_count"] for one in ampctl("file", "list", "--json").json()] == [0, 1]
+    assert [file["job_count"] for file in ampctl("file", "list", "--json").json()] == [0, 1]
     assert "There are no files" in ampctl("file", "list", "--kind", "bundle").err
 
 
 def test_a_file_is_deleted_by_the_first_digits_of_its_sha256(ampctl, stored):
-    named, unused, job = stored
+    in_use, unused, job = stored
     deleted = ampctl("file", "delete", unused.reference[:19])
     assert (deleted.code, deleted.err) == (0, f"Deleted {unused.reference}.\n")
-    refused = ampctl("file", "delete", named.sha256)
+    refused = ampctl("file", "delete", in_use.sha256)
     assert refused.code == 3
     assert job.id in refused.err
-    [left] = ampctl("file", "list", "--json").json()
-    assert left["sha256"] == named.sha256
+    [remaining] = ampctl("file", "list", "--json").json()
+    assert remaining["sha256"] == in_use.sha256
 
 
 @pytest.mark.parametrize(("digits", "code"), [("abc", 2), ("not-digits", 2), ("0123456789", 4)])

@@ -11,29 +11,29 @@ def test_without_a_grid_there_is_one_variant_without_assignments():
 
 
 def test_a_grid_is_the_cross_product_of_its_axes():
-    made = variants(["precision.policy=float32,bfloat16", "train.epochs=1, 2"])
-    assert [variant.assignments for variant in made] == [
+    combinations = variants(["precision.policy=float32,bfloat16", "train.epochs=1, 2"])
+    assert [variant.assignments for variant in combinations] == [
         ("precision.policy=float32", "train.epochs=1"),
         ("precision.policy=float32", "train.epochs=2"),
         ("precision.policy=bfloat16", "train.epochs=1"),
         ("precision.policy=bfloat16", "train.epochs=2"),
     ]
-    assert [variant.suffix for variant in made] == [
+    assert [variant.suffix for variant in combinations] == [
         "float32 epochs=1", "float32 epochs=2", "bfloat16 epochs=1", "bfloat16 epochs=2"
     ]  # fmt: skip
 
 
 def test_commas_in_brackets_and_quotes_do_not_separate_values():
-    made = variants(["model.filters=[4, 8],[16]", 'labels.x="a,b",{c: [1, 2]}'])
-    assert [variant.assignments for variant in made][:2] == [
+    combinations = variants(["model.filters=[4, 8],[16]", 'labels.x="a,b",{c: [1, 2]}'])
+    assert [variant.assignments for variant in combinations][:2] == [
         ("model.filters=[4, 8]", 'labels.x="a,b"'),
         ("model.filters=[4, 8]", "labels.x={c: [1, 2]}"),
     ]
 
 
 def test_axes_with_the_same_last_name_are_named_by_their_full_paths():
-    made = variants(["a.rate=1,2", "b.rate=3,4"])
-    assert made[0].suffix == "a.rate=1 b.rate=3"
+    combinations = variants(["a.rate=1,2", "b.rate=3,4"])
+    assert combinations[0].suffix == "a.rate=1 b.rate=3"
 
 
 def test_a_grid_of_job_names_adds_no_suffix():
