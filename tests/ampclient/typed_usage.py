@@ -2,7 +2,7 @@
 
 from typing import assert_type
 
-from ampclient import AsyncClient, AsyncJob, Client, Job, RawResponse, Summary, Worker
+from ampclient import AsyncClient, AsyncJob, Client, Job, RawResponse, Study, Summary, Worker
 from ampclient._http.paging import PagedIterator
 from tests.waiting import DEADLINE_S
 
@@ -22,6 +22,14 @@ def sync_code(client: Client) -> None:
     client.jobs.submit(modle={"kind": "mlp"})  # type: ignore[call-arg]
     client.jobs.get("a", timeot=3)  # type: ignore[call-arg]
     assert_type(client.with_raw_response.jobs.list(), RawResponse[list[Job]])
+    assert_type(client.jobs.cancel("a"), Job)
+    assert_type(client.jobs.delete("a"), None)
+    assert_type(client.with_options(max_retries=0), Client)
+    assert_type(client.jobs.get("a").with_raw_response.cancel(), RawResponse[Job])
+    assert_type(client.jobs.list(limit=3)[0], Job)
+    assert_type(client.studies.precision("job.yaml", seeds=5), Study)
+    client.studies.precision("job.yaml", seed=5)  # type: ignore[call-arg]
+    client.studies.search("job.yaml", {"train.seed": [1, 2]}, method="grid")
     for job in client.jobs.list():
         assert_type(job, Job)
 
@@ -30,5 +38,8 @@ async def async_code(client: AsyncClient) -> None:
     """The same results, awaited."""
     assert_type(await client.jobs.get("a", timeout_s=DEADLINE_S), AsyncJob)
     assert_type(await client.with_raw_response.workers.list(), RawResponse[list[Worker]])
+    assert_type(await client.jobs.cancel("a"), AsyncJob)
+    assert_type((await client.jobs.list(limit=3))[0], AsyncJob)
+    assert_type(await client.studies.wait("s"), Study)
     async for job in client.jobs.list():
         assert_type(job, AsyncJob)
