@@ -90,6 +90,6 @@ def raise_bad_images(name: str, errors: Sequence[InvalidData]) -> None:
         raise errors[0]
     if errors:
         places = (error.source if error.field is None else error.field for error in errors)
-        bad = [f"{place} ({one.received})" for place, one in zip(places, errors, strict=True)]
+        bad = [f"{place} ({error.received})" for place, error in zip(places, errors, strict=True)]
         received = f"{len(errors):,} others: {join_names(bad, MAX_BAD)}"
         raise InvalidData(name, None, expected="undamaged images", received=received)

@@ -97,7 +97,7 @@ def describe(
                 _describe_column(source, name, statistics.get(name), ranges.get(name))
                 for name in source.columns
             ],
-            left_out=[LeftOutDescription(**vars(one)) for one in source.left_out[:MAX_LEFT_OUT]],
+            left_out=[LeftOutDescription(**vars(part)) for part in source.left_out[:MAX_LEFT_OUT]],
             preview=preview_rows(source, PREVIEW_ROWS, PREVIEW_COLUMNS),
             pictures=_pictures(source, request),
         )
@@ -138,15 +138,15 @@ def _count_classes(source: Source, name: str, classes: Sequence[str]) -> list[Cl
     for start in range(0, source.rows, ROWS_AT_ONCE):
         rows = np.arange(start, min(start + ROWS_AT_ONCE, source.rows))
         values = source.read(rows, [name])[name].ravel()
-        known = values[(values >= 0) & (values < len(classes))].astype(np.int64)
-        counts += np.bincount(known, minlength=len(classes))
+        class_indices = values[(values >= 0) & (values < len(classes))].astype(np.int64)
+        counts += np.bincount(class_indices, minlength=len(classes))
     pairs = zip(classes, counts.tolist(), strict=True)
-    return [ClassCount(name=one[:MAX_NAME], rows=count) for one, count in pairs][:MAX_CLASSES]
+    return [ClassCount(name=label[:MAX_NAME], rows=count) for label, count in pairs][:MAX_CLASSES]
 
 
 def _pictures(source: Source, request: Request) -> list[Picture]:
     """Small pictures from all over the file, of the first column that has any."""
-    name = next((name for name, one in source.columns.items() if _has_pictures(one)), None)
+    name = next((name for name, column in source.columns.items() if _has_pictures(column)), None)
     if name is None:
         return []
     rows = np.unique(np.linspace(0, source.rows - 1, PICTURES).astype(np.int64))

@@ -146,7 +146,7 @@ def _of_text(start: bytes, name: str) -> CsvOptions | TextOptions | None:
         return None
     text = decode_start(start, encoding, is_whole=is_whole)
     if (
-        kind := next((kind for kind, one in OTHER_TEXTS.items() if one.match(text)), None)
+        kind := next((kind for kind, pattern in OTHER_TEXTS.items() if pattern.match(text)), None)
     ) is not None:
         raise InvalidData(name, None, expected=f"{EXPECTED}; convert it to CSV", received=kind)
     if recognize_csv(text, is_whole=is_whole) is not None:

@@ -100,8 +100,8 @@ def list_folder(
     while pending:
         parts = pending.pop()
         place, folder = "/".join((name, *parts)), root.joinpath(*parts)
-        with read_errors(place), os.scandir(folder) as found:
-            entries = list(islice(found, max_files - count + 1))
+        with read_errors(place), os.scandir(folder) as scan:
+            entries = list(islice(scan, max_files - count + 1))
         count += len(entries)
         if count > max_files:
             raise InvalidData(name, None, expected=f"at most {max_files:,} files", received="more")

@@ -36,7 +36,7 @@ def _is_shown(column: Column) -> bool:
 def _is_text(column: Column) -> bool:
     """Whether values are the indices of characters."""
     classes = column.classes or ()
-    return len(column.shape) == 1 and bool(classes) and all(len(one) == 1 for one in classes)
+    return len(column.shape) == 1 and bool(classes) and all(len(label) == 1 for label in classes)
 
 
 def _summary(source: Source, name: str, row: int) -> str:
@@ -51,7 +51,7 @@ def _json_value(value: Any, column: Column) -> JsonValue:
     if isinstance(value, np.ndarray) and column.classes is not None and _is_text(column):
         return "".join(column.classes[index] for index in value[:MAX_CHARACTERS].tolist())
     if isinstance(value, np.ndarray):
-        return [_json_value(one, column) for one in value]
+        return [_json_value(item, column) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str):

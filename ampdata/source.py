@@ -149,12 +149,12 @@ class Source(ABC):
         self.close()
 
 
-def choose_columns(name: str, available: Iterable[str], wanted: Sequence[str] | None) -> list[str]:
+def choose_columns(name: str, available: Iterable[str], columns: Sequence[str] | None) -> list[str]:
     """The wanted columns, or all. Raises InvalidData for a column that does not exist."""
     every = list(available)
-    if wanted is None:
+    if columns is None:
         return every
-    for column in wanted:
+    for column in columns:
         if column not in every:
             raise InvalidData(
                 name,
@@ -162,15 +162,15 @@ def choose_columns(name: str, available: Iterable[str], wanted: Sequence[str] | 
                 expected=f"one of the columns {join_names(every, 20) or '(none)'}",
                 received="no column of this name",
             )
-    return list(dict.fromkeys(wanted))
+    return list(dict.fromkeys(columns))
 
 
-def choose_split(name: str, available: Sequence[Split], wanted: Split | None) -> Split | None:
+def choose_split(name: str, available: Sequence[Split], split: Split | None) -> Split | None:
     """The wanted split; by default the training data, or None if there are no splits.
 
     Raises InvalidData for a split that does not exist, also if there is no training data.
     """
-    if wanted is None:
+    if split is None:
         if not available:
             return None
         if "train" not in available:
@@ -181,11 +181,11 @@ def choose_split(name: str, available: Sequence[Split], wanted: Split | None) ->
                 received=f"only {', '.join(available)}",
             )
         return "train"
-    if wanted not in available:
+    if split not in available:
         raise InvalidData(
             name,
-            f"split {wanted}",
+            f"split {split}",
             expected=f"one of the splits {', '.join(available) or '(none)'}",
             received="no data of this name",
         )
-    return wanted
+    return split

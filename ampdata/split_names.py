@@ -36,7 +36,7 @@ class ArraySplits(NamedTuple):
 
     parts: Mapping[Split | None, Mapping[str, str]]
     """All under None if no name contains a split."""
-    others: tuple[str, ...] = ()
+    other_arrays: tuple[str, ...] = ()
 
 
 def folder_split(name: str) -> Split | None:
@@ -125,7 +125,7 @@ def _ambiguous(place: Place, names: list[str]) -> Exception:
 
 def pattern_split(path: str, patterns: Mapping[Split, str]) -> Split | None:
     """The split whose pattern (`a-*.parquet`, `fold1/*`) matches a path inside the folder."""
-    return next((split for split, one in patterns.items() if fnmatchcase(path, one)), None)
+    return next((split for split, pattern in patterns.items() if fnmatchcase(path, pattern)), None)
 
 
 def in_order(splits: Iterable[Split]) -> tuple[Split, ...]:

@@ -127,13 +127,13 @@ class ZipMembers:
             raise self._invalid(f"at most {max_bytes:,} bytes when decompressed", f"{size:,}")
 
     def _inflate(self, member: Member) -> Iterator[bytes]:
-        offset, left = self.data_offset(member), member.compressed_size
+        offset, remaining = self.data_offset(member), member.compressed_size
         inflater = None if member.stored else zlib.decompressobj(-zlib.MAX_WBITS)
-        while left > 0:
-            block = self._pread(offset, min(BLOCK, left))
+        while remaining > 0:
+            block = self._pread(offset, min(BLOCK, remaining))
             if not block:
                 return
-            offset, left = offset + len(block), left - len(block)
+            offset, remaining = offset + len(block), remaining - len(block)
             if inflater is None:
                 yield block
                 continue
@@ -141,10 +141,10 @@ class ZipMembers:
                 yield self._decompress(inflater, block, member)
                 block = inflater.unconsumed_tail
         while inflater is not None and not inflater.eof:
-            rest = self._decompress(inflater, b"", member)
-            if not rest:
+            block = self._decompress(inflater, b"", member)
+            if not block:
                 return
-            yield rest
+            yield block
 
     def _decompress(self, inflater: "zlib._Decompress", block: bytes, member: Member) -> bytes:
         try:

@@ -132,8 +132,8 @@ def check_entries(document: dict[str, Any], data_size: int) -> dict[str, TensorE
     try:
         entries = _ENTRIES.validate_python(document)
     except ValidationError as error:
-        found = first_problem(error)
-        raise TensorFormatError("dtype, shape and data_offsets of each array", found) from None
+        received = first_problem(error)
+        raise TensorFormatError("dtype, shape and data_offsets of each array", received) from None
     entries = dict(sorted(entries.items(), key=lambda item: item[1].data_offsets))
     end = 0
     for name, entry in entries.items():

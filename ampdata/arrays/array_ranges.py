@@ -19,7 +19,7 @@ def array_ranges(source: Source) -> dict[str, ArrayRange]:
     Raises InvalidData for a bad row.
     """
     names = [name for name, column in source.columns.items() if _has_arrays(column)]
-    found = {}
+    ranges = {}
     for name in names:
         size = math.prod(source.columns[name].shape)
         rows = min(source.rows, MAX_ROWS, MAX_VALUES // size)
@@ -30,8 +30,8 @@ def array_ranges(source: Source) -> dict[str, ArrayRange]:
         if len(finite):
             is_whole = bool((finite == np.floor(finite)).all())
             low, high = float(finite.min()), float(finite.max())
-            found[name] = ArrayRange(rows=rows, low=low, high=high, is_whole=is_whole)
-    return found
+            ranges[name] = ArrayRange(rows=rows, low=low, high=high, is_whole=is_whole)
+    return ranges
 
 
 def _has_arrays(column: Column) -> bool:

@@ -72,10 +72,10 @@ class ArraySource(Source):
 
     def _decode(self, name: str, values: Array, indices: Indices) -> Array:
         """Text as Python's str. Raises InvalidData for what is not Unicode."""
-        known = _has_code_points(values)
+        is_unicode = _has_code_points(values)
         decoded = np.empty(values.shape, object)
         for at in np.ndindex(values.shape):
-            if known[at]:
+            if is_unicode[at]:
                 value = values[at]
                 with suppress(UnicodeError):
                     text = value.decode() if isinstance(value, bytes) else str(value)

@@ -115,7 +115,7 @@ def _choose(archive: ZipMembers, request: Request, options: NpzOptions) -> _Chos
     names = choose_columns(request.name, columns, request.columns)
     if not names:
         raise InvalidData(request.name, None, expected="an array", received="an empty archive")
-    arrays, left_out = {}, [LeftOut(name, "an array of no split") for name in by_split.others]
+    arrays, left_out = {}, [LeftOut(name, "an array of no split") for name in by_split.other_arrays]
     error: UnsupportedArray | None = None
     for name in names:
         try:
@@ -133,16 +133,16 @@ def _choose(archive: ZipMembers, request: Request, options: NpzOptions) -> _Chos
 def _columns(name: str, arrays: Mapping[str, str], options: NpzOptions) -> dict[str, str]:
     """The names of a split's arrays by column, with those that become `x` and `y`."""
     columns = dict(arrays)
-    for column, wanted in (("x", options.x), ("y", options.y)):
-        if wanted is None:
+    for column, array_name in (("x", options.x), ("y", options.y)):
+        if array_name is None:
             continue
-        if wanted not in columns:
+        if array_name not in columns:
             raise InvalidData(
-                name, column, expected=f"an array {wanted}", received=join_names(columns, 20)
+                name, column, expected=f"an array {array_name}", received=join_names(columns, 20)
             )
-        columns[column] = columns[wanted]
-        if wanted not in ("x", "y"):
-            del columns[wanted]
+        columns[column] = columns[array_name]
+        if array_name not in ("x", "y"):
+            del columns[array_name]
     return columns
 
 
@@ -169,16 +169,18 @@ def _with_equal_rows(
     reference = "x" if "x" in arrays else largest
     rows = arrays[reference].header.shape[0]
     expected = f"{rows:,} rows, as many as {reference}"
-    others = {
+    row_counts = {
         name: f"{array.header.shape[0]:,}"
         for name, array in arrays.items()
         if array.header.shape[0] != rows
     }
-    if others and request.columns is not None:
-        name = next(iter(others))
-        raise InvalidData(request.name, name, expected=expected, received=others[name])
-    shorter = [LeftOut(name, f"{held} rows instead of {expected}") for name, held in others.items()]
-    equal = {name: array for name, array in arrays.items() if name not in others}
+    if row_counts and request.columns is not None:
+        name = next(iter(row_counts))
+        raise InvalidData(request.name, name, expected=expected, received=row_counts[name])
+    shorter = [
+        LeftOut(name, f"{count} rows instead of {expected}") for name, count in row_counts.items()
+    ]
+    equal = {name: array for name, array in arrays.items() if name not in row_counts}
     return _Chosen(equal, [*left_out, *shorter])
 
 

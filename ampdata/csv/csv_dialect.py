@@ -173,11 +173,11 @@ def _best_split(text: str, options: CsvOptions, *, is_whole: bool) -> _Split | N
         if options.delimiter is not None
         or (split.columns > 1 and (delimiter != " " or _is_aligned(split)))
     ]
-    others = [split for split in splits if split.delimiter != " " and split.share == 1]
-    if any(split.delimiter == "\t" and _has_words(split) for split in others):
-        splits = others
+    regular = [split for split in splits if split.delimiter != " " and split.share == 1]
+    if any(split.delimiter == "\t" and _has_words(split) for split in regular):
+        splits = regular
     # Words between spaces are cells where nothing else separates them.
-    splits = [split for split in splits if split in others or not others or _has_numbers(split)]
+    splits = [split for split in splits if split in regular or not regular or _has_numbers(split)]
     # Of equal ones the last: apostrophes are tried after quotation marks.
     return max(reversed(splits), key=lambda split: split.rank, default=None)
 
@@ -250,11 +250,11 @@ def _first_row(rows: Sequence[Sequence[str]], columns: int) -> int:
     first = next(number for number, row in enumerate(rows) if len(row) == columns)
     if first == 0 or first > MAX_LINES_BEFORE:
         return 0
-    before = rows[first - 1]
-    if len(before) == columns + 1 and not before[-1].strip():
+    header = rows[first - 1]
+    if len(header) == columns + 1 and not header[-1].strip():
         return first - 1
     has_header = _has_header(rows[first:], columns)
-    if len(before) == columns - 1 and columns > 2 and all(map(_is_name, before)) and not has_header:
+    if len(header) == columns - 1 and columns > 2 and all(map(_is_name, header)) and not has_header:
         return first - 1
     # Rows with too few or too many cells are mistakes, unless they are titles above the table.
     is_title = all(sum(bool(cell.strip()) for cell in row) < 2 for row in rows[:first])
@@ -296,10 +296,10 @@ def _are_values(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 
     Files that were put together repeat the header now and then, and an empty name is none.
     """
-    others = [row for row in rows if list(row) != list(names)]
-    if len(others) < MIN_SHARE * len(rows):
-        others = list(rows)
-    columns = [set(column) for column in zip(*others, strict=True)]
+    value_rows = [row for row in rows if list(row) != list(names)]
+    if len(value_rows) < MIN_SHARE * len(rows):
+        value_rows = list(rows)
+    columns = [set(column) for column in zip(*value_rows, strict=True)]
     pairs = [(name, column) for name, column in zip(names, columns, strict=False) if name.strip()]
     count = sum(name in column for name, column in pairs)
     return count > 0 and 2 * count >= len(pairs)

@@ -80,8 +80,8 @@ def guess_encoding(start: bytes, *, is_whole: bool) -> Encoding | None:
 def _is_utf16(start: bytes) -> bool:
     """Whether a text has a mark of UTF-16, or the half of its bytes that ASCII in UTF-16 has."""
     low, high = start[:SAMPLE:2].count(0), start[1:SAMPLE:2].count(0)
-    most = min(len(start), SAMPLE) // 2
-    has_halves = min(low, high) == 0 and max(low, high) > MIN_HALVES * most > 0
+    half_size = min(len(start), SAMPLE) // 2
+    has_halves = min(low, high) == 0 and max(low, high) > MIN_HALVES * half_size > 0
     return start.startswith(MARKS_OF_UTF16) or has_halves
 
 

@@ -199,7 +199,7 @@ class _Joined(io.RawIOBase):
     """A stream of parts that are made while it is read."""
 
     def __init__(self, parts: Iterator[bytes]) -> None:
-        self._parts, self._rest = parts, b""
+        self._parts, self._remainder = parts, b""
 
     def readable(self) -> bool:
         """It is."""
@@ -207,13 +207,13 @@ class _Joined(io.RawIOBase):
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         """Fill the buffer as far as the next parts go."""
-        parts, size = [self._rest], len(self._rest)
+        parts, size = [self._remainder], len(self._remainder)
         while size < len(buffer) and (part := next(self._parts, b"")):
             parts.append(part)
             size += len(part)
         joined = b"".join(parts)
         count = min(len(buffer), size)
-        buffer[:count], self._rest = joined[:count], joined[count:]
+        buffer[:count], self._remainder = joined[:count], joined[count:]
         return count
 
 

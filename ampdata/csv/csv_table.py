@@ -149,13 +149,13 @@ def _names(files: Sequence[DataFile], options: CsvOptions, limits: Limits) -> li
     line, names = read_names(files[0], options)
     check_column_names(Place(files[0].name, line), names, limits)
     for file in files[1:]:
-        line, other = read_names(file, options)
-        if other != names:
+        line, file_names = read_names(file, options)
+        if file_names != names:
             raise InvalidData(
                 file.name,
                 line,
                 expected=f"the columns of {files[0].name}: {join_names(names)}",
-                received=join_names(other),
+                received=join_names(file_names),
             )
     for name in options.dtypes:
         if name not in names:
@@ -222,8 +222,8 @@ class _Table:
             for name in self.used
             if name not in self.padding or inferences[name].has_values
         }
-        known = {"decimal_point": best.decimal_point, "thousands": best.thousands}
-        return replace(self, options=options.model_copy(update=known), dtypes=dtypes)
+        number_options = {"decimal_point": best.decimal_point, "thousands": best.thousands}
+        return replace(self, options=options.model_copy(update=number_options), dtypes=dtypes)
 
     def parse(self, rows: _Rows) -> list[Any]:
         """The typed columns. Raises InvalidData for the first bad cell of a column."""

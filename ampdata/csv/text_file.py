@@ -54,17 +54,17 @@ def open_text(request: Request, options: TextOptions) -> ArraySource:
 
 def _convert(file: DataFile, folder: Path, max_bytes: int) -> None:
     """Write the index of each character in the sorted vocabulary, and the vocabulary."""
-    found: NDArray[np.uint32] = np.empty(0, np.uint32)
+    alphabet: NDArray[np.uint32] = np.empty(0, np.uint32)
     count = 0
     for codes in _code_points(file):
-        found = np.union1d(found, codes)
+        alphabet = np.union1d(alphabet, codes)
         count += len(codes)
-    if len(found) < 2:
+    if len(alphabet) < 2:
         raise InvalidData(
             file.name,
             None,
             expected="text with at least two different characters",
-            received=f"{count} characters, {len(found)} different",
+            received=f"{count} characters, {len(alphabet)} different",
         )
     if count * 4 > max_bytes:
         raise InvalidData(
@@ -75,8 +75,8 @@ def _convert(file: DataFile, folder: Path, max_bytes: int) -> None:
         )
     with (folder / INDICES).open("wb") as stream:
         for codes in _code_points(file):
-            stream.write(np.searchsorted(found, codes).astype(np.int32).tobytes())
-    vocabulary = json.dumps([chr(code) for code in found.tolist()])
+            stream.write(np.searchsorted(alphabet, codes).astype(np.int32).tobytes())
+    vocabulary = json.dumps([chr(code) for code in alphabet.tolist()])
     (folder / VOCABULARY).write_text(vocabulary, encoding="utf-8")
 
 

@@ -47,15 +47,15 @@ class FolderFiles:
 
     def read(self, path: FilePath) -> bytes:
         """The content of a file. Raises InvalidData."""
-        most = self._request.limits.record_bytes
+        max_bytes = self._request.limits.record_bytes
         file = self._file(path)
         with open_file(file) as stream:
             size = os.fstat(stream.fileno()).st_size
-            if size > most:
+            if size > max_bytes:
                 raise InvalidData(
-                    file.name, None, expected=f"at most {most:,} bytes", received=f"{size:,}"
+                    file.name, None, expected=f"at most {max_bytes:,} bytes", received=f"{size:,}"
                 )
-            return stream.read(most)
+            return stream.read(max_bytes)
 
     def start(self, path: FilePath) -> bytes:
         """The start of a file. Raises InvalidData."""

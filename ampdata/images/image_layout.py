@@ -82,13 +82,13 @@ def is_picture(name: str) -> bool:
 def list_images(name: str, paths: Sequence[FilePath]) -> list[ImagePath]:
     """All images, without the folders that they have in common. Raises InvalidData."""
     images = [ImagePath(path, path) for path in paths if is_image(path[-1])]
-    others = ["/".join(path) for path in paths if path[-1].lower().endswith(OTHER_PICTURES)]
-    if others:
+    unsupported = ["/".join(path) for path in paths if path[-1].lower().endswith(OTHER_PICTURES)]
+    if unsupported:
         raise InvalidData(
             name,
             None,
             expected="PNG and JPEG images only",
-            received=f"{len(others):,} of other kinds: {join_names(others, MAX_NAMES)}",
+            received=f"{len(unsupported):,} of other kinds: {join_names(unsupported, MAX_NAMES)}",
         )
     if not images:
         raise InvalidData(name, None, expected="PNG or JPEG files", received="none")
@@ -143,9 +143,9 @@ def by_split(name: str, images: Sequence[ImagePath], patterns: Mapping[Split, st
         parts = _divided(images, lambda image: folder_split(image.below[0]))
         if None in parts:
             return {None: images}
-    if others := parts.get(None):
+    if unassigned := parts.get(None):
         raise InvalidData(
-            "/".join((name, *others[0].path)),
+            "/".join((name, *unassigned[0].path)),
             None,
             expected="a file in a folder train, validation or test, like the others, or the option "
             "`splits`",
@@ -222,7 +222,7 @@ def arrange(name: str, images: Sequence[ImagePath], classes: tuple[str, ...]) ->
         return ImageRows(sorted(image.path for image in images))
     if (folders := _pair_folders(classes)) is not None:
         return _pair(name, images, *folders)
-    numbers = {one: number for number, one in enumerate(classes)}
+    numbers = {class_name: number for number, class_name in enumerate(classes)}
     ordered = sorted(images, key=lambda image: image.below)
     labels = np.array([numbers[_class_of(image)] for image in ordered], np.int32)
     return ImageRows([image.path for image in ordered], labels, classes)
@@ -232,15 +232,15 @@ def _pair_folders(classes: Sequence[str]) -> tuple[str, str] | None:
     """The folders of images and of masks; None for folders of classes."""
     if len(classes) != 2:
         return None
-    images = [one for one in classes if one.lower() in IMAGES]
-    masks = [one for one in classes if one.lower() in MASKS]
+    images = [folder for folder in classes if folder.lower() in IMAGES]
+    masks = [folder for folder in classes if folder.lower() in MASKS]
     return (images[0], masks[0]) if images and masks else None
 
 
 def _pair(name: str, images: Sequence[ImagePath], image_folder: str, mask_folder: str) -> ImageRows:
     """Images and masks with the same name, up to the suffix. Raises InvalidData."""
     paths: dict[str, dict[str, FilePath]] = {image_folder: {}, mask_folder: {}}
-    for image in sorted(images, key=lambda one: _class_of(one) == mask_folder):
+    for image in sorted(images, key=lambda entry: _class_of(entry) == mask_folder):
         folder, file = _class_of(image), image.below[1]
         stem = _normalized(file.rpartition(".")[0])
         if folder == mask_folder and stem not in paths[image_folder]:
@@ -254,13 +254,13 @@ def _pair(name: str, images: Sequence[ImagePath], image_folder: str, mask_folder
                 received="two",
             )
         paths[folder][stem] = image.path
-    for folder, other in ((image_folder, mask_folder), (mask_folder, image_folder)):
+    for folder, partner in ((image_folder, mask_folder), (mask_folder, image_folder)):
         for stem, path in paths[folder].items():
-            if stem not in paths[other]:
+            if stem not in paths[partner]:
                 raise InvalidData(
                     "/".join((name, *path)),
                     None,
-                    expected=f"a file {stem} in {other}",
+                    expected=f"a file {stem} in {partner}",
                     received="none",
                 )
     stems = sorted(paths[image_folder])

@@ -123,27 +123,29 @@ class ImageSource(Source):
 
     def _image(self, row: int) -> NDArray[np.uint8]:
         path = self._rows.images[row]
-        most = self._request.limits.pixels
-        return decode_image(self._files.read(path), self._options, self._place(path), most)
+        max_pixels = self._request.limits.pixels
+        return decode_image(self._files.read(path), self._options, self._place(path), max_pixels)
 
     def _mask(self, row: int) -> NDArray[np.uint8]:
         path = self._rows.masks[row]
-        most = self._request.limits.pixels
-        return decode_mask(self._files.read(path), self._options.size, self._place(path), most)
+        max_pixels = self._request.limits.pixels
+        return decode_mask(
+            self._files.read(path), self._options.size, self._place(path), max_pixels
+        )
 
     def _common_size(self) -> tuple[int, int]:
         """The size of all images; (0, 0) for different ones if the request allows them."""
         key = ("image sizes", digest(self._rows.images), self._files.fingerprint())
         folder = converted(self._request.cache, key, self._write_sizes)
-        row, common, other = json.loads((folder / SIZES).read_text(encoding="utf-8"))
-        if other == common:
-            return common[0], common[1]
+        row, common_size, other_size = json.loads((folder / SIZES).read_text(encoding="utf-8"))
+        if other_size == common_size:
+            return common_size[0], common_size[1]
         if self._request.any_size:
             return 0, 0
         first = "/".join(self._rows.images[0])
         raise self._place(self._rows.images[row]).invalid(
-            f"{common[0]} × {common[1]} pixels like {first}, or the option `size`",
-            f"{other[0]} × {other[1]}",
+            f"{common_size[0]} × {common_size[1]} pixels like {first}, or the option `size`",
+            f"{other_size[0]} × {other_size[1]}",
         )
 
     def _write_sizes(self, folder: Path) -> None:
@@ -163,11 +165,11 @@ class ImageSource(Source):
         (folder / SIZES).write_text(json.dumps([row, sizes[0], sizes[row]]), encoding="utf-8")
 
     def _size(self, row: int) -> tuple[int, int]:
-        path, most = self._rows.images[row], self._request.limits.pixels
+        path, max_pixels = self._rows.images[row], self._request.limits.pixels
         try:
-            return image_size(self._files.start(path), self._place(path), most)
+            return image_size(self._files.start(path), self._place(path), max_pixels)
         except InvalidData:  # the size may be behind long metadata
-            return image_size(self._files.read(path), self._place(path), most)
+            return image_size(self._files.read(path), self._place(path), max_pixels)
 
     def _place(self, path: FilePath) -> Place:
         return Place("/".join((self._request.name, *path)), None)
@@ -193,9 +195,9 @@ def open_images(request: Request, options: ImagesOptions) -> ImageSource:
     except BaseException:
         files.close()
         raise
-    others = [path[-1] for path in files.paths if not is_image(path[-1])]
+    other_files = [path[-1] for path in files.paths if not is_image(path[-1])]
     empty = classes_left_out(parts, rows.classes, files.folders) if rows.classes else []
-    source.left_out = [*empty, *files_left_out(others, "images")]
+    source.left_out = [*empty, *files_left_out(other_files, "images")]
     return source
 
 

@@ -82,7 +82,7 @@ class StoredTable:
             "rows": self.rows,
             "columns": columns,
             "files": dict(self.files),
-            "left_out": [asdict(one) for one in self.left_out],
+            "left_out": [asdict(part) for part in self.left_out],
             "damaged": dict(self.damaged),
         }
         (folder / COLUMNS).write_text(json.dumps(document), encoding="utf-8")
@@ -96,8 +96,8 @@ class StoredTable:
             classes = None if values["classes"] is None else tuple(values["classes"])
             shape = tuple(values["shape"])
             columns[values["name"]] = Column(shape, values["dtype"], classes, values["missing"])
-        left_out = [LeftOut(**one) for one in document["left_out"]]
-        damaged = {name: Damage(*one) for name, one in document["damaged"].items()}
+        left_out = [LeftOut(**part) for part in document["left_out"]]
+        damaged = {name: Damage(*parts) for name, parts in document["damaged"].items()}
         return cls(document["rows"], columns, document["files"], left_out, damaged)
 
 
@@ -109,7 +109,7 @@ class TableWriter:
     ) -> None:
         """Create the file; `write` appends to it."""
         self._folder, self._name, self._columns, self._limits = folder, name, columns, limits
-        self.schema = pa.schema([(key, storage_type(one)) for key, one in columns.items()])
+        self.schema = pa.schema([(key, storage_type(column)) for key, column in columns.items()])
         self._sink = pa.OSFile(str(folder / TABLE), "wb")
         self._writer = pa.ipc.new_file(self._sink, self.schema)
         self._pending: list[pa.RecordBatch] = []

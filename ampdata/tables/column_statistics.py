@@ -73,16 +73,16 @@ def _statistics(values: Array) -> ColumnStatistics:
             mean_length=sum(map(len, texts)) / len(texts) if texts else None,
             shortest=min(words, key=len)[:40] if words else None,
         )
-    known = values[np.isfinite(values)] if values.dtype.kind == "f" else values
-    different = np.unique(known)
-    is_whole = bool((known == np.floor(known)).all()) if known.dtype.kind == "f" else True
-    steps = np.diff(known.astype(np.float64))
+    finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values
+    different = np.unique(finite)
+    is_whole = bool((finite == np.floor(finite)).all()) if finite.dtype.kind == "f" else True
+    steps = np.diff(finite.astype(np.float64))
     low, high = (float(different[0]), float(different[-1])) if len(different) else (None, None)
     return ColumnStatistics(
         rows=rows,
         distinct=_bounded(len(different)),
-        is_unique=len(different) == len(known),
-        is_counted=rows > 2 and len(known) == rows and is_whole and bool((steps == 1).all()),
+        is_unique=len(different) == len(finite),
+        is_counted=rows > 2 and len(finite) == rows and is_whole and bool((steps == 1).all()),
         is_whole=is_whole,
         low=low,
         high=high if high is None or math.isfinite(high) else None,

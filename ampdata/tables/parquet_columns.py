@@ -176,8 +176,8 @@ def _vectors(values: Any, column: Column, invalid: Invalid) -> Any:
     per_row = 1
     for length in column.shape:
         lengths = pc.list_value_length(values)
-        other = pc.fill_null(pc.not_equal(lengths, length), True)
-        if (at := other.index(True).as_py()) >= 0:
+        is_other_length = pc.fill_null(pc.not_equal(lengths, length), True)
+        if (at := is_other_length.index(True).as_py()) >= 0:
             received = "none" if lengths[at].as_py() is None else f"{lengths[at]} values"
             raise invalid(at // per_row, f"{length} values, as in the first row", received)
         values, per_row = values.flatten(), per_row * length
@@ -239,7 +239,7 @@ def class_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
         document = json.loads((schema.metadata or {})[b"huggingface"])
         features = document["info"]["features"].items()
         return {
-            name: tuple(_printable(one) for one in feature["names"])
+            name: tuple(_printable(class_name) for class_name in feature["names"])
             for name, feature in features
             if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
         }

@@ -99,13 +99,13 @@ def open_parquet(request: Request, options: ParquetOptions) -> TableSource:
 
 
 def _default_names(table: StoredTable) -> list[str]:
-    left_out = {one.name for one in table.left_out}
+    left_out = {part.name for part in table.left_out}
     return [name for name in table.columns if name not in left_out]
 
 
 def _choose(request: Request, table: StoredTable) -> dict[str, Column]:
     """The wanted columns. Raises InvalidData for one that cannot be read, and if none can."""
-    reasons = {one.name: one.reason for one in table.left_out}
+    reasons = {part.name: part.reason for part in table.left_out}
     names = _default_names(table)
     if request.columns is not None:
         names = choose_columns(request.name, {**table.columns, **reasons}, request.columns)
@@ -215,8 +215,8 @@ def _folder_columns(
     """The values in the names of folders, one for each file, as numbers if all are."""
     values = [hive_values(request, file) for file in chosen]
     split = split_column(request, files)
-    names = dict.fromkeys(name for one in values for name in one if name != split)
-    return {name: _typed([one.get(name) for one in values]) for name in names}
+    names = dict.fromkeys(name for file_values in values for name in file_values if name != split)
+    return {name: _typed([file_values.get(name) for file_values in values]) for name in names}
 
 
 def _typed(values: list[str | None]) -> Any:

@@ -45,19 +45,19 @@ def table_files(request: Request, is_table: Callable[[str], bool]) -> TableFiles
     split_key = _split_key([hive_values(request, file) for file in files])
     for file in files:
         by_split[_split_of(request, file, split_key)].append(file)
-    others = by_split.pop(None, [])
+    unassigned = by_split.pop(None, [])
     if request.split_patterns and not by_split:
         expected = f"files for {', '.join(request.split_patterns.values())}"
         raise InvalidData(request.name, "splits", expected=expected, received="none")
-    if others and by_split and not request.split_patterns:
+    if unassigned and by_split and not request.split_patterns:
         raise InvalidData(
-            others[0].name,
+            unassigned[0].name,
             None,
             expected="a name with train, validation or test, like the others, or the option "
             "`splits`",
             received="another name",
         )
-    parts: TableFiles = by_split or {None: others}
+    parts: TableFiles = by_split or {None: unassigned}
     return {split: sorted(part, key=lambda file: file.name) for split, part in parts.items()}
 
 
@@ -67,8 +67,8 @@ def tables_left_out(request: Request, is_table: Callable[[str], bool]) -> list[L
         return []
     names = _names(request)
     tables = set(_tables(names, is_table))
-    others = [name for name in names if name not in tables and not _is_hidden(name)]
-    return files_left_out(others, "tables of this format")
+    other_files = [name for name in names if name not in tables and not _is_hidden(name)]
+    return files_left_out(other_files, "tables of this format")
 
 
 def splits_of(files: TableFiles) -> tuple[Split, ...]:
@@ -96,7 +96,7 @@ def split_column(request: Request, files: TableFiles) -> str | None:
 def _split_key(values: Sequence[Mapping[str, str | None]]) -> str | None:
     """The key whose values are all names of splits, also of training data."""
     for key in values[0]:
-        splits = {ALIASES.get((one.get(key) or "").lower()) for one in values}
+        splits = {ALIASES.get((file_values.get(key) or "").lower()) for file_values in values}
         if "train" in splits and None not in splits:
             return key
     return None

@@ -63,8 +63,8 @@ class TableSource(Source):
         def decode(item: int) -> None:
             name, row = names[item // self.rows], item % self.rows
             place = Place(self._request.name, f"row {row + 1}, column {name}")
-            most = self._request.limits.pixels
-            decode_image(self.image_bytes(name, row), self._image, place, most)
+            max_pixels = self._request.limits.pixels
+            decode_image(self.image_bytes(name, row), self._image, place, max_pixels)
 
         self._threads.run_all(decode, len(names) * self.rows, self._request.name)
 
@@ -137,11 +137,11 @@ class TableSource(Source):
         from ampdata.images.image_codec import decode_image
 
         pixels = np.empty((len(rows), *column.shape), np.uint8)
-        contents, most = images.to_pylist(), self._request.limits.pixels
+        contents, max_pixels = images.to_pylist(), self._request.limits.pixels
 
         def decode(at: int) -> None:
             place = Place(self._request.name, f"row {rows[at] + 1}, column {name}")
-            pixels[at] = decode_image(contents[at], self._image, place, most)
+            pixels[at] = decode_image(contents[at], self._image, place, max_pixels)
 
         stored = math.prod(self._stored[name].shape[:2]) or None
         self._threads.run_all(decode, len(rows), self._request.name, pixels=stored)
@@ -175,7 +175,9 @@ class TableSource(Source):
 
 def _choose(request: Request, stored: StoredTable) -> list[str]:
     """The wanted columns. Raises InvalidData for one that cannot be read."""
-    reasons = {one.name: one.reason for one in stored.left_out if one.name not in stored.columns}
+    reasons = {
+        part.name: part.reason for part in stored.left_out if part.name not in stored.columns
+    }
     available = [*stored.columns, *(() if request.columns is None else reasons)]
     names = choose_columns(request.name, available, request.columns)
     for name in names:

@@ -134,10 +134,10 @@ def _unpack_varints(record: bytes, start: int, end: int) -> NDArray[np.int64]:
     return numbers.view(np.int64)
 
 
-def _messages(record: bytes, start: int, end: int, wanted: int) -> Iterator[tuple[int, int]]:
+def _messages(record: bytes, start: int, end: int, field_number: int) -> Iterator[tuple[int, int]]:
     """Where each field of this number starts and ends. Raises Malformed for another wire type."""
     for number, wire, value, value_end in _fields(record, start, end):
-        if number == wanted:
+        if number == field_number:
             if wire != LENGTH:
                 raise Malformed(f"field {number} has wire type {wire}")
             yield value, value_end
@@ -149,18 +149,18 @@ def _fields(record: bytes, start: int, end: int) -> Iterator[tuple[int, int, int
         key, start = _varint(record, start, end)
         wire = key & 7
         if wire == VARINT:
-            value, after = start, _varint(record, start, end)[1]
+            value, value_end = start, _varint(record, start, end)[1]
         elif wire == LENGTH:
             length, value = _varint(record, start, end)
-            after = value + length
+            value_end = value + length
         elif wire in (FIXED_32, FIXED_64):
-            value, after = start, start + (4 if wire == FIXED_32 else 8)
+            value, value_end = start, start + (4 if wire == FIXED_32 else 8)
         else:
             raise Malformed(f"unknown wire type {wire}")
-        if after > end:
+        if value_end > end:
             raise Malformed("a field is truncated")
-        yield key >> 3, wire, value, after
-        start = after
+        yield key >> 3, wire, value, value_end
+        start = value_end
 
 
 def _varint(record: bytes, start: int, end: int) -> tuple[int, int]:

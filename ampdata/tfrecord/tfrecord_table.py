@@ -204,7 +204,7 @@ class _Conversion:
         """The values of a feature; none after a bad one."""
         try:
             if name not in self._left_out and name not in self._damaged:
-                return column.to_arrow([self._value(name, column, one) for one in batch])
+                return column.to_arrow([self._value(name, column, example) for example in batch])
         except OtherValues as error:
             self._leave_out(name, error)
         except InvalidData as error:

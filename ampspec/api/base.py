@@ -119,12 +119,12 @@ def _jsonable(value: Any) -> Any:
     match value:
         case BaseModel():
             fields = type(value).model_fields
-            known = {
+            set_values = {
                 fields[name].alias or name: getattr(value, name)
                 for name in fields
                 if name in value.model_fields_set
             }
-            return _jsonable({**known, **(value.model_extra or {})})
+            return _jsonable({**set_values, **(value.model_extra or {})})
         case Mapping():
             return {key: _jsonable(item) for key, item in value.items()}
         case str():

@@ -139,8 +139,8 @@ class Parameter(StudyOptions):
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
-        given = [name for name in ("choice", *RANGES) if getattr(self, name) is not None]
-        if len(given) != 1:
+        kinds = [name for name in ("choice", *RANGES) if getattr(self, name) is not None]
+        if len(kinds) != 1:
             raise ValueError(f"exactly one of {', '.join(('choice', *RANGES))}")
         if self.choice is not None:
             if self.points is not None:

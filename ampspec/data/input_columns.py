@@ -24,12 +24,12 @@ def input_columns(
     """
     if data.inputs is not None:
         return {name: tuple(group) for name, group in data.inputs.items()}
-    named = [
+    usual_names = [
         column
         for column in columns_named(INPUT_NAMES, columns)
         if column not in targets and not _is_cell(data, columns[column])
     ]
-    group = tuple(named[:1] or [column for column in columns if column not in targets])
+    group = tuple(usual_names[:1] or [column for column in columns if column not in targets])
     return {group[0] if len(group) == 1 else CONCATENATED: group}
 
 

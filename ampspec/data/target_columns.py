@@ -14,11 +14,11 @@ TARGET_NAMES: Final = ("y", "label", "labels", "mask", "target")
 
 def columns_named(names: Sequence[str], columns: Iterable[str]) -> list[str]:
     """The columns with these names, or, as `X` and `Y`, with these names in capitals."""
-    found: dict[str, str] = {}
+    columns_by_name: dict[str, str] = {}
     for column in columns:
-        found.setdefault(column.lower(), column)
-        found[column] = column
-    return [found[name] for name in names if name in found]
+        columns_by_name.setdefault(column.lower(), column)
+        columns_by_name[column] = column
+    return [columns_by_name[name] for name in names if name in columns_by_name]
 
 
 def target_columns(
@@ -36,7 +36,7 @@ def target_columns(
         names none and the data has none with one of the usual names.
     """
     if isinstance(task, Outputs):
-        targets = {output: (own.target or output,) for output, own in task.outputs.items()}
+        targets = {output: (section.target or output,) for output, section in task.outputs.items()}
         return targets | dict(data.targets or {})
     if task is not None and task.target == "input":
         return {}

@@ -70,14 +70,14 @@ def _replaced(node: Any, keys: Sequence[str], value: Any) -> Any:
     """A copy of `node` with another value under `keys`."""
     if not keys:
         return value
-    key, *rest = keys
+    key, *inner_keys = keys
     if not key:
         raise TypeError(key)
     if node is None:
-        return {key: _replaced(None, rest, value)}
+        return {key: _replaced(None, inner_keys, value)}
     if isinstance(node, dict):
-        return {**node, key: _replaced(node.get(key), rest, value)}
+        return {**node, key: _replaced(node.get(key), inner_keys, value)}
     if isinstance(node, list) and key.isdecimal():
         index = int(key)
-        return [*node[:index], _replaced(node[index], rest, value), *node[index + 1 :]]
+        return [*node[:index], _replaced(node[index], inner_keys, value), *node[index + 1 :]]
     raise TypeError(key)

@@ -93,15 +93,15 @@ def closest_match(word: object, candidates: Iterable[str]) -> str | None:
 
 def from_pydantic(error: ValidationError, root: type[BaseModel]) -> list[Problem]:
     """The problems for pydantic's errors, at most MAX_PROBLEMS of them."""
-    found = [
+    mistakes = [
         details
         for details in error.errors(include_url=False)
         if details["type"] != "default_factory_not_called"  # a consequence, not a mistake
     ]
-    problems = [_problem(details, root) for details in found[:MAX_PROBLEMS]]
-    if len(found) > MAX_PROBLEMS:
+    problems = [_problem(details, root) for details in mistakes[:MAX_PROBLEMS]]
+    if len(mistakes) > MAX_PROBLEMS:
         expected = f"at most {MAX_PROBLEMS} problems (only these are listed)"
-        problems.append(Problem("", "too_many_problems", expected, str(len(found))))
+        problems.append(Problem("", "too_many_problems", expected, str(len(mistakes))))
     return problems
 
 
@@ -145,9 +145,9 @@ def _problem(details: Any, root: type[BaseModel]) -> Problem:
         case "model_type" | "model_attributes_type" | "dict_type":
             return _problem_at(location, "wrong_type", "an object", received)
         case "too_long" | "too_short" | "string_too_long" | "string_too_short" as kind:
-            most, unit = kind.endswith("long"), "characters" if "string" in kind else "items"
-            limit = context["max_length" if most else "min_length"]
-            expected = f"at {'most' if most else 'least'} {limit} {unit}"
+            is_maximum, unit = kind.endswith("long"), "characters" if "string" in kind else "items"
+            limit = context["max_length" if is_maximum else "min_length"]
+            expected = f"at {'most' if is_maximum else 'least'} {limit} {unit}"
             return _problem_at(location, "invalid_value", expected, received)
         case "string_pattern_mismatch":
             expected = f"a text that matches {context['pattern']}"

@@ -38,15 +38,15 @@ def _sequence(nodes: Sequence[tuple[Any, Any]], length: int) -> int:
     return ways
 
 
-def _repeated(least: int, most: int, body: Any, length: int) -> int:
+def _repeated(min_repeats: int, max_repeats: int, body: Any, length: int) -> int:
     """The ways of a repetition: each time the body may end at another character."""
     inside = _sequence(body, length)
     if body.getwidth()[0] > 0:  # each time takes at least one character
-        rounds, times = 1, min(most, length)
-        fixed = min(least, length)
+        rounds, times = 1, min(max_repeats, length)
+        fixed = min(min_repeats, length)
     else:  # a body that matches nothing is tried the required number of times
-        rounds, times = max(least, 1), least + min(most - least, length)
-        fixed = least
+        rounds, times = max(min_repeats, 1), min_repeats + min(max_repeats - min_repeats, length)
+        fixed = min_repeats
     ways = inside**times if times <= length or inside == 1 else MAX_COST
     return min(rounds * (times - fixed + 1) * ways, MAX_COST)
 
@@ -55,8 +55,8 @@ def _node(operation: Any, argument: Any, length: int) -> int:
     match str(operation), argument:
         case "BRANCH", (_, branches):
             return sum(_sequence(branch, length) for branch in branches)
-        case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT", (least, most, body):
-            return _repeated(int(least), int(most), body, length)
+        case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT", (min_repeats, max_repeats, body):
+            return _repeated(int(min_repeats), int(max_repeats), body, length)
         case "SUBPATTERN", (*_, body):
             return _sequence(body, length)
         case "ASSERT" | "ASSERT_NOT", (_, body):

@@ -76,8 +76,8 @@ class JobSpec(CheckedSpec):
             filled["optimizer"] = with_default_kind(filled["optimizer"], Adam().kind)
         if isinstance(filled.get("optimizers"), dict):
             filled["optimizers"] = {
-                name: with_default_kind(one, Adam().kind)
-                for name, one in filled["optimizers"].items()
+                name: with_default_kind(optimizer, Adam().kind)
+                for name, optimizer in filled["optimizers"].items()
             }
         if "loss_scale" in filled and (mode := _default_mode(filled.get("precision", {}))):
             filled["loss_scale"] = with_default_kind(filled["loss_scale"], mode, "mode")
@@ -96,7 +96,7 @@ class JobSpec(CheckedSpec):
     @property
     def package(self) -> str | None:
         """The installed package that the job needs; None: it needs none."""
-        return next((one.package for one in self.package_references().values()), None)
+        return next((reference.package for reference in self.package_references().values()), None)
 
     def package_references(self) -> dict[str, PackageReference]:
         """By its JSON pointer, everything that the spec names of installed packages."""

@@ -30,9 +30,9 @@ Epsilon = Annotated[float, Field(gt=0, le=1)]
 Number = Annotated[float, Field(ge=-1e30, le=1e30)]
 
 
-def is_integer(value: object, least: int, most: int) -> bool:
+def is_integer(value: object, low: int, high: int) -> bool:
     """Whether this is an integer within bounds; True and False are none."""
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
 @dataclass(frozen=True)
@@ -63,25 +63,25 @@ class PerAxis(_PlainField):
     """An integer for all of `axes` axes, or a list of one for each; parsed into a tuple."""
 
     axes: int
-    least: int = 1
-    most: int = MAX_WINDOW
+    low: int = 1
+    high: int = MAX_WINDOW
 
     def parse(self, value: object) -> tuple[int, ...]:
         """One integer for each axis."""
-        if is_integer(value, self.least, self.most):
+        if is_integer(value, self.low, self.high):
             return (value,) * self.axes  # type: ignore[return-value]
         if (
             isinstance(value, list | tuple)
             and len(value) == self.axes
-            and all(is_integer(one, self.least, self.most) for one in value)
+            and all(is_integer(item, self.low, self.high) for item in value)
         ):
             return tuple(value)
         listed = f", or a list of {self.axes} of them" if self.axes > 1 else ""
-        raise ValueError(f"an integer from {self.least} to {self.most}{listed}")
+        raise ValueError(f"an integer from {self.low} to {self.high}{listed}")
 
     def json_schema(self) -> JsonSchema:
         """An integer or a list."""
-        number = {"type": "integer", "minimum": self.least, "maximum": self.most}
+        number = {"type": "integer", "minimum": self.low, "maximum": self.high}
         several = {"type": "array", "items": number, "minItems": self.axes, "maxItems": self.axes}
         return {"anyOf": [number, several]}
 
@@ -91,17 +91,17 @@ class SizeOr(_PlainField):
     """An integer, or a word for a size that the data decides."""
 
     word: str
-    most: int = MAX_WIDTH
+    high: int = MAX_WIDTH
 
     def parse(self, value: object) -> int | str:
         """The integer or the word."""
-        if is_integer(value, 1, self.most) or value == self.word:
+        if is_integer(value, 1, self.high) or value == self.word:
             return value  # type: ignore[return-value]
-        raise ValueError(f"an integer from 1 to {self.most}, or {self.word!r}")
+        raise ValueError(f"an integer from 1 to {self.high}, or {self.word!r}")
 
     def json_schema(self) -> JsonSchema:
         """An integer or the word."""
-        number = {"type": "integer", "minimum": 1, "maximum": self.most}
+        number = {"type": "integer", "minimum": 1, "maximum": self.high}
         return {"anyOf": [number, {"type": "string", "enum": [self.word]}]}
 
 
@@ -116,7 +116,7 @@ class AxisList(_PlainField):
         if (
             isinstance(value, list | tuple)
             and 0 < len(value) <= MAX_AXIS
-            and all(is_integer(one, -MAX_AXIS, MAX_AXIS) for one in value)
+            and all(is_integer(axis, -MAX_AXIS, MAX_AXIS) for axis in value)
         ):
             return tuple(value)
         raise ValueError("an axis such as -1, or a list of axes")
@@ -137,19 +137,19 @@ class BeforeAfter(_PlainField):
     """
 
     axes: int
-    most: int = MAX_WINDOW
+    high: int = MAX_WINDOW
 
     def parse(self, value: object) -> tuple[tuple[int, int], ...]:
         """A pair for each axis."""
-        if is_integer(value, 0, self.most):
+        if is_integer(value, 0, self.high):
             return ((value, value),) * self.axes  # type: ignore[return-value]
         if isinstance(value, list | tuple):
             entries = [value] if self.axes == 1 and not _nested(value) else list(value)
-            pairs = [(one, one) if isinstance(one, int) else one for one in entries]
+            pairs = [(entry, entry) if isinstance(entry, int) else entry for entry in entries]
             if len(pairs) == self.axes and all(map(self._is_pair, pairs)):
-                return tuple((before, after) for before, after in pairs)
+                return tuple((left_edge, right_edge) for left_edge, right_edge in pairs)
         raise ValueError(
-            f"an integer from 0 to {self.most}, or a pair [before, after] of them"
+            f"an integer from 0 to {self.high}, or a pair [before, after] of them"
             + (f" for each of the {self.axes} axes" if self.axes > 1 else "")
         )
 
@@ -157,12 +157,12 @@ class BeforeAfter(_PlainField):
         return (
             isinstance(value, list | tuple)
             and len(value) == 2
-            and all(is_integer(one, 0, self.most) for one in value)
+            and all(is_integer(size, 0, self.high) for size in value)
         )
 
     def json_schema(self) -> JsonSchema:
         """An integer, a list, or a list of pairs."""
-        number = {"type": "integer", "minimum": 0, "maximum": self.most}
+        number = {"type": "integer", "minimum": 0, "maximum": self.high}
         pair = {"type": "array", "items": number, "minItems": 2, "maxItems": 2}
         if self.axes == 1:
             return {"anyOf": [number, pair]}
@@ -175,8 +175,8 @@ class BeforeAfter(_PlainField):
 class Sizes(_PlainField):
     """A list of sizes; with `least` -1, -1 stands for one that follows from the others."""
 
-    least: int = 1
-    most: int = MAX_WIDTH
+    low: int = 1
+    high: int = MAX_WIDTH
     length: int = MAX_AXIS
 
     def parse(self, value: object) -> tuple[int, ...]:
@@ -185,18 +185,18 @@ class Sizes(_PlainField):
         if (
             isinstance(entries, list | tuple)
             and 0 < len(entries) <= self.length
-            and all(self._is_size(one) for one in entries)
+            and all(self._is_size(size) for size in entries)
         ):
             return tuple(entries)
-        rest = ", one of which may be -1" if self.least < 0 else ""
-        raise ValueError(f"a list of 1 to {self.length} integers from 1 to {self.most}{rest}")
+        wildcard = ", one of which may be -1" if self.low < 0 else ""
+        raise ValueError(f"a list of 1 to {self.length} integers from 1 to {self.high}{wildcard}")
 
     def _is_size(self, value: object) -> bool:
-        return is_integer(value, self.least, self.most) and value != 0
+        return is_integer(value, self.low, self.high) and value != 0
 
     def json_schema(self) -> JsonSchema:
         """A list of integers."""
-        number = {"type": "integer", "minimum": self.least, "maximum": self.most}
+        number = {"type": "integer", "minimum": self.low, "maximum": self.high}
         return {"type": "array", "items": number, "minItems": 1, "maxItems": self.length}
 
 
@@ -229,7 +229,7 @@ class Numbers(_PlainField):
 
 
 def _nested(value: Sequence[object]) -> bool:
-    return any(isinstance(one, list | tuple) for one in value)
+    return any(isinstance(item, list | tuple) for item in value)
 
 
 def _is_number(value: object) -> bool:

@@ -91,7 +91,7 @@ def axis_index(axis: int, shape: Shape, field: str = "axis") -> int:
 def axis_indices(axis: int | Sequence[int], shape: Shape, field: str = "axis") -> tuple[int, ...]:
     """The indices of one axis or several different ones, in ascending order."""
     axes = (axis,) if isinstance(axis, int) else axis
-    indices = tuple(axis_index(one, shape, field) for one in axes)
+    indices = tuple(axis_index(position, shape, field) for position in axes)
     if len(set(indices)) != len(indices):
         raise ShapeError(field, expected="different axes", received=str(list(axes)))
     return tuple(sorted(indices))

@@ -73,15 +73,15 @@ class Network:
     def output_layers(self) -> frozenset[str]:
         """The nodes that compute an output: the named ones, and those that they only arrange."""
         nodes = {node.name: node for node in self.nodes}
-        waiting, found = list(self.outputs), set()
-        while waiting:
-            name = waiting.pop()
-            if name in found or name not in nodes:
+        pending, names = list(self.outputs), set()
+        while pending:
+            name = pending.pop()
+            if name in names or name not in nodes:
                 continue
-            found.add(name)
+            names.add(name)
             if nodes[name].layer.computing.layer in SHAPE_ONLY_LAYERS:
-                waiting += nodes[name].inputs
-        return frozenset(found)
+                pending += nodes[name].inputs
+        return frozenset(names)
 
 
 def connect(
@@ -97,19 +97,19 @@ def connect(
         outputs: The names of the layers whose outputs are those of the model; by default the last.
     """
     names = tuple(inputs) or (INPUT,)
-    found = _Problems()
-    nodes = tuple(_nodes(entries, names, found))
-    named = tuple(outputs) or (nodes[-1].name,)
+    problems = _Problems()
+    nodes = tuple(_nodes(entries, names, problems))
+    output_names = tuple(outputs) or (nodes[-1].name,)
     layers = {node.name for node in nodes}
     for node in nodes:
-        _check_inputs(node, entries[node.index].inputs is not None, {*names, *layers}, found)
-    _check_outputs(outputs, layers, found)
-    if found.problems:
-        return Network(names, nodes, named, tuple(found.problems))
+        _check_inputs(node, entries[node.index].inputs is not None, {*names, *layers}, problems)
+    _check_outputs(outputs, layers, problems)
+    if problems.problems:
+        return Network(names, nodes, output_names, tuple(problems.problems))
     ordered, cycle = _in_order(nodes, names)
     if cycle is not None:
-        return Network(names, nodes, named, (cycle,))
-    network = Network(names, tuple(ordered), named)
+        return Network(names, nodes, output_names, (cycle,))
+    network = Network(names, tuple(ordered), output_names)
     unused = islice(_unused(network, declared=bool(inputs)), MAX_PROBLEMS)
     return replace(network, problems=tuple(unused))
 
@@ -139,62 +139,64 @@ def infer(
         shapes: Of one example of each input.
         sizes: By word, such as `classes`, a size that the data decides.
     """
-    known = dict(shapes)
-    found: dict[str, Inference] = {}
+    known_shapes = dict(shapes)
+    inferences: dict[str, Inference] = {}
     parameters = 0
     for node in network.nodes:
         try:
-            made = _infer_node(node, known, sizes, found)
+            inference = _infer_node(node, known_shapes, sizes, inferences)
         except ShapeError as error:
             pointer = f"{node.pointer}/{error.field}"
             message = f"{error.expected} for the layer {node.name}"
-            return found, [Problem(pointer, "layer_cannot_take_input", message, error.received)]
+            return inferences, [
+                Problem(pointer, "layer_cannot_take_input", message, error.received)
+            ]
         if node.reuses is None:
-            parameters += made.parameters
+            parameters += inference.parameters
         if parameters > MAX_PARAMETERS:
             expected = f"at most {MAX_PARAMETERS:,} parameters in all"
             received = f"{parameters:,} up to the layer {node.name}"
-            return found, [Problem(LAYERS_POINTER, "too_many_parameters", expected, received)]
-        known[node.name] = made.output
-        found[node.name] = made
-    return found, []
+            return inferences, [Problem(LAYERS_POINTER, "too_many_parameters", expected, received)]
+        known_shapes[node.name] = inference.output
+        inferences[node.name] = inference
+    return inferences, []
 
 
 def _infer_node(
     node: Node,
     shapes: Mapping[str, Shape],
     sizes: Mapping[str, int],
-    found: Mapping[str, Inference],
+    inferences: Mapping[str, Inference],
 ) -> Inference:
     layer = node.layer.with_sizes(sizes)
     if unknown := layer.computing.unknown_sizes:
         word = getattr(layer.computing, unknown[0])
         field = unknown[0] if layer.computing is layer else f"of/{unknown[0]}"
         raise ShapeError(field, expected=f"a number: the data has no {word}", received=repr(word))
-    made = layer.infer(*(shapes[name] for name in node.inputs))
+    inference = layer.infer(*(shapes[name] for name in node.inputs))
     size = 1
-    for length in made.output:
+    for length in inference.output:
         size *= length
-    if len(made.output) > MAX_RANK or size > MAX_OUTPUT_SIZE:
+    if len(inference.output) > MAX_RANK or size > MAX_OUTPUT_SIZE:
         raise ShapeError(
             "inputs",
             expected=f"an output of at most {MAX_RANK} axes and {MAX_OUTPUT_SIZE:,} numbers",
-            received=str(list(made.output)),
+            received=str(list(inference.output)),
         )
     if node.reuses is not None:
-        first = found[node.reuses]
-        if (made.weights, made.state) != (first.weights, first.state):
+        first = inferences[node.reuses]
+        if (inference.weights, inference.state) != (first.weights, first.state):
             raise ShapeError(
                 "inputs",
                 expected=f"an input for the weights of {node.reuses}, "
                 f"{join_names(map(list, first.weights))}",
-                received=f"one for {join_names(map(list, made.weights))}",
+                received=f"one for {join_names(map(list, inference.weights))}",
             )
-    return made
+    return inference
 
 
 def _nodes(
-    entries: Sequence[Layer | Reuse], inputs: Sequence[str], found: _Problems
+    entries: Sequence[Layer | Reuse], inputs: Sequence[str], problems: _Problems
 ) -> Iterator[Node]:
     """A node for each entry, with names and inputs; entries without a layer are left out."""
     names = _names(entries, inputs)
@@ -202,16 +204,16 @@ def _nodes(
         name: entry for name, entry in zip(names, entries, strict=True) if isinstance(entry, Layer)
     }
     counts = Counter((*names, *inputs))
-    before = inputs[0]
+    previous = inputs[0]
     for index, (name, entry) in enumerate(zip(names, entries, strict=True)):
         pointer = f"{LAYERS_POINTER}/{index}"
         if counts[name] > 1:
             expected = "a name that no other layer and no input has"
-            found.add(Problem(f"{pointer}/name", "duplicate_name", expected, format_value(name)))
+            problems.add(Problem(f"{pointer}/name", "duplicate_name", expected, format_value(name)))
         if index == 0 and entry.inputs is None and len(inputs) > 1:
             expected = f"the names of inputs: {join_names(inputs)}"
-            found.add(Problem(f"{pointer}/inputs", "missing_inputs", expected, "nothing"))
-        taken, before = entry.inputs or (before,), name
+            problems.add(Problem(f"{pointer}/inputs", "missing_inputs", expected, "nothing"))
+        taken, previous = entry.inputs or (previous,), name
         if isinstance(entry, Layer):
             yield Node(index, name, entry, taken)
         elif entry.reuse in layers:
@@ -221,14 +223,14 @@ def _nodes(
             problem = Problem(
                 f"{pointer}/reuse", "unknown_name", expected, format_value(entry.reuse)
             )
-            found.add(problem, entry.reuse, layers)
+            problems.add(problem, entry.reuse, layers)
             # So that the layers after it are checked as well.
             yield Node(index, name, Layer(layer="unknown"), taken)
 
 
 def _names(entries: Sequence[Layer | Reuse], inputs: Sequence[str]) -> list[str]:
     """The names of all entries; those without one are named as Keras does in a new process."""
-    given = {entry.name for entry in entries if entry.name is not None} | set(inputs)
+    reserved = {entry.name for entry in entries if entry.name is not None} | set(inputs)
     used: Counter[str] = Counter()
     names = []
     for entry in entries:
@@ -239,16 +241,20 @@ def _names(entries: Sequence[Layer | Reuse], inputs: Sequence[str]) -> list[str]
         while name is None:
             candidate = f"{stem}_{used[stem]}" if used[stem] else stem
             used[stem] += 1
-            name = candidate if candidate not in given else None
+            name = candidate if candidate not in reserved else None
         names.append(name)
     return names
 
 
-def _check_inputs(node: Node, given: bool, known: set[str], found: _Problems) -> None:
-    least, most = node.layer.input_count
-    if not least <= len(node.inputs) <= most:
-        expected = plural(least, "input") if least == most else f"{least} to {most} inputs"
-        found.add(
+def _check_inputs(node: Node, is_explicit: bool, names: set[str], problems: _Problems) -> None:
+    min_inputs, max_inputs = node.layer.input_count
+    if not min_inputs <= len(node.inputs) <= max_inputs:
+        expected = (
+            plural(min_inputs, "input")
+            if min_inputs == max_inputs
+            else f"{min_inputs} to {max_inputs} inputs"
+        )
+        problems.add(
             Problem(
                 f"{node.pointer}/inputs",
                 "wrong_number_of_inputs",
@@ -256,27 +262,29 @@ def _check_inputs(node: Node, given: bool, known: set[str], found: _Problems) ->
                 str(len(node.inputs)),
             )
         )
-    for position, name in enumerate(node.inputs if given else ()):
-        if name not in known:
+    for position, name in enumerate(node.inputs if is_explicit else ()):
+        if name not in names:
             expected = "the name of a layer or of an input"
             pointer = f"{node.pointer}/inputs/{position}"
-            found.add(Problem(pointer, "unknown_name", expected, format_value(name)), name, known)
+            problems.add(
+                Problem(pointer, "unknown_name", expected, format_value(name)), name, names
+            )
 
 
-def _check_outputs(outputs: Sequence[str], layers: set[str], found: _Problems) -> None:
+def _check_outputs(outputs: Sequence[str], layers: set[str], problems: _Problems) -> None:
     for position, name in enumerate(outputs):
         pointer, received = f"/model/outputs/{position}", format_value(name)
         if name not in layers:
             problem = Problem(pointer, "unknown_name", "the name of a layer", received)
-            found.add(problem, name, layers)
+            problems.add(problem, name, layers)
         elif name in outputs[:position]:
-            found.add(Problem(pointer, "duplicate_name", "a layer once", received))
+            problems.add(Problem(pointer, "duplicate_name", "a layer once", received))
 
 
 def _in_order(nodes: Sequence[Node], inputs: Sequence[str]) -> tuple[list[Node], Problem | None]:
     """The nodes after those that they need, in their own order where possible; or the cycle."""
     by_name = {node.name: node for node in nodes}
-    missing = {node.name: set(_needed(node)) - set(inputs) for node in nodes}
+    missing = {node.name: set(_dependencies(node)) - set(inputs) for node in nodes}
     needed_by: defaultdict[str, list[Node]] = defaultdict(list)
     for node in nodes:
         for name in missing[node.name]:
@@ -287,16 +295,16 @@ def _in_order(nodes: Sequence[Node], inputs: Sequence[str]) -> tuple[list[Node],
     while ready:
         node = by_index[heappop(ready)]
         ordered.append(node)
-        for other in needed_by[node.name]:
-            missing[other.name].discard(node.name)
-            if not missing[other.name]:
-                heappush(ready, other.index)
+        for dependent in needed_by[node.name]:
+            missing[dependent.name].discard(node.name)
+            if not missing[dependent.name]:
+                heappush(ready, dependent.index)
     done = {node.name for node in ordered}
     waiting = {name: node for name, node in by_name.items() if name not in done}
     return ordered, _cycle(waiting) if waiting else None
 
 
-def _needed(node: Node) -> tuple[str, ...]:
+def _dependencies(node: Node) -> tuple[str, ...]:
     # The first call makes the weights of the others.
     return node.inputs if node.reuses is None else (*node.inputs, node.reuses)
 
@@ -306,7 +314,7 @@ def _cycle(waiting: Mapping[str, Node]) -> Problem:
     position = {path[0]: 0}
     while True:
         # Every waiting node needs another one.
-        name = next(name for name in _needed(waiting[path[-1]]) if name in waiting)
+        name = next(name for name in _dependencies(waiting[path[-1]]) if name in waiting)
         if name in position:
             circle = [*path[position[name] :], name]
             break
@@ -323,16 +331,16 @@ def _cycle(waiting: Mapping[str, Node]) -> Problem:
 
 def _unused(network: Network, *, declared: bool) -> Iterator[Problem]:
     """Layers and inputs that no output needs."""
-    needed = set(network.outputs)
+    used_names = set(network.outputs)
     for node in reversed(network.nodes):
-        if node.name in needed:
-            needed.update(_needed(node))
+        if node.name in used_names:
+            used_names.update(_dependencies(node))
     for node in sorted(network.nodes, key=lambda node: node.index):
-        if node.name not in needed:
+        if node.name not in used_names:
             expected = f"a layer that an output needs ({join_names(network.outputs)})"
             yield Problem(node.pointer, "unreachable_layer", expected, node.name)
     for name in network.inputs:
-        if name not in needed:
+        if name not in used_names:
             expected = "an input that an output needs"
             pointer = json_pointer(("model", "inputs", name)) if declared else LAYERS_POINTER
             yield Problem(pointer, "unreachable_input", expected, name)

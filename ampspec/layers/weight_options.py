@@ -25,16 +25,16 @@ class WeightOption(SpecModel):
     @model_validator(mode="after")
     def _arguments_belong_to_name(self) -> Self:
         taken = self.arguments[self.name]
-        others = type(self).model_fields.keys() - {"name", *taken}
-        if unknown := sorted(name for name in others if getattr(self, name) is not None):
+        unsupported = type(self).model_fields.keys() - {"name", *taken}
+        if unknown := sorted(name for name in unsupported if getattr(self, name) is not None):
             expected = f"{self.name} with {', '.join(taken) or 'no arguments'}"
             raise ValueError(f"{expected}, not with {', '.join(unknown)}")
         return self
 
     @model_serializer(mode="plain")
     def _serialize(self) -> Any:
-        given = self.given_arguments
-        return {"name": self.name, **given} if given else self.name
+        arguments = self.given_arguments
+        return {"name": self.name, **arguments} if arguments else self.name
 
     @property
     def given_arguments(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class Constraint(WeightOption):
     axis: Axes | None = None
 
 
-def _named(option: type[WeightOption]) -> BeforeValidator:
+def _named_option(option: type[WeightOption]) -> BeforeValidator:
     """Turns a name into an object, and checks it here: the error is that of the field itself."""
     names = get_args(option.model_fields["name"].annotation)
     expected = f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
@@ -127,9 +127,9 @@ def _named(option: type[WeightOption]) -> BeforeValidator:
     return BeforeValidator(parse, json_schema_input_type=Literal[names] | option)
 
 
-InitializerField = Annotated[Initializer, _named(Initializer)]
-RegularizerField = Annotated[Regularizer | None, _named(Regularizer)]
-ConstraintField = Annotated[Constraint | None, _named(Constraint)]
+InitializerField = Annotated[Initializer, _named_option(Initializer)]
+RegularizerField = Annotated[Regularizer | None, _named_option(Regularizer)]
+ConstraintField = Annotated[Constraint | None, _named_option(Constraint)]
 
 GLOROT_UNIFORM: Final = Initializer(name="glorot_uniform")
 ORTHOGONAL: Final = Initializer(name="orthogonal")

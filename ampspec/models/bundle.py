@@ -26,12 +26,12 @@ def _check_options(options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _depth(value: Any, most: int) -> int:
+def _depth(value: Any, limit: int) -> int:
     """The levels of objects and lists in a value; counting stops at `most`."""
-    if most == 0 or not isinstance(value, dict | list):
+    if limit == 0 or not isinstance(value, dict | list):
         return 0
     inner = value.values() if isinstance(value, dict) else value
-    return 1 + max((_depth(one, most - 1) for one in inner), default=0)
+    return 1 + max((_depth(item, limit - 1) for item in inner), default=0)
 
 
 BundleReference = Annotated[str, Field(pattern=FILE_REFERENCE)]

@@ -50,7 +50,7 @@ def _token_network(name: str, data: DataShape, dim: int) -> NetworkBuilder:
 
 def _add_block(builder: NetworkBuilder, spec: TransformerLm, name: str) -> None:
     """Causal self-attention, then two dense layers; each is added to its input."""
-    before = builder.output
+    block_input = builder.output
     norm = builder.add("LayerNormalization", f"{name}_attention_norm")
     attention = builder.add(
         "MultiHeadAttention",
@@ -62,7 +62,7 @@ def _add_block(builder: NetworkBuilder, spec: TransformerLm, name: str) -> None:
         call_arguments={"use_causal_mask": True},
         spec_fields={"size of a head": DIM, "sequence": "/data/sequence"},
     )
-    before = builder.add("Add", f"{name}_attention_add", before, attention)
+    block_input = builder.add("Add", f"{name}_attention_add", block_input, attention)
     builder.add("LayerNormalization", f"{name}_dense_norm")
     builder.add(
         "Dense",
@@ -72,4 +72,4 @@ def _add_block(builder: NetworkBuilder, spec: TransformerLm, name: str) -> None:
         spec_fields={"inputs": DIM},
     )
     out = builder.add("Dense", f"{name}_dense_2", units=spec.dim, spec_fields={"units": DIM})
-    builder.add("Add", f"{name}_dense_add", before, out)
+    builder.add("Add", f"{name}_dense_add", block_input, out)

@@ -59,10 +59,10 @@ class Step(BaseSchedule):
 
     @field_validator("boundaries")
     @classmethod
-    def _increase(cls, boundaries: tuple[int, ...], others: ValidationInfo) -> tuple[int, ...]:
+    def _increase(cls, boundaries: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
         if any(later <= earlier for earlier, later in pairwise(boundaries)):
             raise ValueError("strictly increasing steps")
-        warmup_steps = others.data.get("warmup_steps", 0)
+        warmup_steps = info.data.get("warmup_steps", 0)
         if boundaries[0] < warmup_steps:
             raise ValueError(f"steps after the warm-up, {warmup_steps} or greater")
         return boundaries

@@ -40,18 +40,18 @@ class DeviceInfo:
         if dtype == "float32":
             return True
         if self.kind == "gpu":
-            least = TENSOR_CORES if dtype == "float16" else BFLOAT16_CORES
-            return self.compute_capability is None or self.compute_capability >= least
+            min_capability = TENSOR_CORES if dtype == "float16" else BFLOAT16_CORES
+            return self.compute_capability is None or self.compute_capability >= min_capability
         if self.kind == "cpu":
-            needed = FLOAT16_FEATURES if dtype == "float16" else BFLOAT16_FEATURES
-            return bool(needed & self.features)
+            instruction_sets = FLOAT16_FEATURES if dtype == "float16" else BFLOAT16_FEATURES
+            return bool(instruction_sets & self.features)
         return True
 
     @property
     def has_tf32(self) -> bool:
         """Whether it may compute float32 products in TF32; True for an unknown GPU."""
-        found = self.compute_capability
-        return self.kind == "gpu" and (found is None or found >= BFLOAT16_CORES)
+        capability = self.compute_capability
+        return self.kind == "gpu" and (capability is None or capability >= BFLOAT16_CORES)
 
     @property
     def has_float8(self) -> bool:
@@ -59,8 +59,8 @@ class DeviceInfo:
 
         Source: NVIDIA's CUDA C++ programming guide, "Tensor Core" by compute capability.
         """
-        found = self.compute_capability
-        return self.kind == "gpu" and found is not None and found >= FLOAT8_CORES
+        capability = self.compute_capability
+        return self.kind == "gpu" and capability is not None and capability >= FLOAT8_CORES
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> tuple[Self, ...]:
@@ -85,9 +85,9 @@ class DeviceInfo:
         )
 
 
-def choose_device(devices: Sequence[DeviceInfo], wanted: str) -> DeviceInfo | None:
+def choose_device(devices: Sequence[DeviceInfo], device_kind: str) -> DeviceInfo | None:
     """The device of a machine that a job with this `runtime.device` runs on, if any."""
-    order = ("gpu", "xpu", "cpu") if wanted == "auto" else (wanted,)
+    order = ("gpu", "xpu", "cpu") if device_kind == "auto" else (device_kind,)
     ranked = (device for kind in order for device in devices if device.kind == kind)
     return next(ranked, None)
 

@@ -123,13 +123,13 @@ def layer_dtypes(
     """
     paths = (layer.path, *ancestors)
     override = nearest_override(precision, paths)
-    found = _whole_layer_dtypes(precision, policy, layer, override)
-    base = base_product_dtype(policy, layer, override, found.compute_dtype)
-    products = product_dtypes(precision, layer, paths, override, found.compute_dtype, base)
+    dtypes = _whole_layer_dtypes(precision, policy, layer, override)
+    base = base_product_dtype(policy, layer, override, dtypes.compute_dtype)
+    products = product_dtypes(precision, layer, paths, override, dtypes.compute_dtype, base)
     if policy != "mixed_float8" or (products is not None and "float8" in products.all):
-        return replace(found, products=products)
-    reason = found.float32_reason or not_float8_reason(layer, override)
-    return replace(found, products=products, not_float8=reason)
+        return replace(dtypes, products=products)
+    reason = dtypes.float32_reason or not_float8_reason(layer, override)
+    return replace(dtypes, products=products, not_float8=reason)
 
 
 def _whole_layer_dtypes(
@@ -137,15 +137,15 @@ def _whole_layer_dtypes(
 ) -> LayerDtypes:
     pure = policy in PURE_16_BIT_POLICIES
     if override is None:
-        wanted, reason = _by_level(policy, layer)
+        dtype, reason = _by_level(policy, layer)
     else:
-        wanted, reason = precision.overrides[override].dtype, None
-    if wanted != "float32":
+        dtype, reason = precision.overrides[override].dtype, None
+    if dtype != "float32":
         reason = _always_float32_reason(layer, pure)
-    if wanted == "float32" or reason is not None:
-        requested_16_bit = wanted != "float32" and override is not None
+    if dtype == "float32" or reason is not None:
+        requested_16_bit = dtype != "float32" and override is not None
         return LayerDtypes("float32", "float32", reason, requested_16_bit)
-    return LayerDtypes(wanted, wanted if pure else "float32")
+    return LayerDtypes(dtype, dtype if pure else "float32")
 
 
 def matching_override(precision: Precision, path: str) -> int | None:
@@ -163,8 +163,8 @@ def nearest_override(precision: Precision, paths: Sequence[str]) -> int | None:
 
     `paths` are that of the layer and those of the layers around it, the nearest first.
     """
-    found = (matching_override(precision, path) for path in paths)
-    return next((index for index in found if index is not None), None)
+    matches = (matching_override(precision, path) for path in paths)
+    return next((index for index in matches if index is not None), None)
 
 
 def _by_level(policy: str, layer: LayerInfo) -> tuple[Dtype, Float32Reason | None]:

@@ -117,7 +117,7 @@ def float32_overrides(layers: Iterable[str]) -> list[dict[str, str]]:
             groups[-1].append(path)
         else:
             groups.append([path])
-    patterns = [f"^({'|'.join(own)})$" if len(own) > 1 else f"^{own[0]}$" for own in groups]
+    patterns = [f"^({'|'.join(paths)})$" if len(paths) > 1 else f"^{paths[0]}$" for paths in groups]
     return [{"layers": pattern, "dtype": "float32"} for pattern in patterns]
 
 
@@ -221,8 +221,8 @@ LossScaleSpec = Annotated[
 
 def compute_dtypes(precision: Precision, policy: str) -> set[Dtype]:
     """The dtypes that layers may compute in under `policy`; `auto` adds none itself."""
-    own = {COMPUTE_DTYPE[policy]} if policy in COMPUTE_DTYPE else set()
-    return own | {override.dtype for override in precision.overrides}
+    policy_dtypes = {COMPUTE_DTYPE[policy]} if policy in COMPUTE_DTYPE else set()
+    return policy_dtypes | {override.dtype for override in precision.overrides}
 
 
 def default_loss_scale(precision: Precision) -> NoScale | DynamicScale | AutoScale:

@@ -113,23 +113,23 @@ def product_dtypes(  # noqa: PLR0917 - a function of all of these
     # As for whole layers: the products of outputs are never rounded to 16 bits.
     keeps_float32 = layer.output or layer.softmax
     for index in _matching(precision, paths):
-        given = precision.overrides[index]
+        entry = precision.overrides[index]
         if (override is None or index > override) and not (
-            keeps_float32 and given.dtype != "float32"
+            keeps_float32 and entry.dtype != "float32"
         ):
-            chosen |= dict.fromkeys(given.roles, given.dtype)
-    made = ProductDtypes(chosen["forward"], chosen["input_gradient"], chosen["weight_gradient"])
-    return None if set(chosen.values()) == {compute_dtype} else made
+            chosen |= dict.fromkeys(entry.roles, entry.dtype)
+    products = ProductDtypes(chosen["forward"], chosen["input_gradient"], chosen["weight_gradient"])
+    return None if set(chosen.values()) == {compute_dtype} else products
 
 
 def _matching(precision: Precision, paths: Sequence[str]) -> list[int]:
     """The overrides of products that match the nearest path which any of them matches."""
     for path in paths:
-        found = [
+        indices = [
             index
             for index, override in enumerate(precision.overrides)
             if not override.is_of_whole_layer and re.search(override.layers, path)
         ]
-        if found:
-            return found
+        if indices:
+            return indices
     return []

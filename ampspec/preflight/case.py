@@ -54,21 +54,23 @@ class Case:
     def half_dtypes(self) -> tuple[str, ...]:
         """The 16-bit dtypes that layers compute in; without layers, those of the spec."""
         if self.tables is not None:
-            found = {layer.compute_dtype for layer in self.layers}
+            dtypes = {layer.compute_dtype for layer in self.layers}
         else:
             requested = (override.dtype for override in self.spec.precision.overrides)
-            found = {COMPUTE_DTYPE[self.policy], *requested}
-        return tuple(sorted(found - {"float32"}))
+            dtypes = {COMPUTE_DTYPE[self.policy], *requested}
+        return tuple(sorted(dtypes - {"float32"}))
 
     @property
     def optimizers(self) -> Iterator[tuple[str, Optimizer, tuple[LayerTable, ...] | None]]:
         """Each optimizer with its JSON pointer and the networks that it updates, if known."""
-        own = self.spec.optimizers
-        for name, optimizer in own.items():
+        by_network = self.spec.optimizers
+        for name, optimizer in by_network.items():
             yield f"/optimizers/{name}", optimizer, self._named({name})
-        others = self._named({table.network for table in self.tables or ()} - own.keys())
-        if others is None or others:
-            yield "/optimizer", self.spec.optimizer, others
+        shared_tables = self._named(
+            {table.network for table in self.tables or ()} - by_network.keys()
+        )
+        if shared_tables is None or shared_tables:
+            yield "/optimizer", self.spec.optimizer, shared_tables
 
     def _named(self, names: set[str]) -> tuple[LayerTable, ...] | None:
         if self.tables is None:

@@ -17,7 +17,7 @@ def table_from_network(name: str, network: NetworkConfig) -> LayerTable:
 
     A layer that is called several times has one row, with the work of all calls.
     """
-    shapes = {one.name: one.shape for one in network.inputs}
+    shapes = {network_input.name: network_input.shape for network_input in network.inputs}
     same_for_all = set()
     rows: dict[str, LayerRow] = {}
     for layer in network.layers:
@@ -43,24 +43,24 @@ def _row(layer: LayerConfig, shapes: list[Shape]) -> LayerRow:
 
         # A built-in kind of model: the bounds of its spec are those of the kind.
         described = LAYERS[layer.kind].model_construct(**layer.arguments)
-    made = described.infer(*shapes)
+    inference = described.infer(*shapes)
     path, kind = layer.shares or layer.name, described.computing.layer
-    weights, state = count_parameters(made.weights), count_parameters(made.state)
-    saved = made.saved_activations
+    weights, state = count_parameters(inference.weights), count_parameters(inference.state)
+    saved = inference.saved_activations
     return LayerRow(
         path,
         kind,
         shapes[0],
-        made.output,
+        inference.output,
         trainable=weights if described.trainable else 0,
         frozen=state if described.trainable else weights + state,
-        multiply_adds=made.multiply_adds,
-        saved_activations=count_saved_activations(layer.kind, made.output)
+        multiply_adds=inference.multiply_adds,
+        saved_activations=count_saved_activations(layer.kind, inference.output)
         if saved is None
         else saved,
         looked_up_rows=math.prod(shapes[0]) if layer.kind == "Embedding" else 0,
-        dimensions=_dimensions(layer, made.dimensions),
-        parts=tuple(f"{path}/{part}" for part in made.parts),
+        dimensions=_dimensions(layer, inference.dimensions),
+        parts=tuple(f"{path}/{part}" for part in inference.parts),
         softmax=kind == "Softmax" or getattr(described.computing, "activation", "") == "softmax",
     )
 

@@ -41,15 +41,15 @@ def preflight(spec: JobSpec, machines: Sequence[Sequence[DeviceInfo]] = ()) -> P
 
     The figures are for the policy on the first machine that has the device asked for.
     """
-    known = [machine for machine in machines if machine]
-    devices = _devices_used(spec, known)
+    reported_machines = [machine for machine in machines if machine]
+    devices = _devices_used(spec, reported_machines)
     policy = resolve_policy(spec.precision.policy, devices[0] if devices else None)
     predicted = _predict_tables(spec)
     tables = None
     if not isinstance(predicted, NotYetKnown):
         tables = tuple(table.with_policy(spec.precision, policy) for table in predicted)
     steps = total_steps(spec)
-    report = run_checks(Case(spec, policy, tables, devices, len(known), steps))
+    report = run_checks(Case(spec, policy, tables, devices, len(reported_machines), steps))
     if isinstance(predicted, NotYetKnown):
         late = Finding("layers_unknown", "info", "/model", predicted.reason)
         return PreflightReport((*report.findings, late), None, ())
@@ -76,23 +76,23 @@ def _override_matching_is_slow(precision: Precision, tables: Sequence[LayerTable
     layers = all_layers(tables)
     longest = max((len(path) for layer in layers for path in (layer.path, *layer.parts)), default=0)
     patterns = {override.layers for override in precision.overrides}
-    return sum(match_cost(one, longest) for one in patterns) * len(layers) > MAX_MATCH_STEPS
+    return sum(match_cost(pattern, longest) for pattern in patterns) * len(layers) > MAX_MATCH_STEPS
 
 
 def run_checks(case: Case) -> PreflightReport:
     """All findings about a case, and its figures if its layers are known."""
-    found = tuple(finding for check in CHECKS for finding in check(case))
+    findings = tuple(finding for check in CHECKS for finding in check(case))
     if case.tables is None:
-        return PreflightReport(found, None, ())
-    return PreflightReport(found, figures(case.tables, case.spec, case.policy), case.tables)
+        return PreflightReport(findings, None, ())
+    return PreflightReport(findings, figures(case.tables, case.spec, case.policy), case.tables)
 
 
 def _devices_used(
     spec: JobSpec, machines: Sequence[Sequence[DeviceInfo]]
 ) -> tuple[DeviceInfo, ...]:
     """The device that each machine would train on, equal ones once."""
-    found = (choose_device(devices, spec.runtime.device) for devices in machines)
-    return tuple(dict.fromkeys(device for device in found if device is not None))
+    chosen_devices = (choose_device(devices, spec.runtime.device) for devices in machines)
+    return tuple(dict.fromkeys(device for device in chosen_devices if device is not None))
 
 
 def _layer_json(network: str, layer: LayerRow) -> dict[str, Any]:

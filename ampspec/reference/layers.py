@@ -95,7 +95,7 @@ class _LayerSections(Sections):
 
     def value(self, field: Schema, path: str) -> str:
         """The allowed values of a field, for people."""
-        named = [
+        references = [
             option["$ref"].rpartition("/")[2]
             for option in field.get("anyOf", [field])
             if "$ref" in option
@@ -103,11 +103,11 @@ class _LayerSections(Sections):
         options = field.get("anyOf", [field])
         if "enum" in options[0] and set(options[0]["enum"]) == set(get_args(Activation)):
             return "[activation](#activations)" + (" or null" if len(options) > 1 else "")
-        if not named:
+        if not references:
             return super().value(field, path)
         links = [
             f"[{name.lower()}](#{name.lower()}s)" if name.lower() in OPTIONS else f"`{name}`"
-            for name in named
+            for name in references
         ]
         null = [" or null"] if {"type": "null"} in field.get("anyOf", []) else [""]
         return " or ".join(links) + null[0]
@@ -122,8 +122,8 @@ def _option(name: str, option: type[WeightOption]) -> Iterator[str]:
     yield "| name | arguments |\n| --- | --- |"
     for kind, arguments in option.arguments.items():
         described = (
-            f"`{one}`: {values.value(schema[one], '').removesuffix(' or null')}"
-            for one in arguments
+            f"`{argument}`: {values.value(schema[argument], '').removesuffix(' or null')}"
+            for argument in arguments
         )
         yield f"| `{kind}` | {'; '.join(described)} |"
     yield ""

@@ -174,10 +174,10 @@ def _tag(schema: Schema) -> tuple[str, str]:
 
 
 def _parts_by_name(base: type[SpecModel] = SpecModel) -> dict[str, type[SpecModel]]:
-    found: dict[str, type[SpecModel]] = {}
+    parts: dict[str, type[SpecModel]] = {}
     for part in base.__subclasses__():
-        found |= {part.__name__: part, **_parts_by_name(part)}
-    return found
+        parts |= {part.__name__: part, **_parts_by_name(part)}
+    return parts
 
 
 def _field_docs(part: type[SpecModel]) -> dict[str, str]:

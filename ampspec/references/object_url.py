@@ -37,11 +37,11 @@ class ObjectUrl:
     @classmethod
     def parse(cls, text: str) -> Self:
         """The URL of an object. Raises InvalidUrl."""
-        found = _URL.fullmatch(text) if len(text) <= MAX_URL else None
-        parts = tuple(found["key"].split("/")) if found is not None else ()
-        if found is None or not all(map(_is_part, parts)):
+        match = _URL.fullmatch(text) if len(text) <= MAX_URL else None
+        parts = tuple(match["key"].split("/")) if match is not None else ()
+        if match is None or not all(map(_is_part, parts)):
             raise InvalidUrl(f"expected {EXPECTED}")
-        return cls(found["scheme"], found["bucket"], parts)
+        return cls(match["scheme"], match["bucket"], parts)
 
     @classmethod
     def parse_prefix(cls, text: str) -> Self:

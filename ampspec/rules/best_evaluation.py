@@ -59,19 +59,19 @@ def reported_metrics(parts: dict[str, Any]) -> tuple[str, ...] | None:
     model, data, task = parts.get("model"), parts.get("data"), parts.get("task")
     if isinstance(task, Outputs):
         several = len(task.outputs) > 1
-        found = ["loss"]
+        names = ["loss"]
         for name, output in task.outputs.items():
             of_output = _names(output.task)
-            found += [f"{name}_{one}" for one in of_output] if several else of_output[1:]
+            names += [f"{name}_{metric}" for metric in of_output] if several else of_output[1:]
     elif isinstance(task, OneOutput):
-        found = _names(task)
+        names = _names(task)
     elif model is not None and model.kind in OWN_METRICS:
-        found = list(OWN_METRICS[model.kind])
+        names = list(OWN_METRICS[model.kind])
     elif isinstance(model, Layers) and isinstance(data, Digits | Synthetic):
-        found = _names(Classification())
+        names = _names(Classification())
     else:
         return None
-    return tuple(f"{PREFIX}{name}" for name in dict.fromkeys(found))
+    return tuple(f"{PREFIX}{name}" for name in dict.fromkeys(names))
 
 
 def _names(task: OneOutput) -> list[str]:

@@ -47,27 +47,27 @@ def layers_fit_data(parts: Parts) -> Iterator[Problem]:
     model, data = parts.get("model"), parts.get("data")
     if not isinstance(model, Layers) or data is None or len(model.inputs) > 1:
         return
-    if (known := _known_input(data)) is None or (network := model.connect()).problems:
+    if (example := _known_input(data)) is None or (network := model.connect()).problems:
         return
-    for name, given in model.inputs.items():
-        if (given.shape, given.dtype) != (known.shape, known.dtype):
+    for name, model_input in model.inputs.items():
+        if (model_input.shape, model_input.dtype) != (example.shape, example.dtype):
             yield Problem(
                 json_pointer(("model", "inputs", name)),
                 "model_cannot_take_data",
-                f"the examples of {data.kind}: {known.dtype} {list(known.shape)}",
-                f"{given.dtype} {list(given.shape)}",
+                f"the examples of {data.kind}: {example.dtype} {list(example.shape)}",
+                f"{model_input.dtype} {list(model_input.shape)}",
             )
             return
     classes = data.classes if isinstance(data, Synthetic) else CLASSES[data.kind]
     sizes = {"classes": classes}
     if isinstance(data, SyntheticClicks):
         sizes["vocabulary"] = data.vocabulary
-    found, problems = infer(network, {network.inputs[0]: known.shape}, sizes)
+    inferences, problems = infer(network, {network.inputs[0]: example.shape}, sizes)
     yield from problems
     is_classified = parts.get("task") is None or parts["task"].kind == "classification"
     if not problems and is_classified:
         output = network.outputs[0]
-        yield from output_problem(model, output, found[output].output, (classes,))
+        yield from output_problem(model, output, inferences[output].output, (classes,))
 
 
 def _known_input(data: Any) -> NamedInput | None:

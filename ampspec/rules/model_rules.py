@@ -101,10 +101,10 @@ def keys_fit_table(parts: Parts) -> Iterator[Problem]:
     if not (isinstance(model, Embedding) and isinstance(data, SyntheticClicks)):
         return
     for field in ("slots", "nnz"):
-        wanted, received = getattr(data, field), getattr(model, field)
-        if wanted != received:
-            expected = f"{wanted}, the {field} of the data"
-            yield Problem(f"/model/{field}", "model_cannot_take_data", expected, str(received))
+        data_size, model_size = getattr(data, field), getattr(model, field)
+        if data_size != model_size:
+            expected = f"{data_size}, the {field} of the data"
+            yield Problem(f"/model/{field}", "model_cannot_take_data", expected, str(model_size))
     if model.vocabulary < data.vocabulary:
         yield Problem(
             "/model/vocabulary",

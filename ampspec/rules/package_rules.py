@@ -16,11 +16,11 @@ def package_references(parts: Parts) -> dict[str, PackageReference]:
     every = {"/model": parts.get("model"), "/data": parts.get("data")}
     for pointer, task in tasks_by_pointer(parts.get("task")).items():
         every[f"{pointer}/loss"] = task.loss
-        every |= {f"{pointer}/metrics/{n}": one for n, one in enumerate(task.metrics or ())}
+        every |= {f"{pointer}/metrics/{n}": section for n, section in enumerate(task.metrics or ())}
     every["/optimizer"] = parts.get("optimizer")
     every |= {
-        json_pointer(("optimizers", name)): one
-        for name, one in (parts.get("optimizers") or {}).items()
+        json_pointer(("optimizers", name)): section
+        for name, section in (parts.get("optimizers") or {}).items()
     }
     return {pointer: part for pointer, part in every.items() if isinstance(part, PackageReference)}
 
@@ -28,14 +28,14 @@ def package_references(parts: Parts) -> dict[str, PackageReference]:
 def one_package(parts: Parts) -> Iterator[Problem]:
     """A job is routed to the workers of one package: a spec does not name several."""
     references = list(package_references(parts).items())
-    for pointer, one in references[1:]:
+    for pointer, reference in references[1:]:
         first_pointer, first = references[0]
-        if one.package != first.package:
+        if reference.package != first.package:
             yield Problem(
                 f"{pointer}/package",
                 "several_packages",
                 f"{first.package}, the package of {first_pointer}: a job needs at most one package",
-                one.package,
+                reference.package,
             )
 
 
@@ -45,7 +45,7 @@ def package_fits_queue(parts: Parts) -> Iterator[Problem]:
     queue = runtime.queue if runtime is not None else None
     first = next(iter(package_references(parts).values()), None)
     if first is not None and queue is not None:
-        most = MAX_QUEUE_LENGTH - len(first.package) - 1
-        if len(queue) > most:
-            expected = f"at most {most} characters with the package {first.package}"
+        max_length = MAX_QUEUE_LENGTH - len(first.package) - 1
+        if len(queue) > max_length:
+            expected = f"at most {max_length} characters with the package {first.package}"
             yield Problem("/runtime/queue", "too_long", expected, queue)

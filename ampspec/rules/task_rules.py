@@ -61,30 +61,30 @@ def task_fits_data(parts: Parts) -> Iterator[Problem]:
 
 def losses_and_metrics_fit_task(parts: Parts) -> Iterator[Problem]:
     """Losses and metrics are for certain kinds of targets."""
-    for pointer, own in tasks_by_pointer(parts.get("task")).items():
-        losses, metrics = LOSSES[own.target], METRICS[own.target]
-        if own.loss is not None and own.loss.kind not in losses:
+    for pointer, task in tasks_by_pointer(parts.get("task")).items():
+        losses, metrics = LOSSES[task.target], METRICS[task.target]
+        if task.loss is not None and task.loss.kind not in losses:
             yield Problem(
                 f"{pointer}/loss",
                 "loss_does_not_fit_task",
-                f"{' or '.join(losses)} for the task {own.kind}",
-                own.loss.kind,
+                f"{' or '.join(losses)} for the task {task.kind}",
+                task.loss.kind,
             )
-        for index, metric in enumerate(own.metrics or ()):
+        for index, metric in enumerate(task.metrics or ()):
             if metric.kind not in metrics:
                 yield Problem(
                     f"{pointer}/metrics/{index}",
                     "metric_does_not_fit_task",
-                    f"{' or '.join(metrics)} for the task {own.kind}",
+                    f"{' or '.join(metrics)} for the task {task.kind}",
                     metric.kind,
                 )
 
 
 def metrics_have_names(parts: Parts) -> Iterator[Problem]:
     """Evaluations name the metrics of an output: each has another name, and none that of a loss."""
-    for pointer, own in tasks_by_pointer(parts.get("task")).items():
+    for pointer, task in tasks_by_pointer(parts.get("task")).items():
         names = ["loss"]
-        for index, metric in enumerate(own.metrics or ()):
+        for index, metric in enumerate(task.metrics or ()):
             name = metric_name(metric)
             if name in names:
                 yield Problem(

@@ -43,7 +43,7 @@ def _precision(answer: PrecisionAnswer) -> Iterable[str]:
     yield from (f"**{answer.summary}**", "")
     head = ("policy", "verdict", "difference", "interval", "speed-up", "memory")
     yield from _table(
-        (*head, "largest batch", "skipped"), [_precision_row(one) for one in answer.policies]
+        (*head, "largest batch", "skipped"), [_precision_row(policy) for policy in answer.policies]
     )
     margin = "" if answer.margin is None else f" Margin: ±{answer.margin:.4g}."
     yield from (
@@ -53,29 +53,31 @@ def _precision(answer: PrecisionAnswer) -> Iterable[str]:
         f"{', '.join(map(str, answer.seeds))}. Intervals: {answer.confidence:.0%}.",
         "",
     )
-    for one in answer.policies:
-        yield f"- `{one.policy}`: {one.explanation} Jobs: {_jobs(one.jobs)}."
-    chosen = next(one for one in answer.policies if one.policy == answer.recommended)
+    for policy in answer.policies:
+        yield f"- `{policy.policy}`: {policy.explanation} Jobs: {_jobs(policy.jobs)}."
+    chosen = next(policy for policy in answer.policies if policy.policy == answer.recommended)
     yield from ("", "Write into the spec:", "", "```json")
     yield json.dumps(chosen.write, indent=2)
     yield "```"
 
 
-def _precision_row(one: PolicyAnswer) -> list[str]:
+def _precision_row(policy: PolicyAnswer) -> list[str]:
     interval = MISSING
-    if one.interval is not None:
-        interval = "[" + ", ".join(f"{bound:+.4g}" for bound in one.interval) + "]"
-    batch = MISSING if one.largest_batch is None else f"{one.largest_batch:,}"
-    source = "" if one.largest_batch is None or one.largest_batch_is_measured else " (estimated)"
+    if policy.interval is not None:
+        interval = "[" + ", ".join(f"{bound:+.4g}" for bound in policy.interval) + "]"
+    batch = MISSING if policy.largest_batch is None else f"{policy.largest_batch:,}"
+    source = (
+        "" if policy.largest_batch is None or policy.largest_batch_is_measured else " (estimated)"
+    )
     return [
-        f"`{one.policy}`",
-        one.verdict,
-        MISSING if one.difference is None else f"{one.difference:+.4g}",
+        f"`{policy.policy}`",
+        policy.verdict,
+        MISSING if policy.difference is None else f"{policy.difference:+.4g}",
         interval,
-        MISSING if one.speedup is None else f"{one.speedup:.2f} ×",
-        _mebibytes(one.memory),
+        MISSING if policy.speedup is None else f"{policy.speedup:.2f} ×",
+        _mebibytes(policy.memory),
         batch + source,
-        MISSING if one.skipped_share is None else f"{100 * one.skipped_share:.2g} %",
+        MISSING if policy.skipped_share is None else f"{100 * policy.skipped_share:.2g} %",
     ]
 
 
@@ -84,13 +86,13 @@ def _bisect(answer: BisectAnswer) -> Iterable[str]:
     if answer.layers:
         rows = [
             [
-                f"`{one.path}`",
-                one.kind,
-                ", ".join(one.roles) if len(one.roles) < len(ROLES) else "whole layer",
-                one.explanation,
-                f"`{one.job}`",
+                f"`{layer.path}`",
+                layer.kind,
+                ", ".join(layer.roles) if len(layer.roles) < len(ROLES) else "whole layer",
+                layer.explanation,
+                f"`{layer.job}`",
             ]
-            for one in answer.layers
+            for layer in answer.layers
         ]
         yield from _table(("layer", "kind", "in float32", "evidence", "job"), rows)
         yield from ("", "Write into the spec:", "", "```json")
@@ -105,19 +107,19 @@ def _bisect(answer: BisectAnswer) -> Iterable[str]:
     )
     yield from _table(
         ("run", "in float32", "passes", "result", "job"),
-        [_tried_row(number, one) for number, one in enumerate(answer.tried, start=1)],
+        [_tried_row(number, layer) for number, layer in enumerate(answer.tried, start=1)],
     )
 
 
-def _tried_row(number: int, one: TriedLayers) -> list[str]:
-    paths = ", ".join(f"`{path}`" for path in one.float32[:MAX_PATHS]) or "none"
-    more = len(one.float32) - MAX_PATHS
+def _tried_row(number: int, trial: TriedLayers) -> list[str]:
+    paths = ", ".join(f"`{path}`" for path in trial.float32[:MAX_PATHS]) or "none"
+    more = len(trial.float32) - MAX_PATHS
     return [
         str(number),
         paths + (f" and {more} more" if more > 0 else ""),
-        "yes" if one.passes else "no",
-        one.explanation,
-        f"`{one.job}`",
+        "yes" if trial.passes else "no",
+        trial.explanation,
+        f"`{trial.job}`",
     ]
 
 
@@ -126,14 +128,14 @@ def _capacity(answer: CapacityAnswer) -> Iterable[str]:
     memory = _mebibytes(answer.device_memory_bytes)
     limit = _mebibytes(answer.memory_limit_bytes)
     yield f"Device: {answer.device or 'not known'}, memory {memory}, limit of a trainer {limit}."
-    for one in answer.policies:
-        yield from _capacity_section(one)
+    for policy in answer.policies:
+        yield from _capacity_section(policy)
 
 
-def _capacity_section(one: PolicyCapacity) -> Iterable[str]:
-    predicted = MISSING if one.predicted is None else f"≈ {one.predicted:,}"
-    critical = MISSING if one.critical_batch is None else f"{one.critical_batch:,}"
-    yield from ("", f"## {one.policy}", "", one.explanation, "")
+def _capacity_section(policy: PolicyCapacity) -> Iterable[str]:
+    predicted = MISSING if policy.predicted is None else f"≈ {policy.predicted:,}"
+    critical = MISSING if policy.critical_batch is None else f"{policy.critical_batch:,}"
+    yield from ("", f"## {policy.policy}", "", policy.explanation, "")
     yield from (f"Predicted: {predicted}. Critical batch: {critical}.", "")
     rows = [
         [
@@ -143,7 +145,7 @@ def _capacity_section(one: PolicyCapacity) -> Iterable[str]:
             _mebibytes(batch.peak_memory_bytes),
             f"`{batch.job}`",
         ]
-        for batch in one.batches
+        for batch in policy.batches
     ]
     yield from _table(("batch", "fits", "examples/s", "peak memory", "job"), rows)
 
@@ -154,15 +156,18 @@ def _search(answer: SearchAnswer) -> Iterable[str]:
     better = "higher" if answer.higher_is_better else "lower"
     yield from ("```", "", f"Metric: `{answer.metric}` ({better} is better).", "")
     rows = [
-        [f"`{one.path}`", MISSING if one.importance is None else f"{100 * one.importance:.0f} %"]
-        for one in answer.parameters
+        [
+            f"`{parameter.path}`",
+            MISSING if parameter.importance is None else f"{100 * parameter.importance:.0f} %",
+        ]
+        for parameter in answer.parameters
     ]
     yield from _table(("parameter", "importance"), rows)
     yield ""
-    paths = [one.path for one in answer.parameters]
+    paths = [parameter.path for parameter in answer.parameters]
     yield from _table(
         ("run", *(f"`{path}`" for path in paths), answer.metric, "steps", "state", "jobs"),
-        [_search_row(one, paths) for one in answer.runs],
+        [_search_row(parameter, paths) for parameter in answer.runs],
     )
 
 

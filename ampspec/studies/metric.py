@@ -12,9 +12,9 @@ PREFERRED_METRICS: Final = ("val_accuracy", "val_loss")
 
 
 def validation_problems(spec: JobSpec) -> list[Problem]:
-    """The mistake of a spec that keeps no examples for validation; a pointer into the request.
+    """The problem of a spec without validation examples; its pointer is into the request.
 
-    Data from files may have a part of its own for validation: then only a job tells.
+    A file may contain a validation split of its own; only a job can tell.
     """
     if not isinstance(spec.data, SplitData) or spec.data.validation_split:
         return []
@@ -24,49 +24,55 @@ def validation_problems(spec: JobSpec) -> list[Problem]:
 
 
 def baseline_metric(
-    spec: JobSpec, wanted: str | None, baseline: Sequence[JobResult]
+    spec: JobSpec, requested: str | None, baseline: Sequence[JobResult]
 ) -> tuple[str, bool]:
     """The metric that is compared, and whether higher values of it are better.
 
     Args:
-        spec: Of the question.
-        wanted: The metric that the options name; None: that of `train.best`, else a preferred one.
+        spec: The job spec of the study.
+        requested: The metric that the options name; None: the metric of `train.best`, else one of
+            `PREFERRED_METRICS`.
         baseline: The results of float32 that succeeded.
 
     Raises NoAnswer if they do not report it, or if it has no direction.
     """
-    reported = set.intersection(*(set(one.metrics) for one in baseline)) if baseline else set()
-    return _chosen(spec, wanted, reported if baseline else None)
+    reported = (
+        set.intersection(*(set(result.metrics) for result in baseline)) if baseline else set()
+    )
+    return _chosen(spec, requested, reported if baseline else None)
 
 
 def searched_metric(
-    spec: JobSpec, wanted: str | None, direction: str | None, succeeded: Sequence[JobResult]
+    spec: JobSpec, requested: str | None, direction: str | None, succeeded: Sequence[JobResult]
 ) -> tuple[str, bool]:
     """The metric that a search improves, and whether higher values of it are better.
 
-    Other than in `baseline_metric`, some jobs may lack it: their numbers did not work out.
+    Unlike in `baseline_metric`, some jobs may lack it because they diverged.
 
     Args:
-        spec: Of the question.
-        wanted: As for `baseline_metric`.
-        direction: min or max; None: that of `train.best`, or the usual one of the metric.
+        spec: The job spec of the study.
+        requested: The metric that the options name; None: chosen as in `baseline_metric`.
+        direction: min or max; None: the mode of `train.best`, or the usual direction of the metric.
         succeeded: The results of the jobs that trained to their end, at least one.
 
     Raises NoAnswer if none of them reports it, or if it has no direction.
     """
-    reported = {name for one in succeeded for name in one.metrics}
-    return _chosen(spec, wanted, reported, direction)
+    reported = {name for result in succeeded for name in result.metrics}
+    return _chosen(spec, requested, reported, direction)
 
 
 def _chosen(
-    spec: JobSpec, wanted: str | None, reported: set[str] | None, given: str | None = None
+    spec: JobSpec,
+    requested: str | None,
+    reported: set[str] | None,
+    requested_direction: str | None = None,
 ) -> tuple[str, bool]:
     best = spec.train.best
     default = best.metric if best is not None else None
-    found = next(
+    preferred = next(
         (name for name in PREFERRED_METRICS if name in (reported or ())), PREFERRED_METRICS[-1]
     )
-    metric = wanted or default or found
+    metric = requested or default or preferred
     if reported is not None and metric not in reported:
         if not reported:
             raise NoAnswer(
@@ -77,7 +83,7 @@ def _chosen(
         raise NoAnswer(f"The jobs report no finite {metric}; they report: {names}.")
     mode = best.mode if best is not None and best.metric == metric else "auto"
     usual = mode if mode != "auto" else better(metric.removeprefix("val_"))
-    direction = given or usual
+    direction = requested_direction or usual
     if direction is None:
         raise NoAnswer(
             f"{metric} does not say whether lower or higher is better: set train.best to "

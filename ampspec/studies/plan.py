@@ -152,7 +152,7 @@ class JobResult:
 
     def to_json(self) -> dict[str, Any]:
         """The result as it is stored."""
-        losses = [one.to_json() for one in self.losses]
+        losses = [loss.to_json() for loss in self.losses]
         values = {"metrics": dict(self.metrics), "summary": dict(self.summary), "losses": losses}
         examples = self.examples and self.examples.to_json()
         memory = self.memory and vars(self.memory)
@@ -162,7 +162,7 @@ class JobResult:
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """The result of a stored document."""
         names = ("reason", "message", "ran_s", "train_examples", "split_seed")
-        known = {name: document.get(name) for name in names}
+        plain_fields = {name: document.get(name) for name in names}
         memory, examples = document.get("memory"), document.get("examples")
         metrics = finite_metrics(metrics_of(document.get("metrics")))
         return cls(
@@ -170,10 +170,10 @@ class JobResult:
             state=State(document["state"]),
             metrics=metrics,
             summary=document.get("summary") or {},
-            losses=[LayerLoss.from_json(one) for one in document.get("losses") or ()],
+            losses=[LayerLoss.from_json(loss) for loss in document.get("losses") or ()],
             memory=MemoryModel(**memory) if memory else None,
             examples=ExampleResults.from_json(examples) if examples else None,
-            **known,
+            **plain_fields,
         )
 
 

@@ -126,14 +126,14 @@ class _History:
 
     def append(self, first_step: int, values: Floats) -> Floats:
         """Append the values of steps; returns the baseline of each, float64 (steps, 3)."""
-        known = np.concatenate([self.values, values])
+        history = np.concatenate([self.values, values])
         first_new = -first_step % INTERVAL
         starts = np.arange(first_new, len(values), INTERVAL)
         # The window of a step at index i ends before it: known[i : i + WINDOW].
-        windows = np.lib.stride_tricks.sliding_window_view(known, WINDOW)[starts]
+        windows = np.lib.stride_tricks.sliding_window_view(history, WINDOW)[starts]
         rows = np.concatenate([self.baseline[None], _baselines(windows)])
         lengths = np.diff(np.concatenate([[0], starts, [len(values)]]))
-        self.values, self.baseline = known[-WINDOW:], rows[-1]
+        self.values, self.baseline = history[-WINDOW:], rows[-1]
         return np.repeat(rows, lengths, axis=0)
 
 

@@ -35,8 +35,8 @@ def metrics_of(data: Any) -> dict[str, float]:
     first = [name for name in MAIN_METRICS if name in data]
     names = [*first, *(name for name in data if name not in first)]
     values = ((name, _number(data[name])) for name in names if is_metric(str(name)))
-    found = [(name, value) for name, value in values if value is not None]
-    return dict(found[:MAX_METRICS])
+    metrics = [(name, value) for name, value in values if value is not None]
+    return dict(metrics[:MAX_METRICS])
 
 
 def metrics_of_result(result: Any) -> dict[str, float]:

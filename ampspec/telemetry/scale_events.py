@@ -45,16 +45,20 @@ def _scale_events(
 ) -> Iterator[Event]:
     columns = scale_columns(block, next_scales)
     scales = {
-        name: (before, np.append(before[1:], np.float32(next_scales[name])))
-        for name, before in columns.items()
+        name: (scales_before, np.append(scales_before[1:], np.float32(next_scales[name])))
+        for name, scales_before in columns.items()
     }
-    grown = {name: after > before for name, (before, after) in scales.items()}
+    grown = {
+        name: scales_after > scales_before for name, (scales_before, scales_after) in scales.items()
+    }
     skipped = block["skipped"]
-    before, after = (np.min([pair[side] for pair in scales.values()], axis=0) for side in (0, 1))
+    scales_before, scales_after = (
+        np.min([pair[side] for pair in scales.values()], axis=0) for side in (0, 1)
+    )
     for index in np.flatnonzero(skipped | np.any(list(grown.values()), axis=0)):
         step = int(block["step"][index])
         if skipped[index]:
-            facts: dict[str, Any] = _scale_change(before, after, index)
+            facts: dict[str, Any] = _scale_change(scales_before, scales_after, index)
             if len(scales) > 1:
                 facts["networks"] = {
                     name: _scale_change(*pair, index) for name, pair in scales.items()
@@ -64,8 +68,8 @@ def _scale_events(
             yield Event(EventType.OVERFLOW, step, facts | dict(overflow_causes.get(step, {})))
         for name, pair in scales.items():
             if grown[name][index]:
-                own = {"network": name} if len(scales) > 1 else {}
-                yield Event(EventType.SCALE_GROWTH, step, _scale_change(*pair, index) | own)
+                network = {"network": name} if len(scales) > 1 else {}
+                yield Event(EventType.SCALE_GROWTH, step, _scale_change(*pair, index) | network)
 
 
 def scale_columns(block: StepBlock, networks: Collection[str]) -> dict[str, NDArray[np.float32]]:
@@ -77,6 +81,6 @@ def scale_columns(block: StepBlock, networks: Collection[str]) -> dict[str, NDAr
 
 
 def _scale_change(
-    before: NDArray[np.float32], after: NDArray[np.float32], index: np.intp
+    scales_before: NDArray[np.float32], scales_after: NDArray[np.float32], index: np.intp
 ) -> dict[str, Any]:
-    return {"scale_before": float(before[index]), "scale_after": float(after[index])}
+    return {"scale_before": float(scales_before[index]), "scale_after": float(scales_after[index])}

@@ -86,8 +86,8 @@ class ScaleHealthMonitor:
             self.observe_steps(block["loss_scale"], block["skipped"])
             return
         # A step is skipped for all networks; the norm shows which network overflowed.
-        own = ~np.isfinite(block[f"grad_norm/{self._network}"])
-        self.observe_steps(block[f"loss_scale/{self._network}"], block["skipped"] & own)
+        overflowed = ~np.isfinite(block[f"grad_norm/{self._network}"])
+        self.observe_steps(block[f"loss_scale/{self._network}"], block["skipped"] & overflowed)
 
     def observe_steps(self, scales: ArrayLike, skipped: ArrayLike) -> None:
         """The scale that each step used, and whether its gradients were not finite."""
@@ -100,8 +100,8 @@ class ScaleHealthMonitor:
         first = self._steps + len(new) - len(moves)
         if len(changes := np.flatnonzero(moves)):
             directions = moves[changes] > 0
-            before = [] if self._changed_at is None else [self._grew]
-            self._reversed |= len({*before, *directions.tolist()}) > 1
+            last_direction = [] if self._changed_at is None else [self._grew]
+            self._reversed |= len({*last_direction, *directions.tolist()}) > 1
             self._changed_at, self._grew = first + int(changes[-1]), bool(directions[-1])
         self._steps += len(new)
         self._scales = np.concatenate([self._scales, new])[-WINDOW_STEPS:]

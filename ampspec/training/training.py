@@ -131,8 +131,8 @@ class Runtime(SpecModel):
         if self.elastic is None:
             return (self.ranks,)
         micro_batches = self.ranks * accumulate
-        wanted = range(self.elastic.min, self.elastic.max + 1)
-        return tuple(number for number in wanted if micro_batches % number == 0)
+        rank_counts = range(self.elastic.min, self.elastic.max + 1)
+        return tuple(number for number in rank_counts if micro_batches % number == 0)
 
 
 LabelKey = Annotated[str, Field(min_length=1, max_length=64)]

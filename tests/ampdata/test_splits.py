@@ -51,7 +51,7 @@ def test_arrays_have_splits_by_their_names(names, parts):
     assert {split: set(part) for split, part in arrays.parts.items()} == {
         split: set(columns.split()) for split, columns in parts.items()
     }
-    assert set(arrays.others) <= {"class_names"}
+    assert set(arrays.other_arrays) <= {"class_names"}
 
 
 @every_row(

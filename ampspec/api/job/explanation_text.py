@@ -39,22 +39,23 @@ def cost_line(cost: Json) -> str:
     return f"Replaying {plural(cost['steps'], 'step')} from {origin}{time}."
 
 
-def explanation_lines(found: Json, *, folded: bool = True) -> list[str]:
+def explanation_lines(explanation: Json, *, folded: bool = True) -> list[str]:
     """The lines of an explanation; `folded` shortens long lists."""
     limit = FOLDED_ROWS if folded else None
-    values = found["values"]
+    values, batch = explanation["values"], explanation["batch"]
+    kind, attribution = explanation["kind"], explanation["attribution"]
     lines = [
-        f"Step {found['step']} (epoch {found['batch']['epoch']}, batch {found['batch']['batch']}): "
-        f"{KINDS.get(found['kind'], found['kind'])}",
-        f"Due to: {ATTRIBUTIONS.get(found['attribution'], found['attribution'])}",
+        f"Step {explanation['step']} (epoch {batch['epoch']}, batch {batch['batch']}): "
+        f"{KINDS.get(kind, kind)}",
+        f"Due to: {ATTRIBUTIONS.get(attribution, attribution)}",
         "",
-        found["sentence"],
-        *([f"What to do: {found['advice']}"] if found["advice"] else []),
+        explanation["sentence"],
+        *([f"What to do: {explanation['advice']}"] if explanation["advice"] else []),
         "",
         f"loss {number(values['loss'])}   gradient norm {number(values['grad_norm'])}   "
         f"loss scale {number(values['loss_scale'])}   "
         f"learning rate {number(values['learning_rate'])}",
-        _repeat_line(found["repeat"]),
+        _repeat_line(explanation["repeat"]),
     ]
     for title, rows in (
         ("Layers, in the order of the forward pass (* the first that is not finite)", _layers),
@@ -63,7 +64,7 @@ def explanation_lines(found: Json, *, folded: bool = True) -> list[str]:
         ("Comparison", _comparison),
         ("Examples", _examples),
     ):
-        shown = list(rows(found, limit))
+        shown = list(rows(explanation, limit))
         lines += ["", title, *(f"  {row}" for row in shown)] if shown else []
     return lines
 
@@ -76,12 +77,12 @@ def number(value: Any) -> str:
 def _repeat_line(repeat: Json) -> str:
     if repeat["equal_bits"]:
         return "Run twice: every bit of the results is equal."
-    names = ", ".join(one["name"] for one in repeat["differences"])
+    names = ", ".join(difference["name"] for difference in repeat["differences"])
     return f"Run twice: the results differ in {names}."
 
 
-def _layers(found: Json, limit: int | None) -> Iterator[str]:
-    rows = found["layers"]
+def _layers(explanation: Json, limit: int | None) -> Iterator[str]:
+    rows = explanation["layers"]
     first = next((index for index, row in enumerate(rows) if row.get("is_first")), 0)
     start = 0 if limit is None else max(0, min(first - limit // 2, len(rows) - limit))
     shown = rows[start : None if limit is None else start + limit]
@@ -93,33 +94,35 @@ def _layers(found: Json, limit: int | None) -> Iterator[str]:
             f"{mark} {row['layer']} ({row['kind']}, {row['dtype']}): "
             f"output {_counts(row['forward'])}; gradient {_counts(row['backward'])}"
         )
-    yield from _left_out(len(rows) - start - len(shown) + found["layers_left_out"], "layer")
+    yield from _left_out(len(rows) - start - len(shown) + explanation["layers_left_out"], "layer")
 
 
-def _variables(found: Json, limit: int | None) -> Iterator[str]:
-    rows = found["variables"]
+def _variables(explanation: Json, limit: int | None) -> Iterator[str]:
+    rows = explanation["variables"]
     for row in rows[:limit]:
         yield (
             f"{row['variable']}: {_counts(row)} of {row['size']}; largest weight "
             f"{number(row['largest_value'])}"
         )
-    yield from _left_out(len(rows) - len(rows[:limit]) + found["variables_left_out"], "variable")
+    yield from _left_out(
+        len(rows) - len(rows[:limit]) + explanation["variables_left_out"], "variable"
+    )
 
 
-def _tried(found: Json, limit: int | None) -> Iterator[str]:
-    rows = found["tried"]
+def _tried(explanation: Json, limit: int | None) -> Iterator[str]:
+    rows = explanation["tried"]
     shown = rows if limit is None or len(rows) <= limit else [*rows[: limit - 1], rows[-1]]
     for row in shown:
         state = "finite" if row["finite_gradients"] else "not finite"
         state = state if row["finite_loss"] else "not finite, nor is the loss"
-        own = " (as in the run)" if row.get("is_own") else ""
+        note = " (as in the run)" if row.get("is_own") else ""
         scale = f", loss scale {number(row['loss_scale'])}" if row["dtype"] != "float32" else ""
-        yield f"{row['dtype']}{scale}: gradients {state}{own}"
+        yield f"{row['dtype']}{scale}: gradients {state}{note}"
     yield from _left_out(len(rows) - len(shown), "computation")
 
 
-def _comparison(found: Json, _: int | None) -> Iterator[str]:
-    if (compared := found["comparison"]) is None:
+def _comparison(explanation: Json, _: int | None) -> Iterator[str]:
+    if (compared := explanation["comparison"]) is None:
         yield "nothing to compare: the weights or the inputs are not finite"
         return
     rows = [
@@ -134,9 +137,9 @@ def _comparison(found: Json, _: int | None) -> Iterator[str]:
             yield f"{title}: loss {loss}, gradient norm {norm}"
 
 
-def _examples(found: Json, limit: int | None) -> Iterator[str]:
-    examples = found["examples"]
-    if not examples["unusual"] and found["attribution"] != "data":
+def _examples(explanation: Json, limit: int | None) -> Iterator[str]:
+    examples = explanation["examples"]
+    if not examples["unusual"] and explanation["attribution"] != "data":
         return
     for row in examples["shown"][:limit]:
         loss = "" if row["loss"] is None else f", loss {number(row['loss'])}"
@@ -176,8 +179,8 @@ def view_text(view: Json) -> str:
             return f"picture {shape}, from {number(view['smallest'])} to {number(view['largest'])}"
     values: Sequence[Json] = view["values"]
     shown = [
-        f"{one['name']}={number(one['value'])}" if len(values) > 1 else number(one["value"])
-        for one in values[:MAX_VALUES]
+        f"{entry['name']}={number(entry['value'])}" if len(values) > 1 else number(entry["value"])
+        for entry in values[:MAX_VALUES]
     ]
     more = len(values) - len(shown) + view["left_out"]
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

@@ -222,10 +222,10 @@ class _DepthwiseConvolution(_Depthwise):
     def infer(self, *shapes: Shape) -> Inference:
         """[…, channels] to [positions…, channels · depth_multiplier]."""
         positions, kernel = self._depthwise(shapes[0])
-        made = kernel[-2] * kernel[-1]
+        output_channels = kernel[-2] * kernel[-1]
         return Inference(
-            (*positions, made),
-            weights=(kernel, (made,)) if self.use_bias else (kernel,),
+            (*positions, output_channels),
+            weights=(kernel, (output_channels,)) if self.use_bias else (kernel,),
             multiply_adds=math.prod(positions) * math.prod(kernel),
         )
 

@@ -65,26 +65,27 @@ class EinsumDense(Layer):
     def infer(self, *shapes: Shape) -> Inference:
         """The sizes of all letters follow from the input and `output_shape`."""
         [shape] = shapes
-        left, taken, right, kernel, out_left, made, out_right = self._parts()
-        if (left, right) != (out_left, out_right) or (left and right):
+        leading, operand, trailing, kernel, out_leading, result, out_trailing = self._parts()
+        if (leading, trailing) != (out_leading, out_trailing) or (leading and trailing):
             raise self._mismatch("... on the same side of the input and of the output")
-        if len(set(taken)) != len(taken) or len(set(made)) != len(made):
+        if len(set(operand)) != len(operand) or len(set(result)) != len(result):
             raise self._mismatch("different letters for the axes of a tensor")
-        if set(made) - set(taken) - set(kernel) or set(kernel) - set(taken) - set(made):
+        if set(result) - set(operand) - set(kernel) or set(kernel) - set(operand) - set(result):
             raise self._mismatch("letters of the output that the input or the kernel has, and none")
         # The letters name the batch, too, unless `...` stands for it.
-        named = taken if left else taken[1:]
-        if not left and made[0] != taken[0]:
+        letters = operand if leading else operand[1:]
+        if not leading and result[0] != operand[0]:
             raise self._mismatch("the batch as the first letter of the input and of the output")
-        rest = len(shape) - len(named)
-        if rest < 0 or (rest and not (left or right)):
+        elided_count = len(shape) - len(letters)
+        if elided_count < 0 or (elided_count and not (leading or trailing)):
             raise self._mismatch(f"an equation for the input {list(shape)}")
-        if left and rest > 1:
+        if leading and elided_count > 1:
             # Keras computes the shape with these axes in reverse order.
             raise self._mismatch(f"letters for all but one of the axes of {list(shape)}")
-        sizes = dict(zip(named, shape[rest:] if left else shape[: len(named)], strict=True))
-        elided = shape[:rest] if left else shape[len(named) :]
-        outputs = made if left else made[1:]
+        sized = shape[elided_count:] if leading else shape[: len(letters)]
+        sizes = dict(zip(letters, sized, strict=True))
+        elided = shape[:elided_count] if leading else shape[len(letters) :]
+        outputs = result if leading else result[1:]
         if len(self.output_shape) != len(outputs):
             raise ShapeError(
                 "output_shape",
@@ -92,9 +93,9 @@ class EinsumDense(Layer):
                 received=str(list(self.output_shape)),
             )
         for letter, size in zip(outputs, self.output_shape, strict=True):
-            if (known := sizes.setdefault(letter, size)) != size:
+            if (known_size := sizes.setdefault(letter, size)) != size:
                 raise ShapeError(
-                    "output_shape", expected=f"{known} for {letter}", received=str(size)
+                    "output_shape", expected=f"{known_size} for {letter}", received=str(size)
                 )
         if unknown := [letter for letter in kernel if letter not in sizes]:
             raise self._mismatch(f"a size for {', '.join(unknown)}: the kernel has no batch axis")
@@ -102,17 +103,18 @@ class EinsumDense(Layer):
         weights = [tuple(sizes[letter] for letter in kernel)]
         if self.bias_axes is not None:
             bias = self._bias_shape(self.bias_axes, outputs, sizes)
-            weights.append((*bias, *(1,) * rest) if right else bias)
+            weights.append((*bias, *(1,) * elided_count) if trailing else bias)
         return Inference(
-            (*elided, *output) if left else (*output, *elided),
+            (*elided, *output) if leading else (*output, *elided),
             weights=tuple(weights),
-            multiply_adds=math.prod(elided) * math.prod(map(sizes.__getitem__, {*named, *kernel})),
+            multiply_adds=math.prod(elided)
+            * math.prod(map(sizes.__getitem__, {*letters, *kernel})),
         )
 
     def _parts(self) -> tuple[str, ...]:
-        found = EQUATION.fullmatch(self.equation)
-        assert found is not None, self.equation  # noqa: S101 - the field has this pattern
-        return tuple(part or "" for part in found.groups())
+        match = EQUATION.fullmatch(self.equation)
+        assert match is not None, self.equation  # noqa: S101 - the field has this pattern
+        return tuple(part or "" for part in match.groups())
 
     def _bias_shape(self, axes: str, outputs: str, sizes: dict[str, int]) -> Shape:
         if set(axes) - set(outputs):

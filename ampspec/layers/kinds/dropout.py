@@ -27,7 +27,7 @@ class _Dropout(Elementwise):
         noise = self.noise_shape
         if noise is not None and (
             len(noise) != len(shape) + 1
-            or any(one not in (1, None, size) for one, size in zip(noise[1:], shape, strict=True))
+            or any(axis not in (1, None, size) for axis, size in zip(noise[1:], shape, strict=True))
         ):
             raise ShapeError(
                 "noise_shape",

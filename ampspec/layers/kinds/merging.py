@@ -64,8 +64,8 @@ class Concatenate(_Merge):
     def infer(self, *shapes: Shape) -> Inference:
         """The sizes of the axis are added; the others are the same."""
         index = axis_index(self.axis, shapes[0])
-        others = {(*shape[:index], *shape[index + 1 :]) for shape in shapes}
-        if len(others) > 1 or len({len(shape) for shape in shapes}) > 1:
+        other_sizes = {(*shape[:index], *shape[index + 1 :]) for shape in shapes}
+        if len(other_sizes) > 1 or len({len(shape) for shape in shapes}) > 1:
             raise ShapeError(
                 "inputs",
                 expected=f"inputs that differ in axis {self.axis} only",
@@ -88,17 +88,17 @@ class Dot(Layer):
 
     def infer(self, *shapes: Shape) -> Inference:
         """The other axes of the first input, then those of the second."""
-        rest: list[Shape] = []
+        outer_shapes: list[Shape] = []
         sizes = []
         for axis, shape in zip(self.axes, shapes, strict=True):
             index = axis_index(axis, shape, "axes")
             sizes.append(shape[index])
-            rest.append((*shape[:index], *shape[index + 1 :]))
+            outer_shapes.append((*shape[:index], *shape[index + 1 :]))
         if sizes[0] != sizes[1]:
             raise ShapeError(
                 "axes", expected="axes of the same size", received=f"{sizes[0]} and {sizes[1]}"
             )
-        output = (*rest[0], *rest[1]) or (1,)
+        output = (*outer_shapes[0], *outer_shapes[1]) or (1,)
         products = sizes[0]
         for size in output:
             products *= size

@@ -87,7 +87,7 @@ class Discretization(Elementwise):
 
     @model_validator(mode="after")
     def _boundaries_ascend(self) -> Self:
-        if any(after <= before for before, after in itertools.pairwise(self.bin_boundaries)):
+        if any(upper <= lower for lower, upper in itertools.pairwise(self.bin_boundaries)):
             raise ValueError("bin_boundaries in ascending order")
         return self
 

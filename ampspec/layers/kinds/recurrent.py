@@ -151,15 +151,15 @@ class Bidirectional(Layer):
             raise ShapeError(
                 "of/go_backwards", expected="false: it is the second layer's", received="true"
             )
-        one = self.of.infer(*shapes)
-        *steps, units = one.output
+        inner = self.of.infer(*shapes)
+        *steps, units = inner.output
         paths = tuple(f"{way}_{default_name(self.of.layer)}" for way in ("forward", "backward"))
         return Inference(
             (*steps, 2 * units if self.merge_mode == "concat" else units),
-            weights=one.weights * 2,
-            multiply_adds=2 * one.multiply_adds,
-            saved_activations=2 * (one.saved_activations or 0),
-            dimensions=one.dimensions,
+            weights=inner.weights * 2,
+            multiply_adds=2 * inner.multiply_adds,
+            saved_activations=2 * (inner.saved_activations or 0),
+            dimensions=inner.dimensions,
             parts=tuple(part for path in paths for part in (path, f"{path}/{self.of.cell}")),
         )
 

@@ -28,15 +28,17 @@ class Reshape(Layer):
     def infer(self, *shapes: Shape) -> Inference:
         """The target shape holds as many numbers as the input."""
         size = math.prod(shapes[0])
-        known = math.prod(one for one in self.target_shape if one > 0)
+        fixed = math.prod(length for length in self.target_shape if length > 0)
         free = self.target_shape.count(-1)
-        if free > 1 or size % known or (not free and size != known):
+        if free > 1 or size % fixed or (not free and size != fixed):
             raise ShapeError(
                 "target_shape",
                 expected=f"a shape of {size} numbers, with at most one -1",
                 received=str(list(self.target_shape)),
             )
-        return Inference(tuple(size // known if one == -1 else one for one in self.target_shape))
+        return Inference(
+            tuple(size // fixed if length == -1 else length for length in self.target_shape)
+        )
 
 
 class Flatten(Layer):
@@ -53,7 +55,7 @@ class Permute(Layer):
     """The axes in another order."""
 
     layer: Literal["Permute"] = "Permute"
-    dims: Annotated[tuple[int, ...], Sizes(most=8)]
+    dims: Annotated[tuple[int, ...], Sizes(high=8)]
     """The axes from 1, such as [2, 1] to swap two."""
 
     def infer(self, *shapes: Shape) -> Inference:
@@ -86,8 +88,8 @@ class _Edges(Layer):
     def _resized(self, shape: Shape, edges: Edges, sign: int, field: str) -> Inference:
         require_rank(shape, AXES[self.axes])
         sizes = tuple(
-            length + sign * (before + after)
-            for length, (before, after) in zip(shape[:-1], edges, strict=True)
+            length + sign * (left_edge + right_edge)
+            for length, (left_edge, right_edge) in zip(shape[:-1], edges, strict=True)
         )
         if min(sizes) < 1:
             raise ShapeError(

@@ -96,19 +96,21 @@ class TimeDistributed(Layer):
             )
         steps, *step = shape
         try:
-            one: Inference = self.of.infer(tuple(step))
+            inner: Inference = self.of.infer(tuple(step))
         except ShapeError as error:
             field = error.field if error.field == "inputs" else f"of/{error.field}"
             raise ShapeError(field, expected=error.expected, received=error.received) from None
         # Also what only reshapes an example is copied, into the output of all steps.
-        saved = math.prod(one.output) if one.saved_activations is None else one.saved_activations
+        saved = (
+            math.prod(inner.output) if inner.saved_activations is None else inner.saved_activations
+        )
         return Inference(
-            (steps, *one.output),
-            weights=one.weights,
-            state=one.state,
-            multiply_adds=steps * one.multiply_adds,
+            (steps, *inner.output),
+            weights=inner.weights,
+            state=inner.state,
+            multiply_adds=steps * inner.multiply_adds,
             saved_activations=steps * saved,
-            dimensions=one.dimensions,
+            dimensions=inner.dimensions,
         )
 
     def with_sizes(self, sizes: Mapping[str, int]) -> Self:

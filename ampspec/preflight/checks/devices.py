@@ -90,17 +90,17 @@ def too_little_memory(case: Case) -> Iterator[Finding]:
     """A training step that needs more memory than the device has."""
     if case.tables is None:
         return
-    needed = figures(case.tables, case.spec, case.policy).memory[case.policy].total
+    step_bytes = figures(case.tables, case.spec, case.policy).memory[case.policy].total
     for device in case.devices:
-        if device.memory_bytes is not None and needed > device.memory_bytes:
+        if device.memory_bytes is not None and step_bytes > device.memory_bytes:
             yield Finding(
                 "memory_exceeds_device",
                 "warning",
                 "/data/batch_size",
-                f"A step needs about {_gib(needed)} GiB and {device.name or device.kind} has "
+                f"A step needs about {_gib(step_bytes)} GiB and {device.name or device.kind} has "
                 f"{_gib(device.memory_bytes)}: use a smaller batch_size with train.accumulate, "
                 "or a smaller model.",
-                {"needed_bytes": needed, "memory_bytes": device.memory_bytes},
+                {"needed_bytes": step_bytes, "memory_bytes": device.memory_bytes},
             )
 
 

@@ -37,13 +37,13 @@ def kept_in_float32(case: Case) -> Iterator[Finding]:
         if layer.float32_reason in FLOAT32_REASONS:
             groups[_asking_override(case, layer), layer.float32_reason].append(layer.path)
     for (override, reason), paths in groups.items():
-        named = override is not None
-        place = f"/precision/overrides/{override}" if named else "/precision/policy"
-        request = "the override asks for 16 bits" if named else f"the policy is {case.policy}"
+        by_override = override is not None
+        place = f"/precision/overrides/{override}" if by_override else "/precision/policy"
+        request = "the override asks for 16 bits" if by_override else f"the policy is {case.policy}"
         yield Finding(
             "kept_in_float32",
-            "warning" if named else "info",
-            f"{place}/dtype" if named else place,
+            "warning" if by_override else "info",
+            f"{place}/dtype" if by_override else place,
             f"{join_names(paths, MAX_PATHS)}: kept in float32, although {request}; "
             f"{FLOAT32_REASONS[reason]}.",
             {"layers": paths, "why": reason},

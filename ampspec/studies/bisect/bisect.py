@@ -82,13 +82,13 @@ class _Search:
 
     def answer(self) -> BisectAnswer:
         """What the runs say. Raises NoAnswer."""
-        needed = self._needed_parts()
+        needed_parts = self._needed_parts()
         baseline = self._runs.baseline()
-        overrides = part_overrides(needed, self._runs.layers)
-        layers = sorted({index for index, _ in needed})
-        evidence = [self._evidence(index, needed) for index in layers]
+        overrides = part_overrides(needed_parts, self._runs.layers)
+        layers = sorted({index for index, _ in needed_parts})
+        evidence = [self._evidence(index, needed_parts) for index in layers]
         all_overrides = self._runs.given_overrides() + overrides
-        given = policy_sections(self._document, self._policy)["precision"]
+        precision = policy_sections(self._document, self._policy)["precision"]
         return BisectAnswer(
             summary=self._summary(evidence),
             policy=self._policy,
@@ -113,7 +113,7 @@ class _Search:
                 if run.result is not None
             ],
             jobs=self._runs.first_job_ids,
-            write={"precision": {**given, "overrides": all_overrides}},
+            write={"precision": {**precision, "overrides": all_overrides}},
         )
 
     def _needed_parts(self) -> list[Part]:
@@ -121,10 +121,10 @@ class _Search:
         self._runs.baseline()  # without one, no override could be judged
         if self._runs.passes(()):
             return []
-        found = minimal_set(
+        parts = minimal_set(
             self._candidates(), self._runs.passes, likely_first=bool(self._runs.losses)
         )
-        return self._without_unneeded_products(sorted(found))
+        return self._without_unneeded_products(sorted(parts))
 
     def _candidates(self) -> list[Part]:
         """Layers that are enough together, and those first which probably need float32.
@@ -168,20 +168,20 @@ class _Search:
             if has_products(self._runs.layers[index])
             for role in ROLES
         ]
-        kept = without_unneeded(products, lambda rest: self._runs.passes((*fixed, *rest)))
+        kept = without_unneeded(products, lambda parts: self._runs.passes((*fixed, *parts)))
         return joined((*fixed, *kept))
 
-    def _evidence(self, index: int, needed: Sequence[Part]) -> NeededLayer:
+    def _evidence(self, index: int, needed_parts: Sequence[Part]) -> NeededLayer:
         """The run that failed although most of the others were in float32."""
-        others = {part for part in needed if part[0] != index}
+        other_parts = {part for part in needed_parts if part[0] != index}
         failed = [
             run
             for run in self._runs.tried.values()
-            if run.passes is False and not covers(run.parts, index, needed)
+            if run.passes is False and not covers(run.parts, index, needed_parts)
         ]
-        best = max(failed, key=lambda run: sum(part in run.parts for part in others))
+        best = max(failed, key=lambda run: sum(part in run.parts for part in other_parts))
         layer = self._runs.layers[index]
-        roles = [role for where, role in needed if where == index and role is not None]
+        roles = [role for where, role in needed_parts if where == index and role is not None]
         lost = [
             loss.sentence()
             for loss in self._runs.losses

@@ -141,7 +141,9 @@ class BisectRuns:
 
     def given_overrides(self) -> list[dict[str, Any]]:
         """The overrides of the spec, which all runs have."""
-        return [one.model_dump(mode="json") for one in self._question.spec.precision.overrides]
+        return [
+            override.model_dump(mode="json") for override in self._question.spec.precision.overrides
+        ]
 
     def _judged(self, parts: tuple[Part, ...]) -> TriedParts:
         result = self._results.get(parts_key(parts))

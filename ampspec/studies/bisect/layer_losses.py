@@ -55,20 +55,20 @@ class LayerLoss:
 def layer_losses(report: "RangeReport") -> list[LayerLoss]:
     """The layers of a report: those that it advises to compute in float32 first, then the worst."""
     worst: dict[str, TensorReport] = {}
-    for one in report.tensors:  # the worst first
-        worst.setdefault(one.layer, one)
+    for tensor in report.tensors:  # the worst first
+        worst.setdefault(tensor.layer, tensor)
     advised = frozenset(report.float32_layers)
-    found = [
+    losses = [
         LayerLoss(
             layer=name,
-            kind=one.kind,
-            dtype=one.dtype,
+            kind=tensor.kind,
+            dtype=tensor.dtype,
             number_format=report.number_format,
-            tensor=one.tensor.value,
-            problem=None if one.problem is None else one.problem.value,
-            share=one.unrepresented,
+            tensor=tensor.tensor.value,
+            problem=None if tensor.problem is None else tensor.problem.value,
+            share=tensor.unrepresented,
             float32=name in advised,
         )
-        for name, one in worst.items()
+        for name, tensor in worst.items()
     ]
-    return sorted(found, key=lambda loss: not loss.float32)
+    return sorted(losses, key=lambda loss: not loss.float32)

@@ -47,10 +47,10 @@ def layers_in_16_bit(question: Question[Any], policy: str) -> list[LayerInfo] | 
 
 def sampled_layers(result: JobResult) -> list[LayerInfo]:
     """The layers that a job has computed in 16 bit, by its range samples. Raises NoAnswer."""
-    found = [LayerInfo(one.layer, one.kind) for one in result.losses if one.dtype != FLOAT32]
-    if len(found) > MAX_LAYERS:
-        raise NoAnswer(f"Expected {TOO_MANY_LAYERS}; received {len(found)}.")
-    return found
+    layers = [LayerInfo(loss.layer, loss.kind) for loss in result.losses if loss.dtype != FLOAT32]
+    if len(layers) > MAX_LAYERS:
+        raise NoAnswer(f"Expected {TOO_MANY_LAYERS}; received {len(layers)}.")
+    return layers
 
 
 def parts_key(parts: Sequence[Part]) -> str:
@@ -79,21 +79,21 @@ def joined(parts: Sequence[Part]) -> list[Part]:
     roles: dict[int, set[Role | None]] = {}
     for index, role in parts:
         roles.setdefault(index, set()).add(role)
-    found: list[Part] = []
+    merged: list[Part] = []
     for index in sorted(roles):
         if None in roles[index] or len(roles[index]) == len(ROLES):
-            found.append((index, None))
+            merged.append((index, None))
         else:
-            found += [(index, role) for role in ROLES if role in roles[index]]
-    return found
+            merged += [(index, role) for role in ROLES if role in roles[index]]
+    return merged
 
 
-def covers(parts: Sequence[Part], index: int, needed: Sequence[Part]) -> bool:
+def covers(parts: Sequence[Part], index: int, needed_parts: Sequence[Part]) -> bool:
     """Whether the parts have all that one layer needs."""
     if (index, None) in parts:
         return True
-    wanted = {part for part in needed if part[0] == index}
-    return (index, None) not in wanted and wanted <= set(parts)
+    layer_parts = {part for part in needed_parts if part[0] == index}
+    return (index, None) not in layer_parts and layer_parts <= set(parts)
 
 
 def part_overrides(parts: Sequence[Part], layers: Sequence[LayerInfo]) -> list[dict[str, Any]]:

@@ -31,20 +31,20 @@ def minimal_set(
     Returns:
         k of the n candidates, in their order, after at most k (log2 n + 2) + 1 trials.
     """
-    found: list[int] = []
-    known = {tuple(range(len(candidates))): True}
+    chosen: list[int] = []
+    outcomes = {tuple(range(len(candidates))): True}
 
     def passes(size: int) -> bool:
-        tried = tuple(sorted({*found, *range(size)}))
-        if tried not in known:
-            known[tried] = is_enough([candidates[index] for index in tried])
-        return known[tried]
+        tried = tuple(sorted({*chosen, *range(size)}))
+        if tried not in outcomes:
+            outcomes[tried] = is_enough([candidates[index] for index in tried])
+        return outcomes[tried]
 
     end = len(candidates)
     while not passes(0):
         end = _shortest_prefix(passes, end, double=likely_first) - 1
-        found.append(end)
-    return [candidates[index] for index in sorted(found)]
+        chosen.append(end)
+    return [candidates[index] for index in sorted(chosen)]
 
 
 def _shortest_prefix(passes: Callable[[int], bool], size: int, *, double: bool) -> int:
@@ -71,7 +71,7 @@ def without_unneeded(
     """Leave out one item after the other if the rest is enough; one trial for each item."""
     kept = list(items)
     for item in items:
-        rest = [one for one in kept if one is not item]
-        if is_enough(rest):
-            kept = rest
+        remaining = [other_item for other_item in kept if other_item is not item]
+        if is_enough(remaining):
+            kept = remaining
     return kept

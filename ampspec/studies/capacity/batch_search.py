@@ -182,10 +182,10 @@ class BatchSearch:
         return max(_round_down((largest + failed) // 2), largest + _step(largest))
 
     def _first_size(self) -> int:
-        given = self._question.spec.data.batch_size
+        spec_size = self._question.spec.data.batch_size
         # Without an estimate nothing is known of the size in the spec.
         room = BATCH_MULTIPLE if self.estimate is None else self.estimate // START_SHARE
-        size = max(min(_round_down(given), _round_down(room)), BATCH_MULTIPLE)
+        size = max(min(_round_down(spec_size), _round_down(room)), BATCH_MULTIPLE)
         return min(size, self._upper_bound()[0])
 
     def _larger(self, largest: int) -> int | None:
@@ -223,10 +223,10 @@ class BatchSearch:
     def _measured_model(self) -> MemoryModel | None:
         """Memory by batch size, from the peaks of the smallest and the largest size that ran."""
         peaks = {size: result.number("peak_memory_bytes") for size, result in self.ran.items()}
-        known = sorted((size, int(peak)) for size, peak in peaks.items() if peak is not None)
-        if len(known) < 2:
+        measurements = sorted((size, int(peak)) for size, peak in peaks.items() if peak is not None)
+        if len(measurements) < 2:
             return None
-        (small, low), (large, high) = known[0], known[-1]
+        (small, low), (large, high) = measurements[0], measurements[-1]
         per_example = (high - low) // (large - small)
         return MemoryModel(low - per_example * small, per_example) if per_example > 0 else None
 
@@ -271,4 +271,4 @@ def _smaller(failed: int) -> int | None:
 
 def _is_close(size: int, tried: dict[int, JobResult]) -> bool:
     """Whether the throughput of a size that was tried tells that of this one."""
-    return any(abs(other - size) <= CLOSE_SHARE * size for other in tried)
+    return any(abs(tried_size - size) <= CLOSE_SHARE * size for tried_size in tried)

@@ -33,9 +33,9 @@ class CapacityKind:
 
     def policies(self, options: CapacityOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
         """Float32, unless it is left out of the wanted ones, and the others."""
-        others = policies_to_study(options.policies, devices)
-        is_wanted = options.policies is None or FLOAT32 in options.policies or not others
-        return (FLOAT32, *others) if is_wanted else others
+        policies = policies_to_study(options.policies, devices)
+        includes_float32 = options.policies is None or FLOAT32 in options.policies or not policies
+        return (FLOAT32, *policies) if includes_float32 else policies
 
     def limit(self, question: Question[CapacityOptions]) -> Limit | None:
         """None: the results decide how many jobs are needed."""

@@ -24,7 +24,9 @@ def shared_rows(jobs: Collection[JobResult]) -> ComparedRows | None:
     """The rows that all of these jobs were evaluated on; None if they differ or are not known."""
     examples = [job.examples for job in jobs]
     first = examples[0] if examples else None
-    if first is None or any(one is None or one.digest != first.digest for one in examples):
+    if first is None or any(
+        results is None or results.digest != first.digest for results in examples
+    ):
         return None
     split_seed = next(iter(jobs)).split_seed
     return ComparedRows(count=first.rows, split_seed=split_seed, digest=first.digest)
@@ -54,16 +56,21 @@ def changed_share(
         examples = [job.examples for job in pair if job.examples is not None]
         if len(examples) < 2 or not _are_single(metric, examples):
             return None
-        values = [one.values[metric] for one in examples]
-        shares.append(fmean(left != right for left, right in zip(*values, strict=True)))
+        values = [results.values[metric] for results in examples]
+        shares.append(
+            fmean(
+                float32_value != policy_value
+                for float32_value, policy_value in zip(*values, strict=True)
+            )
+        )
     return fmean(shares) if shares else None
 
 
 def constant_metric(metric: str, jobs: Collection[JobResult]) -> float | None:
     """The metric of the best constant prediction; None if it is not known."""
-    found = [_constants(job).get(metric) for job in jobs]
-    known = [value for value in found if value is not None]
-    return fmean(known) if known else None
+    constants = [_constants(job).get(metric) for job in jobs]
+    reported = [value for value in constants if value is not None]
+    return fmean(reported) if reported else None
 
 
 def learned_nothing(jobs: Collection[JobResult]) -> bool:
@@ -104,4 +111,4 @@ def _table(metric: str, jobs: Sequence[JobResult]) -> list[Sequence[float]]:
 
 
 def _are_single(metric: str, examples: Sequence[ExampleResults]) -> bool:
-    return all(one.rows == len(one.values.get(metric, ())) for one in examples)
+    return all(results.rows == len(results.values.get(metric, ())) for results in examples)

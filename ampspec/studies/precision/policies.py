@@ -17,7 +17,7 @@ MIXED_POLICIES: Final = ("mixed_bfloat16", "mixed_float16", "mixed_float8")
 
 
 def policies_to_study(
-    wanted: Sequence[str] | None, devices: Sequence[DeviceInfo]
+    requested: Sequence[str] | None, devices: Sequence[DeviceInfo]
 ) -> tuple[str, ...]:
     """The wanted policies besides float32, each once; by default the mixed ones that devices run.
 
@@ -27,18 +27,18 @@ def policies_to_study(
     accurate a run would be, but slowly.
     """
     first = devices[0] if devices else None
-    if wanted is not None:
-        resolved = (resolve_policy(policy, first) for policy in wanted)
+    if requested is not None:
+        resolved = (resolve_policy(policy, first) for policy in requested)
         return tuple(dict.fromkeys(policy for policy in resolved if policy != FLOAT32))
     return tuple(policy for policy in MIXED_POLICIES if _can_run_on_any(devices, policy))
 
 
 def float32_policies(
-    wanted: Sequence[str] | None, devices: Sequence[DeviceInfo]
+    requested: Sequence[str] | None, devices: Sequence[DeviceInfo]
 ) -> tuple[str, ...]:
     """`tf32`, if no policies are named and a device is known to have it."""
     has_tf32 = any(device.has_tf32 and device.compute_capability for device in devices)
-    return (TF32,) if wanted is None and has_tf32 else ()
+    return (TF32,) if requested is None and has_tf32 else ()
 
 
 def _can_run_on_any(devices: Sequence[DeviceInfo], policy: str) -> bool:
@@ -66,23 +66,26 @@ def policy_sections(
     Without one in the spec its default applies.
     """
     sections: dict[str, Any] = {"precision": _precision(document, policy, studied)}
-    given = document.get("loss_scale")
-    if given is None:
+    loss_scale = document.get("loss_scale")
+    if loss_scale is None:
         return sections
     precision = Precision.model_validate(sections["precision"])
     if "float16" not in compute_dtypes(precision, precision.policy):
         return {**sections, "loss_scale": {"mode": "none"}}
-    is_none = isinstance(given, dict) and given.get("mode") == "none"
-    return {**sections, "loss_scale": {"mode": "dynamic"} if is_none else given}
+    is_none = isinstance(loss_scale, dict) and loss_scale.get("mode") == "none"
+    return {**sections, "loss_scale": {"mode": "dynamic"} if is_none else loss_scale}
 
 
 def _precision(
     document: Mapping[str, Any], policy: str, studied: Collection[str]
 ) -> dict[str, Any]:
     section = document.get("precision") or {}
-    given = {name: value for name, value in section.items() if value != DEFAULTS.get(name)}
+    changed_fields = {name: value for name, value in section.items() if value != DEFAULTS.get(name)}
     if policy == TF32 or (policy == FLOAT32 and TF32 in studied):
         return {"policy": FLOAT32, "tf32": policy == TF32}
     if policy == FLOAT32:
-        return {"policy": FLOAT32, **{name: given[name] for name in ("tf32",) if name in given}}
-    return {**given, "policy": policy}
+        return {
+            "policy": FLOAT32,
+            **{name: changed_fields[name] for name in ("tf32",) if name in changed_fields},
+        }
+    return {**changed_fields, "policy": policy}

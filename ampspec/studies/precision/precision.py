@@ -68,8 +68,8 @@ class PrecisionKind:
 
     def policies(self, options: PrecisionOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
         """The policies to compare with float32."""
-        others = policies_to_study(options.policies, devices)
-        return (*float32_policies(options.policies, devices), *others)
+        policies = policies_to_study(options.policies, devices)
+        return (*float32_policies(options.policies, devices), *policies)
 
     def limit(self, question: Question[PrecisionOptions]) -> Limit | None:
         """None: all of its jobs are planned from the start."""
@@ -211,20 +211,20 @@ class _Comparison:
         if self.learned_nothing:
             return self._answer(policy, "cannot tell", self.nothing_learned)
         pairs = [self.float32[seed] for seed in seeds], [jobs[seed] for seed in seeds]
-        found = compare(
+        comparison = compare(
             mean_difference(self.metric, *pairs),
             self.band,
             self.margin,
             higher_is_better=self.is_higher_better,
             is_asked=self.question.options.margin is not None,
         )
-        changed = changed_share(self.metric, *pairs) if found.by_example else None
-        text = comparison_text(found, self.band, self.metric, self.margin, changed)
+        changed = changed_share(self.metric, *pairs) if comparison.by_example else None
+        text = comparison_text(comparison, self.band, self.metric, self.margin, changed)
         if not self._is_own_computation(policy, jobs):
             text += " No job ran on a device with TF32: this is float32."
         if failed:
             text += f" {plural(len(failed), 'pair')} left out: {_reasons(failed.values())}."
-        return self._answer(policy, found.verdict, text, found, changed)
+        return self._answer(policy, comparison.verdict, text, comparison, changed)
 
     def _rows_text(self) -> str:
         rows = shared_rows(list(self.float32.values()))
@@ -258,7 +258,7 @@ class _Comparison:
         policy: str,
         verdict: str,
         text: str,
-        found: PairedComparison | None = None,
+        comparison: PairedComparison | None = None,
         changed: float | None = None,
     ) -> PolicyAnswer:
         jobs = self._jobs(policy)
@@ -273,8 +273,8 @@ class _Comparison:
             (job.train_examples for job in self.results.values() if job.train_examples), None
         )
         if estimated is not None and examples is not None:
-            most = examples // self.question.spec.train.accumulate
-            estimated = min(estimated, most // BATCH_MULTIPLE * BATCH_MULTIPLE)
+            max_batch = examples // self.question.spec.train.accumulate
+            estimated = min(estimated, max_batch // BATCH_MULTIPLE * BATCH_MULTIPLE)
         measured = self.question.measured_batches.get(spec_policy(policy))
         is_reference = policy == FLOAT32
         ratios = self._speed_ratios(jobs) if self._is_own_computation(policy, jobs) else []
@@ -283,10 +283,10 @@ class _Comparison:
             policy=policy,
             verdict=verdict,
             explanation=text,
-            difference=found.difference if found else 0.0 if is_reference else None,
-            interval=list(found.interval) if found and found.interval else None,
-            needs_more_seeds=found.more_seeds if found else None,
-            needs_examples=found.examples if found else None,
+            difference=comparison.difference if comparison else 0.0 if is_reference else None,
+            interval=list(comparison.interval) if comparison and comparison.interval else None,
+            needs_more_seeds=comparison.more_seeds if comparison else None,
+            needs_examples=comparison.examples if comparison else None,
             changed_examples=changed,
             speedup=1.0 if is_reference else _geometric_mean(ratios),
             speedup_range=[min(ratios), max(ratios)] if enough else None,
@@ -318,8 +318,8 @@ def throughput(result: JobResult) -> float | None:
     The median of the steps is hardly affected by compilation and by other load on the machine.
     """
     names = ("median_examples_per_s", "examples_per_s")
-    found = (result.number(name) for name in names if result.succeeded)
-    return next((value for value in found if value is not None and value > 0.0), None)
+    speeds = (result.number(name) for name in names if result.succeeded)
+    return next((value for value in speeds if value is not None and value > 0.0), None)
 
 
 def _geometric_mean(ratios: Sequence[float]) -> float | None:
@@ -327,21 +327,21 @@ def _geometric_mean(ratios: Sequence[float]) -> float | None:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return fmean(numbers) if numbers else None
 
 
 def _recommended(policies: Sequence[PolicyAnswer]) -> PolicyAnswer:
     """The fastest policy that is as good as float32; float32 itself if none is faster."""
-    good = [one for one in policies if one.verdict in ("equal", "better")]
-    return max(good, key=lambda one: one.speedup or 0.0)
+    as_accurate = [answer for answer in policies if answer.verdict in ("equal", "better")]
+    return max(as_accurate, key=lambda answer: answer.speedup or 0.0)
 
 
-def _no_baseline(metric: str, found: int, results: Results, seeds: Sequence[int]) -> str:
+def _no_baseline(metric: str, count: int, results: Results, seeds: Sequence[int]) -> str:
     jobs = [results[_key(FLOAT32, seed)] for seed in seeds]
     failed = [job for job in jobs if not job.succeeded]
     skipping = [job for job in jobs if job.succeeded and job.skipped_share > MAX_SKIPPED_SHARE]
-    text = f"Needs {metric} of at least {MIN_PAIRS} jobs in float32; {found} have it"
+    text = f"Needs {metric} of at least {MIN_PAIRS} jobs in float32; {count} have it"
     if skipping and not failed:
         ids = ", ".join(job.job_id for job in skipping)
         share = 100 * fmean(job.skipped_share for job in skipping)
@@ -361,6 +361,6 @@ def _reasons(jobs: Iterable[JobResult]) -> str:
         reason = f" ({job.reason})" if job.reason else ""
         ids.setdefault(f"{job.state}{reason}", []).append(job.job_id)
     return ", ".join(
-        f"{'jobs' if len(found) > 1 else 'job'} {', '.join(found)} {outcome}"
-        for outcome, found in ids.items()
+        f"{'jobs' if len(job_ids) > 1 else 'job'} {', '.join(job_ids)} {outcome}"
+        for outcome, job_ids in ids.items()
     )

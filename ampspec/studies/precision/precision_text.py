@@ -9,82 +9,88 @@ from ampspec.studies.precision.policies import FLOAT32
 from ampspec.studies.statistics.paired_test import CONFIDENCE, NoiseBand, PairedComparison
 
 
-def speed_text(one: PolicyAnswer) -> str:
+def speed_text(answer: PolicyAnswer) -> str:
     """The speed-up and how far the pairs agree: other load on a machine changes it."""
-    if one.speedup is None:
+    if answer.speedup is None:
         return ""
-    text = f"{one.speedup:.2f} × the speed of float32"
-    if one.speedup_range is None:
+    text = f"{answer.speedup:.2f} × the speed of float32"
+    if answer.speedup_range is None:
         return text
-    low, high = one.speedup_range
+    low, high = answer.speedup_range
     return f"{text} ({low:.2f} to {high:.2f} in the pairs)"
 
 
-def pairs_disagree(one: PolicyAnswer) -> bool:
+def pairs_disagree(answer: PolicyAnswer) -> bool:
     """Whether it was faster than float32 with some seeds, and slower with others."""
-    return one.speedup_range is not None and one.speedup_range[0] < 1.0 < one.speedup_range[1]
+    return (
+        answer.speedup_range is not None and answer.speedup_range[0] < 1.0 < answer.speedup_range[1]
+    )
 
 
 def summary_text(policies: Sequence[PolicyAnswer], best: PolicyAnswer) -> str:
     """The answer of a study whose recommended policy is `best`."""
-    others = [one for one in policies if one.policy != FLOAT32]
-    found = "; ".join(f"{one.policy}: {one.verdict}" for one in others)
+    compared = [answer for answer in policies if answer.policy != FLOAT32]
+    verdicts = "; ".join(f"{answer.policy}: {answer.verdict}" for answer in compared)
     if best.policy != FLOAT32 and pairs_disagree(best):
         return (
             f"{best.policy} can be used: it is as accurate as float32. The pairs do not tell "
-            f"whether it is faster: {speed_text(best)}. ({found})"
+            f"whether it is faster: {speed_text(best)}. ({verdicts})"
         )
     if best.policy != FLOAT32:
-        return f"Use {best.policy}: as accurate as float32, {speed_text(best)}. ({found})"
-    undecided = [one for one in others if one.verdict == "cannot tell"]
+        return f"Use {best.policy}: as accurate as float32, {speed_text(best)}. ({verdicts})"
+    undecided = [answer for answer in compared if answer.verdict == "cannot tell"]
     if undecided:
-        seeds = [one.needs_more_seeds for one in undecided if one.needs_more_seeds is not None]
+        seeds = [
+            answer.needs_more_seeds for answer in undecided if answer.needs_more_seeds is not None
+        ]
         more = f" Run it with {plural(max(seeds), 'more seed')}." if seeds else ""
-        rows = [one.needs_examples for one in undecided if one.needs_examples is not None]
+        rows = [answer.needs_examples for answer in undecided if answer.needs_examples is not None]
         if rows and not seeds:
             more = f" It takes about {max(rows):,} validation rows."
-        return f"Stay with float32 for now; not every policy is decided.{more} ({found})"
-    as_good = [one for one in others if one.verdict in ("equal", "better")]
+        return f"Stay with float32 for now; not every policy is decided.{more} ({verdicts})"
+    as_good = [answer for answer in compared if answer.verdict in ("equal", "better")]
     if as_good:
-        speeds = "; ".join(f"{one.policy} has {speed_text(one)}" for one in as_good if one.speedup)
+        speeds = "; ".join(
+            f"{answer.policy} has {speed_text(answer)}" for answer in as_good if answer.speedup
+        )
         faster = "known to be faster" if any(map(pairs_disagree, as_good)) else "faster"
-        return f"Stay with float32: no policy is {faster}{speeds and f', {speeds}'}. ({found})"
+        return f"Stay with float32: no policy is {faster}{speeds and f', {speeds}'}. ({verdicts})"
     why = "no policy is as accurate"
-    return f"Stay with float32: {why}. ({found})" if others else "Only float32 was studied."
+    return f"Stay with float32: {why}. ({verdicts})" if compared else "Only float32 was studied."
 
 
 def comparison_text(
-    found: PairedComparison, band: NoiseBand, metric: str, margin: float, changed: float | None
+    comparison: PairedComparison, band: NoiseBand, metric: str, margin: float, changed: float | None
 ) -> str:
     """The verdict about a policy, with its evidence.
 
     Args:
-        found: The comparison with float32.
+        comparison: The comparison with float32.
         band: The noise band of float32.
         metric: Its name.
         margin: A difference of at most this does not matter.
         changed: The share of validation examples whose metric differs; None: not known.
     """
-    low, high = cast(tuple[float, float], found.interval)
+    low, high = cast(tuple[float, float], comparison.interval)
     interval = f"[{number_text(low, signed=True)}, {number_text(high, signed=True)}]"
     text = (
-        f"{metric} differs by {number_text(found.difference, signed=True)} "
-        f"({CONFIDENCE:.0%} interval {interval}, {plural(found.pairs, 'pair')}); float32 itself "
-        f"varies by ±{number_text(band.half_width)}."
+        f"{metric} differs by {number_text(comparison.difference, signed=True)} "
+        f"({CONFIDENCE:.0%} interval {interval}, {plural(comparison.pairs, 'pair')}); float32 "
+        f"itself varies by ±{number_text(band.half_width)}."
     ).replace("% interval", " % interval")
     if changed is not None:
         text += f" {100 * changed:.3g} % of the validation examples change."
-    if not found.by_example:
+    if not comparison.by_example:
         text += " Only the means of the seeds are compared: not all jobs have it by example."
-    match found.verdict:
+    match comparison.verdict:
         case "equal":
             return f"{text} The interval lies within ±{number_text(margin)}."
         case "cannot tell":
             needs = []
-            if found.more_seeds is not None:
-                needs.append(plural(found.more_seeds, "more seed"))
-            if found.examples is not None:
-                needs.append(f"about {found.examples:,} validation rows")
+            if comparison.more_seeds is not None:
+                needs.append(plural(comparison.more_seeds, "more seed"))
+            if comparison.examples is not None:
+                needs.append(f"about {comparison.examples:,} validation rows")
             if not needs:
                 return f"{text} Cannot tell: it would take more than a thousand seeds."
             return f"{text} Cannot tell, within ±{number_text(margin)}: needs {' or '.join(needs)}."

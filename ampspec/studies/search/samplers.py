@@ -62,9 +62,9 @@ class Observation:
 def run_count(options: SearchOptions) -> int:
     """How many runs a search has."""
     if options.method != "grid":
-        wanted = options.runs if options.runs is not None else DEFAULT_RUNS
-        return min(wanted, combinations(options.space) or wanted)
-    return prod(len(grid_values(one) or ()) for one in options.space.values())
+        limit = options.runs if options.runs is not None else DEFAULT_RUNS
+        return min(limit, combinations(options.space) or limit)
+    return prod(len(grid_values(parameter) or ()) for parameter in options.space.values())
 
 
 class Sampler:
@@ -141,19 +141,19 @@ def importances(space: Space, runs: Sequence[Observation]) -> dict[str, float] |
     too few runs, or if they do not differ.
     """
     finite = [min(run.losses.items())[1] for run in runs if run.losses and not run.has_failed]
-    known = [run for run in runs if run.losses]
-    if len(known) < MIN_RUNS or len(set(finite)) < 2:
+    measured = [run for run in runs if run.losses]
+    if len(measured) < MIN_RUNS or len(set(finite)) < 2:
         return None
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
     study = _memory_study()
     worst = max(finite)
-    for run in known:
+    for run in measured:
         loss = worst if run.has_failed else min(run.losses.items())[1]
         study.add_trial(_finished(space, run.values, loss))
     evaluator = PedAnovaImportanceEvaluator(target_quantile=BEST_SHARE)
-    found = get_param_importances(study, evaluator=evaluator)
-    return {path: float(found.get(path, 0.0)) for path in space}
+    shares = get_param_importances(study, evaluator=evaluator)
+    return {path: float(shares.get(path, 0.0)) for path in space}
 
 
 def _all_combinations(space: Space) -> Iterator[dict[str, Any]]:

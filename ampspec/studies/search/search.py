@@ -48,8 +48,8 @@ class SearchKind:
         """Every run with every rung; the longest of the first runs stands for all."""
         count = run_count(question.options)
         rungs = [run.rungs for run in self._extended(question, read_runs(question, {}))]
-        whole = max(one[-1] for one in rungs)
-        jobs = count * max(len(one) for one in rungs)
+        whole = max(steps[-1] for steps in rungs)
+        jobs = count * max(len(steps) for steps in rungs)
         return Limit(jobs, None if whole == END else count * whole)
 
     def check(self, question: Question[SearchOptions]) -> Sequence[Problem]:
@@ -122,7 +122,7 @@ class _Extension:
 
 def _failures(runs: Sequence[Run]) -> str:
     ended = [run.results[-1] for run in runs if run.results]
-    reasons = dict.fromkeys(_failure(one) for one in ended)
+    reasons = dict.fromkeys(_failure(result) for result in ended)
     return " ".join(reasons)
 
 
@@ -163,9 +163,9 @@ class _Answer:
 
     def _run(self, run: Run) -> SearchRun:
         finite = {
-            steps: one.metrics[self._metric.name]
-            for steps, one in zip(run.rungs, run.results, strict=False)
-            if one.succeeded and self._metric.name in one.metrics
+            steps: result.metrics[self._metric.name]
+            for steps, result in zip(run.rungs, run.results, strict=False)
+            if result.succeeded and self._metric.name in result.metrics
         }
         last = run.results[-1]
         is_bad = not last.succeeded or self._metric.name not in last.metrics
@@ -181,7 +181,7 @@ class _Answer:
                 RungValue(steps=steps or None, value=value) for steps, value in finite.items()
             ],
             explanation=why if is_bad else None,
-            jobs=[one.job_id for one in run.results if one.job_id],
+            jobs=[result.job_id for result in run.results if result.job_id],
         )
 
     def _best(self, runs: Sequence[SearchRun]) -> SearchRun:
@@ -204,10 +204,10 @@ class _Answer:
 
     def _parameters(self) -> list[SearchedParameter]:
         observed = [run.observation(self._metric) for run in self._runs]
-        found = importances(self._options.space, observed) or {}
+        shares = importances(self._options.space, observed) or {}
         return [
-            SearchedParameter(path=path, kind=one.kind, importance=found.get(path))
-            for path, one in self._options.space.items()
+            SearchedParameter(path=path, kind=parameter.kind, importance=shares.get(path))
+            for path, parameter in self._options.space.items()
         ]
 
     def _sections(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,13 +237,13 @@ def _trained(run: Run) -> int | None:
     last = run.results[-1]
     if last.succeeded and run.rungs[len(run.results) - 1] != END:
         return run.rungs[len(run.results) - 1]
-    own = last.number("steps")
-    return int(own) if own is not None else None
+    steps = last.number("steps")
+    return int(steps) if steps is not None else None
 
 
 def _copied(target: Any, source: Any, keys: Sequence[str]) -> Any:
     """`target` with what `source` has under `keys`."""
     if not keys or not isinstance(source, dict):
         return source
-    key, *rest = keys
-    return {**(target or {}), key: _copied((target or {}).get(key), source[key], rest)}
+    key, *inner_keys = keys
+    return {**(target or {}), key: _copied((target or {}).get(key), source[key], inner_keys)}

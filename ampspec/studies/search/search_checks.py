@@ -21,14 +21,14 @@ LENGTH: Final = ("train.steps", "train.epochs")
 def problems(question: Question[SearchOptions]) -> list[Problem]:
     """The mistakes in the options that only the spec reveals; pointers into the request."""
     options = question.options
-    found = list(_grid_problems(options))
+    mistakes = list(_grid_problems(options))
     if "data.validation_split" not in options.space:
-        found += validation_problems(question.spec)
+        mistakes += validation_problems(question.spec)
     for path, parameter in options.space.items():
-        found += _path_problems(options, path) or _value_problems(question, path, parameter)
-    if options.asha is not None and not found:
-        found += _asha_problems(question)
-    return found
+        mistakes += _path_problems(options, path) or _value_problems(question, path, parameter)
+    if options.asha is not None and not mistakes:
+        mistakes += _asha_problems(question)
+    return mistakes
 
 
 def _grid_problems(options: SearchOptions) -> Iterator[Problem]:
@@ -37,7 +37,7 @@ def _grid_problems(options: SearchOptions) -> Iterator[Problem]:
     if options.runs is not None:
         expected = "null with the method grid, which tries every combination"
         yield Problem("/options/runs", "invalid_value", expected, str(options.runs))
-    without = [path for path, one in options.space.items() if grid_values(one) is None]
+    without = [path for path, parameter in options.space.items() if grid_values(parameter) is None]
     for path in without:
         pointer = json_pointer(["options", "space", path, "points"])
         expected = "a number of points, since the method grid tries single values of a range"
@@ -55,7 +55,7 @@ def _path_problems(options: SearchOptions, path: str) -> list[Problem]:
     if options.steps is not None and path in LENGTH:
         expected = "another path, or no option `steps`, which sets the length of every run"
         return [Problem(pointer, "invalid_value", expected, path)]
-    overlapping = [other for other in options.space if path.startswith(f"{other}.")]
+    overlapping = [other_path for other_path in options.space if path.startswith(f"{other_path}.")]
     if overlapping:
         expected = f"a path outside of {overlapping[0]}, which is in the space, too"
         return [Problem(pointer, "invalid_value", expected, path)]
@@ -70,7 +70,11 @@ def _value_problems(
     A field may exist only with another one of the space: the momentum of one of two optimizers.
     """
     space = question.options.space
-    firsts = {other: examples(one)[0] for other, one in space.items() if other != path}
+    firsts = {
+        other_path: examples(other_parameter)[0]
+        for other_path, other_parameter in space.items()
+        if other_path != path
+    }
     for value in examples(parameter):
         alone = _mistake(question.document, path, value, {path: value})
         if alone is None:

@@ -63,7 +63,7 @@ class Run:
     def losses(self, metric: Metric | None) -> dict[int, float]:
         """By the steps of a rung; without a metric no job has succeeded."""
         ended = zip(self.rungs, self.results, strict=False)
-        return {rung: metric.loss(one) if metric is not None else inf for rung, one in ended}
+        return {rung: metric.loss(result) if metric is not None else inf for rung, result in ended}
 
     def observation(self, metric: Metric | None) -> Observation:
         """The run as a sampler sees it."""
@@ -77,11 +77,11 @@ def read_runs(question: Question[SearchOptions], results: Results) -> list[Run]:
         if (match := KEY.fullmatch(key)) is not None:
             keys.setdefault(int(match[1]), []).append(key)
     runs = []
-    for number, own in sorted(keys.items()):
-        first = question.planned[own[0]]
+    for number, run_keys in sorted(keys.items()):
+        first = question.planned[run_keys[0]]
         values = {path: first[path] for path in question.options.space}
-        ended = tuple(results[key] for key in own if key in results)
-        runs.append(Run(number, values, rungs_of(question, values), tuple(own), ended))
+        ended = tuple(results[key] for key in run_keys if key in results)
+        runs.append(Run(number, values, rungs_of(question, values), tuple(run_keys), ended))
     return runs
 
 
@@ -114,7 +114,7 @@ def planned_jobs(question: Question[SearchOptions], runs: Sequence[Run]) -> list
 
 def metric_of(question: Question[SearchOptions], runs: Sequence[Run]) -> Metric | None:
     """The metric; None while no job has succeeded. Raises NoAnswer if it cannot be used."""
-    succeeded = [one for run in runs for one in run.results if one.succeeded]
+    succeeded = [result for run in runs for result in run.results if result.succeeded]
     if not succeeded:
         return None
     options = question.options
@@ -124,12 +124,12 @@ def metric_of(question: Question[SearchOptions], runs: Sequence[Run]) -> Metric 
 
 def rungs_by_steps(runs: Sequence[Run], metric: Metric) -> Rungs:
     """The runs that have reached each rung."""
-    found: dict[int, list[Entry]] = {}
+    rungs: dict[int, list[Entry]] = {}
     for run in runs:
         for place, (steps, loss) in enumerate(run.losses(metric).items(), start=1):
             can_train_on = len(run.keys) == place < len(run.rungs)
-            found.setdefault(steps, []).append(Entry(run.number, loss, can_train_on))
-    return found
+            rungs.setdefault(steps, []).append(Entry(run.number, loss, can_train_on))
+    return rungs
 
 
 def rungs_of(question: Question[SearchOptions], values: Values) -> tuple[int, ...]:
@@ -166,7 +166,7 @@ def _changes(question: Question[SearchOptions], run: Run, rung: int) -> Mapping[
         return changes
     changes["train.steps"] = run.rungs[rung]
     spec = _spec(question, run.values)
-    optimizers = {f"optimizers.{name}": one for name, one in spec.optimizers.items()}
+    optimizers = {f"optimizers.{name}": optimizer for name, optimizer in spec.optimizers.items()}
     for path, optimizer in {"optimizer": spec.optimizer, **optimizers}.items():
         schedule = optimizer.schedule
         if isinstance(schedule, Cosine) and schedule.end_step is None:

@@ -52,7 +52,7 @@ def _encoded(parameter: Parameter, value: Any) -> Any:
     if parameter.choice is None:
         return value
     # As text, since Python says that 1 == True.
-    texts = [json.dumps(one, sort_keys=True) for one in parameter.choice]
+    texts = [json.dumps(choice, sort_keys=True) for choice in parameter.choice]
     return texts.index(json.dumps(value, sort_keys=True))
 
 

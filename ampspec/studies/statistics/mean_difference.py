@@ -74,14 +74,14 @@ class MeanDifference:
         ]
         seeds, columns = len(differences), len(differences[0])
         parts = [_Squares.of(table) for table in (differences, float32, policy)]
-        own = parts[0]
-        ratios = [part.seeds / part.rest for part in parts if part.rest > 0.0]
-        if own.rest > 0.0:
+        squares = parts[0]
+        ratios = [part.seeds / part.residual for part in parts if part.residual > 0.0]
+        if squares.residual > 0.0:
             # Floored: the examples alone already make the spread that independent ones have.
-            spread, degrees = own.rest * max(fmean(ratios), 1.0), 2 * (seeds - 1)
+            spread, degrees = squares.residual * max(fmean(ratios), 1.0), 2 * (seeds - 1)
         else:
-            spread, degrees = own.seeds, seeds - 1
-        of_examples = max(own.examples - own.rest, 0.0) / (columns * seeds)
+            spread, degrees = squares.seeds, seeds - 1
+        of_examples = max(squares.examples - squares.residual, 0.0) / (columns * seeds)
         if is_share:
             of_examples = max(of_examples, _unseen(examples))
         mean = fmean(map(fmean, differences))
@@ -129,7 +129,7 @@ class _Squares:
 
     seeds: float
     examples: float
-    rest: float
+    residual: float
 
     @classmethod
     def of(cls, table: Table) -> "_Squares":
@@ -137,7 +137,7 @@ class _Squares:
         by_seed = [fmean(row) for row in table]
         by_example = [math.fsum(column) / rows for column in zip(*table, strict=True)]
         mean = fmean(by_seed)
-        rest = math.fsum(
+        residual = math.fsum(
             (value - seed_mean - example_mean + mean) ** 2
             for row, seed_mean in zip(table, by_seed, strict=True)
             for value, example_mean in zip(row, by_example, strict=True)
@@ -145,7 +145,7 @@ class _Squares:
         return cls(
             columns * math.fsum((value - mean) ** 2 for value in by_seed) / (rows - 1),
             rows * math.fsum((value - mean) ** 2 for value in by_example) / max(columns - 1, 1),
-            rest / ((rows - 1) * max(columns - 1, 1)),
+            residual / ((rows - 1) * max(columns - 1, 1)),
         )
 
 

@@ -116,13 +116,13 @@ def compare(
     if excludes_zero:
         verdict: Verdict = "better" if (mean > 0.0) == higher_is_better else "worse"
         return PairedComparison(verdict, mean, interval, pairs, by_example=by_example)
-    needed = seeds_needed(difference, margin)
+    seed_count = seeds_needed(difference, margin)
     return PairedComparison(
         "cannot tell",
         mean,
         interval,
         pairs,
-        None if needed is None else max(needed - pairs, 1),
+        None if seed_count is None else max(seed_count - pairs, 1),
         _examples_needed(difference, margin),
         by_example,
     )
@@ -139,8 +139,8 @@ def seeds_needed(difference: MeanDifference, margin: float) -> int | None:
 
     # With more seeds the interval only gets narrower, so the first number that decides is found
     # by bisection.
-    found = 2 + bisect_left(range(2, MAX_SEEDS + 1), True, key=decides)
-    return found if found <= MAX_SEEDS else None
+    count = 2 + bisect_left(range(2, MAX_SEEDS + 1), True, key=decides)
+    return count if count <= MAX_SEEDS else None
 
 
 def _distance(difference: MeanDifference, margin: float) -> float:

@@ -64,8 +64,8 @@ class ExponentHistogram:
 
     def __add__(self, other: Self) -> Self:
         """The histogram of the values of both."""
-        both = self.counts.keys() | other.counts.keys()
-        counts = {e: self.counts.get(e, 0) + other.counts.get(e, 0) for e in both}
+        exponents = self.counts.keys() | other.counts.keys()
+        counts = {e: self.counts.get(e, 0) + other.counts.get(e, 0) for e in exponents}
         return type(self)(
             dict(sorted(counts.items())),
             self.zeros + other.zeros,

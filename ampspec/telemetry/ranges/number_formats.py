@@ -73,6 +73,7 @@ FLOAT8_E4M3: Final = NumberFormat("float8_e4m3fn", 448.0, -6, 3)
 FLOAT8_E5M2: Final = NumberFormat("float8_e5m2", 57344.0, -14, 2)
 
 NUMBER_FORMATS: Final = {
-    found.name: found for found in (FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)
+    number_format.name: number_format
+    for number_format in (FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)
 }
 """Every format, by its name."""

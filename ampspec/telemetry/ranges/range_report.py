@@ -123,14 +123,14 @@ def range_report(samples: Sequence[RangeSample], number_format: NumberFormat) ->
     layers = _combined(samples)
     exponents = {name: _exponent(scale) for name, scale in samples[-1].scales.items()}
     scales = [_scale_report(name, used, layers, number_format) for name, used in exponents.items()]
-    best = {found.network: found.best_exponent for found in scales}
+    best = {scale.network: scale.best_exponent for scale in scales}
     tensors = [
         _tensor_report(layer, kind, exponents, best, number_format, is_kept=_is_kept(layer, layers))
         for layer in layers
         for kind in layer.tensors
     ]
-    suffering = {(one.network, one.layer) for one in tensors if one.problem is not None}
-    named = [layer.layer for layer in layers if (layer.network, layer.layer) in suffering]
+    suffering = {(tensor.network, tensor.layer) for tensor in tensors if tensor.problem is not None}
+    layer_names = [layer.layer for layer in layers if (layer.network, layer.layer) in suffering]
     return RangeReport(
         number_format.name,
         len(samples),
@@ -138,14 +138,14 @@ def range_report(samples: Sequence[RangeSample], number_format: NumberFormat) ->
         samples[-1].step,
         sorted(tensors, key=_badness, reverse=True),
         scales,
-        named,
+        layer_names,
         _with_successors(layers, tensors),
-        _sentence(number_format, named, tensors, scales),
+        _sentence(number_format, layer_names, tensors, scales),
     )
 
 
-def _badness(one: TensorReport) -> tuple[bool, float, float]:
-    return one.problem is not None, one.unrepresented, one.error
+def _badness(tensor: TensorReport) -> tuple[bool, float, float]:
+    return tensor.problem is not None, tensor.unrepresented, tensor.error
 
 
 def _exponent(scale: float) -> int:
@@ -154,23 +154,27 @@ def _exponent(scale: float) -> int:
 
 def _combined(samples: Sequence[RangeSample]) -> list[LayerRange]:
     """The layers of all samples, each with the values of all of them."""
-    found: dict[tuple[str, str], LayerRange] = {}
+    layers: dict[tuple[str, str], LayerRange] = {}
     tensors: dict[tuple[str, str], dict[TensorKind, TensorRange]] = {}
     for sample in samples:
         for layer, kind, measured in sample.tensors():
             key = layer.network, layer.layer
-            found[key] = layer
-            own = tensors.setdefault(key, {})
-            own[kind] = own[kind] + measured if kind in own else measured
+            layers[key] = layer
+            layer_tensors = tensors.setdefault(key, {})
+            layer_tensors[kind] = (
+                layer_tensors[kind] + measured if kind in layer_tensors else measured
+            )
     return [
         LayerRange(layer.network, layer.layer, layer.kind, layer.dtype, tensors[key])
-        for key, layer in found.items()
+        for key, layer in layers.items()
     ]
 
 
 def _is_kept(layer: LayerRange, layers: Iterable[LayerRange]) -> bool:
     """Whether the policy of the run keeps this layer in float32."""
-    return layer.dtype == "float32" and any(one.dtype != "float32" for one in layers)
+    return layer.dtype == "float32" and any(
+        other_layer.dtype != "float32" for other_layer in layers
+    )
 
 
 def _problem(
@@ -192,36 +196,36 @@ def _suitable(histogram: ExponentHistogram, number_format: NumberFormat) -> list
 def _scale_report(
     network: str, used: int, layers: Sequence[LayerRange], number_format: NumberFormat
 ) -> ScaleReport:
-    own = [layer for layer in layers if layer.network == network]
+    network_layers = [layer for layer in layers if layer.network == network]
     gradients = {
         (layer.layer, kind): measured.histogram
-        for layer in own
+        for layer in network_layers
         if not _is_kept(layer, layers)
         for kind, measured in layer.tensors.items()
         if kind.is_scaled
     }
     together = sum(gradients.values(), start=ExponentHistogram())
     shares = [together.shares(e, number_format) for e in SCALE_EXPONENTS]
-    suits = {key: _suitable(found, number_format) for key, found in gradients.items()}
+    suits = {key: _suitable(histogram, number_format) for key, histogram in gradients.items()}
     suffering = [
         len({layer for (layer, _), exponents in suits.items() if e not in exponents})
         for e in SCALE_EXPONENTS
     ]
     counts = dict(zip(SCALE_EXPONENTS, suffering, strict=True))
-    good = [e for e, count in counts.items() if not count]
+    suitable = [e for e, count in counts.items() if not count]
     best = min(counts, key=lambda e: (counts[e], abs(e - used)))
-    if good and best == max(good) != used:
-        best = max(best - 1, min(good))  # room for larger gradients
+    if suitable and best == max(suitable) != used:
+        best = max(best - 1, min(suitable))  # room for larger gradients
     return ScaleReport(
         network,
         used,
         SCALE_EXPONENTS[0],
-        [one.underflow for one in shares],
-        [one.overflow for one in shares],
+        [share.underflow for share in shares],
+        [share.overflow for share in shares],
         [together.mean_squared_error(e, number_format) for e in SCALE_EXPONENTS],
         suffering,
-        min(good, default=None),
-        max(good, default=None),
+        min(suitable, default=None),
+        max(suitable, default=None),
         best,
     )
 
@@ -263,14 +267,14 @@ def _with_successors(layers: Sequence[LayerRange], tensors: Sequence[TensorRepor
     A layer casts its inputs, and computes the gradients by them in its own dtype.
     """
     by_outputs = {
-        (one.network, one.layer)
-        for one in tensors
-        if one.problem is not None and one.tensor is not TensorKind.WEIGHT_GRADIENTS
+        (tensor.network, tensor.layer)
+        for tensor in tensors
+        if tensor.problem is not None and tensor.tensor is not TensorKind.WEIGHT_GRADIENTS
     }
-    every = {(one.network, one.layer) for one in tensors if one.problem is not None}
+    every = {(tensor.network, tensor.layer) for tensor in tensors if tensor.problem is not None}
     keys = [(layer.network, layer.layer) for layer in layers]
     following = {
-        after for before, after in pairwise(keys) if before in by_outputs and before[0] == after[0]
+        next_key for key, next_key in pairwise(keys) if key in by_outputs and key[0] == next_key[0]
     }
     return [layer for network, layer in keys if (network, layer) in every | following]
 
@@ -287,8 +291,12 @@ def _sentence(
             ((TensorKind.ACTIVATIONS,), "the outputs"),
             ((TensorKind.ACTIVATION_GRADIENTS, TensorKind.WEIGHT_GRADIENTS), "the gradients"),
         ):
-            found = {one.layer for one in tensors if one.problem is problem and one.tensor in kinds}
-            if names := [layer for layer in layers if layer in found]:
+            affected = {
+                tensor.layer
+                for tensor in tensors
+                if tensor.problem is problem and tensor.tensor in kinds
+            }
+            if names := [layer for layer in layers if layer in affected]:
                 parts.append(f"{what} of {_joined(names)} {verb}")
     if parts:
         clash = any(scale.lowest is None for scale in scales)
@@ -297,7 +305,7 @@ def _sentence(
         return f"{number_format.name}:{why} {text}; keep these layers in float32."
     wrong = [scale for scale in scales if scale.best_exponent != scale.used_exponent]
     if wrong:
-        texts = [f"2^{one.lowest} to 2^{one.highest}" for one in wrong]
+        texts = [f"2^{tensor.lowest} to 2^{tensor.highest}" for tensor in wrong]
         return (
             f"{number_format.name}: the loss scale 2^{wrong[0].used_exponent} does not suit the "
             f"gradients; scales from {' and '.join(texts)} do."

@@ -88,7 +88,7 @@ class LayerRange:
             "kind": self.kind,
             "dtype": self.dtype,
         }
-        return names | {kind.value: found.to_json() for kind, found in self.tensors.items()}
+        return names | {kind.value: tensor.to_json() for kind, tensor in self.tensors.items()}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
@@ -115,8 +115,8 @@ class RangeSample:
     def tensors(self) -> Iterator[tuple[LayerRange, TensorKind, TensorRange]]:
         """Every tensor of every layer, in the order of the forward pass."""
         for layer in self.layers:
-            for kind, found in layer.tensors.items():
-                yield layer, kind, found
+            for kind, tensor in layer.tensors.items():
+                yield layer, kind, tensor
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; the step is left to the event."""
@@ -134,14 +134,14 @@ class RangeSample:
                 of a histogram.
         """
         try:
-            found = cls.from_json(step, document)  # type: ignore[arg-type]
-            for name, scale in found.scales.items():
+            sample = cls.from_json(step, document)  # type: ignore[arg-type]
+            for name, scale in sample.scales.items():
                 _require(isinstance(name, str) and 0 < float(scale) < math.inf, "scales")
-            for layer, _, measured in found.tensors():
+            for layer, _, measured in sample.tensors():
                 _check_range(layer, measured)
         except (AttributeError, KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"expected a range sample, received {error!r}"[:200]) from None
-        return found
+        return sample
 
     @classmethod
     def from_json(cls, step: int, document: Mapping[str, Any]) -> Self:

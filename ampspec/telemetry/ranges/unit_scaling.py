@@ -34,11 +34,11 @@ class UnitScale:
 
 def unit_scales(sample: RangeSample) -> list[UnitScale]:
     """The multipliers of every layer, in the order of the forward pass."""
-    found = []
+    multipliers = []
     for layer in sample.layers:
         output = _deviation(layer.tensors.get(TensorKind.ACTIVATIONS))
         gradient = _deviation(layer.tensors.get(TensorKind.ACTIVATION_GRADIENTS))
-        found.append(
+        multipliers.append(
             UnitScale(
                 layer.network,
                 layer.layer,
@@ -49,11 +49,11 @@ def unit_scales(sample: RangeSample) -> list[UnitScale]:
                 _multiplier(gradient),
             )
         )
-    return found
+    return multipliers
 
 
-def _deviation(found: TensorRange | None) -> float | None:
-    return None if found is None else math.sqrt(found.variance)
+def _deviation(tensor: TensorRange | None) -> float | None:
+    return None if tensor is None else math.sqrt(tensor.variance)
 
 
 def _multiplier(deviation: float | None) -> float | None:

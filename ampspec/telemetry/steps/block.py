@@ -213,11 +213,11 @@ class StepBlock:
         blocks = [block for block in blocks if len(block)]
         if not blocks:
             return cls(0, {name: [] for name in COLUMNS})
-        for before, after in pairwise(blocks):
-            if before.end_step > after.first_step:
+        for block, next_block in pairwise(blocks):
+            if block.end_step > next_block.first_step:
                 raise ValueError(
-                    f"expected a block that starts at step {before.end_step} or later, "
-                    f"received one that starts at {after.first_step}"
+                    f"expected a block that starts at step {block.end_step} or later, "
+                    f"received one that starts at {next_block.first_step}"
                 )
         names = dict.fromkeys(name for block in blocks for name in block.names)
         length = sum(len(block) for block in blocks)

@@ -43,9 +43,9 @@ class Aggregate:
     def __len__(self) -> int:
         return len(self.mean)
 
-    def __getitem__(self, wanted: slice) -> "Aggregate":
+    def __getitem__(self, index: slice) -> "Aggregate":
         """Some of the buckets."""
-        return Aggregate(*(getattr(self, each.name)[wanted] for each in fields(self)))
+        return Aggregate(*(getattr(self, column.name)[index] for column in fields(self)))
 
     def merged(self, at: NDArray[np.intp]) -> "Aggregate":
         """Merge the buckets from each index in `at` up to the next one."""
@@ -89,7 +89,10 @@ class Aggregate:
     def concat(cls, parts: Sequence["Aggregate"]) -> "Aggregate":
         """Concatenate the parts."""
         return cls(
-            *(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls))
+            *(
+                np.concatenate([getattr(part, column.name) for part in parts])
+                for column in fields(cls)
+            )
         )
 
     @classmethod
@@ -124,9 +127,9 @@ class Extent:
     counts: Steps
     skipped: Steps
 
-    def __getitem__(self, wanted: slice) -> "Extent":
+    def __getitem__(self, index: slice) -> "Extent":
         """The extent of some of the buckets."""
-        return Extent(*(getattr(self, each.name)[wanted] for each in fields(self)))
+        return Extent(*(getattr(self, column.name)[index] for column in fields(self)))
 
     def merged(self, at: NDArray[np.intp]) -> "Extent":
         """Merge the buckets from each index in `at` up to the next one."""
@@ -150,7 +153,10 @@ class Extent:
     def concat(cls, parts: Sequence["Extent"]) -> "Extent":
         """Concatenate the parts."""
         return cls(
-            *(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls))
+            *(
+                np.concatenate([getattr(part, column.name) for part in parts])
+                for column in fields(cls)
+            )
         )
 
     @classmethod
@@ -219,9 +225,9 @@ class Buckets:
     def between(self, start: int, end: int) -> "Buckets":
         """The buckets whose steps s all have `start` ≤ s < `end`; may be empty."""
         inside = np.flatnonzero((self.starts >= start) & (self.ends <= end))
-        wanted = slice(int(inside[0]), int(inside[-1]) + 1) if len(inside) else slice(0, 0)
-        columns = {name: each[wanted] for name, each in self._columns.items()}
-        return Buckets(self.size, self.extent[wanted], columns)
+        selection = slice(int(inside[0]), int(inside[-1]) + 1) if len(inside) else slice(0, 0)
+        columns = {name: aggregate[selection] for name, aggregate in self._columns.items()}
+        return Buckets(self.size, self.extent[selection], columns)
 
     def merged(self, size: int) -> "Buckets":
         """Merge into larger buckets: `size` is a multiple of the present size."""
@@ -230,7 +236,7 @@ class Buckets:
         at = _first_of_each(self.starts // size)
         if len(at) == len(self):
             return Buckets(size, self.extent, self._columns)
-        columns = {name: each.merged(at) for name, each in self._columns.items()}
+        columns = {name: aggregate.merged(at) for name, aggregate in self._columns.items()}
         return Buckets(size, self.extent.merged(at), columns)
 
     @classmethod
@@ -250,11 +256,11 @@ class Buckets:
         Raises ValueError where they overlap, and for buckets of different sizes.
         """
         parts = [part for part in parts if len(part)] or list(parts[:1])
-        for before, after in pairwise(parts):
-            if before.size != after.size or before.ends[-1] > after.starts[0]:
+        for part, next_part in pairwise(parts):
+            if part.size != next_part.size or part.ends[-1] > next_part.starts[0]:
                 raise ValueError(
-                    f"expected buckets of {before.size} steps from step {before.ends[-1]} on, "
-                    f"received some of {after.size} from step {after.starts[0]}"
+                    f"expected buckets of {part.size} steps from step {part.ends[-1]} on, "
+                    f"received some of {next_part.size} from step {next_part.starts[0]}"
                 )
         if len(parts) == 1:
             return parts[0]

@@ -24,7 +24,7 @@ STEPS: Final = "~step"
 CELL, EARLY, LATE, LACKING = "~cell", "~early", "~late", "~missing"
 """Columns for where each bucket begins and ends in its cell, and how many steps it lacks."""
 EXTENT_COLUMNS: Final = (CELL, EARLY, LATE, LACKING, SKIPPED)
-AGGREGATE_FIELDS: Final = tuple(each.name for each in fields(Aggregate))
+AGGREGATE_FIELDS: Final = tuple(part.name for part in fields(Aggregate))
 """Of an aggregated column; each is stored as `<column>.<part>`."""
 STORED_DTYPES: Final[dict[str, Any]] = {"mean": np.float32, "finite": np.int32}
 LOADED_DTYPES: Final[dict[str, Any]] = {"mean": np.float64, "finite": np.int64}
@@ -88,10 +88,10 @@ def decode_buckets(payload: bytes, keep: ColumnFilter = keep_all) -> Buckets:
     Raises ValueError for other bytes.
     """
 
-    def wanted(name: str) -> bool:
+    def is_kept(name: str) -> bool:
         return name in EXTENT_COLUMNS or keep(name.rpartition(".")[0])
 
-    stored, metadata = _decoded(payload, "series of Buckets", [SIZE, FIRST_CELL], wanted)
+    stored, metadata = _decoded(payload, "series of Buckets", [SIZE, FIRST_CELL], is_kept)
     size = metadata[SIZE]
     cell, early, late, missing, skipped = (
         stored.pop(name).astype(np.int64) for name in EXTENT_COLUMNS
@@ -132,7 +132,7 @@ def _decoded(
 ) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
     try:
         schema = pa.ipc.read_schema(pa.BufferReader(payload))
-        known = {name: int(schema.metadata[name.encode()]) for name in metadata}
+        values = {name: int(schema.metadata[name.encode()]) for name in metadata}
         indices = [i for i, name in enumerate(schema.names) if keep(name)]
         # An empty list would mean all columns; one column gives the number of rows.
         if all(schema.names[i] == STEPS for i in indices):
@@ -143,4 +143,4 @@ def _decoded(
     except (pa.ArrowInvalid, OSError, StopIteration, KeyError, TypeError) as error:
         raise ValueError(f"expected an encoded {kind}, received other bytes: {error}") from None
     columns = zip(batch.schema.names, batch.columns, strict=True)
-    return {name: to_numpy(column) for name, column in columns}, known
+    return {name: to_numpy(column) for name, column in columns}, values

@@ -65,7 +65,7 @@ def extend_levels(
         last: The last chunk of each level that has one, by the size of its buckets.
         blocks: All steps after the last bucket of the first level, in order.
     """
-    made: dict[int, list[Buckets]] = {}
+    chunks: dict[int, list[Buckets]] = {}
     end = blocks[-1].end_step if blocks else 0
     begin, full_end = covered_until(last.get(LEVELS[0])), end // LEVELS[0] * LEVELS[0]
     pieces = [Buckets.of(block.between(begin, full_end), LEVELS[0]) for block in blocks]
@@ -74,11 +74,11 @@ def extend_levels(
         if not any(len(piece) for piece in pieces):
             break
         level = Buckets.concat([*tail, *pieces])
-        made[size] = list(_chunks(level))
+        chunks[size] = list(_chunks(level))
         if coarser:
             begin, full_end = covered_until(last.get(coarser)), end // coarser * coarser
             pieces = [level.between(begin, full_end).merged(coarser)]
-    return made
+    return chunks
 
 
 def _chunks(level: Buckets) -> Iterator[Buckets]:

@@ -49,10 +49,10 @@ class ScaleChanges:
     def __len__(self) -> int:
         return len(self.steps)
 
-    def __getitem__(self, wanted: Any) -> "ScaleChanges":
+    def __getitem__(self, index: Any) -> "ScaleChanges":
         """Some of the changes."""
         return ScaleChanges(
-            self.steps[wanted], self.columns[wanted], self.before[wanted], self.after[wanted]
+            self.steps[index], self.columns[index], self.before[index], self.after[index]
         )
 
 
@@ -73,16 +73,16 @@ class KeySteps:
         return KeySteps(self.skipped[low:high], self.changes[first:last])
 
     @classmethod
-    def of(cls, block: StepBlock, before: LastLossScales) -> "KeySteps":
+    def of(cls, block: StepBlock, last_scales: LastLossScales) -> "KeySteps":
         """The key steps of a block; `before` are the last scales of the previous block.
 
         Steps that are missing between the two do not hide that the scale has changed.
         """
-        known = before.values if before.end_step <= block.first_step else {}
+        scales = last_scales.values if last_scales.end_step <= block.first_step else {}
         names = sorted(name for name in block.names if is_loss_scale(name))
-        found = [_changes(block, name, known.get(name)) for name in names]
+        changes = [_changes(block, name, scales.get(name)) for name in names]
         skipped = block["step"][block[SKIPPED]] if SKIPPED in block else np.empty(0, np.int64)
-        return cls(skipped, _sorted(found))
+        return cls(skipped, _sorted(changes))
 
     @classmethod
     def concat(cls, parts: Sequence["KeySteps"]) -> "KeySteps":
@@ -98,9 +98,9 @@ def encode_key_steps(key_steps: KeySteps) -> bytes:
     names = sorted(set(changes.columns.tolist()))
     of_name = {name: changes[changes.columns == name] for name in names}
     arrays = {SKIPPED: np.diff(key_steps.skipped, prepend=0)}
-    for name, own in of_name.items():
-        arrays |= {f"{name}.step": np.diff(own.steps, prepend=0)}
-        arrays |= {f"{name}.before": own.before, f"{name}.after": own.after}
+    for name, column_changes in of_name.items():
+        arrays |= {f"{name}.step": np.diff(column_changes.steps, prepend=0)}
+        arrays |= {f"{name}.before": column_changes.before, f"{name}.after": column_changes.after}
     return array_codec.encode(arrays)
 
 
@@ -108,12 +108,14 @@ def decode_key_steps(payload: bytes) -> KeySteps:
     """The points that `encode_key_steps` made into `payload`."""
     arrays = array_codec.decode(payload)
     skipped = np.cumsum(arrays.pop(SKIPPED))
-    found = []
+    changes = []
     for name in dict.fromkeys(name.rpartition(".")[0] for name in arrays):
         steps = np.cumsum(arrays[f"{name}.step"])
         names = np.full(len(steps), name, np.object_)
-        found.append(ScaleChanges(steps, names, arrays[f"{name}.before"], arrays[f"{name}.after"]))
-    return KeySteps(skipped, _sorted(found))
+        changes.append(
+            ScaleChanges(steps, names, arrays[f"{name}.before"], arrays[f"{name}.after"])
+        )
+    return KeySteps(skipped, _sorted(changes))
 
 
 def is_loss_scale(name: str) -> bool:
@@ -121,10 +123,10 @@ def is_loss_scale(name: str) -> bool:
     return name == LOSS_SCALE or name.startswith(f"{LOSS_SCALE}/")
 
 
-def _changes(block: StepBlock, name: str, before: float | None) -> ScaleChanges:
+def _changes(block: StepBlock, name: str, last_scale: float | None) -> ScaleChanges:
     values = block[name].astype(np.float32)
     chain = np.concatenate(
-        [values[:1] if before is None else np.array([before], np.float32), values]
+        [values[:1] if last_scale is None else np.array([last_scale], np.float32), values]
     )
     # NaN means that the column was missing: the previous value is unknown.
     at = np.flatnonzero((chain[1:] != chain[:-1]) & ~np.isnan(chain[1:] + chain[:-1]))

@@ -31,7 +31,7 @@ its examples, its seconds, those of the skipped steps, and its smallest finite l
 MergeIndex = NDArray[Any]
 """One MERGE_ENTRY for each block, in order."""
 
-STATS_FIELDS: Final = tuple(each.name for each in fields(BlockStats))
+STATS_FIELDS: Final = tuple(column.name for column in fields(BlockStats))
 DELTA_FIELDS: Final = ("seq", "end_step")
 """Stored as differences, which are small."""
 

@@ -81,8 +81,8 @@ class StepSummary:
         self.duration_s += stats.duration_s
         self.skipped_s += stats.skipped_s
         if stats.best_loss is not None:
-            known = stats.best_loss if self.best_loss is None else self.best_loss
-            self.best_loss = min(known, stats.best_loss)
+            best_loss = stats.best_loss if self.best_loss is None else self.best_loss
+            self.best_loss = min(best_loss, stats.best_loss)
         self.throughput.add(stats.examples, stats.duration_s, steps)
 
     def add_repeated(self, steps: int, stats: BlockStats) -> None:
