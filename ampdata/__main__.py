@@ -1,8 +1,8 @@
-"""`python -m ampdata FILE` prints what a data file contains, as one line of JSON.
+"""`python -m ampdata FILE` prints the description of a data file as one line of JSON.
 
-The process limits its own memory, CPU time and the size of files that it writes. Exit codes: 0
-described, 1 the data is invalid, 2 the command is, 3 a limit was reached or the disk is full. With
-1 and 3 the JSON is `{"error": …}`.
+The process limits its memory, its CPU time and the size of written files. Exit codes: 0 described,
+1 invalid data, 2 invalid command, 3 a limit was reached or the disk is full. With 1 and 3 the JSON
+is `{"error": …}`.
 """
 
 import json
@@ -52,7 +52,7 @@ def main(
         int, typer.Option(min=1, help="The largest file that it may write, in MiB.")
     ] = 65_536,
 ) -> None:
-    """Print what FILE contains as JSON."""
+    """Print the description of FILE as JSON."""
     chosen = _parse_options(options)
     limit_resources(memory * MIB, cpu, disk * MIB)
     # Arrow's own allocators reserve more than they use.
@@ -71,9 +71,11 @@ def main(
             message=str(error),
         )
     except MemoryError:
-        _fail(OUT_OF_RESOURCES, code="memory", message=f"It needs more than {memory:,} MiB.")
+        _fail(OUT_OF_RESOURCES, code="memory", message=f"The file needs more than {memory:,} MiB.")
     except OutOfCpuTime:
-        _fail(OUT_OF_RESOURCES, code="cpu", message=f"It needs more than {cpu:,} s of CPU time.")
+        _fail(
+            OUT_OF_RESOURCES, code="cpu", message=f"The file needs more than {cpu:,} s of CPU time."
+        )
     except OSError as error:
         message = f"Cannot write converted files: {error.strerror or error}."
         _fail(OUT_OF_RESOURCES, code="disk", message=message)
@@ -85,13 +87,13 @@ def _describe(
 ) -> "FileDescription":
     from ampdata.description import describe
     from ampdata.opening import check_images
-    from ampdata.source import Request
+    from ampdata.source import OpenRequest
 
     description = describe(file, options, cache=cache, name=name)
     if check:
         kept = {"missing": "keep"} if "missing" in description.options else {}
         read_options = ADAPTER.validate_python({**description.options, **kept})
-        check_images(Request(file, name or file.name, cache), read_options)
+        check_images(OpenRequest(file, name or file.name, cache), read_options)
     return description
 
 

@@ -1,4 +1,4 @@
-"""Converts a file once into a folder of the cache, which later opens use again."""
+"""Converts a file once into a folder of the cache, which later opens reuse."""
 
 import fcntl
 import hashlib
@@ -23,7 +23,7 @@ def converted(cache: Path, key: tuple[object, ...], convert: Callable[[Path], No
     Args:
         cache: The cache folder; it is created.
         key: Everything that the result depends on; its `repr` must be deterministic.
-        convert: Writes the result to an empty folder.
+        convert: Writes the result into an empty folder.
     """
     name = digest((VERSION, *key))[:32]
     folder = cache / name

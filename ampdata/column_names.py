@@ -1,4 +1,4 @@
-"""Checks the names of columns: how many there are, how long they are, and that they differ."""
+"""Checks the names of columns: their number, their length and that they differ."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from ampdata.place import Place
 from ampspec.documents.text import join_names
 
 MAX_CHARACTERS: Final = 256
-"""As in the options of formats."""
+"""The same limit as in the options of file formats."""
 
 
 def check_column_names(place: Place, names: Sequence[str], limits: Limits) -> None:
-    """Raises InvalidData for too many names, long ones, and names that occur twice."""
+    """Raise InvalidData for too many, too long or duplicate names."""
     if len(names) > limits.columns:
         raise place.invalid(f"at most {limits.columns:,} columns", f"{len(names):,}")
     for name in names:

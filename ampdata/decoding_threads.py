@@ -12,15 +12,15 @@ from ampspec.errors import InvalidData
 MAX_THREADS: Final = 8
 MAX_BAD: Final = 20
 CHUNKS_PER_THREAD: Final = 8
-"""Items are handed to threads in chunks: a task for each item would cost as much as a small one."""
+"""Threads get items in chunks: a task per item costs as much as decoding a small image."""
 SMALL_PIXELS: Final = 64 * 64
-"""Images up to this size are decoded faster by one thread: most of the time is Python's own."""
+"""Images up to this size are decoded faster by one thread: Python itself takes most of the time."""
 
 
 class DecodingThreads:
-    """A pool with a thread for each core; it starts when it is first needed.
+    """A pool with a thread for each core, started on first use.
 
-    Not before, since a process that forks must have one thread.
+    Not earlier, since a process that forks must have only one thread.
     """
 
     def __init__(self) -> None:
@@ -52,12 +52,12 @@ class DecodingThreads:
     def run_all(
         self, decode: Callable[[int], None], count: int, name: str, *, pixels: int | None = None
     ) -> None:
-        """The same, also after errors. Raises InvalidData, which names all bad items.
+        """Like `run`, but continue after errors. Raises InvalidData, which names all bad items.
 
         Args:
             decode: Called in any thread and order.
             count: The number of items.
-            name: What the items belong to, in messages.
+            name: The source of the items, for messages.
             pixels: The size of an encoded image; None if it is not known.
         """
         errors: dict[int, InvalidData] = {}
@@ -85,7 +85,7 @@ def _decode_range(decode: Callable[[int], None], items: range) -> None:
 
 
 def raise_bad_images(name: str, errors: Sequence[InvalidData]) -> None:
-    """Raise InvalidData if there are errors: the only one, or one that names the first 20."""
+    """Raise InvalidData if there are errors: the only error, or one that names the first 20."""
     if len(errors) == 1:
         raise errors[0]
     if errors:

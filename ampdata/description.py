@@ -30,7 +30,7 @@ from ampdata.limits import Limits
 from ampdata.opening import open_request, splits_of_request
 from ampdata.place import Place
 from ampdata.preview import preview_rows
-from ampdata.source import Column, Request, Source
+from ampdata.source import Column, OpenRequest, Source
 from ampdata.tables.column_statistics import column_statistics
 from ampspec.data.file_formats import CsvOptions, FormatOptions, ParquetOptions, TfrecordOptions
 
@@ -62,20 +62,20 @@ def describe(
         options: How to read it; None to recognize the format by its content.
         cache: A folder for converted files; None for a temporary one.
         name: The file in messages; by default the last part of `path`.
-        limits: The most that the file may need.
+        limits: The limits of the file.
 
     Raises:
-        InvalidData: The file is of no known format, damaged or too large, or has a bad row.
+        InvalidData: The format is unknown, or the file is damaged, too large or has a bad row.
         OSError: The cache cannot be written.
     """
     if cache is None:
         with tempfile.TemporaryDirectory(prefix="ampcore-formats-") as folder:
             return describe(path, options, cache=Path(folder), name=name, limits=limits)
     limits = limits or Limits()
-    request = Request(path, name or path.name, cache, limits=limits, any_size=True)
+    request = OpenRequest(path, name or path.name, cache, limits=limits, any_size=True)
     if options is None:
         options = guess_options(path, request.name, limits)
-    # Missing values and different sizes are described; whether they are errors is the job's choice.
+    # Missing values and different sizes are described; the job decides whether they are errors.
     has_missing = isinstance(options, HasMissing)
     lenient = options.model_copy(update={"missing": "keep"}) if has_missing else options
     splits = splits_of_request(request, lenient)
@@ -104,9 +104,9 @@ def describe(
 
 
 def _reading_options(options: FormatOptions, seen: FormatOptions | None) -> dict[str, JsonValue]:
-    """The options with which a job reads the file as it is described.
+    """The options with which a job reads the file as described.
 
-    Whether missing values are errors is the job's choice.
+    The job decides whether missing values are errors.
     """
     missing = {"missing": options.missing} if isinstance(options, HasMissing) else {}
     return (seen or options).model_copy(update=missing).model_dump(mode="json")
@@ -133,7 +133,7 @@ def _describe_column(
 
 
 def _count_classes(source: Source, name: str, classes: Sequence[str]) -> list[ClassCount]:
-    """How often each class occurs; values that are no class are not counted."""
+    """The frequency of each class; values that are not a class are not counted."""
     counts = np.zeros(len(classes), np.int64)
     for start in range(0, source.rows, ROWS_AT_ONCE):
         rows = np.arange(start, min(start + ROWS_AT_ONCE, source.rows))
@@ -144,7 +144,7 @@ def _count_classes(source: Source, name: str, classes: Sequence[str]) -> list[Cl
     return [ClassCount(name=label[:MAX_NAME], rows=count) for label, count in pairs][:MAX_CLASSES]
 
 
-def _pictures(source: Source, request: Request) -> list[Picture]:
+def _pictures(source: Source, request: OpenRequest) -> list[Picture]:
     """Small pictures from all over the file, of the first column that has any."""
     name = next((name for name, column in source.columns.items() if _has_pictures(column)), None)
     if name is None:
@@ -163,7 +163,7 @@ def _pictures(source: Source, request: Request) -> list[Picture]:
 
 
 def _has_pictures(column: Column) -> bool:
-    """Images, and arrays of bytes that have the shape of one."""
+    """Whether a column has images, or byte arrays with the shape of an image."""
     if column.dtype != "uint8" or len(column.shape) not in (2, 3):
         return column.dtype == "image"
     sides, channels = column.shape[:2], column.shape[2:]

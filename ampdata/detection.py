@@ -41,7 +41,7 @@ KINDS: Final[dict[str, Callable[[str], bool]]] = {
     "tfrecord": is_tfrecord,
     "csv": lambda name: is_csv(name.removesuffix(".gz")),
 }
-"""The kinds of files that folders and zips may have, by their names."""
+"""The kinds of files in folders and zips, by file name."""
 FOLDER_KINDS: Final[dict[str, Callable[[], FormatOptions]]] = {
     "images": ImagesOptions,
     "parquet": ParquetOptions,
@@ -52,7 +52,7 @@ OTHER_TEXTS: Final[dict[str, re.Pattern[str]]] = {
     "ARFF of Weka": re.compile(r"\ufeff?(\s*%.*\n|\s*\n)*\s*@relation\s", re.IGNORECASE),
     "LIBSVM rows": re.compile(r"([-+]?[\d.]+( +\d+:[-+.\deE]+)+ *\r?\n){2}"),
 }
-"""Tables in formats that are not read; as text, a model would learn to write them."""
+"""Formats that are not supported; reading them as text would train a language model."""
 DEFAULT_SEQUENCE: Final = TextOptions().sequence
 EXPECTED: Final = (
     "an npz, npy, csv, parquet, tfrecord or text file, or a folder or zip of images or tables"
@@ -77,7 +77,7 @@ def _of_folder(path: Path, name: str, limits: Limits) -> FormatOptions | None:
 
 
 def _most_frequent_kind(paths: Iterable[tuple[str, ...]]) -> tuple[str | None, tuple[str, ...]]:
-    """The kind of most files, and the first one of it: a table may describe pictures."""
+    """The most frequent kind, and its first file: a table may describe pictures."""
     first: dict[str, tuple[str, ...]] = {}
     counts: Counter[str] = Counter()
     for parts in paths:
@@ -137,11 +137,11 @@ def _decompress_start(start: bytes) -> bytes:
 
 
 def _of_text(start: bytes, name: str) -> CsvOptions | TextOptions | None:
-    """CSV by its name, or because all rows have several cells; else text."""
+    """CSV by its name, or if all rows have several cells; else text."""
     is_whole = len(start) < SAMPLE_BYTES
     encoding = guess_encoding(start, is_whole=is_whole)
     if name.lower().endswith(CSV_SUFFIXES) and start and (encoding or b"\0" not in start):
-        return CsvOptions()  # the reader finds the options, and says what is wrong with which line
+        return CsvOptions()  # the reader detects the options and reports bad lines
     if encoding is None:
         return None
     text = decode_start(start, encoding, is_whole=is_whole)

@@ -1,52 +1,52 @@
-"""FileDescription: what a data file contains, as JSON."""
+"""FileDescription: the contents of a data file, as JSON."""
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 
-class _Part(BaseModel):
+class _DescriptionPart(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class ClassCount(_Part):
-    """A class, and how many rows have it."""
+class ClassCount(_DescriptionPart):
+    """A class and its number of rows."""
 
     name: str
     rows: int
 
 
-class ColumnStatistics(_Part):
+class ColumnStatistics(_DescriptionPart):
     """Facts about the first rows of a column of single values."""
 
     rows: int
-    """The rows that were looked at."""
+    """The number of rows read."""
     distinct: int | None
     """The number of different values; None for more than 1,000."""
     is_unique: bool
     """Whether no value occurs twice."""
     is_counted: bool
-    """Whether the values are consecutive whole numbers, as those of rows."""
+    """Whether the values are consecutive whole numbers, like row numbers."""
     is_whole: bool
     """Whether all numbers are whole."""
     low: float | None = None
     high: float | None = None
     mean_length: float | None = None
-    """Of texts, in characters."""
+    """The mean length of texts, in characters."""
     shortest: str | None = None
-    """One of the texts, up to 40 characters."""
+    """The shortest text, up to 40 characters."""
 
 
-class ArrayRange(_Part):
+class ArrayRange(_DescriptionPart):
     """The range of the finite numbers in the first rows of a column of arrays."""
 
     rows: int
-    """The rows that were looked at."""
+    """The number of rows read."""
     low: float
     high: float
     is_whole: bool
     """Whether all numbers are whole."""
 
 
-class ColumnDescription(_Part):
+class ColumnDescription(_DescriptionPart):
     """One column."""
 
     name: str
@@ -63,14 +63,14 @@ class ColumnDescription(_Part):
     """None for columns of single values and for images."""
 
 
-class LeftOutDescription(_Part):
+class LeftOutDescription(_DescriptionPart):
     """A column, file or class that is not read, and why."""
 
     name: str
     reason: str
 
 
-class Picture(_Part):
+class Picture(_DescriptionPart):
     """One image of the preview."""
 
     column: str
@@ -79,20 +79,20 @@ class Picture(_Part):
     """A small PNG file in base64."""
 
 
-class FileDescription(_Part):
-    """What a data file contains."""
+class FileDescription(_DescriptionPart):
+    """The contents of a data file."""
 
     kind: str
     options: dict[str, JsonValue]
-    """How the file was read: what a spec needs to read it in the same way."""
+    """The options with which the file was read; a spec with them reads it in the same way."""
     size_bytes: int
     rows: int
-    """Of all splits."""
+    """The rows of all splits."""
     splits: dict[str, int]
     """Rows by split; empty for data without splits."""
     columns: list[ColumnDescription]
-    """Of the first split, as the preview."""
+    """The columns of the first split, as in the preview."""
     left_out: list[LeftOutDescription] = []
-    """What is in the data and not read; at most 100."""
+    """At most 100 parts of the data that are not read."""
     preview: list[dict[str, JsonValue]]
     pictures: list[Picture]

@@ -1,4 +1,4 @@
-"""Finds and opens the files of a data set; nothing outside its folder, and no pipes."""
+"""Lists and opens the files of a data set; no files outside its folder, and no pipes."""
 
 import errno
 import gzip
@@ -18,7 +18,7 @@ from ampspec.errors import InvalidData
 
 GZIP: Final = b"\x1f\x8b"
 WRITE_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-"""Errors of the cache folder, for which the data file is not the cause."""
+"""Errors of the cache folder, not of the data file."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class DataFile:
     name: str
 
     def fingerprint(self) -> tuple[str, int, int, int]:
-        """What changes when the file is replaced or written to."""
+        """A value that changes when the file is replaced or modified."""
         with read_errors(self.name):
             status = self.path.stat()
         return (self.name, status.st_ino, status.st_size, status.st_mtime_ns)
@@ -37,7 +37,7 @@ class DataFile:
 
 @contextmanager
 def read_errors(name: str) -> Iterator[None]:
-    """Turn OSErrors into InvalidData, which does not show where the file is."""
+    """Turn OSErrors into InvalidData, without the path of the file."""
     try:
         yield
     except OSError as error:
@@ -88,7 +88,7 @@ def read_range(descriptor: int, offset: int, size: int) -> bytes:
 def list_folder(
     folder: Path, name: str, max_files: int, all_folders: set[tuple[str, ...]] | None = None
 ) -> Iterator[tuple[str, ...]]:
-    """The files below a folder as parts of their paths, sorted; hidden ones are left out.
+    """The files below a folder as parts of their paths, sorted, without hidden files.
 
     `all_folders` receives all folders, also empty ones.
 
@@ -150,16 +150,16 @@ def _check_link(root: Path, parts: tuple[str, ...], name: str) -> None:
 
 
 def is_ignored(name: str) -> bool:
-    """Files that operating systems add to folders and archives."""
+    """Whether the operating system added this file to a folder or archive."""
     return name.startswith(".") or name in ("__MACOSX", "Thumbs.db", "desktop.ini")
 
 
 def files_left_out(names: Iterable[str], expected: str) -> list[LeftOut]:
-    """Files that are not read, counted by their suffixes.
+    """Files that are not read, counted by suffix.
 
     Args:
-        names: Their names.
-        expected: What they are not.
+        names: The names of the files.
+        expected: The kind of files that would be read, such as `images`.
     """
     suffixes = Counter(PurePath(name).suffix.lower() or PurePath(name).name for name in names)
     return [

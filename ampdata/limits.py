@@ -1,4 +1,4 @@
-"""The most that one data file may need: rows, bytes, pixels, files."""
+"""Limits of a data file: rows, bytes, pixels, files."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,15 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Limits:
-    """A file that exceeds one of these raises InvalidData before the memory or disk is used."""
+    """A file that exceeds a limit raises InvalidData before the memory or disk is used."""
 
     rows: int = 2**31 - 1
     columns: int = MAX_COLUMNS
     files: int = 1_000_000
     """Files in a folder or an archive."""
     record_bytes: int = 64 * MIB
-    """One image file, one TFRecord record."""
+    """The size of an image file or a TFRecord record."""
     pixels: int = 2**26
     """Height × width of one image."""
     cache_bytes: int = 64 * 1024 * MIB
-    """What one source may write to the cache folder."""
+    """Bytes that one source may write to the cache folder."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ampdata.limits import Limits
-from ampdata.source import LeftOut, ListedColumns, Request, Source, Split
+from ampdata.source import LeftOut, ListedColumns, OpenRequest, Source, Split
 from ampdata.tables.table_files import tables_left_out
 from ampspec.data.file_formats import FormatOptions
 from ampspec.errors import InvalidData
@@ -42,29 +42,29 @@ def open_source(
             it may be read.
         options: The format, and how to read it.
         cache: A folder for converted files, for example the work folder of the job. A later open
-            of the same file uses them again.
-        split: Which part to read. None: the training data, or all if there are no splits.
+            of the same file reuses them.
+        split: The split to read. None: the training data, or all data without splits.
         columns: The columns to read; None for all.
         name: The file in messages; by default the last part of `path`.
-        limits: The most that the file may need.
+        limits: The limits of the file.
 
     Raises:
         InvalidData: The file is damaged, too large, or not of this format; a row is bad; or a
             split or column does not exist.
         OSError: The cache cannot be written.
     """
-    request = Request(path, name or path.name, cache, split, columns, limits or Limits())
+    request = OpenRequest(path, name or path.name, cache, split, columns, limits or Limits())
     return open_request(request, options)
 
 
 def list_columns(
     path: Path, options: FormatOptions, *, cache: Path, name: str | None = None
 ) -> ListedColumns:
-    """The columns that `open_source` reads by default, without reading all values if possible.
+    """The columns that `open_source` reads by default, if possible without reading all values.
 
-    Tables are known by their schemas and first rows. Raises InvalidData.
+    Columns of tables come from their schemas and first rows. Raises InvalidData.
     """
-    request = _with_patterns(Request(path, name or path.name, cache), options)
+    request = _with_patterns(OpenRequest(path, name or path.name, cache), options)
     find = getattr(_module(options), f"{options.kind}_columns", None)
     if find is None or not path.exists():
         with open_request(request, options) as source:
@@ -76,14 +76,14 @@ def list_columns(
 def list_splits(
     path: Path, options: FormatOptions, *, cache: Path, name: str | None = None
 ) -> tuple[Split, ...]:
-    """The splits that the names of files, folders or arrays tell; empty for data without splits.
+    """The splits named by files, folders or arrays; empty for data without splits.
 
     Raises InvalidData.
     """
-    return splits_of_request(Request(path, name or path.name, cache), options)
+    return splits_of_request(OpenRequest(path, name or path.name, cache), options)
 
 
-def check_images(request: Request, options: FormatOptions) -> None:
+def check_images(request: OpenRequest, options: FormatOptions) -> None:
     """Decode the images of all splits. Raises InvalidData, which names all damaged ones."""
     request = replace(request, any_size=True)
     for split in splits_of_request(request, options) or (None,):
@@ -91,31 +91,31 @@ def check_images(request: Request, options: FormatOptions) -> None:
             source.check()
 
 
-def open_request(request: Request, options: FormatOptions) -> Source:
-    """Open what a request names. Raises InvalidData."""
+def open_request(request: OpenRequest, options: FormatOptions) -> Source:
+    """Open the source of a request. Raises InvalidData."""
     if not request.path.exists():
         raise InvalidData(
             request.name, None, expected="a file or folder", received="no file of this name"
         )
-    opener: Callable[[Request, Any], Source] = getattr(_module(options), f"open_{options.kind}")
+    opener: Callable[[OpenRequest, Any], Source] = getattr(_module(options), f"open_{options.kind}")
     source = opener(_with_patterns(request, options), options)
     source.left_out = [*source.left_out, *_files_left_out(request, options)]
     return source
 
 
-def splits_of_request(request: Request, options: FormatOptions) -> tuple[Split, ...]:
-    """The splits of what a request names. Raises InvalidData."""
+def splits_of_request(request: OpenRequest, options: FormatOptions) -> tuple[Split, ...]:
+    """The splits of a request's data. Raises InvalidData."""
     find = getattr(_module(options), f"{options.kind}_splits", None)
     splits: tuple[Split, ...] = find(_with_patterns(request, options), options) if find else ()
     return splits
 
 
-def _files_left_out(request: Request, options: FormatOptions) -> list[LeftOut]:
+def _files_left_out(request: OpenRequest, options: FormatOptions) -> list[LeftOut]:
     is_table = getattr(_module(options), f"is_{options.kind}", None)
     return [] if is_table is None else tables_left_out(request, is_table)
 
 
-def _with_patterns(request: Request, options: FormatOptions) -> Request:
+def _with_patterns(request: OpenRequest, options: FormatOptions) -> OpenRequest:
     return replace(request, split_patterns=getattr(options, "splits", {}))
 
 

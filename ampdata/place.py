@@ -1,4 +1,4 @@
-"""Place: where in a file something is, for messages."""
+"""Place: a position in a file, for messages."""
 
 from typing import NamedTuple
 
@@ -12,5 +12,5 @@ class Place(NamedTuple):
     field: str | None = None
 
     def invalid(self, expected: str, received: str) -> InvalidData:
-        """The error about what is here."""
+        """The error for this place."""
         return InvalidData(self.name, self.field, expected=expected, received=received)

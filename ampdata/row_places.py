@@ -1,4 +1,4 @@
-"""Where rows of a source are stored: the file, and the row in it."""
+"""The stored positions of a source's rows: the file, and the row in it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ import numpy as np
 
 @dataclass(frozen=True)
 class RowPlace:
-    """Where an example is stored.
+    """The stored position of an example.
 
     Attributes:
         file: The file; None for data that has none.
-        row: The row in it, counted from 1 without a header, as in errors; None where the file is
-            one example, as an image.
+        row: The row in the file, counted from 1 without a header, as in errors; None if the file
+            is one example, such as an image.
         character: For a window of text: its first character in the file, counted from 1.
     """
 

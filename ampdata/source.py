@@ -33,27 +33,27 @@ class Column:
     dtype: Dtype
     """`image` is read as uint8, `string` as Python's str in an array of objects."""
     classes: tuple[str, ...] | None = None
-    """The names of the values 0, 1, …, where the format has them."""
+    """The names of the values 0, 1, …, if the format has them."""
     missing: int = 0
     """The rows without a value. Numbers are then float64 with NaN, text is None."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Something in the data that is no part of its rows, and why."""
+    """A part of the data that is not read, and why."""
 
     name: str
-    """A column, a file, a class, or what several of them have in common."""
+    """A column, a file or a class, or a pattern for several."""
     reason: str
 
 
 @dataclass(frozen=True)
 class ListedColumns:
-    """The columns of a source, as far as they are known before it is opened.
+    """The columns of a source, known before it is opened.
 
     Attributes:
-        columns: Those that can be read; of tables, as the schema and the first rows show them.
-        left_out: The others.
+        columns: The readable columns; for tables, from the schema and the first rows.
+        left_out: The other columns.
     """
 
     columns: Mapping[str, Column]
@@ -61,14 +61,14 @@ class ListedColumns:
 
 
 @dataclass(frozen=True)
-class Request:
-    """Which part of which file to open."""
+class OpenRequest:
+    """The file to open, and the part to read."""
 
     path: Path
     name: str
     """The name in messages; the path would show the server's folders."""
     cache: Path
-    """A folder for converted files; other sources of the same file use them again."""
+    """A folder for converted files; other sources of the same file reuse them."""
     split: Split | None = None
     columns: Sequence[str] | None = None
     limits: Limits = field(default_factory=Limits)
@@ -84,9 +84,9 @@ class Source(ABC):
     rows: int
     columns: Mapping[str, Column]
     options: FormatOptions | None = None
-    """The options of the file, where those that were asked for leave some to it."""
+    """The complete options, if some of the requested options were detected in the file."""
     left_out: Sequence[LeftOut] = ()
-    """What is in the data, and cannot be read or belongs to no row."""
+    """Parts of the data that cannot be read or belong to no row."""
 
     def read(self, indices: Indices, columns: Sequence[str] | None = None) -> dict[str, Array]:
         """Read rows in any order; a row may occur several times.
@@ -150,7 +150,7 @@ class Source(ABC):
 
 
 def choose_columns(name: str, available: Iterable[str], columns: Sequence[str] | None) -> list[str]:
-    """The wanted columns, or all. Raises InvalidData for a column that does not exist."""
+    """The requested columns, or all. Raises InvalidData for a column that does not exist."""
     every = list(available)
     if columns is None:
         return every
@@ -166,7 +166,7 @@ def choose_columns(name: str, available: Iterable[str], columns: Sequence[str] |
 
 
 def choose_split(name: str, available: Sequence[Split], split: Split | None) -> Split | None:
-    """The wanted split; by default the training data, or None if there are no splits.
+    """The requested split; by default the training data, or None without splits.
 
     Raises InvalidData for a split that does not exist, also if there is no training data.
     """

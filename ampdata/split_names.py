@@ -22,17 +22,17 @@ ALIASES: Final[dict[str, Split]] = {
     "eval": "test",
     "evaluation": "test",
 }
-"""As Hugging Face's datasets has them."""
+"""The same aliases as in Hugging Face's datasets."""
 ORDER: Final[tuple[Split, ...]] = ("train", "validation", "test")
 WORD_ENDS: Final = r"[\W_]+|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
 """Between words: `x_train`, `train/images`, `trainX`, `XTrain`."""
 ARRAY: Final = "x"
-"""The column of arrays that are called `train` and `test`."""
+"""The column of arrays named `train` and `test`."""
 MAX_NAMES: Final = 20
 
 
 class ArraySplits(NamedTuple):
-    """The names of arrays by split and column, and those of no split."""
+    """The names of arrays by split and column, and arrays without a split."""
 
     parts: Mapping[Split | None, Mapping[str, str]]
     """All under None if no name contains a split."""
@@ -68,8 +68,8 @@ def split_arrays(place: Place, names: Iterable[str], patterns: Mapping[Split, st
 
     Args:
         place: The archive in messages.
-        names: Those of all arrays.
-        patterns: With one `*` for the name of the column; none: the rule above.
+        names: The names of all arrays.
+        patterns: Patterns with one `*` for the name of the column; empty: the rule above.
 
     Raises:
         InvalidData: The names do not tell which arrays are for training.

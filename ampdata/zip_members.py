@@ -23,7 +23,7 @@ END_64_LOCATOR: Final = struct.Struct("<4sIQI")
 END_64: Final = struct.Struct("<4sQ2H2I4Q")
 MAX_COMMENT: Final = 2**16 - 1
 MAX_ENTRY_BYTES: Final = 1024
-"""Of the directory, for each member on average: name, extra fields and comment."""
+"""Maximum average size of a directory entry: name, extra fields and comment."""
 ENCRYPTED: Final = 0x1
 LINK: Final = 0xA
 BLOCK: Final = 2**20
@@ -121,7 +121,7 @@ class ZipMembers:
         return b"".join(self.blocks(member))
 
     def check_total(self, members: Sequence[Member], max_bytes: int) -> None:
-        """Raises InvalidData if members need more than `max_bytes` when decompressed."""
+        """Raise InvalidData if members exceed `max_bytes` when decompressed."""
         size = sum(member.size for member in members)
         if size > max_bytes:
             raise self._invalid(f"at most {max_bytes:,} bytes when decompressed", f"{size:,}")
@@ -178,7 +178,7 @@ class ZipMembers:
 
     def _member(self, info: zipfile.ZipInfo) -> Member:
         member = Member(
-            info.filename.replace("\\", "/"),  # archives of Windows
+            info.filename.replace("\\", "/"),  # archives created on Windows
             info.file_size,
             info.compress_size,
             info.compress_type == zipfile.ZIP_STORED,

@@ -9,7 +9,7 @@ from ampdata.file_description import ArrayRange
 from ampdata.source import Column, Source
 
 MAX_VALUES: Final = 2_000_000
-"""Values are read of the first rows until there are so many in a column."""
+"""Maximum number of values read from the first rows of a column."""
 MAX_ROWS: Final = 1000
 
 

@@ -26,7 +26,7 @@ CONVERTED: Final[dict[str, Dtype]] = {
     "f8": "float64",
     "b1": "bool",
 }
-"""The dtype of a column by NumPy's kind and size; each holds every value but those of u8."""
+"""The dtype of a column by NumPy's kind and size; each holds every value, except for u8."""
 
 
 def column_dtype(dtype: np.dtype[Any]) -> Dtype | None:
@@ -40,7 +40,7 @@ class ArraySource(Source):
     """Rows are the first axis of each array."""
 
     def __init__(self, name: str, columns: Mapping[str, Column], arrays: Mapping[str, Array]):
-        """`arrays` have a dtype for which `column_dtype` names that of the column."""
+        """Each array in `arrays` has a dtype supported by `column_dtype`."""
         self.name, self.columns, self._arrays = name, columns, arrays
         self.rows = min(map(len, arrays.values()))
 
@@ -71,7 +71,7 @@ class ArraySource(Source):
         return np.ascontiguousarray(values, np.dtype(column.dtype)).reshape(values.shape)
 
     def _decode(self, name: str, values: Array, indices: Indices) -> Array:
-        """Text as Python's str. Raises InvalidData for what is not Unicode."""
+        """Text as Python's str. Raises InvalidData for text that is not Unicode."""
         is_unicode = _has_code_points(values)
         decoded = np.empty(values.shape, object)
         for at in np.ndindex(values.shape):

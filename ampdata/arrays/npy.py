@@ -17,7 +17,7 @@ from numpy.lib import format as npy_format
 from ampdata.arrays.array_source import ArraySource, column_dtype
 from ampdata.files import DataFile, open_file
 from ampdata.limits import Limits
-from ampdata.source import Array, Column, Dtype, Request, choose_columns, choose_split
+from ampdata.source import Array, Column, Dtype, OpenRequest, choose_columns, choose_split
 from ampspec.data.file_formats import NpyOptions
 from ampspec.errors import InvalidData
 
@@ -30,7 +30,7 @@ Order = Literal["C", "F"]
 
 
 class UnsupportedArray(InvalidData):
-    """An undamaged array that cannot be a column."""
+    """An intact array that cannot be a column."""
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,19 @@ class NpyHeader:
         return Column(self.shape[1:], self.column_dtype)
 
 
-def open_npy(request: Request, options: NpyOptions) -> ArraySource:
+def open_npy(request: OpenRequest, options: NpyOptions) -> ArraySource:
     """The rows of the array. Raises InvalidData."""
     choose_split(request.name, (), request.split)
     file = DataFile(request.path, request.name)
     with open_file(file) as stream:
         header = read_header(stream, request.name, None, request.limits)
-        held = request.path.stat().st_size - header.data_offset
-        if held != header.size_bytes:
+        data_bytes = request.path.stat().st_size - header.data_offset
+        if data_bytes != header.size_bytes:
             raise InvalidData(
                 request.name,
                 None,
                 expected=f"{header.size_bytes:,} bytes of data, as the header says",
-                received=f"{held:,}",
+                received=f"{data_bytes:,}",
             )
         array = map_array(request.path, header, header.data_offset)
     names = choose_columns(request.name, [COLUMN], request.columns)
@@ -77,8 +77,8 @@ def read_header(stream: BinaryIO, name: str, field: str | None, limits: Limits) 
     """Read the header at the start of an array file or member.
 
     Raises:
-        UnsupportedArray: Another dtype than numbers, booleans and text, no rows, or too many.
-        InvalidData: No header.
+        UnsupportedArray: A dtype other than numbers, booleans and text, no rows, or too many rows.
+        InvalidData: The header is missing or damaged.
     """
 
     def unsupported(expected: str, received: str) -> InvalidData:
@@ -127,5 +127,5 @@ def _parse_header(stream: BinaryIO) -> tuple[tuple[int, ...], Order, np.dtype[An
 
 
 def map_array(path: Path, header: NpyHeader, data_offset: int) -> Array:
-    """The array in memory that the system reads from the file when it is needed."""
+    """The memory-mapped array."""
     return np.memmap(path, header.dtype, "r", data_offset, header.shape, header.order)

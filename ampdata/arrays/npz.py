@@ -15,7 +15,7 @@ from ampdata.cache import converted
 from ampdata.column_names import check_column_names
 from ampdata.files import DataFile
 from ampdata.place import Place
-from ampdata.source import LeftOut, ListedColumns, Request, Split, choose_columns, choose_split
+from ampdata.source import LeftOut, ListedColumns, OpenRequest, Split, choose_columns, choose_split
 from ampdata.split_names import ArraySplits, array_split, in_order, split_arrays
 from ampdata.zip_members import Member, ZipMembers
 from ampspec.data.file_formats import NpzOptions
@@ -32,33 +32,33 @@ class _Array(NamedTuple):
     header: NpyHeader
 
 
-class _Chosen(NamedTuple):
-    """The arrays of a request by column, and what it leaves out."""
+class _Selection(NamedTuple):
+    """The selected arrays by column, and the arrays left out."""
 
     arrays: Mapping[str, _Array]
     left_out: Sequence[LeftOut]
 
 
-def npz_splits(request: Request, options: NpzOptions) -> tuple[Split, ...]:
+def npz_splits(request: OpenRequest, options: NpzOptions) -> tuple[Split, ...]:
     """The splits in the arrays' names. Raises InvalidData."""
     with _open_archive(request) as archive:
         return _splits(_arrays_by_split(request, _members(archive), options))
 
 
-def npz_columns(request: Request, options: NpzOptions) -> ListedColumns:
+def npz_columns(request: OpenRequest, options: NpzOptions) -> ListedColumns:
     """The columns that `open_npz` reads by default, from the headers alone. Raises InvalidData."""
     with _open_archive(request) as archive:
         arrays, left_out = _choose(archive, request, options)
     return ListedColumns({name: array.header.column() for name, array in arrays.items()}, left_out)
 
 
-def open_npz(request: Request, options: NpzOptions) -> ArraySource:
-    """The wanted arrays of a split, by default all that can be columns and are as long as `x`.
+def open_npz(request: OpenRequest, options: NpzOptions) -> ArraySource:
+    """The requested arrays of a split, by default all usable ones with as many rows as `x`.
 
-    Without an array `x` the largest one decides how many rows there are.
+    Without an array `x` the largest one decides the number of rows.
 
-    Raises InvalidData: not such an archive, a wanted array is missing or has another number of
-    rows, or a checksum is wrong.
+    Raises InvalidData: not such an archive, a requested array is missing or has another number
+    of rows, or a checksum is wrong.
     """
     with _open_archive(request) as archive:
         arrays, left_out = _choose(archive, request, options)
@@ -75,7 +75,7 @@ def open_npz(request: Request, options: NpzOptions) -> ArraySource:
     return source
 
 
-def _open_archive(request: Request) -> ZipMembers:
+def _open_archive(request: OpenRequest) -> ZipMembers:
     return ZipMembers(DataFile(request.path, request.name), request.limits)
 
 
@@ -93,7 +93,7 @@ def _members(archive: ZipMembers) -> dict[str, Member]:
     return members
 
 
-def _arrays_by_split(request: Request, members: Members, options: NpzOptions) -> ArraySplits:
+def _arrays_by_split(request: OpenRequest, members: Members, options: NpzOptions) -> ArraySplits:
     """The arrays of each split. Raises InvalidData for ambiguous names."""
     full_names = {options.x, options.y} & members.keys()
     if any(array_split(str(name))[1] for name in full_names):  # one split by its full name
@@ -105,8 +105,8 @@ def _splits(arrays: ArraySplits) -> tuple[Split, ...]:
     return in_order(split for split in arrays.parts if split is not None)
 
 
-def _choose(archive: ZipMembers, request: Request, options: NpzOptions) -> _Chosen:
-    """The wanted arrays, or all that can be columns. Raises InvalidData."""
+def _choose(archive: ZipMembers, request: OpenRequest, options: NpzOptions) -> _Selection:
+    """The requested arrays, or all that can be columns. Raises InvalidData."""
     members = _members(archive)
     by_split = _arrays_by_split(request, members, options)
     split = choose_split(request.name, _splits(by_split), request.split)
@@ -115,7 +115,10 @@ def _choose(archive: ZipMembers, request: Request, options: NpzOptions) -> _Chos
     names = choose_columns(request.name, columns, request.columns)
     if not names:
         raise InvalidData(request.name, None, expected="an array", received="an empty archive")
-    arrays, left_out = {}, [LeftOut(name, "an array of no split") for name in by_split.other_arrays]
+    arrays, left_out = (
+        {},
+        [LeftOut(name, "an array without a split") for name in by_split.other_arrays],
+    )
     error: UnsupportedArray | None = None
     for name in names:
         try:
@@ -131,7 +134,7 @@ def _choose(archive: ZipMembers, request: Request, options: NpzOptions) -> _Chos
 
 
 def _columns(name: str, arrays: Mapping[str, str], options: NpzOptions) -> dict[str, str]:
-    """The names of a split's arrays by column, with those that become `x` and `y`."""
+    """The names of a split's arrays by column, with the arrays that become `x` and `y`."""
     columns = dict(arrays)
     for column, array_name in (("x", options.x), ("y", options.y)):
         if array_name is None:
@@ -146,25 +149,25 @@ def _columns(name: str, arrays: Mapping[str, str], options: NpzOptions) -> dict[
     return columns
 
 
-def _read_header(archive: ZipMembers, member: Member, request: Request) -> _Array:
+def _read_header(archive: ZipMembers, member: Member, request: OpenRequest) -> _Array:
     start = next(archive.blocks(member), b"")
     field = member.name.removesuffix(SUFFIX)
     header = read_header(io.BytesIO(start), request.name, field, request.limits)
-    held = member.size - header.data_offset
-    if held != header.size_bytes:
+    data_bytes = member.size - header.data_offset
+    if data_bytes != header.size_bytes:
         raise InvalidData(
             request.name,
             field,
             expected=f"{header.size_bytes:,} bytes of data, as its header says",
-            received=f"{held:,}",
+            received=f"{data_bytes:,}",
         )
     return _Array(member, header)
 
 
 def _with_equal_rows(
-    request: Request, arrays: Mapping[str, _Array], left_out: Sequence[LeftOut]
-) -> _Chosen:
-    """All wanted arrays; by default those that have as many rows as `x`, or the largest."""
+    request: OpenRequest, arrays: Mapping[str, _Array], left_out: Sequence[LeftOut]
+) -> _Selection:
+    """All requested arrays; by default those with as many rows as `x`, or as the largest."""
     largest = max(arrays, key=lambda name: arrays[name].header.size_bytes)
     reference = "x" if "x" in arrays else largest
     rows = arrays[reference].header.shape[0]
@@ -181,11 +184,11 @@ def _with_equal_rows(
         LeftOut(name, f"{count} rows instead of {expected}") for name, count in row_counts.items()
     ]
     equal = {name: array for name, array in arrays.items() if name not in row_counts}
-    return _Chosen(equal, [*left_out, *shorter])
+    return _Selection(equal, [*left_out, *shorter])
 
 
-def _verify(archive: ZipMembers, request: Request, members: list[Member]) -> Path:
-    """Check the CRC-32 of every array once; the folder with the compressed ones."""
+def _verify(archive: ZipMembers, request: OpenRequest, members: list[Member]) -> Path:
+    """Check the CRC-32 of every array once; returns the folder with the decompressed arrays."""
     compressed = [member for member in members if not member.stored]
     archive.check_total(compressed, request.limits.cache_bytes)
 

@@ -1,4 +1,4 @@
-"""Turns text of table cells into numbers and booleans, and infers which of them a column has."""
+"""Parses the text of table cells, and infers the types of columns."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ampdata.csv.number_format import MISSING_WORDS, PLAIN, NumberFormat
+from ampdata.csv.number_format import MISSING_WORDS, PLAIN, DecimalFormat
 from ampdata.tables.arrow_table import ARROW_TYPES
 from ampspec.data.file_formats import CellType
 
@@ -34,32 +34,32 @@ class BadCell(Exception):
 
 
 class TypeInference:
-    """The types that every cell of a column has had so far, by the format of numbers.
+    """The types that fit every cell of a column so far, by number format.
 
     Attributes:
-        has_values: Whether a cell was not missing.
+        has_values: Whether any cell has a value.
     """
 
-    def __init__(self, formats: Sequence[NumberFormat], missing: Sequence[str] | None) -> None:
-        """`formats`: those that the file may have. `missing`: as the option `missing_values`."""
+    def __init__(self, formats: Sequence[DecimalFormat], missing: Sequence[str] | None) -> None:
+        """`formats`: the number formats to try. `missing`: the option `missing_values`."""
         self._missing = missing
-        self._numbers: dict[NumberFormat, CellType] = dict.fromkeys(formats, "int64")
+        self._numbers: dict[DecimalFormat, CellType] = dict.fromkeys(formats, "int64")
         self._is_bool = True
         self._has_codes = False
         self.has_values = False
 
     def add(self, cells: Any) -> None:
-        """Exclude the types that these cells do not have."""
+        """Exclude the types that do not fit these cells."""
         if not self._numbers and not self._is_bool:
             return
         values = pc.ascii_trim_whitespace(cells)
         if self._missing is not None:  # they may be numbers
             values = without_words(values, self._missing)
-        least = self._numbers.get(PLAIN, "int64")
-        if (plain := _number_type(values, PLAIN, least)) is None:
+        smallest = self._numbers.get(PLAIN, "int64")
+        if (plain := _number_type(values, PLAIN, smallest)) is None:
             # Looking for words takes as long as parsing.
             values = without_words(values, self._missing)
-            plain = _number_type(values, PLAIN, least)
+            plain = _number_type(values, PLAIN, smallest)
         if values.null_count == len(values):
             return
         self.has_values = True
@@ -79,11 +79,11 @@ class TypeInference:
             else:
                 self._numbers[number_format] = current
 
-    def is_number(self, number_format: NumberFormat) -> bool:
+    def is_number(self, number_format: DecimalFormat) -> bool:
         """Whether all values are numbers in this format."""
         return self.has_values and number_format in self._numbers
 
-    def dtype(self, number_format: NumberFormat) -> CellType:
+    def dtype(self, number_format: DecimalFormat) -> CellType:
         """The type of all cells; text for columns without values, and for codes such as 02110."""
         if not self.has_values:
             return "string"
@@ -91,20 +91,20 @@ class TypeInference:
         return "string" if dtype == "int64" and self._has_codes else dtype
 
 
-def _number_type(values: Any, number_format: NumberFormat, least: CellType) -> CellType | None:
-    """The first type from `least` on that all values have."""
-    types: tuple[CellType, ...] = ("int64", "float64") if least == "int64" else ("float64",)
+def _number_type(values: Any, number_format: DecimalFormat, smallest: CellType) -> CellType | None:
+    """The first type from `smallest` on that fits all values."""
+    types: tuple[CellType, ...] = ("int64", "float64") if smallest == "int64" else ("float64",)
     return next(
         (dtype for dtype in types if _parse(values, dtype, number_format) is not None), None
     )
 
 
 def without_words(cells: Any, missing: Sequence[str] | None) -> Any:
-    """Cells without spaces around them, with null for words that stand for a missing value.
+    """Cells without spaces around them, with null for words that mean a missing value.
 
     Args:
         cells: Text.
-        missing: The words, or None for the usual ones in any case.
+        missing: The words; None: the usual ones, ignoring case.
     """
     compared = pc.utf8_lower(cells) if missing is None else cells
     words = pa.array(MISSING_WORDS if missing is None else missing, pa.string())
@@ -115,7 +115,7 @@ def without_words(cells: Any, missing: Sequence[str] | None) -> Any:
 def parse_cells(
     cells: Any,
     dtype: CellType,
-    number_format: NumberFormat,
+    number_format: DecimalFormat,
     missing: Sequence[str] | None,
     *,
     finite: bool,
@@ -123,7 +123,7 @@ def parse_cells(
     """The cells as an Arrow array of the type that tables store; null where one is missing.
 
     Integers may be written as `1.0`, as pandas writes them in columns with missing values. `inf` is
-    a number, as in other formats, unless numbers must be finite: a job that uses it names its row.
+    a number, as in other formats, unless `finite`; a job that uses it reports its row.
 
     Raises BadCell for the first cell that does not have this type.
     """
@@ -151,11 +151,11 @@ def parse_cells(
 
 
 def _parse(
-    cells: Any, dtype: CellType, number_format: NumberFormat, *, finite: bool = False
+    cells: Any, dtype: CellType, number_format: DecimalFormat, *, finite: bool = False
 ) -> Any | None:
-    """The cells without spaces around them as this type; None if one is not of it.
+    """The cells without spaces around them as this type; None if a cell does not fit.
 
-    `inf` is a number unless they must be finite.
+    `inf` is a number unless `finite`.
     """
     stored = ARROW_TYPES[dtype]
     if dtype == "string":
@@ -184,7 +184,7 @@ def _parse(
     return numbers if not _any(wrong) else None
 
 
-def _parse_whole(cells: Any, dtype: CellType, number_format: NumberFormat) -> Any | None:
+def _parse_whole(cells: Any, dtype: CellType, number_format: DecimalFormat) -> Any | None:
     """Integers from numbers without fractions; None for other types and numbers."""
     if dtype not in ("uint8", "int32", "int64"):
         return None
@@ -195,8 +195,8 @@ def _parse_whole(cells: Any, dtype: CellType, number_format: NumberFormat) -> An
         return None
 
 
-def _without_groups(cells: Any, number_format: NumberFormat) -> Any | None:
-    """The cells without what separates thousands; None if one has it in other places."""
+def _without_groups(cells: Any, number_format: DecimalFormat) -> Any | None:
+    """The cells without thousands separators; None if one has them in wrong places."""
     if number_format.thousands == " ":
         cells = pc.replace_substring_regex(cells, "[\u00a0\u202f]", " ")
     if _any(pc.invert(pc.match_substring_regex(cells, number_format.pattern))):

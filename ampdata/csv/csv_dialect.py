@@ -1,4 +1,4 @@
-"""Finds how a CSV file is written: delimiter, quotation marks, header, and the lines before it."""
+"""Detects the dialect of a CSV file: delimiter, quotation marks, header and lines before it."""
 
 import csv
 import io
@@ -16,24 +16,24 @@ from ampspec.data.file_formats import CsvOptions
 SAMPLE_BYTES: Final = 65_536
 DELIMITERS: Final = (",", ";", "\t", "|", "::", "^", "~", "\x01", " ")
 SUBSTITUTE: Final = "\x1f"
-"""Python's and Arrow's readers know only delimiters of one character."""
+"""Python's and Arrow's readers support only delimiters of one character."""
 MAX_LINES_BEFORE: Final = 20
 MIN_SHARE: Final = 0.8
-"""The share of rows with equally many cells, from which on other rows are mistakes."""
+"""The share of rows with the same number of cells from which other rows are mistakes."""
 MIN_SPACED: Final = 0.9
-"""The share of cells after a space, from which on spaces are no part of cells."""
+"""The share of cells after a space from which spaces are not part of cells."""
 MIN_VALUES: Final = 0.5
-"""The share of numbers, from which on words between spaces are cells."""
+"""The share of numbers from which words between spaces are cells."""
 QUOTING: Final = (",", ";")
 """Delimiters that texts contain, so that quoted cells are likely."""
 MIN_ALIGNED_ROWS: Final = 20
-"""So many lines of a text do not have equally many words."""
+"""From this number of lines, prose does not have the same number of words in each line."""
 SEPARATOR: Final = re.compile(r'\ufeff?"?sep=([^"\r\n]{1,2})"?\r?\n')
 """The first line of files for Excel."""
 ESCAPED_QUOTE: Final = re.compile(r"""(\\+)(["'])""")
 YEARS: Final = range(1500, 2200)
 ROWS_COUNTED: Final = 4
-"""The rows whose first cells tell that the first row has a number like the others."""
+"""The number of rows compared to detect a column of row numbers."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class _Split:
     is_spaced: bool
 
     rows_before: int
-    """How many rows the lines before the table have."""
+    """The number of rows before the table."""
     has_name_before: bool
-    """Whether they are one word: the name of a column whose texts have spaces."""
+    """Whether the only row before the table is one word: the name of a column of texts."""
 
     @property
     def share(self) -> float:
@@ -60,7 +60,7 @@ class _Split:
 
     @property
     def value_share(self) -> float:
-        """The share of cells that are numbers, or stand for missing ones."""
+        """The share of cells that are numbers or missing values."""
         cells = [cell for row in self.rows for cell in row]
         return sum(map(is_value, cells)) / max(1, len(cells))
 
@@ -73,13 +73,13 @@ class _Split:
 
 
 def complete_options(file: DataFile, options: CsvOptions) -> CsvOptions:
-    """The options of a CSV file, with what its start shows in place of null.
+    """The options of a CSV file; null options are detected from its start.
 
-    How numbers are written stays null where it is: all rows decide on it.
+    The number format stays null: all rows decide it.
 
     Args:
         file: The first file of the table.
-        options: What is known, at least the encoding.
+        options: The known options, at least the encoding.
 
     Raises:
         InvalidData: The file cannot be read.
@@ -118,7 +118,7 @@ def split_cells(line: str, delimiter: str, *, escapes: bool = False) -> str:
 
     Args:
         line: The line.
-        delimiter: That of the file.
+        delimiter: The delimiter of the file.
         escapes: Whether quotation marks in cells have a backslash; they are doubled instead.
     """
     if escapes:
@@ -141,7 +141,7 @@ def one_character(delimiter: str) -> str:
 def _complete(text: str, options: CsvOptions, name: str, *, is_whole: bool) -> CsvOptions:
     split = _best_split(text, options, is_whole=is_whole)
     if split is None or split.share < MIN_SHARE:
-        # The reader says what is wrong with which line.
+        # The reader reports the bad line.
         delimiter = options.delimiter or ("\t" if name.lower().endswith(".tsv") else ",")
         fixed = options.model_copy(update={"delimiter": delimiter})
         split = _best_split(text, fixed, is_whole=is_whole)
@@ -176,16 +176,16 @@ def _best_split(text: str, options: CsvOptions, *, is_whole: bool) -> _Split | N
     regular = [split for split in splits if split.delimiter != " " and split.share == 1]
     if any(split.delimiter == "\t" and _has_words(split) for split in regular):
         splits = regular
-    # Words between spaces are cells where nothing else separates them.
+    # Words between spaces are cells only if nothing else separates them.
     splits = [split for split in splits if split in regular or not regular or _has_numbers(split)]
-    # Of equal ones the last: apostrophes are tried after quotation marks.
+    # Ties go to the last split: apostrophes are tried after quotation marks.
     return max(reversed(splits), key=lambda split: split.rank, default=None)
 
 
 def _splits_by_quote(
     text: str, delimiter: str, options: CsvOptions, *, is_whole: bool
 ) -> list[_Split]:
-    """The splits by one delimiter: of marks that are never closed, one without quotation marks."""
+    """The splits by one delimiter; marks that are never closed count as ordinary characters."""
 
     def split_with(quote: str) -> list[_Split]:
         split = _split(text, delimiter, quote, options.skip_lines, is_whole=is_whole)
@@ -244,8 +244,8 @@ def _split(
 def _first_row(rows: Sequence[Sequence[str]], columns: int) -> int:
     """The first row of the table, a header or not.
 
-    Lines of another length are before the table, unless they are its header: with a delimiter at
-    the end, or without a name for the numbers of rows that R writes.
+    Lines of another length precede the table, unless they are its header: with a delimiter at the
+    end, or without a name for the row numbers that R writes.
     """
     first = next(number for number, row in enumerate(rows) if len(row) == columns)
     if first == 0 or first > MAX_LINES_BEFORE:
@@ -266,7 +266,7 @@ def _is_name(cell: str) -> bool:
 
 
 def _has_header(rows: Sequence[Sequence[str]], columns: int) -> bool:
-    """Whether the first row names the columns: its cells are of another kind than those below."""
+    """Whether the first row names the columns: its cells differ in kind from those below."""
     names, *below = rows
     if len(names) != columns and below:
         return True
@@ -281,9 +281,9 @@ def _has_header(rows: Sequence[Sequence[str]], columns: int) -> bool:
         if not is_value(name) and values and len(values) == sum(bool(c.strip()) for c in cells):
             return True  # a word above numbers
     if not names[0].strip() and all(row[0].strip() for row in rows):
-        return True  # the numbers of rows, as pandas writes them, have no name
+        return True  # a column of row numbers without a name, as pandas writes it
     if _are_consecutive([row[0] for row in (names, *rows[:ROWS_COUNTED])]):
-        return False  # the numbers of rows
+        return False  # row numbers
     return _are_counted(numbers) and not any(
         _are_counted(below) or _are_consecutive(below)
         for row in rows
@@ -292,9 +292,9 @@ def _has_header(rows: Sequence[Sequence[str]], columns: int) -> bool:
 
 
 def _are_values(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether half of the words of the first row occur below in their columns: they are values.
+    """Whether half of the words of the first row recur below in their columns: they are values.
 
-    Files that were put together repeat the header now and then, and an empty name is none.
+    Concatenated files repeat the header, and empty names do not count.
     """
     value_rows = [row for row in rows if list(row) != list(names)]
     if len(value_rows) < MIN_SHARE * len(rows):
@@ -306,7 +306,7 @@ def _are_values(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _are_counted(cells: Sequence[str]) -> bool:
-    """Whether cells are 0, 1, 2, … or years in their order: names of columns, and no values."""
+    """Whether cells are 0, 1, 2, … or ordered years: names of columns, not values."""
     numbers = _whole_numbers(cells)
     if len(numbers) < 2:
         return False
@@ -322,7 +322,7 @@ def _are_consecutive(cells: Sequence[str]) -> bool:
 
 
 def _whole_numbers(cells: Sequence[str]) -> list[int]:
-    """The cells as numbers; none if one is no whole number."""
+    """The cells as numbers; empty if any is not a whole number."""
     texts = [cell.strip() for cell in cells]
     return [int(text) for text in texts] if all(text.isdecimal() for text in texts) else []
 
@@ -339,7 +339,7 @@ def _has_numbers(split: _Split) -> bool:
 
 
 def _has_words(split: _Split) -> bool:
-    """Whether no cell is several numbers, as where spaces and tabs separate them alike."""
+    """Whether no cell holds several numbers, as if spaces and tabs both separated cells."""
     cells = {cell for row in split.rows for cell in row}
     return not any(" " in cell and all(map(is_number, cell.split())) for cell in cells)
 

@@ -1,4 +1,4 @@
-"""Finds the encoding of text files."""
+"""Detects the encoding of text files."""
 
 import codecs
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ BLOCK: Final = 2**20
 MARKS_OF_UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 SAMPLE: Final = 4096
 MIN_HALVES: Final = 0.6
-"""The share of characters with a byte of zero, from which on a text is in UTF-16 without a mark."""
+"""The share of characters with a zero byte from which a text is UTF-16 without a mark."""
 WESTERN: Final[Encoding] = "windows-1252"
 MAX_SHARE: Final = 0.4
 """In Western languages, the largest share of letters that are not ASCII."""
@@ -21,8 +21,8 @@ MAX_SHARE: Final = 0.4
 def find_encoding(files: Sequence[DataFile]) -> Encoding:
     """The encoding of text files.
 
-    UTF-16 by its mark or its zeros, UTF-8 where all bytes are, else Windows-1252. A file with
-    characters of UTF-8 and other bytes is a damaged one: the reader names the line.
+    UTF-16 by its mark or its zeros, UTF-8 if all bytes are valid, else Windows-1252. A file that
+    mixes UTF-8 and other bytes is damaged, and the reader reports the line.
 
     Raises InvalidData for text in another alphabet, whose encoding cannot be told, and for files
     in several encodings.
@@ -57,7 +57,7 @@ def codec_of(encoding: str, start: bytes) -> str:
 
 
 def guess_encoding(start: bytes, *, is_whole: bool) -> Encoding | None:
-    """The encoding of the start of a file; None if it is no text."""
+    """The encoding of the start of a file; None if it is not text."""
     if _is_utf16(start):
         try:
             codec = codec_of("utf-16", start)
@@ -78,7 +78,7 @@ def guess_encoding(start: bytes, *, is_whole: bool) -> Encoding | None:
 
 
 def _is_utf16(start: bytes) -> bool:
-    """Whether a text has a mark of UTF-16, or the half of its bytes that ASCII in UTF-16 has."""
+    """Whether a text has a UTF-16 mark, or zeros in every second byte, as ASCII in UTF-16 has."""
     low, high = start[:SAMPLE:2].count(0), start[1:SAMPLE:2].count(0)
     half_size = min(len(start), SAMPLE) // 2
     has_halves = min(low, high) == 0 and max(low, high) > MIN_HALVES * half_size > 0
@@ -93,7 +93,7 @@ def _has_controls(text: str) -> bool:
 
 
 def _encoding_of(file: DataFile) -> Encoding | None:
-    """The encoding of a file; None for ASCII, which is text in most of them."""
+    """The encoding of a file; None for ASCII, which is valid in most encodings."""
     decoder, has_characters, sample = codecs.getincrementaldecoder("utf-8")(), False, b""
     with open_file(file) as stream:
         while block := stream.read(BLOCK):

@@ -1,7 +1,7 @@
-"""Reads a CSV file row by row as Python lists, and as the text that Arrow's reader knows.
+"""Reads a CSV file row by row as Python lists, or rewrites it for Arrow's reader.
 
-The former is slow: for headers, for messages with the line of a bad row, and for files with
-delimiters and quotation marks that Arrow does not know.
+Python lists are slow: they serve headers, the line numbers of bad rows, and files with delimiters
+and quotation marks that Arrow does not support.
 """
 
 import csv
@@ -25,14 +25,14 @@ BLOCK: Final = 2**20
 START_BYTES: Final = 65_536
 BYTE_ORDER_MARK: Final = "\ufeff"
 MAX_ROWS_COMPARED: Final = 100
-"""The rows that tell whether a delimiter at the end of rows has a cell after it."""
+"""The rows compared to tell whether a delimiter at the end of rows starts a cell."""
 
 
 def read_names(file: DataFile, options: CsvOptions) -> tuple[str, list[str]]:
-    """Where the first row is, and the names of the columns: its cells, or `column_1` and so on.
+    """The place of the first row, and the column names: its cells, or `column_1` and so on.
 
-    A header may have a delimiter at its end that rows lack, or lack the one that rows have, or a
-    name for the numbers of rows.
+    A header may have a trailing delimiter that rows lack, lack one that rows have, or lack a name
+    for the column of row numbers.
 
     Raises InvalidData: no row, text in another encoding, or a row that is too long.
     """
@@ -43,7 +43,7 @@ def read_names(file: DataFile, options: CsvOptions) -> tuple[str, list[str]]:
             if len(first) > MAX_ROWS_COMPARED or not options.header:
                 break
     except (csv.Error, InvalidData) as error:
-        # An error in a later row is found again where rows are read.
+        # An error in a later row is raised again when rows are read.
         if not first:
             if isinstance(error, InvalidData):
                 raise
@@ -67,7 +67,7 @@ def read_names(file: DataFile, options: CsvOptions) -> tuple[str, list[str]]:
 
 
 def place_of_row(file: DataFile, options: CsvOptions, row: int) -> str:
-    """`line 812`: where a row starts; rows are counted from 0, without the header.
+    """The place of a row as `line 812`; rows are counted from 0, without the header.
 
     `row 811` for a file that Python's csv module cannot read.
     """
@@ -102,7 +102,7 @@ def find_bad_row(file: DataFile, options: CsvOptions, names: Sequence[str]) -> I
 
 
 def check_quotes(file: DataFile, options: CsvOptions) -> None:
-    """Raises InvalidData for a cell that is not closed: it would contain the rest of the file."""
+    """Raise InvalidData for an unclosed cell, which would contain the rest of the file."""
     if options.quote == "":
         return
     quote, count = (options.quote or '"').encode(), 0
@@ -116,7 +116,7 @@ def check_quotes(file: DataFile, options: CsvOptions) -> None:
         for line, _ in _rows(file, options, strict=True):
             start = line
     except csv.Error as error:
-        # A mark after a cell, or inside one without marks, is no reason to reject the file.
+        # A mark after a cell, or inside an unquoted cell, is accepted.
         if "unexpected end" in str(error) or "field limit" in str(error):
             raise InvalidData(
                 file.name,
@@ -133,7 +133,7 @@ def open_for_arrow(file: DataFile, options: CsvOptions) -> Iterator[pa.NativeFil
     Raises InvalidData, also while the stream is read.
     """
     if not _needs_rewriting(file, options):
-        # Given a path, Arrow would decompress files whose name ends in .gz.
+        # With a path, Arrow would decompress files whose name ends in .gz.
         with open_file(file) as lines, pa.OSFile(str(file.path)) as stream:
             stream.seek(_skipped_bytes(lines, options.skip_lines or 0))
             yield stream
@@ -151,7 +151,7 @@ def arrow_parsing(file: DataFile, options: CsvOptions) -> tuple[str, str | Liter
 
 
 def _escapes_quotes(file: DataFile, options: CsvOptions) -> bool:
-    """Whether the start of the file has quotation marks after backslashes in quoted cells."""
+    """Whether quoted cells at the start of the file escape quotation marks with backslashes."""
     with open_file(file) as stream:
         start = stream.read(START_BYTES)
     text = decode_start(start, options.encoding or "utf-8", is_whole=len(start) < START_BYTES)
@@ -173,7 +173,7 @@ def _needs_rewriting(file: DataFile, options: CsvOptions) -> bool:
 def _skipped_bytes(stream: BinaryIO, lines: int) -> int:
     """The size of a byte order mark, of the first lines, and of empty ones after them.
 
-    Arrow would leave out an empty line in place of the header.
+    Arrow would skip an empty line instead of the header.
     """
     mark = BYTE_ORDER_MARK.encode()
     size = len(mark) if stream.read(len(mark)) == mark else 0
@@ -196,13 +196,13 @@ def _rewritten(rows: Iterable[tuple[int, list[str]]]) -> Iterator[str]:
 
 
 class _Joined(io.RawIOBase):
-    """A stream of parts that are made while it is read."""
+    """A stream over parts that are produced while it is read."""
 
     def __init__(self, parts: Iterator[bytes]) -> None:
         self._parts, self._remainder = parts, b""
 
     def readable(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
@@ -220,7 +220,7 @@ class _Joined(io.RawIOBase):
 def _rows(
     file: DataFile, options: CsvOptions, *, strict: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
-    """The line on which each row starts, and its cells; empty lines are left out."""
+    """The first line of each row, and its cells; empty lines are skipped."""
     delimiter, skipped = options.delimiter or ",", options.skip_lines or 0
     quote = '"' if options.quote is None else options.quote
     with open_file(file) as stream:
@@ -271,7 +271,7 @@ def _lines(stream: BinaryIO, file: DataFile, options: CsvOptions) -> Iterator[st
 
 
 def _ends_lines_with_returns(stream: BinaryIO) -> bool:
-    """Whether lines end as on old Macs, and in files that Excel calls CSV (Macintosh)."""
+    """Whether lines end with carriage returns, as in Excel's CSV (Macintosh)."""
     start = stream.read(START_BYTES)
     stream.seek(0)
     return b"\r" in start and b"\n" not in start

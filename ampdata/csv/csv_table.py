@@ -26,11 +26,11 @@ from ampdata.csv.csv_rows import (
     place_of_row,
     read_names,
 )
-from ampdata.csv.number_format import NumberFormat, number_formats
+from ampdata.csv.number_format import DecimalFormat, number_formats
 from ampdata.files import DataFile, read_errors
 from ampdata.limits import Limits
 from ampdata.place import Place
-from ampdata.source import Column, LeftOut, ListedColumns, Request, Split, choose_columns
+from ampdata.source import Column, LeftOut, ListedColumns, OpenRequest, Split, choose_columns
 from ampdata.tables.arrow_table import TableWriter
 from ampdata.tables.table_files import files_of_split, splits_of, table_files
 from ampdata.tables.table_source import TableSource
@@ -40,7 +40,7 @@ from ampspec.errors import InvalidData
 
 SUFFIXES: Final = (".csv", ".tsv")
 READING: Final = "reading.json"
-"""In the cache: the options with which the table was read, where they were null, and `padding`."""
+"""The cache file with the detected options and `padding`."""
 MAX_SHOWN: Final = 60
 """Characters of a bad cell in a message."""
 
@@ -50,13 +50,13 @@ def is_csv(name: str) -> bool:
     return name.lower().endswith(SUFFIXES)
 
 
-def csv_splits(request: Request, options: CsvOptions) -> tuple[Split, ...]:
+def csv_splits(request: OpenRequest, options: CsvOptions) -> tuple[Split, ...]:
     """The splits in the files' names. Raises InvalidData."""
     return splits_of(table_files(request, is_csv))
 
 
-def open_csv(request: Request, options: CsvOptions) -> TableSource:
-    """The wanted columns of a split. Raises InvalidData, which names the line of a bad row."""
+def open_csv(request: OpenRequest, options: CsvOptions) -> TableSource:
+    """The requested columns of a split. Raises InvalidData with the line of a bad row."""
     options = reading_options(options, CsvOptions)
     files = table_files(request, is_csv)
     chosen = files_of_split(request, files)
@@ -80,16 +80,16 @@ def open_csv(request: Request, options: CsvOptions) -> TableSource:
     return source
 
 
-def csv_columns(request: Request, options: CsvOptions) -> ListedColumns:
-    """The columns that `open_csv` reads by default; their types are those of the first rows.
+def csv_columns(request: OpenRequest, options: CsvOptions) -> ListedColumns:
+    """The columns that `open_csv` reads by default; their types come from the first rows.
 
     Raises InvalidData.
     """
     files = table_files(request, is_csv)
     every = [file for part in files.values() for file in part]
     table = _open_table(request, reading_options(options, CsvOptions), every)
-    dtypes = table.with_types(every[:1], most_batches=1).dtypes
-    # Whether a column has no value at all is known from all rows.
+    dtypes = table.with_types(every[:1], max_batches=1).dtypes
+    # Only all rows tell whether a column has no value at all.
     padding = replace(table, used=sorted(set(table.padding) & set(table.names)))
     dtypes = {**dtypes, **(padding.with_types(every).dtypes if padding.used else {})}
     columns = {name: Column((), dtypes[name]) for name in table.names if name in dtypes}
@@ -98,14 +98,14 @@ def csv_columns(request: Request, options: CsvOptions) -> ListedColumns:
 
 
 def _left_out(padding: Iterable[str], complete: CsvOptions, options: CsvOptions) -> list[LeftOut]:
-    """Columns that only delimiters make, and lines that no option says to skip."""
+    """Columns that consist of delimiters only, and skipped lines above the table."""
     parts = [LeftOut(name, "a column without a name and without a value") for name in padding]
     if complete.skip_lines and options.skip_lines is None:
         parts.append(LeftOut(plural(complete.skip_lines, "line"), "above the table"))
     return parts
 
 
-def _open_table(request: Request, options: CsvOptions, every: Sequence[DataFile]) -> "_Table":
+def _open_table(request: OpenRequest, options: CsvOptions, every: Sequence[DataFile]) -> "_Table":
     """The table of all files, with complete options, without types. Raises InvalidData."""
     if options.encoding is None:
         options = options.model_copy(update={"encoding": find_encoding(every)})
@@ -122,7 +122,7 @@ def _open_table(request: Request, options: CsvOptions, every: Sequence[DataFile]
 
 def _convert(
     folder: Path,
-    request: Request,
+    request: OpenRequest,
     options: CsvOptions,
     every: Sequence[DataFile],
     chosen: Sequence[DataFile],
@@ -187,19 +187,19 @@ class _Table:
     options: CsvOptions
     names: Sequence[str]
     used: Sequence[str]
-    """The columns to read; nothing is known or checked about others."""
+    """The columns to read; other columns are not checked."""
     padding: Collection[str] = ()
     """Columns that are left out if all their cells are empty."""
     dtypes: Mapping[str, CellType] = field(default_factory=dict)
 
-    def with_types(self, files: Sequence[DataFile], *, most_batches: int | None = None) -> "_Table":
-        """The declared type of each column, or the one that all its cells have.
+    def with_types(self, files: Sequence[DataFile], *, max_batches: int | None = None) -> "_Table":
+        """The declared type of each column, or the type that fits all its cells.
 
-        Numbers are written in the format with which most columns are numbers.
+        The number format is the one with which the most columns are numbers.
 
         Args:
             files: The files whose cells decide.
-            most_batches: How many batches of each file decide; None for all.
+            max_batches: The number of batches of each file that decide; None: all.
         """
         options = self.options
         formats = number_formats(options.delimiter or ",", options.decimal_point, options.thousands)
@@ -210,7 +210,7 @@ class _Table:
         }
         if inferences:
             for file in files:
-                for batch in islice(self.batches(file), most_batches):
+                for batch in islice(self.batches(file), max_batches):
                     for name, inference in inferences.items():
                         inference.add(batch.column(name))
         best = max(
@@ -231,7 +231,7 @@ class _Table:
 
     def _parse(self, rows: _Rows, name: str, dtype: CellType) -> Any:
         options, cells = self.options, rows.batch.column(name)
-        number_format = NumberFormat(options.decimal_point or ".", options.thousands or "")
+        number_format = DecimalFormat(options.decimal_point or ".", options.thousands or "")
         try:
             finite = name in options.dtypes
             values = parse_cells(cells, dtype, number_format, options.missing_values, finite=finite)
@@ -279,9 +279,9 @@ class _Table:
                 yield batch
 
     def _check_cells(self, rows: _Rows) -> None:
-        """Raise InvalidData for a cell with whole rows: one mark closes what another one began.
+        """Raise InvalidData for a cell with whole rows, between two unrelated quotation marks.
 
-        Texts have commas, semicolons and spaces, so that their number tells nothing.
+        Commas, semicolons and spaces occur in texts, so they are not counted.
         """
         delimiter = self.options.delimiter or ","
         if delimiter in (*QUOTING, " ") or self.options.quote == "":
@@ -297,7 +297,7 @@ class _Table:
             if row >= 0:
                 raise rows.place(self.options, row, name).invalid(
                     "one cell (or `quote: ''`, if no cell is quoted)",
-                    f"whole rows between quotation marks, {_shown(cells[row].as_py())}",
+                    f"whole rows between quotation marks: {_shown(cells[row].as_py())}",
                 )
 
 
@@ -316,7 +316,7 @@ def _parse_errors(file: DataFile, names: Sequence[str], options: CsvOptions) -> 
                 file.name,
                 None,
                 expected=f"rows of at most {MAX_LINE_BYTES:,} bytes",
-                received="a longer one; a quotation mark may be missing",
+                received="a longer row; a quotation mark may be missing",
             ) from None
         if (bad := find_bad_row(file, options, names)) is not None:
             raise bad from None

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ampdata.arrays.array_source import ArraySource
 from ampdata.cache import converted
 from ampdata.files import DataFile, open_file
-from ampdata.source import Column, Request, choose_columns, choose_split
+from ampdata.source import Column, OpenRequest, choose_columns, choose_split
 from ampspec.data.file_formats import TextOptions
 from ampspec.errors import InvalidData
 
@@ -25,7 +25,7 @@ INDICES: Final = "characters.int32"
 VOCABULARY: Final = "vocabulary.json"
 
 
-def open_text(request: Request, options: TextOptions) -> ArraySource:
+def open_text(request: OpenRequest, options: TextOptions) -> ArraySource:
     """Windows (sequence,) of int32; an incomplete last window is left out. Raises InvalidData."""
     choose_split(request.name, (), request.split)
     file = DataFile(request.path, request.name)

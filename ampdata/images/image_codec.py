@@ -28,10 +28,10 @@ INVALID: Final = (
     Image.DecompressionBombError,
     Image.DecompressionBombWarning,
 )
-"""What Pillow raises for damaged or hostile files."""
+"""The errors of Pillow for damaged or hostile files."""
 MAX_CLASS: Final = 255
 ORIENTATION: Final = 0x0112
-"""The tag in a photo's metadata; cameras turn the picture instead of its pixels."""
+"""The metadata tag with the rotation of a photo; cameras do not rotate the pixels."""
 TURNS: Final = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -42,7 +42,7 @@ TURNS: Final = {
     8: Image.Transpose.ROTATE_90,
 }
 EXCHANGES_SIDES: Final = 5
-"""From this orientation on, height and width change places."""
+"""From this orientation on, height and width are swapped."""
 OTHER_KINDS: Final = {
     b"GIF8": "a GIF image",
     b"BM": "a BMP image",
@@ -52,7 +52,7 @@ OTHER_KINDS: Final = {
     b"<": "a page of HTML or XML",
     b"version https://git-lfs": "a pointer of Git LFS instead of its content",
 }
-"""What files with the name of an image often are, by their first bytes."""
+"""Common contents of files named like images, by their first bytes."""
 
 
 def image_size(content: bytes, place: Place, max_pixels: int) -> tuple[int, int]:
@@ -67,8 +67,8 @@ def decode_image(
 ) -> NDArray[np.uint8]:
     """The pixels (height, width, channels) of an image, resized if the options say so.
 
-    They are turned as their metadata says. Images of 16 bits are reduced to their upper 8. Raises
-    InvalidData.
+    They are rotated according to their metadata. 16-bit images are reduced to the upper 8 bits.
+    Raises InvalidData.
     """
     with _open(content, place, max_pixels) as image:
         try:
@@ -172,8 +172,8 @@ def _other_kind(content: bytes) -> str:
 
 
 def _orientation(image: Image.Image) -> int:
-    """1 for an image that stands upright, and if the metadata is damaged."""
-    # Without the test Pillow would decode a PNG to look for metadata behind its pixels.
+    """The orientation tag; 1 (upright) if it is missing or damaged."""
+    # Without this check Pillow would decode a PNG to look for metadata behind its pixels.
     if "exif" in image.info:
         with suppress(*INVALID, KeyError, TypeError, OverflowError, AttributeError):
             orientation = image.getexif().get(ORIENTATION)

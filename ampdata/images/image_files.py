@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from ampdata.cache import digest
 from ampdata.files import DataFile, is_ignored, list_folder, open_file
-from ampdata.source import Request
+from ampdata.source import OpenRequest
 from ampdata.zip_members import Member, ZipMembers
 from ampspec.errors import InvalidData
 
@@ -29,7 +29,7 @@ class ImageFiles(Protocol):
         """The start of a file, which usually contains the size of the image."""
 
     def fingerprint(self) -> object:
-        """What changes with the files."""
+        """A value that changes with the files."""
 
     def close(self) -> None:
         """Close open files."""
@@ -38,7 +38,7 @@ class ImageFiles(Protocol):
 class FolderFiles:
     """The files below a folder."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: OpenRequest) -> None:
         """List them. Raises InvalidData."""
         self._request = request
         self.folders: set[FilePath] = set()
@@ -67,7 +67,7 @@ class FolderFiles:
         return digest(self._file(path).fingerprint() for path in self.paths)
 
     def close(self) -> None:
-        """No file stays open."""
+        """Do nothing: no file stays open."""
 
     def _file(self, path: FilePath) -> DataFile:
         return DataFile(self._request.path.joinpath(*path), "/".join((self._request.name, *path)))
@@ -76,7 +76,7 @@ class FolderFiles:
 class ZipFiles:
     """The files in an archive."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: OpenRequest) -> None:
         """Read the archive's directory. Raises InvalidData."""
         self._limits = request.limits
         self._file = DataFile(request.path, request.name)
@@ -109,6 +109,6 @@ class ZipFiles:
         self._archive.close()
 
 
-def open_files(request: Request) -> ImageFiles:
+def open_files(request: OpenRequest) -> ImageFiles:
     """The files that a request names. Raises InvalidData."""
     return FolderFiles(request) if request.path.is_dir() else ZipFiles(request)

@@ -33,17 +33,17 @@ OTHER_PICTURES: Final = (
     ".jp2",
     ".ppm",
 )
-"""Pictures that are not read; leaving them out would change the data without a word."""
+"""Unsupported pictures; skipping them would silently change the data."""
 IMAGES: Final = frozenset({"images", "image", "imgs", "img", "jpegimages"})
 MASKS: Final = frozenset(
     {"masks", "mask", "labels", "label", "annotations", "segmentations", "segmentation"}
     | {"segmentationclass", "trimaps", "gt", "groundtruth", "ground_truth"}
 )
-"""Folders of images, and of what belongs to each, in small letters."""
+"""The folders of images and of their masks, in lower case."""
 MASK_ENDS: Final = re.compile(
     r"[_-](masks?|segmentation|seg|labels?|gt|groundtruth)$", re.IGNORECASE
 )
-"""What names of masks may have behind those of their images."""
+"""Suffixes of mask names after the names of their images."""
 MAX_NAMES: Final = 20
 LAYOUT: Final = "images in a folder per class, in `images` and `masks`, or without folders"
 
@@ -61,7 +61,7 @@ Parts = Mapping[Split | None, Sequence[ImagePath]]
 
 @dataclass(frozen=True)
 class ImageRows:
-    """The images of a split, and what belongs to each."""
+    """The images of a split with their labels or masks."""
 
     images: Sequence[FilePath]
     labels: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
@@ -70,17 +70,17 @@ class ImageRows:
 
 
 def is_image(name: str) -> bool:
-    """Whether a file's name is that of an image."""
+    """Whether a file name is that of a supported image."""
     return name.lower().endswith(SUFFIXES)
 
 
 def is_picture(name: str) -> bool:
-    """Whether a file's name is that of an image, also of one that is not read."""
+    """Whether a file name is that of an image, supported or not."""
     return name.lower().endswith((*SUFFIXES, *OTHER_PICTURES))
 
 
 def list_images(name: str, paths: Sequence[FilePath]) -> list[ImagePath]:
-    """All images, without the folders that they have in common. Raises InvalidData."""
+    """All images, with paths below their common folders. Raises InvalidData."""
     images = [ImagePath(path, path) for path in paths if is_image(path[-1])]
     unsupported = ["/".join(path) for path in paths if path[-1].lower().endswith(OTHER_PICTURES)]
     if unsupported:
@@ -111,7 +111,7 @@ def classes_left_out(
     absent = [name for name in classes if name not in training] if "train" in parts else []
     return [
         *(
-            LeftOut("/".join(folder), "a folder without images, which is no class")
+            LeftOut("/".join(folder), "a folder without images, which is not a class")
             for folder in empty
         ),
         *(LeftOut(name, "a class without images for training") for name in absent),
@@ -119,7 +119,7 @@ def classes_left_out(
 
 
 def by_split(name: str, images: Sequence[ImagePath], patterns: Mapping[Split, str]) -> Parts:
-    """The images by split; under None if folders do not tell.
+    """The images by split; under None if folders do not name splits.
 
     With patterns, other images are left out. Raises InvalidData for images beside several splits.
     """
@@ -189,12 +189,12 @@ def splits_of(parts: Parts) -> tuple[Split, ...]:
 
 
 def class_names(parts: Parts) -> tuple[str, ...]:
-    """The folders of all splits, so that a class has the same number in each.
+    """The class folders of all splits, so that a class has the same number in each.
 
-    Names that differ only in how their accents are encoded are one class.
+    Names that differ only in the encoding of accents are one class.
     """
     images = [image for part in parts.values() for image in part if len(image.below) > 1]
-    # In the order of the names as they are: checkpoints rely on the numbers.
+    # Sorted by the original names: checkpoints rely on the class numbers.
     folders = sorted({image.below[0] for image in images})
     return tuple(dict.fromkeys(_normalized(folder) for folder in folders))
 

@@ -31,7 +31,7 @@ from ampdata.source import (
     Array,
     Column,
     Indices,
-    Request,
+    OpenRequest,
     Source,
     Split,
     choose_columns,
@@ -47,7 +47,7 @@ class ImageSource(Source):
     """Images that are decoded when they are read."""
 
     def __init__(
-        self, request: Request, options: ImagesOptions, files: ImageFiles, rows: ImageRows
+        self, request: OpenRequest, options: ImagesOptions, files: ImageFiles, rows: ImageRows
     ) -> None:
         """Check the sizes of all images if they are not resized. Raises InvalidData."""
         self._request, self._options, self._files, self._rows = request, options, files, rows
@@ -134,7 +134,7 @@ class ImageSource(Source):
         )
 
     def _common_size(self) -> tuple[int, int]:
-        """The size of all images; (0, 0) for different ones if the request allows them."""
+        """The size of all images; (0, 0) if sizes differ and the request allows it."""
         key = ("image sizes", digest(self._rows.images), self._files.fingerprint())
         folder = converted(self._request.cache, key, self._write_sizes)
         row, common_size, other_size = json.loads((folder / SIZES).read_text(encoding="utf-8"))
@@ -149,9 +149,9 @@ class ImageSource(Source):
         )
 
     def _write_sizes(self, folder: Path) -> None:
-        """The size of the first image, and the first other size with its row.
+        """Write the size of the first image, and the first different size with its row.
 
-        All headers are read, so that all bad files are named at once.
+        All headers are read, so that all bad files are reported at once.
         """
         sizes: dict[int, tuple[int, int]] = {}
         errors = []
@@ -175,7 +175,7 @@ class ImageSource(Source):
         return Place("/".join((self._request.name, *path)), None)
 
 
-def images_splits(request: Request, options: ImagesOptions) -> tuple[Split, ...]:
+def images_splits(request: OpenRequest, options: ImagesOptions) -> tuple[Split, ...]:
     """The splits in the names of folders. Raises InvalidData."""
     files = open_files(request)
     try:
@@ -184,7 +184,7 @@ def images_splits(request: Request, options: ImagesOptions) -> tuple[Split, ...]
         files.close()
 
 
-def open_images(request: Request, options: ImagesOptions) -> ImageSource:
+def open_images(request: OpenRequest, options: ImagesOptions) -> ImageSource:
     """The images of a split, sorted by class and name. Raises InvalidData."""
     files = open_files(request)
     try:
@@ -201,6 +201,6 @@ def open_images(request: Request, options: ImagesOptions) -> ImageSource:
     return source
 
 
-def _parts(request: Request, files: ImageFiles) -> Parts:
+def _parts(request: OpenRequest, files: ImageFiles) -> Parts:
     images = list_images(request.name, files.paths)
     return by_split(request.name, images, request.split_patterns)

@@ -63,7 +63,7 @@ class Damage(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredTable:
-    """What a converted table contains."""
+    """The contents of a converted table."""
 
     rows: int
     columns: Mapping[str, Column]
@@ -71,9 +71,9 @@ class StoredTable:
     files: Mapping[str, int]
     """The number of rows from each file, in their order."""
     left_out: Sequence[LeftOut] = ()
-    """Columns that are not in the table, or only if they are asked for."""
+    """Columns that are not in the table, or only on request."""
     damaged: Mapping[str, Damage] = field(default_factory=dict)
-    """What is wrong with columns that cannot be read, although they should."""
+    """The errors of columns that should be readable, but are not."""
 
     def write(self, folder: Path) -> None:
         """Write the description next to the table."""
@@ -89,7 +89,7 @@ class StoredTable:
 
     @classmethod
     def read(cls, folder: Path) -> "StoredTable":
-        """Read what `write` wrote."""
+        """Read the description written by `write`."""
         document = json.loads((folder / COLUMNS).read_text(encoding="utf-8"))
         columns = {}
         for values in document["columns"]:
@@ -136,11 +136,11 @@ class TableWriter:
             self._append(batch.slice(start, step))
 
     def count_rows(self, file: str, rows: int) -> None:
-        """Note that so many of the rows that were written are from this file."""
+        """Count written rows as rows of this file."""
         self._files[file] += rows
 
     def close(self) -> StoredTable:
-        """Write what remains. Raises InvalidData for a table without rows."""
+        """Write the pending rows. Raises InvalidData for a table without rows."""
         self._flush()
         self._writer.close()
         self._sink.close()

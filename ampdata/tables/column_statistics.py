@@ -1,4 +1,4 @@
-"""What the values of a column tell: how many differ, their range, the length of texts."""
+"""Statistics of a column: distinct values, range, length of texts."""
 
 import math
 from typing import Final
@@ -11,7 +11,7 @@ from ampdata.place import Place
 from ampdata.source import Array, Column, Source
 
 MAX_VALUES: Final = 2_000_000
-"""Values are read of the first rows until there are so many in all columns."""
+"""Maximum number of values read from the first rows of all columns."""
 MAX_ROWS: Final = 100_000
 MAX_DISTINCT: Final = 1000
 MASK: Final = "mask"
@@ -39,7 +39,7 @@ def column_statistics(source: Source) -> dict[str, ColumnStatistics]:
 
 
 def _mask_statistics(source: Source, name: str) -> ColumnStatistics:
-    """Of the first masks; files are decoded in their own sizes."""
+    """The statistics of the first masks, decoded in their original sizes."""
     rows = min(source.rows, MAX_MASKS)
     try:
         files = [source.image_bytes(name, row) for row in range(rows)]

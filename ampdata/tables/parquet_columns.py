@@ -1,4 +1,4 @@
-"""Which columns Arrow's types become, and their values as tables store them."""
+"""Maps Arrow types to columns, and converts their values for storage."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from ampspec.errors import InvalidData
 MAX_INT64: Final = 2**63 - 1
 MAX_DIMENSIONS: Final = 4
 MAX_MESSAGE: Final = 200
-"""Characters of an error of Arrow."""
+"""Maximum length of an Arrow error in a message."""
 NUMBERS: Final[dict[str, Dtype]] = {
     "bool": "bool",
     "uint8": "uint8",
@@ -35,20 +35,20 @@ NUMBERS: Final[dict[str, Dtype]] = {
 """The dtypes of columns by Arrow's names."""
 
 Invalid = Callable[[int, str, str], InvalidData]
-"""Makes the error for a row of the batch from what was expected and what was received."""
+"""Creates the error for a row of the batch, from the expected and the received value."""
 
 
 def image_bytes(values: Any) -> Any:
-    """The bytes of images: those of Hugging Face are in `{bytes, path}`; else the values."""
+    """The bytes of images, from Hugging Face's `{bytes, path}` or the values themselves."""
     at = values.type.get_field_index("bytes") if pa.types.is_struct(values.type) else -1
     return values.flatten()[at] if at >= 0 else values
 
 
 @lru_cache(maxsize=1024)
 def plain_type(dtype: pa.DataType) -> pa.DataType:
-    """The type to which files may differ in how they store the same values.
+    """The common type of different storage forms of the same values.
 
-    Dictionaries, views and large types become the plain ones, extension types their storage.
+    Dictionaries, views and large types become plain types, extension types their storage types.
     """
     types = pa.types
     if isinstance(dtype, pa.FixedShapeTensorType) and not dtype.permutation:
@@ -120,7 +120,7 @@ def is_ragged(sample: Any) -> bool:
 
 
 def needs_sample(dtype: pa.DataType) -> bool:
-    """Whether values decide on the column of a plain type: the lengths of lists, images."""
+    """Whether the column of a plain type depends on its values: list lengths, images."""
     return _is_binary(dtype) or _is_list(dtype) or bool(pa.types.is_struct(dtype))
 
 
@@ -199,7 +199,7 @@ def _scalars(values: Any, column: Column, invalid: Invalid) -> Any:
         return values.cast(storage_type(replace(column, shape=())))
     except pa.ArrowInvalid as error:
         if not pa.types.is_uint64(values.type):
-            expected = f"numbers that {column.dtype} holds, as other files need"
+            expected = f"numbers in the range of {column.dtype}, the type of other files"
             raise invalid(0, expected, str(error)[:MAX_MESSAGE]) from None
         at = pc.greater(values, pa.scalar(MAX_INT64, pa.uint64())).index(True).as_py()
         raise invalid(at, "integers below 2^63", str(values[at])) from None

@@ -1,7 +1,7 @@
 """Reads Parquet files: flat columns, lists of a fixed length, and images with their bytes.
 
 Images are columns of bytes, or of Hugging Face's `{bytes, path}`; class names come from its
-metadata. All files of a folder decide on the columns and their types; folders of Hive
+metadata. All files of a folder decide the columns and their types; Hive folders
 (`label=cat`) are columns, too.
 """
 
@@ -20,7 +20,7 @@ from ampdata.column_names import check_column_names
 from ampdata.files import DataFile, read_errors
 from ampdata.images.encoded_images import ImageSizes
 from ampdata.place import Place
-from ampdata.source import Column, LeftOut, ListedColumns, Request, Split, choose_columns
+from ampdata.source import Column, LeftOut, ListedColumns, OpenRequest, Split, choose_columns
 from ampdata.tables.arrow_table import StoredTable, TableWriter, storage_type
 from ampdata.tables.parquet_columns import (
     class_names,
@@ -48,7 +48,7 @@ from ampspec.errors import InvalidData
 
 BATCH_ROWS: Final = 8192
 BATCH_VALUES: Final = 512
-"""Rows at once where values may be long: a file can repeat one of them without being large."""
+"""Rows per batch if values may be long: a small file can repeat a long value."""
 BUFFER_BYTES: Final = 2**20
 MAX_METADATA_BYTES: Final = 64 * 2**20
 MAX_METADATA_ITEMS: Final = 10_000_000
@@ -63,12 +63,12 @@ def is_parquet(name: str) -> bool:
     return name.lower().endswith((".parquet", ".pq"))
 
 
-def parquet_splits(request: Request, options: ParquetOptions) -> tuple[Split, ...]:
+def parquet_splits(request: OpenRequest, options: ParquetOptions) -> tuple[Split, ...]:
     """The splits in the files' names. Raises InvalidData."""
     return splits_of(table_files(request, is_parquet))
 
 
-def parquet_columns(request: Request, options: ParquetOptions) -> ListedColumns:
+def parquet_columns(request: OpenRequest, options: ParquetOptions) -> ListedColumns:
     """The columns, from the schemas and first values of all files. Raises InvalidData."""
     table = _read_schema(request, table_files(request, is_parquet))
     return ListedColumns(
@@ -76,8 +76,8 @@ def parquet_columns(request: Request, options: ParquetOptions) -> ListedColumns:
     )
 
 
-def open_parquet(request: Request, options: ParquetOptions) -> TableSource:
-    """The wanted columns of a split, by default all that can be read. Raises InvalidData."""
+def open_parquet(request: OpenRequest, options: ParquetOptions) -> TableSource:
+    """The requested columns of a split, by default all readable ones. Raises InvalidData."""
     files = table_files(request, is_parquet)
     chosen = files_of_split(request, files)
     table = _read_schema(request, files)
@@ -91,7 +91,7 @@ def open_parquet(request: Request, options: ParquetOptions) -> TableSource:
         [file.fingerprint() for file in chosen],
     )
     folders = _folder_columns(request, files, chosen)
-    conversion = _Conversion(request, options, chosen, folders)
+    conversion = _ParquetConversion(request, options, chosen, folders)
     folder = converted(request.cache, key, lambda folder: conversion.write(folder, columns))
     source = TableSource(request, folder, options.image)
     source.left_out = [*table.left_out, *source.left_out]
@@ -103,13 +103,13 @@ def _default_names(table: StoredTable) -> list[str]:
     return [name for name in table.columns if name not in left_out]
 
 
-def _choose(request: Request, table: StoredTable) -> dict[str, Column]:
-    """The wanted columns. Raises InvalidData for one that cannot be read, and if none can."""
+def _choose(request: OpenRequest, table: StoredTable) -> dict[str, Column]:
+    """The requested columns. Raises InvalidData if one cannot be read, or none can."""
     reasons = {part.name: part.reason for part in table.left_out}
     names = _default_names(table)
     if request.columns is not None:
         names = choose_columns(request.name, {**table.columns, **reasons}, request.columns)
-    elif not names and table.columns:  # reading it says which row is bad
+    elif not names and table.columns:  # reading them reports the bad row
         names = list(table.columns)
     elif not names:
         received = join_names(f"{name}: {reason}" for name, reason in reasons.items())
@@ -123,7 +123,7 @@ def _choose(request: Request, table: StoredTable) -> dict[str, Column]:
     return {name: table.columns[name] for name in names}
 
 
-def _read_schema(request: Request, files: TableFiles) -> StoredTable:
+def _read_schema(request: OpenRequest, files: TableFiles) -> StoredTable:
     """The columns of all files of all splits, as a table without rows. Raises InvalidData."""
     every = [file for part in files.values() for file in part]
     key = ("parquet schema", request.name, [file.fingerprint() for file in every])
@@ -134,7 +134,7 @@ def _read_schema(request: Request, files: TableFiles) -> StoredTable:
         for name, values in folders.items():
             types.setdefault(name, {values.type: "the names of folders"})
         check_column_names(Place(request.name), list(types), request.limits)
-        unified = {name: _unified(held) for name, held in types.items()}
+        unified = {name: _unified(dtypes) for name, dtypes in types.items()}
         samples = _samples(every, unified)
         columns, left_out = {}, []
         for name, dtype in unified.items():
@@ -144,7 +144,7 @@ def _read_schema(request: Request, files: TableFiles) -> StoredTable:
             if name in index:
                 left_out.append(LeftOut(name, "the index of a pandas frame"))
             elif column is None:
-                left_out.append(LeftOut(name, _held(types[name])))
+                left_out.append(LeftOut(name, _types_text(types[name])))
             elif is_ragged(samples[name]):
                 left_out.append(LeftOut(name, "lists of several lengths"))
         StoredTable(0, columns, {}, left_out).write(folder)
@@ -153,9 +153,9 @@ def _read_schema(request: Request, files: TableFiles) -> StoredTable:
 
 
 def _types(
-    request: Request, files: Sequence[DataFile]
+    request: OpenRequest, files: Sequence[DataFile]
 ) -> tuple[dict[str, dict[pa.DataType, str]], set[str], dict[str, tuple[str, ...]]]:
-    """The types of each column, with a file that has it; the index of pandas; names of classes."""
+    """The types of each column, each with a file; the index of pandas; the class names."""
     types: dict[str, dict[pa.DataType, str]] = {}
     index: set[str] = set()
     classes: dict[str, tuple[str, ...]] = {}
@@ -170,7 +170,7 @@ def _types(
     return types, index, classes
 
 
-def _held(types: Mapping[pa.DataType, str]) -> str:
+def _types_text(types: Mapping[pa.DataType, str]) -> str:
     """The types of a column that cannot be read."""
     if len(types) > 1:
         return join_names(f"{str(dtype)[:100]} in {file}" for dtype, file in types.items())
@@ -191,7 +191,7 @@ def _unified(types: Iterable[pa.DataType]) -> pa.DataType | None:
 
 
 def _samples(files: Sequence[DataFile], types: Mapping[str, pa.DataType | None]) -> dict[str, Any]:
-    """The first rows with values of the columns that need them; none of the other columns."""
+    """The first values of columns whose type depends on them; empty for other columns."""
     samples = {name: pa.nulls(0, dtype) for name, dtype in types.items() if dtype is not None}
     pending = {name for name, dtype in types.items() if dtype is not None and needs_sample(dtype)}
     for file in files:
@@ -210,7 +210,7 @@ def _samples(files: Sequence[DataFile], types: Mapping[str, pa.DataType | None])
 
 
 def _folder_columns(
-    request: Request, files: TableFiles, chosen: Sequence[DataFile]
+    request: OpenRequest, files: TableFiles, chosen: Sequence[DataFile]
 ) -> dict[str, Any]:
     """The values in the names of folders, one for each file, as numbers if all are."""
     values = [hive_values(request, file) for file in chosen]
@@ -228,18 +228,18 @@ def _typed(values: list[str | None]) -> Any:
 
 
 class _Unreadable(InvalidData):
-    """A value that cannot be in a column with the others."""
+    """A value that does not fit into its column."""
 
 
-class _Conversion:
-    """Converts the wanted columns of some files to one table.
+class _ParquetConversion:
+    """Converts the requested columns of some files to one table.
 
-    A column with values that it cannot have is left out, unless it is asked for by its name.
+    A column with unfit values is left out, unless it is requested by name.
     """
 
     def __init__(
         self,
-        request: Request,
+        request: OpenRequest,
         options: ParquetOptions,
         files: Sequence[DataFile],
         folders: Mapping[str, Any],
@@ -328,11 +328,11 @@ class _Conversion:
 
 
 def _batches(file: DataFile, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, with those of the columns that it has. Raises InvalidData."""
+    """The rows of a file, with the columns that it has. Raises InvalidData."""
     with _open(file) as parquet:
-        held = [name for name in names if name in parquet.schema_arrow.names]
-        if held:
-            yield from parquet.iter_batches(rows, columns=held, use_threads=False)
+        columns = [name for name in names if name in parquet.schema_arrow.names]
+        if columns:
+            yield from parquet.iter_batches(rows, columns=columns, use_threads=False)
             return
         for start in range(0, parquet.metadata.num_rows, rows):
             count = min(rows, parquet.metadata.num_rows - start)

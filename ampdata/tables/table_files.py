@@ -1,6 +1,6 @@
-"""The files of a table by split: one file, or those of a folder or zip in the order of their names.
+"""The files of a table by split: one file, or the files of a folder or zip, sorted by name.
 
-The files of a zip are extracted once, into the cache, and so are files that gzip has compressed.
+Files of a zip and gzip-compressed files are extracted once, into the cache.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ from ampdata.files import (
     open_decompressed,
     open_file,
 )
-from ampdata.source import LeftOut, Request, Split, choose_split
+from ampdata.source import LeftOut, OpenRequest, Split, choose_split
 from ampdata.split_names import ALIASES, file_split, folder_split, in_order, pattern_split
 from ampdata.zip_members import ZipMembers, is_zip
 from ampspec.errors import InvalidData
@@ -31,8 +31,8 @@ BLOCK: Final = 2**20
 CONTENT: Final = "content"
 
 
-def table_files(request: Request, is_table: Callable[[str], bool]) -> TableFiles:
-    """The files by split; all under None if no name contains one.
+def table_files(request: OpenRequest, is_table: Callable[[str], bool]) -> TableFiles:
+    """The files by split; all under None if no name contains a split.
 
     With patterns for splits, other files are left out. Raises InvalidData.
     """
@@ -61,7 +61,7 @@ def table_files(request: Request, is_table: Callable[[str], bool]) -> TableFiles
     return {split: sorted(part, key=lambda file: file.name) for split, part in parts.items()}
 
 
-def tables_left_out(request: Request, is_table: Callable[[str], bool]) -> list[LeftOut]:
+def tables_left_out(request: OpenRequest, is_table: Callable[[str], bool]) -> list[LeftOut]:
     """The files beside the tables of a folder or zip. Raises InvalidData."""
     if not request.path.is_dir() and not _is_archive(request):
         return []
@@ -76,20 +76,20 @@ def splits_of(files: TableFiles) -> tuple[Split, ...]:
     return in_order(split for split in files if split is not None)
 
 
-def files_of_split(request: Request, files: TableFiles) -> Sequence[DataFile]:
-    """The files of the wanted split. Raises InvalidData."""
+def files_of_split(request: OpenRequest, files: TableFiles) -> Sequence[DataFile]:
+    """The files of the requested split. Raises InvalidData."""
     return files[choose_split(request.name, splits_of(files), request.split)]
 
 
-def hive_values(request: Request, file: DataFile) -> dict[str, str | None]:
+def hive_values(request: OpenRequest, file: DataFile) -> dict[str, str | None]:
     """The values in the names of a file's folders, as Hive and Spark write them: `label=cat`."""
     folders = _parts_below(request, file)[:-1]
     pairs = [folder.partition("=") for folder in folders if "=" in folder.strip("=")]
     return {unquote(key): None if value == NULL else unquote(value) for key, _, value in pairs}
 
 
-def split_column(request: Request, files: TableFiles) -> str | None:
-    """The key of folders such as `split=train`, which are no column."""
+def split_column(request: OpenRequest, files: TableFiles) -> str | None:
+    """The key of folders such as `split=train`, which are not columns."""
     return _split_key([hive_values(request, file) for part in files.values() for file in part])
 
 
@@ -102,7 +102,7 @@ def _split_key(values: Sequence[Mapping[str, str | None]]) -> str | None:
     return None
 
 
-def _split_of(request: Request, file: DataFile, split_key: str | None) -> Split | None:
+def _split_of(request: OpenRequest, file: DataFile, split_key: str | None) -> Split | None:
     parts = _parts_below(request, file)
     if request.split_patterns:
         return pattern_split("/".join(parts), request.split_patterns)
@@ -112,11 +112,11 @@ def _split_of(request: Request, file: DataFile, split_key: str | None) -> Split 
     return splits[-1] if splits else file_split(parts[-1])
 
 
-def _parts_below(request: Request, file: DataFile) -> list[str]:
+def _parts_below(request: OpenRequest, file: DataFile) -> list[str]:
     return file.name.removeprefix(f"{request.name}/").split("/")
 
 
-def _list_files(request: Request, is_table: Callable[[str], bool]) -> Iterator[DataFile]:
+def _list_files(request: OpenRequest, is_table: Callable[[str], bool]) -> Iterator[DataFile]:
     """The files of a folder or zip, or the only one. Raises InvalidData."""
     if _is_archive(request):
         files = _extracted(request, is_table)
@@ -130,11 +130,11 @@ def _list_files(request: Request, is_table: Callable[[str], bool]) -> Iterator[D
         yield file if is_table(name) else _decompressed(request, file)
 
 
-def _is_archive(request: Request) -> bool:
+def _is_archive(request: OpenRequest) -> bool:
     return request.path.is_file() and is_zip(DataFile(request.path, request.name))
 
 
-def _names(request: Request) -> list[str]:
+def _names(request: OpenRequest) -> list[str]:
     """The names of all files of a folder or zip. Raises InvalidData."""
     if request.path.is_dir():
         listed = list_folder(request.path, request.name, request.limits.files)
@@ -150,7 +150,7 @@ def _tables(names: Iterable[str], is_table: Callable[[str], bool]) -> list[str]:
     return tables or (names if len(names) == 1 else [])
 
 
-def _extracted(request: Request, is_table: Callable[[str], bool]) -> dict[str, Path]:
+def _extracted(request: OpenRequest, is_table: Callable[[str], bool]) -> dict[str, Path]:
     """The tables of a zip by their names, in the cache and with numbers for names."""
     archive = DataFile(request.path, request.name)
     with ZipMembers(archive, request.limits) as zipped:
@@ -168,7 +168,7 @@ def _extracted(request: Request, is_table: Callable[[str], bool]) -> dict[str, P
     return {member.name: folder / str(number) for number, member in enumerate(members)}
 
 
-def _decompressed(request: Request, file: DataFile) -> DataFile:
+def _decompressed(request: OpenRequest, file: DataFile) -> DataFile:
     """The file, or, if it is compressed by gzip, its content in the cache. Raises InvalidData."""
     with open_file(file) as stream:
         if stream.read(len(GZIP)) != GZIP:
@@ -189,7 +189,7 @@ def _decompressed(request: Request, file: DataFile) -> DataFile:
 
 
 def _is_hidden(name: str) -> bool:
-    """Files of systems, and of Spark that are no part of a table: `_SUCCESS`, `_temporary`."""
+    """Whether a file is a system file, or a Spark file such as `_SUCCESS` or `_temporary`."""
     return any(
         is_ignored(part) or (part.startswith("_") and "=" not in part) for part in name.split("/")
     )

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from ampdata.decoding_threads import DecodingThreads
 from ampdata.place import Place
 from ampdata.row_places import RowPlaces
-from ampdata.source import Array, Column, Indices, Request, Source, choose_columns
+from ampdata.source import Array, Column, Indices, OpenRequest, Source, choose_columns
 from ampdata.tables.arrow_table import TABLE, StoredTable
 from ampspec.data.file_formats import ImageOptions
 from ampspec.errors import InvalidData
@@ -23,8 +23,10 @@ from ampspec.errors import InvalidData
 class TableSource(Source):
     """The rows of a table in the cache, memory-mapped."""
 
-    def __init__(self, request: Request, folder: Path, image: ImageOptions | None = None) -> None:
-        """Open the table in `folder`. Raises InvalidData: a wanted column or size is missing."""
+    def __init__(
+        self, request: OpenRequest, folder: Path, image: ImageOptions | None = None
+    ) -> None:
+        """Open the table in `folder`. Raises InvalidData: a requested column or size is missing."""
         stored = StoredTable.read(folder)
         self._request, self._image = request, image or ImageOptions()
         self._stored, self._files = stored.columns, stored.files
@@ -173,8 +175,8 @@ class TableSource(Source):
         return batch
 
 
-def _choose(request: Request, stored: StoredTable) -> list[str]:
-    """The wanted columns. Raises InvalidData for one that cannot be read."""
+def _choose(request: OpenRequest, stored: StoredTable) -> list[str]:
+    """The requested columns. Raises InvalidData if one cannot be read."""
     reasons = {
         part.name: part.reason for part in stored.left_out if part.name not in stored.columns
     }

@@ -22,7 +22,7 @@ NUMBERS: Final[dict[Kind, Dtype]] = {"float": "float32", "int64": "int64"}
 
 
 class OtherValues(InvalidData):
-    """A record has another kind or number of values than the first ones."""
+    """A record has another kind or number of values than the first records."""
 
     @classmethod
     def of(cls, error: InvalidData) -> "OtherValues":
@@ -42,7 +42,7 @@ class FeatureColumn(ABC):
 
     @property
     def may_miss(self) -> bool:
-        """Whether a table can store that there is no value."""
+        """Whether a table can store a missing value."""
         return self.stored.shape == ()
 
     def to_arrow(self, values: Sequence[Any]) -> Any:
@@ -112,7 +112,7 @@ class RawColumn(FeatureColumn):
 
 
 class BytesColumn(FeatureColumn):
-    """Bytes whose meaning all records decide together: images, text, or arrays of uint8."""
+    """Bytes whose type all records decide together: images, text, or arrays of uint8."""
 
     def __init__(self, place: Place, max_pixels: int) -> None:
         self.stored = Column((), "string")
@@ -154,10 +154,10 @@ def feature_column(
     """The column for a feature.
 
     Args:
-        first: Its value in the first record that has one.
+        first: The value in the first record with this feature.
         raw: The declared type of its bytes.
         place: The column in messages.
-        pixels: The most that an image may have.
+        pixels: Maximum number of pixels of an image.
     """
     if raw is not None:
         return RawColumn(raw)

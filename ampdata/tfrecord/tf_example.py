@@ -20,14 +20,14 @@ LENGTH: Final = 2
 FIXED_32: Final = 5
 MAX_VARINT_BYTES: Final = 10
 VECTORIZED_BYTES: Final = 32
-"""From here on NumPy decodes packed integers faster than a loop."""
+"""From this size NumPy decodes packed integers faster than a loop."""
 
 Kind = Literal["bytes", "float", "int64", "steps"]
 KINDS: Final[dict[int, Kind]] = {1: "bytes", 2: "float", 3: "int64"}
 
 
 class Feature(NamedTuple):
-    """The values of a feature: bytes, float32 (n,) or int64 (n,); none of steps of a sequence."""
+    """The values of a feature: bytes, float32 (n,) or int64 (n,); empty for steps of a sequence."""
 
     kind: Kind
     values: list[bytes] | NDArray[np.float32] | NDArray[np.int64]
@@ -135,7 +135,7 @@ def _unpack_varints(record: bytes, start: int, end: int) -> NDArray[np.int64]:
 
 
 def _messages(record: bytes, start: int, end: int, field_number: int) -> Iterator[tuple[int, int]]:
-    """Where each field of this number starts and ends. Raises Malformed for another wire type."""
+    """The start and end of each field of this number. Raises Malformed for other wire types."""
     for number, wire, value, value_end in _fields(record, start, end):
         if number == field_number:
             if wire != LENGTH:
@@ -144,7 +144,7 @@ def _messages(record: bytes, start: int, end: int, field_number: int) -> Iterato
 
 
 def _fields(record: bytes, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """The number and wire type of each field, and where its value starts and ends."""
+    """The number and wire type of each field, and the start and end of its value."""
     while start < end:
         key, start = _varint(record, start, end)
         wire = key & 7
@@ -164,7 +164,7 @@ def _fields(record: bytes, start: int, end: int) -> Iterator[tuple[int, int, int
 
 
 def _varint(record: bytes, start: int, end: int) -> tuple[int, int]:
-    """An unsigned integer of 64 bits, and where it ends."""
+    """An unsigned integer of 64 bits, and its end."""
     if start < end and (byte := record[start]) < 0x80:  # most keys and lengths have one byte
         return byte, start + 1
     value = shift = 0

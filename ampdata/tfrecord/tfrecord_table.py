@@ -1,7 +1,7 @@
 """Reads TFRecord files of tf.train.Example: infers the features, and converts them to a table.
 
-The first records decide which features there are, of which kind and with how many values; all
-records if a later one has another feature. Features whose records differ are left out. Bytes are
+The first records decide the features, their kinds and their numbers of values; all records do if a
+later record has another feature. Features whose records differ are left out. Bytes are
 images, else text, else arrays of uint8 of one length.
 """
 
@@ -17,7 +17,7 @@ from ampdata.cache import converted
 from ampdata.column_names import check_column_names
 from ampdata.files import DataFile
 from ampdata.place import Place
-from ampdata.source import LeftOut, ListedColumns, Request, Split
+from ampdata.source import LeftOut, ListedColumns, OpenRequest, Split
 from ampdata.tables.arrow_table import Damage, StoredTable, TableWriter, storage_type
 from ampdata.tables.table_files import files_of_split, splits_of, table_files
 from ampdata.tables.table_source import TableSource
@@ -50,23 +50,23 @@ def is_tfrecord(name: str) -> bool:
     return ".tfrec" in name.lower() or "tfrecord" in name.lower()
 
 
-def tfrecord_splits(request: Request, options: TfrecordOptions) -> tuple[Split, ...]:
+def tfrecord_splits(request: OpenRequest, options: TfrecordOptions) -> tuple[Split, ...]:
     """The splits in the files' names. Raises InvalidData."""
     return splits_of(table_files(request, is_tfrecord))
 
 
-def tfrecord_columns(request: Request, options: TfrecordOptions) -> ListedColumns:
+def tfrecord_columns(request: OpenRequest, options: TfrecordOptions) -> ListedColumns:
     """The features, also damaged ones; the files are converted. Raises InvalidData."""
     table = StoredTable.read(_converted(request, options))
     return ListedColumns(table.columns, table.left_out)
 
 
-def open_tfrecord(request: Request, options: TfrecordOptions) -> TableSource:
+def open_tfrecord(request: OpenRequest, options: TfrecordOptions) -> TableSource:
     """The features of a split's records. Raises InvalidData, which names a bad record."""
     return TableSource(request, _converted(request, options), options.image)
 
 
-def _converted(request: Request, options: TfrecordOptions) -> Path:
+def _converted(request: OpenRequest, options: TfrecordOptions) -> Path:
     files = files_of_split(request, table_files(request, is_tfrecord))
     key = (
         "tfrecord",
@@ -79,19 +79,21 @@ def _converted(request: Request, options: TfrecordOptions) -> Path:
 
 
 def _convert(
-    folder: Path, request: Request, options: TfrecordOptions, files: Sequence[DataFile]
+    folder: Path, request: OpenRequest, options: TfrecordOptions, files: Sequence[DataFile]
 ) -> None:
     examples = _examples(files, request)
     sample = _sample(examples)
     try:
-        _Conversion(request, options, _summarize(sample)).write(folder, chain(sample, examples))
+        _TfrecordConversion(request, options, _summarize(sample)).write(
+            folder, chain(sample, examples)
+        )
     except _LateFeature:
         summaries = _summarize(_examples(files, request))
-        _Conversion(request, options, summaries).write(folder, _examples(files, request))
+        _TfrecordConversion(request, options, summaries).write(folder, _examples(files, request))
 
 
 class _LateFeature(Exception):
-    """A record has a feature that the first ones have not."""
+    """A record has a feature that the first records lack."""
 
 
 class _Summary(NamedTuple):
@@ -102,7 +104,7 @@ class _Summary(NamedTuple):
     lengths: set[int]
 
     def why_unreadable(self) -> str | None:
-        """Why the values are no column, as far as these records tell."""
+        """Why the values cannot be a column, judging by these records."""
         if "steps" in self.kinds:
             return "the steps of a sequence (tf.train.SequenceExample): store them in one feature"
         if len(self.kinds) > 1:
@@ -126,7 +128,7 @@ def _summarize(examples: Iterable[_Example]) -> dict[str, _Summary]:
     return dict(sorted(summaries.items()))
 
 
-class _Conversion:
+class _TfrecordConversion:
     """Converts the features of records to a table.
 
     A feature of several kinds or lengths is left out. Damaged images and missing values are errors
@@ -134,9 +136,9 @@ class _Conversion:
     """
 
     def __init__(
-        self, request: Request, options: TfrecordOptions, summaries: Mapping[str, _Summary]
+        self, request: OpenRequest, options: TfrecordOptions, summaries: Mapping[str, _Summary]
     ) -> None:
-        """Raises InvalidData without features, and for the names of some."""
+        """Raise InvalidData without features, or for invalid names."""
         self._request, self._options, self._names = request, options, summaries.keys()
         if not summaries:
             expected = "records of features with values"
@@ -201,7 +203,7 @@ class _Conversion:
         replace(table, columns=final, left_out=left_out, damaged=self._damaged).write(folder)
 
     def _array(self, name: str, column: FeatureColumn, batch: Sequence[_Example]) -> Any:
-        """The values of a feature; none after a bad one."""
+        """The values of a feature; nulls after a bad value."""
         try:
             if name not in self._left_out and name not in self._damaged:
                 return column.to_arrow([self._value(name, column, example) for example in batch])
@@ -223,13 +225,13 @@ class _Conversion:
         raise error if column.may_miss else OtherValues.of(error)
 
     def _leave_out(self, name: str, error: InvalidData) -> None:
-        """Raises the error if nothing else can be read."""
+        """Leave a feature out; raise the error if it was the last one."""
         self._left_out[name] = str(error).rstrip(".")
         if len(self._left_out) == len(self._names):
             raise error
 
 
-def _examples(files: Sequence[DataFile], request: Request) -> Iterator[_Example]:
+def _examples(files: Sequence[DataFile], request: OpenRequest) -> Iterator[_Example]:
     """The parsed records of all files. Raises InvalidData."""
     for file in files:
         for number, record in enumerate(read_records(file, request.limits), 1):

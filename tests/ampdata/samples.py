@@ -61,7 +61,7 @@ def example(**features):
         elif (values := np.asarray(value).ravel()).dtype.kind == "f":
             feature = field(2, field(1, values.astype("<f4").tobytes()))
         else:
-            feature = field(3, field(1, b"".join(varint(int(one)) for one in values)))
+            feature = field(3, field(1, b"".join(varint(int(value)) for value in values)))
         entries += field(1, field(1, name.encode()) + field(2, feature))
     return field(1, entries)
 

@@ -18,8 +18,8 @@ def test_arrays_have_the_range_of_their_finite_numbers(tmp_path):
     floats[0, 1], floats[3, 2] = np.nan, np.inf
     keys = np.arange(40).reshape(10, 2, 2)
     labels = np.eye(10)
-    found = ranges_of(tmp_path, x=floats, keys=keys, labels=labels, y=np.arange(10))
-    assert found == {
+    ranges = ranges_of(tmp_path, x=floats, keys=keys, labels=labels, y=np.arange(10))
+    assert ranges == {
         "x": (-2.0, 3.0, False),
         "keys": (0.0, 39.0, True),
         "labels": (0.0, 1.0, True),

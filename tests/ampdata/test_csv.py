@@ -171,7 +171,7 @@ def test_a_missing_value_is_an_error_by_default(write, open_file):
 def test_kept_missing_values_are_nan_and_none(write, open_file):
     path = write('a,b,c,d\n1,x,true,0.5\n,,,-\n3,"",false,1\n')
     source = open_file(path, CsvOptions(missing="keep", missing_values=("", "-")))
-    assert [(one.dtype, one.missing) for one in source.columns.values()] == [
+    assert [(column.dtype, column.missing) for column in source.columns.values()] == [
         ("float64", 1),
         ("string", 1),
         ("float64", 1),

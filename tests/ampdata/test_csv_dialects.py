@@ -380,11 +380,11 @@ def test_tables_of_other_formats_are_no_text(tmp_path, name, content, message):
 def test_numbers_for_missing_values_may_be_quoted(tmp_path):
     (tmp_path / "it.csv").write_text('"a","b"\n"1","2"\n"-9999","3"\n')
     described = describe(tmp_path / "it.csv", CsvOptions(missing_values=("-9999",)))
-    assert [one.missing for one in described.columns] == [1, 0]
+    assert [column.missing for column in described.columns] == [1, 0]
 
 
 def test_an_empty_line_after_the_lines_to_skip_is_no_header(tmp_path):
     (tmp_path / "it.csv").write_text("title\n\r\n\na,b\n1,2\n")
     described = describe(tmp_path / "it.csv", CsvOptions(skip_lines=1))
     assert described.rows == 1
-    assert [one.dtype for one in described.columns] == ["int64", "int64"]
+    assert [column.dtype for column in described.columns] == ["int64", "int64"]

@@ -111,7 +111,7 @@ def test_a_table_is_described_with_types_missing_values_and_first_rows(tmp_path)
     described = describe(tmp_path / "it.csv")
     assert (described.rows, described.splits) == (51, {})
     assert described.options["missing"] == "error"
-    assert [(one.name, one.dtype, one.missing) for one in described.columns] == [
+    assert [(column.name, column.dtype, column.missing) for column in described.columns] == [
         ("i", "float64", 1),
         ("f", "float64", 1),
         ("t", "string", 1),
@@ -153,7 +153,7 @@ def test_images_are_described_with_classes_sizes_and_pictures(tmp_path):
 def test_arrays_of_bytes_with_the_shape_of_images_have_pictures(tmp_path, shape):
     np.savez(tmp_path / "it.npz", x=np.zeros((3, *shape), np.uint8), y=np.arange(3))
     described = describe(tmp_path / "it.npz")
-    assert [one.row for one in described.pictures] == [0, 1, 2]
+    assert [picture.row for picture in described.pictures] == [0, 1, 2]
     assert described.preview[0] == {"x": f"uint8 {' × '.join(map(str, shape))}", "y": 0}
 
 

@@ -408,7 +408,7 @@ def test_other_files_are_left_out_and_counted(write, open_file):
     source = open_file(write(ANIMALS | dict.fromkeys(others, b"x")), IMAGES)
     assert source.rows == 3
     assert {one.name: one.reason for one in source.left_out} == {
-        "a": "a folder without images, which is no class",
+        "a": "a folder without images, which is not a class",
         ".pdf": "1 file, not images",
         ".py": "1 file, not images",
         ".txt": "1 file, not images",
@@ -462,7 +462,7 @@ def test_an_empty_folder_and_a_class_without_training_images_are_said(tmp_path, 
     source = open_file(tmp_path / "it", IMAGES)
     assert source.columns["label"].classes == ("cat", "dog", "eel")
     assert {one.name: one.reason for one in source.left_out} == {
-        "train/rabbit": "a folder without images, which is no class",
+        "train/rabbit": "a folder without images, which is not a class",
         "eel": "a class without images for training",
     }
 

@@ -90,7 +90,7 @@ def test_other_types_are_converted(write, read_all, values, read):
 
 def test_images_of_hugging_face_are_decoded(write, open_file):
     pixels = [noise(5, 4, seed=seed) for seed in range(3)]
-    images = [{"bytes": png_of(one), "path": "a.png"} for one in pixels]
+    images = [{"bytes": png_of(pixel), "path": "a.png"} for pixel in pixels]
     source = open_file(write({"image": images}), PARQUET)
     assert source.columns["image"].shape == (5, 4, 3)
     np.testing.assert_array_equal(source.read(np.arange(3))["image"], pixels)

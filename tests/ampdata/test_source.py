@@ -108,7 +108,7 @@ def test_random_access_returns_the_rows_of_sequential_access(source):
         assert_rows(source.read(indices), everything, indices)
     blocks = [source.read(np.arange(start, min(start + 64, ROWS))) for start in range(0, ROWS, 64)]
     for name, values in everything.items():
-        np.testing.assert_array_equal(np.concatenate([one[name] for one in blocks]), values)
+        np.testing.assert_array_equal(np.concatenate([block[name] for block in blocks]), values)
 
 
 def test_every_row_has_a_place_in_its_file(source):

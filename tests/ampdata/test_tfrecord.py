@@ -109,7 +109,7 @@ def test_too_many_features_and_long_names_are_an_error(tmp_path, open_file):
 @pytest.mark.parametrize("dtype", ["uint8", "int32", "int64", "float16", "float32", "bool"])
 def test_raw_bytes_become_arrays_of_the_declared_type(tmp_path, read_all, dtype):
     values = np.arange(12).reshape(2, 3, 2).astype(dtype)
-    path = write_records(tmp_path / "it", *(example(x=one.tobytes()) for one in values))
+    path = write_records(tmp_path / "it", *(example(x=value.tobytes()) for value in values))
     read = read_all(path, TfrecordOptions(raw={"x": RawBytes(dtype=dtype, shape=(3, 2))}))["x"]
     assert read.dtype == dtype
     np.testing.assert_array_equal(read, values)

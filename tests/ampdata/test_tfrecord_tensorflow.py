@@ -42,7 +42,7 @@ def test_all_features_are_those_that_tensorflow_parses(tf, tmp_path, read_all, c
         "floats": tf.io.FixedLenFeature([7], tf.float32),
     }
     records = tf.data.TFRecordDataset(str(path), compression)
-    parsed = [tf.io.parse_single_example(one, spec) for one in records]
+    parsed = [tf.io.parse_single_example(record, spec) for record in records]
     expected = {
         "image": [tf.io.decode_image(one["image"]).numpy() for one in parsed],
         "tensor": [
