@@ -1,4 +1,4 @@
-"""What every process shares: job specs, telemetry, API models and studies; no TensorFlow."""
+"""Shared by every process: job specs, telemetry, API models and studies; no TensorFlow."""
 
 from typing import Final
 

@@ -126,9 +126,9 @@ class CheckpointFailed(TrainingError):
 
 
 class RankDisconnected(TrainingError):
-    """Another rank of the job has ended without a word, hangs, or cannot be reached.
+    """Another rank of the job ended without reporting an error, hangs, or cannot be reached.
 
-    `ranks` are those that are known to be lost.
+    `ranks` are the ranks known to be lost.
     """
 
     reason = Reason.RANK_LOST
@@ -155,5 +155,5 @@ class RankFailed(TrainingError):
 
     def __init__(self, rank: int, reason: Reason, message: str) -> None:
         self.rank = rank
-        self.reason = reason  # type: ignore[misc]  # that of the other rank
+        self.reason = reason  # type: ignore[misc]  # the reason of the other rank
         super().__init__(f"Rank {rank} failed: {message}")

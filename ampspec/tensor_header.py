@@ -2,7 +2,7 @@
 
 Eight bytes with the length of the header (little endian); the header, a JSON object of name →
 dtype, shape and offsets; the bytes of the arrays, without gaps. It needs no NumPy, so that a server
-can check a file that was uploaded.
+can check an uploaded file.
 
 Source: https://github.com/huggingface/safetensors#format
 """
@@ -23,7 +23,7 @@ MAX_DIMENSIONS: Final = 32
 MAX_WEIGHTS_HEADER_SIZE: Final = 16_000_000
 MAX_TENSORS: Final = 65_536
 MAX_NAME_CHARS: Final = 1024
-"""The limits of a file of weights, which anybody may have written."""
+"""The limits of an untrusted file of weights."""
 MAX_SHOWN_CHARS: Final = 80
 """The maximum number of characters of a received value in a message."""
 
@@ -151,7 +151,7 @@ def check_entries(document: dict[str, Any], data_size: int) -> dict[str, TensorE
 def read_weights_header(stream: BinaryIO, size: int) -> dict[str, TensorEntry]:
     """The entries of a file of weights of `size` bytes, in the order of their data.
 
-    Raises TensorFormatError, also beyond the limits of such a file, and OSError.
+    Raises TensorFormatError, also if the file exceeds the limits, and OSError.
     """
     raw = read_raw_header(stream, size, max_size=MAX_WEIGHTS_HEADER_SIZE)
     metadata = raw.document.pop(METADATA, {})
@@ -166,7 +166,7 @@ def read_weights_header(stream: BinaryIO, size: int) -> dict[str, TensorEntry]:
 
 
 def first_problem(error: ValidationError) -> str:
-    """The first mistake that pydantic found, in one line."""
+    """The first error of pydantic, in one line."""
     problem = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
 

@@ -8,7 +8,7 @@ from ampspec.api.base import ApiModel, JsonObject, StoredModel
 
 
 class AuditEntry(StoredModel):
-    """A change that a request made."""
+    """A change made by a request."""
 
     id: int
     at: datetime

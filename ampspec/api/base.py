@@ -73,7 +73,7 @@ AnyReason = Annotated[Reason | str, Field(union_mode="left_to_right")]
 
 
 def open_enum(*names: str) -> WithJsonSchema:
-    """The schema of a string with these known values; newer versions may add others."""
+    """The schema of a string with these known values; newer versions may add more."""
     return WithJsonSchema({"enum": list(names), "type": "string"})
 
 
@@ -95,7 +95,7 @@ class ApiModel(BaseModel):
         return cls.model_validate(document, extra="allow")
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON document that it was parsed from.
+        """The JSON document that the model was parsed from.
 
         Fields that the server left out are left out; fields that only a newer server knows are
         kept.

@@ -22,7 +22,7 @@ class SpecKindList(ApiModel):
 
 
 class PackageEntry(ApiModel):
-    """What a Python package that is installed on workers offers for a part of a spec."""
+    """An entry point of a Python package on the workers, for one part of a spec."""
 
     package: str
     version: str
@@ -33,10 +33,10 @@ class PackageEntry(ApiModel):
 
 
 class ExtensibleKindList(SpecKindList):
-    """All kinds of one part of a spec, and what packages offer for its kind `package`."""
+    """All kinds of one part of a spec, and the entry points for its kind `package`."""
 
     packages: list[PackageEntry] = Field(
-        default=[], description="For `kind: package`; those of online workers."
+        default=[], description="For `kind: package`: the entry points on online workers."
     )
 
 

@@ -6,13 +6,13 @@ from typing import Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 MAX_LISTED: Final = 100
-"""Columns, classes and parts left out in an event; the numbers of all are beside them."""
+"""Maximum number of columns, classes and unused parts in an event, which also has the totals."""
 MAX_NAME: Final = 200
 MAX_SHOWN: Final = 8
 
 ValidationRows = Literal["own_part", "random", "last", "given", "none"]
 VALIDATION_TEXTS: Final[dict[ValidationRows, str]] = {
-    "own_part": " (a part of its own)",
+    "own_part": " (its own split)",
     "random": " (chosen at random)",
     "last": " (the last rows)",
     "given": "",
@@ -20,11 +20,11 @@ VALIDATION_TEXTS: Final[dict[ValidationRows, str]] = {
 }
 
 
-class _Part(BaseModel):
+class _SummaryPart(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class ColumnSummary(_Part):
+class ColumnSummary(_SummaryPart):
     """A column, what it is used for, and how it is prepared."""
 
     name: str
@@ -38,15 +38,15 @@ class ColumnSummary(_Part):
         return f"{self.name} ({', '.join(filter(None, (self.dtype, self.preparation)))})"
 
 
-class ClassSummary(_Part):
-    """A class, and its training examples, of masks their pixels; None if they are not counted."""
+class ClassSummary(_SummaryPart):
+    """A class and its number of training examples, or pixels in masks; None if not counted."""
 
     name: str
     examples: int | None = None
 
 
-class TargetSummary(_Part):
-    """What an output predicts: `size` classes, labels or numbers."""
+class TargetSummary(_SummaryPart):
+    """The targets of an output: `size` classes, labels or numbers."""
 
     kind: str
     size: int
@@ -66,27 +66,27 @@ class TargetSummary(_Part):
         return f"{self.size:,} classes" + (f": {_listed(names, self.size)}" if names else "")
 
 
-class LeftOutSummary(_Part):
+class LeftOutSummary(_SummaryPart):
     """A part of the data that is not used, and why."""
 
     name: str
     reason: str
 
 
-class DataSummary(_Part):
-    """The data of a run, read from what it trains on.
+class DataSummary(_SummaryPart):
+    """The data that a run trains on.
 
     Attributes:
         train: The number of training rows.
         validation: The number of rows for validation.
-        validation_rows: Where they come from: a part of the data for it, rows that were split off,
-            or data that the program gave.
-        split_seed: `data.split_seed`, which drew them; None where nothing was drawn.
+        validation_rows: Where they come from: a split of the data, rows that were split off, or
+            data passed by the program.
+        split_seed: `data.split_seed`, if it selected the rows; None otherwise.
         columns: The first MAX_LISTED columns.
-        column_count: All of them.
+        column_count: The number of all columns.
         targets: By output.
         left_out: The first MAX_LISTED parts of the data that are not used.
-        left_out_count: All of them.
+        left_out_count: The number of all unused parts.
         collapsed: By column, how many different values of the first rows are equal in float32.
     """
 
@@ -103,7 +103,7 @@ class DataSummary(_Part):
 
     @classmethod
     def from_event(cls, data: Mapping[str, Any]) -> Self | None:
-        """The summary in the data of an event `started`; None if it has none, or another form."""
+        """The summary in the data of an event `started`; None if it is missing or invalid."""
         try:
             return cls.model_validate(data.get("data"))
         except ValidationError:

@@ -9,7 +9,7 @@ from ampspec.api.base import ApiModel, StoredModel
 from ampspec.references.dataset_reference import DATASET_NAME
 
 MAX_FILE_NAME_BYTES: Final = 200
-"""File systems allow 255; programs that write the file add endings of their own."""
+"""File systems allow 255; programs that write the file append suffixes."""
 
 
 def _check_length(name: str) -> str:
@@ -37,7 +37,7 @@ class UploadRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    file: FileName = Field(description="The name of the file; its ending tells the format.")
+    file: FileName = Field(description="The name of the file; its suffix tells the format.")
     size_bytes: int = Field(ge=0, le=2**53)
     sha256: Sha256 | None = Field(
         None, description="The SHA-256 of the file; checked when the upload is completed."
@@ -63,7 +63,7 @@ class ListedDatasetVersion(StoredModel):
 
     @property
     def reference(self) -> str:
-        """How a spec names it: `birds@3`."""
+        """The reference to use in a spec: `birds@3`."""
         return f"{self.dataset}@{self.number}"
 
 
@@ -72,13 +72,13 @@ class DatasetVersion(ListedDatasetVersion):
 
     options: dict[str, Any] | None = Field(
         None,
-        description="How the file is read: what a spec does not say about its format.",
+        description="How the file is read, unless a spec says otherwise.",
     )
     splits: dict[str, int] | None = Field(
         None, description="The rows of each split; empty for data without splits."
     )
     left_out: list[dict[str, str]] | None = Field(
-        None, description="What is in the file and is not read: each a `name` and a `reason`."
+        None, description="Parts of the file that are not read, each with a `name` and a `reason`."
     )
     columns: list[dict[str, Any]] | None = Field(
         description="The columns or arrays: name, shape, dtype, and classes of labels."
@@ -96,7 +96,7 @@ class Dataset(StoredModel):
     created_at: datetime
     created_by: str | None
     version_count: int
-    size_bytes: int = Field(description="Of all versions.")
+    size_bytes: int = Field(description="The total size of all versions.")
     newest: ListedDatasetVersion
 
 
@@ -121,8 +121,10 @@ class Upload(ApiModel):
     dataset: str = Field(description="The name of the dataset.")
     file: str
     size_bytes: int
-    offset: int = Field(description="How many bytes are stored: where the next PATCH begins.")
-    expires_at: datetime = Field(description="The upload is deleted if nothing arrives until then.")
+    offset: int = Field(description="The number of stored bytes; the next PATCH starts here.")
+    expires_at: datetime = Field(
+        description="The upload is deleted if no data arrives before this time."
+    )
     version: int | None = Field(
-        description="The version that it has become; null while the upload is in progress."
+        description="The version created from the upload; null while it is in progress."
     )

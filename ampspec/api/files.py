@@ -21,7 +21,7 @@ class BundledFile(ApiModel):
 
 
 class FileFields(StoredModel):
-    """What every form of a file has."""
+    """The fields of every stored file."""
 
     kind: AnyFileKind
     sha256: str
@@ -29,12 +29,12 @@ class FileFields(StoredModel):
     created_at: datetime
     created_by: str | None = Field(description="The name of the token that uploaded it.")
     last_used_at: datetime = Field(
-        description="When it was uploaded, looked up, or named by a new job."
+        description="When it was last uploaded, looked up, or used by a new job."
     )
 
     @property
     def reference(self) -> str:
-        """How a spec names it: `sha256:1f0c…`."""
+        """The reference to use in a spec: `sha256:1f0c…`."""
         return f"{DIGEST_PREFIX}{self.sha256}"
 
 
@@ -58,7 +58,8 @@ class ListedFile(FileFields):
     """A file of a project, with the jobs that name it."""
 
     job_count: int = Field(
-        description="How many jobs name it. A file without any is deleted a day after its last use."
+        description="The number of jobs that use it. An unused file is deleted a day after its "
+        "last use."
     )
     jobs: list[NamingJob] = Field(description="The newest of these jobs, at most 10.")
 

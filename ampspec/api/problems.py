@@ -14,7 +14,7 @@ class ProblemDetail(ApiModel):
     suggestion: str | None = None
 
 
-class Problem(ApiModel):
+class ErrorResponse(ApiModel):
     """Why a request failed (RFC 9457); `code` is stable, for programs."""
 
     type: str

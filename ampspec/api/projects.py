@@ -16,7 +16,7 @@ ByteQuota = Annotated[int, Field(ge=0, le=2**53)]
 Hours = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Weight = Annotated[float, Field(ge=0.001, le=1000, allow_inf_nan=False)]
 REPLACED_QUOTAS: Final = ("max_queued", "max_running", "max_dataset_bytes")
-"""PUT removes these limits if they are left out; it keeps all that later versions have added."""
+"""PUT removes these limits if they are omitted; quotas added by later versions are kept."""
 
 
 class Quotas(BaseModel):
@@ -27,19 +27,19 @@ class Quotas(BaseModel):
     max_queued: Quota | None = None
     max_running: Quota | None = None
     max_devices: Quota | None = Field(
-        default=None, description="Devices of its jobs at one time; each rank has one."
+        default=None, description="Devices used at the same time; each rank uses one."
     )
     max_device_hours: Hours | None = Field(
-        default=None, description="Device hours of its jobs in 30 days."
+        default=None, description="Device hours in the last 30 days."
     )
     max_dataset_bytes: ByteQuota | None = None
     weight: Weight = Field(
-        default=1.0, description="Its part of the devices, relative to other projects."
+        default=1.0, description="The project's share of the devices relative to other projects."
     )
 
 
 class Project(ApiModel):
-    """A project with its quotas, and what it uses of them."""
+    """A project with its quotas and its usage."""
 
     name: str
     max_queued: int | None
@@ -48,12 +48,12 @@ class Project(ApiModel):
     running: int
     max_dataset_bytes: int | None
     dataset_bytes: int = Field(
-        description="Of its stored datasets and files, and of its unfinished uploads."
+        description="The size of stored datasets, files and unfinished uploads."
     )
     max_devices: int | None = None
-    devices: int = Field(default=0, description="Of its running jobs.")
+    devices: int = Field(default=0, description="Devices used by running jobs.")
     max_device_hours: float | None = None
-    device_hours: float = Field(default=0.0, description="Of its jobs in 30 days.")
+    device_hours: float = Field(default=0.0, description="Device hours in the last 30 days.")
     weight: float = 1.0
     share: float = Field(
         default=0.0,

@@ -15,7 +15,7 @@ class Role(StrEnum):
 
 
 class Right(StrEnum):
-    """What a token may do besides what its role allows; an admin may do all of it."""
+    """A permission beyond the role of a token; an admin has all of them."""
 
     CODE = "code"
-    """Submit jobs that run Python code of their own."""
+    """Submit jobs that run custom Python code."""

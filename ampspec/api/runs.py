@@ -11,7 +11,7 @@ from ampspec.jobs.tracked import COLUMN_NAME
 
 MAX_ENTRIES: Final = 1000
 MAX_STEPS: Final = 16_384
-"""Steps of an upload."""
+"""Maximum number of steps in an upload."""
 MAX_COLUMNS: Final = 64
 """Columns of an entry; a run may have more (store.jobs.tracked_runs)."""
 MAX_STEP: Final = 2**53
@@ -42,10 +42,10 @@ class RunSteps(RequestModel):
     columns: dict[ColumnName, Annotated[list[Value], Field(max_length=MAX_STEPS)]] | None = Field(
         default=None,
         max_length=MAX_COLUMNS,
-        description="One list a column, all of one length: `loss`, `loss_scale`, `skipped`, "
-        "`grad_norm`, `learning_rate`, `step_time_s`, `examples`, and named extras; `null` is an "
-        "empty cell. With a column `step`, its numbers, which ascend from `first_step` on, are "
-        "those of the steps; without it the steps are consecutive.",
+        description="One list per column, all of the same length: `loss`, `loss_scale`, "
+        "`skipped`, `grad_norm`, `learning_rate`, `step_time_s`, `examples`, and named extras; "
+        "`null` is an empty cell. A column `step` holds the numbers of the steps, ascending from "
+        "`first_step`; without it the steps are consecutive.",
     )
     packed: str | None = Field(
         default=None,
@@ -84,8 +84,8 @@ class RunUpload(RequestModel):
 
     first_entry: Entries = Field(
         default=0,
-        description="The number of the first entry: how many entries all uploads before it hold. "
-        "Entries that are stored already are skipped.",
+        description="The number of entries in all earlier uploads. Entries that are already "
+        "stored are skipped.",
     )
     entries: list[Entry] = Field(default_factory=list, max_length=MAX_ENTRIES)
     total_steps: Annotated[int, Field(ge=1, le=MAX_STEP)] | None = Field(
@@ -94,7 +94,7 @@ class RunUpload(RequestModel):
 
 
 class RunDropped(RequestModel):
-    """How much a program has logged that is not stored; events of the run say what and why."""
+    """Counts of logged data that was not stored; events of the run give the reasons."""
 
     values: Annotated[int, Field(ge=0, le=MAX_STEP)] = 0
     steps: Annotated[int, Field(ge=0, le=MAX_STEP)] = 0
@@ -113,8 +113,8 @@ class RunResult(RequestModel):
     dropped: RunDropped | None = None
     renumbered_steps: Annotated[int, Field(ge=0, le=MAX_STEP)] | None = Field(
         default=None,
-        description="How many steps have another number than the program gave them; it is in the "
-        "column `logged_step`.",
+        description="The number of steps that were renumbered; the column `logged_step` holds the "
+        "numbers logged by the program.",
     )
 
 
@@ -122,7 +122,7 @@ class RunEnd(RequestModel):
     """The end of a tracked run."""
 
     state: Literal["succeeded", "failed", "cancelled"]
-    entries: Entries = Field(description="How many entries were sent; all of them must be stored.")
+    entries: Entries = Field(description="The number of entries sent; all must be stored.")
     message: Annotated[str, Field(max_length=2000)] | None = Field(
         default=None, description="Why it failed or was cancelled."
     )
@@ -132,9 +132,9 @@ class RunEnd(RequestModel):
 class RunStatus(ApiModel):
     """The state of a tracked run after an upload."""
 
-    entries: int = Field(description="How many entries are stored: the next `first_entry`.")
+    entries: int = Field(description="The number of stored entries: the next `first_entry`.")
     step: int = Field(description="The step after the last stored one.")
     state: AnyState
     requested: str | None = Field(
-        description="`cancel`: a user asks the program to stop and to finish the run."
+        description="`cancel`: a user asked the program to stop and finish the run."
     )

@@ -1,4 +1,4 @@
-"""The server itself: its version and its health."""
+"""The version and the health of the server."""
 
 from typing import Literal
 

@@ -19,8 +19,6 @@ class Session(ApiModel):
     token_id: str
     token_name: str
     role: AnyRole
-    rights: list[AnyRight] = Field(
-        default_factory=list, description="What it may do besides what its role allows."
-    )
+    rights: list[AnyRight] = Field(default_factory=list, description="Permissions beyond the role.")
     project: str
     expires_at: datetime | None = None

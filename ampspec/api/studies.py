@@ -9,31 +9,32 @@ from ampspec.api.base import ApiModel, JsonObject, StoredModel, open_enum
 
 
 class PolicyAnswer(ApiModel):
-    """What a study of precision found out about one policy."""
+    """The result of a precision study for one policy."""
 
     policy: str
     verdict: Annotated[str, open_enum("equal", "worse", "better", "cannot tell", "failed")] = Field(
-        description="Compared with float32. failed: none, or not enough, of its jobs ended well."
+        description="Compared with float32. failed: too few of its jobs succeeded."
     )
     explanation: str = Field(description="The verdict as a sentence.")
     difference: float | None = Field(
-        description="The mean difference of the metric from float32; null if no pair of jobs ended."
+        description="The mean difference of the metric from float32; null if no pair of jobs "
+        "succeeded."
     )
     interval: list[float] | None = Field(
         description="The bounds of the difference, with the `confidence` of the answer."
     )
     needs_more_seeds: int | None = Field(
-        description="With `cannot tell`: how many more seeds would probably decide."
+        description="With `cannot tell`: the number of further seeds that would probably decide."
     )
     needs_examples: int | None = Field(
         default=None,
-        description="With `cannot tell`: how many validation examples would probably decide, with "
-        "as many seeds.",
+        description="With `cannot tell`: the number of validation examples that would probably "
+        "decide with the same number of seeds.",
     )
     changed_examples: float | None = Field(
         default=None,
-        description="The share of validation examples, from 0 to 1, whose metric differs from that "
-        "of float32 with the same seed; null: the examples were not compared.",
+        description="The share of validation examples, from 0 to 1, whose metric differs from "
+        "that of float32 with the same seed; null: the examples were not compared.",
     )
     speedup: float | None = Field(description="Examples per second relative to float32.")
     speedup_range: list[float] | None = Field(
@@ -44,11 +45,11 @@ class PolicyAnswer(ApiModel):
         description="The estimated peak memory of a step, in bytes; null: not known."
     )
     largest_batch: int | None = Field(
-        description="The largest batch, a multiple of 8, that the data has examples for, and a "
-        "device of the workers probably memory; null: not known."
+        description="The largest multiple of 8 that the data has enough examples for and that "
+        "probably fits into a worker's device memory; null: not known."
     )
     largest_batch_is_measured: bool = Field(
-        default=False, description="Whether a study of capacity has tried it."
+        default=False, description="Whether a capacity study measured it."
     )
     skipped_share: float | None = Field(description="The share of skipped steps, from 0 to 1.")
     jobs: list[str] = Field(description="The ids of its jobs, by seed.")
@@ -56,7 +57,7 @@ class PolicyAnswer(ApiModel):
 
 
 class Noise(ApiModel):
-    """How far the results of float32 lie apart when only the seed changes."""
+    """The spread of float32 results when only the seed changes."""
 
     mean: float
     standard_deviation: float
@@ -68,11 +69,12 @@ class ComparedRows(ApiModel):
 
     count: int
     split_seed: int | None = Field(
-        description="`data.split_seed`, which drew them; null: they are a part of the data's own, "
-        "or its last rows."
+        description="The `data.split_seed` that selected them; null: they are a split of the "
+        "data, or its last rows."
     )
     digest: str = Field(
-        description="Of their row numbers, which are in `validation_examples.npy` of each job."
+        description="The digest of their row numbers, stored in `validation_examples.npy` of each "
+        "job."
     )
 
 
@@ -85,7 +87,7 @@ class PrecisionAnswer(ApiModel):
     higher_is_better: bool
     test: str = Field(description="The statistical test.")
     seeds: list[int]
-    confidence: float = Field(default=0.9, description="Of the intervals.")
+    confidence: float = Field(default=0.9, description="The confidence of the intervals.")
     margin: float | None = Field(
         default=None,
         description="A difference of at most this does not matter; null: written by a version "
@@ -106,7 +108,7 @@ class PrecisionAnswer(ApiModel):
 
 
 class BatchMeasurement(ApiModel):
-    """A batch size that was tried."""
+    """The measurement of one batch size."""
 
     batch_size: int
     fits: bool
@@ -116,26 +118,28 @@ class BatchMeasurement(ApiModel):
 
 
 class PolicyCapacity(ApiModel):
-    """What a study of capacity found out about one policy."""
+    """The result of a capacity study for one policy."""
 
     policy: str
     largest_batch: int | None = Field(
-        description="The largest batch that ran: a multiple of 8, or 4, 2 or 1; null: none ran."
+        description="The largest batch that ran: a multiple of 8, or 4, 2 or 1; null: no batch ran."
     )
     limited_by: Annotated[
         str, open_enum("memory", "max_batch", "data", "estimate", "time", "failure")
     ] = Field(
         description="Why no larger batch is known to fit. memory: `smallest_failed` did not fit. "
-        "estimate: a larger one would need more than the machine's memory, by the estimate, and "
-        "was not tried. time: the next one ran into `runtime.timeout_s`. failure: the next one "
-        "failed for another reason."
+        "estimate: a larger batch is estimated to exceed the machine's memory and was not tried. "
+        "time: the next batch exceeded `runtime.timeout_s`. failure: the next batch failed for "
+        "another reason."
     )
     smallest_failed: int | None = Field(description="The smallest batch that did not fit.")
-    predicted: int | None = Field(description="By the model of memory; null: not known.")
+    predicted: int | None = Field(
+        description="The largest batch predicted by the memory model; null: not known."
+    )
     critical_batch: int | None = Field(
         description="The smallest batch with at least 90 % of the highest throughput."
     )
-    batches: list[BatchMeasurement] = Field(description="By size.")
+    batches: list[BatchMeasurement] = Field(description="Sorted by batch size.")
     jobs: list[str]
     explanation: str
 
@@ -148,7 +152,7 @@ class CapacityAnswer(ApiModel):
     device: str | None
     device_memory_bytes: int | None
     memory_limit_bytes: int | None = Field(
-        default=None, description="How much a trainer may allocate on the workers; null: not known."
+        default=None, description="The memory limit of a trainer on the workers; null: not known."
     )
     policies: list[PolicyCapacity]
 
@@ -162,21 +166,24 @@ class NeededLayer(ApiModel):
         description="Its matrix products that need float32: `forward`, `input_gradient`, "
         "`weight_gradient`. All three: the whole layer."
     )
-    explanation: str = Field(description="What happens without it.")
-    job: str = Field(description="The id of the job that shows it.")
+    explanation: str = Field(description="The effect of computing it in 16 bits.")
+    job: str = Field(description="The id of the job that shows this.")
 
 
 class TriedLayers(ApiModel):
     """A job with some layers in float32."""
 
-    float32: list[str] = Field(description="The paths of the layers, with the product if not all.")
+    float32: list[str] = Field(
+        description="The paths of the layers, each with its product unless the whole layer is in "
+        "float32."
+    )
     passes: bool
     explanation: str
     job: str
 
 
 class BisectAnswer(ApiModel):
-    """The answer of a study that bisects."""
+    """The answer of a bisection study."""
 
     kind: Literal["bisect"] = "bisect"
     summary: str
@@ -184,14 +191,16 @@ class BisectAnswer(ApiModel):
     metric: str
     higher_is_better: bool
     noise: Noise
-    candidates: int = Field(description="The layers that the policy computes in 16 bit.")
-    layers: list[NeededLayer] = Field(description="Those that need float32, in their order.")
+    candidates: int = Field(description="The number of layers that the policy computes in 16 bits.")
+    layers: list[NeededLayer] = Field(
+        description="The layers that need float32, in the order of the network."
+    )
     overrides: list[JsonObject] = Field(
         description="For `precision.overrides`; a job with them passes."
     )
     tried: list[TriedLayers] = Field(description="In the order of the search.")
     jobs: list[str] = Field(
-        description="The jobs that every search needs: float32 by seed, then the policy alone."
+        description="The jobs of every bisection: float32 for each seed, then the policy alone."
     )
     write: JsonObject = Field(description="The section to write into the spec.")
 
@@ -204,31 +213,32 @@ class SearchedParameter(ApiModel):
         str, open_enum("choice", "uniform", "log_uniform", "int_uniform", "log_int_uniform")
     ]
     importance: float | None = Field(
-        description="Its share of what distinguishes the best quarter of the runs, from 0 to 1; "
-        "null: there are too few runs."
+        description="Its share in separating the best quarter of the runs from the others, from 0 "
+        "to 1; null: too few runs."
     )
 
 
 class RungValue(ApiModel):
     """The metric of a run after some of its steps."""
 
-    steps: int | None = Field(description="null: as many as the spec says.")
+    steps: int | None = Field(description="null: the number of steps in the spec.")
     value: float
 
 
 class SearchRun(ApiModel):
-    """One combination of values, and what came out."""
+    """One combination of values and its result."""
 
     number: int = Field(description="From 1, in the order of the search.")
     values: JsonObject = Field(description="By dotted path.")
     state: Annotated[str, open_enum("finished", "stopped", "failed", "cancelled")] = Field(
-        description="finished: trained to its end. stopped: others were better after as many steps."
+        description="finished: trained to its end. stopped: other runs were better after as many "
+        "steps."
     )
-    value: float | None = Field(description="Of the metric after its last step.")
-    steps: int | None = Field(description="The steps that it trained.")
-    evaluations: list[RungValue] = Field(description="At each rung that it reached.")
+    value: float | None = Field(description="The metric after its last step.")
+    steps: int | None = Field(description="The number of trained steps.")
+    evaluations: list[RungValue] = Field(description="The metric at each rung that it reached.")
     explanation: str | None = Field(description="Why it failed.")
-    jobs: list[str] = Field(description="Each continues the one before.")
+    jobs: list[str] = Field(description="Each job continues the previous one.")
 
 
 class SearchAnswer(ApiModel):
@@ -242,9 +252,11 @@ class SearchAnswer(ApiModel):
     best: int = Field(description="The number of the best run.")
     parameters: list[SearchedParameter] = Field(description="Sorted by path.")
     runs: list[SearchRun]
-    steps: int | None = Field(description="Trained by all runs together; null: not known.")
+    steps: int | None = Field(
+        description="The number of steps trained by all runs; null: not known."
+    )
     steps_saved: int | None = Field(
-        description="That the stopped runs would have trained to their end; null without ASHA."
+        description="The steps saved by stopping runs early; null without ASHA."
     )
     write: JsonObject = Field(description="The values of the best run, as sections of the spec.")
 
@@ -257,28 +269,31 @@ Answer = Annotated[
 class StudyJob(ApiModel):
     """A job that a study needs."""
 
-    key: str = Field(description="Names the job within the study.")
+    key: str = Field(description="The name of the job within the study.")
     job: str | None = Field(description="The id of the job; null until it is queued.")
-    state: str = Field(description="Of the job; `planned` until it is queued.")
+    state: str = Field(description="The state of the job; `planned` until it is queued.")
     progress: float | None = Field(description="From 0 to 1.")
-    changes: dict[str, Any] = Field(description="What differs from the spec, by dotted path.")
+    changes: dict[str, Any] = Field(description="Changes to the spec, by dotted path.")
 
 
 class Estimate(ApiModel):
-    """What a study costs at least; some kinds need further jobs, which depend on results."""
+    """The minimum cost of a study; some kinds need further jobs, depending on results."""
 
     jobs: int
-    steps: int | None = Field(description="Of all jobs; null: known only once the data is read.")
-    train_s: float | None = Field(
-        description="Seconds of training, from the throughput of the newest succeeded jobs of the "
-        "project with the same model and data; null: there are none."
+    steps: int | None = Field(
+        description="The steps of all jobs; null: known only once the data is read."
     )
-    more_jobs_possible: bool = Field(description="Whether results decide about further jobs.")
+    train_s: float | None = Field(
+        description="Seconds of training, estimated from the throughput of the newest succeeded "
+        "jobs of the project with the same model and data; null: there are none."
+    )
+    more_jobs_possible: bool = Field(description="Whether further jobs depend on results.")
     jobs_at_most: int | None = Field(
-        default=None, description="With the further jobs; null: only the results will tell."
+        default=None, description="The maximum number of jobs; null: it depends on the results."
     )
     steps_at_most: int | None = Field(
-        default=None, description="Of all these jobs, if none stops early; null: not known."
+        default=None,
+        description="The maximum number of steps, if no job stops early; null: not known.",
     )
     policies: list[str]
     planned: list[StudyJob]
@@ -293,7 +308,7 @@ class StudyFields(StoredModel):
     name: str
     state: Annotated[str, open_enum("running", "stopping", "succeeded", "failed", "cancelled")]
     message: str | None = Field(description="The reason for the state, as text.")
-    jobs_planned: int = Field(description="The jobs that are known to be needed.")
+    jobs_planned: int = Field(description="The number of jobs planned so far.")
     jobs_ended: int
     created_by: str | None
     created_at: datetime
@@ -302,12 +317,12 @@ class StudyFields(StoredModel):
 
 
 class Study(StudyFields):
-    """A study: its question, its jobs and its answer."""
+    """A study: its spec, its jobs and its answer."""
 
     spec: dict[str, Any]
     options: dict[str, Any]
     policies: list[str] = Field(description="The policies that it studies.")
-    progress: float | None = Field(description="From 0 to 1, of the jobs that are planned.")
+    progress: float | None = Field(description="The progress of the planned jobs, from 0 to 1.")
     jobs: list[StudyJob]
     answer: Answer | None = Field(description="null until it has succeeded.")
 

@@ -8,9 +8,9 @@ from ampspec.precision.precision import Policy
 from ampspec.training.training import Runtime
 
 DEFAULT_PRIORITY: Final = Runtime().priority
-"""Of a submitted job."""
+"""The priority of a submitted job."""
 STUDY_PRIORITY: Final = 3
-"""Of the jobs of a study: below that of submitted jobs."""
+"""The priority of a study's jobs, below that of submitted jobs."""
 MAX_SEEDS: Final = 50
 MAX_BATCH: Final = 65_536
 MetricName = Annotated[str, Field(pattern="^val_.", max_length=200)]
@@ -20,39 +20,39 @@ Policies = Annotated[list[Literal[Policy, "tf32"]], Field(min_length=1, max_leng
 
 
 class StudyOptions(BaseModel):
-    """The options of a kind of study. Unknown ones are an error."""
+    """The options of a kind of study. Unknown options are an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class PrecisionOptions(StudyOptions):
-    """How a study of precision compares policies with float32."""
+    """How a precision study compares policies with float32."""
 
     seeds: Seeds = Field(default=3, description="Each policy and float32 train once per seed.")
     policies: Policies | None = Field(
         default=None,
         description="The policies to compare with float32; null: the mixed policies that the "
-        "devices of the online workers can run, and `tf32` on GPUs that have it. `tf32` is float32 "
-        "with TF32 for matrix products; float32 is without TF32 then.",
+        "devices of the online workers can run, and `tf32` on GPUs that have it. `tf32` is "
+        "float32 with TF32 for matrix products; float32 is without TF32 then.",
     )
     steps: int | None = Field(
         default=None, ge=1, le=2**53, description="Steps of each job; null: as in the spec."
     )
     metric: MetricName | None = Field(
         default=None,
-        description="The metric to compare; null: that of `train.best`, else `val_accuracy` where "
-        "it is reported, else `val_loss`.",
+        description="The metric to compare; null: the metric of `train.best`, else `val_accuracy` "
+        "if reported, else `val_loss`.",
     )
     margin: float | None = Field(
         default=None,
         ge=0,
         description="A difference of at most this does not matter, in the unit of the metric; "
-        "null: 0.01 of metrics from 0 to 1, and 5 % of float32's value of others.",
+        "null: 0.01 for metrics from 0 to 1, and 5 % of float32's value for other metrics.",
     )
 
 
 class CapacityOptions(StudyOptions):
-    """How a study of capacity searches the largest batch."""
+    """How a capacity study searches for the largest batch."""
 
     policies: Policies | None = Field(
         default=None, description="null: float32 and the mixed policies that the devices can run."
@@ -65,13 +65,13 @@ class CapacityOptions(StudyOptions):
         default=0.05,
         ge=0,
         le=1,
-        description="The search ends when the next larger batch that fails is at most this share "
-        "larger; 0: the largest multiple of 8.",
+        description="The search ends when the smallest failing batch exceeds the largest fitting "
+        "one by at most this share; 0: search to the exact multiple of 8.",
     )
 
 
 class BisectOptions(StudyOptions):
-    """How a study finds the layers that need float32 under a policy."""
+    """How a bisection finds the layers that need float32 under a policy."""
 
     policy: Policy = Field(
         default="mixed_float16", description="The policy that fails, or may fail."
@@ -81,7 +81,7 @@ class BisectOptions(StudyOptions):
         default=200, ge=1, le=2**53, description="Steps of each job; null: as in the spec."
     )
     metric: MetricName | None = Field(
-        default=None, description="The metric to compare, as in a study of precision."
+        default=None, description="The metric to compare; null: chosen as in a precision study."
     )
     margin: float | None = Field(
         default=None, ge=0, description="The noise band is at least this wide, on each side."
@@ -99,7 +99,7 @@ IntBounds = Annotated[list[int], Field(min_length=2, max_length=2)]
 
 
 class Parameter(StudyOptions):
-    """The values that a search may give to one field of the spec. Exactly one kind is set."""
+    """The values that a search may assign to one field of the spec. Exactly one kind is set."""
 
     choice: list[Any] | None = Field(
         default=None, min_length=1, max_length=100, description="One of these values."
@@ -109,7 +109,7 @@ class Parameter(StudyOptions):
         default=None, description="A number between two bounds above 0, uniform in its logarithm."
     )
     int_uniform: IntBounds | None = Field(
-        default=None, description="An integer between two bounds, which are possible, too."
+        default=None, description="An integer between two bounds, inclusive."
     )
     log_int_uniform: IntBounds | None = Field(
         default=None, description="An integer of at least 1, uniform in its logarithm."
@@ -118,7 +118,7 @@ class Parameter(StudyOptions):
         default=None,
         ge=2,
         le=100,
-        description="With the method `grid`: how many values of the range are tried.",
+        description="With the method `grid`: the number of values to try in the range.",
     )
 
     @property
@@ -166,12 +166,12 @@ class Asha(StudyOptions):
         default=3,
         ge=2,
         le=10,
-        description="One run of so many trains on, for so many times longer.",
+        description="One in this many runs continues, training this many times longer.",
     )
 
 
 class SearchOptions(StudyOptions):
-    """How a search looks for the best values of hyper-parameters."""
+    """How a search looks for the best hyper-parameter values."""
 
     space: Annotated[dict[str, Parameter], Field(min_length=1, max_length=30)] = Field(
         description="By dotted path into the spec: the values to try."
@@ -185,25 +185,25 @@ class SearchOptions(StudyOptions):
         default=None,
         ge=1,
         le=MAX_RUNS,
-        description=f"How many combinations are tried; null: {DEFAULT_RUNS}, or the whole grid.",
+        description=f"The number of combinations to try; null: {DEFAULT_RUNS}, or the whole grid.",
     )
     parallel: int = Field(
         default=4,
         ge=1,
         le=100,
-        description="With tpe or asha, which use results: the most jobs that wait or run at once.",
+        description="With tpe or asha, which use results: the maximum number of jobs open at once.",
     )
-    seed: int = Field(default=0, ge=0, le=2**31 - 1, description="Of the draws.")
+    seed: int = Field(default=0, ge=0, le=2**31 - 1, description="The seed of the random draws.")
     steps: int | None = Field(
         default=None, ge=1, le=2**53, description="Steps of a whole run; null: as in the spec."
     )
     metric: MetricName | None = Field(
-        default=None, description="The metric to improve; null: as in a study of precision."
+        default=None, description="The metric to improve; null: chosen as in a precision study."
     )
     direction: Literal["min", "max"] | None = Field(
         default=None,
-        description="Whether lower or higher values of the metric are better; null: as "
-        "`train.best` says, or as is usual for the metric.",
+        description="Whether lower or higher values of the metric are better; null: the mode of "
+        "`train.best`, or the usual direction of the metric.",
     )
     asha: Asha | None = Field(default=None, description="null: every run trains to its end.")
 
@@ -221,15 +221,15 @@ class _StudyOfSpec(StudyOptions):
         default=None,
         ge=0,
         le=9,
-        description="Of the jobs; null: `runtime.priority` of the spec if that is not its default, "
-        f"else {STUDY_PRIORITY}, so that submitted jobs run first.",
+        description="The priority of the jobs; null: `runtime.priority` of the spec unless it is "
+        f"the default, else {STUDY_PRIORITY}, so that submitted jobs run first.",
     )
 
     def prioritized(self) -> Self:
         """The request with the priority of the study's jobs in its spec."""
         runtime = self.spec.get("runtime")
         if runtime is not None and not isinstance(runtime, dict):
-            return self  # which is an error of the spec
+            return self  # parsing the spec reports the error
         in_spec = (runtime or {}).get("priority", DEFAULT_PRIORITY)
         chosen = STUDY_PRIORITY if in_spec == DEFAULT_PRIORITY else in_spec
         priority = chosen if self.priority is None else self.priority

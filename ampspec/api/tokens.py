@@ -16,7 +16,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f
 
 
 def _check_future(moment: datetime) -> datetime:
-    with suppress(OverflowError):  # the last year of the calendar, in a time zone behind UTC
+    with suppress(OverflowError):  # the last day of the calendar, in a time zone behind UTC
         if datetime.now(UTC) < moment.astimezone(UTC):
             return moment
     raise PydanticCustomError("in_the_past", "a time in the future")
@@ -32,7 +32,7 @@ class TokenRequest(BaseModel):
     rights: list[Right] = Field(
         default_factory=list,
         max_length=len(Right),
-        description="What it may do besides what its role allows; an admin needs none.",
+        description="Permissions beyond the role; an admin needs none.",
     )
     project: ProjectName = DEFAULT_PROJECT
     expires_at: Annotated[AwareDatetime, AfterValidator(_check_future)] | None = None
@@ -44,9 +44,7 @@ class Token(StoredModel):
     id: str
     name: str
     role: AnyRole
-    rights: list[AnyRight] = Field(
-        default_factory=list, description="What it may do besides what its role allows."
-    )
+    rights: list[AnyRight] = Field(default_factory=list, description="Permissions beyond the role.")
     project: str
     created_at: datetime
     created_by: str | None = Field(description="The name of the token that created it.")

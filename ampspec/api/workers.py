@@ -20,13 +20,13 @@ class DrainOptions(ApiModel):
         default=None,
         ge=0,
         le=MAX_DRAIN_TIMEOUT_S,
-        description="How long the worker may store the files of its jobs; by default as long as "
-        "its setting AMPCORE_DRAIN_TIMEOUT_S says.",
+        description="Maximum time to store the files of its jobs; default: the worker's setting "
+        "AMPCORE_DRAIN_TIMEOUT_S.",
     )
 
 
 class UnsavedJob(ApiModel):
-    """A job that would train steps again if its worker ended at once."""
+    """A job that would repeat steps if its worker ended now."""
 
     job: str = Field(description="The id of the job.")
     step: int = Field(description="The number of completed steps.")
@@ -46,12 +46,12 @@ class Worker(StoredModel):
     draining: bool = Field(description="The worker was asked to requeue its jobs and to exit.")
     drain_timeout_s: float | None = Field(
         default=None,
-        description="How long a drain may store files; null: as long as the worker's setting says.",
+        description="Maximum time to store files during a drain; null: the worker's setting.",
     )
     unsaved: list[UnsavedJob] = Field(
         default=[],
-        description="What would be trained again if the worker ended now; only in responses with "
-        "a single worker, of the jobs that the token may see.",
+        description="Jobs that would repeat steps if the worker ended now, limited to jobs "
+        "visible to the token; only in responses with a single worker.",
     )
     version: str
     queues: list[str] = Field(description="The worker runs only jobs of these queues.")
@@ -67,7 +67,7 @@ class Worker(StoredModel):
 
 
 class WorkerList(ApiModel):
-    """Workers, newest first; in `hardware`, a list leaves out what packages offer.
+    """Workers, newest first; `hardware` omits the entry points of packages.
 
     `next_cursor` is the cursor of the next page.
     """

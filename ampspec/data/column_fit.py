@@ -1,4 +1,4 @@
-"""Whether what a spec says about a column fits the values that it has."""
+"""Checks that the options for a column fit its values."""
 
 from typing import Final, NamedTuple
 
@@ -9,14 +9,14 @@ TEXT: Final = "string"
 
 
 class Misfit(NamedTuple):
-    """What fits a column, and what the spec says."""
+    """The expected kind of column or options, and the received one."""
 
     expected: str
     received: str
 
 
 def preprocessing_misfit(dtype: str, options: Preprocessing) -> Misfit | None:
-    """Why a column of this dtype cannot be prepared so; None if it can."""
+    """Why these options cannot prepare a column of this dtype; None if they can."""
     if dtype == TEXT and (options.rescaling is not None or options.normalize or options.keys):
         return Misfit("categories or tokens, for text", "rescaling, normalize or keys")
     needs_text = options.tokens is not None and dtype != TEXT
@@ -34,7 +34,7 @@ def target_misfit(
     low: float | None = None,
     high: float | None = None,
 ) -> Misfit | None:
-    """Why a column of this dtype is no target of this kind; None if it may be one.
+    """Why a column of this dtype cannot be a target of this kind; None if it can.
 
     `low` and `high` are the smallest and the largest known number; None if none is known.
     """

@@ -33,7 +33,7 @@ ColumnNames = Annotated[
     Field(strict=False, min_length=1, max_length=MAX_COLUMNS),
     BeforeValidator(_as_list),
 ]
-"""One name, or several."""
+"""One or several column names."""
 
 
 def _as_one_input(value: Any) -> Any:
@@ -47,7 +47,7 @@ def _as_one_input(value: Any) -> Any:
 InputColumns = Annotated[
     dict[ColumnName, ColumnNames], Field(max_length=64), BeforeValidator(_as_one_input)
 ]
-"""The columns of each input; those of one input also without its name."""
+"""The columns of each input; a single input may omit its name."""
 
 
 class Data(SpecModel):
@@ -58,7 +58,7 @@ class Data(SpecModel):
 
 
 class SplitData(Data):
-    """The kinds of data without a part of their own for validation."""
+    """The kinds of data without a validation split of their own."""
 
     validation_split: Probability = 0.2
     """The share of examples for validation, taken from the end as in Keras."""
@@ -78,8 +78,8 @@ class Synthetic(SplitData):
 
     kind: Literal["synthetic"] = "synthetic"
     split_seed: SplitSeed = 0
-    """Draws the examples, and with them those for validation. Jobs with the same number have the
-    same data, whatever `train.seed` is."""
+    """Seed of the generated examples and of the validation split. Jobs with the same value have the
+    same data, regardless of `train.seed`."""
     shape: Annotated[tuple[Units, ...], Field(strict=False, min_length=1, max_length=4)] = (
         28,
         28,
@@ -112,16 +112,16 @@ class Columns(Data):
     """The kinds of data whose columns can be inputs and targets."""
 
     validation_split: Probability | None = None
-    """The share of examples for validation. Null, or 0: the data's own validation or test part;
-    without them, null stands for 0.2."""
+    """The share of examples for validation. Null or 0: the validation or test split of the data;
+    if it has none, null means 0.2."""
     validation_rows: Literal["last", "random"] = "random"
-    """Which examples are for validation: the last ones, or some that `split_seed` decides."""
+    """Which examples are for validation: the last ones, or random ones selected by `split_seed`."""
     split_seed: SplitSeed = 0
-    """Draws random validation rows. Jobs with the same number are evaluated on the same rows,
-    whatever `train.seed` is. A dataset of a package is built with it."""
+    """Seed of random validation rows. Jobs with the same value are evaluated on the same rows,
+    regardless of `train.seed`. A dataset of a package is built with it."""
     inputs: InputColumns | None = None
-    """The columns of each input of the model, or those of its only one; null: `x` or `image`, and
-    in tables all columns that are no targets."""
+    """The columns of each input of the model, or of its only input; null: `x` or `image`, and in
+    tables all columns that are not targets."""
     target: ColumnNames | None = None
     """The column to predict, or several numbers or labels; null: `y`, `label` or `mask`."""
     targets: dict[ColumnName, ColumnNames] | None = Field(default=None, max_length=64)
@@ -129,9 +129,9 @@ class Columns(Data):
     preprocessing: dict[ColumnName, Preprocessing] = Field(
         default_factory=dict, max_length=MAX_COLUMNS
     )
-    """By input column, the layers in front of the model; `*` stands for all others."""
+    """By input column, the layers in front of the model; `*` stands for all other columns."""
     augmentation: Annotated[tuple[AnyAugmentation, ...], Field(strict=False, max_length=16)] = ()
-    """Layers that vary the training images at random, in this order."""
+    """Layers that augment the training images at random, in this order."""
 
 
 class ColumnData(Columns, FileData):

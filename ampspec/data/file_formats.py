@@ -1,6 +1,6 @@
-"""How a data file is read: the options of each file format, one class each.
+"""The options for reading data files, one class for each file format.
 
-`ampdata` reads files by them.
+`ampdata` uses them.
 """
 
 import math
@@ -13,7 +13,7 @@ from ampspec.documents.base import SpecModel
 AnyOptions = TypeVar("AnyOptions", bound=SpecModel)
 MAX_COLUMNS: Final = 10_000
 MAX_DESCRIBED_COLUMNS: Final = 1000
-"""The description of an uploaded file has no more."""
+"""Maximum number of columns in the description of an uploaded file."""
 MAX_SIDE: Final = 4096
 MAX_VALUES: Final = 2**26
 
@@ -29,20 +29,20 @@ Missing = Literal["error", "keep"]
 
 
 class SplitOptions(SpecModel):
-    """Which part of the data is for training, where names do not tell."""
+    """Which files or arrays are for training, if their names do not tell."""
 
     splits: dict[SplitName, Pattern] = Field(
         default_factory=dict, exclude_if=lambda splits: not splits
     )
     """By split, a pattern for its files inside the folder or zip (`a-*.parquet`, `fold1/*`), or
-    for its arrays, with one `*` for the column (`*_fit`). Null: names such as `train` decide."""
+    for its arrays, with one `*` for the column (`*_fit`). Empty: names such as `train` decide."""
 
 
 class ImageOptions(SpecModel):
     """How PNG and JPEG images become arrays (height, width, channels) of uint8."""
 
     size: tuple[Side, Side] | None = Field(default=None, strict=False)
-    """Height and width that images are resized to; without it all must have the same size."""
+    """Height and width to resize images to; null: all images must have the same size."""
     channels: Literal[1, 3] = 3
     """1 grey, 3 red, green and blue. Transparency is dropped."""
     resample: Literal["bilinear", "bicubic"] = "bilinear"
@@ -91,31 +91,31 @@ Encoding = Literal[
 
 
 class CsvOptions(SplitOptions):
-    """Text with one row per line (RFC 4180). What is null is found in the file."""
+    """Text with one row per line (RFC 4180). Options that are null are detected in the file."""
 
     kind: Literal["csv"] = "csv"
     encoding: Encoding | None = None
     """Null: UTF-8 or UTF-16, else Windows-1252 for a text with few letters beyond ASCII."""
     delimiter: Delimiter | None = None
-    """What separates cells. A space stands for any number of spaces and tabs. Null: the one of
+    """The separator of cells. A space stands for any number of spaces and tabs. Null: whichever of
     comma, semicolon, tab, `|`, `::`, `^`, `~`, U+0001 and space with which rows have equally many
     cells."""
     quote: Literal['"', "'", ""] | None = None
-    """Around cells; empty for none, where marks are characters like others."""
+    """The quotation mark around cells; empty: none, so that marks are ordinary characters."""
     trim: bool | None = None
-    """Leave out spaces around cells. Null: where a space follows each delimiter."""
+    """Remove spaces around cells. Null: if a space follows each delimiter."""
     skip_lines: int | None = Field(default=None, ge=0, le=1000)
-    """Lines before the first row. Null: empty lines, and those with another number of cells than
+    """Lines before the first row. Null: empty lines, and lines whose number of cells differs from
     all rows after them."""
     header: bool | None = None
-    """The first row names the columns; else they are `column_1`, `column_2` and so on. Null: it
-    does where its cells are of another kind than those below."""
+    """Whether the first row names the columns; otherwise they are `column_1`, `column_2` and so on.
+    Null: true if its cells differ in kind from the cells below."""
     decimal_point: Literal[".", ","] | None = None
     thousands: Literal["", ",", ".", " ", "'"] | None = None
-    """What separates groups of three digits; empty for nothing. This and `decimal_point`, where
-    they are null, are those with which most columns are numbers."""
+    """The separator of groups of three digits; empty: none. If this or `decimal_point` is null, the
+    choice that makes the most columns numbers is used."""
     dtypes: dict[ColumnName, CellType] = Field(default_factory=dict, max_length=MAX_COLUMNS)
-    """Types by column; the others are inferred from all rows."""
+    """Types by column; other types are inferred from all rows."""
     missing_values: (
         Annotated[
             tuple[Annotated[str, StringConstraints(max_length=64)], ...],
@@ -123,8 +123,8 @@ class CsvOptions(SplitOptions):
         ]
         | None
     ) = None
-    """Cells that stand for a missing value, in text only unquoted ones. Null: empty cells, and
-    among numbers also `NA`, `N/A`, `NaN`, `null`, `None`, `?`, `-` and `.`"""
+    """Cells that mean a missing value; in text columns only unquoted ones. Null: empty cells, and
+    in numeric columns also `NA`, `N/A`, `NaN`, `null`, `None`, `?`, `-` and `.`"""
     missing: Missing = "error"
 
 
@@ -185,5 +185,5 @@ FormatOptions = Annotated[
 
 
 def reading_options(values: SpecModel, kind: type[AnyOptions]) -> AnyOptions:
-    """The options of a file format among other values, as the data section of a job has them."""
+    """Extract the options of a file format from the data section of a job."""
     return kind.model_validate({name: getattr(values, name) for name in kind.model_fields})

@@ -9,18 +9,18 @@ from ampspec.data.target_columns import columns_named
 INPUT_NAMES: Final = ("x", "image", "images")
 """Columns that are inputs by their names."""
 CONCATENATED: Final = "features"
-"""The name of the input that several columns are joined to."""
+"""The name of the input into which several columns are concatenated."""
 
 
 def input_columns(
     data: Columns, targets: Collection[str], columns: Mapping[str, Any]
 ) -> dict[str, tuple[str, ...]]:
-    """The columns of each input; the data may lack those that the spec names.
+    """The columns of each input; the data may lack columns named by the spec.
 
     Args:
-        data: The names that it gives; without any all columns but the targets are one input.
+        data: Names the inputs; if it names none, all columns except the targets form one input.
         targets: The columns that are targets.
-        columns: Those of the data: each has a `shape` and a `dtype`.
+        columns: The columns of the data, each with a `shape` and a `dtype`.
     """
     if data.inputs is not None:
         return {name: tuple(group) for name, group in data.inputs.items()}
@@ -34,7 +34,7 @@ def input_columns(
 
 
 def _is_cell(data: Columns, column: Any) -> bool:
-    """Whether it is one of many columns of a table, even if it is called `x`."""
+    """Whether it is a plain column of a table, even if it is called `x`."""
     return isinstance(data, Csv | Parquet | Tfrecord) and not (
         column.shape or column.dtype == "image"
     )

@@ -1,4 +1,4 @@
-"""How columns of data become inputs of a model, and how training images are varied."""
+"""How columns of data become inputs of a model, and how training images are augmented."""
 
 from typing import Annotated, Literal, Self
 
@@ -9,7 +9,7 @@ from ampspec.documents.base import SpecModel
 Finite = Annotated[float, Field(ge=-1e30, le=1e30)]
 
 
-class Rescaling(SpecModel):
+class ColumnRescaling(SpecModel):
     """x · `scale` + `offset`."""
 
     scale: Finite = 1.0
@@ -17,33 +17,33 @@ class Rescaling(SpecModel):
 
 
 class Tokens(SpecModel):
-    """Text as the numbers of its words or characters, 0 for padding and 1 for unknown ones."""
+    """Text as indices of its words or characters; 0 is padding, 1 is unknown."""
 
     split: Literal["words", "characters"] = "words"
     length: int = Field(default=128, ge=1, le=65_536)
     """Longer texts are cut, shorter ones padded."""
     max_tokens: int = Field(default=20_000, ge=3, le=1_000_000)
-    """The most frequent ones of the training examples are kept."""
+    """The most frequent tokens of the training examples are kept."""
 
 
 class Preprocessing(SpecModel):
     """The layers between a column and the model; they are saved as a part of the model.
 
-    Nothing is rescaled or normalized that is not asked for. Statistics, categories and tokens are
-    those of the training examples.
+    Nothing is rescaled or normalized by default. Statistics, categories and tokens come from the
+    training examples.
     """
 
-    rescaling: Rescaling | Literal["pixels"] | None = None
+    rescaling: ColumnRescaling | Literal["pixels"] | None = None
     """`pixels`: integers are divided by 255, other numbers stay as they are."""
     normalize: bool = False
     """Subtract the mean and divide by the standard deviation; of images, for each channel."""
     missing: Literal["error", "mean", "zero"] = "error"
-    """What stands for a missing number; missing text is an unknown category."""
+    """The replacement for a missing number; missing text is an unknown category."""
     categories: Literal["one_hot", "integer"] | None = None
-    """Values are categories. `integer` are the numbers of rows in an embedding table, 0 for unknown
-    ones. Text without `tokens` is `one_hot` by default."""
+    """Treat values as categories. `integer`: row indices of an embedding table, 0 for unknown
+    categories. Text without `tokens` is `one_hot` by default."""
     max_categories: int = Field(default=1000, ge=1, le=1_000_000)
-    """The most frequent ones are kept; all others are unknown."""
+    """The most frequent categories are kept; all others are unknown."""
     tokens: Tokens | None = None
     keys: bool = False
     """Integers are keys of an embedding table, not numbers."""
@@ -120,7 +120,7 @@ class RandomBrightness(Augmentation):
     value_range: tuple[Finite, Finite] = Field(default=(0.0, 1.0), strict=False)
 
 
-class GaussianNoise(Augmentation):
+class NoiseAugmentation(Augmentation):
     """Adds normal noise with this standard deviation."""
 
     layer: Literal["GaussianNoise"] = "GaussianNoise"
@@ -135,6 +135,6 @@ AnyAugmentation = Annotated[
     | RandomCrop
     | RandomContrast
     | RandomBrightness
-    | GaussianNoise,
+    | NoiseAugmentation,
     Field(discriminator="layer"),
 ]

@@ -1,6 +1,6 @@
 """Proposes a job for a described data file: inputs, target, task, preprocessing and split, and why.
 
-A proposal is a start for a person who then edits it: each of its decisions has its reason.
+A proposal is a starting point to edit; each decision has its reason.
 """
 
 import re
@@ -16,12 +16,12 @@ USUAL_TARGETS: Final = (
     *("saleprice", "price", "rating", "medv", "mpg", "response", "result", "output"),
 )
 MAX_CLASSES: Final = 20
-"""Whole numbers with more different values are predicted as numbers."""
+"""A target with more distinct whole numbers is predicted as numbers, not classes."""
 MAX_CATEGORIES: Final = 100
 LONG_TEXT: Final = 25
-"""Characters on average, from which on texts are words rather than categories."""
+"""Average number of characters from which texts are words rather than categories."""
 MIN_INPUTS: Final = 2
-"""With fewer columns of numbers and categories, a text is the input."""
+"""With fewer columns of numbers and categories, a text column is the input."""
 MAX_TOKENS: Final = 10_000
 TEXT_LENGTH: Final = 64
 IMAGE_SIDE: Final = 64
@@ -30,7 +30,7 @@ DATE: Final = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?
 
 @dataclass
 class Proposal:
-    """A job spec, and the reasons for what it says."""
+    """A job spec and the reasons for its choices."""
 
     spec: dict[str, Any]
     reasons: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ def propose_job(
         reference: The version of the dataset: `birds@3`.
         kind: Its format.
         rows: The rows of all splits.
-        columns: Those of the description, with `statistics`.
+        columns: The columns of the description, with `statistics`.
         splits: The rows of each split.
 
     Raises:
@@ -140,36 +140,36 @@ class _Column:
         return is_whole and self.distinct is not None and self.distinct <= MAX_CLASSES
 
     def has_targets(self, rows: int) -> bool:
-        """Whether most rows have a value, and not all the same one."""
+        """Whether most rows have a value, and the values differ."""
         return 2 * self.missing <= rows and self.distinct not in (0, 1)
 
     @property
     def is_time(self) -> bool:
-        """Whether the values are seconds or milliseconds since 1970, of years since 1998."""
+        """Whether the values look like timestamps since 1998, in seconds or milliseconds."""
         low, high = self.statistics.get("low") or 0, self.statistics.get("high") or 0
         is_whole = bool(self.statistics.get("is_whole"))
         return is_whole and any(9e8 * unit < low < high < 3e9 * unit for unit in (1, 1000))
 
     def reason_to_leave_out(self) -> str | None:
-        """Why the column helps no model; None if it may."""
+        """Why the column is useless as an input; None if it may be useful."""
         if self.distinct == 0:
             return "no value"
         if self.distinct == 1 and not self.missing:
             return "the same value in each row"
         if self.statistics.get("is_counted"):
-            return "the numbers of rows"
+            return "row numbers"
         name = self.name.lower()
         if self.statistics.get("is_unique") and self.is_text and not self.is_long_text:
-            return "another text in each row"
+            return "a different text in each row"
         is_id = name == "id" or name.endswith(("_id", " id")) or self.name.endswith("ID")
         if is_id and self.statistics.get("is_unique"):
             return "an identifier of the row"
         if self.is_long_text:
-            return "text of many words, which needs `tokens` and an input of its own"
+            return "text of many words, which needs `tokens` and a separate input"
         if self.is_time:
-            return "times since 1970, which grow from row to row"
+            return "timestamps, which grow from row to row"
         if self.is_date:
-            return "dates, which no layer reads as they are"
+            return "dates, which no layer reads directly"
         if self.is_text and (self.distinct is None or self.distinct > MAX_CATEGORIES):
             return f"more than {MAX_CATEGORIES} different texts"
         return None
@@ -184,11 +184,11 @@ def _target(columns: Sequence[_Column], rows: int, proposal: Proposal) -> _Colum
         if not (column.is_picture or column.is_long_text or column.is_time)
     ]
     if usual:
-        target, reason = by_name[usual[0]], "is what such a column is usually called"
+        target, reason = by_name[usual[0]], "is a usual name for a target column"
     elif not possible or len(columns) < 2:
-        raise NoProposal("There is no column to predict: only inputs.")
+        raise NoProposal("There is no column to predict; all columns are inputs.")
     elif _is_first_column_class(columns):
-        target, reason = columns[0], "has few different whole numbers, and is the first column"
+        target, reason = columns[0], "is the first column and has few different whole numbers"
     else:
         useful = [column for column in possible if column.has_targets(rows)]
         target, reason = (useful or possible)[-1], "is the last column with single values"
@@ -197,7 +197,7 @@ def _target(columns: Sequence[_Column], rows: int, proposal: Proposal) -> _Colum
     if target.missing:
         count = f"{target.missing:,} of {rows:,} rows"
         proposal.reasons.append(
-            f"data.target: {target.name} has no value in {count}; a job needs one in each row."
+            f"data.target: {target.name} has no value in {count}; a job needs a value in each row."
         )
     return target
 
@@ -300,14 +300,14 @@ def _propose_split(kind: str, rows: int, splits: Mapping[str, int], proposal: Pr
     if evaluation is not None and "train" in splits:
         training = splits["train"]
         proposal.reasons.append(
-            f"Validation: the {evaluation} part of the data, {splits[evaluation]:,} rows."
+            f"Validation: the {evaluation} split of the data, {splits[evaluation]:,} rows."
         )
     else:
         data["validation_split"] = 0.2
         if kind in ("npz", "npy"):
             data["validation_rows"] = "random"
         training = int(rows * 0.8)
-        proposal.reasons.append("data.validation_split: the data has no part for validation.")
+        proposal.reasons.append("data.validation_split: the data has no validation split.")
     size = 128
     while size > 1 and size * 8 > training:
         size //= 2

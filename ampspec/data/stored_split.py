@@ -1,4 +1,4 @@
-"""Reads stored specs so that they keep the rows that they were split with."""
+"""Reads stored specs so that they keep their validation rows."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,8 +11,8 @@ FIXED_ROWS: Final = ("digits", "text")
 def with_split_seed(document: Mapping[str, Any]) -> dict[str, Any]:
     """A stored spec with its `data.split_seed`.
 
-    Versions before 0.6 had no such field: `train.seed` drew the validation rows, and the examples
-    of synthetic data. A spec that this version has normalized always has the field.
+    Versions before 0.6 had no such field: `train.seed` selected the validation rows and generated
+    synthetic data. A spec that this version has normalized always has the field.
     """
     data = document.get("data")
     if not isinstance(data, Mapping) or FIELD in data or data.get("kind") in FIXED_ROWS:

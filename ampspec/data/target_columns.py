@@ -13,7 +13,7 @@ TARGET_NAMES: Final = ("y", "label", "labels", "mask", "target")
 
 
 def columns_named(names: Sequence[str], columns: Iterable[str]) -> list[str]:
-    """The columns with these names, or, as `X` and `Y`, with these names in capitals."""
+    """The columns with these names, ignoring case: `x` also finds `X`."""
     columns_by_name: dict[str, str] = {}
     for column in columns:
         columns_by_name.setdefault(column.lower(), column)
@@ -24,16 +24,16 @@ def columns_named(names: Sequence[str], columns: Iterable[str]) -> list[str]:
 def target_columns(
     data: Columns, task: TaskSpec | None, columns: Iterable[str]
 ) -> dict[str, tuple[str, ...]]:
-    """The columns of the target of each output; the data may lack those that the spec names.
+    """The target columns of each output; the data may lack columns named by the spec.
 
     Args:
-        data: The names that it gives.
+        data: Names the targets.
         task: None: one output, with classes.
-        columns: Those of the data.
+        columns: The columns of the data.
 
     Returns:
-        By output; nothing for a task that predicts its input. An output has no columns if the spec
-        names none and the data has none with one of the usual names.
+        The columns by output; empty for a task that predicts its input. An output has no columns
+        if the spec names none and the data has none with a usual name.
     """
     if isinstance(task, Outputs):
         targets = {output: (section.target or output,) for output, section in task.outputs.items()}

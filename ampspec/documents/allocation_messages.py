@@ -46,11 +46,11 @@ THREAD_FAILED: Final = re.compile(
     r"|Resource temporarily unavailable",
     re.IGNORECASE,
 )
-"""A thread without memory for its stack, or without a place among the processes of its user."""
+"""A thread that cannot start: no memory for its stack, or the user's process limit is reached."""
 
 
 def allocation_failure(text: str) -> str | None:
-    """The first line that says that an allocation of memory failed; None if there is none.
+    """The first line that reports a failed memory allocation; None if there is none.
 
     Args:
         text: The message of an error, or the end of a log.

@@ -7,7 +7,7 @@ from ampspec.documents.problems import MAX_RECEIVED, Problem, SpecValidationErro
 from ampspec.documents.yaml_document import parse_yaml
 
 MAX_DEPTH: Final = 32
-"""The most keys in a path; no spec is nested so deeply."""
+"""Maximum number of keys in a path; no spec is nested this deeply."""
 
 
 def with_assignments(document: Any, assignments: Sequence[str]) -> Any:
@@ -39,7 +39,7 @@ def with_assignments(document: Any, assignments: Sequence[str]) -> Any:
 
 
 def with_values(document: Any, values: Mapping[str, Any]) -> Any:
-    """As `with_assignments`, for values that need no parsing: {"train.epochs": 5}."""
+    """Set values by dotted path, like `with_assignments` without parsing: {"train.epochs": 5}."""
     problems = []
     for path, value in values.items():
         try:
@@ -67,7 +67,7 @@ def _problems_at(error: SpecValidationError, keys: list[str]) -> Iterator[Proble
 
 
 def _replaced(node: Any, keys: Sequence[str], value: Any) -> Any:
-    """A copy of `node` with another value under `keys`."""
+    """A copy of `node` with `value` under `keys`."""
     if not keys:
         return value
     key, *inner_keys = keys

@@ -12,14 +12,14 @@ class SpecModel(BaseModel):
 
 
 def with_default_kind(section: Any, kind: str, field: str = "kind") -> Any:
-    """The section with the kind that it has by default, if it is an object that names none."""
+    """Add the default kind to a section that is an object without a kind."""
     if isinstance(section, dict) and field not in section:
         return {field: kind, **section}
     return section
 
 
 def from_name(value: Any) -> Any:
-    """A kind given by its name alone, as a document."""
+    """Expand a name into the document of this kind."""
     return {"kind": value} if isinstance(value, str) else value
 
 

@@ -1,11 +1,11 @@
-"""Limits of JSON documents that anyone may have written, so that every reader can parse them."""
+"""Limits of untrusted JSON documents, so that every reader can parse them."""
 
 from typing import Any, Final
 
 MAX_DEPTH: Final = 32
 """Objects and lists inside each other; parsers and writers give up at 200 to 1,000."""
 INTEGERS: Final = range(-(2**63), 2**63)
-"""Integers that JSON parsers and databases hold."""
+"""Integers that JSON parsers and databases can represent."""
 
 
 def check_json(document: Any) -> Any:

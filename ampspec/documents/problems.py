@@ -16,7 +16,7 @@ Parts = dict[str, Any]
 """The valid sections of a spec by name."""
 MAX_RECEIVED = 80
 MAX_PROBLEMS = 100
-"""Beyond this number problems are only counted, because suggestions take time to compute."""
+"""Further problems are only counted, because suggestions take time to compute."""
 BOUNDS = ("greater than", "less than")
 MISSING = "missing"
 """The code of a problem whose field is required and absent."""
@@ -77,7 +77,7 @@ def format_value(value: object) -> str:
     """A received value as JSON, cut to a length that fits in a message."""
     try:
         text = json.dumps(value, default=repr, ensure_ascii=False)
-    except ValueError:  # Python does not write integers of very many digits
+    except ValueError:  # Python refuses to format very large integers
         return "a number with too many digits"
     return text if len(text) <= MAX_RECEIVED else f"{text[: MAX_RECEIVED - 1]}…"
 

@@ -1,4 +1,4 @@
-"""Bounds the backtracking of regular expressions, so that none can keep a process busy.
+"""Bounds the backtracking of regular expressions, so that none can block a process.
 
 Python's `re` backtracks through every way to match, and has no timeout. Every spec is checked when
 it is parsed, wherever it comes from.

@@ -19,5 +19,5 @@ def join_names(names: Iterable[object], max_names: int = MAX_NAMES) -> str:
 
 
 def first_names(names: Sequence[str]) -> str:
-    """The first names of a list that may itself be incomplete, so that the rest is not counted."""
+    """The first names of a list that may be truncated, so the remaining names are not counted."""
     return ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")

@@ -8,7 +8,7 @@ import yaml
 from ampspec.documents.problems import Problem, SpecValidationError
 
 MAX_DIGITS: Final = 1000
-"""The most digits of an integer; a float has at most 309."""
+"""Maximum number of digits of an integer; a float has at most 309."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -35,7 +35,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        # Python itself refuses to convert integers of more than a few thousand digits.
+        # Python refuses to convert integers of more than a few thousand digits.
         if len(node.value) > MAX_DIGITS:
             problem = f"a number must have at most {MAX_DIGITS} digits, not {len(node.value)}"
             raise _yaml_error(problem, node.start_mark)
@@ -77,7 +77,7 @@ def parse_yaml(text: str) -> Any:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what `_Loader` reads as the same values."""
+    """Writes YAML that `_Loader` reads back as the same values."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -9,7 +9,7 @@ from ampspec.documents.base import SpecModel
 from ampspec.documents.problems import Parts, Problem, SpecValidationError, from_pydantic
 
 Rule = Callable[[Parts], Iterator[Problem]]
-"""Finds mistakes between the sections that are valid themselves."""
+"""Yields the problems between sections that are valid on their own."""
 
 WITHOUT_RULES: Final = {"rules": False}
 """The context of a validation that checks each section alone."""
@@ -56,7 +56,7 @@ class CheckedSpec(SpecModel):
         return super().model_copy(update=update, deep=deep)
 
     def unchecked_copy(self, update: Mapping[str, Any]) -> Self:
-        """A copy with other sections, for an estimate of what could not be trained."""
+        """A copy with other sections, for estimates of specs that could not be trained."""
         return super().model_copy(update=update)
 
     @classmethod
@@ -73,5 +73,5 @@ class CheckedSpec(SpecModel):
 
     @classmethod
     def _valid_sections(cls, document: object) -> Parts:
-        """The sections of an invalid document that are valid themselves."""
+        """The sections of an invalid document that are valid on their own."""
         return {}

@@ -47,9 +47,9 @@ class JobSpec(CheckedSpec):
     model: ModelSpec
     data: DataSpec
     task: TaskSpec | None = None
-    """What to predict, with which loss and metrics; null: decided by the model's kind."""
+    """The target, loss and metrics; null: decided by the model's kind."""
     init: Init | None = Field(default=None, exclude_if=lambda init: init is None)
-    """Trained weights to start from; null: random ones."""
+    """Trained weights to start from; null: random weights."""
     precision: Precision = Precision()
     loss_scale: LossScaleSpec = Field(default_factory=_default_loss_scale)
     optimizer: OptimizerSpec = Adam()
@@ -68,7 +68,7 @@ class JobSpec(CheckedSpec):
     @model_validator(mode="before")
     @classmethod
     def _fill_in_kinds(cls, document: Any) -> Any:
-        """Fill in the kinds that have a default: `optimizer: {learning_rate: 0.1}` is of Adam."""
+        """Fill in default kinds: `optimizer: {learning_rate: 0.1}` is Adam."""
         if not isinstance(document, dict):
             return document
         filled = dict(document)
@@ -95,11 +95,11 @@ class JobSpec(CheckedSpec):
 
     @property
     def package(self) -> str | None:
-        """The installed package that the job needs; None: it needs none."""
+        """The installed package that the job needs, if any."""
         return next((reference.package for reference in self.package_references().values()), None)
 
     def package_references(self) -> dict[str, PackageReference]:
-        """By its JSON pointer, everything that the spec names of installed packages."""
+        """By JSON pointer, the entry points of installed packages that the spec uses."""
         return package_references({name: getattr(self, name) for name in type(self).model_fields})
 
     def to_json(self) -> dict[str, Any]:

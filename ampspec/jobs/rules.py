@@ -26,11 +26,11 @@ from ampspec.rules.task_rules import (
     task_fits_model,
 )
 from ampspec.rules.training_rules import (
-    averages_need_own_optimizers,
+    averages_need_builtin_optimizers,
     float16_exchange_needs_a_loss_scale,
     loss_scale_bounds,
     nesterov_needs_momentum,
-    one_rank_for_own_code,
+    one_rank_for_custom_code,
     one_weights_source,
     optimizers_name_networks,
     ranks_are_possible,
@@ -39,7 +39,7 @@ from ampspec.rules.training_rules import (
 RULES: Final[tuple[Rule, ...]] = (
     loss_scale_bounds,
     nesterov_needs_momentum,
-    averages_need_own_optimizers,
+    averages_need_builtin_optimizers,
     batch_fits_data,
     one_data_source,
     path_is_a_valid_url,
@@ -62,6 +62,6 @@ RULES: Final[tuple[Rule, ...]] = (
     one_package,
     package_fits_queue,
     ranks_are_possible,
-    one_rank_for_own_code,
+    one_rank_for_custom_code,
     float16_exchange_needs_a_loss_scale,
 )

@@ -5,9 +5,9 @@ from typing import Final
 
 
 class Source(StrEnum):
-    """Where a job runs: on a worker, from a spec that was submitted, or elsewhere.
+    """Where a job runs: on a worker, from a submitted spec, or elsewhere.
 
-    A tracked run is trained by a program of its own, which sends its steps to the server.
+    A tracked run is trained by a separate program, which sends its steps to the server.
     """
 
     SUBMITTED = "submitted"

@@ -1,4 +1,4 @@
-"""The spec of a tracked run: what is known about a training that runs elsewhere."""
+"""The spec of a tracked run, whose training runs elsewhere."""
 
 import re
 from typing import Annotated, Any, Final, Literal
@@ -30,7 +30,7 @@ class TrackedPrecision(SpecModel):
 
 
 class TrackedSpec(SpecModel):
-    """The description of a tracked run. Model and policy lie where a job spec has them."""
+    """The description of a tracked run; model and policy are in the same place as in a job spec."""
 
     source: Literal["tracked"] = "tracked"
     name: str = Field(default="run", min_length=1, max_length=200)

@@ -1,4 +1,4 @@
-"""The base classes of all layers: name, inputs, and what follows from the shapes of the inputs."""
+"""The base classes of all layers: name, inputs and shape inference."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from ampspec.layers.weight_options import (
 )
 
 MAX_INPUTS: Final = 64
-"""The inputs of one layer."""
+"""Maximum number of inputs of a layer."""
 
 InputNames = Annotated[
     tuple[LayerName, ...], Field(strict=False, min_length=1, max_length=MAX_INPUTS)
@@ -50,7 +50,7 @@ class Layer(Entry):
     """The fields of every layer; each class has the name of one in `keras.layers`."""
 
     input_count: ClassVar[tuple[int, int]] = (1, 1)
-    """The least and the most inputs."""
+    """The minimum and maximum number of inputs."""
     call_fields: ClassVar[frozenset[str]] = frozenset()
     """The fields that are arguments of the call, not of the constructor."""
     input_list: ClassVar[bool] = False
@@ -61,12 +61,12 @@ class Layer(Entry):
     """The layer's path, which `precision.overrides` match; by default the class in snake case,
     numbered."""
     inputs: InputNames | None = None
-    """The names of layers or inputs whose outputs it takes; by default the layer before."""
+    """The names of the layers or inputs that it takes; by default the previous layer."""
     trainable: bool = True
     """Whether training changes its weights."""
 
     def infer(self, *shapes: Shape) -> Inference:
-        """The output, the weights and the work for inputs of these shapes, as many as it takes.
+        """Infer the output, the weights and the arithmetic for inputs of these shapes.
 
         Raises ShapeError for inputs that the layer cannot take.
         """
@@ -83,7 +83,7 @@ class Layer(Entry):
 
     @property
     def computing(self) -> "Layer":
-        """The layer whose kind decides about dtypes: another one if this one only applies it."""
+        """The layer whose kind decides the dtypes: the inner layer of a wrapper."""
         return self
 
     @property
@@ -99,7 +99,7 @@ class Layer(Entry):
     def keras_arguments(self) -> dict[str, Any]:
         """The arguments of the constructor in Keras, without the name.
 
-        Initializers and their like are WeightOptions, and a layer inside is a Layer.
+        Initializers, regularizers and constraints are WeightOptions, an inner layer is a Layer.
         """
         left_out = {"layer", "name", "inputs", *self.call_fields}
         return {

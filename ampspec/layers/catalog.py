@@ -1,4 +1,4 @@
-"""Every kind of layer by its name, and the kinds of Keras that are left out."""
+"""Every supported kind of layer by name, and the Keras layers that are not supported."""
 
 from typing import Final
 
@@ -107,7 +107,7 @@ LAYERS: Final[dict[str, type[Layer]]] = {
         preprocessing.CenterCrop,
     )
 }
-"""By the name of its Keras class, each layer of the grammar, in the order of the reference."""
+"""The layers of the grammar by Keras class name, in the order of the reference."""
 
 _CODE: Final = "it runs code that is not part of the spec"
 _CELL: Final = "a cell is part of a recurrent layer: write LSTM, GRU or SimpleRNN"
@@ -177,19 +177,19 @@ LEFT_OUT: Final[dict[str, str]] = {
     "RandomZoom": _AUGMENTATION,
     "Solarization": _AUGMENTATION,
 }
-"""The classes of `keras.layers` that the grammar does not have, and why."""
+"""The classes of `keras.layers` that are not supported, and why."""
 
 LEFT_OUT_ARGUMENTS: Final[dict[str, str]] = {
     "activity_regularizer": "the training loss has penalties of weights only",
-    "data_format": "the channels are last, as TensorFlow's kernels for CPUs want them",
-    "lora_rank": "adapters of large models are no part of the grammar",
-    "lora_alpha": "adapters of large models are no part of the grammar",
+    "data_format": "the channels are last, as TensorFlow's CPU kernels require",
+    "lora_rank": "adapters of large models are not part of the grammar",
+    "lora_alpha": "adapters of large models are not part of the grammar",
     "quantization_config": "trained models are quantized, not models in training",
     "gptq_unpacked_column_size": "trained models are quantized, not models in training",
     "seed": "the seed of the job decides",
-    "weights": "values come with a checkpoint",
+    "weights": "values come from a checkpoint",
     "dtype": "`precision` decides",
-    "sparse": "the layers after it take dense tensors",
+    "sparse": "the next layers take dense tensors",
     "return_state": "a layer has one output",
     "stateful": "batches are independent",
     "unroll": "the compiled loop decides",
@@ -202,10 +202,10 @@ LEFT_OUT_ARGUMENTS: Final[dict[str, str]] = {
     "renorm": "its statistics depend on the step",
     "renorm_clipping": "it belongs to renorm",
     "renorm_momentum": "it belongs to renorm",
-    "synchronized": "a job computes statistics of its own batch",
-    "num_bins": "boundaries are given, not learned from data",
+    "synchronized": "the statistics are those of the job's batch",
+    "num_bins": "boundaries are part of the spec, not learned from data",
     "epsilon": "it belongs to num_bins",
-    "output_mode": "CategoryEncoding makes vectors of the numbers",
+    "output_mode": "CategoryEncoding turns the indices into vectors",
     "fill_mode": "Keras supports only constant",
 }
-"""Arguments of layers in Keras that no field stands for, and why; every other one has a field."""
+"""Keras layer arguments without a field, and why; every other argument has a field."""

@@ -1,4 +1,4 @@
-"""One entry of a model's `layers`: a layer, or another call of one; and how it is read."""
+"""One entry of a model's `layers`, a layer or another call of one, and its parser."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
@@ -19,9 +19,9 @@ class Reuse(Entry):
     reuse: LayerName
     """The name of the layer."""
     name: LayerName | None = None
-    """The name of this output; by default that of the layer, numbered."""
+    """The name of this output; by default the layer's name, numbered."""
     inputs: InputNames | None = None
-    """The names of layers or inputs; by default the layer before."""
+    """The names of layers or inputs; by default the previous layer."""
 
 
 def parse_entry(value: object) -> Layer | Reuse:
@@ -47,7 +47,7 @@ def _unknown(kind: object) -> PydanticCustomError:
 
     expected, names = f"one of the {len(LAYERS)} kinds of layer", list(LAYERS)
     if isinstance(kind, str) and kind in LEFT_OUT:
-        expected, names = f"{expected} ({kind} is none: {LEFT_OUT[kind]})", []
+        expected, names = f"{expected} ({kind} is not supported: {LEFT_OUT[kind]})", []
     context = {"expected": expected, "received": kind, "names": names}
     return PydanticCustomError("unknown_layer", "Input should be {expected}", context)
 
@@ -62,7 +62,7 @@ def _validate(entry: type[E], value: Mapping[str, Any]) -> E:
 
 
 def _located(details: Any, entry: type[Entry]) -> InitErrorDetails:
-    """The error again; that of an unknown field has the fields that exist in its context."""
+    """Copy an error; for an unknown field, add the existing fields to its context."""
     context = details.get("ctx", {})
     if details["type"] == "extra_forbidden":
         kind = PydanticCustomError(

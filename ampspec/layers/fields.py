@@ -31,20 +31,20 @@ Number = Annotated[float, Field(ge=-1e30, le=1e30)]
 
 
 def is_integer(value: object, low: int, high: int) -> bool:
-    """Whether this is an integer within bounds; True and False are none."""
+    """Whether a value is an integer within bounds; True and False are not integers."""
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
 @dataclass(frozen=True)
 class _PlainField:
-    """A field that one function parses, so that errors have the location of the field itself."""
+    """A field parsed by one function, so that errors point to the field itself."""
 
     def parse(self, value: object) -> Any:
         """The value of the field. Raises ValueError with what is expected."""
         raise NotImplementedError
 
     def json_schema(self) -> JsonSchema:
-        """What documents may hold."""
+        """The JSON schema of the field."""
         raise NotImplementedError
 
     def __get_pydantic_core_schema__(
@@ -130,7 +130,7 @@ class AxisList(_PlainField):
 
 @dataclass(frozen=True)
 class BeforeAfter(_PlainField):
-    """What is added or removed before and after each of `axes` axes.
+    """Positions added or removed before and after each of `axes` axes.
 
     An integer for all of them, a list of one integer for each axis, or a list of pairs; for one
     axis an integer or a pair.
@@ -173,7 +173,7 @@ class BeforeAfter(_PlainField):
 
 @dataclass(frozen=True)
 class Sizes(_PlainField):
-    """A list of sizes; with `least` -1, -1 stands for one that follows from the others."""
+    """A list of sizes; with `low` -1, one size may be -1 and follows from the others."""
 
     low: int = 1
     high: int = MAX_WIDTH

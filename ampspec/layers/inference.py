@@ -1,4 +1,4 @@
-"""What a layer makes of its input shapes: its output shape, its weights and its arithmetic.
+"""Shape inference: the output shape, weights and arithmetic of a layer from its input shapes.
 
 All shapes are of one example, without the batch axis.
 """
@@ -11,11 +11,11 @@ from typing import Final
 Shape = tuple[int, ...]
 
 MAX_RANK: Final = 6
-"""The axes of an output without the batch; a ConvLSTM3D has five."""
+"""Maximum number of output axes without the batch; a ConvLSTM3D has five."""
 MAX_OUTPUT_SIZE: Final = 2**31 - 1
-"""The numbers that one layer may compute for one example."""
+"""Maximum number of values that a layer computes for one example."""
 MAX_PARAMETERS: Final = 2**33
-"""The weights of a network: 32 GiB in float32, without gradients and optimizer."""
+"""Maximum number of weights of a network: 32 GiB in float32, without gradients and optimizer."""
 
 
 class ShapeError(ValueError):
@@ -36,13 +36,13 @@ class Inference:
     state: tuple[Shape, ...] = ()
     """The shapes of the weights that training does not touch, such as a moving mean."""
     multiply_adds: int = 0
-    """Those of its matrix products in a forward pass over one example."""
+    """Multiply-adds of its matrix products in a forward pass over one example."""
     saved_activations: int | None = None
-    """The numbers saved for the backward pass; None: those of the output."""
+    """The number of values saved for the backward pass; None: the size of the output."""
     dimensions: Mapping[str, int] = field(default_factory=dict)
-    """By name, the sizes of its matrix products that fields of the layer decide."""
+    """By name, the dimensions of its matrix products that are set by fields of the layer."""
     parts: tuple[str, ...] = ()
-    """The paths of the Keras layers inside it, below its own."""
+    """The paths of the Keras layers inside it, relative to its own path."""
 
     @property
     def parameters(self) -> int:
@@ -68,7 +68,7 @@ def require_vector(shape: Shape) -> None:
 
 
 def require_strides_or_dilation(strides: Shape, dilation: Shape) -> None:
-    """Raise ShapeError for a window with both, which Keras refuses."""
+    """Raise ShapeError for a window with strides and dilation, which Keras refuses."""
     if max(strides) > 1 and max(dilation) > 1:
         raise ShapeError(
             "dilation_rate", expected="1, as strides are above 1", received=str(list(dilation))

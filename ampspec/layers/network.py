@@ -1,4 +1,4 @@
-"""How the layers of a model are connected, and the shapes that follow from those of its inputs."""
+"""Connects the layers of a model and infers their shapes from its inputs."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -28,9 +28,9 @@ from ampspec.layers.inference import (
 from ampspec.precision.layer_dtypes import SHAPE_ONLY_LAYERS
 
 INPUT: Final = "input"
-"""The name of the input of a model that names none."""
+"""The default name of a model's only input."""
 MAX_SUGGESTIONS: Final = 10
-"""A suggestion compares a name with those of all layers."""
+"""Maximum number of suggestions; each compares a name with all layer names."""
 LAYERS_POINTER: Final = "/model/layers"
 
 
@@ -45,7 +45,7 @@ class Node:
     inputs: tuple[str, ...]
     """The names of nodes or of inputs of the model."""
     reuses: str | None = None
-    """The name of the node whose weights it has; None for the first call of the layer."""
+    """The name of the node whose weights it shares; None for the first call of the layer."""
 
     @property
     def pointer(self) -> str:
@@ -61,7 +61,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Network:
-    """The calls of a model's layers, each after those that it takes its inputs from."""
+    """The calls of a model's layers, in topological order."""
 
     inputs: tuple[str, ...]
     nodes: tuple[Node, ...]
@@ -71,7 +71,7 @@ class Network:
 
     @property
     def output_layers(self) -> frozenset[str]:
-        """The nodes that compute an output: the named ones, and those that they only arrange."""
+        """The nodes that compute an output, looking through layers that only reshape it."""
         nodes = {node.name: node for node in self.nodes}
         pending, names = list(self.outputs), set()
         while pending:
@@ -93,8 +93,8 @@ def connect(
 
     Args:
         entries: The layers.
-        inputs: The names of the model's inputs; without any there is one, INPUT.
-        outputs: The names of the layers whose outputs are those of the model; by default the last.
+        inputs: The names of the model's inputs; empty: one input, INPUT.
+        outputs: The names of the layers that are the model's outputs; by default the last layer.
     """
     names = tuple(inputs) or (INPUT,)
     problems = _Problems()
@@ -132,12 +132,12 @@ class _Problems:
 def infer(
     network: Network, shapes: Mapping[str, Shape], sizes: Mapping[str, int]
 ) -> tuple[dict[str, Inference], list[Problem]]:
-    """What follows from the shapes of a network's inputs, by node; and the first problem.
+    """Infer the shapes of each node from the network's inputs, up to the first problem.
 
     Args:
-        network: One without problems.
-        shapes: Of one example of each input.
-        sizes: By word, such as `classes`, a size that the data decides.
+        network: A network without problems.
+        shapes: The shape of one example of each input.
+        sizes: By word, such as `classes`, the size decided by the data.
     """
     known_shapes = dict(shapes)
     inferences: dict[str, Inference] = {}
@@ -172,7 +172,9 @@ def _infer_node(
     if unknown := layer.computing.unknown_sizes:
         word = getattr(layer.computing, unknown[0])
         field = unknown[0] if layer.computing is layer else f"of/{unknown[0]}"
-        raise ShapeError(field, expected=f"a number: the data has no {word}", received=repr(word))
+        raise ShapeError(
+            field, expected=f"a number, since the data has no {word}", received=repr(word)
+        )
     inference = layer.infer(*(shapes[name] for name in node.inputs))
     size = 1
     for length in inference.output:
@@ -208,7 +210,7 @@ def _nodes(
     for index, (name, entry) in enumerate(zip(names, entries, strict=True)):
         pointer = f"{LAYERS_POINTER}/{index}"
         if counts[name] > 1:
-            expected = "a name that no other layer and no input has"
+            expected = "a name that no other layer or input has"
             problems.add(Problem(f"{pointer}/name", "duplicate_name", expected, format_value(name)))
         if index == 0 and entry.inputs is None and len(inputs) > 1:
             expected = f"the names of inputs: {join_names(inputs)}"
@@ -219,17 +221,17 @@ def _nodes(
         elif entry.reuse in layers:
             yield Node(index, name, layers[entry.reuse], taken, entry.reuse)
         else:
-            expected = "the name of a layer that is no reuse itself"
+            expected = "the name of a layer that is not a reuse"
             problem = Problem(
                 f"{pointer}/reuse", "unknown_name", expected, format_value(entry.reuse)
             )
             problems.add(problem, entry.reuse, layers)
-            # So that the layers after it are checked as well.
+            # The following layers are checked as well.
             yield Node(index, name, Layer(layer="unknown"), taken)
 
 
 def _names(entries: Sequence[Layer | Reuse], inputs: Sequence[str]) -> list[str]:
-    """The names of all entries; those without one are named as Keras does in a new process."""
+    """The names of all entries; unnamed ones get the names that Keras gives in a new process."""
     reserved = {entry.name for entry in entries if entry.name is not None} | set(inputs)
     used: Counter[str] = Counter()
     names = []
@@ -282,7 +284,7 @@ def _check_outputs(outputs: Sequence[str], layers: set[str], problems: _Problems
 
 
 def _in_order(nodes: Sequence[Node], inputs: Sequence[str]) -> tuple[list[Node], Problem | None]:
-    """The nodes after those that they need, in their own order where possible; or the cycle."""
+    """The nodes in topological order, keeping their own order where possible; or the cycle."""
     by_name = {node.name: node for node in nodes}
     missing = {node.name: set(_dependencies(node)) - set(inputs) for node in nodes}
     needed_by: defaultdict[str, list[Node]] = defaultdict(list)
@@ -305,7 +307,7 @@ def _in_order(nodes: Sequence[Node], inputs: Sequence[str]) -> tuple[list[Node],
 
 
 def _dependencies(node: Node) -> tuple[str, ...]:
-    # The first call makes the weights of the others.
+    # The first call creates the weights of the other calls.
     return node.inputs if node.reuses is None else (*node.inputs, node.reuses)
 
 
@@ -313,7 +315,7 @@ def _cycle(waiting: Mapping[str, Node]) -> Problem:
     path = [next(iter(waiting))]
     position = {path[0]: 0}
     while True:
-        # Every waiting node needs another one.
+        # Every waiting node depends on another waiting node.
         name = next(name for name in _dependencies(waiting[path[-1]]) if name in waiting)
         if name in position:
             circle = [*path[position[name] :], name]
@@ -324,7 +326,7 @@ def _cycle(waiting: Mapping[str, Node]) -> Problem:
     return Problem(
         f"{node.pointer}/inputs",
         "cycle",
-        "layers that do not need their own output",
+        "layers that do not depend on their own output",
         " → ".join(reversed(circle[-8:])),
     )
 

@@ -14,7 +14,7 @@ Value = Annotated[float, Field(ge=-1e6, le=1e6)]
 
 
 class WeightOption(SpecModel):
-    """A class of Keras by its name in snake case, with arguments; a name alone is enough."""
+    """A Keras class by its snake-case name, with optional arguments."""
 
     model_config = ConfigDict(defer_build=True)
 
@@ -44,7 +44,7 @@ class WeightOption(SpecModel):
 
 
 class Initializer(WeightOption):
-    """The first values of a weight; random ones follow from the seed of the job."""
+    """The initial values of a weight; random values depend on the job's seed."""
 
     arguments: ClassVar[dict[str, tuple[str, ...]]] = {
         "constant": ("value",),
@@ -113,7 +113,7 @@ class Constraint(WeightOption):
 
 
 def _named_option(option: type[WeightOption]) -> BeforeValidator:
-    """Turns a name into an object, and checks it here: the error is that of the field itself."""
+    """Expand a name into an object, so that an unknown name is an error of the field itself."""
     names = get_args(option.model_fields["name"].annotation)
     expected = f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
 

@@ -27,7 +27,7 @@ def _check_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _depth(value: Any, limit: int) -> int:
-    """The levels of objects and lists in a value; counting stops at `most`."""
+    """The levels of objects and lists in a value; counting stops at `limit`."""
     if limit == 0 or not isinstance(value, dict | list):
         return 0
     inner = value.values() if isinstance(value, dict) else value
@@ -35,7 +35,7 @@ def _depth(value: Any, limit: int) -> int:
 
 
 BundleReference = Annotated[str, Field(pattern=FILE_REFERENCE)]
-"""The SHA-256 of a bundle that the project has."""
+"""The SHA-256 of a bundle stored in the project."""
 
 EntryPoint = Annotated[str, Field(max_length=200, pattern=ENTRY_POINT)]
 """A function of a module, as in `net:build` or `models.net:build`."""

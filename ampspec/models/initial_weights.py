@@ -19,9 +19,9 @@ def _check_together(patterns: tuple[str, ...] | None) -> tuple[str, ...] | None:
 class Init(SpecModel):
     """Trained weights to start from, which `job` or `weights` names.
 
-    A weight of the model takes the one of the source with the same name (the path of its layer,
-    then its own name) and the same shape; all others start as in a job without this section. The
-    event `weights_loaded` reports what matched. The job fails if nothing does.
+    A weight of the model is loaded from the source weight with the same shape and name (the path
+    of its layer, then its own name); other weights start as in a job without this section. The
+    event `weights_loaded` reports what matched. The job fails if nothing matches.
     """
 
     job: Annotated[str, Field(pattern=JOB_ID)] | None = None
@@ -34,14 +34,14 @@ class Init(SpecModel):
         Field(strict=False, min_length=1, max_length=256),
         AfterValidator(_check_together),
     ] = None
-    """Regular expressions: only layers whose path one of them matches take weights. Null: all."""
+    """Regular expressions: only layers whose path matches one of them load weights. Null: all."""
     missing: Literal["keep", "error"] = "keep"
-    """What happens if a weight of these layers has none in the source with its name and shape: it
-    keeps its own initial value, or the job fails."""
+    """If a weight of these layers has no match in the source: `keep` its initial value, or fail
+    with an `error`."""
     freeze: Annotated[
         tuple[LayerPattern, ...],
         Field(strict=False, max_length=256),
         AfterValidator(_check_together),
     ] = ()
-    """Regular expressions: layers whose path one of them matches are not trained. Frozen
+    """Regular expressions: layers whose path matches one of them are not trained. Frozen
     normalization uses its loaded statistics and keeps them."""

@@ -78,7 +78,7 @@ class Gan(Model):
         return max(4, 1 << len(self.discriminator))
 
 
-class Embedding(Model):
+class EmbeddingModel(Model):
     """Sparse embeddings of `slots` × `nnz` keys, then dense layers to one logit."""
 
     kind: Literal["embedding"] = "embedding"
@@ -90,8 +90,8 @@ class Embedding(Model):
     placement: Literal["replicated", "sharded"] = Field(
         default="replicated", exclude_if=lambda placement: placement == "replicated"
     )
-    """Where the table is when several ranks train. replicated: every rank has all rows. sharded:
-    every rank has its share of the rows, and of their optimizer state; see
+    """Where the table is stored with several ranks. replicated: every rank has all rows. sharded:
+    every rank has a share of the rows and of their optimizer state; see
     [several devices](../guides/several-devices.md)."""
 
 
@@ -162,18 +162,18 @@ MIN_IMAGE_SIZES: Final[dict[str, int]] = {
     "InceptionV3": 75,
     "Xception": 71,
 }
-"""The minimum height and width of architectures that do not support 32 × 32."""
+"""Minimum height and width of the networks that do not support 32 × 32."""
 
 
 class KerasApplication(Model):
-    """An architecture of keras.applications, with random weights."""
+    """A network of keras.applications, with random weights."""
 
     kind: Literal["keras_application"] = "keras_application"
     name: Application
 
     @property
     def min_image_size(self) -> int:
-        """The minimum height and width of the architecture's images."""
+        """The minimum height and width of its images."""
         return MIN_IMAGE_SIZES.get(self.name, 32)
 
 
@@ -181,13 +181,13 @@ class NamedInput(SpecModel):
     """One input of a model of layers."""
 
     shape: Annotated[tuple[int, ...], Sizes(length=MAX_RANK)]
-    """Of one example, without the batch."""
+    """The shape of one example, without the batch."""
     dtype: Literal["float32", "int32"] = "float32"
     """int32 for keys, such as tokens."""
 
 
 def _check_not_empty(layers: tuple[LayerEntry, ...]) -> tuple[LayerEntry, ...]:
-    # With `min_length` a list of wrong layers would count as empty, too.
+    # With `min_length` a list of invalid layers would also count as empty.
     if not layers:
         raise PydanticKnownError(
             "too_short", {"field_type": "List", "min_length": 1, "actual_length": 0}
@@ -196,11 +196,11 @@ def _check_not_empty(layers: tuple[LayerEntry, ...]) -> tuple[LayerEntry, ...]:
 
 
 class Layers(Model):
-    """A network of your own: layers of Keras, described one by one."""
+    """A custom network: Keras layers, described one by one."""
 
     kind: Literal["layers"] = "layers"
     inputs: dict[LayerName, NamedInput] = Field(default_factory=dict, max_length=16)
-    """The inputs by name; without any there is one, `input`, with the shape of the data."""
+    """The inputs by name; empty: one input, `input`, with the shape of the data."""
     layers: Annotated[
         tuple[LayerEntry, ...],
         Field(strict=False, max_length=1024, json_schema_extra={"minItems": 1}),
@@ -208,7 +208,7 @@ class Layers(Model):
     ]
     """The layers, and further calls of them, `{reuse: NAME}`: see [layers](layers.md)."""
     outputs: InputNames | None = None
-    """The names of the layers whose outputs are those of the model; by default the last."""
+    """The names of the layers that are the outputs of the model; by default the last layer."""
 
     def connect(self) -> Network:
         """The calls of the layers in the order of their inputs, or the problems with them."""
@@ -216,9 +216,9 @@ class Layers(Model):
 
 
 class Bundle(Model):
-    """A Keras model that Python code of your own builds, in a sandbox.
+    """A Keras model built by your Python code, in a sandbox.
 
-    It needs a token with the right `code`: see [own models](../guides/own-models.md).
+    It needs a token with the right `code`: see [custom models](../guides/own-models.md).
     """
 
     kind: Literal["bundle"] = "bundle"
@@ -244,7 +244,7 @@ ModelSpec = Annotated[
     | LeNet5
     | ResNet
     | Gan
-    | Embedding
+    | EmbeddingModel
     | LstmLm
     | TransformerLm
     | KerasApplication

@@ -24,7 +24,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "transformer_lm": language.transformer_lm,
     "layers": own_layers.own_layers,
 }
-"""By kind of model, a function from (the spec's model part, the data's shape) to its networks."""
+"""By kind of model, the function from the model section and the data's shape to its networks."""
 
 __all__ = [
     "ARCHITECTURES",

@@ -5,13 +5,13 @@ Source: https://github.com/NVIDIA-Merlin/HugeCTR/tree/main/sparse_operation_kit
 
 from typing import Final
 
-from ampspec.models.model import Embedding
+from ampspec.models.model import EmbeddingModel
 from ampspec.networks.layers import DataShape, NetworkBuilder, NetworkConfig
 
 TABLE_LAYER: Final = "embedding"
 
 
-def embedding(spec: Embedding, data: DataShape) -> dict[str, NetworkConfig]:
+def embedding(spec: EmbeddingModel, data: DataShape) -> dict[str, NetworkConfig]:
     """One table for all slots → flatten → Dense for each of `hidden` → one logit."""
     builder = NetworkBuilder("embedding", "keys", data.example, "int32")
     builder.add("Embedding", TABLE_LAYER, input_dim=spec.vocabulary, output_dim=spec.dim)

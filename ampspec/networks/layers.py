@@ -24,7 +24,7 @@ class DataShape:
     example: Shape
     classes: int
     pointer: str = "/data"
-    """The field of the spec that decides it, as a JSON pointer (RFC 6901)."""
+    """The JSON pointer (RFC 6901) of the spec field that decides the shape."""
     dtype: InputDtype = "float32"
     vocabulary: int | None = None
     """int32 examples hold keys from 0 to `vocabulary` - 1, if that is known."""
@@ -38,17 +38,16 @@ class LayerConfig:
     """The name of its class in `keras.layers`, or POSITION_NUMBERS."""
     name: str
     arguments: Mapping[str, Any]
-    """The arguments of the constructor, without the name; a size for each axis where there are
-    several."""
+    """The arguments of the constructor, without the name; sizes have one entry for each axis."""
     inputs: tuple[str, ...]
     """The names of the layers, or of the network's input, whose outputs are its inputs."""
     call_arguments: Mapping[str, Any] = field(default_factory=dict)
     spec_fields: Mapping[str, str] = field(default_factory=dict)
-    """By dimension of its matrix product, the field of the spec that decides the size."""
+    """By dimension of its matrix product, the spec field that decides the size."""
     spec: Layer | None = None
-    """The layer of the spec that it was made from, if the spec describes layers."""
+    """The layer in the spec, if the spec describes layers."""
     shares: str | None = None
-    """The name of the layer whose weights it has, if it is another call of that layer."""
+    """The name of the layer whose weights it shares, for another call of that layer."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +68,9 @@ class NetworkConfig:
     inputs: tuple[InputConfig, ...]
     layers: tuple[LayerConfig, ...]
     outputs: tuple[str, ...]
-    """The names of the layers whose outputs are those of the network."""
+    """The names of the layers that are the outputs of the network."""
     output_layers: frozenset[str] = frozenset()
-    """The layers that compute the outputs: without those that only arrange them."""
+    """The layers that compute the outputs, as opposed to reshaping them."""
 
 
 class NetworkBuilder:

@@ -1,4 +1,4 @@
-"""The network of a spec that describes its layers itself, `model: {kind: layers}`."""
+"""The network of a spec that lists its layers, `model: {kind: layers}`."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,7 +13,7 @@ FIELDS_OF_DIMENSIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "filters": ("filters",),
     "size of a head": ("key_dim", "head_dim"),
 }
-"""By dimension of a matrix product, the fields that may decide it."""
+"""By dimension of a matrix product, the fields that may set it."""
 
 
 def own_layers(spec: Layers, data: DataShape) -> dict[str, NetworkConfig]:
@@ -33,7 +33,7 @@ def own_layers(spec: Layers, data: DataShape) -> dict[str, NetworkConfig]:
 
 
 def named_sizes(data: DataShape) -> dict[str, int]:
-    """The sizes of the data that layers may name."""
+    """The sizes of the data that layers may refer to by name."""
     sizes = {"classes": data.classes}
     return sizes if data.vocabulary is None else sizes | {"vocabulary": data.vocabulary}
 
@@ -42,7 +42,7 @@ def _config(node: Node, sizes: Mapping[str, int]) -> LayerConfig:
     layer = node.layer.with_sizes(sizes)
     inputs = node.inputs
     if layer.layer in ATTENTION_LAYERS and len(inputs) == 1:
-        inputs *= 2  # self-attention: Keras wants the query and the value
+        inputs *= 2  # self-attention: Keras requires the query and the value
     pointers = {
         dimension: f"{node.pointer}/{field}"
         for dimension, fields in FIELDS_OF_DIMENSIONS.items()

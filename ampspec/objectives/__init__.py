@@ -1,1 +1,1 @@
-"""What a job minimises and measures: its task, losses, metrics and optimizer."""
+"""The task of a job, its losses, metrics and optimizer."""

@@ -30,7 +30,7 @@ class CrossEntropy(SpecModel):
 
 
 class BinaryCrossEntropy(SpecModel):
-    """Cross-entropy of labels that are 0 or 1, each on its own.
+    """Cross-entropy of independent labels that are 0 or 1.
 
     With `label_smoothing` s the targets are s / 2 and 1 - s / 2.
     """

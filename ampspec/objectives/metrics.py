@@ -27,14 +27,14 @@ class TopK(SpecModel):
 
 
 class PrecisionMetric(SpecModel):
-    """Of the examples predicted as a class, the share that belongs to it."""
+    """The share of correct predictions among the examples predicted as a class."""
 
     kind: Literal["precision"] = "precision"
     average: Average = "macro"
 
 
 class RecallMetric(SpecModel):
-    """Of the examples of a class, the share that is predicted as it."""
+    """The share of the examples of a class that are predicted as this class."""
 
     kind: Literal["recall"] = "recall"
     average: Average = "macro"
@@ -87,7 +87,7 @@ class Perplexity(SpecModel):
 class PackageMetric(PackageReference):
     """A metric of a Python package that the operator has installed on workers.
 
-    Its name in evaluations is that of the entry point.
+    Evaluations report it under the name of the entry point.
     """
 
     group: ClassVar[EntryPointGroup] = "ampcore.metrics"
@@ -118,7 +118,7 @@ MetricSpec = Annotated[
 _HIGHER_IS_BETTER: Final = frozenset({"accuracy", "acc", "precision", "recall", "f1", "iou", "auc"})
 _LOWER_IS_BETTER: Final = frozenset({"loss", "mae", "mse", "rmse", "perplexity"})
 MICRO: Final = "_micro"
-"""Ends the name of a metric with a micro average."""
+"""The suffix of metrics with a micro average."""
 _TOP_K: Final = re.compile(r"(?:^|_)top_\d+$")
 
 
@@ -146,7 +146,7 @@ def better(name: str) -> Literal["min", "max"] | None:
 
 
 def is_share(metric: str) -> bool:
-    """Whether a metric is a number from 0 to 1, as those are whose higher values are better."""
+    """Whether a metric is a share from 0 to 1; all metrics with direction max are."""
     return better(metric.removeprefix("val_")) == "max"
 
 

@@ -90,7 +90,7 @@ class Optimizer(SpecModel):
 
     @property
     def slots(self) -> int:
-        """The numbers that it keeps for each weight, without the moving average."""
+        """The number of optimizer variables per weight, without the moving average."""
         return 0
 
 
@@ -168,7 +168,7 @@ class RmsProp(Optimizer):
 class PackageOptimizer(Optimizer, PackageReference):
     """An optimizer of a Python package that the operator has installed on workers.
 
-    `ema` is null: the average of the weights is ampcore's own, and needs its optimizers.
+    `ema` must be null: averaging the weights needs an optimizer of ampcore.
     """
 
     group: ClassVar[EntryPointGroup] = "ampcore.optimizers"
@@ -177,7 +177,7 @@ class PackageOptimizer(Optimizer, PackageReference):
 
     @property
     def slots(self) -> int:
-        """0, although it may have some: only its code knows. The preflight says so."""
+        """0: only the package's code knows. The preflight reports this."""
         return 0
 
 

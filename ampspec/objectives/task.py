@@ -1,4 +1,4 @@
-"""What a model is trained to predict, one class per kind of task."""
+"""The tasks that a model can be trained for, one class per kind."""
 
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -9,8 +9,8 @@ from ampspec.objectives.losses import LossSpec
 from ampspec.objectives.metrics import Metrics, MetricSpec
 
 TargetKind = Literal["class", "labels", "numbers", "input"]
-"""What a target is: one class for each example or position, labels that are 0 or 1, numbers, or the
-input itself."""
+"""The kind of a target: one class for each example or position, labels that are 0 or 1, numbers, or
+the input itself."""
 
 LOSSES: Final[dict[TargetKind, tuple[str, ...]]] = {
     "class": ("cross_entropy", "focal", "dice", "package"),
@@ -119,11 +119,11 @@ SingleTask = Annotated[
 
 
 class Output(SpecModel):
-    """What one output of a model with several outputs predicts."""
+    """The task of one output of a model with several outputs."""
 
     task: SingleTask
     target: str | None = Field(default=None, min_length=1, max_length=200)
-    """The target in the data; null: the one with the name of the output."""
+    """The target in the data; null: the target with the name of the output."""
     weight: float = Field(default=1.0, ge=0, le=1e6)
     """The factor of its loss in the total loss."""
 
@@ -149,7 +149,7 @@ TaskSpec = Annotated[
 
 
 def tasks_by_pointer(task: TaskSpec | None) -> dict[str, SingleTask]:
-    """By its JSON pointer in the spec, what each output predicts."""
+    """The task of each output, by its JSON pointer in the spec."""
     if isinstance(task, Outputs):
         return {f"/task/outputs/{name}/task": output.task for name, output in task.outputs.items()}
     return {"/task": task} if task is not None else {}

@@ -1,4 +1,4 @@
-"""DeviceInfo: the properties that decide how fast a device computes in 16 bits."""
+"""DeviceInfo: the properties of a device that decide its speed in 16 bits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class DeviceInfo:
     memory_bytes: int | None = None
 
     def computes_fast_in(self, dtype: str) -> bool:
-        """Whether `dtype` saves time here, against float32; True where it is not known.
+        """Whether `dtype` is faster than float32 on this device; True if unknown.
 
         Source: NVIDIA's CUDA C++ programming guide, "Tensor Core" by compute capability; oneDNN's
         table of data types by instruction set.
@@ -66,7 +66,7 @@ class DeviceInfo:
     def from_json(cls, document: Mapping[str, Any]) -> tuple[Self, ...]:
         """The devices in a worker's hardware as `diagnostics.hardware.describe` returns it.
 
-        Parts that cannot be read are left out: the document may be another version's.
+        Unreadable parts are left out, since another version may have written the document.
         """
         features = frozenset(map(str, _items(document.get("cpu_features"))))
         memory = document.get("memory_bytes")
@@ -86,7 +86,7 @@ class DeviceInfo:
 
 
 def choose_device(devices: Sequence[DeviceInfo], device_kind: str) -> DeviceInfo | None:
-    """The device of a machine that a job with this `runtime.device` runs on, if any."""
+    """The device of a machine on which a job with this `runtime.device` runs, if any."""
     order = ("gpu", "xpu", "cpu") if device_kind == "auto" else (device_kind,)
     ranked = (device for kind in order for device in devices if device.kind == kind)
     return next(ranked, None)

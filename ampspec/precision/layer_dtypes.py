@@ -52,7 +52,7 @@ MATMUL_LAYERS: Final = (
 
 @dataclass(frozen=True)
 class LayerInfo:
-    """What the rule needs to know of a layer; `path` is the name that overrides match."""
+    """The properties of a layer that decide its dtypes; `path` is matched by overrides."""
 
     path: str
     kind: str
@@ -62,7 +62,7 @@ class LayerInfo:
     softmax: bool = False
     """It is, or ends in, a softmax."""
     own_call: bool = False
-    """A subclass of a Keras layer computes it in its own way."""
+    """It is a subclass of a Keras layer with its own `call`."""
     in_loop: bool = False
     """It is inside a layer that calls it once for each time step."""
 
@@ -111,15 +111,15 @@ def layer_dtypes(
 ) -> LayerDtypes:
     """The dtypes of a layer under a resolved policy and the spec's overrides.
 
-    The last override whose regular expression is found in the layer's path wins; without one, those
-    of its ancestors apply. Outputs, softmax and input layers always stay in float32; embedding
+    The last override whose regular expression matches the layer's path wins; otherwise those of
+    its ancestors apply. Outputs, softmax and input layers always stay in float32; embedding
     tables do under policies with float32 weights, where 16-bit compute would cast the whole table.
 
     Args:
         precision: The section of the spec.
         policy: Its policy, with `auto` resolved.
         layer: The layer.
-        ancestors: The paths of the layers around it, the nearest first.
+        ancestors: The paths of the enclosing layers, the nearest first.
     """
     paths = (layer.path, *ancestors)
     override = nearest_override(precision, paths)
@@ -161,7 +161,7 @@ def matching_override(precision: Precision, path: str) -> int | None:
 def nearest_override(precision: Precision, paths: Sequence[str]) -> int | None:
     """The index of the override that decides a layer's dtype; None without one.
 
-    `paths` are that of the layer and those of the layers around it, the nearest first.
+    `paths` are the path of the layer and those of its ancestors, the nearest first.
     """
     matches = (matching_override(precision, path) for path in paths)
     return next((index for index in matches if index is not None), None)

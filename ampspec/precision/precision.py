@@ -28,10 +28,10 @@ Policy = Literal[
 ]
 Dtype = Literal["float32", "float16", "bfloat16"]
 ProductDtype = Dtype | Literal["float8"]
-"""In float8, inputs and weights of a product are e4m3 numbers, and gradients e5m2 ones."""
+"""In float8, inputs and weights of a product are e4m3 numbers, gradients are e5m2 numbers."""
 Role = Literal["forward", "input_gradient", "weight_gradient"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
-"""The products of a layer with a kernel: of a training step, two are in the backward pass."""
+"""The matrix products of a layer with a kernel in a training step; two are in the backward pass."""
 
 FLOAT16_MAX: Final = 65504.0
 """The largest finite float16 number."""
@@ -40,7 +40,7 @@ COMPUTE_DTYPE: dict[str, Dtype] = {
     "float32": "float32",
     "mixed_float16": "float16",
     "mixed_bfloat16": "bfloat16",
-    # It has float32's range: only the products that are scaled themselves have fewer exponents.
+    # bfloat16 has float32's range; only the float8 products, which are scaled, have less.
     "mixed_float8": "bfloat16",
     "float16": "float16",
     "bfloat16": "bfloat16",
@@ -101,11 +101,11 @@ class Override(SpecModel):
         AfterValidator(_check_roles),
     ] = ROLES
     """All three: the whole layer computes in this dtype. Fewer: only these matrix products of dense
-    layers and convolutions do, and the rest of the layer keeps its own dtype."""
+    layers and convolutions do; the rest of the layer keeps its dtype."""
 
     @property
     def is_of_whole_layer(self) -> bool:
-        """Whether it sets the dtype of everything in a layer, not only that of some products."""
+        """Whether it sets the dtype of the whole layer, not only of some products."""
         return len(self.roles) == len(ROLES)
 
 
@@ -137,11 +137,11 @@ class Float8(SpecModel):
 
     scaling: Literal["delayed", "current"] = "delayed"
     """`delayed`: by the largest magnitude of the last steps. `current`: by that of the tensor
-    itself, which takes another pass over it."""
+    itself, which needs another pass over it."""
     amax_history: Annotated[int, Field(ge=1, le=4096)] = 1024
     """With delayed scaling, the number of steps whose largest magnitudes are kept."""
     margin: Annotated[int, Field(ge=0, le=8)] = 0
-    """Scales are smaller by 2^margin, which leaves room for values that grow."""
+    """Scales are smaller by 2^margin, to leave room for growing values."""
 
 
 class Precision(SpecModel):
@@ -220,7 +220,7 @@ LossScaleSpec = Annotated[
 
 
 def compute_dtypes(precision: Precision, policy: str) -> set[Dtype]:
-    """The dtypes that layers may compute in under `policy`; `auto` adds none itself."""
+    """The dtypes that layers may compute in under `policy`; `auto` itself adds none."""
     policy_dtypes = {COMPUTE_DTYPE[policy]} if policy in COMPUTE_DTYPE else set()
     return policy_dtypes | {override.dtype for override in precision.overrides}
 

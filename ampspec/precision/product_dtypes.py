@@ -33,7 +33,7 @@ class ProductDtypes:
 
 
 class ProductLayer(Protocol):
-    """What the rule needs to know of a layer."""
+    """The properties of a layer that decide the dtypes of its products."""
 
     @property
     def kind(self) -> str:
@@ -49,7 +49,7 @@ class ProductLayer(Protocol):
 
     @property
     def own_call(self) -> bool:
-        """A subclass of a Keras layer computes it in its own way."""
+        """It is a subclass of a Keras layer with its own `call`."""
 
     @property
     def in_loop(self) -> bool:
@@ -77,12 +77,12 @@ def base_product_dtype(
 
 
 def not_float8_reason(layer: ProductLayer, override: int | None) -> NotFloat8:
-    """Why `mixed_float8` leaves a layer out; `roles` if only overrides of roles may do so."""
+    """Why `mixed_float8` skips a layer; `roles` if only overrides of roles can."""
     if layer.kind not in PRODUCT_LAYERS:
         return "kind"
     if layer.own_call:
         return "own_call"
-    # A loop has a graph of its own, from which no amax can be recorded.
+    # A loop has a separate graph, from which no amax can be recorded.
     if layer.in_loop:
         return "loop"
     return "roles" if override is None else "override"
@@ -102,8 +102,8 @@ def product_dtypes(  # noqa: PLR0917 - a function of all of these
         precision: The section of the spec.
         layer: The layer.
         paths: Its path and those of its ancestors, the nearest first.
-        override: The index of the override that decides the dtype of the whole layer: it also
-            replaces those of products before it.
+        override: The index of the override that decides the dtype of the whole layer; it also
+            replaces earlier overrides of products.
         compute_dtype: The dtype of the whole layer.
         base: The dtype of its products before overrides of roles.
     """
@@ -123,7 +123,7 @@ def product_dtypes(  # noqa: PLR0917 - a function of all of these
 
 
 def _matching(precision: Precision, paths: Sequence[str]) -> list[int]:
-    """The overrides of products that match the nearest path which any of them matches."""
+    """The product overrides that match the nearest path with a match."""
     for path in paths:
         indices = [
             index

@@ -1,4 +1,4 @@
-"""What every check of the preflight receives, a Case, and what it returns, Findings."""
+"""The input of every preflight check, a Case, and its output, Findings."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -19,7 +19,7 @@ class Finding:
 
     code: str
     severity: Severity
-    """error: the job cannot run; warning: it will probably not do what its author wants."""
+    """error: the job cannot run; warning: it will probably not behave as intended."""
     pointer: str
     """The JSON pointer (RFC 6901) of the part of the spec to change."""
     message: str
@@ -52,7 +52,7 @@ class Case:
 
     @property
     def half_dtypes(self) -> tuple[str, ...]:
-        """The 16-bit dtypes that layers compute in; without layers, those of the spec."""
+        """The 16-bit dtypes of the layers; if layers are unknown, those of the spec."""
         if self.tables is not None:
             dtypes = {layer.compute_dtype for layer in self.layers}
         else:

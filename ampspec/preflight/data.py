@@ -1,4 +1,4 @@
-"""The shape of the data and the length of the run, as far as the spec alone decides them."""
+"""The shape of the data and the length of the run, if the spec alone decides them."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from ampspec.rules.data_rules import DIGITS_SHAPE, known_train_examples
 
 @dataclass(frozen=True)
 class NotYetKnown:
-    """Something that is known only once the job runs."""
+    """Stands for a value that is known only once the job runs."""
 
     reason: str
 

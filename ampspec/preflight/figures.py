@@ -16,9 +16,9 @@ BYTES: Final = {
     **dict.fromkeys(("float32", "int32", "uint32"), 4),
     **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),
     "complex128": 16,
-    "string": 24,  # that of the object; long strings need more
+    "string": 24,  # the size of the object; long strings need more
 }
-"""Of one element, for every dtype that a layer of Keras can have."""
+"""Bytes per element, for every dtype of a Keras layer."""
 FLOAT8_BYTES: Final = 1
 SLOT_BYTES: Final = BYTES["float32"]
 FLOPS_PER_MULTIPLY_ADD: Final = 2
@@ -29,7 +29,7 @@ FLOAT32: Final = Precision()
 class Memory:
     """The peak memory of a training step in bytes, estimated from the layers' shapes.
 
-    It leaves out the data, the workspaces of libraries and the overhead of the allocator.
+    It excludes the data, library workspaces and the overhead of the allocator.
     """
 
     weights: int
@@ -37,7 +37,7 @@ class Memory:
     """Copies of the weights in the compute dtype."""
     gradients: int
     optimizer: int
-    """Its slots, such as momentum and second moment: one number per weight each."""
+    """The optimizer's variables, such as momentum and second moment: one number per weight each."""
     ema: int
     activations: int
     """The activations that are saved for the backward pass."""

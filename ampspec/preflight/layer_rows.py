@@ -1,6 +1,6 @@
 """The layer table of a network from its description: weights, arithmetic and activations.
 
-The classes of `ampspec.layers` say what follows from the shapes of a layer's inputs.
+The classes of `ampspec.layers` infer shapes and weights from the inputs of a layer.
 """
 
 import math
@@ -41,7 +41,7 @@ def _row(layer: LayerConfig, shapes: list[Shape]) -> LayerRow:
     if described is None:
         from ampspec.layers.catalog import LAYERS  # many classes, only when needed
 
-        # A built-in kind of model: the bounds of its spec are those of the kind.
+        # A built-in model: its kind has already checked the bounds.
         described = LAYERS[layer.kind].model_construct(**layer.arguments)
     inference = described.infer(*shapes)
     path, kind = layer.shares or layer.name, described.computing.layer

@@ -36,9 +36,9 @@ class LayerRow:
     frozen: int = 0
     """Weights that the optimizer does not touch, such as BatchNorm's statistics."""
     multiply_adds: int = 0
-    """Those of its matrix products in a forward pass; other arithmetic is negligible."""
+    """Multiply-adds of its matrix products in a forward pass; other arithmetic is negligible."""
     saved_activations: int = 0
-    """The numbers that it saves for the backward pass, as an estimate."""
+    """The estimated number of values saved for the backward pass."""
     looked_up_rows: int = 0
     """The rows of an embedding table that one example looks up; the gradient has only these."""
     dimensions: tuple[Dimension, ...] = ()
@@ -73,7 +73,7 @@ class LayerRow:
 
     @property
     def product_dtype(self) -> str:
-        """The dtype of its matrix products; those by role are joined with slashes."""
+        """The dtype of its matrix products; dtypes that differ by role are joined with slashes."""
         dtypes = self.products.all if self.products is not None else (self.compute_dtype,)
         return dtypes[0] if len(set(dtypes)) == 1 else "/".join(dtypes)
 
@@ -114,7 +114,7 @@ class LayerTable:
     """The layers of one network, in order."""
 
     network: str
-    """"model", or the name of one of several."""
+    """"model", or the name of one of several networks."""
     layers: tuple[LayerRow, ...]
 
     @property
@@ -134,7 +134,7 @@ class LayerTable:
 
     @property
     def multiply_adds(self) -> int:
-        """Those of one forward pass over one example."""
+        """The multiply-adds of a forward pass over one example."""
         return sum(layer.multiply_adds for layer in self.layers)
 
     def with_policy(self, precision: Precision, policy: str) -> "LayerTable":
@@ -144,7 +144,7 @@ class LayerTable:
 
 
 def count_saved_activations(kind: str, output_shape: Sequence[int]) -> int:
-    """What most layers save for the backward pass: their output, unless it shares memory."""
+    """The values most layers save for the backward pass: their output, unless it shares memory."""
     return 0 if kind in RESHAPING_LAYERS else math.prod(output_shape)
 
 

@@ -39,7 +39,7 @@ class PreflightReport:
 def preflight(spec: JobSpec, machines: Sequence[Sequence[DeviceInfo]] = ()) -> PreflightReport:
     """Check a valid spec, without its data, for the devices of each machine.
 
-    The figures are for the policy on the first machine that has the device asked for.
+    The figures are for the policy on the first machine with the requested device.
     """
     reported_machines = [machine for machine in machines if machine]
     devices = _devices_used(spec, reported_machines)
@@ -90,7 +90,7 @@ def run_checks(case: Case) -> PreflightReport:
 def _devices_used(
     spec: JobSpec, machines: Sequence[Sequence[DeviceInfo]]
 ) -> tuple[DeviceInfo, ...]:
-    """The device that each machine would train on, equal ones once."""
+    """The distinct devices that the machines would train on."""
     chosen_devices = (choose_device(devices, spec.runtime.device) for devices in machines)
     return tuple(dict.fromkeys(device for device in chosen_devices if device is not None))
 

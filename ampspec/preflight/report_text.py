@@ -5,7 +5,7 @@ from typing import Any, Final
 
 HEADINGS: Final = ("layer", "kind", "output", "parameters", "multiply-adds", "compute", "weights")
 MEMORY_LABELS: Final = {"casts": "16-bit copies of the weights"}
-"""Labels of parts of the memory, where the name of the field is not clear enough."""
+"""Labels of memory parts whose field names are unclear."""
 SUFFIXES: Final = ("", "k", "M", "G", "T", "P", "E")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ampspec.jobs import JobSpec
-from ampspec.models.model import Embedding, ModelSpec
+from ampspec.models.model import EmbeddingModel, ModelSpec
 from ampspec.networks import ARCHITECTURES, DataShape, describe_networks
 from ampspec.preflight.data import NotYetKnown, data_shape
 from ampspec.preflight.layer_rows import table_from_network
@@ -15,9 +15,9 @@ from ampspec.preflight.layer_table import LayerTable
 def tables_from_spec(
     spec: JobSpec, data: DataShape | None = None
 ) -> tuple[LayerTable, ...] | NotYetKnown:
-    """The networks of a job in float32, or why they cannot be known yet.
+    """The networks of a job in float32, or why they are not known yet.
 
-    `data`: the shape of the data, where the spec alone does not say it.
+    `data`: the shape of the data, if the spec does not decide it.
     """
     if spec.model.kind not in ARCHITECTURES:
         return NotYetKnown(
@@ -32,8 +32,8 @@ def tables_from_spec(
 
 
 def _model_of_rank(model: ModelSpec, ranks: int) -> ModelSpec:
-    """The model as one rank has it: of a sharded table with its share of the rows."""
-    if isinstance(model, Embedding) and model.placement == "sharded" and ranks > 1:
+    """The model of one rank: a sharded table has only the rank's share of the rows."""
+    if isinstance(model, EmbeddingModel) and model.placement == "sharded" and ranks > 1:
         return model.model_copy(update={"vocabulary": -(-model.vocabulary // ranks)})
     return model
 

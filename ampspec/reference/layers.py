@@ -15,7 +15,7 @@ from ampspec.layers.entry import Reuse
 from ampspec.layers.fields import Activation
 from ampspec.layers.inference import MAX_OUTPUT_SIZE, MAX_PARAMETERS, MAX_RANK
 from ampspec.layers.weight_options import Constraint, Initializer, Regularizer, WeightOption
-from ampspec.reference.spec import Schema, Sections
+from ampspec.reference.spec import ReferenceSections, Schema
 
 OPTIONS: Final[dict[str, type[WeightOption]]] = {
     "initializer": Initializer,
@@ -33,9 +33,9 @@ HEAD: Final = f"""\
 # Layers
 
 The kinds of layer that `model: {{kind: layers}}` builds a network from: {len(LAYERS)} classes of
-`keras.layers`, with their names, arguments and defaults in Keras. For how they are connected see
-[own models](../guides/own-models.md). Channels are the last axis, and shapes leave out the batch;
-an axis is counted as Keras counts it: the batch is 0, the last axis -1.
+`keras.layers`, with their names, arguments and defaults in Keras. To connect layers, see
+[custom models](../guides/own-models.md). Channels are the last axis, and shapes leave out the
+batch; axes are counted as in Keras: the batch is 0, the last axis -1.
 
 A network has at most 1,024 layers and {MAX_PARAMETERS:,} parameters; an output has at most
 {MAX_RANK} axes and {MAX_OUTPUT_SIZE:,} numbers for an example.
@@ -67,7 +67,7 @@ def _lines() -> Iterator[str]:
     yield f"{', '.join(f'`{name}`' for name in get_args(Activation))}.\n"
     for name, option in OPTIONS.items():
         yield from _option(name, option)
-    yield "## What is left out\n"
+    yield "## Unsupported layers and arguments\n"
     yield "| class of `keras.layers` | why |\n| --- | --- |"
     yield from (f"| `{name}` | {reason} |" for name, reason in LEFT_OUT.items())
     yield "\n| argument | why |\n| --- | --- |"
@@ -88,7 +88,7 @@ def _fields(part: type[Any], names: tuple[str, ...]) -> Iterator[str]:
     yield from _LayerSections(schema).fields("", {**schema, "properties": properties}, part)
 
 
-class _LayerSections(Sections):
+class _LayerSections(ReferenceSections):
     """Links to the activations, to the options of weights and to the layers inside."""
 
     derived_defaults: Mapping[str, str] = {"name": "its kind, numbered"}

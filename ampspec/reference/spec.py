@@ -21,8 +21,8 @@ HEAD: Final = """\
 # The job spec
 
 YAML or JSON. An unknown field is an error, and values keep the type they were written in: `"256"`
-is not an integer. A section without `kind` or `mode` has its default one: `optimizer:
-{learning_rate: 0.01}` is of `adam`. All errors are reported at once. For practical advice see
+is not an integer. A section without `kind` or `mode` has its default: `optimizer:
+{learning_rate: 0.01}` is `adam`. All errors are reported at once. For practical advice see
 [mixed precision in practice](../guides/mixed-precision.md) and [the trainer](../guides/trainer.md).
 
 *Generated from the JSON schema by `python -m ampspec.reference.spec`. `GET /api/v1/models`,
@@ -41,10 +41,10 @@ LENGTHS: Final = {"minLength": "≥", "maxLength": "≤"}
 
 def render_page() -> str:
     """The whole reference."""
-    return "\n".join([HEAD, *Sections(JobSpec.model_json_schema()).lines()])
+    return "\n".join([HEAD, *ReferenceSections(JobSpec.model_json_schema()).lines()])
 
 
-class Sections:
+class ReferenceSections:
     """A section for the spec and one for each of its parts."""
 
     derived_defaults: Mapping[str, str] = DERIVED_DEFAULTS
@@ -52,7 +52,7 @@ class Sections:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._first_paths: dict[tuple[str, ...], str] = {}
-        """By the names of parts, the path where they occur first and are documented."""
+        """By part names, the path of their first occurrence, where they are documented."""
 
     def lines(self) -> Iterator[str]:
         """Every section; inner parts come after the parts that contain them."""

@@ -1,1 +1,1 @@
-"""References to what a spec does not hold: datasets, files, objects and plugins."""
+"""References to data outside of a spec: datasets, files, objects and plugins."""

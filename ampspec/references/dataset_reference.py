@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 DATASET_NAME: Final = r"[a-z0-9][a-z0-9._-]{0,62}"
-"""The regular expression of dataset names: as for queues."""
+"""The regular expression of dataset names, which queues share."""
 NUMBER: Final = r"[1-9][0-9]{0,8}"
 REFERENCE: Final = re.compile(rf"({DATASET_NAME})(?:@({NUMBER}))?")
 

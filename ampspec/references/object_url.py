@@ -10,7 +10,7 @@ SCHEMES: Final = ("s3", "gs", "az")
 MAX_URL: Final = 1024
 EXPECTED: Final = (
     f"{SCHEMES[0]}://BUCKET/KEY ({', '.join(SCHEMES[:-1])} or {SCHEMES[-1]}), whose key has only "
-    "letters, digits, spaces and !'()+,-./=@_, and no part that is empty, . or .."
+    "letters, digits, spaces and !'()+,-./=@_, and no empty part, . or .."
 )
 
 # Other characters have a meaning in URLs or for fsspec: queries, wildcards, chained URLs.
@@ -19,7 +19,7 @@ _URL: Final = re.compile(
 )
 _PART: Final = re.compile(r"[\w !'()+,\-.=@]+")
 MAX_PART_BYTES: Final = 255
-"""The last part is the name of the downloaded file."""
+"""The last part becomes the name of the downloaded file."""
 
 
 class InvalidUrl(ValueError):
@@ -55,7 +55,7 @@ class ObjectUrl:
         return self.key[-1]
 
     def is_below(self, prefixes: Iterable["ObjectUrl"]) -> bool:
-        """Whether it is below one of the prefixes; `s3://a/b` is no prefix of `s3://a/bc`."""
+        """Whether it is below one of the prefixes; `s3://a/b` is not a prefix of `s3://a/bc`."""
         return any(
             (self.scheme, self.bucket) == (prefix.scheme, prefix.bucket)
             and len(self.key) > len(prefix.key)

@@ -1,4 +1,4 @@
-"""What a spec names of a Python package that the operator has installed on workers."""
+"""References to entry points of Python packages installed on workers."""
 
 from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
@@ -18,14 +18,14 @@ class PackageReference(SpecModel):
 
     group: ClassVar[EntryPointGroup]
     section: ClassVar[str]
-    """The part of the spec that names it, in errors."""
+    """The section of the spec, for errors."""
 
     package: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
     """The name of the package: lower case, with dashes."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
     """The name of the entry point in the package."""
     options: dict[str, Any] = Field(default_factory=dict, max_length=256)
-    """Its options; the list of what it is, such as `GET /models`, has their schemas."""
+    """Its options; `GET /models` and the other catalog lists have their schemas."""
 
     @property
     def label(self) -> str:

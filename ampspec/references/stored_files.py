@@ -10,10 +10,10 @@ FILE_REFERENCE: Final = f"^{DIGEST_PREFIX}{SHA256}$"
 
 
 class FileKind(StrEnum):
-    """What a file is for."""
+    """The purpose of a file."""
 
     BUNDLE = "bundle"
-    """A zip archive of Python modules, which build a model."""
+    """A zip archive of Python modules that build a model."""
     WEIGHTS = "weights"
     """The initial weights of a model, as safetensors."""
 

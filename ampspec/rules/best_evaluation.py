@@ -23,7 +23,7 @@ OWN_METRICS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def best_evaluation_exists(parts: dict[str, Any]) -> Iterator[Problem]:
-    """The metric that decides which evaluation is the best is one that the job reports."""
+    """The job reports the metric that selects the best evaluation."""
     train, data = parts.get("train"), parts.get("data")
     if train is None or train.best_by is None:
         return
@@ -55,7 +55,7 @@ def metric_problems(metric: str, mode: str, names: Collection[str] | None) -> It
 
 
 def reported_metrics(parts: dict[str, Any]) -> tuple[str, ...] | None:
-    """The metrics of the job's evaluations; None if only its data decides them."""
+    """The metrics of the job's evaluations; None if they depend on its data."""
     model, data, task = parts.get("model"), parts.get("data"), parts.get("task")
     if isinstance(task, Outputs):
         several = len(task.outputs) > 1

@@ -12,7 +12,7 @@ from ampspec.references.object_url import InvalidUrl, ObjectUrl, is_url
 DIGITS_SHAPE: Final = (8, 8, 1)
 DIGITS_EXAMPLES: Final = 1797
 CLASSES: Final = {"digits": 10, "synthetic_clicks": 2}
-"""The classes of the kinds of data whose number is fixed."""
+"""The number of classes, for kinds of data where it is fixed."""
 
 
 def train_examples(examples: int, validation_split: float) -> int:
@@ -23,7 +23,7 @@ def train_examples(examples: int, validation_split: float) -> int:
 def known_train_examples(data: object, model: object) -> int | None:
     """The number of training examples, if the spec alone decides it.
 
-    The function of a bundle may return examples of its own.
+    A custom `build` function may return its own examples.
     """
     if isinstance(model, Bundle):
         return None
@@ -45,20 +45,20 @@ def batch_fits_data(parts: Parts) -> Iterator[Problem]:
 
 
 def training_examples_text(data: Data, source: str) -> str:
-    """What a source's training examples are called in the problems of a spec."""
+    """The name of a source's training examples in problems of a spec."""
     share: float | None = getattr(data, "validation_split", None)
     split = f" with validation_split {share:g}" if share else ""
     return f"training examples of {source}{split}"
 
 
 def step_problems(data: Data, accumulate: int, training: int, examples: str) -> Iterator[Problem]:
-    """What is too large for `training` examples to fill at least one step.
+    """The problem of a step that is too large for `training` examples.
 
     Args:
-        data: Its batch size.
+        data: Has the batch size.
         accumulate: The batches of a step.
         training: The number of training examples.
-        examples: What they are called in the problem: `training examples of digits`.
+        examples: Their name in the problem: `training examples of digits`.
     """
     if data.batch_size > training:
         yield Problem(

@@ -19,7 +19,7 @@ def layers_are_connected(parts: Parts) -> Iterator[Problem]:
 
 
 def names_of_inputs_and_outputs(parts: Parts) -> Iterator[Problem]:
-    """Several inputs of a model are inputs of the data, several outputs those of the task."""
+    """Several inputs of a model exist in the data, and several outputs in the task."""
     model, data, task = parts.get("model"), parts.get("data"), parts.get("task")
     if not isinstance(model, Layers):
         return
@@ -43,7 +43,7 @@ def names_of_inputs_and_outputs(parts: Parts) -> Iterator[Problem]:
 
 
 def layers_fit_data(parts: Parts) -> Iterator[Problem]:
-    """The layers take the examples, and the output has a number for each class."""
+    """The layers accept the examples, and the output has one value for each class."""
     model, data = parts.get("model"), parts.get("data")
     if not isinstance(model, Layers) or data is None or len(model.inputs) > 1:
         return

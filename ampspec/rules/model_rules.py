@@ -1,11 +1,19 @@
-"""Rules about the built-in models of a spec: the data that each can train on, and its sizes."""
+"""Rules about built-in models: the data that each can train on, and its sizes."""
 
 from collections.abc import Iterator
 from typing import Any, Final
 
 from ampspec.data.data import Digits, SyntheticClicks
 from ampspec.documents.problems import Parts, Problem
-from ampspec.models.model import Cnn, Embedding, Gan, KerasApplication, Mlp, ResNet, TransformerLm
+from ampspec.models.model import (
+    Cnn,
+    EmbeddingModel,
+    Gan,
+    KerasApplication,
+    Mlp,
+    ResNet,
+    TransformerLm,
+)
 from ampspec.rules.data_rules import DIGITS_SHAPE
 
 FILES: Final = ("npz", "npy", "csv", "parquet", "images", "tfrecord")
@@ -98,7 +106,7 @@ def keys_fit_table(parts: Parts) -> Iterator[Problem]:
             f"at least {data.slots}, one key per slot",
             str(data.vocabulary),
         )
-    if not (isinstance(model, Embedding) and isinstance(data, SyntheticClicks)):
+    if not (isinstance(model, EmbeddingModel) and isinstance(data, SyntheticClicks)):
         return
     for field in ("slots", "nnz"):
         data_size, model_size = getattr(data, field), getattr(model, field)
@@ -115,9 +123,9 @@ def keys_fit_table(parts: Parts) -> Iterator[Problem]:
 
 
 def tables_fit_ranks(parts: Parts) -> Iterator[Problem]:
-    """A sharded table has a row for each rank, and several ranks train an embedding with graph."""
+    """A sharded table has a row for each rank; several ranks train an embedding with `graph`."""
     model, runtime = parts.get("model"), parts.get("runtime")
-    if not isinstance(model, Embedding) or runtime is None:
+    if not isinstance(model, EmbeddingModel) or runtime is None:
         return
     if runtime.ranks > 1 and runtime.engine == "xla_step":
         yield Problem(

@@ -1,4 +1,4 @@
-"""Rules about the installed package that a spec needs, and what a spec names of it."""
+"""Rules about the installed package that a spec needs."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -8,11 +8,11 @@ from ampspec.objectives.task import tasks_by_pointer
 from ampspec.references.package import PackageReference
 
 MAX_QUEUE_LENGTH: Final = 64
-"""Characters of the queue of a job and the name of its package together."""
+"""Maximum length of a job's queue and package name together."""
 
 
 def package_references(parts: Parts) -> dict[str, PackageReference]:
-    """By its JSON pointer, everything that the parts of a spec name of packages."""
+    """By JSON pointer, the package entry points that the parts of a spec use."""
     every = {"/model": parts.get("model"), "/data": parts.get("data")}
     for pointer, task in tasks_by_pointer(parts.get("task")).items():
         every[f"{pointer}/loss"] = task.loss

@@ -23,7 +23,7 @@ TASKS_OF_MODEL: Final[dict[str, tuple[str, ...]]] = {
     "bundle": ALL_TASKS,
     "package": ALL_TASKS,
 }
-"""The tasks of each kind of model; a kind that is not listed has a task of its own."""
+"""The tasks of each kind of model; a kind that is not listed has a fixed task."""
 
 
 def task_fits_model(parts: Parts) -> Iterator[Problem]:
@@ -36,7 +36,7 @@ def task_fits_model(parts: Parts) -> Iterator[Problem]:
         expected = (
             f"{' or '.join(allowed)} for the model {model.kind}"
             if allowed
-            else f"no task: the model {model.kind} has one of its own"
+            else f"no task, since the task of the model {model.kind} is fixed"
         )
         yield Problem("/task/kind", "model_cannot_do_task", expected, task.kind)
 
@@ -81,7 +81,7 @@ def losses_and_metrics_fit_task(parts: Parts) -> Iterator[Problem]:
 
 
 def metrics_have_names(parts: Parts) -> Iterator[Problem]:
-    """Evaluations name the metrics of an output: each has another name, and none that of a loss."""
+    """The metrics of an output have distinct names, different from `loss`."""
     for pointer, task in tasks_by_pointer(parts.get("task")).items():
         names = ["loss"]
         for index, metric in enumerate(task.metrics or ()):
@@ -90,7 +90,7 @@ def metrics_have_names(parts: Parts) -> Iterator[Problem]:
                 yield Problem(
                     f"{pointer}/metrics/{index}",
                     "metric_name_taken",
-                    f"a metric with a name of its own, none of {', '.join(names)}",
+                    f"a metric with a different name than {', '.join(names)}",
                     name,
                 )
             names.append(name)

@@ -29,14 +29,14 @@ def nesterov_needs_momentum(parts: Parts) -> Iterator[Problem]:
             yield Problem(json_pointer((*location, "momentum")), "out_of_bounds", expected, "0")
 
 
-def averages_need_own_optimizers(parts: Parts) -> Iterator[Problem]:
-    """An optimizer of a package does not keep ampcore's average of the weights."""
+def averages_need_builtin_optimizers(parts: Parts) -> Iterator[Problem]:
+    """Optimizers of packages do not support the moving average of weights."""
     for location, optimizer in _optimizers(parts):
         if isinstance(optimizer, PackageOptimizer) and optimizer.ema is not None:
             yield Problem(
                 json_pointer((*location, "ema")),
                 "not_available",
-                "null, since an optimizer of a package keeps no average of the weights",
+                "null, since optimizers of packages do not average weights",
                 f"{optimizer.ema:g}",
             )
 
@@ -71,14 +71,14 @@ def optimizers_name_networks(parts: Parts) -> Iterator[Problem]:
 
 
 def one_weights_source(parts: Parts) -> Iterator[Problem]:
-    """The initial weights are those of a job or of a file, not of both."""
+    """The initial weights come from a job or a file, not both."""
     init = parts.get("init")
     if init is not None and init.job is not None and init.weights is not None:
         yield Problem("/init/weights", "two_sources", "either job or weights", "both")
 
 
 def ranks_are_possible(parts: Parts) -> Iterator[Problem]:
-    """The number of ranks is within bounds, also within those of `elastic`; no compiled loop."""
+    """The number of ranks is within bounds, including `elastic`, and the engine supports it."""
     runtime = parts.get("runtime")
     if runtime is None:
         return
@@ -124,15 +124,15 @@ def float16_exchange_needs_a_loss_scale(parts: Parts) -> Iterator[Problem]:
         )
 
 
-def one_rank_for_own_code(parts: Parts) -> Iterator[Problem]:
-    """Own code runs in a sandbox without a network, where ranks cannot reach each other."""
+def one_rank_for_custom_code(parts: Parts) -> Iterator[Problem]:
+    """Custom code runs in a sandbox without a network, where ranks cannot reach each other."""
     runtime, model = parts.get("runtime"), parts.get("model")
     if runtime is None or model is None or model.kind != "bundle":
         return
     if runtime.ranks > 1 or runtime.elastic is not None:
         name = "workers" if runtime.workers > 1 else "devices"
         expected = (
-            "1: a model with code of its own runs in a sandbox without a network, where its ranks "
-            "could not reach each other"
+            "1: custom code runs in a sandbox without a network, where its ranks could not reach "
+            "each other"
         )
         yield Problem(f"/runtime/{name}", "not_available", expected, str(getattr(runtime, name)))

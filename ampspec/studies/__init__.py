@@ -1,5 +1,5 @@
-"""The precision laboratory: the questions that studies answer, without TensorFlow.
+"""Studies: questions answered by running several ordinary jobs, without TensorFlow.
 
-A study asks one question of several ordinary jobs. Each kind of study says which jobs it needs next
-and computes its answer from their results; it reads no database and no clock.
+Each kind of study plans the jobs that it needs next and computes its answer from their results; it
+reads no database and no clock.
 """

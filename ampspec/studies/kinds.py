@@ -47,7 +47,7 @@ ANSWER: Final[TypeAdapter[Answer]] = TypeAdapter(Answer)
 
 
 def expected_jobs(kind: str, options: Mapping[str, Any]) -> int:
-    """The jobs that the stored options of a study ask for, also those not yet planned; or 0."""
+    """The number of jobs that the stored options of a study request; 0 if it is not fixed."""
     if kind != "search":
         return 0
     return run_count(SearchOptions.model_validate(options))

@@ -20,7 +20,7 @@ from ampspec.precision.precision import ROLES
 MISSING: Final = "–"
 MIB: Final = 2**20
 MAX_PATHS: Final = 4
-"""More layers of a job are counted."""
+"""Further layers of a job are only counted."""
 
 
 def study_markdown(study: Study) -> str:
@@ -198,6 +198,6 @@ def _jobs(ids: Sequence[str]) -> str:
 
 
 def _text(name: str) -> str:
-    """A name on one line, without Markdown of its own."""
+    """A name on one line, with Markdown escaped."""
     line = " ".join(name.split())
     return "".join(f"\\{char}" if char in "\\`*_[]<>#|" else char for char in line)

@@ -1,4 +1,4 @@
-"""Which metric a study compares."""
+"""Selects the metric that a study compares."""
 
 from collections.abc import Sequence
 from typing import Final

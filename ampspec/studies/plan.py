@@ -1,4 +1,4 @@
-"""What every kind of study works with: its question, the jobs it plans, and their results."""
+"""The interface of all kinds of studies: the context, planned jobs and their results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,41 +21,41 @@ STUDY_LABEL: Final = "study"
 KEY_LABEL: Final = "study_job"
 
 MAX_SKIPPED_SHARE: Final = 0.5
-"""Float32 has no loss scale: a job in it that skips most of its steps is no reference."""
+"""A float32 job that skips more than this share of its steps is not a reference."""
 DIVERGED: Final = (Reason.NON_FINITE_LOSS, Reason.NON_FINITE_RESULT, Reason.SKIP_BUDGET_EXCEEDED)
-"""The reasons of jobs whose numbers did not work out: their policy is not as good as float32."""
+"""The failure reasons of jobs that diverged: their policy is not as good as float32."""
 
 Options = TypeVar("Options", bound=StudyOptions)
 
 
 class NoAnswer(Exception):
-    """The results do not answer the question; the message says why."""
+    """The results give no answer; the message says why."""
 
 
 @dataclass(frozen=True)
-class Question(Generic[Options]):
-    """A study's question, as it was when the study was created."""
+class StudyContext(Generic[Options]):
+    """The spec, options and devices of a study, as they were when it was created."""
 
     document: Mapping[str, Any]
-    """The spec as given, with the dataset pinned to a version."""
+    """The submitted spec, with the dataset pinned to a version."""
     options: Options
     policies: tuple[str, ...] = ()
-    """The policies to study, without a reference to compare them with."""
+    """The policies to study, excluding the reference."""
     device: str | None = None
     """The kind of device that its jobs probably run on."""
     device_memory_bytes: int | None = None
     memory_limit_bytes: int | None = None
-    """How much memory the process of a job may allocate on a worker; None: not known."""
+    """The memory limit of a job's process on a worker; None: not known."""
     measured_batches: Mapping[str, int] = field(default_factory=dict)
-    """By policy: the largest batch that an earlier study of capacity has found."""
+    """By policy: the largest batch of an earlier capacity study."""
     planned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By key: the changes of the jobs that were planned in earlier rounds, in order."""
 
     @property
     def step_memory_bytes(self) -> int | None:
-        """The memory that a training step may take on the device; None: not known.
+        """The memory available to a training step on the device; None: not known.
 
-        On a CPU the process of the job counts, too: what it may allocate besides its libraries.
+        On a CPU, the limit of the job's process counts, minus the memory of its libraries.
         """
         sizes = [self.device_memory_bytes]
         if self.device == "cpu" and self.memory_limit_bytes is not None:
@@ -64,7 +64,7 @@ class Question(Generic[Options]):
 
     @cached_property
     def spec(self) -> JobSpec:
-        """The spec of the question."""
+        """The parsed spec."""
         return JobSpec.parse(dict(self.document))
 
 
@@ -74,19 +74,19 @@ class PlannedJob:
 
     key: str
     changes: Mapping[str, Any]
-    """By dotted path: what differs from the study's spec."""
+    """Changes to the study's spec, by dotted path."""
     extends: str | None = None
     """The key of the job whose last checkpoint it starts from."""
 
-    def document(self, question: Question[Any], study_id: str) -> dict[str, Any]:
+    def document(self, context: StudyContext[Any], study_id: str) -> dict[str, Any]:
         """The spec of the job: with labels that name the study and the key.
 
-        The document of a study that an older version has created has no `data.split_seed`: its jobs
-        that are still to come are split as those before them.
+        The document of a study created by an older version has no `data.split_seed`; its further
+        jobs are split as the earlier ones.
         """
-        document = with_split_seed(with_values(dict(question.document), self.changes))
+        document = with_split_seed(with_values(dict(context.document), self.changes))
         labels = {**(document.get("labels") or {}), STUDY_LABEL: study_id, KEY_LABEL: self.key}
-        name = f"{question.spec.name[: MAX_NAME - len(self.key) - 1]} {self.key}"
+        name = f"{context.spec.name[: MAX_NAME - len(self.key) - 1]} {self.key}"
         return {**document, "labels": labels, "name": name}
 
 
@@ -105,14 +105,14 @@ class JobResult:
     ran_s: float | None = None
     """Seconds between its start and its end."""
     losses: Sequence[LayerLoss] = ()
-    """What its layers lose in its number format, for a job that was planned with range samples."""
+    """The losses of its layers in its number format, for a job with range samples."""
     train_examples: int | None = None
     examples: ExampleResults | None = None
     """The metrics of each validation example, if the job has stored them."""
     split_seed: int | None = None
-    """What drew its validation rows; None if nothing did, or if it is not known."""
+    """The seed that selected its validation rows; None if there is none, or it is not known."""
     memory: MemoryModel | None = None
-    """Of its layers; None if the job did not build them."""
+    """The memory model of its layers; None if the job did not build them."""
 
     @property
     def succeeded(self) -> bool:
@@ -121,17 +121,17 @@ class JobResult:
 
     @property
     def ran_out_of_memory(self) -> bool:
-        """Whether it needed more memory than there was."""
+        """Whether it needed more memory than available."""
         return self.state is State.FAILED and self.reason == Reason.OUT_OF_MEMORY
 
     @property
     def crashed(self) -> bool:
-        """Whether a signal ended it that nobody is known to have sent; too little memory may."""
+        """Whether a signal of unknown origin ended it, possibly for lack of memory."""
         return self.state is State.FAILED and self.reason == Reason.PROCESS_KILLED
 
     @property
     def had_enough_memory(self) -> bool:
-        """Whether it trained, even if its numbers did not work out."""
+        """Whether it trained, even if it diverged."""
         return self.succeeded or self.reason in DIVERGED
 
     @property
@@ -183,42 +183,42 @@ Results = Mapping[str, JobResult]
 
 @dataclass(frozen=True)
 class Limit:
-    """The most that a study can need."""
+    """The maximum cost of a study."""
 
     jobs: int
     steps: int | None
-    """Of all jobs together; None: known only once the data is read."""
+    """The steps of all jobs together; None: known only once the data is read."""
 
 
 class StudyKind(Protocol[Options]):
     """One kind of study. Its functions are pure: the same results give the same jobs."""
 
     decided_by_results: bool
-    """Whether results decide about further jobs."""
+    """Whether further jobs depend on results."""
     allows_invalid_jobs: bool
-    """Whether it goes on if the spec of one of its jobs is invalid."""
+    """Whether the study continues if the spec of one of its jobs is invalid."""
     needs_device: bool
-    """Whether no job is queued before a worker has reported its devices."""
+    """Whether jobs are queued only after a worker has reported its devices."""
 
     compares_examples: bool
-    """Whether it compares what jobs did with each validation example."""
+    """Whether it compares the jobs by validation example."""
 
     def policies(self, options: Options, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
-        """The policies to study on these devices, the first one of which is the preferred."""
+        """The policies to study on these devices; the first device is preferred."""
 
-    def limit(self, question: Question[Options]) -> Limit | None:
-        """How much work the study is at most; None: only the results will tell."""
+    def limit(self, context: StudyContext[Options]) -> Limit | None:
+        """The maximum cost of the study; None: it depends on the results."""
 
-    def check(self, question: Question[Options]) -> Sequence[Problem]:
-        """The mistakes in the options that only the spec reveals; pointers into the request."""
+    def check(self, context: StudyContext[Options]) -> Sequence[Problem]:
+        """Problems of the options that depend on the spec; pointers are into the request."""
 
-    def jobs(self, question: Question[Options], results: Results) -> Sequence[PlannedJob]:
-        """All jobs that are known to be needed, with those that have ended.
+    def jobs(self, context: StudyContext[Options], results: Results) -> Sequence[PlannedJob]:
+        """All jobs known to be needed, including ended ones.
 
-        A key that was planned once is planned in every later call, with the same changes. A kind
-        whose jobs depend on the order of the results keeps to `question.planned`. Raises NoAnswer
+        A planned key stays planned in every later call, with the same changes. A kind whose jobs
+        depend on the order of results follows `context.planned`. Raises NoAnswer
         if further jobs would change nothing.
         """
 
-    def answer(self, question: Question[Options], results: Results) -> Answer:
+    def answer(self, context: StudyContext[Options], results: Results) -> Answer:
         """The answer, once all planned jobs have ended. Raises NoAnswer."""

@@ -20,11 +20,11 @@ from ampspec.telemetry.events import Event, EventType
 from ampspec.telemetry.steps.block import StepBlock
 
 WINDOW: Final = 64
-"""How many steps before a step it is compared with."""
+"""The number of previous steps that a step is compared with."""
 MIN_STEPS: Final = 32
-"""The minimum number of applied, finite steps among them."""
+"""The minimum number of applied, finite steps in the window."""
 INTERVAL: Final = 16
-"""The median and the MAD are computed anew at every step that is a multiple of this."""
+"""The median and the MAD are recomputed at every step that is a multiple of this."""
 MIN_SCORE: Final = 6.0
 """The modified z-score from which a step is an outlier."""
 MIN_RATIO_TO_LARGEST: Final = 2.0
@@ -32,9 +32,9 @@ MIN_RATIO_TO_LARGEST: Final = 2.0
 MIN_SHARE_OF_FIRST_LOSS: Final = 0.1
 """A spike of the loss is at least as high as this share of the loss at the start of the run."""
 MIN_NORM_RATIO: Final = 4.0
-"""A jump of the gradient norm is at least to this multiple of the median."""
+"""A gradient norm after a jump is at least this multiple of the median."""
 PAUSE: Final = 32
-"""After an event the next steps cause no further one: a spike often lasts for several steps."""
+"""Steps after an event that cause no further one, since a spike often lasts several steps."""
 NORMAL_MAD: Final = 0.6745
 """The MAD of a normal distribution with a standard deviation of 1."""
 
@@ -59,9 +59,9 @@ class SpikeDetector:
     logarithm, because they vary by factors. Values below the median never count, so a falling
     loss causes no event.
 
-    Skipped steps and non-finite values have events of their own and are left out. The result does
-    not depend on how the steps are divided into blocks. The cost is that of sorting 64 numbers four
-    times in every 16 steps.
+    Skipped steps and non-finite values have separate events and are ignored. The result does not
+    depend on the division of the steps into blocks. The cost is sorting 64 numbers four times
+    every 16 steps.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class SpikeDetector:
         baselines = self._histories[metric].append(block.first_step, values)
         limits = baselines[:, LIMIT]
         if metric == "loss":
-            limits = np.maximum(limits, baselines[:, MEDIAN] + self._least_rise(baselines))
+            limits = np.maximum(limits, baselines[:, MEDIAN] + self._min_rise(baselines))
         else:
             limits = np.maximum(limits, baselines[:, MEDIAN] + math.log(MIN_NORM_RATIO))
         # A comparison with NaN is false: without a baseline there is no event.
@@ -110,7 +110,7 @@ class SpikeDetector:
                 self._quiet_until[metric] = step + PAUSE
                 yield _event(metric, step, float(values[index]), baselines[index])
 
-    def _least_rise(self, baselines: Floats) -> float:
+    def _min_rise(self, baselines: Floats) -> float:
         medians = baselines[np.isfinite(baselines[:, MEDIAN]), MEDIAN]
         if self._first_loss is None and len(medians):
             self._first_loss = abs(float(medians[0]))
@@ -155,7 +155,7 @@ def _at(ordered: Floats, indices: NDArray[np.int64]) -> Floats:
 
 
 def comparable(block: StepBlock, metric: Metric) -> Floats:
-    """The values that are compared; NaN for steps that are left out."""
+    """The values to compare; NaN for steps that are ignored."""
     values = block[metric].astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.log(values) if metric == "grad_norm" else values

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 _LENGTHS: Final = struct.Struct(">II")
 MAX_FRAME_BYTES: Final = 64 * 2**20
 MAX_HEADER_BYTES: Final = 8 * 2**20
-"""Parsed JSON takes up to twenty times as much memory."""
+"""Parsed JSON takes up to twenty times this memory."""
 
 
 class FrameType(StrEnum):
@@ -39,7 +39,7 @@ class Frame:
     header: dict[str, Any] = field(default_factory=dict)
     payload: bytes = b""
     size_bytes: int = field(default=0, compare=False)
-    """Its size in the pipe; 0 for a frame that was not read from one."""
+    """Its size in the pipe; 0 if it was not read from a pipe."""
 
 
 def write_frame(stream: BinaryIO, frame: Frame) -> None:

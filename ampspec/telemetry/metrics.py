@@ -1,4 +1,4 @@
-"""Metrics of evaluations: their names, and reading them from events and results.
+"""Metrics of evaluations: their names, and how to read them from events and results.
 
 The trainer emits an `evaluation` event after an epoch: `{"val_loss": 0.4, "val_accuracy": 0.9}`.
 """
@@ -13,7 +13,7 @@ METRIC_PATTERN: Final = r"val_[\w.:@/+()%,#-](?:[\w.:@/+()%,# -]{0,94}[\w.:@/+()
 MAX_METRICS: Final = 64
 """The metrics of one evaluation; more are ignored."""
 MAIN_METRICS: Final = ("val_loss", "val_accuracy")
-"""The metrics of almost every job, which are shown first; in a result without `metrics`, all."""
+"""The metrics of almost every job, shown first; a result without `metrics` has only these."""
 
 _NON_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 """The non-finite numbers in JSON, which Python's `float` reads as well."""
@@ -49,7 +49,7 @@ def metrics_of_result(result: Any) -> dict[str, float]:
 
 
 def finite_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The metrics that can be compared: without NaN and the infinities."""
+    """The metrics without NaN and infinities."""
     return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 

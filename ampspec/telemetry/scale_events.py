@@ -11,7 +11,7 @@ from ampspec.telemetry.events import Event, EventType
 from ampspec.telemetry.steps.block import StepBlock
 
 MAX_EVENTS: Final = 100
-"""The maximum number of scale events per block; its columns contain all skips and scales."""
+"""Maximum number of scale events per block; its columns contain all skips and scales."""
 
 LOSS_SCALE: Final = "loss_scale"
 NONFINITE_MICRO_BATCHES: Final = "nonfinite_micro_batches"
@@ -34,9 +34,7 @@ def scale_events(
     yield from islice(events, MAX_EVENTS)
     if dropped := sum(1 for _ in events):
         last = block.end_step - 1
-        message = (
-            f"{dropped} more skips and loss scale increases up to step {last} have no event each."
-        )
+        message = f"{dropped} more skips and loss-scale increases up to step {last} have no events."
         yield Event.warning("events_left_out", message, last)
 
 
@@ -58,14 +56,14 @@ def _scale_events(
     for index in np.flatnonzero(skipped | np.any(list(grown.values()), axis=0)):
         step = int(block["step"][index])
         if skipped[index]:
-            facts: dict[str, Any] = _scale_change(scales_before, scales_after, index)
+            change: dict[str, Any] = _scale_change(scales_before, scales_after, index)
             if len(scales) > 1:
-                facts["networks"] = {
+                change["networks"] = {
                     name: _scale_change(*pair, index) for name, pair in scales.items()
                 }
             if NONFINITE_MICRO_BATCHES in block:
-                facts[NONFINITE_MICRO_BATCHES] = int(block[NONFINITE_MICRO_BATCHES][index])
-            yield Event(EventType.OVERFLOW, step, facts | dict(overflow_causes.get(step, {})))
+                change[NONFINITE_MICRO_BATCHES] = int(block[NONFINITE_MICRO_BATCHES][index])
+            yield Event(EventType.OVERFLOW, step, change | dict(overflow_causes.get(step, {})))
         for name, pair in scales.items():
             if grown[name][index]:
                 network = {"network": name} if len(scales) > 1 else {}

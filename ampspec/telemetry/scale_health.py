@@ -13,7 +13,7 @@ from ampspec.telemetry.steps.block import StepBlock
 WINDOW_STEPS: Final = 500
 """The number of latest steps that are considered."""
 STABLE_STEPS: Final = 100
-"""Steps without a change after which a scale that was only lowered is stable."""
+"""Unchanged steps after which a scale that has only decreased is stable."""
 COSTLY_SKIP_SHARE: Final = 0.01
 """The share of skipped steps from which a scale that rises and falls is oscillating."""
 MIN_REVERSALS: Final = 2
@@ -50,7 +50,7 @@ class ScaleBounds:
     maximum: float = 2.0**24
     growth_interval: int = 2000
     calibration_steps: int = 0
-    """The number of first steps that determine the value of a frozen scale."""
+    """The number of initial steps that determine the value of a frozen scale."""
 
     @classmethod
     def of(cls, constants: object) -> Self | None:

@@ -22,8 +22,8 @@ def write_examples(folder: Path, rows: Array, metrics: Mapping[str, Array]) -> P
     """Write the table; returns its file.
 
     Args:
-        folder: It is created if needed.
-        rows: Where each example is in its data, from 0, (n,).
+        folder: Created if it does not exist.
+        rows: The row of each example in the data, from 0, (n,).
         metrics: By name, the value of each example, (n,).
     """
     table = np.empty(len(rows), [(ROW, "<i8"), *((name, "<f4") for name in metrics)])

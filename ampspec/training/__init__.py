@@ -1,1 +1,1 @@
-"""How long a job trains, on how many ranks, and what it measures."""
+"""The length of the training, its ranks and its telemetry."""

@@ -1,4 +1,4 @@
-"""The settings that every run has: those of a job spec, or of a model trained without one."""
+"""The settings of every run, from a job spec or for a model trained without one."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol, Self
@@ -43,7 +43,7 @@ class RunSpec(Protocol):
 
     @property
     def optimizer(self) -> Optimizer:
-        """The optimizer of every network that has none of its own."""
+        """The optimizer of every network without an entry in `optimizers`."""
 
     @property
     def optimizers(self) -> Mapping[str, Optimizer]:
@@ -55,11 +55,11 @@ class RunSpec(Protocol):
 
     @property
     def guard(self) -> Guard:
-        """What to do when the run no longer learns."""
+        """The guard against runs that no longer learn."""
 
     @property
     def diagnostics(self) -> Diagnostics:
-        """The checks that are made on request."""
+        """The optional checks."""
 
     @property
     def runtime(self) -> Runtime:
@@ -67,7 +67,7 @@ class RunSpec(Protocol):
 
     @property
     def telemetry(self) -> Telemetry:
-        """What is measured besides the steps."""
+        """The measurements besides the steps."""
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Self:
         """The settings with some sections replaced."""

@@ -1,4 +1,4 @@
-"""What a run measures besides its steps."""
+"""Measurements of a run besides its steps."""
 
 from pydantic import Field
 
@@ -10,17 +10,16 @@ class RangeSampling(SpecModel):
 
     enabled: bool = True
     first_steps: int = Field(default=4, ge=1, le=10_000)
-    """Sample each of the first steps, so many."""
+    """Number of initial steps that are all sampled."""
     growth: float = Field(default=1.25, ge=1.05, le=1024)
-    """Afterwards the number of each sampled step is at least this times that of the last one."""
+    """Afterwards each sampled step has at least this multiple of the previous one's number."""
     max_time_share: float | None = Field(default=0.01, gt=0, le=1)
-    """The share of the run's time that samples may take; they are postponed until they fit. The
-    first one of a run is always taken; since it is traced, it may take as much again, and what
-    it takes beyond that is missing for the others. Null: no limit, and exactly the steps above are
-    sampled."""
+    """The share of the run's time that samples may take; samples are postponed until they fit. The
+    first sample is always taken; since it is traced, it has an equal share of its own, and its
+    excess reduces the time of the others. Null: no limit; exactly the steps above are sampled."""
 
 
 class Telemetry(SpecModel):
-    """What a run measures besides its steps."""
+    """Measurements of a run besides its steps."""
 
     ranges: RangeSampling = RangeSampling()

@@ -9,7 +9,7 @@ from ampspec.training.ranks import MAX_RANKS, Elastic, Exchange
 
 
 class Best(SpecModel):
-    """What makes an evaluation the best one."""
+    """The criterion for the best evaluation."""
 
     metric: str = Field(default="val_loss", pattern="^val_.", max_length=200)
     """`val_loss`, or `val_` and a metric of the task; for one of several outputs,
@@ -22,11 +22,11 @@ class EarlyStopping(SpecModel):
     """Ends the training when evaluations no longer improve."""
 
     patience: int = Field(default=3, ge=1, le=1_000_000)
-    """The evaluations in a row without improvement after which the training ends."""
+    """Number of consecutive evaluations without improvement after which the training ends."""
     min_delta: float = Field(default=0.0, ge=0, le=1e12)
     """A value counts as an improvement if it is better by more than this."""
     start_epoch: int = Field(default=0, ge=0, le=10_000_000)
-    """Evaluations in the first epochs, so many, do not count."""
+    """Number of initial epochs whose evaluations are ignored."""
 
 
 class Train(SpecModel):
@@ -39,19 +39,19 @@ class Train(SpecModel):
     accumulate: int = Field(default=1, ge=1, le=65_536)
     eval_every_epochs: int = Field(default=1, ge=1, le=10_000_000)
     checkpoint_every_s: float | None = Field(default=60.0, gt=0)
-    """Seconds between two checkpoints; null: save one only when the run is stopped or fails."""
+    """Seconds between two checkpoints; null: save one only when the run stops or fails."""
     best: Best | None = None
-    """Marks the evaluation with the best value of a metric. Null: of `val_loss`, if
-    `early_stopping` or `keep` needs one."""
+    """The metric that selects the best evaluation. Null: `val_loss`, if `early_stopping` or `keep`
+    needs one."""
     early_stopping: EarlyStopping | None = None
     """Null: train to the end."""
     keep: Literal["last", "best", "both"] = "last"
-    """Which weights become the trained model: the last ones, those of the best evaluation, or the
-    last ones and, in a second file, the best ones."""
+    """The weights of the trained model: the last ones, those of the best evaluation, or the last
+    ones and, in a second file, the best ones."""
 
     @property
     def best_by(self) -> Best | None:
-        """How the best evaluation is found; None if nothing asks for it."""
+        """The criterion for the best evaluation; None if it is not needed."""
         is_needed = self.early_stopping is not None or self.keep != "last"
         return self.best or (Best() if is_needed else None)
 
@@ -62,21 +62,21 @@ class Guard(SpecModel):
     skip_nonfinite: bool = True
     """Whether a step with non-finite gradients is skipped; with a loss scale it always is."""
     max_consecutive_skips: int = Field(default=200, ge=1, le=2**31 - 1)
-    """Limit of consecutive skipped steps; without a finite check, of non-finite steps."""
+    """Maximum number of consecutive skipped steps; without a finite check, of non-finite steps."""
     max_skipped_share: float = Field(default=0.5, gt=0, le=1)
-    """A run fails at its end if it has skipped more than this share of its steps: most of its data
-    taught it nothing. 1: only if it has skipped all of them."""
+    """A run fails at its end if it has skipped more than this share of its steps, since it has not
+    learned from most of its data. 1: only if it has skipped all steps."""
     on_exceeded: Literal["fail", "rollback", "float32"] = "fail"
     keep_state_every_steps: int = Field(default=500, ge=1, le=2**53)
-    """Steps between two states kept for a rollback; before the first, after 1, 2, 4, 8, … steps."""
+    """Steps between two states kept for a rollback; initially also after 1, 2, 4, 8, … steps."""
 
 
 class Diagnostics(SpecModel):
-    """Checks that cost time, on request."""
+    """Optional checks that cost time."""
 
     repeat_step_every: int | None = Field(default=None, ge=1, le=2**53)
-    """Every so many steps a step is run twice more from the same state, to find hardware that
-    computes wrongly without an error: a difference is an event. Null: never."""
+    """Interval in steps at which a step is repeated twice from the same state, to detect silent
+    hardware errors; a difference is reported as an event. Null: never."""
 
 
 QueueName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
@@ -84,7 +84,7 @@ QueueName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 
 
 class Profile(SpecModel):
-    """Profiles some steps: where their time goes, and how much of it is truly in 16 bit."""
+    """Profiles some steps: where their time goes, and which share is spent in 16-bit precision."""
 
     start: int = Field(default=10, ge=0, le=2**53)
     """The first profiled step. The first two steps of an attempt are never profiled."""
@@ -97,7 +97,7 @@ class Runtime(SpecModel):
     queue: QueueName | None = None
     """Only workers that serve this queue may claim the job; null: chosen by `device`."""
     priority: int = Field(default=5, ge=0, le=9)
-    """Of the waiting jobs of a project: a point is worth six hours of waiting."""
+    """The priority among the waiting jobs of a project; a point equals six hours of waiting."""
     max_attempts: int = Field(default=3, ge=1, le=100)
     """Maximum number of attempts that may fail for a reason that allows a retry."""
     timeout_s: float | None = Field(default=None, gt=0, le=10 * 365 * 86_400)
@@ -105,12 +105,12 @@ class Runtime(SpecModel):
     device: Literal["auto", "cpu", "gpu"] = "auto"
     engine: Literal["auto", "graph", "xla_step", "xla_loop"] = "auto"
     workers: int = Field(default=1, ge=1, le=MAX_RANKS, exclude_if=lambda workers: workers == 1)
-    """How many machines train the job together, each with `devices` ranks."""
+    """Number of machines that train the job together, each with `devices` ranks."""
     devices: int = Field(default=1, ge=1, le=MAX_RANKS)
-    """How many ranks train the job on each machine: processes with one device each. In a step each
-    of them trains on `data.batch_size` examples, `train.accumulate` times."""
+    """Number of ranks on each machine, processes with one device each. In a step each rank trains
+    on `data.batch_size` examples, `train.accumulate` times."""
     elastic: Elastic | None = Field(default=None, exclude_if=lambda elastic: elastic is None)
-    """Null: an attempt always has `workers` × `devices` ranks. With fewer or more of them each
+    """Null: an attempt always has `workers` × `devices` ranks. With fewer or more ranks each
     accumulates over more or fewer micro-batches, so that the global batch stays the same."""
     exchange: Exchange = Field(
         default=Exchange(), exclude_if=lambda exchange: exchange == Exchange()
@@ -124,7 +124,7 @@ class Runtime(SpecModel):
         return self.workers * self.devices
 
     def possible_ranks(self, accumulate: int) -> tuple[int, ...]:
-        """With how many ranks an attempt may run, ascending.
+        """The numbers of ranks with which an attempt may run, ascending.
 
         Each must have the same number of micro-batches in a step, `ranks` × `accumulate` in all.
         """

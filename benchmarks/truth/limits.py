@@ -18,12 +18,12 @@ from ampspec.api.study_requests import CapacityOptions
 from ampspec.jobs import State
 from ampspec.studies.capacity.batch_search import size_of_key
 from ampspec.studies.capacity.capacity import MIXED, CapacityKind
-from ampspec.studies.plan import JobResult, NoAnswer, Question
+from ampspec.studies.plan import JobResult, NoAnswer, StudyContext
 from ampspec.telemetry.frames import Frame, FrameType
 from infra.isolation import TEMP_FOLDER, Confinement
 from infra.isolation.process_group_tracker import ProcessGroupTracker
 from truth.case import Outcome, PlantedFault, Verdict
-from truth.case import Question as Asked
+from truth.case import StudyContext as Asked
 from worker.attempt.outcome import TrainerExit, result_of
 from worker.trainer.fork_server import ForkServer
 from worker.trainer.frame_validator import FINAL_FRAMES
@@ -207,7 +207,7 @@ class LimitCase:
         options = CapacityOptions(
             policies=[self.policy], steps=MAX_STEPS, max_batch=self.max_batch, resolution=0.5
         )
-        question = Question(
+        question = StudyContext(
             document,
             options,
             (self.policy,),

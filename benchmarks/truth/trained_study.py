@@ -12,7 +12,7 @@ from ampspec.api.studies import PrecisionAnswer
 from ampspec.api.study_requests import PrecisionOptions
 from ampspec.errors import TrainingError
 from ampspec.jobs import State
-from ampspec.studies.plan import JobResult, Question
+from ampspec.studies.plan import JobResult, StudyContext
 from ampspec.studies.precision.example_results import ExampleResults
 from ampspec.studies.precision.precision import PrecisionKind
 from ampspec.telemetry.metrics import finite_metrics
@@ -35,7 +35,7 @@ def answer_precision(
     """
     kind = PrecisionKind()
     chosen = PrecisionOptions(policies=[policy], **options)
-    question = Question(document, chosen, (policy,))
+    question = StudyContext(document, chosen, (policy,))
     results: dict[str, JobResult] = {}
     while planned := [job for job in kind.jobs(question, results) if job.key not in results]:
         for job in planned:

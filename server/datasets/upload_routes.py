@@ -36,7 +36,7 @@ OFFSET: Final = "Upload-Offset"
 UploadId = Annotated[str, Path(description="The upload's id.", pattern="^[0-9a-f]{12}$")]
 OFFSET_HEADER: Final[dict[str, Any]] = {
     OFFSET: {
-        "description": "How many bytes are stored: where the next PATCH begins.",
+        "description": "The number of stored bytes; the next PATCH starts here.",
         "schema": {"type": "integer"},
     }
 }
@@ -190,7 +190,7 @@ async def put(
     name: Name,
     project: ProjectDep,
     file: Annotated[
-        FileName | None, Query(description="The name of the file; its ending tells the format.")
+        FileName | None, Query(description="The name of the file; its suffix tells the format.")
     ] = None,
     sha256: Annotated[Sha256 | None, Query(description="The SHA-256 of the file.")] = None,
     member: MemberDep,

@@ -8,7 +8,7 @@ from fastapi.openapi.utils import get_openapi
 
 from ampspec.api.job.explanations import ExplanationRequest
 from ampspec.api.job.jobs import CloneChanges, Extension, JobChanges, ProfileRequest
-from ampspec.api.problems import Problem, ProblemDetail
+from ampspec.api.problems import ErrorResponse, ProblemDetail
 from ampspec.api.study_requests import BisectStudy, CapacityStudy, PrecisionStudy, SearchStudy
 from ampspec.jobs import JobSpec
 from ampspec.jobs.tracked import TrackedSpec
@@ -247,7 +247,7 @@ def accepted_response(model: Any, what: str) -> dict[int | str, dict[str, Any]]:
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The errors of one route; `_add_shared_failures` adds those of all routes."""
-    content = {"application/problem+json": {"schema": {"$ref": REF.format(model="Problem")}}}
+    content = {"application/problem+json": {"schema": {"$ref": REF.format(model="ErrorResponse")}}}
     return {
         status: {"description": HTTPStatus(status).phrase, "content": content}
         for status in statuses
@@ -295,7 +295,7 @@ def _schemas() -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     for model in (
         *(JobSpec, TrackedSpec, JobChanges, CloneChanges, Extension, ProfileRequest),
-        *(ExplanationRequest, Problem, ProblemDetail, *STUDIES),
+        *(ExplanationRequest, ErrorResponse, ProblemDetail, *STUDIES),
     ):
         schema = model.model_json_schema(ref_template=REF)
         schemas |= schema.pop("$defs", {})

@@ -34,10 +34,10 @@ from server.studies.estimate import earlier_jobs
 from server.studies.planner import Planner
 from server.studies.questions import (
     CheckedStudy,
+    context_facts,
     in_spec,
     make_question,
     parse_request,
-    question_facts,
 )
 from server.studies.views import study_from_row
 from store import studies, tables
@@ -165,7 +165,7 @@ class StudyActions:
             "spec": dict(study.question.document),
             "options": study.question.options.model_dump(mode="json"),
             "policies": list(study.question.policies),
-            "facts": question_facts(study.question),
+            "facts": context_facts(study.question),
             "may_run_code": self.principal.may(Right.CODE),
             "token_id": self.actor.token_id,
             "created_by": self.actor.token_name,

@@ -4,12 +4,12 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from ampspec.studies.plan import Question
+from ampspec.studies.plan import StudyContext
 from server.studies.throughput import EarlierJobs, ranks_of
 from store import studies
 
 
-def earlier_jobs(session: Session, question: Question[Any], project: str) -> EarlierJobs:
+def earlier_jobs(session: Session, question: StudyContext[Any], project: str) -> EarlierJobs:
     """The newest succeeded jobs with the same model, data and ranks, in any batch size."""
     spec = question.spec.to_json()
     rows = studies.similar_jobs(session, project, question.spec.model.kind)

@@ -11,7 +11,7 @@ from ampspec.api.studies import Answer, Estimate, StudyJob
 from ampspec.jobs import JobSpec, Problem, SpecValidationError
 from ampspec.preflight.data import total_steps
 from ampspec.studies.kinds import KINDS
-from ampspec.studies.plan import Limit, NoAnswer, PlannedJob, Question, Results
+from ampspec.studies.plan import Limit, NoAnswer, PlannedJob, Results, StudyContext
 from server.studies.throughput import EarlierJobs
 
 DRY_RUN_ID = "0" * 12
@@ -38,7 +38,7 @@ class NextJobs:
     no_answer: str | None = None
 
 
-def first_jobs(kind: str, question: Question[Any]) -> FirstJobs:
+def first_jobs(kind: str, question: StudyContext[Any]) -> FirstJobs:
     """Check the options, and the specs of the first jobs as a submission would."""
     study = KINDS[kind]
     if problems := study.check(question):
@@ -55,7 +55,7 @@ def first_jobs(kind: str, question: Question[Any]) -> FirstJobs:
     return FirstJobs(list(jobs))
 
 
-def next_jobs(kind: str, question: Question[Any], results: Results) -> NextJobs:
+def next_jobs(kind: str, question: StudyContext[Any], results: Results) -> NextJobs:
     """All jobs that are known to be needed."""
     try:
         return NextJobs(list(KINDS[kind].jobs(question, results)))
@@ -63,7 +63,7 @@ def next_jobs(kind: str, question: Question[Any], results: Results) -> NextJobs:
         return NextJobs(no_answer=_why_none(error))
 
 
-def answer(kind: str, question: Question[Any], results: Results) -> Answer | str:
+def answer(kind: str, question: StudyContext[Any], results: Results) -> Answer | str:
     """The answer of a study whose jobs have ended, or why there is none."""
     try:
         return KINDS[kind].answer(question, results)
@@ -79,7 +79,7 @@ def _why_none(error: NoAnswer | ArithmeticError) -> str:
 
 
 def estimate(
-    kind: str, question: Question[Any], planned: Sequence[PlannedJob], earlier: EarlierJobs
+    kind: str, question: StudyContext[Any], planned: Sequence[PlannedJob], earlier: EarlierJobs
 ) -> Estimate:
     """The cost of a study whose jobs are not queued yet."""
     study = KINDS[kind]

@@ -19,7 +19,7 @@ from ampspec.api.job.jobs import Job
 from ampspec.api.roles import Right
 from ampspec.jobs import TERMINAL, SpecValidationError, State
 from ampspec.studies.kinds import KINDS
-from ampspec.studies.plan import JobResult, PlannedJob, Question, Results, StudyKind
+from ampspec.studies.plan import JobResult, PlannedJob, Results, StudyContext, StudyKind
 from ampspec.telemetry.json_values import json_safe
 from infra.notify import Notifier
 from infra.storage import Storage
@@ -34,7 +34,7 @@ from server.jobs.submission import (
 from server.studies import planning
 from server.studies.planner import Planner
 from server.studies.planning import NextJobs
-from server.studies.questions import question_facts, question_of, with_device
+from server.studies.questions import context_facts, question_of, with_device
 from server.studies.results import new_results
 from store import studies, tables
 from store.access import projects, tokens
@@ -114,7 +114,7 @@ class StudyProgress:
         if new or valid:
             self._queue(study, rows, planned, new, valid)
 
-    def _plan(self, study: tables.Study, question: Question[Any], results: Results) -> NextJobs:
+    def _plan(self, study: tables.Study, question: StudyContext[Any], results: Results) -> NextJobs:
         """The jobs that are needed now; made again only when something has changed."""
         made_from = (tuple(question.planned), frozenset(results), question.device)
         cached = self._plans.get(study.id)
@@ -132,7 +132,7 @@ class StudyProgress:
 
     def _question(
         self, study: tables.Study, planned: Mapping[str, Mapping[str, Any]]
-    ) -> Question[Any]:
+    ) -> StudyContext[Any]:
         """The question, with the device of a worker that has reported it since the creation."""
         question = question_of(study, planned)
         if question.device is not None:
@@ -140,7 +140,7 @@ class StudyProgress:
         with self.database.read() as session:
             question = with_device(session, question)
         if question.device is not None:
-            facts = question_facts(question)
+            facts = context_facts(question)
             self._set_running(study, facts=facts, message=None)
         return question
 
@@ -181,7 +181,7 @@ class StudyProgress:
         dispatch_jobs(self.database, self.dispatcher, created)
 
     def _check(
-        self, study: tables.Study, question: Question[Any], job: PlannedJob, results: Results
+        self, study: tables.Study, question: StudyContext[Any], job: PlannedJob, results: Results
     ) -> CheckedSubmission | Exception:
         """The job as a submission by the token that created the study."""
         extends = results[job.extends].job_id if job.extends is not None else None
@@ -201,7 +201,7 @@ class StudyProgress:
     def _finish(
         self,
         study: tables.Study,
-        question: Question[Any],
+        question: StudyContext[Any],
         rows: Sequence[Row[Any]],
         new: Results,
         results: Results,

@@ -13,7 +13,7 @@ from ampspec.jobs import JobSpec, Problem, SpecValidationError
 from ampspec.models.model import Bundle
 from ampspec.precision.devices import DeviceInfo, choose_device
 from ampspec.studies.kinds import KINDS, OPTIONS, REQUESTS
-from ampspec.studies.plan import PlannedJob, Question
+from ampspec.studies.plan import PlannedJob, StudyContext
 from server.errors import RequestInvalid
 from store import studies, tables, workers
 
@@ -51,7 +51,7 @@ def in_spec(error: SpecValidationError) -> SpecValidationError:
 
 def make_question(
     session: Session, request: AnyStudy, spec: JobSpec, project: str
-) -> Question[Any]:
+) -> StudyContext[Any]:
     """The question of a request whose valid spec is `spec`, with its data pinned."""
     document = dict(request.spec)
     if (dataset := getattr(spec.data, "dataset", None)) is not None:
@@ -60,7 +60,7 @@ def make_question(
         document["data"] = {**document["data"], "split_seed": split_seed}
     devices = _devices(session, spec)
     kind = KINDS[request.kind]
-    return Question(
+    return StudyContext(
         document,
         request.options,
         kind.policies(request.options, devices),
@@ -70,7 +70,7 @@ def make_question(
     )
 
 
-def with_device(session: Session, question: Question[Any]) -> Question[Any]:
+def with_device(session: Session, question: StudyContext[Any]) -> StudyContext[Any]:
     """The question with the device of a worker, if one has reported it since the creation."""
     device, memory_bytes = _device_facts(_devices(session, question.spec))
     return replace(
@@ -81,8 +81,8 @@ def with_device(session: Session, question: Question[Any]) -> Question[Any]:
     )
 
 
-def question_facts(question: Question[Any]) -> dict[str, Any]:
-    """What is stored of a question besides its spec, options and policies."""
+def context_facts(question: StudyContext[Any]) -> dict[str, Any]:
+    """The stored facts of a study besides its spec, options and policies."""
     return {
         "device": question.device,
         "device_memory_bytes": question.device_memory_bytes,
@@ -91,10 +91,10 @@ def question_facts(question: Question[Any]) -> dict[str, Any]:
     }
 
 
-def question_of(study: tables.Study, planned: Mapping[str, Mapping[str, Any]]) -> Question[Any]:
+def question_of(study: tables.Study, planned: Mapping[str, Mapping[str, Any]]) -> StudyContext[Any]:
     """The question of a stored study, with the changes of the jobs planned so far by key."""
     options = OPTIONS[study.kind].model_validate(study.options)
-    return Question(study.spec, options, tuple(study.policies), **study.facts, planned=planned)
+    return StudyContext(study.spec, options, tuple(study.policies), **study.facts, planned=planned)
 
 
 def _devices(session: Session, spec: JobSpec) -> list[DeviceInfo]:
@@ -142,6 +142,6 @@ class CheckedStudy:
 
     kind: str
     name: str
-    question: Question[Any]
+    question: StudyContext[Any]
     jobs: Sequence[PlannedJob]
     """The jobs that it needs first."""

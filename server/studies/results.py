@@ -15,7 +15,7 @@ from ampspec.studies.plan import JobResult
 from ampspec.studies.precision.example_results import ExampleResults
 from ampspec.telemetry.metrics import finite_metrics, metrics_of, metrics_of_result
 from infra.storage import Storage, StorageFailed
-from server.studies.run_facts import run_facts
+from server.studies.job_observations import job_observations
 from server.telemetry.range_reader import evenly_spaced, read_samples
 from store.files import artifacts
 from store.telemetry import ranges
@@ -63,7 +63,7 @@ def _new_result(session: Session, row: Row[Any], storage: Storage | None) -> Job
         finite_metrics(metrics),
         summary,
         row.ran_s,
-        **run_facts(session, row.job_id),
+        **job_observations(session, row.job_id),
     )
     if storage is not None and found.succeeded:
         found = replace(found, examples=_examples(session, row.job_id, storage))

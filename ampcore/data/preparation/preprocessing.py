@@ -27,7 +27,7 @@ from ampcore.data.preparation.token_layers import (
 )
 from ampcore.data.preparation.training_statistics import FLOAT32_ROUNDING, ColumnStatistics
 from ampdata import Column
-from ampspec.data.preprocessing import Preprocessing, Rescaling
+from ampspec.data.preprocessing import ColumnRescaling, Preprocessing
 from ampspec.errors import InvalidData
 
 Array = NDArray[Any]
@@ -174,7 +174,7 @@ class ColumnPlan:
     def _rescaling(self) -> tuple[float, float]:
         """The factor, and what is added."""
         rescaling = self.options.rescaling
-        if isinstance(rescaling, Rescaling):
+        if isinstance(rescaling, ColumnRescaling):
             return rescaling.scale, rescaling.offset
         is_integer = not self.column.dtype.startswith("float")
         return (1 / PIXEL_MAX, 0.0) if rescaling == "pixels" and is_integer else NO_RESCALING

@@ -21,7 +21,7 @@ from ampcore.models.registry import DtypePolicies, register
 from ampcore.models.stateless_call import StateUpdates, call_stateless
 from ampcore.models.task import Network, NonTrainable, Task, Tensor, Weights
 from ampspec.errors import InvalidModel
-from ampspec.models.model import Embedding
+from ampspec.models.model import EmbeddingModel
 from ampspec.networks.embedding import TABLE_LAYER
 
 
@@ -154,7 +154,7 @@ class FetchedRows(ClickPrediction):
 
 
 def sharded(
-    spec: Embedding, signature: Signature, policies: DtypePolicies, replicas: Replicas
+    spec: EmbeddingModel, signature: Signature, policies: DtypePolicies, replicas: Replicas
 ) -> ClickPrediction:
     """The task of `embedding` with a table of which this replica has its own rows.
 
@@ -170,13 +170,13 @@ def sharded(
 
 
 @register("embedding", ClickPrediction)
-def embedding(spec: Embedding, signature: Signature) -> Any:
+def embedding(spec: EmbeddingModel, signature: Signature) -> Any:
     """One table for all slots → flatten → Dense for each of `hidden` → one logit."""
     _check_keys(spec, signature)
     return build_networks(spec, signature)
 
 
-def _check_keys(spec: Embedding, signature: Signature) -> None:
+def _check_keys(spec: EmbeddingModel, signature: Signature) -> None:
     if signature.vocabulary is None or signature.classes != 2:
         raise InvalidModel(
             "model.kind",

@@ -20,7 +20,7 @@ from ampspec.documents.text import join_names
 from ampspec.errors import TrainingError, UnusableWeights
 from ampspec.jobs import JobSpec
 from ampspec.models.initial_weights import Init
-from ampspec.models.model import Embedding
+from ampspec.models.model import EmbeddingModel
 from ampspec.precision.precision import NoScale, Precision
 from ampspec.telemetry import Event, EventType
 from ampspec.training.run import RunSpec, micro_batches
@@ -124,7 +124,7 @@ class SpecJob(TrainingJob):
     def shards_tables(self) -> bool:
         """Whether several replicas train, and the spec divides the table between them."""
         model = self.spec.model
-        is_sharded = isinstance(model, Embedding) and model.placement == "sharded"
+        is_sharded = isinstance(model, EmbeddingModel) and model.placement == "sharded"
         return is_sharded and self._replicas.size > 1
 
     def load_data(self) -> Dataset:
@@ -148,7 +148,7 @@ class SpecJob(TrainingJob):
     def build_task(self, dataset: Dataset, policies: LayerPolicies) -> Task:
         """The model that the spec names, for this data."""
         spec, signature = self.spec, dataset.require_signature()
-        if isinstance(spec.model, Embedding) and self.shards_tables:
+        if isinstance(spec.model, EmbeddingModel) and self.shards_tables:
             return self.freeze(sharded(spec.model, signature, policies, self._replicas))
         augmentation = getattr(spec.data, "augmentation", ())
         return self.freeze(models.build(spec.model, signature, policies, spec.task, augmentation))

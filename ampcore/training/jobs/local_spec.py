@@ -19,7 +19,7 @@ from ampspec.objectives.optimizer import (
 )
 from ampspec.precision.precision import LossScaleSpec, Precision, default_loss_scale
 from ampspec.rules.training_rules import (
-    averages_need_own_optimizers,
+    averages_need_builtin_optimizers,
     loss_scale_bounds,
     nesterov_needs_momentum,
 )
@@ -78,7 +78,7 @@ def _default_loss_scale(valid: dict[str, Any]) -> Any:
 class LocalSpec(CheckedSpec):
     """The settings of such a run; those that a spec has, too, have the same names."""
 
-    rules = (loss_scale_bounds, nesterov_needs_momentum, averages_need_own_optimizers)
+    rules = (loss_scale_bounds, nesterov_needs_momentum, averages_need_builtin_optimizers)
 
     model: KerasModel
     data: LocalData

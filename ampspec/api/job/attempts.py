@@ -9,7 +9,7 @@ from ampspec.api.base import AnyReason, ApiModel, StoredModel, open_enum
 
 
 class Rank(ApiModel):
-    """A process that trains a job together with others, on one device."""
+    """One of the processes that train a job together, each on one device."""
 
     rank: int = Field(description="Its number, from 0.")
     worker_id: str = Field(description="The worker that runs it.")
@@ -27,9 +27,9 @@ class Attempt(StoredModel):
     outcome: str | None = Field(description="How it ended; null while it runs.")
     reason: AnyReason | None
     message: str | None
-    waited_s: float = Field(description="Seconds that the job waited in the queue before.")
+    waited_s: float = Field(description="Seconds in the queue before this attempt.")
     ranks: list[Rank] = Field(
-        default=[], description="Its ranks; none are listed for a job with one rank."
+        default=[], description="The ranks of the attempt; empty for a job with one rank."
     )
     first_step: int | None = Field(
         description="The first step: 0, or the step after the checkpoint."

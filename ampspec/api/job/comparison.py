@@ -18,12 +18,12 @@ class ComparedJob(ApiModel):
     )
     skipped_steps: SkippedSteps
     data: dict[str, list[int | Number]] = Field(
-        description="As `Steps.data` of downsampled steps; and `elapsed_s`, the seconds that all "
-        "steps up to the end of the point took."
+        description="The columns of `Steps.data` for downsampled steps, and `elapsed_s`, the "
+        "seconds from the first step to the end of the point."
     )
     evaluations: dict[str, list[int | Number]] = Field(
-        description="Its evaluations: `step`, `epoch` (-1 if unknown), `elapsed_s`, and a list for "
-        "each metric, such as `val_loss`."
+        description="Its evaluations: `step`, `epoch` (-1 if unknown), `elapsed_s`, and a list "
+        "for each metric, such as `val_loss`."
     )
 
 

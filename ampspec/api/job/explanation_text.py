@@ -8,7 +8,7 @@ from ampspec.documents.text import plural
 Json = Mapping[str, Any]
 
 FOLDED_ROWS: Final = 6
-"""How many rows of a list are shown unless all are asked for."""
+"""The number of rows of a folded list."""
 MAX_VALUES: Final = 8
 
 KINDS: Final = {
@@ -31,7 +31,7 @@ ATTRIBUTIONS: Final = {
 
 
 def cost_line(cost: Json) -> str:
-    """What a replay costs, before it starts."""
+    """The cost of a replay, shown before it starts."""
     start = f"the checkpoint after {plural(cost['first_step'], 'step')}"
     origin = start if cost["first_step"] else "the first step"
     seconds = cost.get("seconds")

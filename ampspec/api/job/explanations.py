@@ -16,12 +16,12 @@ class ExplanationRequest(RequestModel):
 
 
 class ExplanationCost(ApiModel):
-    """What has to be repeated before a step can be explained."""
+    """The steps to repeat before a step can be explained."""
 
-    first_step: int = Field(description="That of the nearest earlier checkpoint, or 0.")
+    first_step: int = Field(description="The step of the nearest earlier checkpoint, or 0.")
     steps: int = Field(description="The number of steps to repeat.")
     seconds: float | None = Field(
-        description="Their time at the speed of the job; null if it is not known."
+        description="The estimated time at the speed of the job; null if unknown."
     )
 
 
@@ -46,8 +46,8 @@ class Explanation(_ExplanationFields):
     """An explanation with its answer."""
 
     answer: dict[str, Any] | None = Field(
-        description="What the step was due to; null until it is known. Its fields are described "
-        "in the documentation, docs/reference/explanations.md."
+        description="The cause of the step; null until it is known. Its fields are described in "
+        "docs/reference/explanations.md."
     )
 
 

@@ -110,12 +110,10 @@ class Summary(ApiModel):
 
 
 class Uploading(ApiModel):
-    """What the worker of a job still stores after its training."""
+    """Files that the worker of a job still uploads after the training."""
 
-    files: int = Field(description="The number of files that are not stored yet.")
-    size_bytes: int = Field(
-        description="The total size of all files that it stores after the training."
-    )
+    files: int = Field(description="The number of files not yet stored.")
+    size_bytes: int = Field(description="The total size of the files uploaded after the training.")
     sent_bytes: int = Field(description="How many of these bytes are stored.")
 
 
@@ -136,7 +134,7 @@ class JobFields(StoredModel):
         description="Why a queued job does not run yet; only in responses with a single job."
     )
     priority: int = Field(
-        description="From 0 to 9; inside a project a point is worth six hours of waiting."
+        description="From 0 to 9; within a project a point equals six hours of waiting."
     )
     queue: str = Field(description="Only workers that serve this queue may run the job.")
     attempt: int = Field(
@@ -144,16 +142,17 @@ class JobFields(StoredModel):
     )
     max_attempts: int
     ranks: int = Field(
-        default=1, description="The most processes that train it together, one on each device."
+        default=1,
+        description="The maximum number of processes that train it together, each on one device.",
     )
     failures: int = Field(description="Failed attempts since the job was submitted or retried.")
     step: int = Field(description="The number of completed steps.")
-    total_steps: int | None = Field(description="Known once the job runs; null before.")
+    total_steps: int | None = Field(description="null until the job runs.")
     progress: float | None = Field(description="From 0 to 1.")
     policy: str
     resolved_policy: str | None = Field(
-        description="The policy that it trains with: what `auto` chose, float32 after a fallback. "
-        "Null until it has started."
+        description="The policy in use: the one chosen by `auto`, or float32 after a fallback. "
+        "Null until the job has started."
     )
     model: str
     labels: dict[str, str]
@@ -170,7 +169,7 @@ class JobFields(StoredModel):
     )
     loss_scale_mode: str | None = Field(description="The loss-scale mode in the spec.")
     examples_per_step: int | None = Field(
-        description="`batch_size` × `accumulate` × ranks in the spec: those of all ranks."
+        description="`batch_size` × `accumulate` × ranks: the examples of all ranks."
     )
     created_by: str | None = Field(description="The name of the token that submitted the job.")
     cloned_from: str | None = Field(description="The id of the job that it was cloned from.")
@@ -178,13 +177,15 @@ class JobFields(StoredModel):
         description="The id of the job from whose last checkpoint it continues."
     )
     explains: str | None = Field(
-        default=None, description="The id of the job of which it repeats and explains a step."
+        default=None, description="The id of the job whose step it repeats and explains."
     )
-    explain_step: int | None = Field(default=None, description="That step, counted from 0.")
+    explain_step: int | None = Field(
+        default=None, description="The explained step, counted from 0."
+    )
     request_id: str | None = Field(description="The X-Request-ID of the request that submitted it.")
     created_at: datetime
     not_before: datetime | None = Field(
-        description="The job does not run before this time: the delay after a failure."
+        description="The job does not run before this time (the delay after a failure)."
     )
     started_at: datetime | None
     finished_at: datetime | None
@@ -214,7 +215,7 @@ class ListedJob(JobFields):
 
     study: FoldedStudy | None = Field(
         default=None,
-        description="With `fold_studies`: the study for whose jobs this one stands.",
+        description="With `fold_studies`: the study whose jobs this row represents.",
     )
 
     spec: dict[str, Any] | None = Field(
@@ -242,11 +243,11 @@ class JobPage(ApiModel):
 
 
 class ChangedJobs(ApiModel):
-    """The jobs that a request for all jobs that match has cancelled or deleted."""
+    """The jobs cancelled or deleted by a bulk request."""
 
     ids: list[str]
     more: bool = Field(
-        description="Whether more jobs match: send the request again, with a new idempotency key."
+        description="Whether more jobs match; repeat the request with a new idempotency key."
     )
 
 
@@ -272,13 +273,13 @@ class JobChanges(RequestModel):
 
     name: str = Field(default="", min_length=1, max_length=200, json_schema_extra=_remove_default)
     labels: Labels = Field(
-        default_factory=dict, description="All labels; they replace the old ones."
+        default_factory=dict, description="All labels; they replace the existing ones."
     )
     priority: int = Field(default=5, ge=0, le=9, json_schema_extra=_remove_default)
 
 
 class Extension(RequestModel):
-    """How much longer the new job trains."""
+    """The additional training of the new job."""
 
     epochs: int = Field(
         ge=1, le=1_000_000, description="The number of further epochs.", examples=[5]
@@ -286,7 +287,7 @@ class Extension(RequestModel):
 
 
 class ProfileRequest(RequestModel):
-    """Which steps of a running job to profile: the next ones."""
+    """A request to profile the next steps of a running job."""
 
     steps: int = Field(default=10, ge=1, le=200, description="The number of steps.", examples=[10])
 

@@ -1,4 +1,4 @@
-"""The ranges of a job: the exponents of every layer's values, and what a number format would do."""
+"""The ranges of a job: the exponents of each layer's values, and the effect of number formats."""
 
 from typing import Literal
 
@@ -15,13 +15,15 @@ class TensorFormatReport(ApiModel):
     network: str
     layer: str = Field(description="The path that `precision.overrides` matches.")
     kind: str = Field(description="The Keras class of the layer.")
-    dtype: str = Field(description="What the layer computes in during the job.")
+    dtype: str = Field(description="The compute dtype of the layer during the job.")
     tensor: str = Field(description="`activations`, `activation_gradients` or `weight_gradients`.")
     scale_exponent: int = Field(
         description="The values are multiplied by 2 to this power, the loss scale used."
     )
     underflow: float = Field(description="The share of the values that become 0.")
-    subnormal: float = Field(description="The share of the values that keep fewer bits.")
+    subnormal: float = Field(
+        description="The share of the values that lose precision as subnormal numbers."
+    )
     overflow: float = Field(description="The share of the values that become infinite.")
     error: float = Field(description="The mean squared error over the mean square.")
     not_finite: int = Field(description="The values that are not finite in float32 either.")
@@ -40,8 +42,10 @@ class ScaleFormatReport(ApiModel):
     """The gradients of one network in the number format at every loss scale."""
 
     network: str
-    used_exponent: int = Field(description="Of the loss scale in the last sample.")
-    first_exponent: int = Field(description="Of the scale of the first entry of each list.")
+    used_exponent: int = Field(description="The exponent of the loss scale in the last sample.")
+    first_exponent: int = Field(
+        description="The exponent of the loss scale of the first entry in each list."
+    )
     underflow: list[float]
     overflow: list[float]
     error: list[float]
@@ -52,7 +56,7 @@ class ScaleFormatReport(ApiModel):
         description="The exponent of the lowest scale that suits all layers; null: none does."
     )
     highest: int | None = Field(description="The exponent of the highest such scale.")
-    best_exponent: int = Field(description="Of the scale that suits the most layers.")
+    best_exponent: int = Field(description="The exponent of the scale that suits the most layers.")
 
 
 class LayerOverride(ApiModel):
@@ -65,13 +69,13 @@ class LayerOverride(ApiModel):
 class FormatWindow(ApiModel):
     """The exponents of the numbers of a format."""
 
-    min_subnormal: int = Field(description="Of the smallest number.")
-    min_normal: int = Field(description="Of the smallest number with all bits.")
-    max: int = Field(description="Of the largest number.")
+    min_subnormal: int = Field(description="The exponent of the smallest number.")
+    min_normal: int = Field(description="The exponent of the smallest number with full precision.")
+    max: int = Field(description="The exponent of the largest number.")
 
 
 class FormatReport(ApiModel):
-    """What a number format would do to the sampled steps."""
+    """The effect of a number format on the sampled steps."""
 
     number_format: str
     window: FormatWindow
@@ -103,10 +107,10 @@ class LayerSample(ApiModel):
 class Ranges(ApiModel):
     """The range samples of a job."""
 
-    steps: list[int] = Field(description="All sampled steps of the range asked for.")
+    steps: list[int] = Field(description="All sampled steps in the requested range.")
     samples: list[LayerSample] = Field(
-        description="The samples of at most `max_samples` of them, evenly spaced, with the last."
+        description="At most `max_samples` of these samples, evenly spaced, including the last."
     )
     report: FormatReport | None = Field(
-        description="Of these samples, all together; null without any."
+        description="The report over all these samples; null if there are none."
     )

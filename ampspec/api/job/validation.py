@@ -12,14 +12,14 @@ class Finding(ApiModel):
 
     code: str = Field(description="The finding, as a code.")
     severity: Annotated[str, open_enum("info", "warning", "error")] = Field(
-        description="error: the job cannot run; warning: it will probably not do what is intended."
+        description="error: the job cannot run; warning: it will probably not behave as intended."
     )
     pointer: str = Field(description="JSON pointer to the part of the spec to change.")
     message: str = Field(description="The finding, as text.")
     data: dict[str, Any] = Field(description="The values of the finding.")
 
 
-class Memory(ApiModel):
+class MemoryEstimate(ApiModel):
     """The estimated peak memory of a training step in bytes, without data and libraries."""
 
     weights: int
@@ -31,7 +31,7 @@ class Memory(ApiModel):
     total: int
 
 
-class Figures(ApiModel):
+class PreflightFigures(ApiModel):
     """The size of a job, computed from its layers."""
 
     policy: str = Field(description="`auto` is resolved for a device of an online worker.")
@@ -39,7 +39,8 @@ class Figures(ApiModel):
     trainable_parameters: int
     networks: dict[str, int] = Field(description="The number of parameters of each network.")
     flops_per_step: int = Field(
-        description="Of the matrix products: about 3 × forward pass × batch_size × accumulate."
+        description="FLOPs of the matrix products: about 3 × forward pass × batch_size × "
+        "accumulate."
     )
     share_in_16_bit: float = Field(
         description="The share of these FLOPs in 16 bits or fewer, from 0 to 1."
@@ -47,12 +48,12 @@ class Figures(ApiModel):
     share_in_8_bit: float = Field(
         default=0.0, description="The share of these FLOPs in float8, from 0 to 1."
     )
-    memory: dict[str, Memory] = Field(
+    memory: dict[str, MemoryEstimate] = Field(
         description="The memory by policy: float32, and the policy of the job."
     )
 
 
-class Layer(ApiModel):
+class PreflightLayer(ApiModel):
     """One layer; shapes and counts are per example."""
 
     network: str
@@ -70,5 +71,5 @@ class Validation(ApiModel):
 
     spec: dict[str, Any]
     findings: list[Finding]
-    figures: Figures | None = Field(description="null: known only when the job starts.")
-    layers: list[Layer] = Field(description="Empty: known only when the job starts.")
+    figures: PreflightFigures | None = Field(description="null: known only when the job starts.")
+    layers: list[PreflightLayer] = Field(description="Empty: known only when the job starts.")

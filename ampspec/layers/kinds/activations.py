@@ -1,4 +1,4 @@
-"""Activations as layers of their own."""
+"""Activations as layers."""
 
 from typing import Annotated, Literal
 
@@ -21,7 +21,7 @@ class Activation(Elementwise):
 
 
 class ReLU(Elementwise):
-    """max(x, 0), with a slope below `threshold` and a maximum if asked for."""
+    """max(x, 0), with an optional slope below `threshold` and an optional maximum."""
 
     layer: Literal["ReLU"] = "ReLU"
     max_value: Slope | None = None
@@ -54,7 +54,7 @@ class PReLU(Layer):
     """The axes that share a slope, such as [1, 2] for images."""
 
     def infer(self, *shapes: Shape) -> Inference:
-        """One slope for each number of an example, or for those of the other axes."""
+        """One slope for each value of an example; shared axes have one slope."""
         [shape] = shapes
         shared = () if self.shared_axes is None else self.shared_axes
         indices = axis_indices(shared, shape, "shared_axes")

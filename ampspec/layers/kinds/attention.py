@@ -31,7 +31,7 @@ class _Attention(Layer):
     input_count: ClassVar[tuple[int, int]] = (1, 3)
     call_fields: ClassVar[frozenset[str]] = frozenset({"use_causal_mask"})
     dropout: Rate = 0.0
-    """Of the attention scores, in training."""
+    """The dropout rate of the attention scores, in training."""
     use_causal_mask: bool = False
     """Whether a position sees only itself and earlier ones."""
 
@@ -58,7 +58,7 @@ class MultiHeadAttention(KernelLayer, _Attention):
     value_dim: Count | None = None
     """The size of a head for the value; by default `key_dim`."""
     output_shape: Count | None = None
-    """The features of the output; by default those of the query."""
+    """The features of the output; by default the features of the query."""
 
     def infer(self, *shapes: Shape) -> Inference:
         """[steps, features] to [steps, features]."""

@@ -60,7 +60,7 @@ class _Convolution(KernelLayer, _Windowed):
     """A convolution with a kernel for all channels of a group."""
 
     filters: Filters
-    """The channels of the output; `classes`: as many as the data has classes."""
+    """The channels of the output; `classes`: the number of classes of the data."""
     padding: Padding = "valid"
     groups: Count = 1
     activation: Activation | None = None
@@ -120,7 +120,7 @@ class _Transposed(KernelLayer, _Windowed):
     """The gradient of a convolution by its input: it enlarges the input."""
 
     filters: Filters
-    """The channels of the output; `classes`: as many as the data has classes."""
+    """The channels of the output; `classes`: the number of classes of the data."""
     padding: Padding = "valid"
     output_padding: Window1D | None = None
     activation: Activation | None = None
@@ -193,7 +193,7 @@ class Conv3DTranspose(_Transposed):
 
 
 class _Depthwise(_Windowed):
-    """A convolution of each channel with kernels of its own."""
+    """A convolution with separate kernels for each channel."""
 
     padding: Padding = "valid"
     depth_multiplier: Count = 1
@@ -254,7 +254,7 @@ class _Separable(_Depthwise):
     """A depthwise convolution, then a dense layer over the channels."""
 
     filters: Filters
-    """The channels of the output; `classes`: as many as the data has classes."""
+    """The channels of the output; `classes`: the number of classes of the data."""
     pointwise_initializer: InitializerField = GLOROT_UNIFORM
     pointwise_regularizer: RegularizerField = None
     pointwise_constraint: ConstraintField = None

@@ -26,7 +26,7 @@ class Dense(KernelLayer):
 
     layer: Literal["Dense"] = "Dense"
     units: Units
-    """`classes`: as many as the data has classes."""
+    """The size of the output; `classes`: the number of classes of the data."""
     activation: Activation | None = None
 
     def infer(self, *shapes: Shape) -> Inference:
@@ -51,10 +51,10 @@ class EinsumDense(Layer):
     equation: str = Field(max_length=64, pattern=rf"^{EQUATION.pattern}$")
     """Such as `abc,cd->abd`, or `...x,xy->...y`."""
     output_shape: Annotated[tuple[int, ...], Sizes()]
-    """The sizes of the letters of the output, without the batch and what `...` stands for."""
+    """The sizes of the letters of the output, without the batch and the axes of `...`."""
     activation: Activation | None = None
     bias_axes: str | None = Field(default=None, min_length=1, max_length=8, pattern="^[a-zA-Z]+$")
-    """The axes of the output with a bias; without it there is none."""
+    """The axes of the output with a bias; null: no bias."""
     kernel_initializer: InitializerField = GLOROT_UNIFORM
     bias_initializer: InitializerField = ZEROS
     kernel_regularizer: RegularizerField = None
@@ -133,7 +133,7 @@ class Embedding(Layer):
 
     layer: Literal["Embedding"] = "Embedding"
     input_dim: Annotated[int | str, SizeOr("vocabulary", 2**31 - 1)]
-    """`vocabulary`: as many as the data has keys."""
+    """The number of keys; `vocabulary`: the number of keys of the data."""
     output_dim: Count
     embeddings_initializer: InitializerField = UNIFORM
     embeddings_regularizer: RegularizerField = None
@@ -148,7 +148,7 @@ class Embedding(Layer):
 
 
 class Identity(Elementwise):
-    """The input itself: a name for a tensor."""
+    """The input itself; gives a tensor a name."""
 
     layer: Literal["Identity"] = "Identity"
 

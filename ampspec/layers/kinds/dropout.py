@@ -1,4 +1,4 @@
-"""Layers that add noise in training; their random numbers follow from the seed of the job."""
+"""Layers that add noise in training; the job's seed decides their random numbers."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -18,8 +18,8 @@ NoiseShape = Annotated[
 class _Dropout(Elementwise):
     rate: Rate
     noise_shape: NoiseShape | None = None
-    """The batch and the axes of the noise: 1 where numbers are dropped together, null where each
-    has noise of its own, such as [null, 1, 1, 1] to drop whole examples of images."""
+    """The batch and the axes of the noise: 1 where values are dropped together, null where they are
+    dropped independently, such as [null, 1, 1, 1] to drop whole examples of images."""
 
     def infer(self, *shapes: Shape) -> Inference:
         """The same shape."""

@@ -82,7 +82,7 @@ class Dot(Layer):
     input_list: ClassVar[bool] = True
     layer: Literal["Dot"] = "Dot"
     axes: Annotated[tuple[int, ...], PerAxis(2, -MAX_AXIS, MAX_AXIS)]
-    """One axis for both inputs, or a list of one for each; the batch is axis 0."""
+    """One axis for both inputs, or a list with one axis for each; the batch is axis 0."""
     normalize: bool = False
     """Whether the products are cosines."""
 

@@ -1,6 +1,6 @@
 """Layers of raw inputs: scaling, fixed statistics, encodings and image sizes.
 
-They compute in float32 under every policy, and their numbers are given, not learned.
+They compute in float32 under every policy, and the spec sets their constants; none are learned.
 """
 
 import itertools
@@ -33,7 +33,7 @@ class Rescaling(Elementwise):
 
 
 class Normalization(Layer):
-    """(x - `mean`) / √`variance`, with a number for all or one for each entry of the axes."""
+    """(x - `mean`) / √`variance`, with one number for all values or one per entry of the axes."""
 
     layer: Literal["Normalization"] = "Normalization"
     axis: Axes = -1
@@ -63,11 +63,11 @@ class Normalization(Layer):
 
 
 class CategoryEncoding(Layer):
-    """Numbers of categories as vectors of 0 and 1, or of counts."""
+    """Category indices as vectors of 0 and 1, or of counts."""
 
     layer: Literal["CategoryEncoding"] = "CategoryEncoding"
     num_tokens: Count
-    """The number of categories; inputs are from 0 to one less."""
+    """The number of categories; inputs are from 0 to `num_tokens` - 1."""
     output_mode: Literal["multi_hot", "one_hot", "count"] = "multi_hot"
 
     def infer(self, *shapes: Shape) -> Inference:
@@ -79,7 +79,7 @@ class CategoryEncoding(Layer):
 
 
 class Discretization(Elementwise):
-    """The number of the interval between `bin_boundaries` that holds x, from 0."""
+    """The index of the interval between `bin_boundaries` that contains x, from 0."""
 
     layer: Literal["Discretization"] = "Discretization"
     bin_boundaries: Annotated[tuple[float, ...], Numbers(4096, listed=True)]
@@ -103,14 +103,14 @@ class _ImageSize(Layer):
 
 
 class Resizing(_ImageSize):
-    """Images in another size."""
+    """Resizes images."""
 
     layer: Literal["Resizing"] = "Resizing"
     interpolation: Interpolation = "bilinear"
     crop_to_aspect_ratio: bool = False
     pad_to_aspect_ratio: bool = False
     fill_value: Number = 0.0
-    """Of the pixels that pad_to_aspect_ratio adds."""
+    """The value of the pixels that `pad_to_aspect_ratio` adds."""
     antialias: bool = False
 
     @model_validator(mode="after")

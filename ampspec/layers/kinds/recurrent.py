@@ -28,11 +28,11 @@ from ampspec.layers.weight_options import (
 )
 
 SAVED_PER_UNIT: Final = {"LSTM": 6, "GRU": 4, "SimpleRNN": 1}
-"""The numbers that a unit saves at a step: its gates, an LSTM's cell state, its output."""
+"""The values that a unit saves at each step: its gates, an LSTM's cell state, its output."""
 
 
 def count_recurrent_activations(kind: str, steps: int, units: int) -> int:
-    """What a recurrent layer saves for the backward pass."""
+    """The number of values that a recurrent layer saves for the backward pass."""
     return steps * SAVED_PER_UNIT[kind] * units
 
 
@@ -112,7 +112,7 @@ class SimpleRNN(_Recurrent):
 
 
 def _parse_inner(value: object) -> "LSTM | GRU | SimpleRNN":
-    """A recurrent layer; its errors have the locations of its own fields."""
+    """Parse a recurrent layer, so that errors point to its fields."""
     if isinstance(value, LSTM | GRU | SimpleRNN):
         return value
     if not isinstance(value, Mapping):

@@ -19,7 +19,7 @@ ONE: Final = (1, 1)
 
 
 class Reshape(Layer):
-    """The same numbers in another shape."""
+    """The same values in another shape."""
 
     layer: Literal["Reshape"] = "Reshape"
     target_shape: Annotated[tuple[int, ...], Sizes(-1)]
@@ -56,7 +56,7 @@ class Permute(Layer):
 
     layer: Literal["Permute"] = "Permute"
     dims: Annotated[tuple[int, ...], Sizes(high=8)]
-    """The axes from 1, such as [2, 1] to swap two."""
+    """The axes, counted from 1: [2, 1] swaps two axes."""
 
     def infer(self, *shapes: Shape) -> Inference:
         """Each axis once."""

@@ -1,4 +1,4 @@
-"""A layer that applies another one to every step of a sequence."""
+"""A layer that applies another layer to every step of a sequence."""
 
 import math
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from ampspec.layers.kinds import (
 )
 
 MAX_STEPS: Final = 256
-"""Keras makes the operations of the layer inside once for each step."""
+"""Keras creates the operations of the inner layer once for each step."""
 
 _KINDS: Final = (
     *(core.Dense, core.Identity),
@@ -46,11 +46,11 @@ _KINDS: Final = (
     *(reshaping.UpSampling1D, reshaping.UpSampling2D, reshaping.UpSampling3D),
 )
 INNER: Final[dict[str, type[Layer]]] = {kind.__name__: kind for kind in _KINDS}
-"""The kinds of layer that it takes: those with one input whose output depends on that alone."""
+"""The supported inner layers: one input, and an output that depends only on it."""
 
 
 def _parse_inner(value: object) -> Layer:
-    """The layer inside; its errors have the locations of its own fields."""
+    """Parse the inner layer, so that errors point to its fields."""
     if isinstance(value, Layer) and value.layer in INNER:
         return value
     if isinstance(value, Mapping) and isinstance(kind := value.get("layer"), str) and kind in INNER:
@@ -61,7 +61,7 @@ def _parse_inner(value: object) -> Layer:
 class TimeDistributed(Layer):
     """A layer that is applied to every step of a sequence, with the same weights.
 
-    The sequence has at most 256 steps: Keras makes the operations of the layer once for each.
+    The sequence has at most 256 steps: Keras creates the operations of the layer once for each.
     """
 
     layer: Literal["TimeDistributed"] = "TimeDistributed"
@@ -100,7 +100,7 @@ class TimeDistributed(Layer):
         except ShapeError as error:
             field = error.field if error.field == "inputs" else f"of/{error.field}"
             raise ShapeError(field, expected=error.expected, received=error.received) from None
-        # Also what only reshapes an example is copied, into the output of all steps.
+        # Even a layer that only reshapes is copied into the output of all steps.
         saved = (
             math.prod(inner.output) if inner.saved_activations is None else inner.saved_activations
         )

@@ -1,6 +1,6 @@
 """Checks of sizes: 16-bit matrix products are fast in dimensions that are multiples of 8.
 
-Those in float8 need multiples of 16. Source: NVIDIA, "Matrix Multiplication Background User's
+Products in float8 need multiples of 16. Source: NVIDIA, "Matrix Multiplication Background User's
 Guide", on Tensor Core requirements; cuBLAS, "8-bit Floating Point Data Types".
 """
 
@@ -65,7 +65,7 @@ def nearest_multiples(size: int, multiple: int = MULTIPLE) -> tuple[int, ...]:
 
 
 def _severity(case: Case) -> Severity:
-    # On a GPU a whole product may leave the Tensor Cores; a CPU only pads at the edges.
+    # A GPU may run the whole product without Tensor Cores; a CPU only pads at the edges.
     return "warning" if any(device.kind == "gpu" for device in case.devices) else "info"
 
 

@@ -56,7 +56,7 @@ def resolved_auto_policy(case: Case) -> Iterator[Finding]:
         "/precision/policy",
         f"auto is {policies_text}."
         if policies_text
-        else "auto is resolved on the worker's device; the figures shown are those of float32.",
+        else "auto is resolved on the worker's device; the figures are for float32.",
         {"policies": resolved},
     )
 
@@ -81,7 +81,7 @@ def emulated_float8(case: Case) -> Iterator[Finding]:
                 "/precision/policy",
                 f"{device.name or device.kind} does not multiply 8-bit numbers (a GPU does from "
                 "compute capability 8.9 on): float8 is emulated, with the same rounding, but "
-                "slower than mixed_bfloat16. Use it to see how accurate a run would be.",
+                "slower than mixed_bfloat16. Use it to test the accuracy of a run.",
                 {"device": device.name, "kind": device.kind},
             )
 

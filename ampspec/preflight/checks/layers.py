@@ -19,7 +19,7 @@ MAX_PATHS: Final = 8
 LOGIT_TASKS: Final = ("classification", "multi_label", "segmentation", "language_model")
 """The tasks whose losses take logits."""
 PROBABILITIES: Final = ("softmax", "sigmoid", "hard_sigmoid", "log_softmax", "log_sigmoid")
-"""Activations whose values are no logits."""
+"""Activations whose values are not logits."""
 
 FLOAT32_REASONS: Final[dict[Float32Reason, str]] = {
     "output": "the loss is computed from them and would be wrong if they were rounded to 16 bits",
@@ -27,7 +27,7 @@ FLOAT32_REASONS: Final[dict[Float32Reason, str]] = {
     "input": "the input data would be rounded before the model sees it",
     "embedding": "computing in 16 bits would cast the whole table at every step",
 }
-"""Why layers stay in float32 whatever the spec says."""
+"""Why layers stay in float32 regardless of the spec."""
 
 
 def kept_in_float32(case: Case) -> Iterator[Finding]:
@@ -69,7 +69,7 @@ def outputs_in_16_bits(case: Case) -> Iterator[Finding]:
 
 
 def probabilities_before_loss(case: Case) -> Iterator[Finding]:
-    """Own outputs that end in a softmax or sigmoid, before a loss that takes logits."""
+    """Outputs of a custom network that end in softmax or sigmoid, before a loss on logits."""
     spec = case.spec
     if not isinstance(spec, JobSpec) or not isinstance(spec.model, Layers):
         return
@@ -85,7 +85,7 @@ def probabilities_before_loss(case: Case) -> Iterator[Finding]:
                 "warning",
                 "/model/layers",
                 f"{name}: a {activation} computes the output, but the loss takes logits and "
-                f"applies its own: the model would hardly learn. Leave the {activation} out.",
+                f"applies its own: the model would hardly learn. Remove the {activation}.",
                 {"layers": [name]},
             )
 

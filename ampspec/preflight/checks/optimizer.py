@@ -20,7 +20,7 @@ SIGNIFICAND_BITS: Final = {"float16": 11, "bfloat16": 8}
 def vanishing_epsilon(case: Case) -> Iterator[Finding]:
     """An epsilon that float16 weights would round to 0 or to a subnormal number.
 
-    ampcore's own optimizers compute in float32 and keep it; others do not.
+    The optimizers of ampcore compute in float32 and keep it; others do not.
     """
     for pointer, optimizer, tables in case.optimizers:
         epsilon = getattr(optimizer, "epsilon", None)
@@ -79,20 +79,20 @@ def unknown_slots(case: Case) -> Iterator[Finding]:
                 "optimizer_slots_assumed",
                 "info",
                 pointer,
-                f"How much {name} remembers of each weight is not known, because no copy of it can "
-                "be created from its get_config; the estimate of the memory assumes "
-                f"{plural(slots, 'number')} for each weight, as for Adam.",
+                f"The number of optimizer variables of {name} is unknown, because no copy can "
+                "be created from its get_config; the memory estimate assumes "
+                f"{plural(slots, 'variable')} per weight, as for Adam.",
                 {"slots": slots},
             )
         if isinstance(optimizer, PackageOptimizer):
             weights = sum(table.trainable for table in tables or ())
-            example = f": {4 * weights:,} bytes for each number that it keeps" if weights else ""
+            example = f": {4 * weights:,} bytes for each of them" if weights else ""
             yield Finding(
                 "optimizer_slots_unknown",
                 "info",
                 pointer,
-                f"How much {optimizer.label} remembers of each weight is known only once the job "
-                f"starts; the estimate of the memory leaves it out{example}.",
+                f"The number of optimizer variables of {optimizer.label} is known only once the "
+                f"job starts; the memory estimate leaves them out{example}.",
                 {"trainable_parameters": weights or None},
             )
 

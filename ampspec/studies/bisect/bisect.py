@@ -1,10 +1,10 @@
-"""Studies that bisect: which layers, and which of their products, must compute in float32.
+"""Bisection studies: which layers, and which of their products, must compute in float32.
 
 Under a policy with float16 or bfloat16 a job overflows, or ends outside of the noise band of
 float32. A run is a job with some of the layers in float32; it passes if it does neither. The
 search finds a small set of layers whose run passes, beginning with those that lose most by the
-range samples of the failed job. Then it leaves out the products of these layers that may stay in 16
-bit.
+range samples of the failed job. Then it drops the products of these layers that may stay in 16
+bits.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from ampspec.studies.bisect.layer_parts import (
 )
 from ampspec.studies.bisect.minimal_set import minimal_set, without_unneeded
 from ampspec.studies.metric import validation_problems
-from ampspec.studies.plan import Limit, NoAnswer, PlannedJob, Question, Results
+from ampspec.studies.plan import Limit, NoAnswer, PlannedJob, Results, StudyContext
 from ampspec.studies.precision.policies import FLOAT32, policies_to_study, policy_sections
 
 
@@ -44,44 +44,44 @@ class BisectKind:
         """The policy whose failure is examined."""
         return policies_to_study([options.policy], devices)
 
-    def limit(self, question: Question[BisectOptions]) -> Limit | None:
-        """None: the results decide how many jobs are needed."""
+    def limit(self, context: StudyContext[BisectOptions]) -> Limit | None:
+        """None: the number of jobs depends on the results."""
         return None
 
-    def check(self, question: Question[BisectOptions]) -> Sequence[Problem]:
+    def check(self, context: StudyContext[BisectOptions]) -> Sequence[Problem]:
         """Whether there are validation examples; the request has checked the options."""
-        return validation_problems(question.spec)
+        return validation_problems(context.spec)
 
-    def jobs(self, question: Question[BisectOptions], results: Results) -> Sequence[PlannedJob]:
+    def jobs(self, context: StudyContext[BisectOptions], results: Results) -> Sequence[PlannedJob]:
         """Float32 over the seeds, the policy alone, and the runs known to be needed so far.
 
         Raises SpecValidationError if the layers cannot be known, or are too many.
         """
-        return _Search(question, results).jobs()
+        return _BisectSearch(context, results).jobs()
 
-    def answer(self, question: Question[BisectOptions], results: Results) -> BisectAnswer:
+    def answer(self, context: StudyContext[BisectOptions], results: Results) -> BisectAnswer:
         """The overrides, with the evidence for each layer. Raises NoAnswer."""
-        return _Search(question, results).answer()
+        return _BisectSearch(context, results).answer()
 
 
-class _Search:
+class _BisectSearch:
     """The search, replayed from the results so far."""
 
-    def __init__(self, question: Question[BisectOptions], results: Results) -> None:
-        (self._policy,) = question.policies or (FLOAT32,)
-        self._document = question.document
-        known_layers = layers_in_16_bit(question, self._policy)
-        self._runs = BisectRuns(question, results, self._policy, known_layers)
+    def __init__(self, context: StudyContext[BisectOptions], results: Results) -> None:
+        (self._policy,) = context.policies or (FLOAT32,)
+        self._document = context.document
+        known_layers = layers_in_16_bit(context, self._policy)
+        self._runs = BisectRuns(context, results, self._policy, known_layers)
 
     def jobs(self) -> list[PlannedJob]:
-        """Those that are known to be needed."""
+        """The jobs known to be needed so far."""
         if self._runs.are_started:
             with suppress(Pending, NoAnswer):
                 self._needed_parts()
         return [*self._runs.first_jobs(), *self._runs.further_jobs()]
 
     def answer(self) -> BisectAnswer:
-        """What the runs say. Raises NoAnswer."""
+        """The answer from the runs. Raises NoAnswer."""
         needed_parts = self._needed_parts()
         baseline = self._runs.baseline()
         overrides = part_overrides(needed_parts, self._runs.layers)
@@ -118,7 +118,7 @@ class _Search:
 
     def _needed_parts(self) -> list[Part]:
         """The parts that need float32. Raises Pending and NoAnswer."""
-        self._runs.baseline()  # without one, no override could be judged
+        self._runs.baseline()  # no override can be judged without a baseline
         if self._runs.passes(()):
             return []
         parts = minimal_set(
@@ -127,7 +127,7 @@ class _Search:
         return self._without_unneeded_products(sorted(parts))
 
     def _candidates(self) -> list[Part]:
-        """Layers that are enough together, and those first which probably need float32.
+        """Layers that suffice together, those that probably need float32 first.
 
         Raises Pending and NoAnswer.
         """
@@ -156,11 +156,11 @@ class _Search:
         result = self._runs.policy_alone
         why = f"job {result.job_id} is {result.state} ({result.reason}): {result.message}"
         if not self._runs.losses:
-            why += " Its range samples would say which layers there are, but it has taken none."
-        return f"No layer is known that {self._policy} computes in 16 bit; {why}"
+            why += " It took no range samples, which would list the layers."
+        return f"No layer is known that {self._policy} computes in 16 bits; {why}"
 
     def _without_unneeded_products(self, whole: Sequence[Part]) -> list[Part]:
-        """The same layers, without the products that may stay in 16 bit."""
+        """The same layers, without the products that may stay in 16 bits."""
         fixed = [part for part in whole if not has_products(self._runs.layers[part[0]])]
         products: list[Part] = [
             (index, role)
@@ -172,7 +172,7 @@ class _Search:
         return joined((*fixed, *kept))
 
     def _evidence(self, index: int, needed_parts: Sequence[Part]) -> NeededLayer:
-        """The run that failed although most of the others were in float32."""
+        """The run that failed although most other needed layers were in float32."""
         other_parts = {part for part in needed_parts if part[0] != index}
         failed = [
             run
@@ -202,5 +202,5 @@ class _Search:
         jobs = plural(len(self._runs.first_jobs()) + len(self._runs.further_jobs()), "job")
         return (
             f"{self._policy} needs {plural(len(layers), 'layer')} of {len(self._runs.layers)} in "
-            f"float32: {paths}. Found with {jobs}."
+            f"float32: {paths} (found with {jobs})."
         )

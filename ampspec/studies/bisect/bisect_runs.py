@@ -1,6 +1,6 @@
-"""The jobs of a study that bisects: runs with some parts of the network in float32.
+"""The jobs of a bisection study: runs with some parts of the network in float32.
 
-A run passes if it skips few steps and ends inside of the noise band of float32.
+A run passes if it skips few steps and ends inside the noise band of float32.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ from ampspec.studies.bisect.layer_parts import (
     sampled_layers,
 )
 from ampspec.studies.metric import baseline_metric
-from ampspec.studies.plan import DIVERGED, JobResult, NoAnswer, PlannedJob, Question, Results
+from ampspec.studies.plan import DIVERGED, JobResult, NoAnswer, PlannedJob, Results, StudyContext
 from ampspec.studies.precision.policies import FLOAT32, policy_sections
 from ampspec.studies.statistics.paired_test import NoiseBand
 
 RANGE_SAMPLES: Final = {"first_steps": 4, "growth": 2.0, "max_time_share": None}
-"""Of the job with the policy alone: by default so short a job takes no samples."""
+"""The sampling of the job with the policy alone; by default such a short job takes no samples."""
 
 
 class Pending(Exception):
@@ -33,7 +33,7 @@ class Pending(Exception):
 
 @dataclass(frozen=True)
 class TriedParts:
-    """A job with some parts in float32, and what came out; `passes` is None until it has ended."""
+    """A job with some parts in float32 and its result; `passes` is None until it has ended."""
 
     parts: tuple[Part, ...]
     result: JobResult | None
@@ -43,7 +43,7 @@ class TriedParts:
 
 @dataclass(frozen=True)
 class Baseline:
-    """Float32 over the seeds."""
+    """The results of float32 over the seeds."""
 
     band: NoiseBand
     metric: str
@@ -51,35 +51,36 @@ class Baseline:
 
 
 class BisectRuns:
-    """The jobs that were needed so far, in the order in which the search has asked for them.
+    """The jobs needed so far, in the order in which the search requested them.
 
     Args:
-        question: Of the study.
-        results: Of the jobs that have ended.
+        context: The context of the study.
+        results: The results of the jobs that have ended.
         policy: The policy that fails.
-        known_layers: Those that it computes in 16 bit; None: known once the first jobs have ended.
+        known_layers: The layers that it computes in 16 bits; None: known once the first jobs have
+            ended.
     """
 
     def __init__(
         self,
-        question: Question[BisectOptions],
+        context: StudyContext[BisectOptions],
         results: Results,
         policy: str,
         known_layers: Sequence[LayerInfo] | None,
     ) -> None:
-        self._question, self._results = question, results
+        self._context, self._results = context, results
         self._policy, self._known_layers = policy, known_layers
         self.tried: dict[tuple[Part, ...], TriedParts] = {}
 
     def first_jobs(self) -> list[PlannedJob]:
-        """Those that every search needs: float32 over the seeds, and the policy alone."""
+        """The jobs that every search needs: float32 over the seeds, and the policy alone."""
         seeds = [
             PlannedJob(_seed_key(seed), self._changes(FLOAT32, seed, ())) for seed in self._seeds()
         ]
         return [*seeds, self._planned(())]
 
     def further_jobs(self) -> list[PlannedJob]:
-        """The runs that were asked for; the last one may not have ended."""
+        """The requested runs; the last one may not have ended."""
         return [self._planned(parts) for parts in self.tried if parts]
 
     @property
@@ -94,7 +95,7 @@ class BisectRuns:
 
     @cached_property
     def layers(self) -> Sequence[LayerInfo]:
-        """The layers that the policy computes in 16 bit. Raises NoAnswer."""
+        """The layers that the policy computes in 16 bits. Raises NoAnswer."""
         if self._known_layers is not None:
             return self._known_layers
         return sampled_layers(self.policy_alone)
@@ -106,7 +107,7 @@ class BisectRuns:
 
     @property
     def losses(self) -> Sequence[LayerLoss]:
-        """What the layers lose with the policy alone; empty if the job took no range samples."""
+        """The layers' losses with the policy alone; empty if the job took no range samples."""
         return self.policy_alone.losses
 
     def passes(self, parts: Sequence[Part]) -> bool:
@@ -128,21 +129,21 @@ class BisectRuns:
                     f"Float32 itself does not train to its end: job {result.job_id} is "
                     f"{result.state} ({result.reason}), so no override can help. {result.message}"
                 )
-            if result.skipped_share > self._question.options.skipped_share:
+            if result.skipped_share > self._context.options.skipped_share:
                 raise NoAnswer(
                     f"Float32 itself does not train: job {result.job_id} skipped "
                     f"{100 * result.skipped_share:.3g} % of its steps, whose gradients were not "
                     "finite, so no override can help. Look at its learning rate and its data."
                 )
-        options = self._question.options
-        metric, higher = baseline_metric(self._question.spec, options.metric, results)
+        options = self._context.options
+        metric, higher = baseline_metric(self._context.spec, options.metric, results)
         values = [result.metrics[metric] for result in results]
         return Baseline(NoiseBand.of(values, options.margin or 0.0), metric, higher)
 
     def given_overrides(self) -> list[dict[str, Any]]:
         """The overrides of the spec, which all runs have."""
         return [
-            override.model_dump(mode="json") for override in self._question.spec.precision.overrides
+            override.model_dump(mode="json") for override in self._context.spec.precision.overrides
         ]
 
     def _judged(self, parts: tuple[Part, ...]) -> TriedParts:
@@ -159,7 +160,7 @@ class BisectRuns:
     def _judge(self, result: JobResult) -> tuple[bool, str]:
         """Whether a job is as good as float32, and why."""
         skipped = result.skipped_share
-        if skipped > self._question.options.skipped_share:
+        if skipped > self._context.options.skipped_share:
             return False, f"{100 * skipped:.3g} % of the steps were skipped."
         if not result.succeeded:
             return False, f"the job failed ({result.reason}): {result.message}"
@@ -171,7 +172,7 @@ class BisectRuns:
         difference = value - self._results[_seed_key(self._seeds()[0])].metrics[metric]
         loss = -difference if baseline.higher_is_better else difference
         if difference == 0:
-            return True, f"{metric} is that of float32."
+            return True, f"{metric} equals float32."
         if abs(loss) <= band.half_width:
             where = "inside the noise band of"
         else:
@@ -181,19 +182,19 @@ class BisectRuns:
         )
 
     def _seeds(self) -> list[int]:
-        first = self._question.spec.train.seed
-        return [first + number for number in range(self._question.options.seeds)]
+        first = self._context.spec.train.seed
+        return [first + number for number in range(self._context.options.seeds)]
 
     def _planned(self, parts: tuple[Part, ...]) -> PlannedJob:
         changes = self._changes(self._policy, self._seeds()[0], parts)
         has_layers = self._known_layers is None or self._known_layers
-        if not parts and has_layers and self._question.spec.telemetry.ranges.enabled:
+        if not parts and has_layers and self._context.spec.telemetry.ranges.enabled:
             changes["telemetry.ranges"] = RANGE_SAMPLES
         return PlannedJob(parts_key(parts), changes)
 
     def _changes(self, policy: str, seed: int, parts: Sequence[Part]) -> dict[str, Any]:
         changes = {
-            **policy_sections(self._question.document, policy),
+            **policy_sections(self._context.document, policy),
             "train.seed": seed,
             "runtime.max_attempts": 1,
         }
@@ -202,8 +203,8 @@ class BisectRuns:
                 part_overrides(parts, self.layers) if parts else []
             )
             changes["precision"] = {**changes["precision"], "overrides": overrides}
-        if self._question.options.steps is not None:
-            changes["train.steps"] = self._question.options.steps
+        if self._context.options.steps is not None:
+            changes["train.steps"] = self._context.options.steps
         return changes
 
 

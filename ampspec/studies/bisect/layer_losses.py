@@ -1,4 +1,4 @@
-"""What the number format of a job does to each layer, as its range samples say: for studies."""
+"""The effect of a job's number format on each layer, from its range samples."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -16,29 +16,29 @@ TENSOR_TEXTS: Final = {
 
 @dataclass(frozen=True)
 class LayerLoss:
-    """What a layer loses in the number format; that of its tensor that loses most."""
+    """The loss of a layer in the number format, for its most affected tensor."""
 
     layer: str
     """Its path, as `precision.overrides` matches it."""
     kind: str
     """The name of its Keras class."""
     dtype: str
-    """What it computes in."""
+    """Its compute dtype."""
     number_format: str
     tensor: str
     """A TensorKind."""
     problem: str | None
-    """`overflow` or `underflow`, at the loss scale that suits the most layers; None: it suits."""
+    """`overflow` or `underflow` at the loss scale that suits the most layers; None: no problem."""
     share: float
-    """Of the values that become 0 or infinite at the loss scale used, from 0 to 1."""
+    """The share of values that become 0 or infinite at the loss scale in use, from 0 to 1."""
     float32: bool
-    """The report advises to compute it in float32: it has a problem, or takes the outputs of a
-    layer that has one."""
+    """Whether the report advises float32: the layer has a problem, or takes the outputs of a layer
+    with one."""
 
     def sentence(self) -> str:
-        """What is lost, for a layer with a problem."""
+        """The loss as a sentence, for a layer with a problem."""
         what = f"of the {TENSOR_TEXTS.get(self.tensor, self.tensor)} {self.problem}"
-        # The problem may be of another loss scale than that of the share.
+        # The problem and the share may refer to different loss scales.
         share = f"{100 * self.share:.3g} % {what}" if self.share else f"some {what}"
         return f"In {self.number_format} {share}."
 
@@ -53,7 +53,7 @@ class LayerLoss:
 
 
 def layer_losses(report: "RangeReport") -> list[LayerLoss]:
-    """The layers of a report: those that it advises to compute in float32 first, then the worst."""
+    """The layers of a report: those advised to compute in float32 first, then the worst."""
     worst: dict[str, TensorReport] = {}
     for tensor in report.tensors:  # the worst first
         worst.setdefault(tensor.layer, tensor)

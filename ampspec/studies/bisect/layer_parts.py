@@ -9,13 +9,13 @@ from ampspec.jobs import JobSpec, Problem, SpecValidationError
 from ampspec.precision.layer_dtypes import LayerInfo
 from ampspec.precision.precision import ROLES, Role
 from ampspec.preflight import preflight
-from ampspec.studies.plan import JobResult, NoAnswer, Question
+from ampspec.studies.plan import JobResult, NoAnswer, StudyContext
 from ampspec.studies.precision.policies import FLOAT32, policy_sections
 
 MAX_LAYERS: Final = 200
-"""So many overrides, and those of the spec, are allowed together."""
+"""Keeps the overrides of the study and of the spec within the limit of a spec."""
 TOO_MANY_LAYERS: Final = (
-    f"at most {MAX_LAYERS} layers in 16 bit; set the others to float32 by overrides"
+    f"at most {MAX_LAYERS} layers in 16 bits; set the others to float32 by overrides"
 )
 MAX_KEY: Final = 90
 
@@ -23,13 +23,13 @@ Part = tuple[int, Role | None]
 """The index of a layer, and one of its products; None stands for the whole layer."""
 
 
-def layers_in_16_bit(question: Question[Any], policy: str) -> list[LayerInfo] | None:
-    """The layers that the policy computes in 16 bit, in the order of the network.
+def layers_in_16_bit(context: StudyContext[Any], policy: str) -> list[LayerInfo] | None:
+    """The layers that the policy computes in 16 bits, in the order of the network.
 
-    None if they depend on the job's data or code: then they are known from its range samples.
-    Raises SpecValidationError if the spec forbids these, or if there are too many layers.
+    None if they depend on the job's data or code; its range samples then list them.
+    Raises SpecValidationError if the spec disables the samples, or if there are too many layers.
     """
-    spec = JobSpec.parse({**question.document, **policy_sections(question.document, policy)})
+    spec = JobSpec.parse({**context.document, **policy_sections(context.document, policy)})
     report = preflight(spec)
     if report.figures is None:
         if not spec.telemetry.ranges.enabled:
@@ -46,7 +46,7 @@ def layers_in_16_bit(question: Question[Any], policy: str) -> list[LayerInfo] | 
 
 
 def sampled_layers(result: JobResult) -> list[LayerInfo]:
-    """The layers that a job has computed in 16 bit, by its range samples. Raises NoAnswer."""
+    """The layers that a job computed in 16 bits, from its range samples. Raises NoAnswer."""
     layers = [LayerInfo(loss.layer, loss.kind) for loss in result.losses if loss.dtype != FLOAT32]
     if len(layers) > MAX_LAYERS:
         raise NoAnswer(f"Expected {TOO_MANY_LAYERS}; received {len(layers)}.")
@@ -89,7 +89,7 @@ def joined(parts: Sequence[Part]) -> list[Part]:
 
 
 def covers(parts: Sequence[Part], index: int, needed_parts: Sequence[Part]) -> bool:
-    """Whether the parts have all that one layer needs."""
+    """Whether the parts include all that a layer needs."""
     if (index, None) in parts:
         return True
     layer_parts = {part for part in needed_parts if part[0] == index}
@@ -103,13 +103,13 @@ def part_overrides(parts: Sequence[Part], layers: Sequence[LayerInfo]) -> list[d
         roles.setdefault(index, []).extend([] if role is None else [role])
     entries: list[dict[str, Any]] = []
     for index, chosen in roles.items():
-        # A block also has the layers inside of it.
+        # A block includes the layers inside it.
         entry = {"layers": f"^{re.escape(layers[index].path)}(/|$)", "dtype": FLOAT32}
         entries.append({**entry, "roles": chosen} if chosen else entry)
     return entries
 
 
 def part_text(part: Part, layers: Sequence[LayerInfo]) -> str:
-    """The path of the layer, with the product if it is one."""
+    """The path of the layer, with the product for a part of a layer."""
     index, role = part
     return layers[index].path if role is None else f"{layers[index].path} ({role})"

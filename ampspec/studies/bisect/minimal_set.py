@@ -1,4 +1,4 @@
-"""Find a small part of a list that is enough, with few trials.
+"""Find a minimal sufficient part of a list with few trials.
 
 Source: the prefix search of QuickXplain (Junker, AAAI 2004); delta debugging (Zeller and
 Hildebrandt, IEEE TSE 28(2), 2002) answers the same question with O(n²) trials in the worst case.
@@ -16,15 +16,15 @@ def minimal_set(
     *,
     likely_first: bool = False,
 ) -> list[Item]:
-    """A part of the candidates that is enough, and of which none can be left out.
+    """A part of the candidates that suffices, and from which none can be removed.
 
-    This holds if more is never worse: whatever contains a part that is enough, is enough. In any
-    case the result was tried.
+    This holds if more is never worse: any superset of a sufficient part suffices. The result has
+    always been tried.
 
     Args:
-        candidates: All of them together are enough, which is not tried.
-        is_enough: A trial of some candidates, in their order. It is not called twice with the same.
-        likely_first: Whether those that are probably needed come first. Then the lengths of the
+        candidates: All of them together suffice; this is not tried.
+        is_enough: Tries some candidates, in their order; never called twice with the same ones.
+        likely_first: Whether probably needed candidates come first. Then the lengths of the
             first prefixes double (exponential search: Bentley and Yao, 1976), which takes fewer
             trials if that is true, and up to twice as many if not.
 
@@ -48,7 +48,7 @@ def minimal_set(
 
 
 def _shortest_prefix(passes: Callable[[int], bool], size: int, *, double: bool) -> int:
-    """The length of the shortest prefix that passes; that of `size` does, an empty one does not."""
+    """The length of the shortest passing prefix; that of `size` passes, the empty one fails."""
     too_short, step = 0, 1
     while double and too_short + step < size:
         if passes(too_short + step):
@@ -68,7 +68,7 @@ def _shortest_prefix(passes: Callable[[int], bool], size: int, *, double: bool) 
 def without_unneeded(
     items: Sequence[Item], is_enough: Callable[[Sequence[Item]], bool]
 ) -> list[Item]:
-    """Leave out one item after the other if the rest is enough; one trial for each item."""
+    """Remove items one by one while the remaining ones suffice; one trial for each item."""
     kept = list(items)
     for item in items:
         remaining = [other_item for other_item in kept if other_item is not item]

@@ -1,11 +1,11 @@
 """BatchSearch: the search for the largest batch of one policy, replayed from the jobs so far.
 
-It brackets from below: it starts at a size that surely runs, grows while jobs run, and halves the
-gap between the largest size that ran and the smallest that did not. A second job confirms the
-largest size, and jobs of its halves measure the throughput; if one of them fails, the search goes
-on below. The estimate of the memory
-only chooses the sizes. A job that ran out of memory did not fit. A crash says less: at a size
-beyond the estimate it means the same; at another size a second job decides.
+It brackets from below: it starts at a size that certainly runs, grows while jobs run, and halves
+the gap between the largest size that ran and the smallest that did not. A second job confirms the
+largest size, and jobs of its halves measure the throughput; if one of them fails, the search
+continues below. The memory estimate only chooses the sizes. A job that ran out of memory did not
+fit. A crash says less: at a size beyond the estimate it means the same; at another size a second
+job decides.
 """
 
 from collections.abc import Iterator
@@ -22,15 +22,15 @@ from ampspec.studies.capacity.memory_model import (
     MemoryModel,
     memory_model,
 )
-from ampspec.studies.plan import JobResult, Question, Results
+from ampspec.studies.plan import JobResult, Results, StudyContext
 
 MAX_JOBS: Final = 48
 AGAIN: Final = "/again"
-"""After a crash that may have another cause than memory."""
+"""The key suffix of a second job, after a crash that may have another cause than memory."""
 CONFIRM: Final = "/confirm"
-"""Of the largest size that ran: a second job must run, too."""
+"""The key suffix of a second job of the largest size, which must run, too."""
 START_SHARE: Final = 8
-"""The first size takes at most this part of the memory, by the estimate: an eighth."""
+"""The first size takes at most one in this many parts of the memory, by the estimate."""
 FAST_GROWTH: Final = 4
 """The factor between sizes that take less than half of the memory, by the estimate; later 2."""
 THROUGHPUT_SIZES: Final = 6
@@ -54,25 +54,27 @@ class BatchSearch:
     """The search for the largest batch of one policy.
 
     Args:
-        question: The question of the study.
+        context: The context of the study.
         policy: The policy under which the jobs train.
         results: The results of all jobs that have ended, of any policy.
     """
 
-    def __init__(self, question: Question[CapacityOptions], policy: str, results: Results) -> None:
-        self._question, self._policy, self._results = question, policy, results
-        self._model = memory_model(question.document, policy)
-        self._examples = known_train_examples(question.spec.data, question.spec.model)
+    def __init__(
+        self, context: StudyContext[CapacityOptions], policy: str, results: Results
+    ) -> None:
+        self._context, self._policy, self._results = context, policy, results
+        self._model = memory_model(context.document, policy)
+        self._examples = known_train_examples(context.spec.data, context.spec.model)
         self.ran: dict[int, JobResult] = {}
         """By batch size: the jobs that had enough memory."""
         self.did_not_fit: dict[int, JobResult] = {}
-        """By batch size: the jobs that had not."""
+        """By batch size: the jobs that did not have enough memory."""
         self._crashed: list[int] = []
-        """The sizes whose job crashed, so that a second one decides."""
+        """The sizes whose job crashed, so that a second job decides."""
         self.failure: JobResult | None = None
         """The job that ended the search, since it failed for another reason than memory."""
         self.keys = list(self._replay())
-        """The jobs that are needed, in their order; those that have not ended come last."""
+        """The needed jobs in order; jobs that have not ended come last."""
 
     @property
     def largest(self) -> int:
@@ -87,7 +89,7 @@ class BatchSearch:
     @property
     def estimate(self) -> int | None:
         """The largest size that fits, by the estimate of the memory; None: not known."""
-        memory = self._question.step_memory_bytes
+        memory = self._context.step_memory_bytes
         if self._model is None or memory is None:
             return None
         return self._model.largest_batch(memory)
@@ -102,8 +104,8 @@ class BatchSearch:
     @property
     def protects_machine(self) -> bool:
         """Whether a job that needs too much fails before the machine is out of memory."""
-        limit, memory = self._question.memory_limit_bytes, self._question.device_memory_bytes
-        if self._question.device != "cpu" or memory is None:
+        limit, memory = self._context.memory_limit_bytes, self._context.device_memory_bytes
+        if self._context.device != "cpu" or memory is None:
             return True
         return limit is not None and limit <= USABLE_SHARE * memory
 
@@ -112,7 +114,7 @@ class BatchSearch:
         return failed is not None and failed <= size
 
     def _replay(self) -> Iterator[str]:
-        """The keys of the jobs that are needed, as the search would have asked for them."""
+        """The keys of the needed jobs, in the order in which the search requests them."""
         asked: set[str] = set()
         while self.failure is None and len(asked) < MAX_JOBS:
             keys = [key for key in self._next_keys() if key not in asked]
@@ -136,16 +138,16 @@ class BatchSearch:
         halves = [job_key(self._policy, size) for size in self._halves()]
         if not self.did_not_fit or not self.largest:
             return halves
-        # Near the limit chance decides: what else is in memory at the same moment.
+        # Near the limit it is chance what else is in memory at the same moment.
         return [job_key(self._policy, self.largest, CONFIRM), *halves]
 
     def _learn(self, result: JobResult) -> None:
-        """The first job tells what the spec does not: the examples, and the layers' memory."""
+        """Learn from the first job what the spec does not tell: examples and layer memory."""
         self._model = self._model or result.memory
         self._examples = self._examples or result.train_examples
 
     def _decide(self, key: str, result: JobResult) -> None:
-        """Record what a job says of its size."""
+        """Record whether the size of a job fits."""
         size = size_of_key(key)
         if size in self._crashed:
             self._crashed.remove(size)
@@ -164,7 +166,7 @@ class BatchSearch:
         return self.estimate is not None and size > self.estimate
 
     def _settle_crashes(self) -> None:
-        """If no size ran and all jobs crashed, it need not have been for lack of memory."""
+        """If no size ran and all jobs crashed, memory may not be the cause."""
         crashes = [result for result in self.did_not_fit.values() if result.crashed]
         if not self.ran and crashes and len(crashes) == len(self.did_not_fit):
             self.failure = self.failure or crashes[-1]
@@ -176,14 +178,14 @@ class BatchSearch:
             return self._first_size() if failed is None else _smaller(failed)
         if failed is None:
             return self._larger(largest)
-        allowed = max(_step(largest), self._question.options.resolution * largest)
+        allowed = max(_step(largest), self._context.options.resolution * largest)
         if failed - largest <= allowed:
             return None
         return max(_round_down((largest + failed) // 2), largest + _step(largest))
 
     def _first_size(self) -> int:
-        spec_size = self._question.spec.data.batch_size
-        # Without an estimate nothing is known of the size in the spec.
+        spec_size = self._context.spec.data.batch_size
+        # Without an estimate the size in the spec may be too large.
         room = BATCH_MULTIPLE if self.estimate is None else self.estimate // START_SHARE
         size = max(min(_round_down(spec_size), _round_down(room)), BATCH_MULTIPLE)
         return min(size, self._upper_bound()[0])
@@ -198,12 +200,12 @@ class BatchSearch:
 
     def _upper_bound(self) -> tuple[int, LimitedBy]:
         """The largest size that may be tried, and what limits it."""
-        options, spec = self._question.options, self._question.spec
+        options, spec = self._context.options, self._context.spec
         bounds = [(options.max_batch, LimitedBy.MAX_BATCH)]
         if self._examples is not None:
             bounds.append((self._examples // spec.train.accumulate, LimitedBy.DATA))
         if not self.protects_machine and (machine := self._machine_bound()) is not None:
-            # Never below a size that ran, and at least a size that surely runs.
+            # Never below a size that ran or that certainly runs.
             smallest = max([BATCH_MULTIPLE, *self.ran])
             bounds.append((max(machine, smallest), LimitedBy.ESTIMATE))
         bound, limit = min(bounds)
@@ -214,7 +216,7 @@ class BatchSearch:
 
         A machine without free memory also kills other processes.
         """
-        memory = self._question.device_memory_bytes
+        memory = self._context.device_memory_bytes
         models = [model for model in (self._model, self._measured_model()) if model is not None]
         if memory is None or not models:
             return None
@@ -231,7 +233,7 @@ class BatchSearch:
         return MemoryModel(low - per_example * small, per_example) if per_example > 0 else None
 
     def _halves(self) -> list[int]:
-        """Halves of the largest size, to compare their throughput, without those tried nearby."""
+        """Halves of the largest size whose throughput is not known from a size nearby."""
         halves = (self.largest >> number for number in count(1))
         sizes: list[int] = []
         for half in halves:
@@ -243,7 +245,7 @@ class BatchSearch:
 
 
 def job_key(policy: str, size: int, suffix: str = "") -> str:
-    """The key of the job that tries a batch size; with a suffix, that tries it once more."""
+    """The key of the job that tries a batch size; with a suffix, of the job that repeats it."""
     return f"{policy}/batch-{size}{suffix}"
 
 
@@ -265,10 +267,10 @@ def _step(size: int) -> int:
 
 
 def _smaller(failed: int) -> int | None:
-    """A half of a size that did not fit; None below one example."""
+    """Half of a size that did not fit; None below one example."""
     return _round_down(failed // 2) or None
 
 
 def _is_close(size: int, tried: dict[int, JobResult]) -> bool:
-    """Whether the throughput of a size that was tried tells that of this one."""
+    """Whether a tried size is close enough to have the same throughput."""
     return any(abs(tried_size - size) <= CLOSE_SHARE * size for tried_size in tried)

@@ -1,4 +1,4 @@
-"""Studies of capacity: the largest batch, and the one beyond which it gets no faster.
+"""Capacity studies: the largest batch, and the batch beyond which training gets no faster.
 
 `batch_search` decides which sizes are tried. A job that runs out of memory is a measurement here.
 """
@@ -12,12 +12,20 @@ from ampspec.documents.text import plural
 from ampspec.jobs import Problem
 from ampspec.precision.devices import DeviceInfo
 from ampspec.studies.capacity.batch_search import BatchSearch, LimitedBy, size_of_key
-from ampspec.studies.plan import DIVERGED, JobResult, Limit, NoAnswer, PlannedJob, Question, Results
+from ampspec.studies.plan import (
+    DIVERGED,
+    JobResult,
+    Limit,
+    NoAnswer,
+    PlannedJob,
+    Results,
+    StudyContext,
+)
 from ampspec.studies.precision.policies import FLOAT32, policies_to_study, policy_sections
 from ampspec.studies.precision.precision import throughput
 
 SATURATED_SHARE: Final = 0.9
-"""Of the highest throughput; a larger batch gains at most another ninth."""
+"""The share of the highest throughput at the critical batch; larger ones gain at most a ninth."""
 GIB: Final = 2**30
 MIXED: Final = "ran in one job and failed in another"
 
@@ -26,61 +34,63 @@ class CapacityKind:
     """The kind `capacity`."""
 
     decided_by_results = True
-    # Without the device's memory the search could fill that of a whole machine.
+    # Without the device's memory the search could fill the memory of the whole machine.
     allows_invalid_jobs = False
     compares_examples = False
     needs_device = True
 
     def policies(self, options: CapacityOptions, devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
-        """Float32, unless it is left out of the wanted ones, and the others."""
+        """The requested policies; by default float32 and the mixed policies of the devices."""
         policies = policies_to_study(options.policies, devices)
         includes_float32 = options.policies is None or FLOAT32 in options.policies or not policies
         return (FLOAT32, *policies) if includes_float32 else policies
 
-    def limit(self, question: Question[CapacityOptions]) -> Limit | None:
-        """None: the results decide how many jobs are needed."""
+    def limit(self, context: StudyContext[CapacityOptions]) -> Limit | None:
+        """None: the number of jobs depends on the results."""
         return None
 
-    def check(self, question: Question[CapacityOptions]) -> Sequence[Problem]:
-        """None: the model of the request has checked the options."""
+    def check(self, context: StudyContext[CapacityOptions]) -> Sequence[Problem]:
+        """No problems: the request model has checked the options."""
         return ()
 
-    def jobs(self, question: Question[CapacityOptions], results: Results) -> Sequence[PlannedJob]:
+    def jobs(
+        self, context: StudyContext[CapacityOptions], results: Results
+    ) -> Sequence[PlannedJob]:
         """The batch sizes tried so far, and for each policy the next ones."""
         return [
-            PlannedJob(key, _changes(question, policy, size_of_key(key)))
-            for policy in question.policies
-            for key in BatchSearch(question, policy, results).keys
+            PlannedJob(key, _changes(context, policy, size_of_key(key)))
+            for policy in context.policies
+            for key in BatchSearch(context, policy, results).keys
         ]
 
-    def answer(self, question: Question[CapacityOptions], results: Results) -> CapacityAnswer:
+    def answer(self, context: StudyContext[CapacityOptions], results: Results) -> CapacityAnswer:
         """The largest and the critical batch of every policy.
 
         Raises NoAnswer if no job of any policy ran, or ran out of memory.
         """
-        searches = {policy: BatchSearch(question, policy, results) for policy in question.policies}
+        searches = {policy: BatchSearch(context, policy, results) for policy in context.policies}
         policies = [
-            _policy_answer(policy, search, results, question) for policy, search in searches.items()
+            _policy_answer(policy, search, results, context) for policy, search in searches.items()
         ]
         if not any(search.ran or _ran_out(search) for search in searches.values()):
             raise NoAnswer(" ".join(policy.explanation for policy in policies))
         sizes = "; ".join(f"{policy}: {_size_text(search)}" for policy, search in searches.items())
         return CapacityAnswer(
             summary=f"Largest batch by policy: {sizes}.",
-            device=question.device,
-            device_memory_bytes=question.device_memory_bytes,
-            memory_limit_bytes=question.memory_limit_bytes,
+            device=context.device,
+            device_memory_bytes=context.device_memory_bytes,
+            memory_limit_bytes=context.memory_limit_bytes,
             policies=policies,
         )
 
 
-def _changes(question: Question[CapacityOptions], policy: str, batch: int) -> dict[str, Any]:
+def _changes(context: StudyContext[CapacityOptions], policy: str, batch: int) -> dict[str, Any]:
     return {
-        **policy_sections(question.document, policy, studied=question.policies),
+        **policy_sections(context.document, policy, studied=context.policies),
         "data.batch_size": batch,
-        "train.steps": question.options.steps,
+        "train.steps": context.options.steps,
         "train.checkpoint_every_s": None,
-        # A second attempt would die of memory as the first one did.
+        # A second attempt would run out of memory, too.
         "runtime.max_attempts": 1,
     }
 
@@ -90,10 +100,10 @@ def _ran_out(search: BatchSearch) -> bool:
 
 
 def _policy_answer(
-    policy: str, search: BatchSearch, results: Results, question: Question[CapacityOptions]
+    policy: str, search: BatchSearch, results: Results, context: StudyContext[CapacityOptions]
 ) -> PolicyCapacity:
     ended = {key: results[key] for key in search.keys}
-    # The last job of a size decides, and a job that failed counts more than one that ran.
+    # The last job of a size decides, and a failed job overrides one that ran.
     by_size = {size_of_key(key): result for key, result in ended.items()} | search.did_not_fit
     measured = [_measurement(size, result) for size, result in sorted(by_size.items())]
     critical = _critical_batch([batch for batch in measured if batch.fits])
@@ -106,7 +116,7 @@ def _policy_answer(
         critical_batch=critical,
         batches=measured,
         jobs=[result.job_id for result in ended.values()],
-        explanation=_explanation(search, critical, question) + _divergence(by_size),
+        explanation=_explanation(search, critical, context) + _divergence(by_size),
     )
 
 
@@ -139,7 +149,7 @@ def _size_text(search: BatchSearch) -> str:
         case LimitedBy.MEMORY:
             return size
         case LimitedBy.DATA:
-            return f"{size}, all that the data has"
+            return f"{size}, all the examples of the data"
         case LimitedBy.MAX_BATCH:
             return f"at least {size} (max_batch)"
         case LimitedBy.ESTIMATE:
@@ -149,19 +159,19 @@ def _size_text(search: BatchSearch) -> str:
 
 
 def _explanation(
-    search: BatchSearch, critical: int | None, question: Question[CapacityOptions]
+    search: BatchSearch, critical: int | None, context: StudyContext[CapacityOptions]
 ) -> str:
     largest, failed = search.largest, search.smallest_failed
     if search.failure is not None:
         return _failure_text(search, search.failure)
     if not largest:
-        return f"Not even a batch of {plural(failed or 1, 'example')} fits.{_limit_text(question)}"
+        return f"Not even a batch of {plural(failed or 1, 'example')} fits.{_limit_text(context)}"
     reasons = {
         LimitedBy.MEMORY: _failed_text(search, failed) if failed is not None else "",
         LimitedBy.MAX_BATCH: "no larger one was tried (max_batch)",
         LimitedBy.DATA: "the data has no more examples",
-        LimitedBy.ESTIMATE: "a larger one was not tried, since by the estimate it needs more than "
-        "the machine's memory. To search further, limit trainers to less than that "
+        LimitedBy.ESTIMATE: "a larger one was not tried, since it is estimated to need more than "
+        "the machine's memory. To search further, limit trainers to less "
         "(AMPCORE_TRAINER_MEMORY_BYTES of the worker)",
     }
     text = f"A batch of {plural(largest, 'example')} fits; {reasons[search.limited_by]}."
@@ -177,17 +187,17 @@ def _failed_text(search: BatchSearch, failed: int) -> str:
 
 
 def _crash_text(size: int, result: JobResult, estimate: int | None) -> str:
-    """Why a job that crashed counts, although it did not say that memory was missing."""
+    """Why a crashed job counts as out of memory, although it did not report it."""
     if not result.crashed:
         return ""
     why = "the size is beyond the estimate"
     if estimate is None or size <= estimate:
         why = "smaller sizes ran, and not every job of this one"
-    return f" Job {result.job_id} crashed; that counts as too little memory, since {why}."
+    return f" Job {result.job_id} crashed; this counts as out of memory, since {why}."
 
 
-def _limit_text(question: Question[CapacityOptions]) -> str:
-    limit = question.memory_limit_bytes
+def _limit_text(context: StudyContext[CapacityOptions]) -> str:
+    limit = context.memory_limit_bytes
     if limit is None:
         return ""
     return f" A trainer may allocate {limit / GIB:.1f} GiB on the workers."
@@ -204,11 +214,11 @@ def _failure_text(search: BatchSearch, failure: JobResult) -> str:
 
 
 def _divergence(results: Mapping[int, JobResult]) -> str:
-    """What else is wrong with a policy whose jobs had enough memory."""
+    """The divergence of a policy whose jobs had enough memory, as a sentence."""
     job = next((result for result in results.values() if result.reason in DIVERGED), None)
     if job is None:
         return ""
     return (
-        f" There is enough memory, but the training does not work out: job {job.job_id} is "
-        f"{job.state} ({job.reason}). See ampctl study precision."
+        f" There is enough memory, but the training diverges: job {job.job_id} is {job.state} "
+        f"({job.reason}). See ampctl study precision."
     )

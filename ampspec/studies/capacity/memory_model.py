@@ -9,9 +9,9 @@ from ampspec.preflight import preflight
 from ampspec.studies.precision.policies import policy_sections, spec_policy
 
 USABLE_SHARE: Final = 0.9
-"""Of a device's memory; libraries, workspaces and the allocator need the rest."""
+"""The usable share of a device's memory; libraries, workspaces and the allocator need the rest."""
 PROCESS_BYTES: Final = 2**30
-"""What the process of a trainer allocates besides a model: data of libraries, stacks of threads,
+"""Memory of a trainer process besides the model: data of libraries, stacks of threads,
 arenas of the allocator. Measured on two cores: with 0.8 GiB (RLIMIT_DATA) small models train, and
 without a limit it reserves up to 1.9 GiB."""
 BATCH_MULTIPLE: Final = 8
@@ -30,7 +30,7 @@ class MemoryModel:
         return self.fixed + self.per_example * batch_size
 
     def largest_batch(self, memory_bytes: int) -> int:
-        """The largest batch that fits in so much memory, a multiple of 8; 0 if none does."""
+        """The largest batch that fits into this memory, a multiple of 8; 0 if none does."""
         room = int(memory_bytes * USABLE_SHARE) - self.fixed
         if room <= 0 or self.per_example <= 0:
             return 0
@@ -38,7 +38,7 @@ class MemoryModel:
 
 
 def memory_model(document: Mapping[str, Any], policy: str) -> MemoryModel | None:
-    """The model of memory of a spec under a policy; None while its layers are not known."""
+    """The memory model of a spec under a policy; None while its layers are not known."""
     spec = JobSpec.parse({**document, **policy_sections(document, policy)})
     resolved = spec_policy(policy)
     small, large = (_total(spec, resolved, batch) for batch in (BATCH_MULTIPLE, 2 * BATCH_MULTIPLE))
@@ -49,7 +49,7 @@ def memory_model(document: Mapping[str, Any], policy: str) -> MemoryModel | None
 
 
 def _total(spec: JobSpec, policy: str, batch_size: int) -> int | None:
-    # Unchecked: the model of memory may ask for more examples than the data has.
+    # Unchecked: the memory model may use more examples than the data has.
     data = spec.data.model_copy(update={"batch_size": batch_size})
     figures = preflight(spec.unchecked_copy({"data": data})).figures
     return figures.memory[policy].total if figures is not None else None

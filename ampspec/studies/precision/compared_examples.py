@@ -13,11 +13,11 @@ from ampspec.studies.statistics.mean_difference import MeanDifference
 from ampspec.telemetry.metrics import finite_metrics, metrics_of
 
 MEAN_TOLERANCE: Final = 1e-3
-"""How far the mean of the examples may be from the metric, as a share of it: rounding."""
+"""Maximum relative deviation of the examples' mean from the metric, due to rounding."""
 CHANCE_ERRORS: Final = 2.0
-"""An accuracy is above chance if it is so many standard errors above the largest class."""
+"""Standard errors by which an accuracy above chance exceeds the largest class."""
 CHANCE_LOSS: Final = 0.99
-"""A loss is below chance if it is at most this share of that of the best constant prediction."""
+"""A loss better than chance is at most this share of the best constant prediction's loss."""
 
 
 def shared_rows(jobs: Collection[JobResult]) -> ComparedRows | None:
@@ -50,7 +50,7 @@ def mean_difference(
 def changed_share(
     metric: str, float32: Sequence[JobResult], policy: Sequence[JobResult]
 ) -> float | None:
-    """The share of examples whose metric differs; None if it is not known for single ones."""
+    """The share of examples whose metric differs; None if single examples are not known."""
     shares = []
     for pair in zip(float32, policy, strict=True):
         examples = [job.examples for job in pair if job.examples is not None]
@@ -74,7 +74,7 @@ def constant_metric(metric: str, jobs: Collection[JobResult]) -> float | None:
 
 
 def learned_nothing(jobs: Collection[JobResult]) -> bool:
-    """Whether these jobs are no better than a constant prediction, by each metric that tells."""
+    """Whether these jobs are no better than a constant prediction in every known metric."""
     metrics = {name for job in jobs for name in _constants(job) if name in job.metrics}
     return bool(metrics) and all(_is_at_chance(name, jobs) for name in metrics)
 
@@ -92,12 +92,12 @@ def _is_at_chance(metric: str, jobs: Collection[JobResult]) -> bool:
 
 
 def _constants(job: JobResult) -> Mapping[str, float]:
-    """Those that the job has reported as numbers; older versions report none."""
+    """The constant metrics reported by the job; older versions report none."""
     return finite_metrics(metrics_of(job.summary.get("constant_metrics")))
 
 
 def _table(metric: str, jobs: Sequence[JobResult]) -> list[Sequence[float]]:
-    """The values of the examples of each job; empty if a job's are not those of its metric."""
+    """The example values of each job; empty if they do not match the metric of a job."""
     table: list[Sequence[float]] = []
     for job in jobs:
         examples, expected = job.examples, job.metrics[metric]

@@ -1,4 +1,4 @@
-"""What a job's trained model does with each validation example, small enough to keep in a study."""
+"""Metrics of a job by validation example, small enough to store in a study."""
 
 import math
 import sys
@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from zlib import compress, decompressobj
 
 MAX_GROUPS: Final = 4096
-"""More examples than this are averaged in at most so many groups of the same size."""
+"""Maximum number of values; more examples are averaged in groups of equal size."""
 MAX_METRICS: Final = 64
 FLOAT_BYTES: Final = 4
 
@@ -22,7 +22,7 @@ class ExampleResults:
 
     Attributes:
         rows: The number of examples.
-        digest: Of their row numbers; jobs with the same one were evaluated on the same rows.
+        digest: The digest of their row numbers; equal for jobs evaluated on the same rows.
         values: By metric as in evaluations (`val_accuracy`), the value of each example, or the mean
             of each group of consecutive ones; an incomplete last group is left out.
         means: By metric, the mean of all examples.

@@ -1,4 +1,4 @@
-"""Which policies a device can run, and the sections of a spec that select one."""
+"""The policies that a device can run, and the spec sections that select them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
@@ -11,7 +11,7 @@ FLOAT32: Final = "float32"
 TF32: Final = "tf32"
 """In studies: float32 whose matrix products round their operands to TF32, on GPUs that have it."""
 DEFAULTS: Final = Precision().model_dump(mode="json")
-"""A spec as the server returns it has them all; what to write into a spec should be short."""
+"""The defaults are filled in by the server, and left out of suggested sections."""
 MIXED_POLICIES: Final = ("mixed_bfloat16", "mixed_float16", "mixed_float8")
 """The policies that are studied by default: those with float32 weights."""
 
@@ -19,12 +19,12 @@ MIXED_POLICIES: Final = ("mixed_bfloat16", "mixed_float16", "mixed_float8")
 def policies_to_study(
     requested: Sequence[str] | None, devices: Sequence[DeviceInfo]
 ) -> tuple[str, ...]:
-    """The wanted policies besides float32, each once; by default the mixed ones that devices run.
+    """The requested policies besides float32; by default the mixed policies that devices run.
 
     `auto` is resolved for the first device; `tf32` is studied only by name. A GPU counts only if
     its Tensor Cores take the dtype; a CPU runs every 16-bit policy, if slowly. float8 is studied by
-    default only on GPUs that are known to have it: elsewhere it is emulated, which shows how
-    accurate a run would be, but slowly.
+    default only on GPUs that are known to have it: elsewhere it is emulated, which shows
+    the accuracy of a run, but is slow.
     """
     first = devices[0] if devices else None
     if requested is not None:
@@ -52,7 +52,7 @@ def _can_run(device: DeviceInfo, policy: str) -> bool:
 
 
 def spec_policy(policy: str) -> str:
-    """The policy of the spec under which a policy of a study trains."""
+    """The policy in the spec for a policy of a study."""
     return FLOAT32 if policy == TF32 else policy
 
 
@@ -61,9 +61,9 @@ def policy_sections(
 ) -> dict[str, Any]:
     """The sections `precision` and `loss_scale` of a spec under another policy.
 
-    The overrides stay, except under float32. Where TF32 is studied, too, float32 is without it. A
-    loss scale that the spec gives stays where a layer computes in float16; elsewhere there is none.
-    Without one in the spec its default applies.
+    The overrides stay, except under float32. If TF32 is studied, too, float32 runs without it. A
+    loss scale in the spec stays if a layer computes in float16, else it is removed. Without one in
+    the spec its default applies.
     """
     sections: dict[str, Any] = {"precision": _precision(document, policy, studied)}
     loss_scale = document.get("loss_scale")

@@ -1,8 +1,8 @@
-"""Studies of precision: which policy is as accurate as float32, and how much faster it is.
+"""Precision studies: which policy is as accurate as float32, and how much faster it is.
 
 Float32 and each policy train with the same seeds. A seed decides the initial weights, the order of
-the batches, augmentation and dropout, so the jobs of one seed are a pair that differs in nothing
-but the policy. The validation rows are the same in all jobs: `data.split_seed` draws them.
+the batches, augmentation and dropout, so the jobs of one seed are a pair that differs only in the
+policy. The validation rows, selected by `data.split_seed`, are the same in all jobs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,8 +27,8 @@ from ampspec.studies.plan import (
     Limit,
     NoAnswer,
     PlannedJob,
-    Question,
     Results,
+    StudyContext,
 )
 from ampspec.studies.precision.compared_examples import (
     changed_share,
@@ -71,39 +71,41 @@ class PrecisionKind:
         policies = policies_to_study(options.policies, devices)
         return (*float32_policies(options.policies, devices), *policies)
 
-    def limit(self, question: Question[PrecisionOptions]) -> Limit | None:
-        """None: all of its jobs are planned from the start."""
+    def limit(self, context: StudyContext[PrecisionOptions]) -> Limit | None:
+        """None: all jobs are planned from the start."""
         return None
 
-    def check(self, question: Question[PrecisionOptions]) -> Sequence[Problem]:
+    def check(self, context: StudyContext[PrecisionOptions]) -> Sequence[Problem]:
         """Whether there are validation examples; the request has checked the options."""
-        return validation_problems(question.spec)
+        return validation_problems(context.spec)
 
-    def jobs(self, question: Question[PrecisionOptions], results: Results) -> Sequence[PlannedJob]:
+    def jobs(
+        self, context: StudyContext[PrecisionOptions], results: Results
+    ) -> Sequence[PlannedJob]:
         """One job for each seed and policy; float32 and its pairs of one seed follow each other.
 
         Raises NoAnswer once a job in float32 has not reported the metric.
         """
-        keys = [_key(FLOAT32, seed) for seed in _seeds(question)]
+        keys = [_key(FLOAT32, seed) for seed in _seeds(context)]
         ended = [results[key] for key in keys if key in results and results[key].succeeded]
         if ended:
-            baseline_metric(question.spec, question.options.metric, ended)
+            baseline_metric(context.spec, context.options.metric, ended)
         return [
-            PlannedJob(_key(policy, seed), _changes(question, policy, seed))
-            for seed in _seeds(question)
-            for policy in (FLOAT32, *question.policies)
+            PlannedJob(_key(policy, seed), _changes(context, policy, seed))
+            for seed in _seeds(context)
+            for policy in (FLOAT32, *context.policies)
         ]
 
-    def answer(self, question: Question[PrecisionOptions], results: Results) -> PrecisionAnswer:
+    def answer(self, context: StudyContext[PrecisionOptions], results: Results) -> PrecisionAnswer:
         """The comparison of all policies. Raises NoAnswer without two results of float32."""
-        seeds = _seeds(question)
+        seeds = _seeds(context)
         baseline = {
             seed: results[_key(FLOAT32, seed)]
             for seed in seeds
             if results[_key(FLOAT32, seed)].succeeded
         }
         metric, is_higher_better = baseline_metric(
-            question.spec, question.options.metric, list(baseline.values())
+            context.spec, context.options.metric, list(baseline.values())
         )
         values = {
             seed: result.metrics[metric]
@@ -113,12 +115,14 @@ class PrecisionKind:
         if len(values) < MIN_PAIRS:
             raise NoAnswer(_no_baseline(metric, len(values), results, seeds))
         band = NoiseBand.of(list(values.values()))
-        margin = question.options.margin
+        margin = context.options.margin
         if margin is None:
             margin = default_margin(metric, band.mean)
         float32 = {seed: baseline[seed] for seed in values}
-        study = _Comparison(question, results, metric, is_higher_better, band, margin, float32)
-        policies = [study.baseline(), *(study.policy(policy) for policy in question.policies)]
+        study = _PolicyComparisons(
+            context, results, metric, is_higher_better, band, margin, float32
+        )
+        policies = [study.baseline(), *(study.policy(policy) for policy in context.policies)]
         best = policies[0] if study.learned_nothing else _recommended(policies)
         summary = study.nothing_learned if study.learned_nothing else summary_text(policies, best)
         return PrecisionAnswer(
@@ -143,27 +147,27 @@ def _key(policy: str, seed: int) -> str:
     return f"{policy}/seed-{seed}"
 
 
-def _seeds(question: Question[PrecisionOptions]) -> list[int]:
-    first = question.spec.train.seed
-    return [first + number for number in range(question.options.seeds)]
+def _seeds(context: StudyContext[PrecisionOptions]) -> list[int]:
+    first = context.spec.train.seed
+    return [first + number for number in range(context.options.seeds)]
 
 
-def _sections(question: Question[PrecisionOptions], policy: str) -> dict[str, Any]:
-    return policy_sections(question.document, policy, studied=question.policies)
+def _sections(context: StudyContext[PrecisionOptions], policy: str) -> dict[str, Any]:
+    return policy_sections(context.document, policy, studied=context.policies)
 
 
-def _changes(question: Question[PrecisionOptions], policy: str, seed: int) -> dict[str, Any]:
-    changes = {**_sections(question, policy), "train.seed": seed}
-    if question.options.steps is not None:
-        changes["train.steps"] = question.options.steps
+def _changes(context: StudyContext[PrecisionOptions], policy: str, seed: int) -> dict[str, Any]:
+    changes = {**_sections(context, policy), "train.seed": seed}
+    if context.options.steps is not None:
+        changes["train.steps"] = context.options.steps
     return changes
 
 
 @dataclass(frozen=True)
-class _Comparison:
+class _PolicyComparisons:
     """The results of a study, compared with float32."""
 
-    question: Question[PrecisionOptions]
+    context: StudyContext[PrecisionOptions]
     results: Results
     metric: str
     is_higher_better: bool
@@ -179,7 +183,7 @@ class _Comparison:
 
     @property
     def nothing_learned(self) -> str:
-        """The answer where float32 has learned nothing."""
+        """The explanation if float32 has learned nothing."""
         constant = constant_metric(self.metric, list(self.float32.values()))
         text = f"Cannot tell: float32 did not learn: {self.metric} {number_text(self.band.mean)}"
         if constant is not None:
@@ -216,12 +220,12 @@ class _Comparison:
             self.band,
             self.margin,
             higher_is_better=self.is_higher_better,
-            is_asked=self.question.options.margin is not None,
+            is_asked=self.context.options.margin is not None,
         )
         changed = changed_share(self.metric, *pairs) if comparison.by_example else None
         text = comparison_text(comparison, self.band, self.metric, self.margin, changed)
-        if not self._is_own_computation(policy, jobs):
-            text += " No job ran on a device with TF32: this is float32."
+        if not self._differs_from_float32(policy, jobs):
+            text += " No job ran on a device with TF32, so this is plain float32."
         if failed:
             text += f" {plural(len(failed), 'pair')} left out: {_reasons(failed.values())}."
         return self._answer(policy, comparison.verdict, text, comparison, changed)
@@ -234,7 +238,7 @@ class _Comparison:
         return f", all evaluated on the same {plural(rows.count, 'row')}{drawn}"
 
     def _jobs(self, policy: str) -> dict[int, JobResult]:
-        return {seed: self.results[_key(policy, seed)] for seed in _seeds(self.question)}
+        return {seed: self.results[_key(policy, seed)] for seed in _seeds(self.context)}
 
     def _failure(
         self, policy: str, jobs: dict[int, JobResult], diverged: Sequence[JobResult]
@@ -262,22 +266,22 @@ class _Comparison:
         changed: float | None = None,
     ) -> PolicyAnswer:
         jobs = self._jobs(policy)
-        memory = memory_model(self.question.document, policy) or next(
+        memory = memory_model(self.context.document, policy) or next(
             (job.memory for job in jobs.values() if job.memory is not None), None
         )
-        batch = self.question.spec.data.batch_size
-        device_bytes = self.question.step_memory_bytes
+        batch = self.context.spec.data.batch_size
+        device_bytes = self.context.step_memory_bytes
         estimated = memory.largest_batch(device_bytes) if memory and device_bytes else None
-        spec = self.question.spec
+        spec = self.context.spec
         examples = known_train_examples(spec.data, spec.model) or next(
             (job.train_examples for job in self.results.values() if job.train_examples), None
         )
         if estimated is not None and examples is not None:
-            max_batch = examples // self.question.spec.train.accumulate
+            max_batch = examples // self.context.spec.train.accumulate
             estimated = min(estimated, max_batch // BATCH_MULTIPLE * BATCH_MULTIPLE)
-        measured = self.question.measured_batches.get(spec_policy(policy))
+        measured = self.context.measured_batches.get(spec_policy(policy))
         is_reference = policy == FLOAT32
-        ratios = self._speed_ratios(jobs) if self._is_own_computation(policy, jobs) else []
+        ratios = self._speed_ratios(jobs) if self._differs_from_float32(policy, jobs) else []
         enough = len(ratios) >= MIN_PAIRS and not is_reference
         return PolicyAnswer(
             policy=policy,
@@ -295,16 +299,16 @@ class _Comparison:
             largest_batch_is_measured=measured is not None,
             skipped_share=_mean([job.number("skipped_share") for job in jobs.values()]),
             jobs=[job.job_id for job in jobs.values()],
-            write=_sections(self.question, policy),
+            write=_sections(self.context, policy),
         )
 
     @staticmethod
-    def _is_own_computation(policy: str, jobs: Mapping[int, JobResult]) -> bool:
-        """Whether it differs from float32: TF32 does only on a device that has it."""
+    def _differs_from_float32(policy: str, jobs: Mapping[int, JobResult]) -> bool:
+        """Whether it differs from float32; TF32 does so only on a device that supports it."""
         return policy != TF32 or any(job.summary.get("tf32") for job in jobs.values())
 
     def _speed_ratios(self, jobs: dict[int, JobResult]) -> list[float]:
-        """The throughput relative to float32 of each seed that has both."""
+        """The throughput relative to float32, for each seed with both jobs."""
         pairs = [
             (throughput(job), throughput(self.results[_key(FLOAT32, seed)]))
             for seed, job in jobs.items()
@@ -332,7 +336,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _recommended(policies: Sequence[PolicyAnswer]) -> PolicyAnswer:
-    """The fastest policy that is as good as float32; float32 itself if none is faster."""
+    """The fastest policy that is as accurate as float32; float32 itself if none is faster."""
     as_accurate = [answer for answer in policies if answer.verdict in ("equal", "better")]
     return max(as_accurate, key=lambda answer: answer.speedup or 0.0)
 
@@ -355,7 +359,7 @@ def _no_baseline(metric: str, count: int, results: Results, seeds: Sequence[int]
 
 
 def _reasons(jobs: Iterable[JobResult]) -> str:
-    """What the jobs ended with, each outcome once with its jobs."""
+    """The outcomes of the jobs, each with the ids of its jobs."""
     ids: dict[str, list[str]] = {}
     for job in jobs:
         reason = f" ({job.reason})" if job.reason else ""

@@ -10,7 +10,7 @@ from ampspec.studies.statistics.paired_test import CONFIDENCE, NoiseBand, Paired
 
 
 def speed_text(answer: PolicyAnswer) -> str:
-    """The speed-up and how far the pairs agree: other load on a machine changes it."""
+    """The speed-up and its range over the pairs, which other load on a machine widens."""
     if answer.speedup is None:
         return ""
     text = f"{answer.speedup:.2f} × the speed of float32"
@@ -46,8 +46,8 @@ def summary_text(policies: Sequence[PolicyAnswer], best: PolicyAnswer) -> str:
         more = f" Run it with {plural(max(seeds), 'more seed')}." if seeds else ""
         rows = [answer.needs_examples for answer in undecided if answer.needs_examples is not None]
         if rows and not seeds:
-            more = f" It takes about {max(rows):,} validation rows."
-        return f"Stay with float32 for now; not every policy is decided.{more} ({verdicts})"
+            more = f" About {max(rows):,} validation rows are needed."
+        return f"Stay with float32 for now; some policies are undecided.{more} ({verdicts})"
     as_good = [answer for answer in compared if answer.verdict in ("equal", "better")]
     if as_good:
         speeds = "; ".join(
@@ -67,7 +67,7 @@ def comparison_text(
     Args:
         comparison: The comparison with float32.
         band: The noise band of float32.
-        metric: Its name.
+        metric: The name of the metric.
         margin: A difference of at most this does not matter.
         changed: The share of validation examples whose metric differs; None: not known.
     """
@@ -81,7 +81,9 @@ def comparison_text(
     if changed is not None:
         text += f" {100 * changed:.3g} % of the validation examples change."
     if not comparison.by_example:
-        text += " Only the means of the seeds are compared: not all jobs have it by example."
+        text += (
+            " Only the means of the seeds are compared, since not all jobs reported it by example."
+        )
     match comparison.verdict:
         case "equal":
             return f"{text} The interval lies within ±{number_text(margin)}."
@@ -92,9 +94,9 @@ def comparison_text(
             if comparison.examples is not None:
                 needs.append(f"about {comparison.examples:,} validation rows")
             if not needs:
-                return f"{text} Cannot tell: it would take more than a thousand seeds."
+                return f"{text} Cannot tell: more than a thousand seeds would be needed."
             return f"{text} Cannot tell, within ±{number_text(margin)}: needs {' or '.join(needs)}."
-    return f"{text} The interval excludes 0: the difference is no chance."
+    return f"{text} The interval excludes 0: the difference is significant."
 
 
 def number_text(value: float, *, signed: bool = False) -> str:

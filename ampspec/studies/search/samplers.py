@@ -1,6 +1,6 @@
-"""Which values a search tries next, and how much each parameter mattered.
+"""Samples the values of a search, and measures the importance of its parameters.
 
-The samplers are optuna's. Its study lives in memory for one call and is made from the runs so far,
+The samplers are optuna's. Its study lives in memory for one call and is built from the runs so far,
 so that the same runs give the same values, on any server and after any restart. optuna is imported
 in the functions: a server that runs no search does not need it.
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 MAX_DRAWS: Final = 50
-"""Draws until one is new; a space of few values repeats itself."""
+"""Maximum number of draws until one is new; a small space repeats values."""
 TPE_DRAWS: Final = 5
-"""How many of them are TPE's, which take as long as there are runs; the others are random."""
+"""The number of these draws made by TPE, whose cost grows with the runs; the others are random."""
 FIRST_RANDOM: Final = 10
-"""Runs that TPE draws at random before it uses results; at most a quarter of all runs."""
+"""Random runs before TPE uses results; at most a quarter of all runs."""
 BEST_SHARE: Final = 0.25
-"""The share of the runs that importance compares with all; a tenth, as in the paper, is too few
-of twenty."""
+"""The share of best runs that importance compares with all runs; the paper's tenth is too small for
+twenty runs."""
 MIN_RUNS: Final = 8
-"""With fewer, importance would be chance."""
+"""Minimum number of runs; with fewer, importance would be chance."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Observation:
 
 
 def run_count(options: SearchOptions) -> int:
-    """How many runs a search has."""
+    """The number of runs of a search."""
     if options.method != "grid":
         limit = options.runs if options.runs is not None else DEFAULT_RUNS
         return min(limit, combinations(options.space) or limit)
@@ -68,10 +68,10 @@ def run_count(options: SearchOptions) -> int:
 
 
 class Sampler:
-    """Draws the values of one run after the other, after the runs so far.
+    """Draws the values of the next runs, given the runs so far.
 
-    The draws depend on the seed, the number of runs and their observations, and on nothing else: a
-    sampler that is made after each run draws the same values.
+    The draws depend only on the seed, the number of runs and their observations: a sampler created
+    anew after each run draws the same values.
     """
 
     def __init__(self, options: SearchOptions, runs: Sequence[Observation]) -> None:
@@ -135,7 +135,7 @@ class Sampler:
 
 
 def importances(space: Space, runs: Sequence[Observation]) -> dict[str, float] | None:
-    """The share of each parameter in what distinguishes the best quarter of the runs.
+    """The share of each parameter in separating the best quarter of the runs.
 
     Runs are compared after the smallest number of steps, which all have trained. None if there are
     too few runs, or if they do not differ.
@@ -161,7 +161,7 @@ def _all_combinations(space: Space) -> Iterator[dict[str, Any]]:
     columns: list[Sequence[Any]] = []
     for parameter in space.values():
         if parameter.choice is None and not parameter.kind.endswith("int_uniform"):
-            return  # of a range of numbers 50 draws are never all old ones
+            return  # 50 draws from a continuous range are never all repeated
         low, high = (0, 0) if parameter.choice is not None else parameter.bounds
         columns.append(parameter.choice or range(int(low), int(high) + 1))
     for combination in itertools.product(*columns):
@@ -182,7 +182,7 @@ def _memory_study(sampler: Any = None) -> "Study":
 def _observed(space: Space, run: Observation) -> "FrozenTrial":
     """A run for TPE: pruned if it was stopped at a rung, or failed, which is the worst result.
 
-    Not optuna's state FAIL: TPE knows nothing of such runs, and draws more and more of them.
+    Not optuna's state FAIL: TPE ignores such runs, and would keep drawing similar ones.
     """
     from optuna.trial import TrialState, create_trial
 

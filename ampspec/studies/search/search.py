@@ -1,8 +1,8 @@
-"""Searches: which values of hyper-parameters give the best metric.
+"""Searches for the hyper-parameter values with the best metric.
 
 A search asks its sampler for the values of the next run whenever fewer than `parallel` jobs are
 open, or promotes a run to its next rung. It decides from the jobs planned so far and from their
-results, so that it goes on after a restart as if there had been none.
+results, so that a restart does not change it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ from ampspec.documents.assignments import with_values
 from ampspec.documents.text import plural
 from ampspec.jobs import Problem, State
 from ampspec.precision.devices import DeviceInfo
-from ampspec.studies.plan import JobResult, Limit, NoAnswer, PlannedJob, Question, Results
+from ampspec.studies.plan import JobResult, Limit, NoAnswer, PlannedJob, Results, StudyContext
 from ampspec.studies.search import asha, search_checks
 from ampspec.studies.search.samplers import Sampler, importances, run_count
 from ampspec.studies.search.search_runs import (
     END,
     Metric,
-    Run,
+    PlannedRun,
     metric_of,
     new_run,
     planned_jobs,
@@ -44,83 +44,88 @@ class SearchKind:
         """None: the policy is that of the spec, or one of the parameters."""
         return ()
 
-    def limit(self, question: Question[SearchOptions]) -> Limit | None:
+    def limit(self, context: StudyContext[SearchOptions]) -> Limit | None:
         """Every run with every rung; the longest of the first runs stands for all."""
-        count = run_count(question.options)
-        rungs = [run.rungs for run in self._extended(question, read_runs(question, {}))]
+        count = run_count(context.options)
+        rungs = [run.rungs for run in self._extended(context, read_runs(context, {}))]
         whole = max(steps[-1] for steps in rungs)
         jobs = count * max(len(steps) for steps in rungs)
         return Limit(jobs, None if whole == END else count * whole)
 
-    def check(self, question: Question[SearchOptions]) -> Sequence[Problem]:
-        """The mistakes in the space, and in what ASHA needs."""
-        return search_checks.problems(question)
+    def check(self, context: StudyContext[SearchOptions]) -> Sequence[Problem]:
+        """Problems of the space, and of the settings that ASHA needs."""
+        return search_checks.problems(context)
 
-    def jobs(self, question: Question[SearchOptions], results: Results) -> Sequence[PlannedJob]:
+    def jobs(self, context: StudyContext[SearchOptions], results: Results) -> Sequence[PlannedJob]:
         """The jobs planned so far and, while there is room, the next ones."""
-        return planned_jobs(question, self._extended(question, read_runs(question, results)))
+        return planned_jobs(context, self._extended(context, read_runs(context, results)))
 
-    def _extended(self, question: Question[SearchOptions], runs: Sequence[Run]) -> list[Run]:
-        """The runs with as many further ones, and further rungs, as there is room for."""
-        room = _room(question.options) - sum(run.is_open for run in runs)
+    def _extended(
+        self, context: StudyContext[SearchOptions], runs: Sequence[PlannedRun]
+    ) -> list[PlannedRun]:
+        """The runs, extended by further runs and rungs while there is room."""
+        room = _room(context.options) - sum(run.is_open for run in runs)
         if room <= 0:
             return list(runs)
         try:
-            metric = metric_of(question, runs)
+            metric = metric_of(context, runs)
         except NoAnswer:
-            return list(runs)  # the answer will say why; more jobs do not change it
-        extension = _Extension(question, runs, metric)
+            return list(runs)  # the answer will explain it; more jobs do not help
+        extension = _Extension(context, runs, metric)
         while room > 0 and extension.extend():
             room -= 1
         return extension.runs
 
-    def answer(self, question: Question[SearchOptions], results: Results) -> SearchAnswer:
+    def answer(self, context: StudyContext[SearchOptions], results: Results) -> SearchAnswer:
         """The best run, all runs and the importance of the parameters. Raises NoAnswer."""
-        runs = read_runs(question, results)
-        metric = metric_of(question, runs)
+        runs = read_runs(context, results)
+        metric = metric_of(context, runs)
         if metric is None:
             raise NoAnswer(f"No run has trained to its end. {_failures(runs)}")
-        return _Answer(question, runs, metric).answer()
+        return _Answer(context, runs, metric).answer()
 
 
 def _room(options: SearchOptions) -> int:
-    """How many jobs may be open at once: all, if no result decides about another one."""
+    """Maximum number of open jobs: all, if no job depends on results."""
     uses_results = options.method == "tpe" or options.asha is not None
     return options.parallel if uses_results else run_count(options)
 
 
 class _Extension:
-    """The runs of a search, and further ones; each takes as long as the first one."""
+    """Extends the runs of a search by further runs and rungs."""
 
     def __init__(
-        self, question: Question[SearchOptions], runs: Sequence[Run], metric: Metric | None
+        self,
+        context: StudyContext[SearchOptions],
+        runs: Sequence[PlannedRun],
+        metric: Metric | None,
     ) -> None:
         self.runs = list(runs)
-        self._question, self._metric = question, metric
-        self._sampler = Sampler(question.options, [run.observation(metric) for run in runs])
+        self._context, self._metric = context, metric
+        self._sampler = Sampler(context.options, [run.observation(metric) for run in runs])
 
     def extend(self) -> bool:
         """Add the next run, or a rung to a run; False if nothing can be done now."""
         number = self._promotable()
         if number is None and (values := self._sampler.next_values()) is not None:
-            self.runs.append(new_run(self._question, len(self.runs) + 1, values))
+            self.runs.append(new_run(self._context, len(self.runs) + 1, values))
             return True
         if number is None and not any(run.is_open or run.is_complete for run in self.runs):
             number = asha.best_stopped(self._rungs())
         if number is None:
             return False
-        self.runs[number - 1] = promoted(self._question, self.runs[number - 1])
+        self.runs[number - 1] = promoted(self._context, self.runs[number - 1])
         return True
 
     def _promotable(self) -> int | None:
-        options = self._question.options.asha
+        options = self._context.options.asha
         return asha.promotable(self._rungs(), options.reduction_factor) if options else None
 
     def _rungs(self) -> asha.Rungs:
         return rungs_by_steps(self.runs, self._metric) if self._metric is not None else {}
 
 
-def _failures(runs: Sequence[Run]) -> str:
+def _failures(runs: Sequence[PlannedRun]) -> str:
     ended = [run.results[-1] for run in runs if run.results]
     reasons = dict.fromkeys(_failure(result) for result in ended)
     return " ".join(reasons)
@@ -137,10 +142,10 @@ class _Answer:
     """Turns the runs of a search that has ended into its answer."""
 
     def __init__(
-        self, question: Question[SearchOptions], runs: Sequence[Run], metric: Metric
+        self, context: StudyContext[SearchOptions], runs: Sequence[PlannedRun], metric: Metric
     ) -> None:
-        self._question, self._runs, self._metric = question, runs, metric
-        self._options = question.options
+        self._context, self._runs, self._metric = context, runs, metric
+        self._options = context.options
 
     def answer(self) -> SearchAnswer:
         """The answer. Raises NoAnswer if no run has a finite metric."""
@@ -161,7 +166,7 @@ class _Answer:
             write=self._sections(best.values),
         )
 
-    def _run(self, run: Run) -> SearchRun:
+    def _run(self, run: PlannedRun) -> SearchRun:
         finite = {
             steps: result.metrics[self._metric.name]
             for steps, result in zip(run.rungs, run.results, strict=False)
@@ -212,7 +217,7 @@ class _Answer:
 
     def _sections(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The values as sections of a spec; a list stays whole, with its other items."""
-        changed = with_values(dict(self._question.document), values)
+        changed = with_values(dict(self._context.document), values)
         written: dict[str, Any] = {}
         for path in values:
             written = _copied(written, changed, path.split("."))
@@ -232,7 +237,7 @@ class _Answer:
         return text + (f" {plural(lost, 'run')} failed." if lost else "")
 
 
-def _trained(run: Run) -> int | None:
+def _trained(run: PlannedRun) -> int | None:
     """The steps that a run trained; None if it is not known."""
     last = run.results[-1]
     if last.succeeded and run.rungs[len(run.results) - 1] != END:
@@ -242,7 +247,7 @@ def _trained(run: Run) -> int | None:
 
 
 def _copied(target: Any, source: Any, keys: Sequence[str]) -> Any:
-    """`target` with what `source` has under `keys`."""
+    """`target` with the value of `source` under `keys`."""
     if not keys or not isinstance(source, dict):
         return source
     key, *inner_keys = keys

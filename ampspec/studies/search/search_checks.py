@@ -1,4 +1,4 @@
-"""Checks of a search before it starts: the paths and values of its space, and what ASHA needs."""
+"""Checks a search before it starts: the paths and values of its space, and the needs of ASHA."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -9,7 +9,7 @@ from ampspec.documents.problems import format_value, json_pointer
 from ampspec.jobs import JobSpec, Problem, SpecValidationError
 from ampspec.preflight.data import total_steps
 from ampspec.studies.metric import validation_problems
-from ampspec.studies.plan import Question
+from ampspec.studies.plan import StudyContext
 from ampspec.studies.search.samplers import run_count
 from ampspec.studies.search.search_space import examples, grid_values
 
@@ -18,16 +18,16 @@ NOT_SEARCHED: Final = ("name", "labels")
 LENGTH: Final = ("train.steps", "train.epochs")
 
 
-def problems(question: Question[SearchOptions]) -> list[Problem]:
-    """The mistakes in the options that only the spec reveals; pointers into the request."""
-    options = question.options
+def problems(context: StudyContext[SearchOptions]) -> list[Problem]:
+    """Problems of the options that depend on the spec; pointers are into the request."""
+    options = context.options
     mistakes = list(_grid_problems(options))
     if "data.validation_split" not in options.space:
-        mistakes += validation_problems(question.spec)
+        mistakes += validation_problems(context.spec)
     for path, parameter in options.space.items():
-        mistakes += _path_problems(options, path) or _value_problems(question, path, parameter)
+        mistakes += _path_problems(options, path) or _value_problems(context, path, parameter)
     if options.asha is not None and not mistakes:
-        mistakes += _asha_problems(question)
+        mistakes += _asha_problems(context)
     return mistakes
 
 
@@ -50,36 +50,36 @@ def _grid_problems(options: SearchOptions) -> Iterator[Problem]:
 def _path_problems(options: SearchOptions, path: str) -> list[Problem]:
     pointer = json_pointer(["options", "space", path])
     if path.split(".", maxsplit=1)[0] in NOT_SEARCHED:
-        expected = "a field that changes the training; the study sets names and labels itself"
+        expected = "a field that changes the training; the study sets names and labels"
         return [Problem(pointer, "invalid_value", expected, path)]
     if options.steps is not None and path in LENGTH:
         expected = "another path, or no option `steps`, which sets the length of every run"
         return [Problem(pointer, "invalid_value", expected, path)]
     overlapping = [other_path for other_path in options.space if path.startswith(f"{other_path}.")]
     if overlapping:
-        expected = f"a path outside of {overlapping[0]}, which is in the space, too"
+        expected = f"a path outside of {overlapping[0]}, which is also in the space"
         return [Problem(pointer, "invalid_value", expected, path)]
     return []
 
 
 def _value_problems(
-    question: Question[SearchOptions], path: str, parameter: Parameter
+    context: StudyContext[SearchOptions], path: str, parameter: Parameter
 ) -> list[Problem]:
-    """The first mistake of a value: alone, and together with the first values of the others.
+    """The first invalid value: alone, and with the first values of the other parameters.
 
-    A field may exist only with another one of the space: the momentum of one of two optimizers.
+    A field may exist only with another value of the space, as the momentum of an optimizer.
     """
-    space = question.options.space
+    space = context.options.space
     firsts = {
         other_path: examples(other_parameter)[0]
         for other_path, other_parameter in space.items()
         if other_path != path
     }
     for value in examples(parameter):
-        alone = _mistake(question.document, path, value, {path: value})
+        alone = _mistake(context.document, path, value, {path: value})
         if alone is None:
             continue
-        if not firsts or _mistake(question.document, path, value, {**firsts, path: value}):
+        if not firsts or _mistake(context.document, path, value, {**firsts, path: value}):
             return [alone]
     return []
 
@@ -100,17 +100,19 @@ def _mistake(
     return None
 
 
-def _asha_problems(question: Question[SearchOptions]) -> Sequence[Problem]:
-    spec, options = question.spec, question.options
+def _asha_problems(context: StudyContext[SearchOptions]) -> Sequence[Problem]:
+    spec, options = context.spec, context.options
     if spec.train.early_stopping is not None:
         expected = "null with asha, which stops runs itself"
         return [Problem("/spec/train/early_stopping", "invalid_value", expected, "an object")]
     if spec.train.checkpoint_every_s is None:
-        expected = "a number with asha, which trains stopped runs on from their checkpoints"
+        expected = "a number with asha, which continues runs from their checkpoints"
         return [Problem("/spec/train/checkpoint_every_s", "invalid_value", expected, "null")]
     total = options.steps or total_steps(spec)
     if total is None:
-        expected = "a number with asha: the data says how long a run is only when it is read"
+        expected = (
+            "a number with asha, since the length of a run is unknown before the data is read"
+        )
         return [Problem("/options/steps", "invalid_value", expected, "null")]
     asha = options.asha
     if asha is not None and asha.min_steps >= total:

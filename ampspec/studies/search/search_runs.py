@@ -12,8 +12,8 @@ from ampspec.jobs import JobSpec, SpecValidationError
 from ampspec.objectives.optimizer import Cosine
 from ampspec.preflight.data import total_steps
 from ampspec.studies.metric import searched_metric
-from ampspec.studies.plan import JobResult, PlannedJob, Question, Results
-from ampspec.studies.search.asha import Entry, Rungs, rung_steps
+from ampspec.studies.plan import JobResult, PlannedJob, Results, StudyContext
+from ampspec.studies.search.asha import RungEntry, Rungs, rung_steps
 from ampspec.studies.search.samplers import Observation
 from ampspec.studies.search.search_space import Values
 
@@ -24,7 +24,7 @@ KEY: Final = re.compile(r"run-(\d+)(?:/step-\d+)?")
 
 @dataclass(frozen=True)
 class Metric:
-    """What a search improves."""
+    """The metric that a search improves."""
 
     name: str
     higher_is_better: bool
@@ -38,21 +38,21 @@ class Metric:
 
 
 @dataclass(frozen=True)
-class Run:
-    """One combination of values, and its jobs so far: one for each rung that it may reach."""
+class PlannedRun:
+    """One combination of values and its jobs so far, one job for each rung."""
 
     number: int
     values: Values
     rungs: tuple[int, ...]
     """The steps after which it is compared; the last one is its end."""
     keys: tuple[str, ...]
-    """Of its jobs."""
+    """The keys of its jobs."""
     results: tuple[JobResult, ...]
-    """Of those that have ended."""
+    """The results of its ended jobs."""
 
     @property
     def is_open(self) -> bool:
-        """Whether a job of it has not ended."""
+        """Whether one of its jobs has not ended."""
         return len(self.results) < len(self.keys)
 
     @property
@@ -61,7 +61,7 @@ class Run:
         return len(self.results) == len(self.rungs) and self.results[-1].succeeded
 
     def losses(self, metric: Metric | None) -> dict[int, float]:
-        """By the steps of a rung; without a metric no job has succeeded."""
+        """The loss by the steps of a rung; infinite without a metric, when no job has succeeded."""
         ended = zip(self.rungs, self.results, strict=False)
         return {rung: metric.loss(result) if metric is not None else inf for rung, result in ended}
 
@@ -70,102 +70,104 @@ class Run:
         return Observation(self.values, self.losses(metric), self.is_complete)
 
 
-def read_runs(question: Question[SearchOptions], results: Results) -> list[Run]:
+def read_runs(context: StudyContext[SearchOptions], results: Results) -> list[PlannedRun]:
     """The runs that were planned in earlier rounds."""
     keys: dict[int, list[str]] = {}
-    for key in question.planned:
+    for key in context.planned:
         if (match := KEY.fullmatch(key)) is not None:
             keys.setdefault(int(match[1]), []).append(key)
     runs = []
     for number, run_keys in sorted(keys.items()):
-        first = question.planned[run_keys[0]]
-        values = {path: first[path] for path in question.options.space}
+        first = context.planned[run_keys[0]]
+        values = {path: first[path] for path in context.options.space}
         ended = tuple(results[key] for key in run_keys if key in results)
-        runs.append(Run(number, values, rungs_of(question, values), tuple(run_keys), ended))
+        runs.append(PlannedRun(number, values, rungs_of(context, values), tuple(run_keys), ended))
     return runs
 
 
-def new_run(question: Question[SearchOptions], number: int, values: Values) -> Run:
+def new_run(context: StudyContext[SearchOptions], number: int, values: Values) -> PlannedRun:
     """A run with its first job."""
-    rungs = rungs_of(question, values)
-    return Run(number, values, rungs, (_key(question, number, rungs[0]),), ())
+    rungs = rungs_of(context, values)
+    return PlannedRun(number, values, rungs, (_key(context, number, rungs[0]),), ())
 
 
-def promoted(question: Question[SearchOptions], run: Run) -> Run:
-    """The run with a job that trains it to its next rung."""
-    key = _key(question, run.number, run.rungs[len(run.keys)])
-    return Run(run.number, run.values, run.rungs, (*run.keys, key), run.results)
+def promoted(context: StudyContext[SearchOptions], run: PlannedRun) -> PlannedRun:
+    """The run with another job, which trains it to its next rung."""
+    key = _key(context, run.number, run.rungs[len(run.keys)])
+    return PlannedRun(run.number, run.values, run.rungs, (*run.keys, key), run.results)
 
 
-def planned_jobs(question: Question[SearchOptions], runs: Sequence[Run]) -> list[PlannedJob]:
+def planned_jobs(
+    context: StudyContext[SearchOptions], runs: Sequence[PlannedRun]
+) -> list[PlannedJob]:
     """The jobs of the runs: those that were planned already come first, unchanged."""
     jobs = {
         key: PlannedJob(
             key,
-            question.planned.get(key) or _changes(question, run, rung),
+            context.planned.get(key) or _changes(context, run, rung),
             extends=run.keys[rung - 1] if rung else None,
         )
         for run in runs
         for rung, key in enumerate(run.keys)
     }
-    old = [key for key in question.planned if key in jobs]
+    old = [key for key in context.planned if key in jobs]
     return [jobs[key] for key in dict.fromkeys((*old, *jobs))]
 
 
-def metric_of(question: Question[SearchOptions], runs: Sequence[Run]) -> Metric | None:
+def metric_of(context: StudyContext[SearchOptions], runs: Sequence[PlannedRun]) -> Metric | None:
     """The metric; None while no job has succeeded. Raises NoAnswer if it cannot be used."""
     succeeded = [result for run in runs for result in run.results if result.succeeded]
     if not succeeded:
         return None
-    options = question.options
-    name, higher = searched_metric(question.spec, options.metric, options.direction, succeeded)
+    options = context.options
+    name, higher = searched_metric(context.spec, options.metric, options.direction, succeeded)
     return Metric(name, higher)
 
 
-def rungs_by_steps(runs: Sequence[Run], metric: Metric) -> Rungs:
+def rungs_by_steps(runs: Sequence[PlannedRun], metric: Metric) -> Rungs:
     """The runs that have reached each rung."""
-    rungs: dict[int, list[Entry]] = {}
+    rungs: dict[int, list[RungEntry]] = {}
     for run in runs:
         for place, (steps, loss) in enumerate(run.losses(metric).items(), start=1):
-            can_train_on = len(run.keys) == place < len(run.rungs)
-            rungs.setdefault(steps, []).append(Entry(run.number, loss, can_train_on))
+            can_continue = len(run.keys) == place < len(run.rungs)
+            rungs.setdefault(steps, []).append(RungEntry(run.number, loss, can_continue))
     return rungs
 
 
-def rungs_of(question: Question[SearchOptions], values: Values) -> tuple[int, ...]:
+def rungs_of(context: StudyContext[SearchOptions], values: Values) -> tuple[int, ...]:
     """The steps of the rungs of a run: without ASHA only its end."""
     try:
-        total = _total_steps(question, _spec(question, values))
+        total = _total_steps(context, _spec(context, values))
     except SpecValidationError:
         return (END,)  # the check of the job says what is wrong
-    asha = question.options.asha
+    asha = context.options.asha
     if total is None or asha is None:
         return (total or END,)
     return rung_steps(total, asha.min_steps, asha.reduction_factor)
 
 
-def _spec(question: Question[SearchOptions], values: Values) -> JobSpec:
-    return JobSpec.parse(with_values(dict(question.document), values))
+def _spec(context: StudyContext[SearchOptions], values: Values) -> JobSpec:
+    return JobSpec.parse(with_values(dict(context.document), values))
 
 
-def _total_steps(question: Question[SearchOptions], spec: JobSpec) -> int | None:
-    return question.options.steps or total_steps(spec)
+def _total_steps(context: StudyContext[SearchOptions], spec: JobSpec) -> int | None:
+    return context.options.steps or total_steps(spec)
 
 
-def _key(question: Question[SearchOptions], number: int, steps: int) -> str:
-    return f"run-{number}/step-{steps}" if question.options.asha else f"run-{number}"
+def _key(context: StudyContext[SearchOptions], number: int, steps: int) -> str:
+    return f"run-{number}/step-{steps}" if context.options.asha else f"run-{number}"
 
 
-def _changes(question: Question[SearchOptions], run: Run, rung: int) -> Mapping[str, Any]:
+def _changes(context: StudyContext[SearchOptions], run: PlannedRun, rung: int) -> Mapping[str, Any]:
     changes = dict(run.values)
-    if question.options.asha is None:
-        if question.options.steps is not None:
-            changes["train.steps"] = question.options.steps
+    if context.options.asha is None:
+        if context.options.steps is not None:
+            changes["train.steps"] = context.options.steps
         return changes
     if run.rungs[rung] == END:
         return changes
     changes["train.steps"] = run.rungs[rung]
-    spec = _spec(question, run.values)
+    spec = _spec(context, run.values)
     optimizers = {f"optimizers.{name}": optimizer for name, optimizer in spec.optimizers.items()}
     for path, optimizer in {"optimizer": spec.optimizer, **optimizers}.items():
         schedule = optimizer.schedule

@@ -1,4 +1,4 @@
-"""The space of a search: values of a parameter, drawn, on a grid, or as optuna sees them."""
+"""The space of a search: parameter values on a grid, and their form in optuna."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ def _distribution(parameter: Parameter) -> "BaseDistribution":
 
 
 def decoded(space: Space, drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that go into a spec, for those that optuna has drawn."""
+    """The spec values for values drawn by optuna."""
     return {path: _decoded(parameter, drawn[path]) for path, parameter in space.items()}
 
 
@@ -44,7 +44,7 @@ def _decoded(parameter: Parameter, drawn: Any) -> Any:
 
 
 def encoded(space: Space, values: Values) -> dict[str, Any]:
-    """The values of a run as optuna has drawn them."""
+    """The values of a run in optuna's form."""
     return {path: _encoded(parameter, values[path]) for path, parameter in space.items()}
 
 
@@ -74,7 +74,7 @@ def grid_values(parameter: Parameter) -> list[Any] | None:
 
 
 def combinations(space: Space) -> int | None:
-    """How many combinations of values there are; None with a range of numbers."""
+    """The number of combinations; None with a continuous range."""
     sizes = []
     for parameter in space.values():
         if parameter.choice is not None:
@@ -88,7 +88,7 @@ def combinations(space: Space) -> int | None:
 
 
 def examples(parameter: Parameter) -> Sequence[Any]:
-    """Values that have to be valid for all to be: each choice, or the bounds of a range."""
+    """Values whose validity implies that of all values: each choice, or the bounds of a range."""
     if parameter.choice is not None:
         return parameter.choice
     low, high = getattr(parameter, parameter.kind)

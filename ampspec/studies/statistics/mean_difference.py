@@ -1,7 +1,7 @@
 """The mean difference of two policies over seeds and validation examples, and its variance.
 
 Each seed trains a pair of models, and all models are evaluated on the same examples: a crossed
-design, as of readers and cases in radiology. The difference of one seed on one example is a mean,
+design, like readers and cases in radiology. The difference of one seed on one example is a mean,
 an effect of the example (the policy is worse on it with every seed), an effect of the seed, and the
 rest: examples near the decision boundary change with anything. The rest makes most of the spread of
 an accuracy between seeds, and the examples measure it with many degrees of freedom; the spread of
@@ -34,12 +34,13 @@ class MeanDifference:
     """policy - float32 over seeds, at least one, in the unit of the metric.
 
     Attributes:
-        mean: Of all seeds.
-        seeds: Their number.
-        seed_variance: Of the difference of one seed; more seeds average it out.
-        example_variance: Of the mean, from which examples there are; more seeds do not change it.
+        mean: The mean over all seeds.
+        seeds: The number of seeds.
+        seed_variance: The variance of the difference of one seed; more seeds average it out.
+        example_variance: The variance of the mean over the choice of examples, which more seeds do
+            not change.
         degrees: The degrees of freedom of `seed_variance`.
-        examples: Their number; None: the difference is known by seed only.
+        examples: The number of examples; None: the difference is known only by seed.
     """
 
     mean: float
@@ -51,7 +52,7 @@ class MeanDifference:
 
     @classmethod
     def of_seeds(cls, differences: Sequence[float]) -> "MeanDifference":
-        """From the difference of each seed alone."""
+        """Estimate from the difference of each seed alone."""
         seeds = len(differences)
         spread = variance(differences) if seeds > 1 else math.inf
         return cls(fmean(differences), seeds, spread, 0.0, max(seeds - 1, 1))
@@ -60,13 +61,13 @@ class MeanDifference:
     def of_examples(
         cls, float32: Table, policy: Table, examples: int, *, is_share: bool
     ) -> "MeanDifference":
-        """From the values of each example, or of groups of them, of at least two seeds.
+        """Estimate from the values of each example, or of groups of them, of at least two seeds.
 
         Args:
-            float32: By seed and example.
+            float32: The values of float32 by seed and example.
             policy: The same for the policy.
             examples: The number of examples.
-            is_share: Whether a value is at most 1, as of right and wrong ones.
+            is_share: Whether values are from 0 to 1, as for accuracy.
         """
         differences = [
             [ours - theirs for ours, theirs in zip(*rows, strict=True)]
@@ -88,23 +89,23 @@ class MeanDifference:
         return cls(mean, seeds, spread / columns, of_examples, degrees, examples)
 
     def standard_error(self, seeds: int | None = None) -> float:
-        """Of the mean, with so many seeds; None: those that there are."""
+        """The standard error of the mean with this number of seeds; None: the current number."""
         return math.sqrt(self.seed_variance / (seeds or self.seeds) + self.example_variance)
 
     def examples_for(self, ratio: float) -> int | None:
-        """How many examples have a standard error that is smaller by this factor.
+        """The number of examples that reduce the standard error by this factor.
 
-        None if the difference is known by seed only.
+        None if the difference is known only by seed.
         """
         if self.examples is None:
             return None
-        # What was not seen yet shrinks with the number of examples, all else with its root.
+        # The unseen part shrinks with the number of examples, all else with its root.
         of_seeds, unseen = self.seed_variance / self.seeds, _unseen(self.examples)
         is_unseen = of_seeds < self.example_variance == unseen
         return math.ceil(self.examples * max(ratio, 1.0) ** (1 if is_unseen else 2))
 
     def quantile(self, probability: float, seeds: int | None = None) -> float:
-        """Of the t distribution of the mean."""
+        """A quantile of the t distribution of the mean."""
         count = seeds or self.seeds
         degrees = float(self.degrees)
         if self.seeds > 1:
@@ -117,7 +118,7 @@ class MeanDifference:
         return student_t.quantile(probability, max(1, min(int(degrees), MAX_DEGREES)))
 
     def interval(self, level: float) -> tuple[float, float]:
-        """It leaves out the true difference on each side with a probability of `level`."""
+        """The interval that misses the true difference on each side with probability `level`."""
         error = self.standard_error()
         half_width = self.quantile(1.0 - level) * error if error > 0.0 else 0.0
         return self.mean - half_width, self.mean + half_width
@@ -125,7 +126,7 @@ class MeanDifference:
 
 @dataclass(frozen=True)
 class _Squares:
-    """The mean squares of a table: between seeds, between examples, and the rest."""
+    """The mean squares of a table: between seeds, between examples, and residual."""
 
     seeds: float
     examples: float

@@ -3,7 +3,7 @@
 A policy is equal if the whole interval lies within the margin (equivalence testing): that is proven
 by the data, and not concluded from a lack of it. It is worse or better if the interval excludes 0
 and it is not equal. A difference within the margin, which is real and larger than what another seed
-changes, is not called equal, unless the margin was asked for.
+changes, is not called equal, unless the user set the margin.
 
 The margin is not the spread of float32 over seeds: that of few seeds is luck, and where it is wide,
 a policy that always loses a point would be inside.
@@ -28,11 +28,11 @@ LEVEL: Final = 0.02
 """The probability of a wrong `equal` at a difference of the margin, and half of that of a wrong
 `worse` or `better`."""
 CONFIDENCE: Final = 1.0 - 2.0 * LEVEL
-"""Of the interval that decides all of it."""
+"""The confidence of the interval that decides."""
 POWER: Final = 0.8
 """The probability with which the recommended number of seeds decides."""
 BAND_DEVIATIONS: Final = 1.96
-"""95 % of the results of a normal distribution lie within so many standard deviations."""
+"""Standard deviations that contain 95 % of the results of a normal distribution."""
 MAX_SEEDS: Final = 1000
 SHARE_MARGIN: Final = 0.01
 """One point: the margin of metrics from 0 to 1."""
@@ -44,7 +44,7 @@ ROUNDING: Final = 1e-12
 
 @dataclass(frozen=True)
 class NoiseBand:
-    """How far results of float32 lie apart when only the seed changes."""
+    """The spread of float32 results when only the seed changes."""
 
     mean: float
     deviation: float
@@ -54,7 +54,7 @@ class NoiseBand:
 
     @classmethod
     def of(cls, values: Sequence[float], margin: float = 0.0) -> "NoiseBand":
-        """The band of the results of at least two seeds, and at least `margin` wide."""
+        """The band of the results of at least two seeds, at least `margin` wide."""
         deviation = stdev(values)
         rounding = ROUNDING * max(abs(value) for value in values)
         return cls(fmean(values), deviation, max(BAND_DEVIATIONS * deviation, margin, rounding))
@@ -67,7 +67,7 @@ def default_margin(metric: str, float32: float) -> float:
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """The mean difference of a policy from float32, its interval, and what follows."""
+    """The mean difference of a policy from float32, its interval and the verdict."""
 
     verdict: Verdict
     difference: float
@@ -76,11 +76,11 @@ class PairedComparison:
     """Contains the true difference with 96 % confidence; None for one pair."""
     pairs: int
     more_seeds: int | None = None
-    """How many further seeds would probably decide; None if it is decided, or if more than
-    `MAX_SEEDS` were needed."""
+    """The number of further seeds that would probably decide; None if decided, or if more than
+    `MAX_SEEDS` are needed."""
     examples: int | None = None
-    """How many validation examples would probably decide with as many seeds; None if it is decided,
-    or not known."""
+    """The number of validation examples that would probably decide with the same seeds; None if
+    decided or not known."""
     by_example: bool = False
     """Whether the validation examples were compared, and not only the means of the seeds."""
 
@@ -100,7 +100,7 @@ def compare(
         band: The noise band of the float32 runs.
         margin: A difference of at most this does not matter.
         higher_is_better: Whether a larger metric is a better one.
-        is_asked: Whether the margin was asked for: then all within it is equal.
+        is_asked: Whether the user set the margin; then every difference within it is equal.
     """
     mean, pairs = difference.mean, difference.seeds
     if pairs < 2:
@@ -144,12 +144,12 @@ def seeds_needed(difference: MeanDifference, margin: float) -> int | None:
 
 
 def _distance(difference: MeanDifference, margin: float) -> float:
-    """From the mean to what decides it: to the margin for equal, to 0 for worse or better."""
+    """The distance of the mean from the deciding bound: the margin for equal, else 0."""
     return max(margin - abs(difference.mean), abs(difference.mean))
 
 
 def _needed_distance(difference: MeanDifference, margin: float, seeds: int) -> float:
-    """The distance at which so many seeds decide with the power."""
+    """The distance at which this number of seeds decides with probability `POWER`."""
     is_equal = margin - abs(difference.mean) >= abs(difference.mean)
     # The interval must stay inside of both bounds of the margin: half of the failures at each.
     power = (1.0 + POWER) / 2.0 if is_equal else POWER
@@ -158,6 +158,6 @@ def _needed_distance(difference: MeanDifference, margin: float, seeds: int) -> f
 
 
 def _examples_needed(difference: MeanDifference, margin: float) -> int | None:
-    """The validation examples that decide with the seeds that there are; both variances shrink."""
+    """The number of validation examples that decide with the current seeds."""
     ratio = _needed_distance(difference, margin, difference.seeds) / _distance(difference, margin)
     return difference.examples_for(ratio)

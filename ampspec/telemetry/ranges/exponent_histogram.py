@@ -1,4 +1,4 @@
-"""Histograms of exponents, and what a number format would do to the values at each loss scale.
+"""Histograms of exponents, and the effect of a number format at each loss scale.
 
 Source: Micikevicius et al. 2018, arXiv:1710.03740, figure 3.
 """
@@ -24,7 +24,7 @@ class FormatShares(NamedTuple):
     underflow: float
     """Rounded to 0."""
     subnormal: float
-    """Kept with fewer bits than the others."""
+    """Kept with reduced precision."""
     overflow: float
     """Rounded to infinity, or to NaN in a format without infinity."""
 
@@ -33,7 +33,7 @@ class FormatShares(NamedTuple):
 class ExponentHistogram:
     """The number of values of each exponent: `counts[e]` of them lie in [2^e, 2^(e+1)).
 
-    Zeros and values that are not finite are counted apart; `largest` is the largest finite
+    Zeros and non-finite values are counted separately; `largest` is the largest finite
     magnitude.
     """
 
@@ -120,7 +120,7 @@ class ExponentHistogram:
         return 2.0 - number_format.overflow_threshold / 2.0**e
 
     def to_json(self) -> dict[str, Any]:
-        """The counts as a list that begins with those of `first_exponent`."""
+        """The histogram as JSON values; `counts` starts at `first_exponent`."""
         first = min(self.counts, default=0)
         last = max(self.counts, default=-1)
         return {
@@ -169,7 +169,7 @@ def _squared_error(e: int, number_format: NumberFormat) -> float:
 MAX_UNDERFLOW_SHARE: Final = 0.001
 """The largest share of the values that may underflow at a suggested loss scale."""
 OVERFLOW_HEADROOM: Final = 2.0
-"""How much larger than any seen so far a gradient may become without an overflow."""
+"""The factor by which gradients may exceed the largest so far without an overflow."""
 
 
 class ScaleSuggestion(NamedTuple):
@@ -189,7 +189,7 @@ def suggest_scales(
 ) -> ScaleSuggestion | None:
     """The suitable loss scales for these gradients; None if all gradients are 0.
 
-    `largest` is the magnitude of other values that the loss scale makes larger, such as the
+    `largest` is the magnitude of other values multiplied by the loss scale, such as the
     gradients by the layers' outputs. Neither exponent leaves `exponents`.
     """
     if not gradients.counts:

@@ -1,8 +1,8 @@
-"""What one number format would do to every layer of a run: a table and advice, from range samples.
+"""The effect of a number format on every layer of a run: a table and advice, from range samples.
 
 A tensor suffers if values of it overflow, or if rounding changes it by more than MAX_ERROR. The
 loss scale moves all gradients of a network together, so a scale suits a network if none of its
-gradients suffers; where no scale does, the layers are named that are in the way.
+gradients suffers; if no scale does, the report names the offending layers.
 """
 
 import math
@@ -27,11 +27,11 @@ MAX_NAMED: Final = 8
 """The maximum number of layers in a sentence."""
 
 
-class Problem(StrEnum):
+class RangeProblem(StrEnum):
     """Why a format does not suit a tensor."""
 
     OVERFLOW = "overflow"  # values are beyond its largest number
-    UNDERFLOW = "underflow"  # so many values are below its smallest numbers that the tensor changes
+    UNDERFLOW = "underflow"  # too many values are below its smallest numbers
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class TensorReport:
     kind: str
     """The name of the layer's Keras class."""
     dtype: str
-    """What the layer computes in during the run."""
+    """The compute dtype of the layer during the run."""
     tensor: TensorKind
     scale_exponent: int
-    """Of the loss scale that the values are multiplied by; 0 for activations."""
+    """The exponent of the loss scale that multiplies the values; 0 for activations."""
     underflow: float
     subnormal: float
     overflow: float
@@ -57,7 +57,7 @@ class TensorReport:
     lowest: int | None
     """The exponent of the lowest loss scale that suits these gradients; None: none does."""
     highest: int | None
-    problem: Problem | None
+    problem: RangeProblem | None
 
     @property
     def unrepresented(self) -> float:
@@ -75,9 +75,9 @@ class ScaleReport:
 
     network: str
     used_exponent: int
-    """Of the loss scale in the last sample, rounded to a power of two."""
+    """The exponent of the loss scale in the last sample, rounded to a power of two."""
     first_exponent: int
-    """Of the first entry of each list below; each following one is twice the scale."""
+    """The exponent of the first entry in each list below; the scale doubles with each entry."""
     underflow: list[float]
     overflow: list[float]
     error: list[float]
@@ -87,12 +87,12 @@ class ScaleReport:
     """The exponent of the lowest scale that suits all layers; None: no scale does."""
     highest: int | None
     best_exponent: int
-    """The scale that suits the most layers, the one used before others."""
+    """The exponent of the scale that suits the most layers; ties prefer the scale in use."""
 
 
 @dataclass(frozen=True)
 class RangeReport:
-    """What a format would do to the sampled steps of a run."""
+    """The effect of a format on the sampled steps of a run."""
 
     number_format: str
     samples: int
@@ -104,7 +104,7 @@ class RangeReport:
     layers: list[str]
     """The layers that the format does not suit at any one scale, in the order of their calls."""
     float32_layers: list[str]
-    """The layers to keep in float32: these, and the layers that take their outputs."""
+    """The layers to keep in float32: `layers`, and the layers that take their outputs."""
     sentence: str
 
     def to_json(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class RangeReport:
 
 
 def range_report(samples: Sequence[RangeSample], number_format: NumberFormat) -> RangeReport | None:
-    """What the format would do to the sampled steps, all together; None without samples.
+    """The effect of the format on all sampled steps together; None without samples.
 
     Layers that the run keeps in float32 while others compute in 16 bits stay in float32 here too,
     and do not suffer.
@@ -136,7 +136,7 @@ def range_report(samples: Sequence[RangeSample], number_format: NumberFormat) ->
         len(samples),
         samples[0].step,
         samples[-1].step,
-        sorted(tensors, key=_badness, reverse=True),
+        sorted(tensors, key=_severity, reverse=True),
         scales,
         layer_names,
         _with_successors(layers, tensors),
@@ -144,7 +144,7 @@ def range_report(samples: Sequence[RangeSample], number_format: NumberFormat) ->
     )
 
 
-def _badness(tensor: TensorReport) -> tuple[bool, float, float]:
+def _severity(tensor: TensorReport) -> tuple[bool, float, float]:
     return tensor.problem is not None, tensor.unrepresented, tensor.error
 
 
@@ -179,12 +179,12 @@ def _is_kept(layer: LayerRange, layers: Iterable[LayerRange]) -> bool:
 
 def _problem(
     histogram: ExponentHistogram, exponent: int, number_format: NumberFormat
-) -> Problem | None:
+) -> RangeProblem | None:
     largest = histogram.largest * 2.0**exponent
     if histogram.not_finite or largest >= number_format.overflow_threshold:
-        return Problem.OVERFLOW
+        return RangeProblem.OVERFLOW
     if histogram.mean_squared_error(exponent, number_format) > MAX_ERROR:
-        return Problem.UNDERFLOW
+        return RangeProblem.UNDERFLOW
     return None
 
 
@@ -286,7 +286,10 @@ def _sentence(
     scales: Sequence[ScaleReport],
 ) -> str:
     parts = []
-    for problem, verb in ((Problem.OVERFLOW, "overflow"), (Problem.UNDERFLOW, "underflow")):
+    for problem, verb in (
+        (RangeProblem.OVERFLOW, "overflow"),
+        (RangeProblem.UNDERFLOW, "underflow"),
+    ):
         for kinds, what in (
             ((TensorKind.ACTIVATIONS,), "the outputs"),
             ((TensorKind.ACTIVATION_GRADIENTS, TensorKind.WEIGHT_GRADIENTS), "the gradients"),

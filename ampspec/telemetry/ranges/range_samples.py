@@ -1,7 +1,7 @@
 """Range samples: the exponents of every layer's values and gradients at one step of a run.
 
-All values are those of the layers in float32, whatever the run computes in, and gradients are those
-of the unscaled loss: so a sample tells what any number format would do at any loss scale.
+Values are computed in float32, regardless of the dtypes of the run, and gradients are those of the
+unscaled loss, so that a sample tells the effect of any number format at any loss scale.
 """
 
 import math
@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from ampspec.telemetry.ranges.exponent_histogram import ExponentHistogram
 
 MAX_NAME: Final = 1000
-"""The maximum length of a layer's path in a sample that anyone may have written."""
+"""The maximum length of a layer's path in an untrusted sample."""
 EXPONENTS: Final = range(-149, 128)
 """The exponents of float32 numbers."""
 
@@ -77,7 +77,7 @@ class LayerRange:
     kind: str
     """The name of its Keras class."""
     dtype: str
-    """What it computes in during the run."""
+    """Its compute dtype during the run."""
     tensors: Mapping[TensorKind, TensorRange]
 
     def to_json(self) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class RangeSample:
 
     @classmethod
     def from_untrusted(cls, step: int, document: object) -> Self:
-        """The sample in a document that anyone may have written.
+        """The sample in an untrusted document.
 
         Raises:
             ValueError: It is not of the form that `to_json` writes, or its numbers are not those

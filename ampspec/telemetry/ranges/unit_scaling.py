@@ -24,7 +24,7 @@ class UnitScale:
     output_deviation: float | None
     output_multiplier: float | None
     gradient_deviation: float | None
-    """Of the gradient of the unscaled loss by the outputs."""
+    """The standard deviation of the gradient of the unscaled loss by the outputs."""
     gradient_multiplier: float | None
 
     def to_json(self) -> dict[str, Any]:

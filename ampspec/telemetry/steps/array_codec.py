@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 NUMBERS: Final = re.compile(r"[<>|=]?[biuf][0-9]{1,2}")
-"""The dtypes of the arrays: numbers, no objects, no text, no arrays in arrays."""
+"""The allowed dtypes: numbers; no objects, text or nested arrays."""
 
 
 def encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:
@@ -24,12 +24,12 @@ def encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def decode(payload: bytes) -> dict[str, NDArray[Any]]:
-    """The arrays that `encode` made into `payload`; read-only."""
+    """The arrays that `encode` wrote to `payload`; read-only."""
     return _arrays(zlib.decompress(payload))
 
 
 def decode_untrusted(payload: bytes, max_bytes: int) -> dict[str, NDArray[Any]]:
-    """The arrays in bytes from outside, decompressed to at most `max_bytes`.
+    """The arrays in untrusted bytes, decompressed to at most `max_bytes`.
 
     Raises:
         ValueError: The bytes are not those of `encode`, or there are more of them.

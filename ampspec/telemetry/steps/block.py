@@ -46,9 +46,9 @@ class BlockStats:
 
 
 class StepBlock:
-    """Values of ascending steps: `first_step`, `first_step` + 1, …, or those in `steps`.
+    """Values of ascending steps: `first_step`, `first_step` + 1, …, or the numbers in `steps`.
 
-    The steps of a job have no gaps. A program that logs every tenth step of its own loop has only
+    The steps of a job have no gaps. A program that logs every tenth step of its loop has only
     these; `steps` holds their numbers, and `first_step` is the first of them.
 
     `block["loss"]` is a NumPy array with one value a step: `loss` (unscaled), `loss_scale`
@@ -156,7 +156,7 @@ class StepBlock:
         return self._columns.get(name, np.zeros(len(self), dtype)).astype(dtype)
 
     def select(self, names: Sequence[str]) -> "StepBlock":
-        """The same steps with only the named columns, in that order; KeyError for others."""
+        """The same steps with only the named columns, in that order; KeyError for unknown names."""
         columns = {name: self[name] for name in names if name != "step"}
         return StepBlock(self.first_step, columns, self._steps if columns else None)
 
@@ -205,7 +205,7 @@ class StepBlock:
 
     @classmethod
     def concat(cls, blocks: Sequence["StepBlock"]) -> "StepBlock":
-        """One block out of ascending ones, with gaps where steps are missing between two of them.
+        """Join ascending blocks into one, with gaps where steps between two blocks are missing.
 
         A column that some of the blocks lack is `missing_column` there. Raises ValueError on an
         overlap.
@@ -223,7 +223,7 @@ class StepBlock:
         length = sum(len(block) for block in blocks)
         columns = {name: missing_column(name, length) for name in names}
         start = 0
-        for block in blocks:  # blocks with different columns take as long as they have cells
+        for block in blocks:  # the time is proportional to the cells, even if the columns differ
             end = start + len(block)
             for name in block.names:
                 columns[name][start:end] = block[name]

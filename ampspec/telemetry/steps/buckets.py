@@ -44,7 +44,7 @@ class Aggregate:
         return len(self.mean)
 
     def __getitem__(self, index: slice) -> "Aggregate":
-        """Some of the buckets."""
+        """A slice of the buckets."""
         return Aggregate(*(getattr(self, column.name)[index] for column in fields(self)))
 
     def merged(self, at: NDArray[np.intp]) -> "Aggregate":
@@ -128,7 +128,7 @@ class Extent:
     skipped: Steps
 
     def __getitem__(self, index: slice) -> "Extent":
-        """The extent of some of the buckets."""
+        """The extent of a slice of the buckets."""
         return Extent(*(getattr(self, column.name)[index] for column in fields(self)))
 
     def merged(self, at: NDArray[np.intp]) -> "Extent":

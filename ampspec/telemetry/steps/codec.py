@@ -1,7 +1,7 @@
 """Encodes StepBlocks and Buckets as Arrow IPC streams, compressed with Zstandard.
 
-Every value survives, NaN and the infinities included: those of steps bit for bit, the means of
-buckets as float32. The first step, or the size of the buckets, is in the schema's metadata.
+Every value survives, including NaN and infinities: values of steps bit for bit, means of buckets
+as float32. The first step, or the size of the buckets, is in the schema's metadata.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,18 +20,18 @@ FIRST_STEP: Final = "first_step"
 SIZE: Final = "size"
 FIRST_CELL: Final = "first_cell"
 STEPS: Final = "~step"
-"""The column with the numbers of steps that have gaps, each as the distance to the one before."""
+"""The column with the numbers of steps with gaps, each as the distance to the previous step."""
 CELL, EARLY, LATE, LACKING = "~cell", "~early", "~late", "~missing"
 """Columns for where each bucket begins and ends in its cell, and how many steps it lacks."""
 EXTENT_COLUMNS: Final = (CELL, EARLY, LATE, LACKING, SKIPPED)
 AGGREGATE_FIELDS: Final = tuple(part.name for part in fields(Aggregate))
-"""Of an aggregated column; each is stored as `<column>.<part>`."""
+"""The parts of an aggregated column, stored as `<column>.<part>`."""
 STORED_DTYPES: Final[dict[str, Any]] = {"mean": np.float32, "finite": np.int32}
 LOADED_DTYPES: Final[dict[str, Any]] = {"mean": np.float64, "finite": np.int64}
 
 
 ColumnFilter = Callable[[str], bool]
-"""Whether a column of this name is wanted."""
+"""Whether to read a column of this name."""
 
 
 def keep_all(_name: str) -> bool:
@@ -66,7 +66,7 @@ def encode_buckets(buckets: Buckets) -> bytes:
     cells = buckets.cells
     starts = cells * buckets.size
     columns = {
-        # For adjacent whole buckets these are ones and zeros, which compress to nothing.
+        # For adjacent complete buckets these are ones and zeros, which compress to almost nothing.
         CELL: np.diff(cells, prepend=cells[:1]),
         EARLY: buckets.starts - starts,
         LATE: starts + buckets.size - buckets.ends,

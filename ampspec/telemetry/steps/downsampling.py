@@ -20,14 +20,14 @@ LEVELS: Final = tuple(64 * LEVEL_FACTOR**level for level in range(8))
 BUCKETS_PER_CHUNK: Final = 4096
 """Buckets stored together."""
 DIRECT_READ_STEPS: Final = 16_384
-"""Up to this many steps are read directly instead of from finer levels."""
+"""Ranges up to this number of steps are read directly instead of from finer levels."""
 MAX_RUN_STEPS: Final = 65_536
 """The number of steps that are aggregated at a time, to bound the memory of a reader."""
 
 EMPTY_BLOCK: Final = StepBlock(0, {name: [] for name in COLUMNS})
 
 
-class StepReader(Protocol):
+class StepSeries(Protocol):
     """Reads the stored steps and buckets of a series."""
 
     def covered_until(self, size: int) -> int:
@@ -44,7 +44,7 @@ class StepReader(Protocol):
 class StepRange:
     """The steps s of a series with `start` ≤ s < `end`."""
 
-    series: StepReader
+    series: StepSeries
     start: int
     end: int
 
@@ -120,7 +120,7 @@ def _level_of(size: int) -> int:
     return max((level for level in LEVELS if size % level == 0), default=1)
 
 
-def _read(series: StepReader, start: int, end: int, level: int, size: int) -> Iterator[Buckets]:
+def _read(series: StepSeries, start: int, end: int, level: int, size: int) -> Iterator[Buckets]:
     """The range in buckets of `size`, a multiple of `level`, read from that level."""
     first = -(-start // level) * level
     full_end = min(series.covered_until(level), end) // level * level if level > 1 else 0
@@ -133,7 +133,7 @@ def _read(series: StepReader, start: int, end: int, level: int, size: int) -> It
     yield from _edge(series, full_end, end, level, size)
 
 
-def _edge(series: StepReader, start: int, end: int, level: int, size: int) -> Iterator[Buckets]:
+def _edge(series: StepSeries, start: int, end: int, level: int, size: int) -> Iterator[Buckets]:
     """A range that the level does not cover, read from finer levels or from the steps."""
     if start >= end:
         return
@@ -145,7 +145,7 @@ def _edge(series: StepReader, start: int, end: int, level: int, size: int) -> It
 
 
 def _runs(blocks: Iterable[StepBlock]) -> Iterator[StepBlock]:
-    """Blocks in order, joined up to MAX_RUN_STEPS: a large block aggregates faster than many."""
+    """Blocks in order, joined up to MAX_RUN_STEPS: one large block aggregates faster than many."""
     run: list[StepBlock] = []
     for block in blocks:
         is_long = bool(run) and block.first_step - run[0].first_step >= MAX_RUN_STEPS

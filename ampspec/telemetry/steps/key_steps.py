@@ -50,7 +50,7 @@ class ScaleChanges:
         return len(self.steps)
 
     def __getitem__(self, index: Any) -> "ScaleChanges":
-        """Some of the changes."""
+        """A slice of the changes."""
         return ScaleChanges(
             self.steps[index], self.columns[index], self.before[index], self.after[index]
         )
@@ -74,7 +74,7 @@ class KeySteps:
 
     @classmethod
     def of(cls, block: StepBlock, last_scales: LastLossScales) -> "KeySteps":
-        """The key steps of a block; `before` are the last scales of the previous block.
+        """The key steps of a block; `last_scales` are those at the end of the previous block.
 
         Steps that are missing between the two do not hide that the scale has changed.
         """
@@ -105,7 +105,7 @@ def encode_key_steps(key_steps: KeySteps) -> bytes:
 
 
 def decode_key_steps(payload: bytes) -> KeySteps:
-    """The points that `encode_key_steps` made into `payload`."""
+    """The key steps that `encode_key_steps` wrote to `payload`."""
     arrays = array_codec.decode(payload)
     skipped = np.cumsum(arrays.pop(SKIPPED))
     changes = []

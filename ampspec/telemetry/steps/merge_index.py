@@ -1,7 +1,7 @@
 """The merge index of a compacted block: the position and the sums of each block merged into it.
 
-A reader that stopped between two of the blocks continues there, and sums up everything before a
-block without reading the steps.
+A reader that stopped between two of the blocks continues there, and gets the sums before a block
+without reading the steps.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ MERGE_ENTRY: Final = np.dtype(
     ]
 )
 """One block: its sequence number in the job's stream, the step after its last, its skipped steps,
-its examples, its seconds, those of the skipped steps, and its smallest finite loss (NaN: none)."""
+its examples, its seconds, the seconds of skipped steps, and its lowest finite loss (NaN: none)."""
 
 MergeIndex = NDArray[Any]
 """One MERGE_ENTRY for each block, in order."""
@@ -40,7 +40,7 @@ def build_merge_index(blocks: Sequence[tuple[int, int, BlockStats]]) -> MergeInd
     """The index of blocks, each given by its seq, its end step and its sums."""
     return np.array(
         [
-            (seq, end_step, *(np.nan if fact is None else fact for fact in astuple(stats)))
+            (seq, end_step, *(np.nan if value is None else value for value in astuple(stats)))
             for seq, end_step, stats in blocks
         ],
         MERGE_ENTRY,

@@ -1,7 +1,7 @@
-"""Frames of steps: a block as plain arrays, which need no trust in who sends them.
+"""Frames of steps: a block as plain arrays, which are safe to read from an untrusted sender.
 
-Arrow, the form that is stored, announces its own decompressed size. So the trainer sends plain
-arrays, and the worker checks and encodes them.
+Arrow, the stored form, declares its decompressed size itself. So the trainer sends plain arrays,
+and the worker checks and encodes them.
 """
 
 from typing import Final
@@ -22,5 +22,5 @@ def steps_frame(block: StepBlock, scale_health: str | None = None) -> Frame:
 
 
 def read_steps(frame: Frame) -> StepBlock:
-    """The block in a frame that `steps_frame` made, without a check of its values."""
+    """The block in a frame from `steps_frame`, without checking its values."""
     return StepBlock(frame.header["first_step"], array_codec.decode(frame.payload))

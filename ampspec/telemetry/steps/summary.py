@@ -11,7 +11,7 @@ from ampspec.telemetry.steps.block import BlockStats
 BINS_PER_OCTAVE: Final = 64
 """Throughputs within about 1% share a bin; the median is the mean of its bin."""
 MAX_RATE: Final = 1e100
-"""A higher rate comes from a time that was rounded to almost nothing; its sums may overflow."""
+"""A higher rate comes from a step time rounded to almost 0; its sums may overflow."""
 
 
 @dataclass
@@ -92,7 +92,7 @@ class StepSummary:
 
     @classmethod
     def from_json(cls, totals: Mapping[str, Any], throughput: Mapping[str, Any]) -> Self:
-        """The summary whose `to_json` is `totals`, and the `to_json` of whose histogram is given.
+        """The summary with these `to_json` documents of its totals and its histogram.
 
         Empty mappings give the summary before the first step.
         """

@@ -18,12 +18,12 @@ from ampcore.distributed.tables.whole_tables import VariableRows, WholeTable
 from ampcore.models.networks.embedding import embedding, sharded
 from ampcore.models.task import Network
 from ampcore.precision import layer_policies
-from ampspec.models.model import Embedding
+from ampspec.models.model import EmbeddingModel
 from ampspec.precision.precision import Precision
 from tests.ampcore.distributed.thread_replicas import on_ranks
 
 ROWS, DIM, RANKS = 51, 4, 2
-SPEC = Embedding(vocabulary=ROWS, dim=DIM, slots=3, nnz=2, hidden=(5,), placement="sharded")
+SPEC = EmbeddingModel(vocabulary=ROWS, dim=DIM, slots=3, nnz=2, hidden=(5,), placement="sharded")
 SIGNATURE = SimpleNamespace(
     vocabulary=ROWS, classes=2, input_shape=(3, 2), input_dtype="int32", targets={}
 )

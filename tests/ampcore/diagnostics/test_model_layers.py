@@ -50,7 +50,7 @@ KINDS = {
     "lenet5 resized": (model.LeNet5(), images(8, 8, 1)),
     "resnet": (model.ResNet(depth=14, width=12), images(31, 32, 3)),
     "gan": (model.Gan(generator=(8, 16, 8), discriminator=(8, 4)), images(12, 8, 3)),
-    "embedding": (model.Embedding(hidden=(16,)), Signature((10, 5), "int32", 2, 1024)),
+    "embedding": (model.EmbeddingModel(hidden=(16,)), Signature((10, 5), "int32", 2, 1024)),
     "lstm_lm": (model.LstmLm(layers=2, units=24), TEXT),
     "transformer_lm": (model.TransformerLm(), TEXT),
     "layers of images": (

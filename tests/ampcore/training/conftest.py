@@ -27,7 +27,7 @@ from ampcore.training.step.plan import Plan
 from ampcore.training.step.telemetry_row import COMMUNICATION_S
 from ampcore.training.step.train_step import TrainStep
 from ampspec.data.data import Digits
-from ampspec.models.model import Embedding, Gan, Mlp
+from ampspec.models.model import EmbeddingModel, Gan, Mlp
 from ampspec.objectives.optimizer import Sgd
 from ampspec.precision.precision import Precision
 from ampspec.telemetry import StepBlock
@@ -76,7 +76,7 @@ def gan(make_task):
 @pytest.fixture(scope="session")
 def clicks(make_task):
     """Makes a tiny embedding model: 2 × 2 keys out of 9, rows of 3, a dense layer."""
-    spec = Embedding(slots=2, nnz=2, vocabulary=9, dim=3, hidden=(4,))
+    spec = EmbeddingModel(slots=2, nnz=2, vocabulary=9, dim=3, hidden=(4,))
     signature = Signature((2, 2), "int32", classes=2, vocabulary=9)
     return lambda policy="float32": make_task(spec, signature, policy)
 

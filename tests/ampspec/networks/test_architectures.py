@@ -10,7 +10,7 @@ MODELS = [
     (model.LeNet5(), (8, 8, 3)),
     (model.ResNet(depth=14, width=4), (16, 16, 3)),
     (model.Gan(), (28, 28)),
-    (model.Embedding(hidden=(8,)), (10, 5)),
+    (model.EmbeddingModel(hidden=(8,)), (10, 5)),
     (model.LstmLm(layers=2), (16,)),
     (model.TransformerLm(layers=2), (16,)),
     (

@@ -23,7 +23,7 @@ def gpu():
 
 
 @pytest.fixture(scope="session")
-def found(job):
+def findings_of(job):
     """The findings about a job by code; `on` is the only device of the only machine."""
 
     def find(on=None, **parts):

@@ -60,9 +60,9 @@ def test_the_share_in_16_bit_follows_the_policy_and_the_overrides(figures, preci
     ],
 )
 def test_the_share_in_float8_counts_products_by_role(figures, overrides, share):
-    found = figures(precision={"policy": "mixed_float8", "overrides": overrides})
-    assert found.share_in_8_bit == pytest.approx(share)
-    assert found.share_in_16_bit == pytest.approx(1 - 1280 / 11_992_448)
+    estimate = figures(precision={"policy": "mixed_float8", "overrides": overrides})
+    assert estimate.share_in_8_bit == pytest.approx(share)
+    assert estimate.share_in_16_bit == pytest.approx(1 - 1280 / 11_992_448)
 
 
 def test_weights_of_float8_products_are_cast_to_8_bits(figures):

@@ -81,5 +81,5 @@ def test_every_kind_of_data_may_be_used(kind):
 def test_the_preflight_says_that_only_the_code_knows_the_layers():
     report = preflight(parse())
     assert report.figures is None
-    [finding] = [one for one in report.findings if one.code == "layers_unknown"]
+    [finding] = [finding for finding in report.findings if finding.code == "layers_unknown"]
     assert "bundle" in finding.message

@@ -19,10 +19,10 @@ def problems(document):
 
 
 def test_only_model_and_data_are_required_and_the_rest_has_defaults():
-    made = spec()
-    assert made.name == "mlp-float32"
-    assert made.optimizer.kind == "adam"
-    assert made.data.validation_split == 0.2
+    job = spec()
+    assert job.name == "mlp-float32"
+    assert job.optimizer.kind == "adam"
+    assert job.data.validation_split == 0.2
     assert Npz(path="a.npz").validation_split == 0.0
 
 
@@ -42,13 +42,13 @@ def test_the_loss_scale_follows_the_policy_unless_it_is_given(policy, scale):
 
 
 def test_a_section_without_a_kind_has_the_default_one():
-    made = spec(
+    job = spec(
         precision={"policy": "mixed_float16"},
         optimizer={"learning_rate": 0.5, "schedule": {"warmup_steps": 7}},
         loss_scale={"initial": 8.0},
     )
-    assert made.optimizer == Adam(learning_rate=0.5, schedule=Constant(warmup_steps=7))
-    assert made.loss_scale == DynamicScale(initial=8.0)
+    assert job.optimizer == Adam(learning_rate=0.5, schedule=Constant(warmup_steps=7))
+    assert job.loss_scale == DynamicScale(initial=8.0)
     networks = {"generator": {"learning_rate": 0.25}, "discriminator": {"kind": "sgd"}}
     optimizers = spec(model={"kind": "gan"}, optimizers=networks).optimizers
     assert optimizers == {"generator": Adam(learning_rate=0.25), "discriminator": Sgd()}
@@ -56,11 +56,11 @@ def test_a_section_without_a_kind_has_the_default_one():
 
 def test_the_error_of_a_section_without_a_kind_names_the_fields_of_the_default_one():
     two = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
-    found = problems(two | {"optimizer": {"momentum": 0.5}, "loss_scale": {"initial": 8.0}})
-    assert set(found) == {"/optimizer/momentum", "/loss_scale/initial"}
-    assert "beta_1" in found["/optimizer/momentum"].expected
-    found = problems(two | {"optimizer": "adam", "precision": {"policy": "half"}})
-    assert set(found) == {"/optimizer", "/precision/policy"}
+    mistakes = problems(two | {"optimizer": {"momentum": 0.5}, "loss_scale": {"initial": 8.0}})
+    assert set(mistakes) == {"/optimizer/momentum", "/loss_scale/initial"}
+    assert "beta_1" in mistakes["/optimizer/momentum"].expected
+    mistakes = problems(two | {"optimizer": "adam", "precision": {"policy": "half"}})
+    assert set(mistakes) == {"/optimizer", "/precision/policy"}
 
 
 @pytest.mark.parametrize("queue", ["Fast GPU", "", "../x", "a\n", "a" * 64])
@@ -72,7 +72,7 @@ def test_a_queue_name_must_match_the_pattern(queue):
 
 
 def test_all_mistakes_are_reported_at_once_with_pointer_expected_and_received():
-    found = problems(
+    mistakes = problems(
         {
             "model": {"kind": "cnn", "filtres": [8]},
             "data": {"kind": "digits", "batch_size": "256"},
@@ -82,7 +82,7 @@ def test_all_mistakes_are_reported_at_once_with_pointer_expected_and_received():
             "optimiser": {"kind": "adam"},
         }
     )
-    assert set(found) == {
+    assert set(mistakes) == {
         "/model/filtres",
         "/data/batch_size",
         "/precision/policy",
@@ -90,13 +90,13 @@ def test_all_mistakes_are_reported_at_once_with_pointer_expected_and_received():
         "/train/epochs",
         "/optimiser",
     }
-    assert found["/model/filtres"].suggestion == "filters"
-    assert found["/optimiser"].suggestion == "optimizer"
-    assert found["/precision/policy"].suggestion == "mixed_float16"
-    assert found["/data/batch_size"].received == '"256"'
-    assert "integer" in found["/data/batch_size"].expected
-    assert found["/train/epochs"].received == "0"
-    assert found["/loss_scale/initial"].code == "out_of_bounds"
+    assert mistakes["/model/filtres"].suggestion == "filters"
+    assert mistakes["/optimiser"].suggestion == "optimizer"
+    assert mistakes["/precision/policy"].suggestion == "mixed_float16"
+    assert mistakes["/data/batch_size"].received == '"256"'
+    assert "integer" in mistakes["/data/batch_size"].expected
+    assert mistakes["/train/epochs"].received == "0"
+    assert mistakes["/loss_scale/initial"].code == "out_of_bounds"
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_the_message_of_a_missing_field_says_that_it_is_missing():
 
 
 def test_a_misspelt_kind_gets_a_suggestion():
-    found = problems({"model": {"kind": "lenet"}, "data": {"kind": "digit"}})
-    assert found["/model/kind"].suggestion == "lenet5"
-    assert found["/data/kind"].suggestion == "digits"
+    mistakes = problems({"model": {"kind": "lenet"}, "data": {"kind": "digit"}})
+    assert mistakes["/model/kind"].suggestion == "lenet5"
+    assert mistakes["/data/kind"].suggestion == "digits"
 
 
 @pytest.mark.parametrize(
@@ -187,14 +187,14 @@ def test_a_problem_is_rendered_as_a_sentence_and_as_json():
 
 
 def test_the_normalised_document_parses_to_the_same_spec():
-    made = spec(precision={"policy": "mixed_float16"}, labels={"team": "vision"})
-    assert JobSpec.parse(made.to_json()) == made
+    job = spec(precision={"policy": "mixed_float16"}, labels={"team": "vision"})
+    assert JobSpec.parse(job.to_json()) == job
 
 
 def test_the_file_of_a_spec_parses_to_the_same_spec(tmp_path):
-    made = spec(optimizer={"kind": "adam", "learning_rate": 1e-05, "epsilon": 1e-8})
-    (tmp_path / "job.yaml").write_text(json.dumps(made.to_json()))
-    assert JobSpec.from_file(tmp_path / "job.yaml") == made
+    job = spec(optimizer={"kind": "adam", "learning_rate": 1e-05, "epsilon": 1e-8})
+    (tmp_path / "job.yaml").write_text(json.dumps(job.to_json()))
+    assert JobSpec.from_file(tmp_path / "job.yaml") == job
 
 
 def test_messages_about_bounds_and_lengths_are_plain():

@@ -24,8 +24,8 @@ def problems(schedule):
     ],
 )
 def test_invalid_step_boundaries_are_refused_with_their_pointer(boundaries, warmup_steps, expected):
-    found = problems({"kind": "step", "boundaries": boundaries, "warmup_steps": warmup_steps})
-    assert found["/optimizer/schedule/boundaries"].expected == expected
+    mistakes = problems({"kind": "step", "boundaries": boundaries, "warmup_steps": warmup_steps})
+    assert mistakes["/optimizer/schedule/boundaries"].expected == expected
 
 
 @pytest.mark.parametrize(

@@ -51,9 +51,9 @@ def test_the_auto_policy_has_the_auto_loss_scale():
 )
 def test_an_override_with_an_invalid_regular_expression_is_refused_with_its_pointer(pattern):
     good = {"layers": "conv", "dtype": "float32"}
-    found = problem(precision={"overrides": [good, good | {"layers": pattern}]})
-    assert found.pointer == "/precision/overrides/1/layers"
-    assert re.match("Expected a (valid )?regular expression", found.detail)
+    mistake = problem(precision={"overrides": [good, good | {"layers": pattern}]})
+    assert mistake.pointer == "/precision/overrides/1/layers"
+    assert re.match("Expected a (valid )?regular expression", mistake.detail)
 
 
 def test_a_calibrated_scale_is_audited_by_default():
@@ -65,12 +65,12 @@ def test_a_calibrated_scale_is_audited_by_default():
 
 @pytest.mark.parametrize("mode", ["dynamic", "calibrated"])
 def test_the_initial_scale_must_lie_in_the_bounds(mode):
-    found = problem(loss_scale={"mode": mode, "initial": 8.0, "minimum": 16.0})
-    assert found.pointer == "/loss_scale/initial"
+    mistake = problem(loss_scale={"mode": mode, "initial": 8.0, "minimum": 16.0})
+    assert mistake.pointer == "/loss_scale/initial"
 
 
 @pytest.mark.parametrize("field", ["calibration_steps", "audit_interval"])
 @pytest.mark.parametrize("value", [0, 2**30])
 def test_calibration_steps_and_audit_interval_must_fit_the_step_counter(field, value):
-    found = problem(loss_scale={"mode": "calibrated", field: value})
-    assert found.pointer == f"/loss_scale/{field}"
+    mistake = problem(loss_scale={"mode": "calibrated", field: value})
+    assert mistake.pointer == f"/loss_scale/{field}"

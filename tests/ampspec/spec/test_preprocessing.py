@@ -17,7 +17,7 @@ def test_one_encoding_or_any_numeric_options_are_accepted(options):
 @pytest.mark.parametrize(
     "options",
     [
-        *(one | other for one in ENCODINGS for other in NUMERIC),
+        *(encoding | other for encoding in ENCODINGS for other in NUMERIC),
         ENCODINGS[0] | ENCODINGS[1],
         ENCODINGS[0] | ENCODINGS[2],
         ENCODINGS[1] | ENCODINGS[2],

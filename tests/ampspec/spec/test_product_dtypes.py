@@ -11,21 +11,21 @@ BACKWARD = {"layers": "dense", "dtype": "float16", "roles": ["input_gradient", "
 WHOLE = {"layers": "block", "dtype": "bfloat16"}
 
 
-def found(*overrides, layer=DENSE, policy="mixed_float16", ancestors=("block",)):
+def dtypes_of(*overrides, layer=DENSE, policy="mixed_float16", ancestors=("block",)):
     return layer_dtypes(Precision(policy=policy, overrides=overrides), policy, layer, ancestors)
 
 
 def test_an_override_of_a_role_changes_that_product_alone():
-    dtypes = found(ONLY_WEIGHTS)
+    dtypes = dtypes_of(ONLY_WEIGHTS)
     assert dtypes.products == ProductDtypes("float16", "float16", "float32")
     assert dtypes.compute_dtype == "float16"
 
 
 def test_without_roles_there_are_no_products_of_their_own():
-    assert found().products is None
-    assert found(WHOLE).products is None
+    assert dtypes_of().products is None
+    assert dtypes_of(WHOLE).products is None
     # Nor where they change nothing.
-    assert found(BACKWARD).products is None
+    assert dtypes_of(BACKWARD).products is None
 
 
 @pytest.mark.parametrize(
@@ -39,15 +39,15 @@ def test_without_roles_there_are_no_products_of_their_own():
     ],
 )
 def test_the_last_override_of_each_product_wins(overrides, expected):
-    assert found(*overrides).products == expected
+    assert dtypes_of(*overrides).products == expected
 
 
 def test_roles_of_an_ancestor_apply_to_the_layers_inside():
     override = ONLY_WEIGHTS | {"layers": "^block$"}
-    assert found(override).products == ProductDtypes("float16", "float16", "float32")
+    assert dtypes_of(override).products == ProductDtypes("float16", "float16", "float32")
     # Its own path decides, if an override matches it.
     own = ONLY_WEIGHTS | {"layers": "^block/dense$", "roles": ["forward"]}
-    assert found(override, own).products == ProductDtypes("float32", "float16", "float16")
+    assert dtypes_of(override, own).products == ProductDtypes("float32", "float16", "float16")
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_roles_of_an_ancestor_apply_to_the_layers_inside():
     ],
 )
 def test_other_layers_ignore_roles(layer):
-    assert found(ONLY_WEIGHTS, layer=layer).products is None
+    assert dtypes_of(ONLY_WEIGHTS, layer=layer).products is None
 
 
 def test_the_products_of_outputs_are_never_16_bit():
     output = LayerInfo("dense", "Dense", output=True)
-    assert found(BACKWARD, layer=output, policy="float32").products is None
+    assert dtypes_of(BACKWARD, layer=output, policy="float32").products is None
 
 
 def test_a_float16_product_has_a_dynamic_loss_scale():

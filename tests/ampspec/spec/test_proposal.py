@@ -32,20 +32,20 @@ def propose(tmp_path, text):
             + rows(lambda n: f"{n},{n % 2},Mr. Owen Harris Braund {n},{n or ''},{'mf'[n % 2]}"),
             {"target": "Survived", "inputs": ["Age", "Sex"], "missing": "keep"},
             "classification",
-            "data.inputs: without Id: the numbers of rows.",
+            "data.inputs: without Id: row numbers.",
         ),
         (
             rows(lambda n: f"{n % 3 + 1},1.{n},2.{n * 7}"),
             {"target": "column_1", "inputs": ["column_2", "column_3"]},
             "classification",
-            "data.target: column_1 has few different whole numbers, and is the first column.",
+            "data.target: column_1 is the first column and has few different whole numbers.",
         ),
         (
             "area,day,city,SalePrice\n"
             + rows(lambda n: f"{n}.5,2020-01-{n % 28 + 1:02},{'Ulm'},{1000 + n * 3}"),
             {"target": "SalePrice", "inputs": ["area"]},
             "regression",
-            "data.inputs: without day: dates, which no layer reads as they are.",
+            "data.inputs: without day: dates, which no layer reads directly.",
         ),
         (
             "kind,text\n" + rows(lambda n: f"{'ab'[n % 2]},a longer sentence of words {n}"),
@@ -72,7 +72,7 @@ def test_a_job_is_proposed_with_reasons(tmp_path, text, data, task, reason):
 def test_a_file_with_nothing_to_predict_from_has_no_proposal(tmp_path):
     with pytest.raises(NoProposal, match="no column to predict from"):
         propose(tmp_path, "id,y\n" + rows(lambda n: f"{n},{n % 2}"))
-    with pytest.raises(NoProposal, match="no column to predict: only inputs"):
+    with pytest.raises(NoProposal, match="no column to predict; all columns are inputs"):
         propose(tmp_path, "y1\n" + rows(str))
 
 

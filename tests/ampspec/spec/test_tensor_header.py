@@ -33,8 +33,8 @@ def entry(dtype="F32", shape=(1,), data_offsets=(0, 4)):
 @given(st.dictionaries(NAMES, st.tuples(st.sampled_from([*DTYPES]), SHAPES), min_size=1))
 def test_the_header_of_every_valid_file_is_read(arrays):
     made = {name: np.zeros(shape, DTYPES[dtype]) for name, (dtype, shape) in arrays.items()}
-    found = read(encode_tensors(made, {"format": "test"}))
-    assert {name: (one.dtype, list(one.shape)) for name, one in found.items()} == arrays
+    content = read(encode_tensors(made, {"format": "test"}))
+    assert {name: (one.dtype, list(one.shape)) for name, one in content.items()} == arrays
 
 
 @given(st.binary(max_size=300))
@@ -62,10 +62,10 @@ ENTRIES = st.fixed_dictionaries(
 @given(st.dictionaries(NAMES, ENTRIES | JSON, max_size=4), st.binary(max_size=40))
 def test_any_document_is_refused_or_describes_exactly_the_bytes_of_the_file(document, data):
     try:
-        found = read(file_of(document, data))
+        content = read(file_of(document, data))
     except TensorFormatError:
         return
-    assert sum(one.size_bytes for one in found.values()) == len(data)
+    assert sum(one.size_bytes for one in content.values()) == len(data)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from ampspec.precision.layer_dtypes import LayerInfo, layer_dtypes
 from ampspec.precision.precision import ROLES
 from ampspec.studies.bisect.bisect import BisectKind
 from ampspec.studies.bisect.layer_losses import LayerLoss
-from ampspec.studies.plan import JobResult, NoAnswer, Question
+from ampspec.studies.plan import JobResult, NoAnswer, StudyContext
 
 LAYERS = 40
 """In 16 bit: the dense layers, and the one that flattens the images."""
@@ -30,7 +30,7 @@ class Planted:
     def __init__(self, needed=(), *, roles=ROLES, skips=True, options=None, spec=SPEC, losses=()):
         self.needed, self.roles, self.skips = needed, roles, skips
         self.losses = losses
-        self.question = Question(spec, BisectOptions(**(options or {})), ("mixed_float16",))
+        self.question = StudyContext(spec, BisectOptions(**(options or {})), ("mixed_float16",))
         self.results = {}
         self.rounds = 0
 
@@ -92,7 +92,7 @@ def loses_little(layer):
 
 
 def layers(answer):
-    return [one.path for one in answer.layers]
+    return [layer.path for layer in answer.layers]
 
 
 @pytest.mark.parametrize("skips", [True, False], ids=["overflow", "worse"])
@@ -104,7 +104,7 @@ def test_two_bad_layers_of_forty_are_found_in_at_most_25_jobs(skips):
     assert len(planted.results) <= 25
     spec = JobSpec.parse({**SPEC, **answer.write})
     assert all(map(planted.is_cured(spec), planted.needed))
-    assert [one.dtype for one in spec.precision.overrides] == ["float32", "float32"]
+    assert [override.dtype for override in spec.precision.overrides] == ["float32", "float32"]
     for one in answer.layers:
         assert one.roles == list(ROLES)
         shown = next(run for run in answer.tried if run.job == one.job)
@@ -116,8 +116,8 @@ def test_two_bad_layers_of_forty_are_found_in_at_most_25_jobs(skips):
 def test_only_the_products_that_need_it_are_in_float32(role):
     answer = Planted(["dense_7", "dense_30"], roles=[role]).run()
     assert layers(answer) == ["dense_7", "dense_30"]
-    assert [one.roles for one in answer.layers] == [[role], [role]]
-    assert [one["roles"] for one in answer.overrides] == [[role], [role]]
+    assert [layer.roles for layer in answer.layers] == [[role], [role]]
+    assert [override["roles"] for override in answer.overrides] == [[role], [role]]
     assert answer.tried[-1].passes or any(
         run.passes and len(run.float32) == 2 for run in answer.tried
     )
@@ -237,11 +237,13 @@ def test_layers_that_depend_on_data_or_code_are_those_of_the_range_samples():
 def test_without_range_samples_layers_that_depend_on_code_are_not_known():
     spec = {**SPEC, **BUNDLE}
     assert layers(Planted(spec=spec).run()) == []
-    with pytest.raises(NoAnswer, match=r"No layer is known .* job-float32-in/none .* taken none"):
+    with pytest.raises(
+        NoAnswer, match=r"No layer is known .* job-float32-in/none .* no range samples"
+    ):
         Planted(["mine"], spec=spec).run()
     forbidden = {**SPEC, **BUNDLE, "telemetry": {"ranges": {"enabled": False}}}
     with pytest.raises(SpecValidationError) as raised:
-        BisectKind().jobs(Question(forbidden, BisectOptions(), ("mixed_float16",)), {})
+        BisectKind().jobs(StudyContext(forbidden, BisectOptions(), ("mixed_float16",)), {})
     (problem,) = raised.value.problems
     assert (problem.pointer, problem.code) == ("/telemetry/ranges/enabled", "layers_unknown")
 

@@ -7,7 +7,7 @@ from ampspec.jobs import Reason, State
 from ampspec.studies.capacity.batch_search import size_of_key
 from ampspec.studies.capacity.capacity import CapacityKind
 from ampspec.studies.capacity.memory_model import PROCESS_BYTES
-from ampspec.studies.plan import JobResult, NoAnswer, Question
+from ampspec.studies.plan import JobResult, NoAnswer, StudyContext
 
 SPEC = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits", "batch_size": 64}}
 ALL_EXAMPLES = 1437
@@ -26,7 +26,7 @@ def search(end, *, spec=SPEC, device="gpu", memory=2**20, limit=None, **options)
 
     `end` gives the result of a key.
     """
-    question = Question(
+    question = StudyContext(
         spec,
         CapacityOptions(policies=["mixed_float16"], **options),
         ("mixed_float16",),
@@ -137,7 +137,7 @@ def test_two_crashes_within_the_estimate_count_if_smaller_sizes_ran():
         lambda key: ended(size_of_key(key), 300, reason=Reason.PROCESS_KILLED), memory=2**30
     )
     assert policy.largest_batch <= 300 < policy.smallest_failed
-    assert "counts as too little memory" in policy.explanation
+    assert "counts as out of memory" in policy.explanation
 
 
 def test_there_is_no_answer_if_all_jobs_crash():
@@ -172,7 +172,7 @@ def test_a_policy_that_overflows_has_enough_memory_and_the_answer_says_so():
     diverged = JobResult("j", State.FAILED, reason=Reason.NON_FINITE_RESULT)
     _, policy, _ = answer(lambda key: diverged, max_batch=64)
     assert (policy.largest_batch, policy.limited_by) == (64, "max_batch")
-    assert "does not work out: job j is failed (non_finite_result)" in policy.explanation
+    assert "diverges: job j is failed (non_finite_result)" in policy.explanation
 
 
 def test_a_machine_that_no_limit_protects_is_not_filled():
@@ -207,7 +207,7 @@ def test_under_a_limit_of_trainers_the_search_goes_beyond_the_estimate():
 
 def test_a_question_without_limits_knows_no_memory():
     options = CapacityOptions()
-    assert Question(SPEC, options, (), "cpu", None, None).step_memory_bytes is None
-    assert Question(SPEC, options, (), "cpu", 2**40, 2**31).step_memory_bytes == 2**30
-    assert Question(SPEC, options, (), "gpu", 2**40, 2**31).step_memory_bytes == 2**40
-    assert Question(SPEC, options, (), "cpu", 2**40, 2**20).step_memory_bytes == 0
+    assert StudyContext(SPEC, options, (), "cpu", None, None).step_memory_bytes is None
+    assert StudyContext(SPEC, options, (), "cpu", 2**40, 2**31).step_memory_bytes == 2**30
+    assert StudyContext(SPEC, options, (), "gpu", 2**40, 2**31).step_memory_bytes == 2**40
+    assert StudyContext(SPEC, options, (), "cpu", 2**40, 2**20).step_memory_bytes == 0

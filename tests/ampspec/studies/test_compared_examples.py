@@ -8,7 +8,7 @@ import pytest
 
 from ampspec.api.study_requests import PrecisionOptions
 from ampspec.jobs import State
-from ampspec.studies.plan import JobResult, Question
+from ampspec.studies.plan import JobResult, StudyContext
 from ampspec.studies.precision.example_results import ExampleResults
 from ampspec.studies.precision.precision import PrecisionKind
 from ampspec.telemetry.validation_examples import write_examples
@@ -36,7 +36,7 @@ def result(outcomes, digest="rows", constant=0.3):
 
 def answer(results, document=SPEC, **options):
     seeds = len(results) // 2
-    question = Question(document, PrecisionOptions(seeds=seeds, **options), ("mixed_bfloat16",))
+    question = StudyContext(document, PrecisionOptions(seeds=seeds, **options), ("mixed_bfloat16",))
     return PrecisionKind().answer(question, results)
 
 
@@ -48,20 +48,31 @@ def study(change, *, right=0.9, seeds=3, digests=("rows",) * 3, constant=0.3):
     for seed in range(seeds):
         for policy, lost in (("float32", 0.0), ("mixed_bfloat16", change)):
             outcomes = [
-                0.0 if chance.random() < lost else 1.0 - one if chance.random() < 0.01 else one
-                for one in always
+                0.0
+                if chance.random() < lost
+                else 1.0 - correct
+                if chance.random() < 0.01
+                else correct
+                for correct in always
             ]
             results[f"{policy}/seed-{seed}"] = result(outcomes, digests[seed], constant)
     return results
 
 
 def test_the_same_rows_are_named_in_the_answer():
-    found = answer(study(0.0))
-    assert (found.rows.count, found.rows.split_seed, found.rows.digest) == (ROWS, 0, "rows")
-    assert "all evaluated on the same 2,000 rows (split_seed 0)" in found.policies[0].explanation
-    assert found.policies[1].verdict == "equal"
-    assert 0.005 < found.policies[1].changed_examples < 0.03
-    assert (found.margin, found.confidence) == (0.01, 0.96)
+    policy_answer = answer(study(0.0))
+    assert (policy_answer.rows.count, policy_answer.rows.split_seed, policy_answer.rows.digest) == (
+        ROWS,
+        0,
+        "rows",
+    )
+    assert (
+        "all evaluated on the same 2,000 rows (split_seed 0)"
+        in policy_answer.policies[0].explanation
+    )
+    assert policy_answer.policies[1].verdict == "equal"
+    assert 0.005 < policy_answer.policies[1].changed_examples < 0.03
+    assert (policy_answer.margin, policy_answer.confidence) == (0.01, 0.96)
 
 
 def test_a_policy_that_loses_2_of_100_examples_is_worse():
@@ -69,10 +80,10 @@ def test_a_policy_that_loses_2_of_100_examples_is_worse():
 
 
 def test_rows_that_differ_between_the_seeds_are_not_compared_by_example():
-    found = answer(study(0.0, digests=("a", "b", "c")))
-    assert found.rows is None
-    assert found.policies[1].changed_examples is None
-    assert "Only the means of the seeds are compared" in found.policies[1].explanation
+    policy_answer = answer(study(0.0, digests=("a", "b", "c")))
+    assert policy_answer.rows is None
+    assert policy_answer.policies[1].changed_examples is None
+    assert "Only the means of the seeds are compared" in policy_answer.policies[1].explanation
 
 
 def test_examples_whose_mean_is_not_the_metric_are_not_compared():
@@ -87,12 +98,12 @@ def test_examples_whose_mean_is_not_the_metric_are_not_compared():
 
 @pytest.mark.parametrize("change", [0.0, 0.05])
 def test_where_float32_is_at_chance_nothing_is_compared(change):
-    found = answer(study(change, right=0.3, constant=0.31))
-    assert [one.verdict for one in found.policies] == ["equal", "cannot tell"]
-    assert found.policies[1].difference is None
-    assert found.recommended == "float32"
-    assert found.summary.startswith("Cannot tell: float32 did not learn: val_accuracy 0.29")
-    assert ", the largest class has 0.31. Train longer" in found.summary
+    policy_answer = answer(study(change, right=0.3, constant=0.31))
+    assert [policy.verdict for policy in policy_answer.policies] == ["equal", "cannot tell"]
+    assert policy_answer.policies[1].difference is None
+    assert policy_answer.recommended == "float32"
+    assert policy_answer.summary.startswith("Cannot tell: float32 did not learn: val_accuracy 0.29")
+    assert ", the largest class has 0.31. Train longer" in policy_answer.summary
 
 
 def test_an_accuracy_above_chance_has_learned_although_its_loss_is_worse_than_constant():
@@ -145,11 +156,11 @@ def test_what_would_settle_it_is_a_number_of_seeds_or_of_rows():
 def test_jobs_of_a_study_of_an_older_version_keep_the_rows_of_their_seed():
     """Its document has no split_seed; jobs that are still to come pair with those that ended."""
     old = {**SPEC, "data": {"kind": "csv", "path": "a.csv"}, "train": {"seed": 4}}
-    question = Question(old, PrecisionOptions(), ("mixed_bfloat16",))
+    question = StudyContext(old, PrecisionOptions(), ("mixed_bfloat16",))
     jobs = PrecisionKind().jobs(question, {})
     splits = [job.document(question, "s")["data"]["split_seed"] for job in jobs]
     assert splits == [4, 4, 5, 5, 6, 6]
-    new = Question(SPEC, PrecisionOptions(), ("mixed_bfloat16",))
+    new = StudyContext(SPEC, PrecisionOptions(), ("mixed_bfloat16",))
     jobs = PrecisionKind().jobs(new, {})
     assert {job.document(new, "s")["data"]["split_seed"] for job in jobs} == {0}
 

@@ -1,4 +1,4 @@
-"""The search finds exactly what is needed, with few trials."""
+"""The search finds exactly what is required, with few trials."""
 
 from collections.abc import Sequence
 from math import log2
@@ -10,7 +10,7 @@ from ampspec.studies.bisect.minimal_set import minimal_set, without_unneeded
 
 
 class Trials:
-    """Counts trials; those with all needed candidates pass."""
+    """Counts trials; those with all required candidates pass."""
 
     def __init__(self, *alternatives: set[int]) -> None:
         self.alternatives = alternatives
@@ -18,7 +18,7 @@ class Trials:
 
     def __call__(self, candidates: Sequence[int]) -> bool:
         self.tried.append(tuple(candidates))
-        return any(needed <= set(candidates) for needed in self.alternatives)
+        return any(required <= set(candidates) for required in self.alternatives)
 
 
 @st.composite
@@ -29,10 +29,10 @@ def lists_with_needed(draw: st.DrawFn) -> tuple[int, set[int]]:
 
 @given(lists_with_needed(), st.booleans())
 def test_exactly_the_needed_candidates_are_found(case: tuple[int, set[int]], first: bool) -> None:
-    size, needed = case
-    trials = Trials(needed)
-    assert minimal_set(range(size), trials, likely_first=first) == sorted(needed)
-    bound = len(needed) * (log2(size) + 2) * (2 if first else 1) + 1
+    size, required = case
+    trials = Trials(required)
+    assert minimal_set(range(size), trials, likely_first=first) == sorted(required)
+    bound = len(required) * (log2(size) + 2) * (2 if first else 1) + 1
     assert len(trials.tried) <= bound
     assert len(set(trials.tried)) == len(trials.tried)
 
@@ -42,9 +42,9 @@ def test_of_two_ways_one_is_found_that_needs_all_of_its_candidates(
     one: tuple[int, set[int]], other: tuple[int, set[int]]
 ) -> None:
     ways = Trials(one[1], other[1])
-    found = minimal_set(range(max(one[0], other[0])), ways)
-    assert ways(found)
-    assert not any(ways([item for item in found if item != left_out]) for left_out in found)
+    chosen = minimal_set(range(max(one[0], other[0])), ways)
+    assert ways(chosen)
+    assert not any(ways([item for item in chosen if item != left_out]) for left_out in chosen)
 
 
 def test_needed_candidates_at_the_start_take_few_trials() -> None:
@@ -64,7 +64,7 @@ def test_two_of_forty_take_at_most_fifteen_trials() -> None:
 
 
 @given(st.sets(st.integers(0, 5)))
-def test_unneeded_items_are_left_out_one_by_one(needed: set[int]) -> None:
-    trials = Trials(needed)
-    assert without_unneeded(range(6), trials) == sorted(needed)
+def test_unneeded_items_are_left_out_one_by_one(required: set[int]) -> None:
+    trials = Trials(required)
+    assert without_unneeded(range(6), trials) == sorted(required)
     assert len(trials.tried) == 6

@@ -32,15 +32,15 @@ def test_the_noise_band_is_that_of_the_seeds():
 
 
 def test_a_policy_that_is_1_point_worse_is_worse():
-    found = compared([-0.010, -0.012, -0.009, -0.011, -0.008])
-    assert (found.verdict, found.more_seeds) == ("worse", None)
-    assert found.interval[0] < -0.01 < found.interval[1] < 0
+    comparison = compared([-0.010, -0.012, -0.009, -0.011, -0.008])
+    assert (comparison.verdict, comparison.more_seeds) == ("worse", None)
+    assert comparison.interval[0] < -0.01 < comparison.interval[1] < 0
 
 
 def test_an_equal_policy_is_equal():
-    found = compared([0.001, -0.001, 0.0005, -0.0008, 0.0002])
-    assert found.verdict == "equal"
-    assert found.interval[0] < 0 < found.interval[1]
+    comparison = compared([0.001, -0.001, 0.0005, -0.0008, 0.0002])
+    assert comparison.verdict == "equal"
+    assert comparison.interval[0] < 0 < comparison.interval[1]
 
 
 def test_a_policy_that_is_1_point_better_is_better_and_with_a_loss_worse():
@@ -51,9 +51,9 @@ def test_a_policy_that_is_1_point_better_is_better_and_with_a_loss_worse():
 
 def test_a_real_difference_within_the_margin_is_equal_while_it_is_inside_of_the_noise():
     """Larger than the noise of the seeds, it is only equal to someone who has asked for that."""
-    found = compared([-0.0010, -0.0011, -0.0009, -0.0010, -0.0010])
-    assert found.interval[1] < 0
-    assert found.verdict == "equal"
+    comparison = compared([-0.0010, -0.0011, -0.0009, -0.0010, -0.0010])
+    assert comparison.interval[1] < 0
+    assert comparison.verdict == "equal"
     larger = [-0.0080, -0.0081, -0.0079, -0.0080, -0.0080]
     assert compared(larger).verdict == "worse"
     assert compared(larger, is_asked=True).verdict == "equal"
@@ -67,10 +67,10 @@ def test_a_wide_noise_band_does_not_make_a_policy_that_loses_a_point_equal():
 
 
 def test_too_few_seeds_cannot_tell_and_say_how_many_more_would():
-    found = compared([0.014, -0.013], float32=FLOAT32[:2])
-    assert found.verdict == "cannot tell"
-    assert found.more_seeds is not None
-    assert found.more_seeds > 2
+    comparison = compared([0.014, -0.013], float32=FLOAT32[:2])
+    assert comparison.verdict == "cannot tell"
+    assert comparison.more_seeds is not None
+    assert comparison.more_seeds > 2
     assert compared([0.004]).more_seeds == 1
 
 

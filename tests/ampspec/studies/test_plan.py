@@ -5,7 +5,7 @@ from ampspec.jobs import JobSpec
 from ampspec.precision.devices import DeviceInfo
 from ampspec.studies.capacity.capacity import CapacityKind
 from ampspec.studies.capacity.memory_model import memory_model
-from ampspec.studies.plan import Question
+from ampspec.studies.plan import StudyContext
 from ampspec.studies.precision.policies import policies_to_study, policy_sections
 from ampspec.studies.precision.precision import PrecisionKind
 
@@ -52,11 +52,11 @@ def test_tf32_is_studied_by_default_on_gpus_that_have_it(devices, has_it):
 
 def test_beside_tf32_the_reference_is_without_it():
     document = {**SPEC, "precision": {"policy": "mixed_bfloat16"}}
-    question = Question(document, PrecisionOptions(seeds=2), ("tf32", "mixed_bfloat16"))
+    question = StudyContext(document, PrecisionOptions(seeds=2), ("tf32", "mixed_bfloat16"))
     jobs = PrecisionKind().jobs(question, {})[:3]
     assert [job.key for job in jobs] == ["float32/seed-0", "tf32/seed-0", "mixed_bfloat16/seed-0"]
     sections = [JobSpec.parse(job.document(question, "s")).precision for job in jobs]
-    assert [(one.policy, one.tf32) for one in sections] == [
+    assert [(section.policy, section.tf32) for section in sections] == [
         ("float32", False),
         ("float32", True),
         ("mixed_bfloat16", True),
@@ -92,7 +92,7 @@ def test_a_loss_scale_is_used_only_where_layers_compute_in_float16(policy, given
 def test_every_planned_job_is_a_valid_spec_with_the_same_seed_for_all_policies():
     document = {**SPEC, "train": {"seed": 5}, "loss_scale": {"mode": "dynamic"}}
     policies = ("mixed_float16", "mixed_float8")
-    question = Question(document, PrecisionOptions(seeds=2, steps=3), policies)
+    question = StudyContext(document, PrecisionOptions(seeds=2, steps=3), policies)
     jobs = PrecisionKind().jobs(question, {})
     specs = [JobSpec.parse(job.document(question, "s")) for job in jobs]
     assert [spec.train.seed for spec in specs] == [5, 5, 5, 6, 6, 6]

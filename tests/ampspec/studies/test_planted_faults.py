@@ -28,7 +28,7 @@ from ampspec.errors import TrainingError
 from ampspec.jobs import State
 from ampspec.studies.bisect.layer_losses import layer_losses
 from ampspec.studies.kinds import KINDS, OPTIONS
-from ampspec.studies.plan import JobResult, NoAnswer, PlannedJob, Question
+from ampspec.studies.plan import JobResult, NoAnswer, PlannedJob, StudyContext
 from ampspec.telemetry import Event, EventType, StepBlock
 from ampspec.telemetry.metrics import finite_metrics
 from ampspec.telemetry.ranges.number_formats import FLOAT16
@@ -80,13 +80,13 @@ class Fault:
         study = KINDS[kind]
         given = {"policy": policy, "steps": None} if kind == "bisect" else {"policies": [policy]}
         chosen = OPTIONS[kind].model_validate({"seeds": 2, **given, **options})
-        question = Question(self.document, chosen, (policy,))
+        question = StudyContext(self.document, chosen, (policy,))
         results: dict[str, JobResult] = {}
         while new := [job for job in study.jobs(question, results) if job.key not in results]:
             results |= {job.key: self._train_once(question, job) for job in new}
         return study.answer(question, results)
 
-    def _train_once(self, question: Question[Any], job: PlannedJob) -> JobResult:
+    def _train_once(self, question: StudyContext[Any], job: PlannedJob) -> JobResult:
         document = job.document(question, "s")
         is_sampled = "telemetry.ranges" in job.changes
         if not is_sampled:
@@ -115,8 +115,8 @@ class Fault:
 
 
 def losses(events: list[Event]) -> Any:
-    samples = [RangeSample.from_json(one.step, one.data)
-               for one in events if one.type is EventType.RANGES]  # fmt: skip
+    samples = [RangeSample.from_json(event.step, event.data)
+               for event in events if event.type is EventType.RANGES]  # fmt: skip
     report = range_report(samples, FLOAT16)
     return layer_losses(report) if report else ()
 

@@ -4,7 +4,7 @@ import pytest
 
 from ampspec.api.study_requests import PrecisionOptions
 from ampspec.jobs import State
-from ampspec.studies.plan import JobResult, Question
+from ampspec.studies.plan import JobResult, StudyContext
 from ampspec.studies.precision.precision import PrecisionKind
 
 SPEC = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits", "batch_size": 64}}
@@ -12,7 +12,7 @@ ACCURACIES = [0.95, 0.954, 0.949]
 
 
 def answer(speeds, other="mixed_bfloat16", has_tf32=False):
-    question = Question(SPEC, PrecisionOptions(), (other,))
+    question = StudyContext(SPEC, PrecisionOptions(), (other,))
     results = {}
     for seed, (accuracy, speed) in enumerate(zip(ACCURACIES, speeds, strict=True)):
         for policy, examples_per_s in (("float32", 100.0), (other, speed)):
@@ -55,20 +55,22 @@ def answer(speeds, other="mixed_bfloat16", has_tf32=False):
     ],
 )
 def test_the_speed_up_comes_with_its_range_over_the_seeds(speeds, summary):
-    found = answer(speeds)
-    assert found.summary == summary
-    assert found.policies[1].speedup_range == pytest.approx([min(speeds) / 100, max(speeds) / 100])
-    assert found.policies[0].speedup_range is None
+    policy_answer = answer(speeds)
+    assert policy_answer.summary == summary
+    assert policy_answer.policies[1].speedup_range == pytest.approx(
+        [min(speeds) / 100, max(speeds) / 100]
+    )
+    assert policy_answer.policies[0].speedup_range is None
 
 
 @pytest.mark.parametrize("has_tf32", [True, False])
 def test_tf32_is_a_policy_of_its_own(has_tf32):
-    found = answer((150.0, 160.0, 140.0), "tf32", has_tf32)
-    tf32 = found.policies[1]
+    policy_answer = answer((150.0, 160.0, 140.0), "tf32", has_tf32)
+    tf32 = policy_answer.policies[1]
     assert (tf32.verdict, tf32.write) == (
         "equal",
         {"precision": {"policy": "float32", "tf32": True}},
     )
-    assert found.policies[0].write == {"precision": {"policy": "float32", "tf32": False}}
-    assert found.recommended == ("tf32" if has_tf32 else "float32")
+    assert policy_answer.policies[0].write == {"precision": {"policy": "float32", "tf32": False}}
+    assert policy_answer.recommended == ("tf32" if has_tf32 else "float32")
     assert ("No job ran on a device with TF32" in tf32.explanation) is not has_tf32

@@ -9,7 +9,7 @@ import pytest
 
 from ampspec.api.study_requests import SearchOptions
 from ampspec.jobs import JobSpec, Reason, State
-from ampspec.studies.plan import JobResult, NoAnswer, Question
+from ampspec.studies.plan import JobResult, NoAnswer, StudyContext
 from ampspec.studies.search.samplers import Observation, Sampler
 from ampspec.studies.search.search import SearchKind
 
@@ -35,8 +35,8 @@ class Searching:
     """Advances a search as a server does: the entries of its jobs are all that it keeps."""
 
     def __init__(self, space=SPACE, spec=SPEC, end=None, **options):
-        given = SearchOptions.model_validate({"space": space, **options})
-        self.question = Question(spec, given)
+        parsed_options = SearchOptions.model_validate({"space": space, **options})
+        self.question = StudyContext(spec, parsed_options)
         self.end = end or (lambda spec: {"val_accuracy": accuracy(spec)})
         self.results, self.jobs = {}, {}
 
@@ -167,7 +167,7 @@ def test_asha_trains_the_best_third_on_at_each_rung():
     best = answer.runs[answer.best - 1]
     assert (best.state, best.steps, best.number) == ("finished", 270, everyone[0].number)
     assert {run.state for run in stopped[30]} == {"stopped"}
-    assert [one.steps for one in best.evaluations] == [30, 90, 270]
+    assert [evaluation.steps for evaluation in best.evaluations] == [30, 90, 270]
     assert len(best.jobs) == 3
     assert answer.steps == 18 * 30 + 6 * 90 + 3 * 270
     assert answer.steps_saved == 18 * 240 + 6 * 180

@@ -31,20 +31,20 @@ def normal_training(seed=0, steps=STEPS):
     return loss, norm
 
 
-def found(*blocks):
+def events_of(*blocks):
     detector = SpikeDetector()
-    return [event for one in blocks for event in detector.observe(one)]
+    return [event for block in blocks for event in detector.observe(block)]
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_normal_decrease_of_the_loss_causes_no_event(seed):
-    assert found(block(*normal_training(seed))) == []
+    assert events_of(block(*normal_training(seed))) == []
 
 
 def test_a_planted_spike_of_the_loss_is_marked_with_its_evidence():
     loss, norm = normal_training()
     loss[1000] = 3.0
-    [event] = found(block(loss, norm))
+    [event] = events_of(block(loss, norm))
     assert (event.type, event.step) == (EventType.LOSS_SPIKE, 1000)
     assert event.data["value"] == 3.0
     assert event.data["median"] == pytest.approx(np.median(loss[928:992]), rel=0.1)
@@ -55,7 +55,7 @@ def test_a_planted_spike_of_the_loss_is_marked_with_its_evidence():
 def test_a_planted_jump_of_the_gradient_norm_is_marked():
     loss, norm = normal_training()
     norm[500] *= 1000
-    [event] = found(block(loss, norm))
+    [event] = events_of(block(loss, norm))
     assert (event.type, event.step) == (EventType.GRAD_NORM_JUMP, 500)
     assert event.data["value"] == pytest.approx(norm[500], rel=1e-6)
 
@@ -64,7 +64,7 @@ def test_a_rise_that_lasts_is_one_event_and_a_later_one_another():
     loss, norm = normal_training()
     loss[1000:1020] += 5
     loss[1000 + 20 + PAUSE + 300] += 5
-    events = found(block(loss, norm))
+    events = events_of(block(loss, norm))
     assert [event.step for event in events] == [1000, 1352]
 
 
@@ -72,7 +72,7 @@ def test_a_rise_that_does_not_matter_is_no_event():
     loss, norm = normal_training()
     loss[1500:] = 1e-4 * (1 + 0.01 * np.random.default_rng(1).standard_normal(500))
     loss[1800] = 0.05  # 500 times the loss, but 2 % of that at the start
-    assert found(block(loss, norm)) == []
+    assert events_of(block(loss, norm)) == []
 
 
 def test_skipped_and_non_finite_steps_are_left_out():
@@ -80,13 +80,13 @@ def test_skipped_and_non_finite_steps_are_left_out():
     skipped = np.zeros(STEPS, bool)
     loss[700], skipped[700] = 50.0, True
     loss[800], norm[801] = np.nan, np.inf
-    assert found(block(loss, norm, skipped=skipped)) == []
+    assert events_of(block(loss, norm, skipped=skipped)) == []
 
 
 def test_the_first_steps_are_not_compared():
     loss, norm = normal_training()
     loss[MIN_STEPS - 1] = 100
-    assert found(block(loss, norm)) == []
+    assert events_of(block(loss, norm)) == []
 
 
 @settings(max_examples=30, deadline=None)
@@ -94,7 +94,7 @@ def test_the_first_steps_are_not_compared():
 def test_events_depend_neither_on_blocks_nor_on_a_resume(cuts, resumes):
     loss, norm = normal_training()
     loss[[900, 1500]], norm[[300, 1501]] = 9.0, 1e6
-    whole = found(block(loss, norm))
+    whole = events_of(block(loss, norm))
     assert len(whole) == 4
     detector, events = SpikeDetector(), []
     edges = sorted({0, *cuts, STEPS})

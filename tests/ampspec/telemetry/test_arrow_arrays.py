@@ -24,19 +24,19 @@ PARTS = st.slices(40)
 @given(NUMBERS, PARTS)
 def test_the_arrow_array_is_the_one_that_pyarrow_makes(values, part):
     values = values[part]  # a step other than 1 is not contiguous
-    made, expected = to_arrow(values), pa.array(values, from_pandas=False)
-    made.validate(full=True)
-    assert made.type == expected.type
-    assert made.null_count == expected.null_count == 0
-    np.testing.assert_array_equal(made.to_numpy(zero_copy_only=False), values)
+    converted, expected = to_arrow(values), pa.array(values, from_pandas=False)
+    converted.validate(full=True)
+    assert converted.type == expected.type
+    assert converted.null_count == expected.null_count == 0
+    np.testing.assert_array_equal(converted.to_numpy(zero_copy_only=False), values)
 
 
 @given(NUMBERS, st.integers(0, 40))
 def test_the_numpy_array_is_the_one_that_pyarrow_makes(values, begin):
     array = pa.array(values, from_pandas=False).slice(min(begin, len(values)))
-    made, expected = to_numpy(array), array.to_numpy(zero_copy_only=False)
-    assert made.dtype == expected.dtype
-    assert made.tobytes() == expected.tobytes()
+    converted, expected = to_numpy(array), array.to_numpy(zero_copy_only=False)
+    assert converted.dtype == expected.dtype
+    assert converted.tobytes() == expected.tobytes()
 
 
 def test_numbers_are_not_copied():

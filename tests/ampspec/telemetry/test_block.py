@@ -15,9 +15,9 @@ def block(first_step=0, count=4, **extra):
 
 
 def test_columns_have_their_dtypes_and_extras_are_float32():
-    made = block(**{"loss/generator": [1, 2, 3, 4]})
-    assert {name: made[name].dtype for name in COLUMNS} == COLUMNS
-    assert made["loss/generator"].dtype == np.float32
+    step_block = block(**{"loss/generator": [1, 2, 3, 4]})
+    assert {name: step_block[name].dtype for name in COLUMNS} == COLUMNS
+    assert step_block["loss/generator"].dtype == np.float32
 
 
 def test_the_step_column_is_derived_from_the_first_step():
@@ -38,8 +38,8 @@ def test_a_block_before_the_first_step_is_refused():
 
 
 def test_throughput_is_total_examples_over_total_time():
-    made = StepBlock(0, {"examples": [10, 10], "step_time_s": [0.5, 1.5]})
-    assert made.examples_per_s == 10.0
+    step_block = StepBlock(0, {"examples": [10, 10], "step_time_s": [0.5, 1.5]})
+    assert step_block.examples_per_s == 10.0
     assert StepBlock(0, {"examples": [], "step_time_s": []}).examples_per_s == 0.0
 
 
@@ -52,11 +52,11 @@ def test_equality_compares_steps_names_and_values_and_nan_equals_nan():
 
 
 def test_select_keeps_the_steps_and_the_requested_order():
-    made = block(3).select(["skipped", "step", "loss"])
-    assert made.names == ("skipped", "loss")
-    assert made.first_step == 3
+    step_block = block(3).select(["skipped", "step", "loss"])
+    assert step_block.names == ("skipped", "loss")
+    assert step_block.first_step == 3
     with pytest.raises(KeyError):
-        made.select(["grad_norm"])
+        step_block.select(["grad_norm"])
 
 
 @given(st.integers(0, 20), st.integers(0, 8), st.integers(0, 30), st.integers(0, 30))
@@ -145,23 +145,23 @@ def test_an_empty_cell_is_told_from_a_computed_nan_through_every_encoding():
 
 
 def test_an_arrow_table_has_the_steps_first_and_every_column_unchanged():
-    made = block(7, extra=[1, np.nan, np.inf, 4])
-    table = made.to_arrow()
+    step_block = block(7, extra=[1, np.nan, np.inf, 4])
+    table = step_block.to_arrow()
     assert table.column_names == ["step", *COLUMNS, "extra"]
     for name in table.column_names:
         column = table[name].to_numpy()
-        assert column.dtype == made[name].dtype
-        np.testing.assert_array_equal(column, made[name])
+        assert column.dtype == step_block[name].dtype
+        np.testing.assert_array_equal(column, step_block[name])
 
 
 def test_a_data_frame_is_indexed_by_step():
-    made = block(7, extra=[1, np.nan, np.inf, 4])
-    frame = made.to_pandas()
+    step_block = block(7, extra=[1, np.nan, np.inf, 4])
+    frame = step_block.to_pandas()
     assert (frame.index.name, list(frame.index)) == ("step", [7, 8, 9, 10])
     assert list(frame.columns) == [*COLUMNS, "extra"]
-    for name in made.names:
-        assert frame[name].dtype == made[name].dtype
-        np.testing.assert_array_equal(frame[name].to_numpy(), made[name])
+    for name in step_block.names:
+        assert frame[name].dtype == step_block[name].dtype
+        np.testing.assert_array_equal(frame[name].to_numpy(), step_block[name])
 
 
 def test_rows_have_plain_python_values():

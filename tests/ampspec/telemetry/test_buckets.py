@@ -85,9 +85,9 @@ def test_buckets_of_a_block_match_the_naive_reference(blocks, size):
 @settings(deadline=None)
 @given(series(), st.integers(1, 9), st.integers(1, 5), st.integers(1, 5))
 def test_concatenated_and_merged_buckets_match_the_naive_reference(blocks, size, once, twice):
-    made = Buckets.concat([Buckets.of(block, size) for block in blocks])
-    made = made.merged(size * once).merged(size * once * twice)
-    assert_matches(made, rows_of(blocks), size * once * twice)
+    joined = Buckets.concat([Buckets.of(block, size) for block in blocks])
+    joined = joined.merged(size * once).merged(size * once * twice)
+    assert_matches(joined, rows_of(blocks), size * once * twice)
 
 
 @settings(deadline=None)

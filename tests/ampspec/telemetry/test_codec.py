@@ -28,29 +28,29 @@ def test_decoding_undoes_encoding(block):
 
 @given(blocks(), st.sets(st.sampled_from([*COLUMNS, "loss/generator", "other"])))
 def test_selected_columns_are_decoded_alone(block, names):
-    found = decode(encode(block), names.__contains__)
-    assert len(found) == len(block)
+    decoded = decode(encode(block), names.__contains__)
+    assert len(decoded) == len(block)
     kept = [name for name in block.names if name in names]
-    assert found.select(kept) == block.select(kept)
-    assert set(found.names) <= {*kept, block.names[0]}
+    assert decoded.select(kept) == block.select(kept)
+    assert set(decoded.names) <= {*kept, block.names[0]}
 
 
 @settings(deadline=None)
 @given(blocks(), blocks(), st.integers(1, 9), st.booleans())
 def test_decoding_undoes_the_encoding_of_buckets(block, other, size, whole):
     further = StepBlock(block.end_step + 7, {name: other[name] for name in other.names})
-    made = Buckets.concat([Buckets.of(block, size), Buckets.of(further, size)])
-    names = made.names if whole else made.names[1:]
-    found = decode_buckets(encode_buckets(made), names.__contains__)
-    assert (found.size, found.names) == (size, names)
+    joined = Buckets.concat([Buckets.of(block, size), Buckets.of(further, size)])
+    names = joined.names if whole else joined.names[1:]
+    decoded = decode_buckets(encode_buckets(joined), names.__contains__)
+    assert (decoded.size, decoded.names) == (size, names)
     for name in ("starts", "ends", "counts", "skipped"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(made, name))
+        np.testing.assert_array_equal(getattr(decoded, name), getattr(joined, name))
     for name in names:
         for part in ("min", "max", "first", "last", "finite"):
-            kept = getattr(found[name], part)
-            assert kept.dtype == getattr(made[name], part).dtype
-            np.testing.assert_array_equal(kept, getattr(made[name], part))
-        np.testing.assert_allclose(found[name].mean, made[name].mean, rtol=1e-6, atol=1e-30)
+            kept = getattr(decoded[name], part)
+            assert kept.dtype == getattr(joined[name], part).dtype
+            np.testing.assert_array_equal(kept, getattr(joined[name], part))
+        np.testing.assert_allclose(decoded[name].mean, joined[name].mean, rtol=1e-6, atol=1e-30)
 
 
 def test_encoding_keeps_the_bits_of_every_float():

@@ -58,16 +58,16 @@ def series(first_step, count, seed):
     return StepBlock(first_step, columns | {"examples": np.full(count, 32)})
 
 
-def assert_same(found, wanted):
-    assert found.size == wanted.size
+def assert_same(actual, expected):
+    assert actual.size == expected.size
     for name in ("starts", "ends", "counts"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
-    np.testing.assert_array_equal(found.skipped, wanted.skipped)
-    for name in wanted.names:
+        np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name))
+    np.testing.assert_array_equal(actual.skipped, expected.skipped)
+    for name in expected.names:
         for part in ("min", "max", "first", "last", "finite"):
-            one, other = getattr(found[name], part), getattr(wanted[name], part)
+            one, other = getattr(actual[name], part), getattr(expected[name], part)
             np.testing.assert_array_equal(one, other)
-        np.testing.assert_allclose(found[name].mean, wanted[name].mean, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(actual[name].mean, expected[name].mean, rtol=1e-9, atol=1e-9)
 
 
 def shrink(patch):
@@ -105,12 +105,12 @@ def test_a_downsampled_range_equals_buckets_of_its_steps(first, counts, seed, da
         max_buckets = data.draw(st.integers(2, 50))
         bounds = [start, *splits, end]
         parts = [StepRange(stored, *bound) for bound in pairwise(bounds)]
-        found = downsample(parts, max_buckets)
-        assert len(found) <= max_buckets
+        buckets = downsample(parts, max_buckets)
+        assert len(buckets) <= max_buckets
         inside = [block.between(start, end) for block in blocks]
-        wanted = Buckets.concat([Buckets.of(block, found.size) for block in inside])
-        if len(wanted):
-            assert_same(found, wanted)
+        expected = Buckets.concat([Buckets.of(block, buckets.size) for block in inside])
+        if len(expected):
+            assert_same(buckets, expected)
             level = max(
                 (
                     s
@@ -119,7 +119,7 @@ def test_a_downsampled_range_equals_buckets_of_its_steps(first, counts, seed, da
                 ),
                 default=1,
             )
-            assert found.size == smallest_bucket_size(start, end, max_buckets, multiple_of=level)
+            assert buckets.size == smallest_bucket_size(start, end, max_buckets, multiple_of=level)
 
 
 def test_a_long_range_reads_few_steps(small):
@@ -127,8 +127,8 @@ def test_a_long_range_reads_few_steps(small):
     stored = Stored([block])
     for until in (*range(300, 20_000, 300), 20_000):
         stored.grow(until)
-    found = downsample([StepRange(stored, 3, 19_999)], 30)
-    assert_same(found, Buckets.of(block.between(3, 19_999), 768))
+    buckets = downsample([StepRange(stored, 3, 19_999)], 30)
+    assert_same(buckets, Buckets.of(block.between(3, 19_999), 768))
     assert stored.steps_read < 2 * 20
 
 

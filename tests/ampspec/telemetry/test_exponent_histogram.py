@@ -34,13 +34,13 @@ def test_the_shares_match_a_cast_to_float16(exponent):
 
 @given(floats)
 def test_every_value_is_counted_once(values):
-    found = ExponentHistogram.of(values)
+    histogram = ExponentHistogram.of(values)
     finite = np.abs(values[np.isfinite(values)].astype(np.float64))
-    assert found.size == len(values)
-    assert found.zeros == np.count_nonzero(finite == 0)
-    assert found.not_finite == len(values) - len(finite)
-    assert found.largest == finite.max(initial=0.0)
-    for exponent, count in found.counts.items():
+    assert histogram.size == len(values)
+    assert histogram.zeros == np.count_nonzero(finite == 0)
+    assert histogram.not_finite == len(values) - len(finite)
+    assert histogram.largest == finite.max(initial=0.0)
+    for exponent, count in histogram.counts.items():
         low = 2.0**exponent
         assert count == np.count_nonzero((low <= finite) & (finite < 2 * low))
 
@@ -53,22 +53,22 @@ def test_the_sum_is_the_histogram_of_both(one, other):
 
 @given(floats)
 def test_a_histogram_survives_json(values):
-    found = ExponentHistogram.of(values)
-    assert ExponentHistogram.from_json(json.loads(json.dumps(found.to_json()))) == found
+    histogram = ExponentHistogram.of(values)
+    assert ExponentHistogram.from_json(json.loads(json.dumps(histogram.to_json()))) == histogram
 
 
 def test_the_weight_multiplies_the_counts():
-    found = ExponentHistogram.of(np.array([0.0, 1.0, 1.5, np.nan]), weight=3)
-    assert (found.counts, found.zeros, found.not_finite) == ({0: 6}, 3, 3)
+    histogram = ExponentHistogram.of(np.array([0.0, 1.0, 1.5, np.nan]), weight=3)
+    assert (histogram.counts, histogram.zeros, histogram.not_finite) == ({0: 6}, 3, 3)
 
 
 def test_the_suggested_scales_underflow_little_and_never_overflow():
     values = np.exp2(np.linspace(-28, -5, 10_000))
-    found = suggest_scales(ExponentHistogram.of(values))
-    assert cast(values, found.lowest)[0] <= 0.001
-    assert cast(values, found.lowest - 1)[0] > 0.001
-    assert cast(values, found.highest + 1)[2] == 0
-    assert cast(values, found.highest + 2)[2] > 0
+    suggestion = suggest_scales(ExponentHistogram.of(values))
+    assert cast(values, suggestion.lowest)[0] <= 0.001
+    assert cast(values, suggestion.lowest - 1)[0] > 0.001
+    assert cast(values, suggestion.highest + 1)[2] == 0
+    assert cast(values, suggestion.highest + 2)[2] > 0
 
 
 def test_another_large_scaled_value_lowers_the_highest_scale():
@@ -77,8 +77,8 @@ def test_another_large_scaled_value_lowers_the_highest_scale():
 
 
 def test_gradients_with_too_wide_a_range_suit_no_scale():
-    found = suggest_scales(ExponentHistogram.of(np.array([1e-10] * 10 + [1e3])))
-    assert found.lowest > found.highest
+    suggestion = suggest_scales(ExponentHistogram.of(np.array([1e-10] * 10 + [1e3])))
+    assert suggestion.lowest > suggestion.highest
 
 
 def test_zeros_alone_have_no_suggested_scales():

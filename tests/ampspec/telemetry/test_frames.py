@@ -33,27 +33,27 @@ def written(frames):
 
 @given(st.lists(FRAMES, max_size=5), st.lists(st.integers(1, 40), max_size=30))
 def test_frames_are_parsed_from_bytes_split_at_any_point(frames, sizes):
-    data, reader, found = written(frames), FrameReader(), []
+    data, reader, received = written(frames), FrameReader(), []
     for size in sizes:
         piece, data = data[:size], data[size:]
-        found += reader.feed(piece)
-    found += reader.feed(data)
-    assert found == frames
+        received += reader.feed(piece)
+    received += reader.feed(data)
+    assert received == frames
 
 
 def test_a_frame_is_returned_with_its_last_byte():
     frame = Frame(FrameType.STEPS, {"count": 3}, b"payload")
     *first, last = (bytes([byte]) for byte in written([frame]))
     reader = FrameReader()
-    assert not [found for byte in first for found in reader.feed(byte)]
+    assert not [received for byte in first for received in reader.feed(byte)]
     assert list(reader.feed(last)) == [frame]
 
 
 def test_a_frame_keeps_numbers_that_are_not_finite():
     frame = Frame(FrameType.STEPS, {"loss": math.nan, "norm": math.inf})
-    [found] = FrameReader().feed(written([frame]))
-    assert math.isnan(found.header["loss"])
-    assert found.header["norm"] == math.inf
+    [received] = FrameReader().feed(written([frame]))
+    assert math.isnan(received.header["loss"])
+    assert received.header["norm"] == math.inf
 
 
 @pytest.mark.parametrize("sizes", [(10, MAX_FRAME_BYTES), (MAX_HEADER_BYTES + 1, 0)])

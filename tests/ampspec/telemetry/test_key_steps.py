@@ -41,8 +41,8 @@ def naive(blocks):
 
 
 def plain(key_steps):
-    found = key_steps.changes
-    rows = zip(found.steps, found.columns, found.before, found.after, strict=True)
+    changes = key_steps.changes
+    rows = zip(changes.steps, changes.columns, changes.before, changes.after, strict=True)
     return key_steps.skipped.tolist(), [(int(s), c, float(b), float(a)) for s, c, b, a in rows]
 
 
@@ -61,17 +61,17 @@ def test_key_steps_match_the_naive_reference(first, pieces, gap):
     for rows in pieces:
         blocks.append(block_of(first, rows))
         first = blocks[-1].end_step + gap
-    found = of_all(blocks)
-    assert repr(plain(found)) == repr(naive(blocks))
-    assert repr(plain(decode_key_steps(encode_key_steps(found)))) == repr(plain(found))
+    key_steps = of_all(blocks)
+    assert repr(plain(key_steps)) == repr(naive(blocks))
+    assert repr(plain(decode_key_steps(encode_key_steps(key_steps)))) == repr(plain(key_steps))
 
 
 @settings(deadline=None)
 @given(steps, st.integers(0, 40), st.integers(0, 40))
 def test_between_keeps_the_key_steps_in_the_range(rows, start, end):
-    found = of_all([block_of(3, rows)])
-    skipped, changes = plain(found)
-    inside = plain(found.between(start, end))
+    key_steps = of_all([block_of(3, rows)])
+    skipped, changes = plain(key_steps)
+    inside = plain(key_steps.between(start, end))
     assert inside[0] == [step for step in skipped if start <= step < end]
     assert repr(inside[1]) == repr([change for change in changes if start <= change[0] < end])
 

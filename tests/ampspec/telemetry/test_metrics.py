@@ -28,15 +28,15 @@ def test_other_names_are_no_metrics(name):
 def test_the_main_metrics_come_first_and_other_data_is_ignored():
     data = {"val_auc": 1, "val_accuracy": 0.5, "note": 3, "val_loss": 2.0, "val_text": "high"}
     data |= {"val_bool": True, "val_none": None, "val_huge": 10**400}
-    found = metrics_of(data)
-    assert list(found.items()) == [("val_loss", 2.0), ("val_accuracy", 0.5), ("val_auc", 1.0)]
+    metrics = metrics_of(data)
+    assert list(metrics.items()) == [("val_loss", 2.0), ("val_accuracy", 0.5), ("val_auc", 1.0)]
 
 
 def test_non_finite_metrics_are_floats_in_either_form():
-    found = metrics_of({"val_loss": "NaN", "val_accuracy": math.inf, "val_auc": "-Infinity"})
-    assert math.isnan(found.pop("val_loss"))
-    assert found == {"val_accuracy": math.inf, "val_auc": -math.inf}
-    assert finite_metrics({**found, "val_mae": 1.0}) == {"val_mae": 1.0}
+    metrics = metrics_of({"val_loss": "NaN", "val_accuracy": math.inf, "val_auc": "-Infinity"})
+    assert math.isnan(metrics.pop("val_loss"))
+    assert metrics == {"val_accuracy": math.inf, "val_auc": -math.inf}
+    assert finite_metrics({**metrics, "val_mae": 1.0}) == {"val_mae": 1.0}
 
 
 def test_an_evaluation_has_a_maximum_number_of_metrics():

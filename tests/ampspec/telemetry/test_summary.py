@@ -35,8 +35,8 @@ def test_a_merge_index_survives_encoding(rows):
     for further, steps, stats in rows:
         seq, end = seq + further, end + steps
         made.append((seq, end, stats))
-    found = decode_merge_index(encode_merge_index(build_merge_index(made)))
-    assert [(m["seq"], m["end_step"], entry_stats(m)) for m in found] == made
+    decoded = decode_merge_index(encode_merge_index(build_merge_index(made)))
+    assert [(m["seq"], m["end_step"], entry_stats(m)) for m in decoded] == made
 
 
 def test_the_statistics_of_a_block_aggregate_its_steps():

@@ -111,7 +111,7 @@ def test_a_job_is_proposed_for_a_dataset_and_accepted(ampctl, tmp_path):
     ampctl("dataset", "push", str(tmp_path / "answers.csv"))
     proposed = ampctl("dataset", "spec", "answers")
     assert proposed.out.startswith("# data.target: answer is the last column")
-    assert "# data.inputs: without id: the numbers of rows.\n" in proposed.out
+    assert "# data.inputs: without id: row numbers.\n" in proposed.out
     (tmp_path / "job.yaml").write_text(proposed.out)
     job = ampctl("submit", str(tmp_path / "job.yaml"), "--json").json()
     assert job["spec"]["data"]["inputs"] == {"hours worked": ["hours worked"]}

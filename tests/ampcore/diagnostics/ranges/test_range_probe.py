@@ -14,7 +14,7 @@ from ampcore.precision import apply_policy
 from ampspec.precision.precision import float32_overrides
 from ampspec.telemetry.ranges.exponent_histogram import ExponentHistogram
 from ampspec.telemetry.ranges.number_formats import BFLOAT16, FLOAT16
-from ampspec.telemetry.ranges.range_report import Problem, range_report
+from ampspec.telemetry.ranges.range_report import RangeProblem, range_report
 from ampspec.telemetry.ranges.range_samples import TensorKind
 
 SEED = tf.constant([0, 7], tf.int64)
@@ -111,9 +111,9 @@ def test_layers_keep_the_dtypes_that_they_train_in(sample, task):
 def test_the_layers_with_planted_faults_are_named_and_no_others(sample):
     report = range_report([sample], FLOAT16)
     assert {(one.layer, one.tensor, one.problem) for one in report.tensors if one.problem} == {
-        ("hot", TensorKind.ACTIVATIONS, Problem.OVERFLOW),
-        ("faint", TensorKind.ACTIVATION_GRADIENTS, Problem.UNDERFLOW),
-        ("faint", TensorKind.WEIGHT_GRADIENTS, Problem.UNDERFLOW),
+        ("hot", TensorKind.ACTIVATIONS, RangeProblem.OVERFLOW),
+        ("faint", TensorKind.ACTIVATION_GRADIENTS, RangeProblem.UNDERFLOW),
+        ("faint", TensorKind.WEIGHT_GRADIENTS, RangeProblem.UNDERFLOW),
     }
     assert sorted(report.layers) == ["faint", "hot"]
     [scales] = report.scales

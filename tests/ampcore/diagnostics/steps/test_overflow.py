@@ -22,7 +22,7 @@ from ampcore.training.step.clip import Clip
 from ampcore.training.step.loop import STOP_AT_SKIP, Loop
 from ampcore.training.step.train_step import TrainStep
 from ampspec.data.data import Digits
-from ampspec.models.model import Embedding, Gan, LstmLm, Mlp, TransformerLm
+from ampspec.models.model import EmbeddingModel, Gan, LstmLm, Mlp, TransformerLm
 from ampspec.precision.precision import Override, Precision
 
 SIZE = 32
@@ -344,7 +344,7 @@ def test_sparse_gradients_stay_sparse_and_their_table_is_named(position):
     signature = Signature((2, 3), "int32", 2, 100)
     random = np.random.default_rng(0)
     keys = random.integers(100, size=(SIZE, 2, 3), dtype=np.int32)
-    task = build(Embedding(slots=2, nnz=3, vocabulary=100, dim=2, hidden=(4,)), signature)
+    task = build(EmbeddingModel(slots=2, nnz=3, vocabulary=100, dim=2, hidden=(4,)), signature)
     replay = Replay(task, [FixedLossScale()])
     labels = random.integers(2, size=SIZE, dtype=np.int32)
     ((_, replayed),) = replay.step([1.0], Batch(keys, labels), SEED)

@@ -3,11 +3,11 @@ import pytest
 import tensorflow as tf
 
 from ampspec.errors import InvalidModel
-from ampspec.models.model import Embedding
+from ampspec.models.model import EmbeddingModel
 
 
 def test_parameters_are_a_table_and_a_dense_layer(build, clicks):
-    [network] = build(Embedding(), clicks).networks
+    [network] = build(EmbeddingModel(), clicks).networks
     assert network.model.count_params() == 1024 * 8 + 10 * 5 * 8 + 1
     assert network.model.output_shape == (None, 1)
 
@@ -16,7 +16,7 @@ def test_parameters_are_a_table_and_a_dense_layer(build, clicks):
 def test_the_gradient_of_the_table_has_only_the_rows_that_were_looked_up(
     build, clicks, differentiate, policy
 ):
-    found = differentiate(build(Embedding(hidden=(16,)), clicks, policy), clicks)
+    found = differentiate(build(EmbeddingModel(hidden=(16,)), clicks, policy), clicks)
     [table, *dense] = found.grads[0]
     assert isinstance(table, tf.IndexedSlices)
     assert table.values.dtype == tf.float32
@@ -26,7 +26,7 @@ def test_the_gradient_of_the_table_has_only_the_rows_that_were_looked_up(
 
 @pytest.mark.parametrize("hidden", [(), (16,)], ids=str)
 def test_the_sparse_forward_pass_equals_that_of_the_keras_model(build, clicks, noise_batch, hidden):
-    task, batch = build(Embedding(hidden=hidden), clicks), noise_batch(clicks)
+    task, batch = build(EmbeddingModel(hidden=hidden), clicks), noise_batch(clicks)
     measured = task.measure(task.weights(), task.non_trainable(), batch)
     logits = task.networks[0].model(batch.x).numpy()[:, 0].astype(np.float64)
     signs = np.where(batch.y.numpy() == 1, logits, -logits)
@@ -35,7 +35,7 @@ def test_the_sparse_forward_pass_equals_that_of_the_keras_model(build, clicks, n
 
 
 def test_only_the_rows_of_the_batch_are_read_from_the_table(build, clicks, noise_batch):
-    task, batch = build(Embedding(), clicks), noise_batch(clicks)
+    task, batch = build(EmbeddingModel(), clicks), noise_batch(clicks)
     graph = tf.function(
         lambda: task.losses(task.weights(), task.non_trainable(), batch, tf.constant([0, 0]))[0]
     ).get_concrete_function()
@@ -47,9 +47,9 @@ def test_only_the_rows_of_the_batch_are_read_from_the_table(build, clicks, noise
 @pytest.mark.parametrize(
     ("spec", "field", "message"),
     [
-        (Embedding(slots=9), "model.slots", r"expected keys of shape \[9, 5\]"),
-        (Embedding(nnz=4), "model.slots", r"received examples of shape \[10, 5\]"),
-        (Embedding(vocabulary=1023), "model.vocabulary", "at least 1024.*received 1023"),
+        (EmbeddingModel(slots=9), "model.slots", r"expected keys of shape \[9, 5\]"),
+        (EmbeddingModel(nnz=4), "model.slots", r"received examples of shape \[10, 5\]"),
+        (EmbeddingModel(vocabulary=1023), "model.vocabulary", "at least 1024.*received 1023"),
     ],
 )
 def test_keys_that_do_not_fit_the_table_are_refused_with_the_field(

@@ -11,7 +11,7 @@ from ampspec.errors import InvalidModel
 from ampspec.jobs import Reason
 from ampspec.models.model import (
     Cnn,
-    Embedding,
+    EmbeddingModel,
     Gan,
     KerasApplication,
     LeNet5,
@@ -28,7 +28,7 @@ SMALL = {
     "mlp": Mlp(hidden=(8,), dropout=0.5),
     "resnet": ResNet(depth=8, width=4),
     "gan": Gan(latent=4, generator=(4, 3), discriminator=(4, 3)),
-    "embedding": Embedding(hidden=(4,)),
+    "embedding": EmbeddingModel(hidden=(4,)),
     "lstm_lm": LstmLm(units=8, dim=4),
     "transformer_lm": TransformerLm(layers=1, heads=2, dim=8),
 }
@@ -233,7 +233,7 @@ def test_a_multilayer_perceptron_says_that_tokens_need_an_embedding(build):
 
 
 @pytest.mark.parametrize(
-    "spec", [Embedding(), LstmLm(), TransformerLm()], ids=lambda spec: spec.kind
+    "spec", [EmbeddingModel(), LstmLm(), TransformerLm()], ids=lambda spec: spec.kind
 )
 def test_models_of_integer_examples_refuse_float_examples(build, images, spec):
     with pytest.raises(InvalidModel, match=r"received float32 examples of shape \[8, 8\]") as found:

@@ -28,9 +28,9 @@ def shape(*sizes):
     return st.tuples(*sizes)
 
 
-def vector(least=0, most=3):
+def vector(low=0, high=3):
     """[…, features]: a shape of any rank."""
-    return st.lists(SIZE, min_size=least, max_size=most).flatmap(
+    return st.lists(SIZE, min_size=low, max_size=high).flatmap(
         lambda before: st.builds(lambda last: (*before, last), SIZE)
     )
 
@@ -81,16 +81,16 @@ def strided(axes, **fields):
 
 def same_strides(axes, **fields):
     return strided(axes, **fields).map(
-        lambda found: (
-            found
-            | ({"strides": found["strides"][0]} if isinstance(found.get("strides"), list) else {})
+        lambda parts: (
+            parts
+            | ({"strides": parts["strides"][0]} if isinstance(parts.get("strides"), list) else {})
         )
     )
 
 
-def grouped(found):
+def grouped(parts):
     """A convolution whose groups divide its filters and the channels of its input."""
-    fields, size, channels, groups, multiple = found
+    fields, size, channels, groups, multiple = parts
     return fields | {"filters": groups * multiple, "groups": groups}, ((*size, groups * channels),)
 
 
@@ -105,8 +105,8 @@ def transposed(axes):
     return one_input(fields, image(axes))
 
 
-def with_output_padding(found):
-    fields, inputs = found
+def with_output_padding(parts):
+    fields, inputs = parts
     return fields | {"strides": 2, "output_padding": 1, "dilation_rate": 1}, inputs
 
 
@@ -141,7 +141,7 @@ def conv_lstm(axes):
     fields = st.builds(
         lambda one, other: one | other,
         strided(axes, filters=st.integers(1, 3)).map(
-            lambda found: {key: value for key, value in found.items() if key != "activation"}
+            lambda parts: {key: value for key, value in parts.items() if key != "activation"}
         ),
         optional(return_sequences=BOOLEANS, unit_forget_bias=BOOLEANS),
     )
@@ -162,43 +162,43 @@ def attention(fields, *, same_features, same_values=False):
     return st.tuples(fields, shapes)
 
 
-def same_shapes(least=2, most=4):
-    return st.tuples(vector(1), st.integers(least, most)).map(lambda found: (found[0],) * found[1])
+def same_shapes(low=2, high=4):
+    return st.tuples(vector(1), st.integers(low, high)).map(lambda parts: (parts[0],) * parts[1])
 
 
-def broadcast_shapes(found):
-    shapes, axis = found
+def broadcast_shapes(parts):
+    shapes, axis = parts
     first, *rest = shapes
     axis %= len(first)
     return ((*first[:axis], 1, *first[axis + 1 :]), *rest)
 
 
-def merge(least=2, most=4):
-    same = same_shapes(least, most)
+def merge(low=2, high=4):
+    same = same_shapes(low, high)
     broadcast = st.tuples(same, st.integers(0, 5)).map(broadcast_shapes)
     return st.tuples(st.just({}), st.one_of(same, broadcast))
 
 
-def concatenated(found):
-    first, axis, sizes = found
+def concatenated(parts):
+    first, axis, sizes = parts
     axis %= len(first)
     shapes = tuple((*first[:axis], size, *first[axis + 1 :]) for size in sizes)
     return {"axis": axis + 1 if sizes[0] % 2 else axis - len(first)}, shapes
 
 
-def dotted(found):
-    size, first, second, normalize = found
+def dotted(parts):
+    size, first, second, normalize = parts
     return {"axes": [2, 1], "normalize": normalize}, ((first, size), (size, second))
 
 
-def reshaped(found):
-    size, first, second = found
+def reshaped(parts):
+    size, first, second = parts
     target = [first, second, -1] if size % 2 else [first * size, second]
     return {"target_shape": target}, ((size, first * second),)
 
 
-def permuted(found):
-    return found.flatmap(
+def permuted(parts):
+    return parts.flatmap(
         lambda one: st.permutations(range(1, len(one) + 1)).map(
             lambda dims: ({"dims": dims}, (one,))
         )
@@ -216,15 +216,15 @@ def edges(axes, field):
     return one_input(optional(**{field: st.one_of(values)}), image(axes, st.integers(5, 8)))
 
 
-def statistics(found):
-    shape_, axis, several = found
+def statistics(parts):
+    shape_, axis, several = parts
     index = axis % len(shape_)
     mean = [0.5] * shape_[index] if several else 0.5
     return {"mean": mean, "variance": mean, "axis": index - len(shape_)}, (shape_,)
 
 
-def with_noise_shape(found):
-    fields, size, together = found
+def with_noise_shape(parts):
+    fields, size, together = parts
     noise = {"noise_shape": [None, *[1] * len(size)]} if together else {}
     return fields | noise, (size,)
 

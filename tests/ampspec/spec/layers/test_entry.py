@@ -16,7 +16,7 @@ def job(*layers, data=None, **fields):
 def problems(*layers, **fields):
     with pytest.raises(SpecValidationError) as raised:
         JobSpec.parse(job(*layers, **fields))
-    return {one.pointer: one for one in raised.value.problems}
+    return {problem.pointer: problem for problem in raised.value.problems}
 
 
 FLATTEN = {"layer": "Flatten"}
@@ -80,18 +80,22 @@ LOGITS = {"layer": "Dense", "units": "classes"}
     ],
 )
 def test_a_mistake_in_a_layer_has_its_pointer(layer, pointer, code):
-    found = problems(FLATTEN, layer, LOGITS)
-    assert found[f"/model/layers/1/{pointer}"].code == code
+    mistakes = problems(FLATTEN, layer, LOGITS)
+    assert mistakes[f"/model/layers/1/{pointer}"].code == code
 
 
 def test_all_mistakes_are_reported_at_once():
-    found = problems({"layer": "Dense"}, 3, {"layer": "ReLU", "max_value": "x"})
-    assert list(found) == ["/model/layers/0/units", "/model/layers/1", "/model/layers/2/max_value"]
+    mistakes = problems({"layer": "Dense"}, 3, {"layer": "ReLU", "max_value": "x"})
+    assert list(mistakes) == [
+        "/model/layers/0/units",
+        "/model/layers/1",
+        "/model/layers/2/max_value",
+    ]
 
 
 def test_an_unknown_field_is_answered_with_the_fields_of_the_layer():
-    found = problems({"layer": "Flatten", "order": 1}, LOGITS)
-    assert found["/model/layers/0/order"].expected == (
+    mistakes = problems({"layer": "Flatten", "order": 1}, LOGITS)
+    assert mistakes["/model/layers/0/order"].expected == (
         "one of the fields inputs, layer, name, trainable"
     )
 
@@ -117,8 +121,8 @@ def test_an_empty_list_of_layers_is_a_problem():
 
 
 def test_the_number_of_layers_is_bounded():
-    found = problems(*[{"layer": "ReLU"}] * 1025)
-    assert found["/model/layers"].expected == "at most 1024 items"
+    mistakes = problems(*[{"layer": "ReLU"}] * 1025)
+    assert mistakes["/model/layers"].expected == "at most 1024 items"
 
 
 def test_a_normalised_document_leaves_out_the_defaults_of_layers():
@@ -133,12 +137,12 @@ def test_a_normalised_document_leaves_out_the_defaults_of_layers():
 
 
 def test_layers_that_do_not_fit_the_data_are_problems_of_the_spec():
-    found = problems(FLATTEN, {"layer": "Dense", "units": 9})
-    assert found["/model/layers/1/units"].expected.startswith("an output [10]")
-    found = problems({"layer": "Conv2D", "filters": 2, "kernel_size": 9}, FLATTEN, LOGITS)
-    assert found["/model/layers/0/kernel_size"].code == "layer_cannot_take_input"
-    found = problems(FLATTEN, LOGITS, inputs={"x": {"shape": [8, 8], "dtype": "float32"}})
-    assert found["/model/inputs/x"].received == "float32 [8, 8]"
+    mistakes = problems(FLATTEN, {"layer": "Dense", "units": 9})
+    assert mistakes["/model/layers/1/units"].expected.startswith("an output [10]")
+    mistakes = problems({"layer": "Conv2D", "filters": 2, "kernel_size": 9}, FLATTEN, LOGITS)
+    assert mistakes["/model/layers/0/kernel_size"].code == "layer_cannot_take_input"
+    mistakes = problems(FLATTEN, LOGITS, inputs={"x": {"shape": [8, 8], "dtype": "float32"}})
+    assert mistakes["/model/inputs/x"].received == "float32 [8, 8]"
 
 
 def test_keys_have_the_vocabulary_of_the_data():
@@ -154,8 +158,8 @@ def test_shapes_are_not_checked_before_the_data_is_known():
 def test_several_inputs_and_outputs_need_columns_and_a_task_for_each():
     both = {"layer": "Add", "inputs": ["x", "y"]}
     shape = {"shape": [4]}
-    found = problems(both, LOGITS, inputs={"x": shape, "y": shape}, outputs=["add", "dense"])
-    assert {pointer: one.code for pointer, one in found.items()} == {
+    mistakes = problems(both, LOGITS, inputs={"x": shape, "y": shape}, outputs=["add", "dense"])
+    assert {pointer: one.code for pointer, one in mistakes.items()} == {
         "/data/inputs": "unknown_input",
         "/task": "unknown_output",
     }

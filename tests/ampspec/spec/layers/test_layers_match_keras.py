@@ -128,21 +128,23 @@ def test_shapes_and_weights_are_those_of_keras(kind):
         fields, shapes = drawn
         layer = LAYERS[kind].model_validate({"layer": kind, **fields})
         try:
-            made = layer.infer(*shapes)
+            inference = layer.infer(*shapes)
         except ShapeError:
             assume(False)
         built = keras_layer(kind, layer.keras_arguments, "layer")
         dtype = "int32" if kind in ("Embedding", "CategoryEncoding") else "float32"
-        inputs = [keras.Input(one, dtype=dtype) for one in shapes]
+        inputs = [keras.Input(shape, dtype=dtype) for shape in shapes]
         output = (
             built(inputs, **layer.call_arguments)
             if layer.input_list
             else built(*inputs, **layer.call_arguments)
         )
-        assert output.shape[1:] == made.output
-        assert tuple(tuple(one.shape) for one in built.trainable_weights) == made.weights
-        assert tuple(tuple(one.shape) for one in built.non_trainable_weights) == made.state
-        assert built.count_params() == made.parameters
+        assert output.shape[1:] == inference.output
+        assert tuple(tuple(weight.shape) for weight in built.trainable_weights) == inference.weights
+        assert (
+            tuple(tuple(weight.shape) for weight in built.non_trainable_weights) == inference.state
+        )
+        assert built.count_params() == inference.parameters
 
     check()
 

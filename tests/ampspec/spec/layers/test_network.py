@@ -16,7 +16,9 @@ def own_layers(*layers, **fields):
 
 
 def problems(*layers, **fields):
-    return {one.pointer: one for one in own_layers(*layers, **fields).connect().problems}
+    return {
+        problem.pointer: problem for problem in own_layers(*layers, **fields).connect().problems
+    }
 
 
 def dense(name=None, *inputs, **fields):
@@ -31,19 +33,19 @@ def dense(name=None, *inputs, **fields):
 
 
 def test_a_layer_takes_the_output_of_the_layer_before_it():
-    found = own_layers(dense(), {"layer": "ReLU"}, dense("last")).connect()
-    assert {node.name: node.inputs for node in found.nodes} == {
+    graph = own_layers(dense(), {"layer": "ReLU"}, dense("last")).connect()
+    assert {node.name: node.inputs for node in graph.nodes} == {
         "dense": ("input",),
         "re_lu": ("dense",),
         "last": ("re_lu",),
     }
-    assert found.outputs == ("last",)
-    assert not found.problems
+    assert graph.outputs == ("last",)
+    assert not graph.problems
 
 
 def test_layers_without_a_name_are_named_and_numbered_as_keras_does():
-    found = own_layers(dense(), dense(), dense("dense_2"), dense(), {"reuse": "dense_1"}).connect()
-    assert [node.name for node in found.nodes] == [
+    graph = own_layers(dense(), dense(), dense("dense_2"), dense(), {"reuse": "dense_1"}).connect()
+    assert [node.name for node in graph.nodes] == [
         "dense",
         "dense_1",
         "dense_2",
@@ -60,19 +62,19 @@ def test_a_default_name_is_that_of_keras(kind):
 
 
 def test_layers_may_be_listed_before_those_that_they_need():
-    found = own_layers(
+    graph = own_layers(
         {"layer": "Add", "name": "sum", "inputs": ["b", "a"]},
         dense("b", "a"),
         dense("a", "input"),
         outputs=["sum"],
     ).connect()
-    assert [node.name for node in found.nodes] == ["a", "b", "sum"]
+    assert [node.name for node in graph.nodes] == ["a", "b", "sum"]
 
 
 def test_a_reuse_may_be_listed_before_its_layer():
     entries = [{"reuse": "a", "name": "again", "inputs": ["a"]}, dense("a", "input")]
-    found = own_layers(*entries, outputs=["again"]).connect()
-    assert [(node.name, node.reuses) for node in found.nodes] == [("a", None), ("again", "a")]
+    graph = own_layers(*entries, outputs=["again"]).connect()
+    assert [(node.name, node.reuses) for node in graph.nodes] == [("a", None), ("again", "a")]
 
 
 @settings(max_examples=50, deadline=None)
@@ -84,19 +86,19 @@ def test_any_order_of_the_same_layers_is_built_so_that_inputs_come_first(order, 
         inputs = [f"n{one}" for one in before]
         documents.append({"layer": "Add", "name": f"n{index}", "inputs": inputs})
     every = {"layer": "Add", "name": "all", "inputs": [f"n{index}" for index in range(12)]}
-    found = own_layers(*(documents[index] for index in order), every).connect()
+    graph = own_layers(*(documents[index] for index in order), every).connect()
     built = {"input"}
-    for node in found.nodes:
+    for node in graph.nodes:
         assert set(node.inputs) <= built
         built.add(node.name)
-    assert not found.problems
+    assert not graph.problems
 
 
 def test_a_cycle_is_a_problem_that_names_its_layers():
-    found = problems(
+    mistakes = problems(
         dense("a", "c"), dense("b", "a"), dense("c", "b"), {"layer": "Flatten", "inputs": ["c"]}
     )
-    [problem] = found.values()
+    [problem] = mistakes.values()
     assert (problem.pointer, problem.code) == ("/model/layers/0/inputs", "cycle")
     assert problem.received == "a → b → c → a"
 
@@ -106,8 +108,8 @@ def test_a_layer_that_needs_itself_is_a_cycle():
 
 
 def test_names_are_unique():
-    found = problems(dense("a"), dense("a"), dense("input"), dense("a", "input"))
-    assert {pointer: one.code for pointer, one in found.items()} == {
+    mistakes = problems(dense("a"), dense("a"), dense("input"), dense("a", "input"))
+    assert {pointer: one.code for pointer, one in mistakes.items()} == {
         "/model/layers/0/name": "duplicate_name",
         "/model/layers/1/name": "duplicate_name",
         "/model/layers/2/name": "duplicate_name",
@@ -116,17 +118,17 @@ def test_names_are_unique():
 
 
 def test_unknown_names_are_problems_with_suggestions():
-    found = problems(
+    mistakes = problems(
         dense("hidden"), dense("b", "hiden"), {"reuse": "hidden_1", "inputs": ["b"]}, outputs=["bb"]
     )
-    assert found["/model/layers/1/inputs/0"].suggestion == "hidden"
-    assert found["/model/layers/2/reuse"].suggestion == "hidden"
-    assert found["/model/outputs/0"].code == "unknown_name"
+    assert mistakes["/model/layers/1/inputs/0"].suggestion == "hidden"
+    assert mistakes["/model/layers/2/reuse"].suggestion == "hidden"
+    assert mistakes["/model/outputs/0"].code == "unknown_name"
 
 
 def test_a_reuse_names_a_layer_and_not_another_reuse():
-    found = problems(dense("a"), {"reuse": "a", "name": "b"}, {"reuse": "b"})
-    assert list(found) == ["/model/layers/2/reuse"]
+    mistakes = problems(dense("a"), {"reuse": "a", "name": "b"}, {"reuse": "b"})
+    assert list(mistakes) == ["/model/layers/2/reuse"]
 
 
 @pytest.mark.parametrize(
@@ -146,25 +148,25 @@ def test_the_number_of_inputs_is_checked(layer, expected):
 
 
 def test_layers_and_inputs_that_no_output_needs_are_problems():
-    found = problems(
+    mistakes = problems(
         dense("a", "x"),
         dense("b", "a"),
         dense("c", "a"),
         inputs={"x": {"shape": [4]}, "y": {"shape": [4]}},
     )
-    assert {pointer: one.code for pointer, one in found.items()} == {
+    assert {pointer: one.code for pointer, one in mistakes.items()} == {
         "/model/layers/1": "unreachable_layer",
         "/model/inputs/y": "unreachable_input",
     }
 
 
 def test_with_several_inputs_the_first_layer_names_its_own():
-    found = problems(
+    mistakes = problems(
         dense("a"),
         {"layer": "Add", "inputs": ["a", "x", "y"]},
         inputs={"x": {"shape": [4]}, "y": {"shape": [4]}},
     )
-    assert found["/model/layers/0/inputs"].code == "missing_inputs"
+    assert mistakes["/model/layers/0/inputs"].code == "missing_inputs"
 
 
 def test_an_output_is_listed_once():
@@ -172,9 +174,9 @@ def test_an_output_is_listed_once():
 
 
 def shape_problem(*layers, shape=(4,), **sizes):
-    found = own_layers(*layers).connect()
-    assert not found.problems
-    _, [problem] = infer(found, {"input": shape}, sizes)
+    graph = own_layers(*layers).connect()
+    assert not graph.problems
+    _, [problem] = infer(graph, {"input": shape}, sizes)
     return problem
 
 
@@ -201,8 +203,8 @@ def test_a_reused_layer_takes_only_inputs_for_its_weights():
 
 def test_the_parameters_of_all_layers_are_bounded_and_a_reuse_adds_none(monkeypatch):
     monkeypatch.setattr(network, "MAX_PARAMETERS", 4 * 4 + 4)
-    found = own_layers(dense("a"), {"reuse": "a"}).connect()
-    assert infer(found, {"input": (4,)}, {})[1] == []
+    graph = own_layers(dense("a"), {"reuse": "a"}).connect()
+    assert infer(graph, {"input": (4,)}, {})[1] == []
     problem = shape_problem(dense("a"), dense("b"))
     assert (problem.pointer, problem.code) == ("/model/layers", "too_many_parameters")
 
@@ -222,8 +224,8 @@ def test_the_size_and_the_rank_of_an_output_are_bounded(layers):
 
 def test_a_thousand_layers_in_reverse_order_are_connected():
     documents = [dense(f"n{index}", f"n{index - 1}" if index else "input") for index in range(1024)]
-    found = own_layers(*reversed(documents), outputs=["n1023"]).connect()
-    assert [node.name for node in found.nodes] == [f"n{index}" for index in range(1024)]
+    graph = own_layers(*reversed(documents), outputs=["n1023"]).connect()
+    assert [node.name for node in graph.nodes] == [f"n{index}" for index in range(1024)]
 
 
 def test_many_mistakes_are_bounded_and_only_the_first_get_suggestions(monkeypatch):
@@ -266,10 +268,10 @@ def test_a_mistake_in_a_layer_of_every_step_has_its_pointer(inner, shape, field,
 
 def test_a_layer_of_every_step_takes_the_sizes_of_the_data():
     each = {"layer": "TimeDistributed", "of": {"layer": "Dense", "units": "classes"}}
-    found, problems = infer(own_layers(each).connect(), {"input": (4, 3)}, {"classes": 7})
+    graph, problems = infer(own_layers(each).connect(), {"input": (4, 3)}, {"classes": 7})
     assert not problems
-    assert found["time_distributed"].output == (4, 7)
-    assert found["time_distributed"].multiply_adds == 4 * 3 * 7
+    assert graph["time_distributed"].output == (4, 7)
+    assert graph["time_distributed"].multiply_adds == 4 * 3 * 7
 
 
 def test_an_output_that_only_reshapes_every_step_is_computed_by_the_layer_before():

@@ -1,4 +1,4 @@
-"""What the events of a job say about its data and memory, which its spec alone may not tell."""
+"""Observations from the events of a job about its data and memory, unknown from its spec."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypedDict
@@ -14,22 +14,22 @@ MAX_EVENTS: Final = 100
 """Before the first step an attempt writes its start and the findings of its preflight."""
 FIGURES: Final = "figures"
 NOT_THERE: Final = (IndexError, KeyError, TypeError, ValueError, OverflowError)
-"""What reading a number raises that a job has not written, or has written otherwise."""
+"""The errors of reading a missing or malformed number."""
 
 
-class RunFacts(TypedDict):
-    """None: the job did not get so far, or is of another version."""
+class JobObservations(TypedDict):
+    """Facts from the events of a job; None: not reported, or by another version."""
 
     train_examples: int | None
     split_seed: int | None
     memory: MemoryModel | None
 
 
-def run_facts(session: Session, job_id: str) -> RunFacts:
+def job_observations(session: Session, job_id: str) -> JobObservations:
     """The training examples of a job, and its memory by batch size, from its layers."""
     job = jobs.get(session, job_id)
     if job is None:
-        return RunFacts(train_examples=None, split_seed=None, memory=None)
+        return JobObservations(train_examples=None, split_seed=None, memory=None)
     found = events.read(
         session, job_id, types=[EventType.STARTED, EventType.PREFLIGHT], limit=MAX_EVENTS
     )
@@ -37,7 +37,7 @@ def run_facts(session: Session, job_id: str) -> RunFacts:
     started = [event for event in data if "steps_per_epoch" in event]
     figures = [event["data"] for event in data if event.get("code") == FIGURES and "data" in event]
     batch = job.spec["data"]["batch_size"]
-    return RunFacts(
+    return JobObservations(
         train_examples=_train_examples(started, batch * job.spec["train"]["accumulate"]),
         split_seed=_split_seed(started),
         memory=_memory(figures, batch),
