@@ -27,7 +27,7 @@ from under_load.service_processes import (
 
 from ampspec.jobs import JobSpec
 from store import workers
-from store.clock import after
+from store.clock import from_now
 from store.database import Database
 from store.jobs import attempts, jobs
 from store.tables import Job, Worker
@@ -111,7 +111,7 @@ def queue(stack: ExitStack, service: ServiceEnvironment) -> Queue:
         # A worker serves the queue and is busy, so that the response has the job's position.
         known = {"hostname": "h", "pid": 1, "version": "1", "queues": ["default"]}
         workers.register(session, "benchmark", slots=1, **known)
-        session.execute(update(Worker).values(last_seen_at=after(3600)))
+        session.execute(update(Worker).values(last_seen_at=from_now(3600)))
         finished = jobs.create(session, SPEC, jobs.Origin("default")).id
         jobs.request_cancel(session, finished)
     server = stack.enter_context(api(service))

@@ -102,12 +102,12 @@ class FolderStore:
                 raise ContentMismatch(f"the file is {end - source.tell()} bytes too short")
             yield b""
             source.seek(start)
-            left = end - start
-            while left > 0:
-                piece = source.read(min(CHUNK_BYTES, left))
+            remaining_bytes = end - start
+            while remaining_bytes > 0:
+                piece = source.read(min(CHUNK_BYTES, remaining_bytes))
                 if not piece:
-                    raise ContentMismatch(f"the file is {left} bytes too short")
-                left -= len(piece)
+                    raise ContentMismatch(f"the file is {remaining_bytes} bytes too short")
+                remaining_bytes -= len(piece)
                 yield piece
 
     def _file(self, parts: tuple[str, ...]) -> IO[bytes]:
@@ -216,6 +216,6 @@ def copy_and_hash(
 
 def write_all(file: IO[bytes], content: bytes | memoryview) -> None:
     """Write all bytes: an unbuffered file may write only some at a time."""
-    left = memoryview(content)
-    while left:
-        left = left[file.write(left) :]
+    unwritten_bytes = memoryview(content)
+    while unwritten_bytes:
+        unwritten_bytes = unwritten_bytes[file.write(unwritten_bytes) :]

@@ -55,12 +55,12 @@ def redact(text: str) -> str:
 @contextmanager
 def log_context(**values: Any) -> Iterator[None]:
     """Add the values to every line that is logged inside; None leaves one out."""
-    known = {name: value for name, value in values.items() if value is not None}
-    before = context.set({**context.get(NO_CONTEXT), **known})
+    fields = {name: value for name, value in values.items() if value is not None}
+    token = context.set({**context.get(NO_CONTEXT), **fields})
     try:
         yield
     finally:
-        context.reset(before)
+        context.reset(token)
 
 
 class ContextFilter(logging.Filter):
@@ -82,10 +82,10 @@ class TextFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
         """The line, with control characters escaped: user input must not look like another line."""
-        known = [
+        fields = [
             f" {name}={getattr(record, name)}" for name in CONTEXT_FIELDS if hasattr(record, name)
         ]
-        return "".join([_CONTROL_CHARACTERS.sub(_escaped, super().formatMessage(record)), *known])
+        return "".join([_CONTROL_CHARACTERS.sub(_escaped, super().formatMessage(record)), *fields])
 
     def format(self, record: logging.LogRecord) -> str:
         """The line and the traceback, without secrets."""

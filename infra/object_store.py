@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def _callback(on_progress: OnProgress) -> Any:
-    """What the library of a store calls during an upload."""
+    """Callback of a store's library during an upload."""
     from fsspec.callbacks import Callback
 
     def report(size: int | None, value: int, **_: Any) -> None:

@@ -1,4 +1,4 @@
-"""End a process with the one that started it (Linux).
+"""End a process when its parent ends (Linux).
 
 Source: prctl(2), PR_SET_PDEATHSIG.
 """

@@ -62,16 +62,16 @@ def _check_artifacts_url(text: str) -> str:
     return text
 
 
-def _data_prefixes(given: Any) -> tuple[ObjectUrl, ...]:
+def _data_prefixes(text: Any) -> tuple[ObjectUrl, ...]:
     """Parse a comma-separated list of prefixes in object stores."""
-    if not isinstance(given, str):
-        return tuple(given)
+    if not isinstance(text, str):
+        return tuple(text)
     try:
-        return tuple(ObjectUrl.parse_prefix(part.strip()) for part in given.split(","))
+        return tuple(ObjectUrl.parse_prefix(part.strip()) for part in text.split(","))
     except InvalidUrl:
         raise ValueError(
             "expected comma-separated prefixes such as s3://bucket/folder "
-            f"({', '.join(SCHEMES)}), received {given[:MAX_RECEIVED]!r}."
+            f"({', '.join(SCHEMES)}), received {text[:MAX_RECEIVED]!r}."
         ) from None
 
 
@@ -122,15 +122,15 @@ class SharedSettings(BaseSettings):
     log_format: LogFormat = Field("json", description="text or json")
 
     @classmethod
-    def from_environment(cls, **given: Any) -> Self:
-        """Read the settings; `given` ones are not read. Raises SettingsInvalid."""
+    def from_environment(cls, **overrides: Any) -> Self:
+        """Read the settings from the environment, but for `overrides`. Raises SettingsInvalid."""
         try:
-            return cls(**given)
+            return cls(**overrides)
         except ValidationError as error:
             messages = [
-                _message(cls, one)
-                for one in error.errors(include_url=False)
-                if one["type"] != "default_factory_not_called"  # a consequence of another error
+                _message(cls, problem)
+                for problem in error.errors(include_url=False)
+                if problem["type"] != "default_factory_not_called"  # a consequence of another error
             ]
             raise SettingsInvalid("\n".join(messages)) from None
 

@@ -1,8 +1,8 @@
 """Storage of files: a folder (`file://`), or an object store (`s3://`, through fsspec).
 
-A file is identified by its job and a path below the job's folder; no path can lead out of that
-folder. Datasets and their uploads have folders beside those of jobs. A file is stored completely
-or not at all.
+A file is identified by a folder and a path below it; no path can lead out of that folder. Each job
+has a folder, named by its id; datasets, their uploads and the files of projects have others. A file
+is stored completely or not at all.
 """
 
 import re
@@ -15,16 +15,20 @@ from tempfile import NamedTemporaryFile
 from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
+from ampspec.jobs import Reason
 from infra.folder_store import ContentMismatch, FolderStore, OnProgress, ignore_progress
+from infra.job_failure import JobFailure
 
 MAX_PATH_CHARS: Final = 500
 CHECK_FOLDER: Final = "storage-checks"
 """The folder of the files that `Storage.check` stores for a moment."""
-JOB_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
+FOLDER_NAME: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 
-class StorageFailed(Exception):
+class StorageFailed(JobFailure):
     """An operation on the storage failed; the message says which, and why."""
+
+    reason = Reason.STORAGE_UNAVAILABLE
 
 
 class FileNotStored(StorageFailed):
@@ -36,11 +40,11 @@ class FileDamaged(StorageFailed):
 
 
 class PathInvalid(StorageFailed):
-    """A path that could lead out of the job's folder, or that some backend cannot store."""
+    """A path that could lead out of its folder, or that some backend cannot store."""
 
 
 class StorageBackend(Protocol):
-    """The interface of a backend; its methods raise OSError. `parts` start with the job's id."""
+    """The interface of a backend; its methods raise OSError. `parts` start with the folder."""
 
     def put(
         self, parts: tuple[str, ...], file: Path, sha256: str | None, on_progress: OnProgress
@@ -64,7 +68,7 @@ class StorageBackend(Protocol):
 
 
 class Storage:
-    """The files of jobs below a URL; the backend is loaded and opened at the first use."""
+    """Folders of files below a URL; the backend is loaded and opened at the first use."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -72,7 +76,7 @@ class Storage:
 
     def put(
         self,
-        job_id: str,
+        folder: str,
         path: str,
         file: Path,
         *,
@@ -88,32 +92,32 @@ class Storage:
         StorageFailed, and then keeps the old file.
         """
         with _as_storage_errors(f"{path} could not be stored"):
-            return self._place.put(_path_parts(job_id, path), file, sha256, on_progress)
+            return self._place.put(_path_parts(folder, path), file, sha256, on_progress)
 
-    def fetch(self, job_id: str, path: str, file: Path, sha256: str) -> None:
+    def fetch(self, folder: str, path: str, file: Path, sha256: str) -> None:
         """Download a file, and check its SHA-256. Raises StorageFailed."""
         with _as_storage_errors(f"{path} could not be fetched"):
-            self._place.fetch(_path_parts(job_id, path), file, sha256)
+            self._place.fetch(_path_parts(folder, path), file, sha256)
 
-    def read(self, job_id: str, path: str, start: int, end: int) -> Iterator[bytes]:
+    def read(self, folder: str, path: str, start: int, end: int) -> Iterator[bytes]:
         """The bytes from `start` to before `end`, in pieces; close the iterator to stop early.
 
         Raises StorageFailed, at the call if the file cannot be opened.
         """
         with _as_storage_errors(f"{path} could not be read"):
-            pieces = self._place.read(_path_parts(job_id, path), start, end)
+            pieces = self._place.read(_path_parts(folder, path), start, end)
         return _chunks(path, pieces)
 
-    def remove(self, job_id: str, paths: Collection[str]) -> None:
+    def remove(self, folder: str, paths: Collection[str]) -> None:
         """Delete files; a missing one is not an error. Raises StorageFailed."""
         for path in paths:
             with _as_storage_errors(f"{path} could not be deleted"):
-                self._place.remove(_path_parts(job_id, path))
+                self._place.remove(_path_parts(folder, path))
 
-    def remove_job(self, job_id: str) -> None:
-        """Delete every file of a job. Raises StorageFailed."""
-        with _as_storage_errors(f"the files of job {job_id} could not be deleted"):
-            self._place.remove_all(_path_parts(job_id))
+    def remove_folder(self, folder: str) -> None:
+        """Delete a folder with all its files. Raises StorageFailed."""
+        with _as_storage_errors(f"the files of {folder} could not be deleted"):
+            self._place.remove_all(_path_parts(folder))
 
     def check(self) -> None:
         """Store a small file, read it back and delete it. Raises StorageFailed."""
@@ -125,13 +129,13 @@ class Storage:
                 raise OSError("a file that was stored is read back with other bytes")
             place.remove(parts)
 
-    def local_file(self, job_id: str, path: str) -> Path | None:
+    def local_file(self, folder: str, path: str) -> Path | None:
         """The path of a stored file if it lies in a local folder; None for an object store.
 
         The file must only be read. Raises StorageFailed.
         """
         with _as_storage_errors(f"{path} could not be read"):
-            return self._place.local_file(_path_parts(job_id, path))
+            return self._place.local_file(_path_parts(folder, path))
 
     @property
     def _place(self) -> StorageBackend:
@@ -160,10 +164,10 @@ def check_path(path: str) -> str:
     return path
 
 
-def _path_parts(job_id: str, path: str | None = None) -> tuple[str, ...]:
-    if not JOB_ID.fullmatch(job_id):
-        raise PathInvalid(f"Expected the id of a job, received {job_id[:40]!a}.")
-    return (job_id, *check_path(path).split("/")) if path is not None else (job_id,)
+def _path_parts(folder: str, path: str | None = None) -> tuple[str, ...]:
+    if not FOLDER_NAME.fullmatch(folder):
+        raise PathInvalid(f"Expected the name of a folder, received {folder[:40]!a}.")
+    return (folder, *check_path(path).split("/")) if path is not None else (folder,)
 
 
 def _open_backend(url: str) -> StorageBackend:

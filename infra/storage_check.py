@@ -16,12 +16,12 @@ ANSWER_S: Final = 30.0
 
 
 class StorageCheck:
-    """Stores a small file regularly, from a thread of its own: a storage may never answer.
+    """Stores a small file regularly, in a separate thread: a storage may never answer.
 
     Args:
         storage: The storage of artifacts.
         every_s: Seconds between two checks.
-        retry_s: The same after one that failed.
+        retry_s: Seconds until the next check after a failed one.
     """
 
     def __init__(

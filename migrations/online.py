@@ -17,7 +17,7 @@ IS_ONLINE: Final = "is_online"
 ROWS_PER_BATCH: Final = 2_000
 REPORT_EVERY_S: Final = 5.0
 ONLINE_LOCK_TIMEOUT: Final = "0"
-"""A concurrent index waits for older transactions, a batch for rows; nobody waits for them."""
+"""A concurrent index waits for older transactions, a batch for rows; nothing waits for them."""
 
 
 def add_column(table: str, column: sa.Column[Any]) -> None:
@@ -65,10 +65,10 @@ def update_in_batches(table: str, statement: str, *, key: str = "id") -> None:
     )
     update = sa.text(f"{statement} AND {key} > :after AND {key} <= :last")
 
-    def run_batch(connection: sa.Connection, after: str) -> tuple[str | None, int]:
-        last, count = connection.execute(limits, {"after": after, "rows": ROWS_PER_BATCH}).one()
+    def run_batch(connection: sa.Connection, after_id: str) -> tuple[str | None, int]:
+        last, count = connection.execute(limits, {"after": after_id, "rows": ROWS_PER_BATCH}).one()
         if last is not None:
-            connection.execute(update, {"after": after, "last": last})
+            connection.execute(update, {"after": after_id, "last": last})
         return last, count
 
     in_batches(table, run_batch)

@@ -75,16 +75,16 @@ from server.telemetry import range_routes as ranges
 from server.telemetry import step_routes as steps
 from server.tracked_runs import routes as runs
 from server.workers import routes as workers
-from store.database import Database, Limits
+from store.database import Database, StatementLimits
 from store.tables import new_id
 
 MAX_THREADS: Final = 100
 """More than the groups of requests (server.http.admission.request_groups) have together."""
 ROUTE_CHECKS: Final = (check_query_parameters,)
 """Dependencies of all routes, direct ones too."""
-REQUEST_LIMITS: Final = Limits(statement_s=15, lock_s=3)
+REQUEST_LIMITS: Final = StatementLimits(statement_s=15, lock_s=3)
 """A request fails with 503 rather than wait longer for one statement, or for one lock."""
-BACKGROUND_LIMITS: Final = Limits(statement_s=120, lock_s=10)
+BACKGROUND_LIMITS: Final = StatementLimits(statement_s=120, lock_s=10)
 
 
 def create_app(

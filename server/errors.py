@@ -14,11 +14,11 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from ampspec.jobs import Problem, SpecValidationError
 from infra.storage import FileDamaged, FileNotStored, PathInvalid, StorageFailed
 from store.access.idempotency import KeyReused
-from store.access.projects import QuotaExceeded
+from store.access.projects import QuotaReached
 from store.access.tokens import LastAdminToken
-from store.database_errors import OutcomeUnknown
+from store.database_errors import CommitOutcomeUnknown
 from store.files.dataset_uploads import TooManyUploads
-from store.files.datasets import DatasetQuotaExceeded
+from store.files.datasets import DatasetQuotaReached
 from store.jobs.tracked_runs import RunConflict
 
 TOO_MANY_OPEN_RETRY_S: Final = 2.0
@@ -160,7 +160,7 @@ HTTP_PROBLEMS: Final[dict[type[Exception], HttpProblem]] = {
     LastAdminToken: HttpProblem(409, "last_admin", "This is the last admin token"),
     LengthRequired: HttpProblem(411, "length_required", "A Content-Length is required"),
     PayloadTooLarge: HttpProblem(413, "payload_too_large", "The request body is too large"),
-    DatasetQuotaExceeded: HttpProblem(
+    DatasetQuotaReached: HttpProblem(
         413, "dataset_quota_exceeded", "The project's quota of dataset bytes is exhausted"
     ),
     UnsupportedMediaType: HttpProblem(
@@ -172,7 +172,7 @@ HTTP_PROBLEMS: Final[dict[type[Exception], HttpProblem]] = {
     KeyReused: HttpProblem(
         422, "idempotency_key_reused", "The Idempotency-Key was used for another request"
     ),
-    QuotaExceeded: HttpProblem(429, "quota_exceeded", "The project's quota is exhausted"),
+    QuotaReached: HttpProblem(429, "quota_exceeded", "The project's quota is exhausted"),
     TooManyUploads: HttpProblem(429, "too_many_uploads", "Too many unfinished uploads"),
     TooManyRequests: HttpProblem(429, "too_many_requests", "Too many requests"),
     TooManyOpen: HttpProblem(429, "too_many_open", "Too many open connections or streams"),
@@ -183,7 +183,7 @@ HTTP_PROBLEMS: Final[dict[type[Exception], HttpProblem]] = {
     FileDamaged: HttpProblem(502, "damaged_file", "The stored file is damaged"),
     StorageFailed: UNAVAILABLE,
     Unavailable: UNAVAILABLE,
-    OutcomeUnknown: HttpProblem(
+    CommitOutcomeUnknown: HttpProblem(
         504, "outcome_unknown", "It is unknown whether the change was made"
     ),
     DBAPIError: INTERNAL_ERROR,

@@ -19,12 +19,12 @@ def remove_files(database: Database, storage: Storage, removals: Sequence[Remova
     for removal in removals:
         try:
             if removal.path is None:
-                storage.remove_job(removal.job_id)
+                storage.remove_folder(removal.folder)
             else:
-                storage.remove(removal.job_id, [removal.path])
+                storage.remove(removal.folder, [removal.path])
             gone.append(removal)
         except StorageFailed as error:
-            log.warning("cannot delete files of %s now, will retry: %s", removal.job_id, error)
+            log.warning("cannot delete files of %s now, will retry: %s", removal.folder, error)
             left.append(removal)
     try:
         with database.write() as session:

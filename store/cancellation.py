@@ -1,4 +1,4 @@
-"""Cancel the database reads of a request that nobody waits for any more."""
+"""Cancel the database reads of a request whose client has disconnected."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ INTERRUPT_S: Final = 2.0
 
 
 class Cancelled(Exception):
-    """The read was cancelled: nobody waits for its result."""
+    """The read was cancelled, because nobody waits for its result."""
 
 
 class Cancellation:
@@ -37,7 +37,7 @@ class Cancellation:
                 _interrupt(connection)
 
     def check(self) -> None:
-        """Raise Cancelled if nobody waits for the result any more."""
+        """Raise Cancelled if nobody waits for the result."""
         if self._is_cancelled:
             raise Cancelled
 

@@ -38,10 +38,10 @@ class _Now(FunctionElement[datetime]):
 
 def now() -> Any:
     """The current time, as an SQL expression."""
-    return after(0.0)
+    return from_now(0.0)
 
 
-def after(seconds: float | BindParameter[float]) -> Any:
+def from_now(seconds: float | BindParameter[float]) -> Any:
     """The current time plus `seconds` (which may be negative), as an SQL expression."""
     return _Now(seconds if isinstance(seconds, BindParameter) else literal(seconds, Float))
 

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from store import cancellation
 from store.clock import add_sqlite_functions
 from store.damaged_rows import read_json
-from store.database_errors import OutcomeUnknown, is_outcome_unknown
+from store.database_errors import CommitOutcomeUnknown, is_outcome_unknown
 
 BUSY_TIMEOUT_S = 30
 BUSY_RETRY_S = 0.01
@@ -34,7 +34,7 @@ IDLE_IN_TRANSACTION_S = 15
 TRANSACTION_TIMEOUT_SINCE: Final = 170_000
 """The version of PostgreSQL that can end a transaction after some time."""
 STATEMENTS_PER_TRANSACTION: Final = 4
-"""A transaction may last as long as so many statements at their limit."""
+"""A transaction may last as long as this number of statements that each take the limit."""
 OWNER_ONLY: Final = 0o600
 """Permissions of SQLite's files: only the owner may read and write them."""
 BINARY_RESULTS: Final = "ampcore_binary"
@@ -42,7 +42,7 @@ BINARY_RESULTS: Final = "ampcore_binary"
 
 
 @dataclass(frozen=True)
-class Limits:
+class StatementLimits:
     """How long PostgreSQL may take for one statement, and for one lock, in seconds; 0: no limit.
 
     A statement that exceeds one fails with an error that is an outage (store.database_errors).
@@ -53,7 +53,7 @@ class Limits:
     lock_s: float = 0
 
 
-NO_LIMITS: Final = Limits()
+NO_LIMITS: Final = StatementLimits()
 """For migrations, and for programs that an operator watches."""
 
 
@@ -61,7 +61,7 @@ class Database:
     """Sessions of one database; connects when the first session is opened."""
 
     def __init__(
-        self, url: str, *, engine: Engine | None = None, limits: Limits = NO_LIMITS
+        self, url: str, *, engine: Engine | None = None, limits: StatementLimits = NO_LIMITS
     ) -> None:
         """Create an engine for the URL, or use the given one."""
         self.engine = engine or _engine(url, limits)
@@ -77,8 +77,8 @@ class Database:
             self._reading = self.engine.execution_options(isolation_level="REPEATABLE READ")
             self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
-    def with_limits(self, limits: Limits) -> "Database":
-        """The same database with other limits: on PostgreSQL with connections of its own.
+    def with_limits(self, limits: StatementLimits) -> "Database":
+        """The same database with other limits: on PostgreSQL with separate connections.
 
         SQLite has no such limits, and its writers wait in one queue.
         """
@@ -118,8 +118,8 @@ class Database:
     def write(self) -> Iterator[Session]:
         """A session whose transaction is committed at the end, or rolled back after an error.
 
-        Raises OutcomeUnknown if the response to the COMMIT was lost: the only error after which
-        the transaction may have been committed.
+        Raises CommitOutcomeUnknown if the response to the COMMIT was lost: the only error after
+        which the transaction may have been committed.
         """
         with self._write_lock, Session(self._writing, expire_on_commit=False) as session:
             session.begin()
@@ -138,10 +138,10 @@ def _commit(session: Session) -> None:
     except DBAPIError as error:
         if not is_outcome_unknown(error):
             raise
-        raise OutcomeUnknown("COMMIT", None, error.orig or error) from error
+        raise CommitOutcomeUnknown("COMMIT", None, error.orig or error) from error
 
 
-def _engine(url: str, limits: Limits) -> Engine:
+def _engine(url: str, limits: StatementLimits) -> Engine:
     address = make_url(url)
     if address.get_backend_name() == "postgresql":
         address = address.set(drivername="postgresql+psycopg")
@@ -179,7 +179,7 @@ def _engine(url: str, limits: Limits) -> Engine:
     return engine
 
 
-def _set_up_postgresql(limits: Limits, connection: Any, _record: Any) -> None:
+def _set_up_postgresql(limits: StatementLimits, connection: Any, _record: Any) -> None:
     settings = {
         "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_S,
         "statement_timeout": limits.statement_s,
@@ -203,7 +203,7 @@ def _fetch_binary(
 
 
 def _ping_after_idle(engine: Engine) -> None:
-    """As `pool_pre_ping`, but only for connections that were idle for a while."""
+    """Like `pool_pre_ping`, but only for connections that were idle for a while."""
 
     def used(_connection: Any, record: Any) -> None:
         record.info["used_at"] = monotonic()

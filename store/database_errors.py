@@ -34,7 +34,7 @@ SQLITE_OUTAGE_CODES: Final = frozenset(
 NO_TABLE: Final = "no such table"
 
 
-class OutcomeUnknown(OperationalError):
+class CommitOutcomeUnknown(OperationalError):
     """The response to a COMMIT was lost: the transaction is committed, or rolled back.
 
     A retry must be able to find out which.

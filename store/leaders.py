@@ -5,15 +5,15 @@ from typing import Final
 from sqlalchemy import delete, or_, select, update
 from sqlalchemy.orm import Session
 
-from store.clock import after, now, seconds_since
+from store.clock import from_now, now, seconds_since
 from store.database import Database
 from store.rows import insert_if_absent
 from store.tables import Leader
 
 BACKGROUND: Final = "background"
-"""What one server does for all. Its reconciler alone renews the lease; if it hangs, others lead."""
+"""The work of one server for all. Its reconciler renews the lease: if it hangs, another leads."""
 LEADER_LEASE_S: Final = 5.0
-"""Another server takes over after so long without a round of the leader."""
+"""Another server takes over when the leader has not completed a round for this long."""
 
 
 def lead(database: Database, task: str, server_id: str) -> bool:
@@ -52,7 +52,7 @@ def resign(database: Database, task: str, server_id: str) -> None:
 
 def _take(session: Session, task: str, server_id: str) -> bool:
     """Take or renew the lease; False if another server was faster."""
-    values = {"server_id": server_id, "lease_expires_at": after(LEADER_LEASE_S)}
+    values = {"server_id": server_id, "lease_expires_at": from_now(LEADER_LEASE_S)}
     session.execute(insert_if_absent(session, Leader, task=task, **values))
     renewed = session.execute(
         update(Leader)

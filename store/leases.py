@@ -9,7 +9,7 @@ from sqlalchemy import Float, Update, bindparam, update
 from sqlalchemy.orm import Session
 
 from ampspec.jobs import ACTIVE
-from store.clock import after, now
+from store.clock import from_now, now
 from store.tables import Job
 
 LEASE_S: Final = 30.0
@@ -60,7 +60,7 @@ def renew_lease(
 def renew_lease_and_take_seq(
     session: Session, job_id: str, attempt: int, *, lease_s: float
 ) -> LeaseStatus | None:
-    """As `renew_lease`, and take the job's next `seq` for a row of the event stream."""
+    """Like `renew_lease`, and take the job's next `seq` for a row of the event stream."""
     parameters = {"id_": job_id, "attempt_": attempt, "lease_s": lease_s}
     return _execute(session, _RENEW_AND_TAKE_SEQ, parameters)
 
@@ -75,7 +75,7 @@ def renew_lease_and_advance(
     lease_s: float,
     progress: Mapping[str, Any],
 ) -> LeaseStatus | None:
-    """As `renew_lease`, for an attempt that writes `count` entries after `entries_written`.
+    """Like `renew_lease`, for an attempt that writes `count` entries after `entries_written`.
 
     The job's `seq` advances by `count`. `progress` may set the job's `step`, `latest`, `totals`,
     `metrics` and `resolved_policy`. None also if the attempt has not written `entries_written`
@@ -106,7 +106,7 @@ _RENEW: Final = (
         _JOBS.attempt == bindparam("attempt_"),
         _JOBS.state.in_(ACTIVE),
     )
-    .values(lease_expires_at=after(bindparam("lease_s", type_=Float)), updated_at=now())
+    .values(lease_expires_at=from_now(bindparam("lease_s", type_=Float)), updated_at=now())
     .returning(_JOBS.seq, _JOBS.requested)
 )
 _RENEW_AND_TAKE_SEQ: Final = _RENEW.values(seq=_JOBS.seq + 1)

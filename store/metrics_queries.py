@@ -1,5 +1,6 @@
 """Queries for `/metrics`: counts of jobs, waits, attempts, files and busy slots."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -57,7 +58,10 @@ def attempts_by_outcome(session: Session) -> Sequence[Sequence[Any]]:
     counts = select(Attempt.outcome, func.count()).where(
         Attempt.outcome.is_not(None), Attempt.worker_id.is_not(None)
     )
-    return [list(row) for row in session.execute(counts.group_by(Attempt.outcome))]
+    totals = Counter[str | None]()  # two stored values may be one outcome
+    for outcome, count in session.execute(counts.group_by(Attempt.outcome)):
+        totals[outcome] += count
+    return [[outcome, count] for outcome, count in totals.items()]
 
 
 def longest_silence_s(session: Session) -> float:

@@ -38,11 +38,11 @@ def page_by_seq(
     statement: Select[Row],
     seq: InstrumentedAttribute[int],
     *,
-    before: int | None,
+    before_seq: int | None,
     limit: int,
 ) -> Sequence[Row]:
-    """At most `limit` rows ordered by `seq`: the first ones, or the last ones below `before`."""
-    if before is None:
+    """At most `limit` rows in order of `seq`: the first, or the last with seq < `before_seq`."""
+    if before_seq is None:
         return session.scalars(statement.order_by(seq).limit(limit)).all()
-    statement = statement.where(seq < before).order_by(seq.desc()).limit(limit)
+    statement = statement.where(seq < before_seq).order_by(seq.desc()).limit(limit)
     return session.scalars(statement).all()[::-1]

@@ -8,7 +8,7 @@ from sqlalchemy import Row, Select, and_, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from ampspec.jobs import TERMINAL, State
-from store.access.projects import QuotaExceeded
+from store.access.projects import QuotaReached
 from store.clock import now, seconds_since
 from store.jobs import jobs
 from store.rows import insert_rows
@@ -49,7 +49,7 @@ _JOBS: Final = (
 
 
 def create(session: Session, **values: Any) -> Study:
-    """Insert a running study. Raises QuotaExceeded."""
+    """Insert a running study. Raises QuotaReached."""
     _check_quota(session, values["project"])
     study = Study(**values)
     session.add(study)
@@ -66,7 +66,7 @@ def _check_quota(session: Session, project: str) -> None:
         Study.project == project, Study.state.in_(UNFINISHED)
     )
     if (session.scalar(unfinished_studies) or 0) >= MAX_UNFINISHED:
-        raise QuotaExceeded(
+        raise QuotaReached(
             f"The project {project!r} has reached its quota of {MAX_UNFINISHED} studies that have "
             "not ended. Try again when one of them has."
         )
@@ -115,12 +115,12 @@ def page(
     session: Session,
     project: str | None,
     *,
-    before: tuple[datetime, str] | None = None,
+    position: tuple[datetime, str] | None = None,
     limit: int,
 ) -> Sequence[Row[Any]]:
     """At most `limit` studies with `jobs_planned` and `jobs_ended`, the newest first.
 
-    `before` is the creation time and the id of the last study of the page before.
+    `position` is the creation time and the id of the last study of the page before.
     """
     counts = (
         select(
@@ -143,8 +143,8 @@ def page(
     )
     if project is not None:
         statement = statement.where(Study.project == project)
-    if before is not None:
-        at, study_id = before
+    if position is not None:
+        at, study_id = position
         earlier = and_(Study.created_at == at, Study.id < study_id)
         statement = statement.where(or_(Study.created_at < at, earlier))
     return session.execute(statement).all()
@@ -161,15 +161,15 @@ def jobs_of(session: Session, study_id: str) -> Sequence[Row[Any]]:
 
 def add_jobs(session: Session, study_id: str, planned: Mapping[str, Mapping[str, Any]]) -> None:
     """Insert the planned jobs that are not there yet: their changes by key, in order."""
-    known = set(session.scalars(select(StudyJob.key).where(StudyJob.study_id == study_id)))
-    new = [(key, changes) for key, changes in planned.items() if key not in known]
+    existing_keys = set(session.scalars(select(StudyJob.key).where(StudyJob.study_id == study_id)))
+    new = [(key, changes) for key, changes in planned.items() if key not in existing_keys]
     if new:
         insert_rows(
             session,
             StudyJob,
             *(
                 {"study_id": study_id, "key": key, "number": number, "changes": dict(changes)}
-                for number, (key, changes) in enumerate(new, start=len(known))
+                for number, (key, changes) in enumerate(new, start=len(existing_keys))
             ),
         )
 

@@ -25,7 +25,7 @@ from sqlalchemy.sql.functions import aggregate_strings
 from ampspec.jobs import ACTIVE
 from ampspec.precision.devices import DeviceInfo
 from ampspec.telemetry.json_values import json_safe
-from store.clock import UtcDateTime, after, now, seconds_since
+from store.clock import UtcDateTime, from_now, now, seconds_since
 from store.json_text import json_text, json_without, parse_json
 from store.tables import GangMember, Job, Worker
 
@@ -34,15 +34,15 @@ HEARTBEAT_TIMEOUT_S: Final = 30.0
 
 ONLINE: Final = "online"
 DEVICE_FIELDS: Final = ("devices", "cpu_features", "memory_bytes")
-"""What of a worker's hardware describes its devices."""
+"""The parts of a worker's hardware that describe its devices."""
 _STATE: Final = case(
     (Worker.stopped_at.is_not(None), "stopped"),
-    (Worker.last_seen_at < after(-HEARTBEAT_TIMEOUT_S), "lost"),
+    (Worker.last_seen_at < from_now(-HEARTBEAT_TIMEOUT_S), "lost"),
     else_=ONLINE,
 )
 _NEWEST_FIRST: Final = (Worker.started_at.desc(), Worker.id.desc())
 _IS_ONLINE: Final = and_(
-    Worker.stopped_at.is_(None), Worker.last_seen_at >= after(-HEARTBEAT_TIMEOUT_S)
+    Worker.stopped_at.is_(None), Worker.last_seen_at >= from_now(-HEARTBEAT_TIMEOUT_S)
 )
 
 
@@ -126,11 +126,11 @@ def heartbeat(
     session: Session, worker_id: str, **values: dict[str, Any] | None
 ) -> DrainRequest | None:
     """Record a heartbeat, with `hardware` and `usage` if known; the drain requested of it."""
-    known = {name: json_safe(value) for name, value in values.items() if value is not None}
+    fields = {name: json_safe(value) for name, value in values.items() if value is not None}
     statement = (
         update(Worker)
         .where(Worker.id == worker_id)
-        .values(last_seen_at=now(), **known)
+        .values(last_seen_at=now(), **fields)
         .returning(Worker.drain_requested_at, Worker.drain_timeout_s)
         .execution_options(synchronize_session=False)
     )
@@ -200,7 +200,7 @@ def delete_gone(session: Session, *, gone_s: float) -> None:
     ranks = select(GangMember.worker_id).where(GangMember.finished_at.is_(None))
     session.execute(
         delete(Worker)
-        .where(Worker.last_seen_at < after(-gone_s), Worker.id.not_in(busy))
+        .where(Worker.last_seen_at < from_now(-gone_s), Worker.id.not_in(busy))
         .where(Worker.id.not_in(ranks))
         .execution_options(synchronize_session=False)
     )
@@ -245,7 +245,7 @@ def measurements(session: Session) -> Sequence[Row[Any]]:
 
 
 def jobs_by_worker(session: Session, *, project: str | None = None) -> Mapping[str, list[str]]:
-    """The ids of the active jobs of each worker: all of them, or those of one project."""
+    """The ids of each worker's active jobs, of all projects or one."""
     running = select(Job.worker_id, Job.id).where(Job.state.in_(ACTIVE), Job.worker_id.is_not(None))
     ranks = (
         select(GangMember.worker_id, Job.id)
@@ -317,7 +317,7 @@ def online_packages(session: Session) -> dict[str, list[dict[str, Any]]]:
 
 
 def packages_of_queue(session: Session, queue: str) -> list[dict[str, Any]] | None:
-    """What the packages offer of the workers that may claim the jobs of a queue.
+    """The entries of packages on the workers that may claim the jobs of a queue.
 
     None while one of them has not reported its packages yet.
     """

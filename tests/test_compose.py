@@ -30,7 +30,7 @@ from server.settings import Settings as ServerSettings
 from tests.environment import settings_from
 from tests.tables import every_row
 from tests.waiting import DEADLINE_S
-from worker.settings import Settings as WorkerSettings
+from worker.settings import WorkerSettings
 from worker.shutdown import GRACE_S
 
 ROOT = Path(__file__).parents[1]

@@ -14,7 +14,7 @@ from server.cli.app import app as ampserver
 from server.http.access.session_cookie import COOKIE
 from server.settings import Settings as ServerSettings
 from tests.tables import every_row
-from worker.settings import Settings as WorkerSettings
+from worker.settings import WorkerSettings
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs/reference"

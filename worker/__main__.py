@@ -1,6 +1,6 @@
 """`python -m worker`: run queued jobs until SIGTERM.
 
-Exit codes: 0 after SIGTERM, once every job is handed back; 1 after an unexpected error; 2 for an
+Exit codes: 0 after SIGTERM, once every job is requeued; 1 after an unexpected error; 2 for an
 invalid setting, or for an isolation that this machine does not allow.
 """
 
@@ -17,13 +17,13 @@ def main() -> int:
     from infra.log_config import set_up_logging
     from infra.settings import SettingsInvalid
     from worker.app import run
-    from worker.settings import Settings
+    from worker.settings import WorkerSettings
     from worker.trainer.isolation_plan import IsolationUnavailable
 
     gc.freeze()
     gc.enable()
     try:
-        settings = Settings.from_environment()
+        settings = WorkerSettings.from_environment()
     except SettingsInvalid as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -10,7 +10,7 @@ from infra.celery_names import TASK_NAME, queue_key
 from infra.notify import Notifier
 from infra.storage import Storage
 from infra.storage_check import StorageCheck
-from store.database import Database, Limits
+from store.database import Database, StatementLimits
 from store.jobs.jobs import DEFAULT_QUEUE
 from store.tables import new_id
 from worker import broker, capabilities, usage
@@ -19,7 +19,7 @@ from worker.context import WorkerContext
 from worker.gangs.gang_runner import GangRunner
 from worker.rank_ports import own_host
 from worker.registration import WorkerRegistration
-from worker.settings import Settings
+from worker.settings import WorkerSettings
 from worker.shutdown import Shutdown
 from worker.slots import Slots
 from worker.tasks import run_queued_jobs
@@ -33,11 +33,11 @@ from worker.work_dirs import WorkDirs
 
 log = logging.getLogger(__name__)
 
-DATABASE_LIMITS: Final = Limits(statement_s=60, lock_s=10)
+DATABASE_LIMITS: Final = StatementLimits(statement_s=60, lock_s=10)
 """A statement that takes longer is retried, as after an outage; the worker's thread is free."""
 
 
-def run(settings: Settings) -> int:
+def run(settings: WorkerSettings) -> int:
     """Run a worker until SIGTERM; returns the exit code of the process."""
     # Celery prints these messages to standard output, where every line must have the log's format.
     celery_worker.safe_say = lambda *_: None
@@ -55,7 +55,7 @@ def run(settings: Settings) -> int:
     return int(controller.exitcode or 0)
 
 
-def create_app(settings: Settings, context: WorkerContext) -> Celery:
+def create_app(settings: WorkerSettings, context: WorkerContext) -> Celery:
     """A worker's Celery application; opens nothing before it starts."""
     app = Celery("ampcore", broker=settings.redis_url, set_as_current=False)
     broker.install_transport()
@@ -84,8 +84,8 @@ def create_app(settings: Settings, context: WorkerContext) -> Celery:
     return app
 
 
-def create_context(settings: Settings) -> WorkerContext:
-    """What the attempts of a worker with these settings share; opens nothing yet.
+def create_context(settings: WorkerSettings) -> WorkerContext:
+    """The context of a worker with these settings; opens nothing yet.
 
     Raises IsolationUnavailable.
     """
@@ -195,11 +195,11 @@ def _run_slots(app: Celery, context: WorkerContext, slots: int) -> None:
 
 def _hardware_with_isolation(context: WorkerContext) -> dict[str, Any] | None:
     """The machine's hardware and how trainers are isolated on it; None until a trainer reported."""
-    if (found := context.standby.hardware()) is None:
+    if (hardware := context.standby.hardware()) is None:
         return None
     isolation = context.isolation
     return {
-        **found,
+        **hardware,
         "isolation": isolation.describe() if isolation is not None else None,
         "sandbox": context.sandbox_plan.describe(),
         "packages": list(context.packages),

@@ -25,7 +25,7 @@ class Channel(redis.Channel):
     QoS = UnacknowledgedMessages
 
 
-class Transport(redis.Transport):
+class RedisTransport(redis.Transport):
     """A Redis transport whose channels free the prefetch slot of a failed ack."""
 
     Channel = Channel
@@ -34,4 +34,4 @@ class Transport(redis.Transport):
 def install_transport() -> None:
     """Make kombu use this transport for every `redis://` and `rediss://` URL of this process."""
     # Not with Celery's setting `broker_transport`: the log would show its name, not the address.
-    TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), f"{__name__}:Transport"))
+    TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), f"{__name__}:RedisTransport"))

@@ -25,5 +25,5 @@ def _has_gpu(devices: Path, environment: Mapping[str, str]) -> bool:
     """Whether there is an NVIDIA GPU that a trainer process may use; asks no driver."""
     hidden = environment.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
     # /dev/dxg is the GPU device of the Windows Subsystem for Linux.
-    found = any(devices.glob("nvidia[0-9]*")) or (devices / "dxg").exists()
-    return found and not hidden
+    has_device = any(devices.glob("nvidia[0-9]*")) or (devices / "dxg").exists()
+    return has_device and not hidden

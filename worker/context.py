@@ -22,7 +22,7 @@ from worker.trainer.sandbox_plan import SandboxPlan
 from worker.trainer.standby import READY_TIMEOUT_S, Standby
 from worker.transfer.dataset_cache import DatasetCache
 from worker.transfer.upload_progress import STALL_S
-from worker.usage import WorkerMetrics
+from worker.usage import SlotMetrics
 from worker.work_dirs import WorkDirs
 
 BUFFER_BYTES: Final = 64 * 2**20
@@ -47,11 +47,11 @@ class WorkerContext:
     data_prefixes: Sequence[ObjectUrl] = ()
     """Prefixes of objects that jobs may name as data."""
     packages: Sequence[PackageEntry] = ()
-    """What installed packages offer on it."""
+    """The entries of the packages that are installed on it."""
     isolation: Isolation | None = None
     """How its trainers are isolated; None: not at all."""
     sandbox_plan: SandboxPlan = field(default_factory=SandboxPlan)
-    """The sandbox of jobs with their own code; such jobs go to workers that have one."""
+    """The sandbox of jobs with custom code; such jobs go to workers that have one."""
     slots: Slots = field(default_factory=lambda: Slots(MAX_SLOTS))
     """How many jobs and ranks it runs at a time."""
     devices: Devices = field(default_factory=Devices)
@@ -66,7 +66,7 @@ class WorkerContext:
     buffer_bytes: int = BUFFER_BYTES
     ready_timeout_s: float = READY_TIMEOUT_S
     memory_events: Path | None = field(default_factory=memory_events_file)
-    metrics: WorkerMetrics = field(default_factory=WorkerMetrics)
+    metrics: SlotMetrics = field(default_factory=SlotMetrics)
     upload_stall_s: float = STALL_S
     shutting_down: Shutdown = field(default_factory=Shutdown)
 
@@ -76,5 +76,5 @@ class WorkerContext:
         return self.storage_check is None or self.storage_check.is_usable()
 
     def new_oom_kill_counter(self, cgroup: MemoryCgroup | None = None) -> OomKillCounter:
-        """A counter that starts now, for an attempt whose trainer has this cgroup of its own."""
+        """A counter that starts now, for an attempt whose trainer has this cgroup."""
         return OomKillCounter(cgroup.events if cgroup is not None else self.memory_events)

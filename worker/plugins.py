@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 PROGRAM: Final = (sys.executable, "-P", "-m", "ampcore.plugins")
 TIMEOUT_S: Final = 300.0
-"""As long as a trainer may take to import TensorFlow on a slow machine."""
+"""A trainer may take this long to import TensorFlow on a slow machine."""
 
 PackageEntry = dict[str, Any]
 
@@ -28,7 +28,7 @@ PackageEntry = dict[str, Any]
 def usable_entries(
     program: Sequence[str] = PROGRAM, timeout_s: float = TIMEOUT_S
 ) -> list[PackageEntry]:
-    """What the packages offer that can be imported; what cannot is logged."""
+    """The entries of packages that can be imported; others are logged."""
     if not any(entry_points(group=group) for group in ENTRY_POINT_GROUPS):
         return []
     try:
@@ -41,18 +41,18 @@ def usable_entries(
             timeout=timeout_s,
             check=True,
         )
-        found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        entries = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         log.error("the installed packages cannot be listed; none of them is used: %s", error)
         return []
-    for one in found:
-        if "error" in one:
-            values = (one["group"], one["name"], one["package"], one["error"])
+    for entry in entries:
+        if "error" in entry:
+            values = (entry["group"], entry["name"], entry["package"], entry["error"])
             log.error("%s: %s of %s is not usable: %s", *values)
-    return [one for one in found if "error" not in one]
+    return [entry for entry in entries if "error" not in entry]
 
 
 def queues_with_packages(queues: Sequence[str], entries: Sequence[PackageEntry]) -> tuple[str, ...]:
     """The queues, and for each package their queues of jobs that need it."""
-    names = dict.fromkeys(one["package"] for one in entries)
+    names = dict.fromkeys(entry["package"] for entry in entries)
     return (*queues, *(package_queue(queue, name) for name in names for queue in queues))

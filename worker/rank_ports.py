@@ -47,7 +47,7 @@ class RankPorts:
 
 
 def _bound_sockets(family: int, count: int, allowed: range | None) -> Iterator[socket.socket]:
-    """Sockets that are bound to ports of their own."""
+    """Sockets that are each bound to a port."""
     if allowed is None:
         yield from (_bound(family, 0) for _ in range(count))
         return
@@ -94,7 +94,7 @@ def local_addresses(addresses: Sequence[str], host: str) -> list[str]:
 def accelerators_in(hardware: Mapping[str, Any] | None) -> int:
     """The number of GPUs of a machine, as its trainer has described it."""
     devices = (hardware or {}).get("devices") or ()
-    return sum(isinstance(one, dict) and one.get("kind") != "cpu" for one in devices)
+    return sum(isinstance(device, dict) and device.get("kind") != "cpu" for device in devices)
 
 
 def ports_of(cluster: Mapping[str, Any], hardware: Mapping[str, Any] | None) -> Ports:

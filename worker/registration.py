@@ -27,7 +27,7 @@ def _stop_this_process() -> None:
 
 
 class WorkerRegistration:
-    """The worker's row in the table of workers, kept up to date from a thread of its own.
+    """The worker's row in the table of workers, kept up to date by a thread.
 
     Args:
         database: The database with the table of workers.

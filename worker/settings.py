@@ -33,47 +33,47 @@ from worker.transfer.dataset_cache import DEFAULT_MAX_BYTES
 from worker.transfer.upload_progress import STALL_S
 
 
-def _range(given: Any, highest: int, what: str) -> range:
+def _range(text: Any, highest: int, what: str) -> range:
     """Parse `FIRST-LAST` as a range of numbers from 1."""
-    if isinstance(given, range):
-        return given
-    first, _, last = str(given).partition("-")
-    found = [int(one[:12]) for one in (first, last) if one.isascii() and one.isdecimal()]
-    if len(found) != 2 or not 1 <= found[0] <= found[1] <= highest:
-        raise ValueError(f"expected {what}, received {str(given)[:40]!r}.")
-    return range(found[0], found[1] + 1)
+    if isinstance(text, range):
+        return text
+    first, _, last = str(text).partition("-")
+    bounds = [int(part[:12]) for part in (first, last) if part.isascii() and part.isdecimal()]
+    if len(bounds) != 2 or not 1 <= bounds[0] <= bounds[1] <= highest:
+        raise ValueError(f"expected {what}, received {str(text)[:40]!r}.")
+    return range(bounds[0], bounds[1] + 1)
 
 
-def _users(given: Any) -> range:
+def _users(text: Any) -> range:
     """Parse a range of user ids; 0 (root) is not allowed."""
     example = f"{DEFAULT_USERS[0]}-{DEFAULT_USERS[-1]}"
     what = f"the first and last id of a range of users, such as {example}"
-    return _range(given, 2**32 - 2, what)
+    return _range(text, 2**32 - 2, what)
 
 
-def _ports(given: Any) -> range | None:
+def _ports(text: Any) -> range | None:
     """Parse a range of ports."""
-    if given is None:
+    if text is None:
         return None
-    return _range(given, 2**16 - 1, "the first and last port of a range, such as 42000-42015")
+    return _range(text, 2**16 - 1, "the first and last port of a range, such as 42000-42015")
 
 
-def _queues(given: Any) -> Any:
+def _queues(names: Any) -> Any:
     """Parse a comma-separated list of queue names; duplicates count once."""
-    if not isinstance(given, str):
-        return given
-    return tuple(dict.fromkeys(name.strip() for name in given.split(",")))
+    if not isinstance(names, str):
+        return names
+    return tuple(dict.fromkeys(name.strip() for name in names.split(",")))
 
 
-def _host(given: str | None) -> str | None:
+def _host(text: str | None) -> str | None:
     """A host name or an IP address, without a port."""
-    if given is None:
+    if text is None:
         return None
-    host = given.strip().removeprefix("[").removesuffix("]")
+    host = text.strip().removeprefix("[").removesuffix("]")
     if not re.fullmatch(r"[0-9A-Za-z._-]+", host) and not _is_ipv6(host):
         raise ValueError(
             "expected a host name or an IP address of this machine that other workers reach, "
-            f"without a port, received {given[:80]!r}."
+            f"without a port, received {text[:80]!r}."
         )
     return host
 
@@ -85,7 +85,7 @@ def _is_ipv6(host: str) -> bool:
         return False
 
 
-class Settings(SharedSettings):
+class WorkerSettings(SharedSettings):
     """The worker's settings."""
 
     worker_slots: int = Field(1, ge=1, le=MAX_SLOTS, description="a number from 1 to 1024")
@@ -156,7 +156,7 @@ class Settings(SharedSettings):
 
     @property
     def sandbox(self) -> SandboxSettings:
-        """The settings about the sandbox of jobs with their own code."""
+        """The settings about the sandbox of jobs with custom code."""
         return SandboxSettings(
             self.bundle_sandbox,
             self.bundle_memory_bytes,

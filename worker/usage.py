@@ -17,8 +17,8 @@ def peak_memory(trainer_peak_bytes: int) -> dict[str, int]:
     """Peak memory in bytes: of this process, and of the largest trainer that has ended."""
     # Linux counts in KiB, macOS in bytes.
     unit = 1 if sys.platform == "darwin" else KIB
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return {"worker_peak_bytes": own, "trainer_peak_bytes": trainer_peak_bytes}
+    worker_peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return {"worker_peak_bytes": worker_peak_bytes, "trainer_peak_bytes": trainer_peak_bytes}
 
 
 class Gpus:
@@ -61,7 +61,7 @@ class Gpus:
         }
 
 
-class WorkerMetrics:
+class SlotMetrics:
     """Counters over all slots of a worker; thread-safe."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ class WorkDirs:
         self._lock: int | None = None
 
     def open(self) -> None:
-        """Create the folder, and remove those of dead workers. Raises OSError."""
+        """Create the folder, and remove the folders of dead workers. Raises OSError."""
         self._root.mkdir(parents=True, exist_ok=True)
         self._lock = self._create_lock()
         self.worker_dir.mkdir()

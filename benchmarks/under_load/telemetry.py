@@ -17,7 +17,7 @@ from store.jobs import attempts, jobs
 from worker.attempt.telemetry_writer import TelemetryWriter
 from worker.attempt.write_buffer import WriteBuffer
 from worker.database_retry import Lease, RetryingDatabase
-from worker.usage import WorkerMetrics
+from worker.usage import SlotMetrics
 
 SPEC = JobSpec.parse({"model": {"kind": "mlp"}, "data": {"kind": "digits"}})
 LEASE_S = 3600.0
@@ -96,7 +96,7 @@ def writing_telemetry(
     """Run a job's telemetry writer; everything enqueued is stored at the exit."""
     retrying_database = RetryingDatabase(database, threading.Event(), on_commit=on_commit)
     writer = TelemetryWriter(
-        retrying_database, lease, WorkerMetrics(), lambda _event: None, WriteBuffer()
+        retrying_database, lease, SlotMetrics(), lambda _event: None, WriteBuffer()
     )
     writer.start()
     try:

@@ -1,4 +1,4 @@
-"""bubblewrap: start a program in namespaces of its own, with only the files that it needs.
+"""bubblewrap: start a program in separate namespaces, with only the files that it needs.
 
 Source: bwrap(1).
 """
@@ -16,7 +16,7 @@ MEMORY_FOLDERS: Final = (Path("/tmp"), Path("/dev/shm"))  # noqa: S108 - the san
 """Private folders in memory, each with a size limit."""
 MEMORY_FOLDER_BYTES: Final = 256 * 2**20
 KEPT_CAPABILITIES: Final = ("CAP_SETUID", "CAP_SETGID")
-"""With them the trainer becomes a user of its own, which ends them."""
+"""With them the trainer changes to a separate user, which drops them."""
 
 
 def command(
@@ -42,13 +42,13 @@ def command(
         *("--die-with-parent", "--unshare-net", "--unshare-pid", "--unshare-ipc"),
         *("--unshare-uts", "--unshare-cgroup-try", "--hostname", HOST_NAME),
         *_capabilities(confinement),
-        *("--clearenv", *_each("--setenv", environment.items())),
+        *("--clearenv", *_repeated_option("--setenv", environment.items())),
         *("--proc", "/proc", "--dev", "/dev"),
         *_memory_folders(),
-        *_each("--dir", _parents([*readable, confinement.datasets, *writable])),
-        *_each("--ro-bind-try", _twice([*readable, confinement.datasets])),
-        *_each("--dev-bind-try", _twice(files.gpu_devices())),
-        *_each("--bind-try", _twice(writable)),
+        *_repeated_option("--dir", _parents([*readable, confinement.datasets, *writable])),
+        *_repeated_option("--ro-bind-try", _twice([*readable, confinement.datasets])),
+        *_repeated_option("--dev-bind-try", _twice(files.gpu_devices())),
+        *_repeated_option("--bind-try", _twice(writable)),
         *("--remount-ro", "/", "--chdir", "/"),
         *("--", *program),
     ]
@@ -57,7 +57,7 @@ def command(
 def _capabilities(confinement: Confinement) -> Iterator[str]:
     yield from ("--cap-drop", "ALL")
     if confinement.user is not None:
-        yield from _each("--cap-add", [[name] for name in KEPT_CAPABILITIES])
+        yield from _repeated_option("--cap-add", [[name] for name in KEPT_CAPABILITIES])
 
 
 def _memory_folders() -> Iterator[str]:
@@ -81,12 +81,12 @@ def _twice(paths: Iterable[Path]) -> list[list[str]]:
     return [[str(path), str(path)] for path in paths]
 
 
-def _each(option: str, values: Iterable[Iterable[str]]) -> list[str]:
-    return [word for one in values for word in (option, *one)]
+def _repeated_option(option: str, values: Iterable[Iterable[str]]) -> list[str]:
+    return [word for arguments in values for word in (option, *arguments)]
 
 
 def environment_inside(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables of a trainer in the sandbox: those of the fork server, an allow-list."""
+    """The variables of a trainer in the sandbox: the fork server's, which are an allow-list."""
     kept = {name: value for name, value in inherited.items() if name != "CUDA_MPS_PIPE_DIRECTORY"}
     # What TensorFlow prints while it is imported would be the first lines of the job's log.
     return {"TF_CPP_MIN_LOG_LEVEL": "1", **kept}

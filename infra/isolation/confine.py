@@ -46,7 +46,7 @@ class Confinement:
     is_sandbox: bool = False
     """Run code of users: filter system calls, and hide other processes and CUDA MPS."""
     bubblewrap: Path | None = None
-    """Start the trainer with this program, in namespaces of its own, instead of by a fork."""
+    """Start the trainer with this program, in separate namespaces, instead of by a fork."""
     cgroup: Path | None = None
     """The cgroup of the trainer, which its process joins first."""
 
@@ -150,11 +150,11 @@ def _set_limits(confinement: Confinement) -> None:
         _limit(resource.RLIMIT_NOFILE, confinement.open_files)
 
 
-def _limit(kind: int, most: int) -> None:
+def _limit(kind: int, maximum: int) -> None:
     """Lower a limit; a limit that is already lower stays."""
     _, hard = resource.getrlimit(kind)
-    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(kind, (most, most))
+    maximum = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
+    resource.setrlimit(kind, (maximum, maximum))
 
 
 def count_threads(user: int) -> int:
@@ -173,7 +173,7 @@ def count_threads(user: int) -> int:
 
 
 def kill_all_processes_of(user: int) -> None:
-    """Kill every process of a user, from a process that is then one of them; needs root."""
+    """Kill every process of a user, from a process that switches to that user; needs root."""
     _switch_user(user)
     with suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)  # all but this one

@@ -25,7 +25,7 @@ PROC_FILES: Final = (
     "cpuinfo", "devices", "driver", "filesystems", "loadavg", "meminfo", "modules", "stat",
     "sys/kernel", "sys/vm", "uptime", "version",
 )  # fmt: skip
-"""Files of /proc about the machine; the others are about processes."""
+"""Files of /proc about the machine; all other files there are about processes."""
 PATH_VARIABLES: Final = ("LD_LIBRARY_PATH", "PYTHONPATH")
 """Environment variables with folders that trainers may read."""
 
@@ -36,11 +36,11 @@ def imported_files() -> list[Path]:
     Packages as a whole: more of them may be imported later.
     """
     roots = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.exec_prefix)]
-    found = dict.fromkeys(roots)
+    paths = dict.fromkeys(roots)
     for name, module in list(sys.modules.items()):
         if "." not in name:
-            found.update(dict.fromkeys(_module_paths(module)))
-    return [path for path in found if path in roots or not _is_below(path, roots)]
+            paths.update(dict.fromkeys(_module_paths(module)))
+    return [path for path in paths if path in roots or not _is_below(path, roots)]
 
 
 def package_folders(*names: str) -> list[Path]:
@@ -65,7 +65,7 @@ def without_processes(paths: Iterable[Path]) -> list[Path]:
     """The same files, but of /proc only those about the machine."""
     proc = Path("/proc")
     machine = [proc / name for name in PROC_FILES]
-    return [one for path in paths for one in (machine if path == proc else [path])]
+    return [entry for path in paths for entry in (machine if path == proc else [path])]
 
 
 def devices() -> list[Path]:

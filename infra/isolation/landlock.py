@@ -100,13 +100,13 @@ def restrict(
     """
     version = abi()
     files = max(rights for since, rights in FILE_RIGHTS_BY_ABI.items() if since <= version)
-    wanted = _Ruleset(
+    ruleset_attributes = _Ruleset(
         handled_access_fs=files,
         handled_access_net=ALL_TCP if version >= TCP_ABI and tcp_ports is not None else 0,
         scoped=ALL_SCOPES if version >= SCOPES_ABI else 0,
     )
-    known = 24 if version >= SCOPES_ABI else 16 if version >= TCP_ABI else 8
-    ruleset = _call(CREATE_RULESET, ctypes.byref(wanted), known, 0)
+    attributes_size = 24 if version >= SCOPES_ABI else 16 if version >= TCP_ABI else 8
+    ruleset = _call(CREATE_RULESET, ctypes.byref(ruleset_attributes), attributes_size, 0)
     try:
         for paths, rights in ((readable, READ), (usable, USE), (writable, WRITE)):
             for path in paths:
@@ -139,7 +139,9 @@ def _allow(ruleset: int, path: Path, rights: int) -> None:
 def _call(number: int, *arguments: object) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
-    converted = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
+    converted = [
+        ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments
+    ]
     result = int(libc.syscall(ctypes.c_long(number), *converted))
     if result < 0:
         raise _error()

@@ -28,14 +28,14 @@ FRAMES_OPTION: Final = "--frames-fd"
 
 @dataclass(frozen=True)
 class SandboxedTrainer:
-    """What a trainer that starts with exec must know."""
+    """The start-up data of a trainer that starts with exec."""
 
     confinement: Confinement
     imported: tuple[Path, ...]
-    """What `imported_files` found in the fork server."""
+    """The result of `imported_files` in the fork server."""
     extra_writable: tuple[Path, ...] = ()
     program: tuple[str, ...] = ()
-    """What it runs: `-m` and a module, or a script; and the arguments."""
+    """The program: `-m` and a module, or a script; and the arguments."""
 
     def to_argument(self) -> str:
         """The argument of the module."""
@@ -101,7 +101,7 @@ def replace_process(
 
 
 def _program(command: Sequence[str]) -> list[str]:
-    """What a fork server's command runs, without its connection and the interpreter's options."""
+    """The program of a fork server's command, without its connection and interpreter options."""
     words = list(command[1:])
     while words[0].startswith("-") and words[0] != "-m":
         words.pop(0)

@@ -108,11 +108,11 @@ def is_supported(machine: str | None = None) -> bool:
 def restrict() -> None:
     """Apply the filter to this thread and all that it starts. Raises OSError."""
     program = build(platform.machine())
-    array = (_Instruction * len(program))(*(_Instruction(*one) for one in program))
-    given = _Program(len(program), array)
+    array = (_Instruction * len(program))(*(_Instruction(*instruction) for instruction in program))
+    filter_program = _Program(len(program), array)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) or libc.prctl(
-        SET_SECCOMP, MODE_FILTER, ctypes.byref(given), 0, 0
+        SET_SECCOMP, MODE_FILTER, ctypes.byref(filter_program), 0, 0
     ):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -121,7 +121,7 @@ def restrict() -> None:
 def build(machine: str) -> list[Instruction]:
     """The filter's program for an architecture of `ARCHITECTURES`."""
     here = list(ARCHITECTURES).index(machine)
-    numbers = [one[here] for one in DENIED.values()]
+    numbers = [row[here] for row in DENIED.values()]
     return [
         (LOAD, 0, 0, ARCHITECTURE_AT),
         (IF_EQUAL, 1, 0, ARCHITECTURES[machine]),
@@ -167,7 +167,7 @@ def _rule_for(number: int, rule: list[Instruction]) -> list[Instruction]:
 
 
 def _allow_only(argument: int, values: list[int], mask: int = 0xFFFFFFFF) -> list[Instruction]:
-    """Fail unless an argument, of which only the bits of the mask count, is one of the values."""
+    """Fail unless an argument, masked, is one of the values."""
     tests = [(IF_EQUAL, len(values) - place, 0, int(value)) for place, value in enumerate(values)]
     return [(LOAD, 0, 0, _argument(argument)), (AND, 0, 0, mask), *tests, _fail(errno.EPERM)]
 

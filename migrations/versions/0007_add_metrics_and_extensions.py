@@ -74,19 +74,25 @@ def downgrade() -> None:
         op.drop_column("jobs", name)
 
 
-def _fill_metrics(connection: sa.Connection, after: str) -> tuple[str | None, int]:
+def _fill_metrics(connection: sa.Connection, after_id: str) -> tuple[str | None, int]:
     """Fill a batch with the metrics of the last evaluation of each job, else of its result."""
-    ids = list(connection.execute(_NEXT_JOBS, {"after": after, "most": JOBS_PER_BATCH}).scalars())
+    ids = list(
+        connection.execute(_NEXT_JOBS, {"after": after_id, "most": JOBS_PER_BATCH}).scalars()
+    )
     if not ids:
         return None, 0
-    found = {
+    metrics_by_job = {
         row.id: _metrics(row.data) or _metrics(row.summary)
         for row in connection.execute(_LAST_EVALUATIONS, {"job_ids": ids})
     }
-    values = [{"job_id": job_id, "filled": metrics} for job_id, metrics in found.items() if metrics]
+    values = [
+        {"job_id": job_id, "filled": metrics}
+        for job_id, metrics in metrics_by_job.items()
+        if metrics
+    ]
     rows = [
         {"job_id": job_id, "name": name, "value": float(value)}
-        for job_id, metrics in found.items()
+        for job_id, metrics in metrics_by_job.items()
         for name, value in metrics.items()
         if not isinstance(value, str)
     ]

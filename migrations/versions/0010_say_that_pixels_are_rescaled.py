@@ -51,13 +51,13 @@ def _without_pixels(data: dict[str, Any]) -> dict[str, Any]:
 
 def _change_batch(
     connection: sa.Connection,
-    after: str,
+    after_id: str,
     *,
     change: Callable[[dict[str, Any]], dict[str, Any]],
 ) -> tuple[str | None, int]:
     """Change the specs of jobs that train on an .npz archive; damaged specs stay as they are."""
     text = sa.cast(JOBS.c.spec, sa.Text)
-    archives = sa.select(JOBS.c.id, text).where(text.like('%"npz"%'), JOBS.c.id > after)
+    archives = sa.select(JOBS.c.id, text).where(text.like('%"npz"%'), JOBS.c.id > after_id)
     rows = connection.execute(archives.order_by(JOBS.c.id).limit(JOBS_PER_BATCH)).all()
     changed = []
     for job_id, document in rows:

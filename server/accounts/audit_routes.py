@@ -35,6 +35,6 @@ def page(
     wanted = {"action": action, "project": project, "token_id": token_id}
     before = int(cursor) if cursor is not None else None
     with database.read() as session:
-        rows = audit.page(session, **wanted, before=before, limit=limit + 1)
+        rows = audit.page(session, **wanted, before_id=before, limit=limit + 1)
         items = [from_row(AuditEntry, row) for row in rows[:limit]]
     return AuditPage(items=items, next_cursor=str(items[-1].id) if len(rows) > limit else None)

@@ -115,7 +115,7 @@ class Reconciler:
             growing = gangs.request_growth(session)
         for reservation in made:
             ranks = sum(share.ranks for share in reservation.shares)
-            kind = "busy slots" if reservation.is_hold else "slots"
+            kind = "busy slots" if reservation.is_draining else "slots"
             log.info("reserved %s for the %d ranks of job %s", kind, ranks, reservation.job_id)
         for job_id in growing:
             log.info("job %s ends at a checkpoint, to start with more ranks", job_id)

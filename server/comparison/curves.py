@@ -14,9 +14,9 @@ from server.telemetry import step_table
 from server.telemetry.evaluation_table import evaluation_table
 from server.telemetry.step_table import StepTable
 from store.telemetry import downsampling, key_steps, steps
-from store.telemetry.evaluations import Evaluation
+from store.telemetry.evaluations import StoredEvaluation
 from store.telemetry.key_steps import KeyStepsInRange
-from store.telemetry.steps import AttemptRange
+from store.telemetry.steps import AttemptSteps
 
 STEP_TIME: Final = "step_time_s"
 ELAPSED: Final = "elapsed_s"
@@ -37,7 +37,7 @@ class JobSteps:
     """A job and the attempt ranges that readers see."""
 
     job_id: str
-    ranges: Sequence[AttemptRange]
+    ranges: Sequence[AttemptSteps]
 
     @property
     def end(self) -> int:
@@ -67,7 +67,7 @@ def curve(session: Session, each: JobSteps, size: int, columns: Sequence[str] | 
     return Curve(table, key_steps.find(session, each.job_id, each.ranges, 0, None))
 
 
-def evaluation_curve(evaluations: Sequence[Evaluation], of_steps: Curve) -> StepTable:
+def evaluation_curve(evaluations: Sequence[StoredEvaluation], of_steps: Curve) -> StepTable:
     """The evaluations of a job as columns; `elapsed_s` is interpolated between points of steps."""
     table = evaluation_table(evaluations)
     steps_at_ends = of_steps.table["step"] + of_steps.table["count"]

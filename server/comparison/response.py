@@ -22,7 +22,7 @@ from server.telemetry.steps_reader import check_columns
 from server.telemetry.text_formats import json_columns, skipped_steps_json
 from store.jobs import jobs
 from store.telemetry import evaluations, steps
-from store.telemetry.evaluations import Evaluation
+from store.telemetry.evaluations import StoredEvaluation
 
 if TYPE_CHECKING:
     from server.comparison.curves import Curve
@@ -42,7 +42,7 @@ class Compared:
     speedup: float | None
     loss_drift: float | None
     curve: "Curve"
-    evaluations: Sequence[Evaluation]
+    evaluations: Sequence[StoredEvaluation]
 
 
 def visible_jobs(session: Session, query: CompareQuery, principal: Principal) -> list[Job]:

@@ -118,7 +118,7 @@ def listing(
 ) -> Response:
     """List the datasets of the token's project by name, each with its newest version."""
     with database.read() as session:
-        rows = datasets.page(session, project, after=cursor, limit=limit + 1)
+        rows = datasets.page(session, project, after_name=cursor, limit=limit + 1)
         items = [dataset_from_row(row) for row in rows[:limit]]
     following = items[-1].name if len(rows) > limit else None
     page = DatasetPage(items=items, next_cursor=following)
@@ -158,7 +158,7 @@ def versions(
 ) -> Response:
     """List the versions of a dataset, the newest first, without columns and previews."""
     with database.read() as session:
-        rows = datasets.versions(session, project, name, before=cursor, limit=limit + 1)
+        rows = datasets.versions(session, project, name, before_number=cursor, limit=limit + 1)
         if not rows and cursor is None:
             raise dataset_not_found(VersionReference(name))
         items = [dataset_version_from_row(ListedDatasetVersion, row, name) for row in rows[:limit]]

@@ -105,7 +105,7 @@ class Uploads:
             is_shared: whether several clients may continue the upload. If not, its row has no
                 SHA-256, by which others find it: the caller checks that of the bytes.
 
-        Raises PayloadTooLarge, DatasetQuotaExceeded and TooManyUploads.
+        Raises PayloadTooLarge, DatasetQuotaReached and TooManyUploads.
         """
         self.check_size(new.size_bytes)
         newest = datasets.find(session, project, VersionReference(new.name))

@@ -56,8 +56,8 @@ def read(
         rows = events.read(
             session,
             job_id,
-            after=after,
-            before=before,
+            after_seq=after,
+            before_seq=before,
             types=type,
             start=start,
             end=end,

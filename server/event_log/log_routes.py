@@ -112,7 +112,7 @@ def _page(
     after, before = between
     with database.read() as session:
         rows = logs.read(
-            session, job_id, after=after, before=before, limit=limit + 1, attempt=attempt
+            session, job_id, after_seq=after, before_seq=before, limit=limit + 1, attempt=attempt
         )
         page = rows[:limit] if before is None else rows[-limit:]
         items = [from_row(LogEntry, row) for row in page]

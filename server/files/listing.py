@@ -24,7 +24,7 @@ def file_page(
 ) -> FilePage:
     """A page of the files of a project. Raises RequestInvalid for a malformed cursor."""
     after = _position(cursor) if cursor is not None else None
-    found = files.page(session, project, kind=kind, after=after, limit=limit + 1)
+    found = files.page(session, project, kind=kind, position=after, limit=limit + 1)
     rows = found[:limit]
     keys = [FileKey(project, FileKind(row.kind), row.sha256) for row in rows]
     naming = files.jobs_naming(session, keys, limit=MAX_JOBS)

@@ -16,7 +16,7 @@ from store.access import audit
 from store.access.audit import Actor
 from store.database import Database
 from store.files import file_removals, files
-from store.files.datasets import DatasetQuotaExceeded, check_quota
+from store.files.datasets import DatasetQuotaReached, check_quota
 from store.files.files import STORAGE_FOLDER, FileKey
 from store.tables import ProjectFile
 
@@ -51,7 +51,7 @@ class FileUploads:
         return found
 
     def check_size(self, key: FileKey, size_bytes: int) -> None:
-        """Raise PayloadTooLarge or DatasetQuotaExceeded before the bytes are received."""
+        """Raise PayloadTooLarge or DatasetQuotaReached before the bytes are received."""
         if size_bytes > MAX_BYTES[key.kind]:
             raise too_large(MAX_BYTES[key.kind])
         with self._database.write() as session:
@@ -61,7 +61,7 @@ class FileUploads:
         """Store a complete body; deletes the local file.
 
         Raises RequestInvalid for other bytes than announced, or a file that is not of its kind,
-        Unavailable, StorageFailed and DatasetQuotaExceeded.
+        Unavailable, StorageFailed and DatasetQuotaReached.
         """
         try:
             if body.sha256 != key.sha256:
@@ -83,7 +83,7 @@ class FileUploads:
         self._storage.put(STORAGE_FOLDER, path, body.file, sha256=body.sha256)
         try:
             stored = self._record(key, path, body.size_bytes, contents, actor)
-        except DatasetQuotaExceeded:
+        except DatasetQuotaReached:
             self._storage.remove(STORAGE_FOLDER, [path])
             raise
         if not stored.is_new:  # another request was faster

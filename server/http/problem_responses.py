@@ -29,8 +29,8 @@ from server.errors import (
 from server.http.methods import allowed_methods
 from server.http.parameters import from_validation_error
 from server.http.responses import FiniteJSONResponse
-from store.access.projects import QuotaExceeded
-from store.database_errors import OutcomeUnknown, is_outage
+from store.access.projects import QuotaReached
+from store.database_errors import CommitOutcomeUnknown, is_outage
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def _http_problem(error: Exception) -> HttpProblem:
     if isinstance(error, HTTPException):
         phrase = HTTPStatus(error.status_code).phrase
         return HttpProblem(error.status_code, phrase.lower().replace(" ", "_"), phrase)
-    if is_outage(error) and not isinstance(error, OutcomeUnknown):
+    if is_outage(error) and not isinstance(error, CommitOutcomeUnknown):
         return UNAVAILABLE
     return next(HTTP_PROBLEMS[parent] for parent in type(error).__mro__ if parent in HTTP_PROBLEMS)
 
@@ -100,7 +100,7 @@ def _detail_of_database(error: Exception, kind: HttpProblem) -> str:
     if kind is UNAVAILABLE:
         log.error("the database is unavailable: %s", error)
         return "The database is unavailable, and nothing was changed; try again soon."
-    if isinstance(error, OutcomeUnknown):
+    if isinstance(error, CommitOutcomeUnknown):
         log.error("the connection to the database was lost during a commit: %s", error)
         return (
             "The database connection was lost during the commit, so the change may or may not have "
@@ -133,7 +133,7 @@ def _add_headers(response: Response, error: Exception, kind: HttpProblem) -> Non
             response.headers.append("WWW-Authenticate", challenge)
     if isinstance(error, MethodNotAllowed):
         response.headers["Allow"] = ", ".join(error.methods)
-    if isinstance(error, QuotaExceeded | TooManyRequests):
+    if isinstance(error, QuotaReached | TooManyRequests):
         response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
     if isinstance(error, RangeNotSatisfiable):
         response.headers["Content-Range"] = f"bytes */{error.size_bytes}"

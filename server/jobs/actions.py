@@ -113,7 +113,7 @@ class JobActions:
             data: details for the audit log.
 
         Raises:
-            NotFound, Conflict, QuotaExceeded, KeyReused: nothing is changed.
+            NotFound, Conflict, QuotaReached, KeyReused: nothing is changed.
         """
         changed: list[Job] = []
 

@@ -81,7 +81,7 @@ BulkFiltersDep = Annotated[Search, Depends(_bulk_filters)]
 async def submit_specs(request: Request) -> Response:
     """POST /jobs/batch: queue the jobs whose specs are in the body, all or none of them.
 
-    Raises RequestInvalid, Forbidden, SpecValidationError, QuotaExceeded and KeyReused.
+    Raises RequestInvalid, Forbidden, SpecValidationError, QuotaReached and KeyReused.
     """
     principal = member_of(request)
     idempotent_request = await read_idempotency_key(request)

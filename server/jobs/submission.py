@@ -82,7 +82,7 @@ class Submission:
 async def submit_spec(request: Request) -> Response:
     """POST /jobs: queue the job whose spec is the body, and return it with status 201.
 
-    Raises Forbidden, MalformedJson, SpecValidationError, QuotaExceeded and KeyReused.
+    Raises Forbidden, MalformedJson, SpecValidationError, QuotaReached and KeyReused.
     """
     principal = member_of(request)
     idempotent_request = await read_idempotency_key(request)
@@ -210,7 +210,7 @@ class JobSubmitter:
     async def submit(self, submission: Submission) -> StoredResponse:
         """Queue a job, and dispatch it once its row is committed; a repeat gets its response.
 
-        Raises what the draft raises, SpecValidationError, QuotaExceeded, KeyReused and Busy.
+        Raises what the draft raises, SpecValidationError, QuotaReached, KeyReused and Busy.
         """
         owner = submission.actor.token_id or ""
         checked = await self._checks.run(owner, self._stored_response_or_check, submission)
@@ -329,7 +329,7 @@ def _results(session: Session, valid: Sequence[CheckedSubmission]) -> Sequence[_
 def create_jobs(session: Session, valid: Sequence[CheckedSubmission]) -> Sequence[Job]:
     """Check the quotas, then insert the jobs and their audit entries.
 
-    The caller commits, then dispatches the jobs. Raises QuotaExceeded, and SpecValidationError or
+    The caller commits, then dispatches the jobs. Raises QuotaReached, and SpecValidationError or
     NotFound for what was deleted since the check.
     """
     if not valid:

@@ -15,11 +15,11 @@ from sqlalchemy.orm import Session
 from ampspec.jobs import TERMINAL, State
 from server.metrics.monotonic_counter import MonotonicCounter
 from store import metrics_queries
-from store.jobs.attempts import HANDED_BACK
 from store.jobs.lease_expiry import LOST
 from store.listing import service_counts
+from store.tables.jobs import REQUEUED
 
-OUTCOMES: Final = (*sorted(TERMINAL), State.PAUSED, HANDED_BACK, LOST)
+OUTCOMES: Final = (*sorted(TERMINAL), State.PAUSED, REQUEUED, LOST)
 
 
 class JobMetrics:

@@ -101,7 +101,7 @@ class StudyActions:
     def create(self, study: CheckedStudy) -> Response:
         """Store a study with its first planned jobs, and return it with status 201.
 
-        The background thread of a server queues the jobs. Raises KeyReused and QuotaExceeded.
+        The background thread of a server queues the jobs. Raises KeyReused and QuotaReached.
         """
 
         def make(session: Session) -> StoredResponse:

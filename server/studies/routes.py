@@ -80,7 +80,7 @@ def listing(
 ) -> StudyPage:
     """List the studies of the token's project, newest first; for admins, of all projects."""
     with database.read() as session:
-        rows = studies.page(session, principal.visible_project, before=before, limit=limit + 1)
+        rows = studies.page(session, principal.visible_project, position=before, limit=limit + 1)
         items = [listed_study_from_row(row) for row in rows[:limit]]
     if len(rows) <= limit:
         return StudyPage(items=items, next_cursor=None)

@@ -78,10 +78,10 @@ def read(
     """
     with database.read() as session:
         if max_points is None:
-            found = evaluations.read(session, job_id, after=after, end=end, limit=limit + 1)
+            found = evaluations.read(session, job_id, after_step=after, end=end, limit=limit + 1)
         else:
             limit = max_points
-            found = evaluations.sample(session, job_id, max_points, after=after, end=end)
+            found = evaluations.sample(session, job_id, max_points, after_step=after, end=end)
     chosen = (
         form
         or MEDIA_TYPES[preferred_media_type(request.headers.get("accept", ""), list(MEDIA_TYPES))]
@@ -92,7 +92,7 @@ def read(
 
 
 def _response(
-    form: EvaluationsFormat, found: Sequence[evaluations.Evaluation], limit: int, after: int
+    form: EvaluationsFormat, found: Sequence[evaluations.StoredEvaluation], limit: int, after: int
 ) -> Response:
     """The first `limit` evaluations in this format."""
     listed = found[:limit]

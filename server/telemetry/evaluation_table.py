@@ -6,14 +6,14 @@ from typing import Final
 import numpy as np
 
 from server.telemetry.step_table import StepTable
-from store.telemetry.evaluations import Evaluation
+from store.telemetry.evaluations import StoredEvaluation
 
 UNKNOWN_EPOCH: Final = -1
 MAX_COLUMNS: Final = 256
 """The metrics of a table, in the order of their first evaluation; more are left out."""
 
 
-def evaluation_table(evaluations: Sequence[Evaluation]) -> StepTable:
+def evaluation_table(evaluations: Sequence[StoredEvaluation]) -> StepTable:
     """One row per evaluation: `step`, `epoch` (-1 if unknown), and a column for each metric.
 
     A metric that an evaluation does not have is NaN.

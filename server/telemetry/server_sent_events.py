@@ -13,7 +13,7 @@ from server.row_models import from_row
 from server.telemetry.step_table import table_of_steps
 from server.telemetry.text_formats import json_columns
 from store.tables import EventRow, LogRow
-from store.telemetry.event_stream import StepsEvent, StreamEntry
+from store.telemetry.event_stream import StepsEntry, StreamEntry
 
 MEDIA_TYPE: Final = "text/event-stream"
 RETRY_MS: Final = 1000
@@ -50,7 +50,7 @@ async def server_sent_events(feed: Feed[bytes]) -> AsyncGenerator[bytes, None]:
 
 def _encoded(entry: StreamEntry) -> bytes:
     match entry:
-        case StepsEvent():
+        case StepsEntry():
             return _event("steps", b"".join(_steps(entry)), entry.seq)
         case EventRow():
             name = "state" if entry.type == "state" else "event"
@@ -66,7 +66,7 @@ def _event(name: str, data: bytes, seq: int | None = None) -> bytes:
     return head + b"event: %b\ndata: %b\n\n" % (name.encode(), data)
 
 
-def _steps(event: StepsEvent) -> Iterator[bytes]:
+def _steps(event: StepsEntry) -> Iterator[bytes]:
     block = event.block
     head = {"seq": event.seq, "attempt": event.attempt, "first_step": block.first_step}
     yield orjson.dumps(head)[:-1] + b',"data":{'

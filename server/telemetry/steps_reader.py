@@ -19,7 +19,7 @@ from server.telemetry.steps_query import StepsQuery
 from store.database import Database
 from store.jobs import jobs
 from store.telemetry import steps
-from store.telemetry.steps import AttemptRange
+from store.telemetry.steps import AttemptSteps
 
 if TYPE_CHECKING:
     from store.telemetry.key_steps import KeyStepsInRange
@@ -40,7 +40,7 @@ class StepsResult:
     steps_per_point: int
     last: int | None
     more: bool
-    ranges: Sequence[AttemptRange]
+    ranges: Sequence[AttemptSteps]
     found: "KeyStepsInRange | None" = None
 
 
@@ -95,7 +95,7 @@ class ColumnSelection:
     """The columns to return for a range."""
 
     def __init__(
-        self, session: Session, job_id: str, wanted: StepsQuery, ranges: Sequence[AttemptRange]
+        self, session: Session, job_id: str, wanted: StepsQuery, ranges: Sequence[AttemptSteps]
     ) -> None:
         self.session, self.job_id, self.wanted, self.ranges = session, job_id, wanted, ranges
         self.inside = steps.clip(ranges, wanted.first, wanted.end)

@@ -27,7 +27,7 @@ from store.cancellation import checked
 from store.database import Database
 from store.jobs import jobs
 from store.telemetry import evaluations
-from store.telemetry.evaluations import Evaluation, EvaluationsIn, no_evaluations
+from store.telemetry.evaluations import EvaluationsIn, StoredEvaluation, no_evaluations
 
 T = TypeVar("T")
 VARY: Final = f"{CACHE_HEADERS['Vary']}, Accept"
@@ -121,11 +121,11 @@ def _file(
 def _evaluations_of(database: Database, job_id: str, wanted: StepsQuery) -> EvaluationsIn:
     """Reads the evaluations among a table of steps; of downsampled ones as many as points."""
 
-    def evaluations_in(start: int, end: int) -> Sequence[Evaluation]:
+    def evaluations_in(start: int, end: int) -> Sequence[StoredEvaluation]:
         most = wanted.max_points or end - start
         with database.read() as session:
             return evaluations.sample(
-                session, job_id, most, after=start - 1, end=end, attempt=wanted.attempt
+                session, job_id, most, after_step=start - 1, end=end, attempt=wanted.attempt
             )
 
     return evaluations_in

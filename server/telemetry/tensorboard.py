@@ -15,7 +15,7 @@ from crc32c import crc32c
 from numpy.typing import DTypeLike, NDArray
 
 from server.telemetry.step_table import StepTable
-from store.telemetry.evaluations import Evaluation, EvaluationsIn, no_evaluations
+from store.telemetry.evaluations import EvaluationsIn, StoredEvaluation, no_evaluations
 
 # A protobuf field starts with its number << 3 | its wire type: 0 a varint, 1 eight bytes,
 # 2 a length and as many bytes, 5 four bytes.
@@ -72,7 +72,7 @@ def _evaluation_events(
     """The evaluations in the range of a table, at the times of their steps."""
     steps = table["step"]
     last_count = int(table["count"][-1]) if "count" in table else 1
-    by_names: dict[tuple[str, ...], list[Evaluation]] = {}
+    by_names: dict[tuple[str, ...], list[StoredEvaluation]] = {}
     for one in evaluations_in(int(steps[0]), int(steps[-1]) + last_count):
         by_names.setdefault(tuple(one.metrics), []).append(one)
     return b"".join(

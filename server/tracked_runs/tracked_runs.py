@@ -40,7 +40,7 @@ class TrackedRuns:
     idempotent_request: IdempotentRequest | None
 
     def create(self, spec: TrackedSpec) -> Response:
-        """Create a running job, and return it with status 201. Raises QuotaExceeded, KeyReused."""
+        """Create a running job, and return it with status 201. Raises QuotaReached, KeyReused."""
         origin = Origin(self.principal.project, self.actor.token_name, self.actor.request_id)
 
         def make(session: Session) -> StoredResponse:

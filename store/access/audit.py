@@ -53,14 +53,14 @@ def page(
     action: str | None = None,
     project: str | None = None,
     token_id: str | None = None,
-    before: int | None = None,
+    before_id: int | None = None,
     limit: int,
 ) -> Sequence[AuditEntry]:
-    """At most `limit` entries, the newest first; only those older than the entry `before`."""
-    wanted = {"action": action, "project": project, "token_id": token_id}
+    """At most `limit` entries, the newest first; only those older than the entry `before_id`."""
+    filters = {"action": action, "project": project, "token_id": token_id}
     statement = select(AuditEntry).filter_by(
-        **{name: value for name, value in wanted.items() if value is not None}
+        **{name: value for name, value in filters.items() if value is not None}
     )
-    if before is not None:
-        statement = statement.where(AuditEntry.id < before)
+    if before_id is not None:
+        statement = statement.where(AuditEntry.id < before_id)
     return session.scalars(statement.order_by(AuditEntry.id.desc()).limit(limit)).all()

@@ -8,7 +8,7 @@ from sqlalchemy import case, delete, literal, select
 from sqlalchemy.orm import Session
 
 from store.access.tokens import ValidToken, digest_of, is_valid
-from store.clock import UtcDateTime, after, now, seconds_since
+from store.clock import UtcDateTime, from_now, now, seconds_since
 from store.tables import BrowserSession, Token
 
 LIFETIME_S: Final = 12 * 3600.0
@@ -30,7 +30,7 @@ def create(session: Session, token: Token) -> tuple[str, datetime]:
     It ends after LIFETIME_S, or with its token.
     """
     secret = secrets.token_urlsafe(32)
-    ends, token_ends = after(LIFETIME_S), literal(token.expires_at, UtcDateTime())
+    ends, token_ends = from_now(LIFETIME_S), literal(token.expires_at, UtcDateTime())
     row = BrowserSession(
         digest=digest_of(secret),
         token_id=token.id,

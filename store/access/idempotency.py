@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from sqlalchemy import CursorResult, delete, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from store.clock import after, now
+from store.clock import from_now, now
 from store.rows import insert_if_absent
 from store.tables import IdempotencyKey
 
@@ -70,7 +70,7 @@ def store_response(session: Session, request: IdempotentRequest, response: Store
 
 def delete_expired(session: Session, *, kept_s: float = RETENTION_S) -> int:
     """Delete expired keys; returns how many."""
-    statement = delete(IdempotencyKey).where(IdempotencyKey.created_at < after(-kept_s))
+    statement = delete(IdempotencyKey).where(IdempotencyKey.created_at < from_now(-kept_s))
     done = session.execute(statement.execution_options(synchronize_session=False))
     return cast(CursorResult[Any], done).rowcount
 

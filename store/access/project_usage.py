@@ -16,11 +16,11 @@ DAY_S: Final = 86_400.0
 WINDOW_DAYS: Final = 30
 """The days in which a quota of device hours counts."""
 HALF_LIFE_DAYS: Final = 1.0
-"""Use counts half after so many days."""
+"""The number of days after which use counts half."""
 
 _USAGE: Final = select(ProjectUsage.project, ProjectUsage.day, ProjectUsage.device_s).where(
     ProjectUsage.project.in_(bindparam("projects", expanding=True)),
-    ProjectUsage.day > bindparam("after"),
+    ProjectUsage.day > bindparam("after_day"),
 )
 
 
@@ -43,7 +43,7 @@ def read(connection: Connection, projects: Collection[str]) -> Mapping[str, tupl
     A day counts half as much for each HALF_LIFE_DAYS that it lies back.
     """
     today = _day(connection.scalar(select(now())) or datetime.now(UTC))
-    parameters = {"projects": list(projects), "after": int(today) - WINDOW_DAYS}
+    parameters = {"projects": list(projects), "after_day": int(today) - WINDOW_DAYS}
     hours: defaultdict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
     for row in connection.execute(_USAGE, parameters):
         age_days = max(today - (row.day + 1), 0.0)

@@ -31,7 +31,7 @@ _QUEUE_QUOTA: Final = (
 )
 
 
-class QuotaExceeded(Exception):
+class QuotaReached(Exception):
     """The project has as many queued jobs, or tracked runs, as its quota allows."""
 
     retry_after_s = RETRY_AFTER_S
@@ -89,25 +89,25 @@ def queue_room(session: Session, name: str) -> int | None:
 
     The project's row stays locked until the transaction ends, as by `check_queue_quota`.
     """
-    most = session.scalar(_QUEUE_QUOTA, {"name": name})
-    if most is None:
+    quota = session.scalar(_QUEUE_QUOTA, {"name": name})
+    if quota is None:
         return None
     queued = select(func.count()).where(Job.project == name, Job.state == State.QUEUED)
-    return max(most - (session.scalar(queued) or 0), 0)
+    return max(quota - (session.scalar(queued) or 0), 0)
 
 
 def check_queue_quota(session: Session, name: str, more: int = 1) -> None:
-    """Raise QuotaExceeded if `more` further jobs of the project may not be queued.
+    """Raise QuotaReached if `more` further jobs of the project may not be queued.
 
     The project's row stays locked until the transaction ends, so that of two concurrent requests
     the second one counts the jobs of the first.
     """
-    most = session.scalar(_QUEUE_QUOTA, {"name": name})
-    if most is None:
+    quota = session.scalar(_QUEUE_QUOTA, {"name": name})
+    if quota is None:
         return
     queued = select(func.count()).where(Job.project == name, Job.state == State.QUEUED)
-    if (session.scalar(queued) or 0) + more > most:
-        raise QuotaExceeded(
-            f"The project {name!r} has reached its quota of {most} queued jobs. "
+    if (session.scalar(queued) or 0) + more > quota:
+        raise QuotaReached(
+            f"The project {name!r} has reached its quota of {quota} queued jobs. "
             "Try again when a worker has started one of them."
         )

@@ -36,7 +36,7 @@ class ValidToken:
 
     token: Token
     expires_at: datetime | None
-    left_s: float
+    remaining_s: float
     """Seconds until it expires, by the database's clock; infinite if `expires_at` is None."""
 
 
@@ -80,24 +80,26 @@ def derive_secret(token_id: str, *, key: str, creator_secret: str) -> str:
 
 def ensure_admin(session: Session, name: str, secret: str) -> None:
     """Make `secret` a valid admin token. Raises TokenRevoked."""
-    known = get_by_secret(session, secret)
-    if known is None:
+    token = get_by_secret(session, secret)
+    if token is None:
         _insert(session, secret, projects.DEFAULT_PROJECT, name=name, role=ADMIN)
-    elif known.revoked_at is not None:
-        raise TokenRevoked(f"The token {known.id} was revoked.")
+    elif token.revoked_at is not None:
+        raise TokenRevoked(f"The token {token.id} was revoked.")
 
 
 def find_valid(session: Session, digest: str) -> ValidToken | None:
     """The valid token with that digest, or None."""
     # 256 random bits need no slow hash, and a lookup by digest leaks nothing through timing.
-    left_s = seconds_since(now(), until=Token.expires_at)
+    lifetime_s = seconds_since(now(), until=Token.expires_at)
     row = session.execute(
-        select(Token, left_s).where(Token.digest == digest, is_valid())
+        select(Token, lifetime_s).where(Token.digest == digest, is_valid())
     ).one_or_none()
     if row is None:
         return None
-    token, left = row
-    return ValidToken(token, token.expires_at, math.inf if left is None else float(left))
+    token, remaining_s = row
+    return ValidToken(
+        token, token.expires_at, math.inf if remaining_s is None else float(remaining_s)
+    )
 
 
 def get_by_secret(session: Session, secret: str) -> Token | None:

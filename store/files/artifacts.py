@@ -25,7 +25,7 @@ WEIGHTS: Final = "weights"
 
 
 @dataclass(frozen=True)
-class StoredFile:
+class StoredArtifact:
     """A file in the storage; `path` is relative to the job's folder."""
 
     path: str
@@ -36,7 +36,7 @@ class StoredFile:
 
 
 def add(
-    session: Session, job_id: str, attempt: int, file: StoredFile, *, lease_s: float = LEASE_S
+    session: Session, job_id: str, attempt: int, file: StoredArtifact, *, lease_s: float = LEASE_S
 ) -> LeaseStatus | None:
     """Record a file that is complete in the storage; None if another attempt owns the job."""
     lease = renew_lease_and_take_seq(session, job_id, attempt, lease_s=lease_s)

@@ -1,4 +1,4 @@
-"""Uploads of datasets: which bytes have arrived, in which parts, and what became of them.
+"""Uploads of datasets: which bytes have arrived, in which parts, and the result.
 
 A part is a file of its own below the upload's folder of the storage. A request writes its part
 first and adds it here afterwards, and only if no other request has added one in the meantime.
@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
-from store.clock import after, now
+from store.clock import from_now, now
 from store.files import file_removals
 from store.files.datasets import check_quota
 from store.tables import DatasetUpload
@@ -34,7 +34,7 @@ class TooManyUploads(Exception):
 
 @dataclass(frozen=True)
 class NewUpload:
-    """What a client says about the file that it wants to upload."""
+    """The file that a client is going to upload, as the client describes it."""
 
     name: str
     file_name: str
@@ -55,7 +55,7 @@ def start(
     *,
     reserve: bool = True,
 ) -> DatasetUpload:
-    """Start an upload, and reserve its bytes. Raises DatasetQuotaExceeded and TooManyUploads."""
+    """Start an upload, and reserve its bytes. Raises DatasetQuotaReached and TooManyUploads."""
     check_quota(session, project, upload.size_bytes if reserve else 0)
     unfinished = select(func.count()).where(
         DatasetUpload.project == project, DatasetUpload.number.is_(None)
@@ -70,7 +70,7 @@ def start(
         created_by=created_by,
         parts=[],
         offset_bytes=0,
-        expires_at=after(IDLE_S),
+        expires_at=from_now(IDLE_S),
         **vars(upload),
     )
     session.add(row)
@@ -123,9 +123,9 @@ def add_part(
     row.offset_bytes = offset_bytes + part[1]
     session.flush()
     latest = update(DatasetUpload).where(
-        DatasetUpload.id == upload_id, DatasetUpload.created_at > after(IDLE_S - MAX_LIFETIME_S)
+        DatasetUpload.id == upload_id, DatasetUpload.created_at > from_now(IDLE_S - MAX_LIFETIME_S)
     )
-    values = latest.values(expires_at=after(IDLE_S))
+    values = latest.values(expires_at=from_now(IDLE_S))
     session.execute(values.execution_options(synchronize_session=False))
     return True
 

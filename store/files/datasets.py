@@ -26,13 +26,13 @@ UNDESCRIBED: Final = "undescribed"
 INVALID: Final = "invalid"
 
 
-class DatasetQuotaExceeded(Exception):
+class DatasetQuotaReached(Exception):
     """The project may not store that many more bytes of datasets."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """What is known about the content of a file; only `state` if no reader supports the file."""
+    """The content of a file; only `state` if no reader supports the file."""
 
     state: str = UNDESCRIBED
     message: str | None = None
@@ -79,9 +79,9 @@ def used_bytes(session: Session, *projects: str) -> Mapping[str, int]:
     files = files.join(DatasetVersion, DatasetVersion.dataset_id == Dataset.id).distinct()
     uploads = select(DatasetUpload.project, DatasetUpload.size_bytes)
     uploads = uploads.where(DatasetUpload.number.is_(None))
-    named = select(ProjectFile.project, ProjectFile.size_bytes)  # by their SHA-256
+    project_files = select(ProjectFile.project, ProjectFile.size_bytes)  # by their SHA-256
     used: dict[str, int] = {}
-    for statement in (files, uploads, named):
+    for statement in (files, uploads, project_files):
         parts = statement.subquery()
         total = select(parts.c.project, func.sum(parts.c.size_bytes)).group_by(parts.c.project)
         if projects:
@@ -92,45 +92,50 @@ def used_bytes(session: Session, *projects: str) -> Mapping[str, int]:
 
 
 def check_quota(session: Session, project: str, more_bytes: int) -> None:
-    """Lock the project. Raises DatasetQuotaExceeded if it may not store that many more bytes."""
-    most = lock_project(session, project)
-    if most is None or more_bytes == 0:
+    """Lock the project. Raises DatasetQuotaReached if it may not store that many more bytes."""
+    quota = lock_project(session, project)
+    if quota is None or more_bytes == 0:
         return
     used = used_bytes(session, project).get(project, 0)
-    if used + more_bytes > most:
-        raise DatasetQuotaExceeded(
-            f"The project {project!r} has a quota of {most} bytes for datasets and files; {used} "
+    if used + more_bytes > quota:
+        raise DatasetQuotaReached(
+            f"The project {project!r} has a quota of {quota} bytes for datasets and files; {used} "
             f"are used, and this upload needs {more_bytes}. Delete versions of datasets "
             "(`ampctl dataset list`) or files (`ampctl file list`), or ask an admin for more."
         )
 
 
-def find(session: Session, project: str, wanted: VersionReference) -> DatasetVersion | None:
+def find(session: Session, project: str, reference: VersionReference) -> DatasetVersion | None:
     """A version, or the newest one if the reference has no number; None if there is none."""
-    statement = _versions(project, wanted.name)
-    if wanted.number is not None:
-        statement = statement.where(DatasetVersion.number == wanted.number)
+    statement = _versions(project, reference.name)
+    if reference.number is not None:
+        statement = statement.where(DatasetVersion.number == reference.number)
     newest = statement.order_by(DatasetVersion.number.desc()).limit(1)
     return session.scalars(newest.execution_options(populate_existing=True)).one_or_none()
 
 
 def versions(
-    session: Session, project: str, name: str, *, before: int | None, limit: int
+    session: Session, project: str, name: str, *, before_number: int | None, limit: int
 ) -> Sequence[DatasetVersion]:
-    """The versions of a dataset, the newest first; only those with a number below `before`.
+    """The versions of a dataset, the newest first; only those with a number below `before_number`.
 
     Without columns and previews: one may have megabytes.
     """
     statement = _versions(project, name).options(*_without_content(DatasetVersion))
-    if before is not None:
-        statement = statement.where(DatasetVersion.number < before)
+    if before_number is not None:
+        statement = statement.where(DatasetVersion.number < before_number)
     return session.scalars(statement.order_by(DatasetVersion.number.desc()).limit(limit)).all()
 
 
 def page(
-    session: Session, project: str, *, name: str | None = None, after: str | None = None, limit: int
+    session: Session,
+    project: str,
+    *,
+    name: str | None = None,
+    after_name: str | None = None,
+    limit: int,
 ) -> Sequence[Any]:
-    """Datasets by name: those after the name `after`, or only the one called `name`.
+    """Datasets by name: those after the name `after_name`, or only the one called `name`.
 
     A row has the columns of the dataset, `version_count`, `size_bytes` of all its versions, and
     `newest`, the newest one without its columns and preview.
@@ -154,12 +159,14 @@ def page(
     )
     if name is not None:
         statement = statement.where(Dataset.name == name)
-    if after is not None:
-        statement = statement.where(Dataset.name > after)
-    found = statement.subquery()
+    if after_name is not None:
+        statement = statement.where(Dataset.name > after_name)
+    page_rows = statement.subquery()
     newest = aliased(DatasetVersion, name="newest")
-    is_newest = and_(newest.dataset_id == found.c.id, newest.number == found.c.newest_number)
-    rows = select(found, newest).join(newest, is_newest).order_by(found.c.name)
+    is_newest = and_(
+        newest.dataset_id == page_rows.c.id, newest.number == page_rows.c.newest_number
+    )
+    rows = select(page_rows, newest).join(newest, is_newest).order_by(page_rows.c.name)
     return session.execute(rows.options(*_without_content(newest))).all()
 
 
@@ -209,7 +216,7 @@ def add_version(
     return version
 
 
-def lock_versions(session: Session, wanted: Collection[tuple[str, str, int]]) -> set[Any]:
+def lock_versions(session: Session, versions: Collection[tuple[str, str, int]]) -> set[Any]:
     """Lock versions, each a project, name and number, against deletion; returns those that exist.
 
     The lock ends with the transaction; several transactions may hold it.
@@ -218,7 +225,7 @@ def lock_versions(session: Session, wanted: Collection[tuple[str, str, int]]) ->
     statement = (
         select(*key)
         .join(DatasetVersion, DatasetVersion.dataset_id == Dataset.id)
-        .where(tuple_(*key).in_(wanted))
+        .where(tuple_(*key).in_(versions))
         .order_by(*key)
         .with_for_update(read=True, of=DatasetVersion)
     )
@@ -241,22 +248,22 @@ def unfinished_job(
 
 
 def lock_for_deletion(
-    session: Session, project: str, wanted: VersionReference
+    session: Session, project: str, reference: VersionReference
 ) -> Sequence[DatasetVersion]:
     """The version, or all versions without a number, locked; waits for jobs being submitted.
 
     The project must be locked.
     """
-    statement = _versions(project, wanted.name).order_by(DatasetVersion.number)
-    if wanted.number is not None:
-        statement = statement.where(DatasetVersion.number == wanted.number)
+    statement = _versions(project, reference.name).order_by(DatasetVersion.number)
+    if reference.number is not None:
+        statement = statement.where(DatasetVersion.number == reference.number)
     statement = statement.options(*_without_content(DatasetVersion))
     statement = statement.with_for_update(of=DatasetVersion)
     return session.scalars(statement.execution_options(populate_existing=True)).all()
 
 
 def delete_versions(session: Session, versions: Sequence[DatasetVersion]) -> list[str]:
-    """Delete versions that are locked; returns the paths that no version needs any more."""
+    """Delete versions that are locked; returns the paths that no version uses."""
     keys = [(version.dataset_id, version.number) for version in versions]
     key_columns = tuple_(DatasetVersion.dataset_id, DatasetVersion.number)
     statement = delete(DatasetVersion).where(key_columns.in_(keys))

@@ -12,7 +12,7 @@ from sqlalchemy import Row, UpdateBase, and_, delete, exists, func, or_, select,
 from sqlalchemy.orm import Session
 
 from ampspec.references.stored_files import FileKind
-from store.clock import after, now
+from store.clock import from_now, now
 from store.files.datasets import check_quota, lock_project
 from store.rows import insert_rows
 from store.tables import Job, JobFile, ProjectFile, new_id
@@ -54,9 +54,9 @@ def find(session: Session, key: FileKey) -> ProjectFile | None:
 
 def find_used(session: Session, key: FileKey) -> ProjectFile | None:
     """The same, and record that it is used, so that it is kept for another `UNUSED_S`."""
-    own = (*_own(key), ProjectFile.last_used_at < after(-TOUCH_S))
-    if session.scalar(select(ProjectFile.kind).where(*own)) is not None:
-        _execute(session, update(ProjectFile).where(*own).values(last_used_at=now()))
+    stale_file = (*_matches(key), ProjectFile.last_used_at < from_now(-TOUCH_S))
+    if session.scalar(select(ProjectFile.kind).where(*stale_file)) is not None:
+        _execute(session, update(ProjectFile).where(*stale_file).values(last_used_at=now()))
     return find(session, key)
 
 
@@ -71,12 +71,12 @@ def add(
 ) -> ProjectFile:
     """Add a stored file, unless there is one; the row then has another path than `path`.
 
-    Raises DatasetQuotaExceeded.
+    Raises DatasetQuotaReached.
     """
     lock_project(session, key.project)  # of two requests, one adds the file
-    known = find(session, key)
-    if known is not None:
-        return known
+    existing_file = find(session, key)
+    if existing_file is not None:
+        return existing_file
     check_quota(session, key.project, size_bytes)
     row = ProjectFile(
         **key._asdict(),
@@ -91,26 +91,26 @@ def add(
     return row
 
 
-def lock(session: Session, wanted: Collection[FileKey]) -> set[FileKey]:
+def lock(session: Session, keys: Collection[FileKey]) -> set[FileKey]:
     """Lock files that new jobs name until the transaction ends; returns those that exist.
 
     Their use is recorded.
     """
-    if not wanted:
+    if not keys:
         return set()
     key = (ProjectFile.project, ProjectFile.kind, ProjectFile.sha256)
-    statement = select(*key).where(tuple_(*key).in_(wanted)).order_by(*key).with_for_update()
-    found = {FileKey(row[0], FileKind(row[1]), row[2]) for row in session.execute(statement)}
-    if found:
-        used = update(ProjectFile).where(tuple_(*key).in_(found))
+    statement = select(*key).where(tuple_(*key).in_(keys)).order_by(*key).with_for_update()
+    locked_keys = {FileKey(row[0], FileKind(row[1]), row[2]) for row in session.execute(statement)}
+    if locked_keys:
+        used = update(ProjectFile).where(tuple_(*key).in_(locked_keys))
         _execute(session, used.values(last_used_at=now()))
-    return found
+    return locked_keys
 
 
-def add_job_files(session: Session, named: Sequence[tuple[str, FileKey]]) -> None:
+def add_job_files(session: Session, job_files: Sequence[tuple[str, FileKey]]) -> None:
     """Record which files jobs name, each by the job's id. The files must be locked."""
-    if named:
-        rows = [{"job_id": job_id, **key._asdict()} for job_id, key in named]
+    if job_files:
+        rows = [{"job_id": job_id, **key._asdict()} for job_id, key in job_files]
         insert_rows(session, JobFile, *rows)
 
 
@@ -119,7 +119,7 @@ def page(
     project: str,
     *,
     kind: FileKind | None = None,
-    after: FilePosition | None = None,
+    position: FilePosition | None = None,
     limit: int,
 ) -> Sequence[Any]:
     """The files of a project, the newest first, without contents: those after a position."""
@@ -130,12 +130,13 @@ def page(
     ).where(table.project == project)
     if kind is not None:
         statement = statement.where(table.kind == kind)
-    if after is not None:
+    if position is not None:
         later_name = or_(
-            table.kind > after.kind, and_(table.kind == after.kind, table.sha256 > after.sha256)
+            table.kind > position.kind,
+            and_(table.kind == position.kind, table.sha256 > position.sha256),
         )
-        same_time = and_(table.created_at == after.created_at, later_name)
-        statement = statement.where(or_(table.created_at < after.created_at, same_time))
+        same_time = and_(table.created_at == position.created_at, later_name)
+        statement = statement.where(or_(table.created_at < position.created_at, same_time))
     order = (table.created_at.desc(), table.kind, table.sha256)
     return session.execute(statement.order_by(*order).limit(limit)).all()
 
@@ -157,22 +158,24 @@ def jobs_naming(
         .where(tuple_(*key).in_(keys))
         .subquery()
     )
-    found: dict[FileKey, list[Row[Any]]] = {}
+    jobs_by_file: dict[FileKey, list[Row[Any]]] = {}
     statement = select(ranked).where(ranked.c.rank <= limit).order_by(ranked.c.rank)
     for row in session.execute(statement) if keys else ():
-        found.setdefault(FileKey(row.project, FileKind(row.kind), row.sha256), []).append(row)
-    return found
+        jobs_by_file.setdefault(FileKey(row.project, FileKind(row.kind), row.sha256), []).append(
+            row
+        )
+    return jobs_by_file
 
 
 def lock_for_deletion(session: Session, key: FileKey) -> bool:
-    """Whether there is such a file; it is locked, so that no new job names it meanwhile."""
-    statement = select(ProjectFile.sha256).where(*_own(key)).with_for_update()
+    """Lock a file, so that no new job can refer to it; False if there is no such file."""
+    statement = select(ProjectFile.sha256).where(*_matches(key)).with_for_update()
     return session.scalar(statement) is not None
 
 
 def remove(session: Session, key: FileKey) -> str:
     """Delete the row of a locked file that no job names; returns the path of its content."""
-    statement = delete(ProjectFile).where(*_own(key)).returning(ProjectFile.path)
+    statement = delete(ProjectFile).where(*_matches(key)).returning(ProjectFile.path)
     return session.scalars(statement.execution_options(synchronize_session=False)).one()
 
 
@@ -192,21 +195,21 @@ def remove_unused(session: Session) -> list[str]:
 
     Returns the paths of their content, which is deleted after the commit.
     """
-    named = exists().where(
+    is_used = exists().where(
         JobFile.project == ProjectFile.project,
         JobFile.kind == ProjectFile.kind,
         JobFile.sha256 == ProjectFile.sha256,
     )
     statement = (
         select(ProjectFile)
-        .where(ProjectFile.last_used_at < after(-UNUSED_S), ~named)
+        .where(ProjectFile.last_used_at < from_now(-UNUSED_S), ~is_used)
         .order_by(ProjectFile.last_used_at)
         .limit(BATCH)
         .with_for_update(skip_locked=True)
     )
     unused = session.scalars(statement.execution_options(populate_existing=True)).all()
     for row in unused:
-        _execute(session, delete(ProjectFile).where(*_own(FileKey(*_key_of(row)))))
+        _execute(session, delete(ProjectFile).where(*_matches(FileKey(*_key_of(row)))))
     return [row.path for row in unused]
 
 
@@ -214,7 +217,7 @@ def _key_of(row: ProjectFile) -> tuple[str, FileKind, str]:
     return row.project, FileKind(row.kind), row.sha256
 
 
-def _own(key: FileKey) -> tuple[Any, ...]:
+def _matches(key: FileKey) -> tuple[Any, ...]:
     """The conditions that only the file with that key satisfies."""
     return (
         ProjectFile.project == key.project,

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from ampspec.jobs import ACTIVE, Reason
 from ampspec.telemetry.json_values import storable_text
-from store.clock import after, now
+from store.clock import from_now, now
 from store.jobs import attempts
 from store.tables import Gang, GangMember, Job
 
@@ -24,7 +24,7 @@ RUNNING: Final = "running"
 ENDED: Final = "ended"
 UNCLAIMED: Final = attempts.UNCLAIMED
 STOP: Final = "stop"
-"""What the worker of rank 0 requests of the others: to end their ranks."""
+"""The request of rank 0's worker to the other workers: end your ranks."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Started:
 
 
 def assigned(session: Session, worker_id: str) -> list[Assignment]:
-    """The reservations of a worker's slots for which it is not ready yet."""
+    """The reservations for which a worker has not reported that it is ready."""
     rows = session.execute(_ASSIGNED, {"worker": worker_id})
     return [Assignment(*row) for row in rows]
 
@@ -98,13 +98,13 @@ def _claim(
     session.execute(
         update(GangMember)
         .where(GangMember.job_id == job_id, GangMember.attempt == attempt)
-        .values(state=RUNNING, lease_expires_at=after(lease_s))
+        .values(state=RUNNING, lease_expires_at=from_now(lease_s))
         .execution_options(synchronize_session=False)
     )
     session.execute(
         update(Gang)
         .where(Gang.job_id == job_id)
-        .values(holds=0, no_hold_before=None)
+        .values(draining_reservations=0, backoff_until=None)
         .execution_options(synchronize_session=False)
     )
     return True
@@ -116,21 +116,23 @@ def started(session: Session, job_id: str, attempt: int, worker_id: str) -> Star
     False once its reservation is over, also if another one for the same worker has followed.
     """
     members = listing(session, job_id, attempt)
-    own = next((member for member in members if member.worker_id == worker_id), None)
+    member = next((member for member in members if member.worker_id == worker_id), None)
     job = session.get(Job, job_id, populate_existing=True)
-    if own is None or job is None or own.state not in (READY, RUNNING):
+    if member is None or job is None or member.state not in (READY, RUNNING):
         return False
-    if own.state == READY:
+    if member.state == READY:
         return True
     if job.attempt != attempt or job.state not in ACTIVE:
         return False
-    addresses = [one for member in members for one in (member.addresses or [])[: member.ranks]]
+    addresses = [
+        address for member in members for address in (member.addresses or [])[: member.ranks]
+    ]
     # The worker of rank 0 has written one address more.
     return Started(job, tuple(addresses), (members[0].addresses or [""])[-1])
 
 
 def withdraw(session: Session, job_id: str, attempt: int, worker_id: str) -> None:
-    """Give a reservation back as a whole, because one of its workers cannot take part."""
+    """Release a whole reservation, because one of its workers cannot take part."""
     session.execute(select(Job.id).where(Job.id == job_id).with_for_update())
     members = listing(session, job_id, attempt)
     if any(member.worker_id == worker_id and member.state in UNCLAIMED for member in members):
@@ -144,16 +146,16 @@ def renew(
     worker_id: str,
     *,
     lease_s: float,
-    wish: str | None = None,
+    stop_request: str | None = None,
     devices: Sequence[Mapping[str, Any]] | None = None,
 ) -> tuple[bool, str | None]:
     """Extend the lease of a worker's ranks; (whether the attempt still owns the job, the request).
 
-    `wish` says why the worker wants the attempt to stop, `devices` describes its ranks.
+    `stop_request` says why the attempt must stop, `devices` describes the worker's ranks.
     """
-    values: dict[str, Any] = {"lease_expires_at": after(lease_s)}
-    if wish is not None:
-        values["wish"] = wish
+    values: dict[str, Any] = {"lease_expires_at": from_now(lease_s)}
+    if stop_request is not None:
+        values["stop_request"] = stop_request
     if devices is not None:
         values["devices"] = [dict(device) for device in devices]
     statement = (

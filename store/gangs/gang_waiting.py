@@ -6,12 +6,12 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, select
 
 from store.gangs import gang_members, gangs
-from store.scheduling.gang_placement import GangSize, Node, could_fit
+from store.scheduling.gang_placement import GangSize, WorkerSlots, could_fit
 from store.tables import Gang, GangMember, Job
 
 
 def sentences(connection: Connection, job_ids: Collection[str]) -> Mapping[str, str]:
-    """For each of these queued gangs, by id, why it does not run yet."""
+    """Why each of these queued gangs waits, by the job's id."""
     rows = connection.execute(_GANGS, {"job_ids": list(job_ids)}).all() if job_ids else ()
     if not rows:
         return {}
@@ -29,7 +29,7 @@ def sentences(connection: Connection, job_ids: Collection[str]) -> Mapping[str, 
     }
 
 
-def _sentence(row: Any, nodes: Sequence[Node], members: Sequence[Any]) -> str:
+def _sentence(row: Any, nodes: Sequence[WorkerSlots], members: Sequence[Any]) -> str:
     size = GangSize(row.workers, row.devices, row.min_ranks, row.max_ranks, row.batches)
     if members:
         return _reserved_sentence(members)
@@ -37,14 +37,14 @@ def _sentence(row: Any, nodes: Sequence[Node], members: Sequence[Any]) -> str:
         # The database returns the workers in no order.
         slots = ", ".join(map(str, sorted((node.slots for node in nodes), reverse=True))) or "none"
         return (
-            f"It needs {_needed(size)}. The online workers of the queue {row.queue!r} that run "
-            f"ranks, and reach each other, have too few slots: {slots}."
+            f"It needs {_workers_needed(size)}. The online workers of the queue {row.queue!r} "
+            f"that run ranks, and reach each other, have too few slots: {slots}."
         )
     free, total = sum(node.free for node in nodes), sum(node.slots for node in nodes)
-    return f"It waits for {_needed(size)}: {free} of {total} slots are free."
+    return f"It waits for {_workers_needed(size)}: {free} of {total} slots are free."
 
 
-def _needed(size: GangSize) -> str:
+def _workers_needed(size: GangSize) -> str:
     least = (
         "" if size.min_ranks == size.ranks else f", or fewer for at least {size.min_ranks} ranks"
     )
@@ -58,7 +58,7 @@ def _reserved_sentence(members: Sequence[Any]) -> str:
     ranks = sum(member.ranks for member in members)
     ready = sum(member.ranks for member in members if member.state == gang_members.READY)
     reserved = f"{ranks} slots are reserved for it, and {ready} are ready"
-    if any(member.is_hold for member in members):
+    if any(member.is_draining for member in members):
         return f"{reserved}; it starts when the jobs in the others have ended."
     return f"{reserved}; it starts shortly."
 
@@ -70,7 +70,10 @@ _GANGS: Final = (
     .where(Gang.job_id.in_(bindparam("job_ids", expanding=True)))
 )
 _MEMBERS: Final = select(
-    GangMember.job_id, GangMember.ranks, GangMember.state, GangMember.is_hold
+    GangMember.job_id,
+    GangMember.ranks,
+    GangMember.state,
+    GangMember.is_draining.label("is_draining"),
 ).where(
     GangMember.job_id.in_(bindparam("job_ids", expanding=True)),
     GangMember.state.in_(gang_members.UNCLAIMED),

@@ -14,11 +14,11 @@ from sqlalchemy.orm import Session
 
 from ampspec.jobs import ACTIVE, State
 from store import workers
-from store.clock import after, now, seconds_since
+from store.clock import from_now, now, seconds_since
 from store.gangs import gang_members
 from store.jobs import attempts
 from store.scheduling import fair_share, gang_placement
-from store.scheduling.gang_placement import GangSize, Node, Reservation, Share, WaitingGang
+from store.scheduling.gang_placement import GangSize, Reservation, Share, WaitingGang, WorkerSlots
 from store.scheduling.queue_names import queue_names
 from store.tables import QUEUED, Attempt, Gang, GangMember, Job, Project
 from store.tables.jobs import ONE_RANK
@@ -26,9 +26,9 @@ from store.tables.jobs import ONE_RANK
 LAST: Final = (inf,)
 """Sorts behind the place of every job, since shares are finite."""
 RESIZE: Final = "resize"
-"""What the server requests of a running attempt: to end, so that more ranks can start."""
+"""The server's request to a running attempt: end, so that more ranks can start."""
 MAX_SILENCE_S: Final = 10.0
-"""No slots are reserved on a worker without a heartbeat for so long: it may have been killed."""
+"""No slots are reserved on a worker whose heartbeat is older: it may have been killed."""
 GROW_AFTER_S: Final = 300.0
 """An attempt with fewer ranks than possible runs at least this long before more are started."""
 
@@ -64,10 +64,10 @@ def place(session: Session) -> list[Reservation]:
         )
         for row in sorted(due, key=projects.place)
     ]
-    made = gang_placement.plan(gangs, nodes)
+    reservations = gang_placement.plan(gangs, nodes)
     by_id = {row.id: row for row in waiting}
     reserved = []
-    for reservation in made:
+    for reservation in reservations:
         row = by_id[reservation.job_id]
         if projects.reserve(row, reservation, kept.get(row.id, [])):
             _reserve(session, row, reservation)
@@ -88,8 +88,15 @@ def _lock_waiting(session: Session) -> Sequence[Any]:
             Job.attempt,
             due,
             seconds_since(Job.queued_at).label("waited_s"),
-            or_(Gang.no_hold_before.is_(None), Gang.no_hold_before <= now()).label("may_hold"),
-            *(Gang.workers, Gang.devices, Gang.min_ranks, Gang.max_ranks, Gang.batches, Gang.holds),
+            or_(Gang.backoff_until.is_(None), Gang.backoff_until <= now()).label("may_drain"),
+            *(
+                Gang.workers,
+                Gang.devices,
+                Gang.min_ranks,
+                Gang.max_ranks,
+                Gang.batches,
+                Gang.draining_reservations,
+            ),
         )
         .join(Gang, Gang.job_id == Job.id)
         .where(Job.state == State.QUEUED, Job.ranks > ONE_RANK)
@@ -102,7 +109,7 @@ def _lock_waiting(session: Session) -> Sequence[Any]:
 class _Projects:
     """The projects whose jobs wait: their order, and what their quotas leave for gangs.
 
-    Those of `gangs` that have a quota stay locked until the transaction ends.
+    The projects in `gangs` that have a quota stay locked until the transaction ends.
     """
 
     def __init__(self, session: Session, gangs: Collection[str]) -> None:
@@ -130,7 +137,7 @@ class _Projects:
         return True
 
     def most_ranks(self, row: Any, members: Sequence[GangMember]) -> int:
-        """The most ranks that the gang may have now."""
+        """The maximum number of ranks that the gang may have now."""
         free = self._shares[row.project].free_devices
         if free is None:
             return int(row.max_ranks)
@@ -165,21 +172,21 @@ def _first_plain_place(session: Session, queue: str, projects: _Projects) -> tup
     return min((projects.place(row) for row in rows), default=LAST)
 
 
-def nodes_of(connection: Connection) -> list[Node]:
+def nodes_of(connection: Connection) -> list[WorkerSlots]:
     """The slots of the online workers that run ranks."""
     online = [worker for worker in _online(connection) if worker.silent_s < MAX_SILENCE_S]
-    busy = workers.busy_slots(connection, [one.id for one in online])
+    busy = workers.busy_slots(connection, [worker.id for worker in online])
     reserved = reserved_slots(connection)
     return [
-        Node(
-            one.id,
-            one.slots,
-            busy.get(one.id, 0),
-            reserved.get(one.id, 0),
-            frozenset(one.queues),
-            only_on=one.hostname if is_loopback(one.gang_host or "") else None,
+        WorkerSlots(
+            worker.id,
+            worker.slots,
+            busy.get(worker.id, 0),
+            reserved.get(worker.id, 0),
+            frozenset(worker.queues),
+            only_on=worker.hostname if is_loopback(worker.gang_host or "") else None,
         )
-        for one in online
+        for worker in online
     ]
 
 
@@ -232,31 +239,33 @@ def _drop_ended(
     ).where(GangMember.finished_at.is_(None), GangMember.state.in_(gang_members.UNCLAIMED))
     members: defaultdict[str, list[GangMember]] = defaultdict(list)
     ended: dict[str, bool] = {}
-    found = session.execute(unclaimed).all()
-    online = {worker.id for worker in _online(session.connection())} if found else set()
-    for member, has_expired in found:
+    reservation_rows = session.execute(unclaimed).all()
+    online = {worker.id for worker in _online(session.connection())} if reservation_rows else set()
+    for member, has_expired in reservation_rows:
         members[member.job_id].append(member)
         if (
             has_expired
             or member.worker_id not in online
             or attempt_of.get(member.job_id) != member.attempt
         ):
-            ended[member.job_id] = ended.get(member.job_id, False) or member.is_hold
-    for job_id, was_hold in ended.items():
+            ended[member.job_id] = ended.get(member.job_id, False) or member.is_draining
+    for job_id, was_draining in ended.items():
         gang_members.delete_reservation(session, job_id)
         del members[job_id]
-        if was_hold:
-            _let_others_run(session, job_id)
+        if was_draining:
+            _back_off(session, job_id)
     return members, ended
 
 
-def _let_others_run(session: Session, job_id: str) -> None:
+def _back_off(session: Session, job_id: str) -> None:
     """After a reservation of busy slots: other jobs get the slots for as long as it lasted."""
-    holds = session.scalar(select(Gang.holds).where(Gang.job_id == job_id)) or 1
+    draining_reservations = (
+        session.scalar(select(Gang.draining_reservations).where(Gang.job_id == job_id)) or 1
+    )
     session.execute(
         update(Gang)
         .where(Gang.job_id == job_id)
-        .values(no_hold_before=after(gang_placement.hold_s(holds - 1)))
+        .values(backoff_until=from_now(gang_placement.draining_s(draining_reservations - 1)))
         .execution_options(synchronize_session=False)
     )
 
@@ -269,10 +278,10 @@ def _waiting_gang(
         GangSize(row.workers, row.devices, row.min_ranks, most_ranks, row.batches),
         waited_s=float(row.waited_s),
         queue=row.queue,
-        holds=row.holds,
-        may_hold=is_first and bool(row.may_hold),
+        draining_reservations=row.draining_reservations,
+        may_drain=is_first and bool(row.may_drain),
         reserved=tuple(Share(member.worker_id, member.ranks) for member in members),
-        is_hold=any(member.is_hold for member in members),
+        is_draining=any(member.is_draining for member in members),
     )
 
 
@@ -288,17 +297,17 @@ def _reserve(session: Session, job: Any, reservation: Reservation) -> None:
                 first_rank=first_rank,
                 ranks=share.ranks,
                 state=gang_members.RESERVED,
-                is_hold=reservation.is_hold,
-                lease_expires_at=after(reservation.lasts_s),
+                is_draining=reservation.is_draining,
+                lease_expires_at=from_now(reservation.lasts_s),
             )
         )
         first_rank += share.ranks
     session.flush()
-    if reservation.is_hold:
+    if reservation.is_draining:
         session.execute(
             update(Gang)
             .where(Gang.job_id == job.id)
-            .values(holds=Gang.holds + 1)
+            .values(draining_reservations=Gang.draining_reservations + 1)
             .execution_options(synchronize_session=False)
         )
 
@@ -335,12 +344,12 @@ def request_growth(session: Session) -> list[str]:
 
 def _has_room_for_more(session: Session, row: Any) -> bool:
     members = gang_members.listing(session, row.id, row.attempt)
-    own = {member.worker_id: member.ranks for member in members}
+    ranks_of_worker = {member.worker_id: member.ranks for member in members}
     nodes = [
-        Node(
+        WorkerSlots(
             node.worker_id,
             node.slots,
-            node.busy - own.get(node.worker_id, 0),
+            node.busy - ranks_of_worker.get(node.worker_id, 0),
             node.reserved,
             node.queues,
             node.only_on,
@@ -350,8 +359,8 @@ def _has_room_for_more(session: Session, row: Any) -> bool:
     ]
     gang: Gang = row.Gang
     size = GangSize(gang.workers, gang.devices, gang.min_ranks, gang.max_ranks, gang.batches)
-    ranks = sum(own.values())
+    ranks = sum(ranks_of_worker.values())
     free = fair_share.project_shares(session.connection(), [row.project])[row.project].free_devices
-    most = gang.max_ranks if free is None else ranks + free
-    more = [count for count in size.counts() if ranks < count <= most]
+    max_ranks = gang.max_ranks if free is None else ranks + free
+    more = [count for count in size.counts() if ranks < count <= max_ranks]
     return any(gang_placement.free_shares(size, count, nodes) is not None for count in more)

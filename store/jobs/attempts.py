@@ -10,7 +10,7 @@ from ampspec.jobs import ACTIVE, Reason, State
 from ampspec.telemetry.json_values import json_safe, storable_text
 from ampspec.telemetry.metrics import metrics_of_result
 from store import job_metrics
-from store.clock import after, now, seconds_since
+from store.clock import from_now, now, seconds_since
 from store.jobs import retries
 from store.jobs.resume_point import resume_point
 from store.jobs.state_transitions import change_state, end_attempt
@@ -18,10 +18,10 @@ from store.leases import LEASE_S
 from store.scheduling import fair_share
 from store.scheduling.fair_share import ProjectShare
 from store.tables import QUEUED, Attempt, GangMember, Job
+from store.tables.jobs import REQUEUED
 
 BUNDLE: Final = "bundle"
-"""The kind of a model that is a job's own code, for which a worker needs a sandbox."""
-HANDED_BACK: Final = "handed_back"
+"""The kind of a model that is custom code, for which a worker needs a sandbox."""
 UNCLAIMED: Final = fair_share.RESERVED
 SHUT_DOWN: Final = "Its worker was shut down."
 MAX_POLICY_LENGTH: Final = 32
@@ -40,7 +40,7 @@ def claim_next(
 
     The project with the smallest share goes first, and of its jobs the one with the earliest turn
     (store.scheduling.fair_share). Projects whose quotas are used up are skipped, and without
-    `with_bundles` jobs with their own code. Gangs are claimed by `store.gangs.gangs`; `spare_slots`
+    `with_bundles` jobs with custom code. Gangs are claimed by `store.gangs.gangs`; `spare_slots`
     are the worker's slots besides the one for this job, and None is claimed if more are reserved
     for gangs.
     """
@@ -109,7 +109,7 @@ def claim(
         *numbers,
         attempt=Job.attempt + 1,
         worker_id=worker_id,
-        lease_expires_at=after(lease_s),
+        lease_expires_at=from_now(lease_s),
         requested=None,
         entries_written=0,
         uploading=None,
@@ -131,7 +131,7 @@ def claim(
 
 
 def has_no_bundle() -> ColumnElement[bool]:
-    """SQL condition: the job has no code of its own."""
+    """SQL condition: the job runs no custom code."""
     kind: ColumnElement[str] = Job.spec["model"]["kind"].as_string()
     return kind.is_distinct_from(BUNDLE)
 
@@ -147,7 +147,7 @@ def _reserved_slots(worker_id: str) -> Any:
 
 
 def is_current_attempt() -> ColumnElement[bool]:
-    """SQL condition: the row of an attempt is that of its job's current attempt."""
+    """SQL condition: an attempt is its job's current one."""
     return and_(Attempt.job_id == Job.id, Attempt.attempt == Job.attempt)
 
 
@@ -241,7 +241,7 @@ def fail(
     outcome: str,
     may_retry: bool = True,
 ) -> Job | None:
-    """As `mark_failed`, but never `cancelled`, and with the given `outcome` of the attempt.
+    """Like `mark_failed`, but never `cancelled`, and with this `outcome` of the attempt.
 
     Without `may_retry` the job fails, whatever its reason.
     """
@@ -261,7 +261,7 @@ def fail(
         message += f" A pause had been requested: resume the job to train {point}."
     else:
         state = State.QUEUED
-        fields |= {"not_before": after(wait_s), "dispatched_at": None}
+        fields |= {"not_before": from_now(wait_s), "dispatched_at": None}
         message += (
             f" In {wait_s:g} s it trains again, {point}: "
             f"attempt {failures + 1} of {job.max_attempts}."
@@ -297,7 +297,7 @@ def mark_paused(session: Session, job_id: str, attempt: int, cause: str = "") ->
     return ended or mark_cancelled(session, job_id, attempt)
 
 
-def hand_back(
+def requeue(
     session: Session,
     job_id: str,
     attempt: int,
@@ -314,7 +314,7 @@ def hand_back(
         "message": f"{message} It trains again, {resume_point(session, job)}.",
         "dispatched_at": None,
     }
-    queued = end_attempt(session, job_id, attempt, State.QUEUED, outcome=HANDED_BACK, **fields)
+    queued = end_attempt(session, job_id, attempt, State.QUEUED, outcome=REQUEUED, **fields)
     cause = message if reason == Reason.WORKER_SHUTDOWN else ""
     return queued or mark_paused(session, job_id, attempt, cause)
 

@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session, aliased
 
 from ampspec.jobs import ACTIVE, TERMINAL, JobSpec, Reason, State
 from ampspec.telemetry import EventType
-from store.clock import after, now
+from store.clock import from_now, now
 from store.jobs.state_transitions import add_event, change_state, event_values, state_event_data
 from store.rows import insert_rows
 from store.scheduling import fair_share
@@ -44,7 +44,7 @@ _SEQ: Final = select(Job.project, Job.seq).where(Job.id == bindparam("job_id"))
 # A message is sent after the commit; if that fails, the reconciler sends it.
 _INSERT: Final = (
     insert(Job)
-    .values(dispatched_at=now(), turn_at=after(bindparam("turn_s", type_=Float)))
+    .values(dispatched_at=now(), turn_at=from_now(bindparam("turn_s", type_=Float)))
     .returning(Job.__table__, sort_by_parameter_order=True)
 )
 
@@ -83,19 +83,19 @@ def create_all(session: Session, new: Sequence[tuple[JobSpec, Origin]]) -> Seque
         {"id": job_id, **_new_job_values(spec, origin)}
         for job_id, (spec, origin) in zip(ids, new, strict=True)
     ]
-    made = session.connection().execute(_INSERT, values).all()
+    jobs = session.connection().execute(_INSERT, values).all()
     insert_rows(
         session,
         EventRow,
-        *(event_values(job, EventType.STATE, state_event_data(job)) for job in made),
+        *(event_values(job, EventType.STATE, state_event_data(job)) for job in jobs),
     )
-    sizes = [(job, GangSize.of_spec(spec)) for job, (spec, _) in zip(made, new, strict=True)]
+    sizes = [(job, GangSize.of_spec(spec)) for job, (spec, _) in zip(jobs, new, strict=True)]
     gangs = [
         {"job_id": job.id, "holds": 0, **vars(size)} for job, size in sizes if size is not None
     ]
     if gangs:
         insert_rows(session, Gang, *gangs)
-    return made
+    return jobs
 
 
 def _new_job_values(spec: JobSpec, origin: Origin) -> dict[str, Any]:
@@ -286,8 +286,8 @@ def request_profile(session: Session, job_id: str, *, steps: int) -> Job | None:
 
 def profile_steps(requested: str | None) -> int | None:
     """The number of steps that `request_profile` asked for; None for another request."""
-    name, _, rest = (requested or "").partition(":")
-    return int(rest.partition(":")[0]) if name == PROFILE else None
+    name, _, arguments = (requested or "").partition(":")
+    return int(arguments.partition(":")[0]) if name == PROFILE else None
 
 
 def resume(session: Session, job_id: str) -> Job | None:

@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
 from ampspec.jobs import ACTIVE, Reason, Source, State
-from store.clock import after, now
+from store.clock import from_now, now
 from store.jobs.attempts import BUNDLE, fail
 from store.jobs.state_transitions import end_attempt
 from store.leases import RUN_LEASE_S, SELF_FENCE_S
@@ -30,7 +30,9 @@ RUN_LOST: Final = (
 def expire(session: Session) -> list[Job]:
     """End every attempt whose lease has expired; returns the updated jobs."""
     # A stopping process may still run until its disconnected worker ends it (SELF_FENCE_S).
-    gone = or_(Job.lease_expires_at < after(-SELF_FENCE_S), has_expired_ranks(after(-SELF_FENCE_S)))
+    gone = or_(
+        Job.lease_expires_at < from_now(-SELF_FENCE_S), has_expired_ranks(from_now(-SELF_FENCE_S))
+    )
     lost = or_(Job.lease_expires_at < now(), has_expired_ranks(now()))
     message = "Its worker stopped sending heartbeats."
     return _end_attempts(session, message, lost, stopping=gone, may_be_stalled=True)

@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, or_, select, update
 from sqlalchemy.orm import Session, load_only
 
 from ampspec.jobs import State
-from store.clock import after, now
+from store.clock import from_now, now
 from store.jobs.attempts import is_due
 from store.scheduling.queue_names import queue_names
 from store.tables import QUEUED, Job
@@ -32,7 +32,7 @@ def _undispatched_conditions(silent_for_s: float) -> Sequence[tuple[ColumnElemen
     """Of jobs of one queue, each a range of the index of undispatched jobs."""
     never = Job.dispatched_at.is_(None)
     return (
-        (Job.dispatched_at < after(-silent_for_s), is_due()),
+        (Job.dispatched_at < from_now(-silent_for_s), is_due()),
         (never, Job.not_before.is_(None)),
         (never, Job.not_before <= now()),
     )
@@ -56,7 +56,9 @@ def undispatched_jobs(
 
 def _is_undispatched(silent_for_s: float) -> tuple[ColumnElement[bool], ...]:
     # A job that is retried has no `dispatched_at`; it is dispatched when it is due.
-    undispatched_jobs = or_(Job.dispatched_at.is_(None), Job.dispatched_at < after(-silent_for_s))
+    undispatched_jobs = or_(
+        Job.dispatched_at.is_(None), Job.dispatched_at < from_now(-silent_for_s)
+    )
     # Gangs are started by reservations (store.gangs.gangs).
     return Job.state == State.QUEUED, is_due(), undispatched_jobs, Job.ranks == 1
 

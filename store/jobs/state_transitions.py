@@ -30,7 +30,7 @@ def change_state_from(
     *conditions: ColumnElement[bool],
     **values: Any,
 ) -> Job | None:
-    """As `change_state`, from one of these states instead of those of the transition table."""
+    """Like `change_state`, but from these states instead of the states of the transition table."""
     statement = (
         update(Job)
         .where(Job.id == job_id, Job.state.in_(states), *conditions)
@@ -51,7 +51,7 @@ def change_states(
     state: State,
     **values: Any,
 ) -> Sequence[Row[Any]]:
-    """As `change_state_from`, of several jobs: one statement for them, and one for their events.
+    """Like `change_state_from`, for several jobs: one statement for them, and one for their events.
 
     Returns the rows that changed. The caller has locked the jobs in an order of their own.
     """

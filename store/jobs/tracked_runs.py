@@ -19,8 +19,8 @@ from ampspec.telemetry.json_values import storable_text
 from ampspec.telemetry.metrics import metrics_of, metrics_of_result
 from ampspec.telemetry.steps.summary import StepSummary
 from store import leases
-from store.access.projects import QuotaExceeded
-from store.clock import after, now
+from store.access.projects import QuotaReached
+from store.clock import from_now, now
 from store.jobs import attempts
 from store.jobs.jobs import Origin
 from store.jobs.state_transitions import (
@@ -68,7 +68,7 @@ class TooManyColumns(Exception):
 
 
 @dataclass(frozen=True)
-class Upload:
+class EntriesUpload:
     """Entries of a run, numbered from 0 over all of its uploads.
 
     `total_steps` is the expected number of steps, None if it is unknown or was sent before.
@@ -80,7 +80,7 @@ class Upload:
 
 
 def create(session: Session, spec: TrackedSpec, origin: Origin) -> Job:
-    """Insert a running job without a worker. Raises QuotaExceeded."""
+    """Insert a running job without a worker. Raises QuotaReached."""
     _check_quota(session, origin.project)
     job = Job(
         source=Source.TRACKED,
@@ -94,7 +94,7 @@ def create(session: Session, spec: TrackedSpec, origin: Origin) -> Job:
         max_attempts=1,
         state=State.RUNNING,
         attempt=ATTEMPT,
-        lease_expires_at=after(RUN_LEASE_S),
+        lease_expires_at=from_now(RUN_LEASE_S),
         started_at=now(),
         seq=1,
     )
@@ -108,7 +108,7 @@ def create(session: Session, spec: TrackedSpec, origin: Origin) -> Job:
     return job
 
 
-def append(session: Session, job_id: str, upload: Upload) -> Job:
+def append(session: Session, job_id: str, upload: EntriesUpload) -> Job:
     """Store the entries that were not stored before, and renew the lease.
 
     Entries that an earlier upload has stored are skipped, so that a repeated upload changes
@@ -241,7 +241,7 @@ def _continue(session: Session, job_id: str) -> Job | None:
         message=None,
         failures=0,
         finished_at=None,
-        lease_expires_at=after(RUN_LEASE_S),
+        lease_expires_at=from_now(RUN_LEASE_S),
     )
     session.execute(
         update(Attempt)
@@ -283,12 +283,12 @@ def _with_totals(
     kept = session.get_one(RunThroughput, job.id, populate_existing=True)
     summary = StepSummary.from_json(job.totals or {}, kept.histogram)
     health = {"scale_health": (job.totals or {}).get("scale_health")}
-    known: Mapping[str, Any] = job.latest or {}  # of columns whose last cells are empty
+    latest_values: Mapping[str, Any] = job.latest or {}  # of columns whose last cells are empty
     result: list[TelemetryEntry] = []
     for entry in entries:
         if isinstance(entry, EncodedBlock):
             summary.add(entry.count, entry.stats)
-            known = latest = {**known, **entry.latest, "skipped": summary.skipped}
+            latest_values = latest = {**latest_values, **entry.latest, "skipped": summary.skipped}
             totals = health | entry.totals | summary.to_json()
             result.append(replace(entry, latest=latest, totals=totals))
         else:
@@ -307,7 +307,7 @@ def _check_quota(session: Session, project: str) -> None:
         Job.project == project, Job.source == Source.TRACKED, Job.state.in_(ACTIVE)
     )
     if (session.scalar(running) or 0) >= MAX_RUNNING:
-        raise QuotaExceeded(
+        raise QuotaReached(
             f"The project {project!r} has reached its quota of {MAX_RUNNING} tracked runs. "
             "Try again when one of them has ended."
         )

@@ -9,8 +9,8 @@ from sqlalchemy import bindparam, delete, insert, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from ampspec.jobs import ACTIVE, TERMINAL, Reason, State
-from store.clock import after, now
-from store.files.file_removals import OWN_TURN_S
+from store.clock import from_now, now
+from store.files.file_removals import SCHEDULER_TURN_S
 from store.jobs.jobs import CANCEL
 from store.jobs.state_transitions import change_states
 from store.listing.search_filters import Search, matching
@@ -20,7 +20,7 @@ from store.tables import FileRemoval, Job
 WAITING: Final = (State.QUEUED, State.PAUSED)
 CANCELLABLE: Final = (*WAITING, *(ACTIVE - {State.STOPPING}))
 MAX_DELETION_S: Final = 4.0
-"""A transaction deletes jobs for so long, and at least one."""
+"""A transaction deletes jobs for this long, and at least one."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def delete_matching(session: Session, search: Search, *, limit: int) -> BulkChan
                 break
     if deleted:
         removals = [{"job_id": job.id, "path": None} for job in deleted]
-        statement = insert(FileRemoval).values(due_at=after(OWN_TURN_S))
+        statement = insert(FileRemoval).values(due_at=from_now(SCHEDULER_TURN_S))
         session.connection().execute(statement, removals)
     return BulkChange(deleted, matching.has_more or tried < len(matching.jobs))
 

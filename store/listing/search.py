@@ -83,7 +83,7 @@ class PagePosition:
 
 
 @dataclass(frozen=True)
-class Page:
+class SearchPage:
     """A page of jobs, and the position after which the next one starts; None on the last page.
 
     The rows have all columns of a job but its spec, which may be large, and two values of that.
@@ -106,7 +106,7 @@ def page(
     sort: JobOrder,
     after_position: PagePosition | None,
     limit: int,
-) -> Page:
+) -> SearchPage:
     """At most `limit` jobs of a sorted list, after a position if given.
 
     The ids of a page are found first, by indexes; only its jobs are read. A damaged job is included
@@ -134,7 +134,7 @@ def page(
     # A job may have been deleted since its id was read, unless the session reads a snapshot.
     places = [place for place, job_id in enumerate(job_ids) if job_id in by_id]
     jobs = [by_id[job_ids[place]] for place in places]
-    return Page(jobs, next_position, [positions[place] for place in places])
+    return SearchPage(jobs, next_position, [positions[place] for place in places])
 
 
 def _listed_jobs(session: Session, job_ids: Sequence[str]) -> Sequence[Any]:
@@ -310,8 +310,8 @@ def specs(session: Session, job_ids: Sequence[str]) -> Iterator[dict[str, Any]]:
     for first in range(0, len(job_ids), SPECS_PER_QUERY):
         ids = job_ids[first : first + SPECS_PER_QUERY]
         rows = session.execute(select(Job.id, Job.spec).where(Job.id.in_(ids))).all()
-        found = {row.id: row.spec for row in rows}
-        yield from (found[job_id] for job_id in ids)
+        spec_by_id = {row.id: row.spec for row in rows}
+        yield from (spec_by_id[job_id] for job_id in ids)
 
 
 def folded_studies(

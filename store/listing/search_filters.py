@@ -47,12 +47,12 @@ def conditions(search: Search, job: type[Job] = Job) -> list[ColumnElement[bool]
     """The conditions on a job of the list, which may be an alias."""
     filters = matching(search, job)
     if search.folds_studies:
-        filters.append(is_first_of_study(job, lambda other: matching(search, other)))
+        filters.append(is_first_of_study(job, lambda table: matching(search, table)))
     return filters
 
 
 def matching(search: Search, job: type[Job] = Job) -> list[ColumnElement[bool]]:
-    """What the filters ask of a job, which may be an alias."""
+    """The SQL conditions of the filters on `job`, which may be an alias."""
     filters: list[ColumnElement[bool]] = []
     if search.project is not None:
         filters.append(job.project == search.project)

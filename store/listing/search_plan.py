@@ -19,7 +19,7 @@ from store.listing.search_filters import Search, has_indexed_filter
 SORT_KEY: Final = "sort_key"
 """The label of the column that a list is sorted by."""
 WINDOW: Final = 5_000
-"""So many jobs are read in a few milliseconds."""
+"""This number of jobs is read in a few milliseconds."""
 BY_FILTERS: Final = {"enable_seqscan": "off", "enable_indexscan": "off"}
 """Only bitmap scans: they read the rows that the index of a filter names."""
 BY_STATISTICS: Final = {"enable_seqscan": "on", "enable_indexscan": "on"}

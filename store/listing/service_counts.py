@@ -56,7 +56,7 @@ def refresh(database: Database) -> list[str]:
 
 
 def _pause_s(took_s: float) -> float:
-    """The time between two counts that take so long, in seconds."""
+    """Seconds between two counts, if a count takes this number of seconds."""
     return max(PAUSES_PER_COUNT * took_s, MIN_PAUSE_S) if took_s > INLINE_S else QUICK_PAUSE_S
 
 

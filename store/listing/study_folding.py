@@ -51,7 +51,7 @@ def is_first_of_study(
 
 
 def belongs_to(study_id: str, job: type[Job] = Job) -> ColumnElement[bool]:
-    """Whether a job is one of a study."""
+    """Whether a job belongs to a study."""
     return job.id.in_(select(StudyJob.job_id).where(StudyJob.study_id == study_id))
 
 

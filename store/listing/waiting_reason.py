@@ -169,7 +169,7 @@ def _not_due_sentence(due_in_s: float) -> str:
 
 def _sandbox_sentence(queue: str) -> str:
     return (
-        "The job has its own code, and no online worker that serves the queue "
+        "The job runs custom code, and no online worker that serves the queue "
         f"{queue!r} has a sandbox for it; `ampctl worker list --json` says why."
     )
 

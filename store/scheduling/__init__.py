@@ -1,1 +1,1 @@
-"""Whose job is next, on which workers: fair shares, queues, and where ranks fit."""
+"""The next job and its workers: fair shares, queues, and placement of ranks."""

@@ -34,7 +34,7 @@ RESERVED: Final = ("reserved", "ready")
 
 @dataclass(frozen=True)
 class Use:
-    """What the jobs of a project use, and have used."""
+    """The use of devices by a project's jobs, now and recently."""
 
     jobs: int = 0
     """Jobs that a worker has claimed, and gangs with a reservation."""
@@ -202,7 +202,7 @@ def in_order(
 
 
 def with_reservation(project_share: ProjectShare, devices: int, *, jobs: int = 1) -> ProjectShare:
-    """The share once so many further devices are reserved for so many further jobs."""
+    """The share after reserving this number of further devices for this number of further jobs."""
     use = project_share.use
     use = replace(use, jobs=use.jobs + jobs, devices=use.devices + devices)
     return replace(project_share, use=use)

@@ -16,12 +16,12 @@ from ampspec.jobs import JobSpec
 
 RESERVE_S: Final = 30.0
 """How long free slots stay reserved for a gang: its workers take seconds to get ready."""
-PATIENCE_S: Final = 30.0
+DRAIN_AFTER_S: Final = 30.0
 """A gang that has waited for this long reserves slots that are still busy."""
-HOLD_S: Final = 600.0
+DRAINING_S: Final = 600.0
 """How long a gang's first reservation of busy slots lasts. Each further one lasts twice as long as
 the one before, so that one is longer than the jobs in these slots."""
-MAX_HOLD_S: Final = 86_400.0
+MAX_DRAINING_S: Final = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class GangSize:
 
 
 @dataclass(frozen=True)
-class Node:
+class WorkerSlots:
     """The slots of an online worker."""
 
     worker_id: str
@@ -97,13 +97,13 @@ class WaitingGang:
     size: GangSize
     waited_s: float
     queue: str = "default"
-    holds: int = 0
-    """Its reservations of busy slots so far."""
-    may_hold: bool = True
+    draining_reservations: int = 0
+    """How often busy slots were reserved for it so far."""
+    may_drain: bool = True
     """False while a job with one rank is ahead of it in its queue, and for a time after a
     reservation of busy slots has ended: other jobs get them."""
     reserved: tuple[Share, ...] = ()
-    is_hold: bool = False
+    is_draining: bool = False
     """Whether busy slots are among the reserved ones."""
 
 
@@ -114,16 +114,16 @@ class Reservation:
     job_id: str
     shares: tuple[Share, ...]
     lasts_s: float
-    is_hold: bool
+    is_draining: bool
 
 
 @dataclass
 class _Slots:
     """The slots of the workers, while reservations are planned."""
 
-    nodes: dict[str, Node] = field(default_factory=dict)
+    nodes: dict[str, WorkerSlots] = field(default_factory=dict)
 
-    def serving(self, queue: str) -> list[Node]:
+    def serving(self, queue: str) -> list[WorkerSlots]:
         return [node for node in self.nodes.values() if queue in node.queues]
 
     def reserve(self, shares: Sequence[Share], sign: int = 1) -> None:
@@ -133,56 +133,62 @@ class _Slots:
                 self.nodes[share.worker_id] = replace(node, reserved=reserved)
 
 
-def plan(gangs: Sequence[WaitingGang], nodes: Sequence[Node]) -> list[Reservation]:
-    """The reservations to make now; the gangs are in the order in which jobs are claimed."""
+def plan(gangs: Sequence[WaitingGang], nodes: Sequence[WorkerSlots]) -> list[Reservation]:
+    """New reservations for gangs, which are in the order in which jobs are claimed."""
     slots = _Slots({node.worker_id: node for node in nodes})
-    made = []
+    reservations = []
     for gang in gangs:
         slots.reserve(gang.reserved, -1)
         reservation = _reservation(gang, slots.serving(gang.queue))
         slots.reserve(reservation.shares if reservation is not None else gang.reserved)
         if reservation is not None:
-            made.append(reservation)
-    return made
+            reservations.append(reservation)
+    return reservations
 
 
-def hold_s(holds: int) -> float:
+def draining_s(draining_reservations: int) -> float:
     """How long a reservation of busy slots lasts, after this number of them."""
-    return min(HOLD_S * 2.0 ** min(holds, 60), MAX_HOLD_S)
+    return min(DRAINING_S * 2.0 ** min(draining_reservations, 60), MAX_DRAINING_S)
 
 
-def free_shares(size: GangSize, count: int, nodes: Sequence[Node]) -> tuple[Share, ...] | None:
+def free_shares(
+    size: GangSize, count: int, nodes: Sequence[WorkerSlots]
+) -> tuple[Share, ...] | None:
     """Workers with enough free slots for this many ranks; None if there are too few."""
     return _choose(size, count, nodes, {node.worker_id: node.free for node in nodes})
 
 
-def could_fit(size: GangSize, count: int, nodes: Sequence[Node]) -> bool:
-    """Whether this many ranks would find slots if no job had any."""
+def could_fit(size: GangSize, count: int, nodes: Sequence[WorkerSlots]) -> bool:
+    """Whether this many ranks would fit if all slots were free."""
     return _choose(size, count, nodes, {node.worker_id: node.slots for node in nodes}) is not None
 
 
-def _reservation(gang: WaitingGang, nodes: Sequence[Node]) -> Reservation | None:
-    """What to reserve for a gang, given the slots without its own reservation."""
-    if gang.reserved and not gang.is_hold:
+def _reservation(gang: WaitingGang, nodes: Sequence[WorkerSlots]) -> Reservation | None:
+    """The reservation to make for a gang; `nodes` do not count its present one."""
+    if gang.reserved and not gang.is_draining:
         return None
     size = gang.size
     possible = [count for count in size.counts() if could_fit(size, count, nodes)]
     # Fewer ranks than possible only if the slots for more have not become free for a while.
-    counts = possible if gang.waited_s >= PATIENCE_S else possible[:1]
+    counts = possible if gang.waited_s >= DRAIN_AFTER_S else possible[:1]
     for count in counts:
         if (shares := free_shares(size, count, nodes)) is not None:
             if set(shares) == set(gang.reserved):
                 return None  # the workers get ready
-            return Reservation(gang.job_id, shares, RESERVE_S, is_hold=False)
-    if gang.reserved or not gang.may_hold or gang.waited_s < PATIENCE_S:
+            return Reservation(gang.job_id, shares, RESERVE_S, is_draining=False)
+    if gang.reserved or not gang.may_drain or gang.waited_s < DRAIN_AFTER_S:
         return None
     for count in possible:
         if (shares := _busy_shares(size, count, nodes)) is not None:
-            return Reservation(gang.job_id, shares, hold_s(gang.holds), is_hold=True)
+            return Reservation(
+                gang.job_id, shares, draining_s(gang.draining_reservations), is_draining=True
+            )
     return None
 
 
-def _busy_shares(size: GangSize, count: int, nodes: Sequence[Node]) -> tuple[Share, ...] | None:
+def _busy_shares(
+    size: GangSize, count: int, nodes: Sequence[WorkerSlots]
+) -> tuple[Share, ...] | None:
     """Workers whose slots are not reserved, those with the most free slots first."""
     room = {node.worker_id: max(node.slots - node.reserved, 0) for node in nodes}
     return _choose(size, count, nodes, room, {node.worker_id: node.free for node in nodes})
@@ -191,7 +197,7 @@ def _busy_shares(size: GangSize, count: int, nodes: Sequence[Node]) -> tuple[Sha
 def _choose(
     size: GangSize,
     count: int,
-    nodes: Sequence[Node],
+    nodes: Sequence[WorkerSlots],
     room: Mapping[str, int],
     free: Mapping[str, int] | None = None,
 ) -> tuple[Share, ...] | None:
@@ -203,7 +209,7 @@ def _choose(
     return None
 
 
-def _groups(nodes: Sequence[Node]) -> list[list[str]]:
+def _groups(nodes: Sequence[WorkerSlots]) -> list[list[str]]:
     """The workers that reach each other: those with addresses for all, and those of a machine."""
     machines = sorted({node.only_on for node in nodes if node.only_on is not None})
     return [
@@ -228,9 +234,9 @@ def _choose_among(
         return tuple(Share(worker, size.devices) for worker in chosen)
     if count == size.ranks:
         return None
-    shares, left = [], count
+    shares, unplaced_ranks = [], count
     for worker in sorted(room, key=lambda worker: (-room[worker], worker))[:most_workers]:
-        if (ranks := min(room[worker], size.devices, left)) > 0:
+        if (ranks := min(room[worker], size.devices, unplaced_ranks)) > 0:
             shares.append(Share(worker, ranks))
-            left -= ranks
-    return tuple(shares) if left == 0 else None
+            unplaced_ranks -= ranks
+    return tuple(shares) if unplaced_ranks == 0 else None

@@ -55,7 +55,7 @@ class Token(Base):
     digest: Mapped[str] = mapped_column(String(64), unique=True)
     role: Mapped[str] = mapped_column(String(16))
     rights: Mapped[list[str]] = mapped_column(default=list)
-    """What it may do besides what its role allows (ampspec.api.roles.Right)."""
+    """Rights besides the role's (ampspec.api.roles.Right)."""
     project: Mapped[str] = mapped_column(ForeignKey("projects.name"))
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
     created_by: Mapped[str | None] = mapped_column(String(200))
@@ -107,7 +107,7 @@ class AuditEntry(Base):
     )
     at: Mapped[datetime] = mapped_column(insert_default=now())
     action: Mapped[str] = mapped_column(String(40))
-    """As in "job.cancel", "token.create"."""
+    """For example "job.cancel" or "token.create"."""
     target: Mapped[str | None] = mapped_column(String(200))
     project: Mapped[str | None] = mapped_column(String(64))
     token_id: Mapped[str | None] = mapped_column(String(32))

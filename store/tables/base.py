@@ -1,4 +1,4 @@
-"""What all tables share: naming of constraints, column types, ids."""
+"""Base class of all tables: naming of constraints, column types, ids."""
 
 import secrets
 from datetime import datetime

@@ -53,7 +53,7 @@ class DatasetVersion(Base):
     splits: Mapped[dict[str, Any] | None]
     """The rows of each split."""
     left_out: Mapped[list[Any] | None]
-    """What is in the file and is not read: each a `name` and a `reason`."""
+    """Parts of the file that are not read: each a `name` and a `reason`."""
     columns: Mapped[list[Any] | None]
     preview: Mapped[dict[str, Any] | None]
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
@@ -72,7 +72,7 @@ class DatasetUpload(Base):
     file_name: Mapped[str] = mapped_column(String(255))
     size_bytes: Mapped[int] = mapped_column(BigInteger)
     sha256: Mapped[str | None] = mapped_column(String(64))
-    """What the client expects; None if it did not say."""
+    """The SHA-256 that the client expects; None if it sent none."""
     offset_bytes: Mapped[int] = mapped_column(BigInteger, default=0)
     """How many bytes are stored."""
     parts: Mapped[list[Any]]

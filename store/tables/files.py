@@ -75,8 +75,8 @@ class FileRemoval(Base):
     id: Mapped[int] = mapped_column(
         BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
     )
-    job_id: Mapped[str] = mapped_column(String(32))
-    """The job, or another folder of the storage. No foreign key: the job may be deleted already."""
+    folder: Mapped[str] = mapped_column("job_id", String(32))
+    """A folder of the storage: a job's id, or another one. No foreign key: jobs are deleted."""
     path: Mapped[str | None] = mapped_column(String(500))
     """None: every file of the folder."""
     due_at: Mapped[datetime]

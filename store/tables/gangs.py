@@ -22,10 +22,10 @@ class Gang(Base):
     max_ranks: Mapped[int]
     batches: Mapped[int]
     """The batches of one optimizer step, over all ranks."""
-    holds: Mapped[int] = mapped_column(default=0)
+    draining_reservations: Mapped[int] = mapped_column("holds", default=0)
     """How often slots were reserved that were still busy."""
-    no_hold_before: Mapped[datetime | None]
-    """Busy slots are not reserved before: other jobs get them."""
+    backoff_until: Mapped[datetime | None] = mapped_column("no_hold_before")
+    """No busy slots are reserved until then: other jobs get them."""
 
 
 class GangMember(Base):
@@ -41,17 +41,17 @@ class GangMember(Base):
     first_rank: Mapped[int]
     ranks: Mapped[int]
     state: Mapped[str] = mapped_column(String(16))
-    is_hold: Mapped[bool] = mapped_column(default=False)
-    """Whether slots of the reservation were busy when it was made."""
+    is_draining: Mapped[bool] = mapped_column("is_hold", default=False)
+    """Whether slots of the reservation were busy when they were reserved."""
     addresses: Mapped[list[str] | None]
     """"host:port" of each of its ranks, once the worker is ready; with rank 0, one more, for the
     control channel."""
     lease_expires_at: Mapped[datetime]
-    """The end of the reservation; later that of the worker's lease."""
+    """The end of the reservation; later the end of the worker's lease."""
     requested: Mapped[str | None] = mapped_column(String(16))
-    """What the worker of rank 0 requests of this one."""
-    wish: Mapped[str | None] = mapped_column(String(16))
-    """Why this worker wants the attempt to stop."""
+    """The request of rank 0's worker to this one."""
+    stop_request: Mapped[str | None] = mapped_column("wish", String(16))
+    """Why this worker requests that the attempt stop."""
     devices: Mapped[list[Any] | None]
     """The device and the state of each of its ranks."""
     reason: Mapped[str | None] = mapped_column(String(40))

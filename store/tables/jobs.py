@@ -3,7 +3,18 @@
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, Text, and_, literal_column
+from sqlalchemy import (
+    BigInteger,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Text,
+    TypeDecorator,
+    and_,
+    literal_column,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ampspec.jobs import Source, State
@@ -12,6 +23,8 @@ from store.tables.base import Base, new_id
 
 # Literal text: with a parameter no database knows at planning time that a partial index applies.
 QUEUED: Final = literal_column(f"'{State.QUEUED}'", String)
+REQUEUED: Final = "requeued"
+"""The outcome of an attempt that ended without a result, and whose job is queued again."""
 ONE_RANK: Final = literal_column("1", Integer)
 
 
@@ -52,7 +65,7 @@ class Job(Base):
     """Only workers that serve this queue may claim the job."""
     max_attempts: Mapped[int] = mapped_column(default=3)
     ranks: Mapped[int] = mapped_column(default=1, server_default="1")
-    """The most ranks that it may have; with more than one it is a gang (store.gangs.gangs)."""
+    """Its maximum number of ranks; with more than one it is a gang (store.gangs.gangs)."""
     created_by: Mapped[str | None] = mapped_column(String(200))
     """The name of the token that submitted it."""
     request_id: Mapped[str | None] = mapped_column(String(128))
@@ -180,6 +193,17 @@ Index(
 )
 
 
+class OutcomeColumn(TypeDecorator[str]):
+    """How an attempt ended; rows of version 0.5 have `handed_back` instead of `requeued`."""
+
+    impl = String(16)
+    cache_ok = True
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
+        """Convert the value of version 0.5."""
+        return REQUEUED if value == "handed_back" else value
+
+
 class Attempt(Base):
     """One execution of a job, by a worker or elsewhere."""
 
@@ -195,7 +219,7 @@ class Attempt(Base):
     """The number of its ranks."""
     first_step: Mapped[int | None] = mapped_column(BigInteger)
     """0, or the step after the checkpoint it resumed from. None until training starts."""
-    outcome: Mapped[str | None] = mapped_column(String(16))
+    outcome: Mapped[str | None] = mapped_column(OutcomeColumn)
     reason: Mapped[str | None] = mapped_column(String(40))
     message: Mapped[str | None] = mapped_column(Text)
     started_at: Mapped[datetime] = mapped_column(insert_default=now())

@@ -25,11 +25,11 @@ class Study(Base):
     """The state after `stopping`: failed or cancelled."""
     message: Mapped[str | None] = mapped_column(Text)
     spec: Mapped[dict[str, Any]]
-    """As given, with the dataset pinned to a version."""
+    """As submitted, with the dataset pinned to a version."""
     options: Mapped[dict[str, Any]]
     policies: Mapped[list[str]]
     facts: Mapped[dict[str, Any]]
-    """What was known of the devices when it was created."""
+    """Facts about the devices at the time of its creation."""
     may_run_code: Mapped[bool] = mapped_column(default=False)
     """Whether its jobs may run code of the user: the right of the token that created it."""
     answer: Mapped[dict[str, Any] | None]
@@ -55,7 +55,7 @@ class StudyJob(Base):
     number: Mapped[int]
     """Its place in the order in which the jobs are queued."""
     changes: Mapped[dict[str, Any]]
-    """What differs from the study's spec, by dotted path."""
+    """Differences from the study's spec, by dotted path."""
     job_id: Mapped[str | None] = mapped_column(String(32))
     """None until it is queued. No foreign key: the job may be deleted already."""
     result: Mapped[dict[str, Any] | None]

@@ -34,7 +34,7 @@ from ampspec.telemetry.steps.merge_index import (
 from store.rows import insert_rows
 from store.tables import Base, Job, StepBlockRow, StepLevel, StepPoints
 from store.telemetry.compaction_queue import SEGMENT_STEPS, UncompactedAttempt
-from store.telemetry.steps import AttemptRange, read_blocks
+from store.telemetry.steps import AttemptSteps, read_blocks
 
 MAX_BLOCKS: Final = 1024
 MAX_STEPS: Final = 262_144
@@ -71,7 +71,7 @@ class UncompactedSteps:
 
 @dataclass(frozen=True)
 class MergedSteps:
-    """The rows that replace those of `tail`."""
+    """The rows that replace the rows of `tail`."""
 
     tail: UncompactedSteps
     blocks: Sequence[dict[str, Any]]
@@ -81,8 +81,11 @@ class MergedSteps:
 
 def read_uncompacted(session: Session, uncompacted: UncompactedAttempt) -> UncompactedSteps:
     """Read the blocks to merge of an attempt; `pieces` is empty if another server merged them."""
-    own = (StepBlockRow.job_id == uncompacted.job_id, StepBlockRow.attempt == uncompacted.attempt)
-    pieces = [*_unfinished_segment(session, own), *_uncompacted_rows(session, own)]
+    of_attempt = (
+        StepBlockRow.job_id == uncompacted.job_id,
+        StepBlockRow.attempt == uncompacted.attempt,
+    )
+    pieces = [*_unfinished_segment(session, of_attempt), *_uncompacted_rows(session, of_attempt)]
     levels = {
         size: decode_buckets(payload)
         for size in LEVELS
@@ -94,7 +97,7 @@ def read_uncompacted(session: Session, uncompacted: UncompactedAttempt) -> Uncom
     begin = covered_until(levels.get(LEVELS[0]))
     first = pieces[0].first_step if pieces else begin
     preceding = read_blocks(
-        session, uncompacted.job_id, AttemptRange(uncompacted.attempt, begin, first)
+        session, uncompacted.job_id, AttemptSteps(uncompacted.attempt, begin, first)
     )
     return UncompactedSteps(
         uncompacted,
@@ -119,15 +122,15 @@ def merge_steps(tail: UncompactedSteps) -> MergedSteps:
     segments = groupby(tail.pieces, key=lambda piece: piece.row.first_step // SEGMENT_STEPS)
     runs = [list(segment) for _, segment in segments]
     blocks = [*tail.preceding, *(StepBlock.concat([piece.block for piece in run]) for run in runs)]
-    made = extend_levels(tail.levels, blocks)
+    new_chunks = extend_levels(tail.levels, blocks)
     return MergedSteps(
         tail,
         [
             _merged_row(run, block)
             for run, block in zip(runs, blocks[len(tail.preceding) :], strict=True)
         ],
-        {size: [_level_row(chunk) for chunk in chunks] for size, chunks in made.items()},
-        list(_point_rows(tail, blocks, made.get(LEVELS[0], []))),
+        {size: [_level_row(chunk) for chunk in chunks] for size, chunks in new_chunks.items()},
+        list(_point_rows(tail, blocks, new_chunks.get(LEVELS[0], []))),
     )
 
 
@@ -135,43 +138,48 @@ def write_merged(session: Session, merged: MergedSteps) -> None:
     """Replace the rows that were read by the merged ones. Raises StaleRead."""
     tail = merged.tail
     rows = [piece.row for piece in tail.pieces]
-    own = {"job_id": tail.uncompacted.job_id, "attempt": tail.uncompacted.attempt}
+    attempt_key = {"job_id": tail.uncompacted.job_id, "attempt": tail.uncompacted.attempt}
     # Lock the job first, as deleting a job does: another order would deadlock.
-    job = select(Job.id).where(Job.id == own["job_id"])
+    job = select(Job.id).where(Job.id == attempt_key["job_id"])
     if session.scalar(job.with_for_update(read=True, key_share=True)) is None:
         raise StaleRead
     merged_before = [row.first_step for row in rows if row.merge_index is not None]
     gone = _delete(
         session,
         StepBlockRow,
-        own,
+        attempt_key,
         StepBlockRow.first_step.between(rows[0].first_step, rows[-1].first_step),
         StepBlockRow.seq <= rows[-1].seq,
         or_(StepBlockRow.merge_index.is_(None), StepBlockRow.first_step.in_(merged_before)),
     )
     if gone != len(rows):
         raise StaleRead
-    insert_rows(session, StepBlockRow, *(own | row for row in merged.blocks))
+    insert_rows(session, StepBlockRow, *(attempt_key | row for row in merged.blocks))
     for size, chunks in merged.levels.items():
         from_here = StepLevel.first_step >= chunks[0]["first_step"]
-        _delete(session, StepLevel, own, StepLevel.size == size, from_here)
-        insert_rows(session, StepLevel, *(own | {"size": size} | chunk for chunk in chunks))
+        _delete(session, StepLevel, attempt_key, StepLevel.size == size, from_here)
+        insert_rows(session, StepLevel, *(attempt_key | {"size": size} | chunk for chunk in chunks))
     if merged.points:
-        _delete(session, StepPoints, own, StepPoints.first_step >= merged.points[0]["first_step"])
-        insert_rows(session, StepPoints, *(own | row for row in merged.points))
+        _delete(
+            session,
+            StepPoints,
+            attempt_key,
+            StepPoints.first_step >= merged.points[0]["first_step"],
+        )
+        insert_rows(session, StepPoints, *(attempt_key | row for row in merged.points))
 
 
-def _unfinished_segment(session: Session, own: Sequence[Any]) -> list[StepBlockRow]:
+def _unfinished_segment(session: Session, of_attempt: Sequence[Any]) -> list[StepBlockRow]:
     """The last merged block, if its segment is not full yet."""
-    merged = select(StepBlockRow).where(*own, StepBlockRow.merge_index.is_not(None))
+    merged = select(StepBlockRow).where(*of_attempt, StepBlockRow.merge_index.is_not(None))
     last = session.scalars(merged.order_by(StepBlockRow.first_step.desc()).limit(1)).one_or_none()
     is_full = last is None or last.end_step // SEGMENT_STEPS > last.first_step // SEGMENT_STEPS
     return [] if last is None or is_full else [last]
 
 
-def _uncompacted_rows(session: Session, own: Sequence[Any]) -> Iterator[StepBlockRow]:
+def _uncompacted_rows(session: Session, of_attempt: Sequence[Any]) -> Iterator[StepBlockRow]:
     """The first blocks that are not merged yet."""
-    unmerged = select(StepBlockRow).where(*own, StepBlockRow.merge_index.is_(None))
+    unmerged = select(StepBlockRow).where(*of_attempt, StepBlockRow.merge_index.is_(None))
     steps = 0
     for row in session.scalars(unmerged.order_by(StepBlockRow.first_step).limit(MAX_BLOCKS)):
         if steps >= MAX_STEPS:
@@ -221,16 +229,16 @@ def _point_rows(
     """The key steps of those chunks of the first level that are new or changed."""
     if not chunks:
         return
-    known = tail.levels.get(LEVELS[0])
-    begin = covered_until(known)
-    before = _last_scales(known) if known is not None else LastLossScales.unknown()
-    found = [] if tail.points is None else [tail.points]
+    first_level = tail.levels.get(LEVELS[0])
+    begin = covered_until(first_level)
+    scales = _last_scales(first_level) if first_level is not None else LastLossScales.unknown()
+    key_steps = [] if tail.points is None else [tail.points]
     for block in blocks:
         fresh = block.between(begin, covered_until(chunks[-1]))
         if len(fresh):
-            found.append(KeySteps.of(fresh, before))
-            before = LastLossScales.of(fresh)
-    points = KeySteps.concat(found)
+            key_steps.append(KeySteps.of(fresh, scales))
+            scales = LastLossScales.of(fresh)
+    points = KeySteps.concat(key_steps)
     for chunk in chunks:
         first, end = int(chunk.starts[0]), covered_until(chunk)
         of_chunk = points.between(first, end)
@@ -252,12 +260,16 @@ def _last_scales(buckets: Buckets) -> LastLossScales:
 def _last_payload(
     table: type[StepLevel | StepPoints], uncompacted: UncompactedAttempt, *where: Any
 ) -> Any:
-    own = (table.job_id == uncompacted.job_id, table.attempt == uncompacted.attempt)
-    return select(table.payload).where(*own, *where).order_by(table.first_step.desc()).limit(1)
+    of_attempt = (table.job_id == uncompacted.job_id, table.attempt == uncompacted.attempt)
+    return (
+        select(table.payload).where(*of_attempt, *where).order_by(table.first_step.desc()).limit(1)
+    )
 
 
-def _delete(session: Session, table: type[Base], own: Mapping[str, Any], *where: Any) -> int:
-    statement = delete(table).filter_by(**own).where(*where)
+def _delete(
+    session: Session, table: type[Base], attempt_key: Mapping[str, Any], *where: Any
+) -> int:
+    statement = delete(table).filter_by(**attempt_key).where(*where)
     options = {"synchronize_session": False}
     result: Any = session.execute(statement, execution_options=options)
     return int(result.rowcount)

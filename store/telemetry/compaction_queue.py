@@ -23,7 +23,7 @@ class UncompactedAttempt:
     attempt: int
 
 
-def uncompacted_attempts(session: Session, most: int) -> list[UncompactedAttempt]:
+def uncompacted_attempts(session: Session, limit: int) -> list[UncompactedAttempt]:
     """Attempts to merge: those with many unmerged blocks, and ended ones with any."""
     row = StepBlockRow
     # First the blocks of each attempt are added up: many blocks belong to few attempts.
@@ -42,4 +42,4 @@ def uncompacted_attempts(session: Session, most: int) -> list[UncompactedAttempt
     has_ended = or_(Job.state.not_in(ACTIVE), Job.attempt != unmerged.attempt)
     is_due = or_(unmerged.blocks >= MIN_BLOCKS, unmerged.steps >= SEGMENT_STEPS, has_ended)
     query = select(unmerged.job_id, unmerged.attempt).join(Job, Job.id == unmerged.job_id)
-    return [UncompactedAttempt(*keys) for keys in session.execute(query.where(is_due).limit(most))]
+    return [UncompactedAttempt(*keys) for keys in session.execute(query.where(is_due).limit(limit))]

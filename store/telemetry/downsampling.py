@@ -16,7 +16,7 @@ from store.cancellation import checked
 from store.database import BINARY_RESULTS
 from store.tables import StepLevel
 from store.telemetry.payloads import decoded
-from store.telemetry.steps import AttemptRange, FirstColumns, read_blocks
+from store.telemetry.steps import AttemptSteps, FirstColumns, read_blocks
 
 _OWN: Final = (
     StepLevel.job_id == bindparam("job_id"),
@@ -39,7 +39,7 @@ _CHUNKS: Final = (
 def downsample(
     session: Session,
     job_id: str,
-    ranges: Sequence[AttemptRange],
+    ranges: Sequence[AttemptSteps],
     max_buckets: int,
     columns: Sequence[str] | None = None,
 ) -> Buckets:
@@ -50,7 +50,7 @@ def downsample(
 def stored_parts(
     session: Session,
     job_id: str,
-    ranges: Sequence[AttemptRange],
+    ranges: Sequence[AttemptSteps],
     columns: Sequence[str] | None = None,
 ) -> list[StepRange]:
     """The ranges as parts of a series; unknown `columns` are left out.
@@ -82,8 +82,8 @@ class StoredSeries:
     def covered_until(self, size: int) -> int:
         """The step after the last stored bucket of a level; 0 if there is none."""
         if self._covered_until is None:
-            found = self._session.connection().execute(_LEVEL_ENDS, self._whose)
-            self._covered_until = {row[0]: row[1] for row in found}
+            rows = self._session.connection().execute(_LEVEL_ENDS, self._whose)
+            self._covered_until = {row[0]: row[1] for row in rows}
         return self._covered_until.get(size, 0)
 
     def buckets(self, size: int, start: int, end: int) -> list[Buckets]:
@@ -97,5 +97,5 @@ class StoredSeries:
 
     def steps(self, start: int, end: int) -> Iterator[StepBlock]:
         """The steps s with `start` ≤ s < `end`, in order."""
-        attempt_range = AttemptRange(self._attempt, start, end)
+        attempt_range = AttemptSteps(self._attempt, start, end)
         return read_blocks(self._session, self._job_id, attempt_range, self._keep)

@@ -13,7 +13,7 @@ from store.tables import EVALUATION_TYPE, EventRow
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class StoredEvaluation:
     """The metrics after a step, which is the last one of `epoch`; both count from 0.
 
     `epoch` is None if the job's log does not tell the steps of an epoch. `is_best`: the best one of
@@ -26,11 +26,11 @@ class Evaluation:
     is_best: bool = False
 
 
-EvaluationsIn = Callable[[int, int], Sequence[Evaluation]]
+EvaluationsIn = Callable[[int, int], Sequence[StoredEvaluation]]
 """Returns the evaluations after steps s with `start` ≤ s < `end`, in order."""
 
 
-def no_evaluations(start: int, end: int) -> Sequence[Evaluation]:
+def no_evaluations(start: int, end: int) -> Sequence[StoredEvaluation]:
     """No evaluations, for any range of steps."""
     return ()
 
@@ -40,36 +40,38 @@ def read(
     job_id: str,
     *,
     limit: int,
-    after: int = -1,
+    after_step: int = -1,
     end: int | None = None,
     attempt: int | None = None,
-) -> list[Evaluation]:
-    """At most `limit` evaluations after steps s with `after` < s < `end`, in order.
+) -> list[StoredEvaluation]:
+    """At most `limit` evaluations after steps s with `after_step` < s < `end`, in order.
 
     A step that several attempts reached is listed once, with the metrics of the latest one; with
     `attempt`, all are of that one.
     """
-    statement = _visible(job_id, after, end, attempt).order_by(EventRow.step).limit(limit)
+    statement = _visible(job_id, after_step, end, attempt).order_by(EventRow.step).limit(limit)
     return _evaluations(session, job_id, session.execute(statement), attempt)
 
 
 def sample(
     session: Session,
     job_id: str,
-    most: int,
+    limit: int,
     *,
-    after: int = -1,
+    after_step: int = -1,
     end: int | None = None,
     attempt: int | None = None,
-) -> list[Evaluation]:
-    """At most `most` of these evaluations, evenly spaced, always with the last one."""
+) -> list[StoredEvaluation]:
+    """At most `limit` of these evaluations, evenly spaced, always with the last one."""
     total = func.count().over()
-    left = total - func.row_number().over(order_by=EventRow.step)
-    stride = (total + (most - 1)) // most
-    visible = _visible(job_id, after, end, attempt)
-    found = visible.add_columns((left % stride).label("offset")).subquery()
-    statement = select(found.c.step, found.c.data).where(found.c.offset == 0)
-    rows = session.execute(statement.order_by(found.c.step))
+    rows_after = total - func.row_number().over(order_by=EventRow.step)
+    stride = (total + (limit - 1)) // limit
+    visible = _visible(job_id, after_step, end, attempt)
+    numbered_rows = visible.add_columns((rows_after % stride).label("offset")).subquery()
+    statement = select(numbered_rows.c.step, numbered_rows.c.data).where(
+        numbered_rows.c.offset == 0
+    )
+    rows = session.execute(statement.order_by(numbered_rows.c.step))
     return _evaluations(session, job_id, rows, attempt)
 
 
@@ -82,12 +84,12 @@ def steps_per_epoch(session: Session, job_id: str) -> int | None:
         .limit(1)
     )
     data = session.scalar(statement)
-    found = data.get("steps_per_epoch") if isinstance(data, dict) else None
-    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
+    steps = data.get("steps_per_epoch") if isinstance(data, dict) else None
+    return steps if isinstance(steps, int) and not isinstance(steps, bool) and steps > 0 else None
 
 
 def _visible(
-    job_id: str, after: int, end: int | None, attempt: int | None = None
+    job_id: str, after_step: int, end: int | None, attempt: int | None = None
 ) -> Select[tuple[int | None, dict[str, Any]]]:
     """The step and the data of each evaluation that no later one replaces."""
     later = aliased(EventRow)
@@ -98,7 +100,7 @@ def _visible(
         later.seq > EventRow.seq,
     )
     statement = select(EventRow.step, EventRow.data).where(
-        EventRow.job_id == job_id, EventRow.type == EVALUATION_TYPE, EventRow.step > after
+        EventRow.job_id == job_id, EventRow.type == EVALUATION_TYPE, EventRow.step > after_step
     )
     if end is not None:
         statement = statement.where(EventRow.step < end)
@@ -110,11 +112,11 @@ def _visible(
 
 def _evaluations(
     session: Session, job_id: str, rows: Iterable[Any], attempt: int | None
-) -> list[Evaluation]:
+) -> list[StoredEvaluation]:
     per_epoch = steps_per_epoch(session, job_id)
     best = _best_step(session, job_id, attempt)
     return [
-        Evaluation(
+        StoredEvaluation(
             row.step // per_epoch if per_epoch else None,
             row.step,
             metrics_of(row.data),
@@ -127,5 +129,5 @@ def _evaluations(
 def _best_step(session: Session, job_id: str, attempt: int | None) -> int | None:
     """The step of the best evaluation: the last one that was better than all before it."""
     improved = _visible(job_id, -1, None, attempt).where(EventRow.data["best"].as_boolean())
-    found = session.execute(improved.order_by(EventRow.step.desc()).limit(1)).first()
-    return None if found is None else found.step
+    row = session.execute(improved.order_by(EventRow.step.desc()).limit(1)).first()
+    return None if row is None else row.step

@@ -31,22 +31,22 @@ class StreamKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class StepsEvent:
-    """Steps of one attempt; `seq` is that of the last block in them."""
+class StepsEntry:
+    """Steps of one attempt; `seq` is the seq of their last block."""
 
     seq: int
     attempt: int
     block: StepBlock
 
 
-StreamEntry = StepsEvent | EventRow | LogRow
+StreamEntry = StepsEntry | EventRow | LogRow
 
 _ROWS: Final = StepBlockRow.__table__.c
 _BLOCKS: Final = (
     select(_ROWS.seq, _ROWS.attempt, _ROWS.first_step, _ROWS.merge_index, _ROWS.payload)
-    .where(_ROWS.job_id == bindparam("job_id"), _ROWS.seq > bindparam("after"))
+    .where(_ROWS.job_id == bindparam("job_id"), _ROWS.seq > bindparam("after_seq"))
     .order_by(_ROWS.seq)
-    .limit(bindparam("most"))
+    .limit(bindparam("limit"))
     .execution_options(**{BINARY_RESULTS: True})
 )
 
@@ -55,41 +55,41 @@ def read(
     session: Session,
     job_id: str,
     *,
-    after: int,
+    after_seq: int,
     until: int,
     kinds: Collection[StreamKind] = tuple(StreamKind),
     columns: Collection[str] | None = None,
 ) -> tuple[list[StreamEntry], int]:
-    """Read the next entries of these kinds with a seq above `after`, in order.
+    """Read the next entries of these kinds with a seq above `after_seq`, in order.
 
     Returns the entries, and the seq up to which they are complete: `until`, the job's own, if
     nothing is left. A reader that continues after that seq gets every entry exactly once.
     """
-    events = _next_rows(session, EventRow, job_id, after) if StreamKind.EVENTS in kinds else []
-    logs = _next_rows(session, LogRow, job_id, after) if StreamKind.LOGS in kinds else []
+    events = _next_rows(session, EventRow, job_id, after_seq) if StreamKind.EVENTS in kinds else []
+    logs = _next_rows(session, LogRow, job_id, after_seq) if StreamKind.LOGS in kinds else []
     blocks: Sequence[Any] = []
     if StreamKind.STEPS in kinds:
-        parameters = {"job_id": job_id, "after": after, "most": BLOCKS_PER_READ}
+        parameters = {"job_id": job_id, "after_seq": after_seq, "limit": BLOCKS_PER_READ}
         blocks = session.connection().execute(_BLOCKS, parameters).all()
-    for rows, most in ((events, ROWS_PER_READ), (logs, ROWS_PER_READ), (blocks, BLOCKS_PER_READ)):
-        if len(rows) == most:
+    for rows, limit in ((events, ROWS_PER_READ), (logs, ROWS_PER_READ), (blocks, BLOCKS_PER_READ)):
+        if len(rows) == limit:
             until = min(until, rows[-1].seq)
-    others: list[StreamEntry] = [row for row in (*events, *logs) if row.seq <= until]
-    cuts = sorted(row.seq for row in others)
+    other_entries: list[StreamEntry] = [row for row in (*events, *logs) if row.seq <= until]
+    cuts = sorted(row.seq for row in other_entries)
     keep = None if columns is None else {*columns, "skipped"}.__contains__
-    split = partial(_steps_events, after=after, until=until, cuts=cuts, keep=keep)
+    split = partial(_steps_events, after_seq=after_seq, until=until, cuts=cuts, keep=keep)
     steps = [event for row in blocks for event in _readable(row, split, job_id)]
-    return sorted([*others, *steps], key=lambda entry: entry.seq), max(until, after)
+    return sorted([*other_entries, *steps], key=lambda entry: entry.seq), max(until, after_seq)
 
 
-def _next_rows(session: Session, table: Any, job_id: str, after: int) -> Sequence[Any]:
-    query = select(table).where(table.job_id == job_id, table.seq > after)
+def _next_rows(session: Session, table: Any, job_id: str, after_seq: int) -> Sequence[Any]:
+    query = select(table).where(table.job_id == job_id, table.seq > after_seq)
     return session.scalars(query.order_by(table.seq).limit(ROWS_PER_READ)).all()
 
 
 def _readable(
-    row: Any, split: Callable[[Any], Iterator[StepsEvent]], job_id: str
-) -> Sequence[StepsEvent]:
+    row: Any, split: Callable[[Any], Iterator[StepsEntry]], job_id: str
+) -> Sequence[StepsEntry]:
     """The steps of a stored block; none if it cannot be read."""
     for events in decoded([row], lambda row: list(split(row)), job_id, row.attempt):
         return events
@@ -99,18 +99,18 @@ def _readable(
 def _steps_events(
     row: Any,
     *,
-    after: int,
+    after_seq: int,
     until: int,
     cuts: Sequence[int],
     keep: Callable[[str], bool] | None,
-) -> Iterator[StepsEvent]:
-    """The steps of a stored block with `after` < seq ≤ `until`."""
+) -> Iterator[StepsEntry]:
+    """The steps of a stored block with `after_seq` < seq ≤ `until`."""
     from ampspec.telemetry.steps.codec import decode, keep_all
     from ampspec.telemetry.steps.merge_index import decode_merge_index
 
     if row.merge_index is None:
         if row.seq <= until:
-            yield StepsEvent(row.seq, row.attempt, decode(row.payload, keep or keep_all))
+            yield StepsEntry(row.seq, row.attempt, decode(row.payload, keep or keep_all))
         return
     merged = decode_merge_index(row.merge_index)
     if merged["seq"][0] > until:
@@ -119,7 +119,7 @@ def _steps_events(
     start = row.first_step
     for index, original in enumerate(merged):
         seq, end = int(original["seq"]), int(original["end_step"])
-        if seq <= after:
+        if seq <= after_seq:
             start = end
             continue
         if seq > until:
@@ -128,5 +128,5 @@ def _steps_events(
         # An event between two blocks must stay between them.
         apart = last or bisect(cuts, seq) < bisect(cuts, int(merged[index + 1]["seq"]))
         if apart or end - start >= STEPS_PER_EVENT:
-            yield StepsEvent(seq, row.attempt, block.between(start, end))
+            yield StepsEntry(seq, row.attempt, block.between(start, end))
             start = end

@@ -120,7 +120,9 @@ def _job_progress(entries: Sequence[TelemetryEntry]) -> dict[str, Any]:
         }
     if (metrics := _last_metrics(entries)) is not None:
         progress["metrics"] = json_safe(metrics)
-    if any(isinstance(one, Event) and one.type is EventType.FLOAT32_FALLBACK for one in entries):
+    if any(
+        isinstance(entry, Event) and entry.type is EventType.FLOAT32_FALLBACK for entry in entries
+    ):
         progress["resolved_policy"] = "float32"
     return progress
 

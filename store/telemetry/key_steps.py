@@ -18,7 +18,7 @@ from ampspec.telemetry.steps.key_steps import (
 from store.database import BINARY_RESULTS
 from store.tables import StepPoints
 from store.telemetry.payloads import decoded
-from store.telemetry.steps import AttemptRange, clip, read_blocks, step_before
+from store.telemetry.steps import AttemptSteps, clip, read_blocks, step_before
 
 MAX_LISTED: Final = 1000
 """The maximum number of skipped steps, and of loss-scale changes, that are listed individually."""
@@ -59,31 +59,31 @@ class KeyStepsInRange:
 
 
 def find(
-    session: Session, job_id: str, ranges: Sequence[AttemptRange], start: int, end: int | None
+    session: Session, job_id: str, ranges: Sequence[AttemptSteps], start: int, end: int | None
 ) -> KeyStepsInRange:
     """The key steps s with `start` ≤ s < `end` in the given attempt ranges of a job."""
-    found = KeyStepsInRange(KeySteps.concat([]))
-    for before, whole in pairwise((None, *ranges)):
+    in_range = KeyStepsInRange(KeySteps.concat([]))
+    for previous_range, whole in pairwise((None, *ranges)):
         for attempt_range in clip([whole] if whole else [], start, end):
             first = attempt_range.start
-            if before is not None and whole is not None and first == whole.start:
-                found.add(_at_attempt_boundary(session, job_id, before, attempt_range))
+            if previous_range is not None and whole is not None and first == whole.start:
+                in_range.add(_at_attempt_boundary(session, job_id, previous_range, attempt_range))
                 first += 1
             until = _add_stored(
                 session,
                 job_id,
-                AttemptRange(attempt_range.attempt, first, attempt_range.end),
-                found,
+                AttemptSteps(attempt_range.attempt, first, attempt_range.end),
+                in_range,
             )
             for points in _not_stored_yet(
-                session, job_id, AttemptRange(attempt_range.attempt, until, attempt_range.end)
+                session, job_id, AttemptSteps(attempt_range.attempt, until, attempt_range.end)
             ):
-                found.add(points)
-    return found
+                in_range.add(points)
+    return in_range
 
 
 def _add_stored(
-    session: Session, job_id: str, attempt_range: AttemptRange, found: KeyStepsInRange
+    session: Session, job_id: str, attempt_range: AttemptSteps, in_range: KeyStepsInRange
 ) -> int:
     """Add the stored key steps; returns the step up to which they are stored."""
     until = attempt_range.start
@@ -91,17 +91,17 @@ def _add_stored(
     for row in session.connection().execute(_STORED, parameters):
         until = min(row.end_step, attempt_range.end)
         whole = attempt_range.start <= row.first_step and row.end_step <= attempt_range.end
-        if whole and (found.is_full or not row.skipped + row.changes):
-            found.skipped += row.skipped
-            found.changes += row.changes
+        if whole and (in_range.is_full or not row.skipped + row.changes):
+            in_range.skipped += row.skipped
+            in_range.changes += row.changes
         else:
             for points in decoded([row.payload], decode_key_steps, job_id, row.attempt):
-                found.add(points.between(attempt_range.start, attempt_range.end))
+                in_range.add(points.between(attempt_range.start, attempt_range.end))
     return until
 
 
 def _not_stored_yet(
-    session: Session, job_id: str, attempt_range: AttemptRange
+    session: Session, job_id: str, attempt_range: AttemptSteps
 ) -> Iterator[KeySteps]:
     """The key steps of blocks that are not merged yet."""
     if attempt_range.start >= attempt_range.end:
@@ -109,23 +109,23 @@ def _not_stored_yet(
     # From the step before on: the first step may have changed its scale.
     before_start = step_before(session, job_id, attempt_range.attempt, attempt_range.start)
     first = attempt_range.start if before_start is None else before_start
-    wider = AttemptRange(attempt_range.attempt, first, attempt_range.end)
-    before = LastLossScales.unknown()
+    wider = AttemptSteps(attempt_range.attempt, first, attempt_range.end)
+    scales = LastLossScales.unknown()
     for block in read_blocks(session, job_id, wider, _is_needed):
-        yield KeySteps.of(block, before).between(attempt_range.start, attempt_range.end)
-        before = LastLossScales.of(block)
+        yield KeySteps.of(block, scales).between(attempt_range.start, attempt_range.end)
+        scales = LastLossScales.of(block)
 
 
 def _at_attempt_boundary(
-    session: Session, job_id: str, before: AttemptRange, attempt_range: AttemptRange
+    session: Session, job_id: str, previous_range: AttemptSteps, attempt_range: AttemptSteps
 ) -> KeySteps:
     """The changes at the first step of a range, compared with the attempt before it."""
-    last = AttemptRange(before.attempt, before.end - 1, before.end)
-    first = AttemptRange(attempt_range.attempt, attempt_range.start, attempt_range.start + 1)
+    last = AttemptSteps(previous_range.attempt, previous_range.end - 1, previous_range.end)
+    first = AttemptSteps(attempt_range.attempt, attempt_range.start, attempt_range.start + 1)
     scales = [LastLossScales.of(block) for block in read_blocks(session, job_id, last, _is_needed)]
     blocks = read_blocks(session, job_id, first, _is_needed)
     return KeySteps.concat(
-        [KeySteps.of(each, (scales or [LastLossScales.unknown()])[0]) for each in blocks]
+        [KeySteps.of(block, (scales or [LastLossScales.unknown()])[0]) for block in blocks]
     )
 
 

@@ -17,18 +17,20 @@ def read(
     job_id: str,
     *,
     limit: int,
-    after: int = 0,
-    before: int | None = None,
+    after_seq: int = 0,
+    before_seq: int | None = None,
     attempt: int | None = None,
 ) -> Sequence[LogRow]:
-    """At most `limit` chunks with a seq above `after`, in order: the first, or the last `before`.
+    """At most `limit` chunks with seq > `after_seq`, in order.
+
+    The first ones, or with `before_seq` the last ones below it.
 
     Only those of one attempt, if given.
     """
-    statement = select(LogRow).where(LogRow.job_id == job_id, LogRow.seq > after)
+    statement = select(LogRow).where(LogRow.job_id == job_id, LogRow.seq > after_seq)
     if attempt is not None:
         statement = statement.where(LogRow.attempt == attempt)
-    return page_by_seq(session, statement, LogRow.seq, before=before, limit=limit)
+    return page_by_seq(session, statement, LogRow.seq, before_seq=before_seq, limit=limit)
 
 
 def append(session: Session, job_id: str, attempt: int, chunks: Sequence[LogChunk]) -> bool:

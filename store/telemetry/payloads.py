@@ -1,4 +1,4 @@
-"""Decodes stored payloads; one that cannot be read costs its own rows only."""
+"""Decode stored payloads; a damaged one loses only its rows."""
 
 import logging
 import zlib
@@ -10,7 +10,7 @@ P = TypeVar("P")
 T = TypeVar("T")
 
 DAMAGED: Final = (ValueError, KeyError, TypeError, zlib.error)
-"""What the decoders of payloads raise for other bytes."""
+"""Exceptions that the decoders raise for bytes that are no payload."""
 
 
 def decoded(

@@ -20,7 +20,7 @@ def steps(
 
 
 def read(
-    session: Session, job_id: str, wanted: Sequence[int]
+    session: Session, job_id: str, steps: Sequence[int]
 ) -> Sequence[tuple[int, dict[str, Any]]]:
     """The samples of these steps, in order, as JSON values."""
     later = aliased(RangeRow)
@@ -29,7 +29,7 @@ def read(
     )
     statement = (
         select(RangeRow.step, RangeRow.data)
-        .where(RangeRow.job_id == job_id, RangeRow.step.in_(wanted), ~replacing.exists())
+        .where(RangeRow.job_id == job_id, RangeRow.step.in_(steps), ~replacing.exists())
         .order_by(RangeRow.step)
     )
     return [(step, data) for step, data in session.execute(statement)]

@@ -27,18 +27,20 @@ _JOB: Final = _ROWS.job_id == bindparam("job_id")
 def _attempt_ranges() -> Select[Any]:
     """The first and end step of each attempt, read from its first and last block only."""
     first = select(func.min(_ROWS.attempt).label("attempt")).where(_JOB)
-    found = first.cte(recursive=True)
-    later = select(func.min(_ROWS.attempt)).where(_JOB, _ROWS.attempt > found.c.attempt)
-    found = found.union_all(
-        select(later.scalar_subquery().label("attempt")).where(found.c.attempt.is_not(None))
+    attempt_numbers = first.cte(recursive=True)
+    later = select(func.min(_ROWS.attempt)).where(_JOB, _ROWS.attempt > attempt_numbers.c.attempt)
+    attempt_numbers = attempt_numbers.union_all(
+        select(later.scalar_subquery().label("attempt")).where(
+            attempt_numbers.c.attempt.is_not(None)
+        )
     )
-    its_own = (_JOB, _ROWS.attempt == found.c.attempt)
+    its_own = (_JOB, _ROWS.attempt == attempt_numbers.c.attempt)
     start = select(_ROWS.first_step).where(*its_own).order_by(_ROWS.first_step).limit(1)
     end = select(_ROWS.end_step).where(*its_own).order_by(_ROWS.first_step.desc()).limit(1)
     return (
-        select(found.c.attempt, start.scalar_subquery(), end.scalar_subquery())
-        .where(found.c.attempt.is_not(None))
-        .order_by(found.c.attempt)
+        select(attempt_numbers.c.attempt, start.scalar_subquery(), end.scalar_subquery())
+        .where(attempt_numbers.c.attempt.is_not(None))
+        .order_by(attempt_numbers.c.attempt)
     )
 
 
@@ -78,7 +80,7 @@ class StepsPage:
 
 
 @dataclass(frozen=True)
-class AttemptRange:
+class AttemptSteps:
     """The steps s with `start` ≤ s < `end` of one attempt."""
 
     attempt: int
@@ -104,12 +106,12 @@ def read(
     """
     keep = FirstColumns() if columns is None else set(columns).__contains__
     blocks: list[StepBlock] = []
-    left = limit
+    remaining_steps = limit
     for part in clip(visible_ranges(session, job_id, attempt), start, end):
         for block in read_blocks(session, job_id, part, keep):
-            kept = block.head(left)
+            kept = block.head(remaining_steps)
             blocks.append(kept)
-            left -= len(kept)
+            remaining_steps -= len(kept)
             if len(kept) < len(block):
                 return StepsPage(StepBlock.concat(blocks), more=True)
     return StepsPage(StepBlock.concat(blocks), more=False)
@@ -128,31 +130,31 @@ class FirstColumns:
         return name in self._names
 
 
-def newest_ranges(attempts: Sequence[AttemptRange]) -> list[AttemptRange]:
+def newest_ranges(attempts: Sequence[AttemptSteps]) -> list[AttemptSteps]:
     """The visible ranges of the attempts (given in order): the newest attempt for each step.
 
     The result is ordered by step and does not overlap.
     """
-    ranges: list[AttemptRange] = []
+    ranges: list[AttemptSteps] = []
     for newer in attempts:
-        before = [
-            AttemptRange(s.attempt, s.start, min(s.end, newer.start))
+        earlier_ranges = [
+            AttemptSteps(s.attempt, s.start, min(s.end, newer.start))
             for s in ranges
             if s.start < newer.start
         ]
         later = [
-            AttemptRange(s.attempt, max(s.start, newer.end), s.end)
+            AttemptSteps(s.attempt, max(s.start, newer.end), s.end)
             for s in ranges
             if s.end > newer.end
         ]
-        ranges = [*before, newer, *later]
+        ranges = [*earlier_ranges, newer, *later]
     return ranges
 
 
-def clip(parts: Sequence[AttemptRange], start: int, end: int | None) -> list[AttemptRange]:
+def clip(parts: Sequence[AttemptSteps], start: int, end: int | None) -> list[AttemptSteps]:
     """The parts of the ranges with steps s, `start` ≤ s < `end`."""
     cut = (
-        AttemptRange(
+        AttemptSteps(
             part.attempt, max(part.start, start), part.end if end is None else min(part.end, end)
         )
         for part in parts
@@ -160,16 +162,16 @@ def clip(parts: Sequence[AttemptRange], start: int, end: int | None) -> list[Att
     return [part for part in cut if part.start < part.end]
 
 
-def visible_ranges(session: Session, job_id: str, attempt: int | None = None) -> list[AttemptRange]:
+def visible_ranges(session: Session, job_id: str, attempt: int | None = None) -> list[AttemptSteps]:
     """The visible ranges of a job's attempts, or of one of them."""
     rows = session.connection().execute(_ATTEMPTS, {"job_id": job_id})
-    return newest_ranges([AttemptRange(*row) for row in rows if attempt in (None, row.attempt)])
+    return newest_ranges([AttemptSteps(*row) for row in rows if attempt in (None, row.attempt)])
 
 
-def column_names(session: Session, job_id: str, ranges: Sequence[AttemptRange]) -> list[str]:
+def column_names(session: Session, job_id: str, ranges: Sequence[AttemptSteps]) -> list[str]:
     """The names of the columns in the ranges, from the first and last block of each."""
     ends = [
-        AttemptRange(attempt_range.attempt, step, step + 1)
+        AttemptSteps(attempt_range.attempt, step, step + 1)
         for attempt_range in ranges
         for step in sorted({attempt_range.start, attempt_range.end - 1})
     ]
@@ -194,7 +196,7 @@ def step_before(session: Session, job_id: str, attempt: int, start: int) -> int 
 def read_blocks(
     session: Session,
     job_id: str,
-    attempt_range: AttemptRange,
+    attempt_range: AttemptSteps,
     keep: Callable[[str], bool] | None = None,
 ) -> Iterator[StepBlock]:
     """The steps of a range, block by block, with the columns that `keep` selects.

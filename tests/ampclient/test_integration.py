@@ -130,8 +130,8 @@ def test_attempts_are_read(api, client, running):
     [attempt] = running.attempts()
     assert (attempt.attempt, attempt.first_step, attempt.outcome) == (1, 0, None)
     with api.database.write() as session:
-        attempts.hand_back(session, running.id, 1)
-    assert running.attempts()[0].outcome == "handed_back"
+        attempts.requeue(session, running.id, 1)
+    assert running.attempts()[0].outcome == "requeued"
 
 
 def test_logs_are_followed_live_to_the_end(api, running, wait_until):
@@ -159,7 +159,7 @@ def test_a_download_resumes_from_a_partial_file(api, running, statuses, tmp_path
     path = "attempt-1/a model?.keras"
     size, sha256 = storage.put(running.id, path, source)
     with api.database.write() as session:
-        stored = artifacts.StoredFile(path, artifacts.MODEL, None, size, sha256)
+        stored = artifacts.StoredArtifact(path, artifacts.MODEL, None, size, sha256)
         assert artifacts.add(session, running.id, 1, stored)
     folder = tmp_path / "here"
     (folder / "attempt-1").mkdir(parents=True)

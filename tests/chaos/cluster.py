@@ -18,7 +18,7 @@ from sqlalchemy import update
 
 from ampclient import Client, Job
 from ampspec.jobs import State
-from store.clock import after
+from store.clock import from_now
 from store.database import Database
 from store.gangs import gang_members
 from store.leases import SELF_FENCE_S
@@ -190,7 +190,7 @@ class Cluster:
             statement = update(JobRow).where(JobRow.id == job.id)
             session.execute(
                 statement.where(JobRow.lease_expires_at.is_not(None)).values(
-                    lease_expires_at=after(-seconds)
+                    lease_expires_at=from_now(-seconds)
                 )
             )
 
@@ -231,9 +231,9 @@ class Cluster:
             statement = update(GangMember).where(
                 GangMember.job_id == job.id, GangMember.worker_id == worker_id
             )
-            session.execute(statement.values(lease_expires_at=after(-1)))
+            session.execute(statement.values(lease_expires_at=from_now(-1)))
             seen = update(WorkerRow).where(WorkerRow.id == worker_id)
-            session.execute(seen.values(last_seen_at=after(-2 * HEARTBEAT_TIMEOUT_S)))
+            session.execute(seen.values(last_seen_at=from_now(-2 * HEARTBEAT_TIMEOUT_S)))
 
     def start_next_attempt(self, job: Job) -> None:
         """Wait until the job is queued again, and end the delay of its retry."""

@@ -320,9 +320,9 @@ class Soak:
         """Note the files in the store that no row knows, and the rows without their file."""
         with self.cluster.database.read() as session:
             rows = session.execute(select(Artifact.job_id, Artifact.path)).all()
-            removals = session.execute(select(FileRemoval.job_id, FileRemoval.path)).all()
+            removals = session.execute(select(FileRemoval.folder, FileRemoval.path)).all()
         store, recorded = self._folder / "store", {f"{row.job_id}/{row.path}" for row in rows}
-        scheduled = {f"{row.job_id}/{row.path}" for row in removals}
+        scheduled = {f"{row.folder}/{row.path}" for row in removals}
         stored = {
             str(file.relative_to(store))
             for file in store.rglob("*")

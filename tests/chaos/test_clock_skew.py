@@ -22,7 +22,7 @@ def test_a_wrong_worker_clock_neither_ends_nor_extends_a_lease(
 ) -> None:
     """Mechanism: every timestamp in the database comes from the database's clock.
 
-    Checked: if store.clock.after uses the process's clock, the lease of a worker with a slow
+    Checked: if store.clock.from_now uses the process's clock, the lease of a worker with a slow
     clock has expired from the start, and that of one with a fast clock is ten minutes too long.
     """
     cluster.ensure_workers(0)

@@ -130,7 +130,7 @@ def test_a_suspended_worker_loses_its_ranks_to_the_next_attempt(cluster: Cluster
 def test_a_gang_is_paused_resumed_and_drained(cluster: Cluster) -> None:
     """Mechanisms: a pause stops all ranks at one step; any worker that drains hands the gang back.
 
-    Checked: if worker/gangs/rank_group.py sends no wish, the drained worker never ends.
+    Checked: if worker/gangs/rank_group.py sends no stop request, the drained worker never ends.
     """
     cluster.ensure_workers(3, SCRIPTED)
     job = cluster.submit_paused_at(gang(2))
@@ -146,7 +146,7 @@ def test_a_gang_is_paused_resumed_and_drained(cluster: Cluster) -> None:
     assert drained.wait() == 0, drained.log
     job = cluster.finish(job)
     assert_equals_reference(job, scripted_reference())
-    assert [outcome for outcome, _ in outcomes(job)] == ["paused", "handed_back", "succeeded"]
+    assert [outcome for outcome, _ in outcomes(job)] == ["paused", "requeued", "succeeded"]
     assert states(job)[-1] == "succeeded"
 
 

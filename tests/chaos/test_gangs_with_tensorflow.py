@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from ampclient import Job
 from ampspec.jobs import State
-from store.clock import after
+from store.clock import from_now
 from store.gangs.gangs import GROW_AFTER_S
 from store.tables import Attempt
 from tests.chaos import xdist_groups
@@ -170,12 +170,12 @@ def test_an_elastic_job_shrinks_and_grows_with_its_workers(cluster: Cluster) -> 
     assert len(job.attempts()[1].ranks) == 1
     cluster.ensure_workers(2)
     with cluster.database.write() as session:
-        long_ago = after(-2 * GROW_AFTER_S)
+        long_ago = from_now(-2 * GROW_AFTER_S)
         session.execute(update(Attempt).where(Attempt.job_id == job.id).values(started_at=long_ago))
     wait_until(lambda: job.refresh().attempt == 3, "it starts with two ranks")
     job = cluster.finish(job)
     assert outcomes(job) == [
-        ("lost", "worker_lost"), ("handed_back", "resized"), ("succeeded", None)
+        ("lost", "worker_lost"), ("requeued", "resized"), ("succeeded", None)
     ]  # fmt: skip
     assert [len(attempt.ranks) for attempt in job.attempts()] == [2, 1, 2]
     assert all(attempt.first_step for attempt in job.attempts()[1:]), "it restarted at step 0"

@@ -50,7 +50,7 @@ def actions(api: Any, job_id: str) -> dict[str, Callable[[], Any]]:
         with api.database.write() as session:
             job = attempts.claim_next(session, "claimer", ["nobody"])
             assert job is not None
-            attempts.hand_back(session, job.id, job.attempt)
+            attempts.requeue(session, job.id, job.attempt)
 
     def expire() -> None:
         with api.database.write() as session:

@@ -68,7 +68,7 @@ def test_a_drained_worker_hands_its_job_to_another(
     assert all(map(has_ended, children))
     job = cluster.finish(job)
     assert_equals_reference(job, reference)
-    assert [outcome for outcome, _ in outcomes(job)] == ["handed_back", "succeeded"]
+    assert [outcome for outcome, _ in outcomes(job)] == ["requeued", "succeeded"]
     assert job.attempts()[1].first_step, "it restarted at step 0"
     assert states(job) == ["queued", "starting", "running"] * 2 + ["succeeded"]
     assert cluster.registered(worker).state == "stopped"

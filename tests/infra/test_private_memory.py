@@ -37,6 +37,6 @@ def test_server_and_worker_are_not_dumpable(program, tmp_path):
         timeout=DEADLINE_S,
         check=False,
     )
-    before, after, code = done.stdout.split()
-    assert (before, after) == ("1", "0"), done.stderr
+    dumpable_at_start, dumpable_at_end, code = done.stdout.split()
+    assert (dumpable_at_start, dumpable_at_end) == ("1", "0"), done.stderr
     assert code != "0"

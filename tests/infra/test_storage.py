@@ -89,10 +89,10 @@ def test_a_fetched_file_has_the_bytes_that_were_put(storage, file, tmp_path):
 
 def test_a_file_whose_bytes_have_changed_is_not_fetched(storage, file, tmp_path):
     storage.put(JOB, PATH, file)
-    before = set(tmp_path.iterdir())
+    files = set(tmp_path.iterdir())
     with pytest.raises(FileDamaged, match=f"expected SHA-256 {'0' * 64}, received {SHA256}"):
         storage.fetch(JOB, PATH, tmp_path / "fetched", "0" * 64)
-    assert set(tmp_path.iterdir()) == before
+    assert set(tmp_path.iterdir()) == files
 
 
 def test_reading_a_missing_file_fails_at_once(storage, tmp_path, file):
@@ -121,8 +121,8 @@ def test_removing_files_keeps_the_others_and_ignores_missing_ones(storage, file)
 def test_removing_a_job_removes_only_its_files(storage, file):
     storage.put(JOB, "a/1", file)
     storage.put("other", "a/1", file)
-    storage.remove_job(JOB)
-    storage.remove_job(JOB)
+    storage.remove_folder(JOB)
+    storage.remove_folder(JOB)
     with pytest.raises(FileNotStored):
         read_all(storage, "a/1")
     assert b"".join(storage.read("other", "a/1", 0, 4)) == BYTES[:4]
@@ -150,7 +150,7 @@ def test_a_path_that_could_leave_the_folder_is_refused(storage, file, path):
 @every_row("job_id", ["", "..", "a/b", "*", "x" * 65])
 def test_an_invalid_job_id_is_refused(storage, job_id):
     with pytest.raises(PathInvalid):
-        storage.remove_job(job_id)
+        storage.remove_folder(job_id)
 
 
 @pytest.fixture
@@ -181,14 +181,14 @@ def test_a_symlink_in_the_folder_of_a_job_is_not_followed(folder, outside, file,
             storage.put(JOB, path, file)
         with pytest.raises(StorageFailed):
             storage.remove(JOB, [path])
-    storage.remove_job(JOB)
+    storage.remove_folder(JOB)
     assert (outside / "secret").read_bytes() == b"secret"
 
 
 def test_a_symlink_in_place_of_the_folder_of_a_job_is_not_followed(folder, outside):
     (folder / "linked").symlink_to(outside)
     with pytest.raises(StorageFailed):
-        Storage(folder.as_uri()).remove_job("linked")
+        Storage(folder.as_uri()).remove_folder("linked")
     assert (outside / "secret").exists()
 
 
@@ -251,11 +251,11 @@ def test_a_reader_that_stops_early_leaves_no_file_open(folder, file):
 
 def open_below(folder):
     """The files in a folder that this process has open; others may come and go meanwhile."""
-    found = []
+    targets = []
     for number in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):  # closed in between
-            found.append(os.readlink(f"/proc/self/fd/{number}"))
-    return [name for name in found if name.startswith(f"{folder}/")]
+            targets.append(os.readlink(f"/proc/self/fd/{number}"))
+    return [name for name in targets if name.startswith(f"{folder}/")]
 
 
 # ---- Unavailable and unknown storages
@@ -285,7 +285,7 @@ def test_the_error_names_a_missing_library():
     output = run(
         "import sys; sys.modules['s3fs'] = None\n"
         "from infra.storage import Storage, StorageFailed\n"
-        "try: Storage('s3://bucket').remove_job('x')\n"
+        "try: Storage('s3://bucket').remove_folder('x')\n"
         "except StorageFailed as error: print(error)"
     )
     assert "s3fs" in output
@@ -294,7 +294,7 @@ def test_the_error_names_a_missing_library():
 def test_storage_libraries_are_loaded_only_when_they_are_used(tmp_path):
     output = run(
         "import sys; from infra.storage import Storage; Storage('s3://bucket');"
-        f"Storage({tmp_path.as_uri()!r}).remove_job('x');"
+        f"Storage({tmp_path.as_uri()!r}).remove_folder('x');"
         "print(*(name for name in ('fsspec', 's3fs', 'aiobotocore') if name in sys.modules))"
     )
     assert output.strip() == ""

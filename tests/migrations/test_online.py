@@ -156,15 +156,17 @@ def test_indexes_are_created_beside_a_transaction_that_writes(postgres_url):
         migrate(postgres_url)
     finally:
         sa.event.remove(sa.Engine, "before_cursor_execute", record)
-    indexes = [one for one in statements if one.startswith("CREATE INDEX")]
+    indexes = [sql for sql in statements if sql.startswith("CREATE INDEX")]
     assert indexes
-    assert [one for one in indexes if "CONCURRENTLY" not in one] == []
+    assert [sql for sql in indexes if "CONCURRENTLY" not in sql] == []
 
 
 def online_revisions():
     """The revisions that commit parts of their work by themselves."""
     scripts = ScriptDirectory.from_config(alembic_config()).walk_revisions()
-    return [one for one in scripts if "migrations.online import" in Path(one.path).read_text()]
+    return [
+        script for script in scripts if "migrations.online import" in Path(script.path).read_text()
+    ]
 
 
 @every_row("script", online_revisions())

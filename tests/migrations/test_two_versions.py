@@ -128,10 +128,12 @@ def migrate_with(checkout, url):
     )
 
 
-def work_together(one, other, url):
+def work_together(first_version, second_version, url):
     """Each step of the life of jobs in turns by two versions, in both orders."""
     ended, deleted = [], []
-    for number, (first, second) in enumerate([(one, other), (other, one)] * 2):
+    for number, (first, second) in enumerate(
+        [(first_version, second_version), (second_version, first_version)] * 2
+    ):
         worker_id = f"w{number}"
         assert not second("register", worker_id)  # is not to drain
         job_id = first("submit")
@@ -166,17 +168,17 @@ def work_together(one, other, url):
 def test_the_version_before_works_beside_this_one(url, start, checkout_before):
     """Fails if a revision removes or renames what the version before reads or writes."""
     migrate_with(checkout_before, url)
-    before = start(checkout_before, url)
-    waiting = before("submit")
+    old_version = start(checkout_before, url)
+    waiting = old_version("submit")
     migrate(url)
     here = start(ROOT, url)
     assert here("is_ready")
     here("register", "first")
     assert here("claim", "first") == waiting
-    assert before("train", waiting)
+    assert old_version("train", waiting)
     assert here("finish", waiting) == "succeeded"
-    assert before("delete", waiting)
-    work_together(before, here, url)
+    assert old_version("delete", waiting)
+    work_together(old_version, here, url)
 
 
 def test_this_version_works_beside_the_next_one(url, start, next_checkout):

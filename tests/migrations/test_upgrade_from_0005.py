@@ -90,8 +90,8 @@ def database(empty_url, insert, make_block):
 
 
 def _blocks(make_block):
-    made = [make_block(first, 2) for first in (0, 2, 4)]
-    blocks = [decode(block.payload) for block in made]
+    steps = [make_block(first, 2) for first in (0, 2, 4)]
+    blocks = [decode(block.payload) for block in steps]
     index = build_merge_index([(1, 2, blocks[0].stats), (2, 4, blocks[1].stats)])
     merged = StepBlock.concat(blocks[:2])
     for block, seq, marks in ((merged, 2, encode_merge_index(index)), (blocks[2], 3, None)):
@@ -137,11 +137,11 @@ def _upgrade(database, revision="head"):
 
 
 def test_every_value_stays_under_its_new_name(database):
-    before = _rows(database)
+    old_rows = _rows(database)
     _upgrade(database, "0006")
     renamed = {
         table: [{RENAMED.get(name, name): value for name, value in row.items()} for row in rows]
-        for table, rows in before.items()
+        for table, rows in old_rows.items()
     }
     # An artifact's step was the index of the last step before it, and is the number of steps done.
     for artifact in renamed["artifacts"]:
@@ -158,7 +158,7 @@ def test_the_upgraded_job_and_its_steps_can_be_read(database):
         reading = steps.read(session, JOB_ID, start=0, end=None, limit=10)
         assert reading.block["loss"].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
         # From inside the merged block: its merge index says which of its steps came with seq 2.
-        entries, until = event_stream.read(session, JOB_ID, after=1, until=3)
+        entries, until = event_stream.read(session, JOB_ID, after_seq=1, until=3)
         assert [(entry.seq, entry.block.first_step) for entry in entries] == [(2, 2), (3, 4)]
         assert until == 3
 
@@ -171,12 +171,12 @@ def test_the_indexes_have_their_new_names(database):
 
 
 def test_the_downgrade_restores_revision_0005(database):
-    before = _rows(database)
+    old_rows = _rows(database)
     _upgrade(database)
     with database.engine.execution_options(writes=True).begin() as connection:
         command.downgrade(alembic_config(connection), "0005")
     database.engine.dispose()
-    assert _rows(database) == before
+    assert _rows(database) == old_rows
     for table, (old, new) in INDEXES.items():
         assert old in _index_names(database, table)
         assert new not in _index_names(database, table)

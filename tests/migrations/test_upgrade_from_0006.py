@@ -52,17 +52,17 @@ def upgraded(empty_url, insert):
 
 def test_the_metrics_of_older_jobs_are_those_of_their_last_evaluation(upgraded):
     with upgraded.read() as session:
-        found = {job_id: jobs.get(session, job_id).metrics for job_id in (EVALUATED, SUCCEEDED)}
-        others = [jobs.get(session, job_id).metrics for job_id in (QUEUED, DAMAGED)]
+        metrics = {job_id: jobs.get(session, job_id).metrics for job_id in (EVALUATED, SUCCEEDED)}
+        other_metrics = [jobs.get(session, job_id).metrics for job_id in (QUEUED, DAMAGED)]
         statement = sa.select(JobMetric).order_by(JobMetric.job_id, JobMetric.name)
         rows = [(row.job_id, row.name, row.value) for row in session.scalars(statement)]
-    assert found[EVALUATED] == {"val_loss": 0.25, "val_auc": "NaN"}
-    assert found[SUCCEEDED] == {"val_loss": "Infinity", "val_accuracy": 1}
-    assert others == [None, None]
+    assert metrics[EVALUATED] == {"val_loss": 0.25, "val_auc": "NaN"}
+    assert metrics[SUCCEEDED] == {"val_loss": "Infinity", "val_accuracy": 1}
+    assert other_metrics == [None, None]
     assert rows == [(EVALUATED, "val_loss", 0.25), (SUCCEEDED, "val_accuracy", 1.0)]
 
 
 def test_the_policy_of_older_jobs_is_that_of_their_last_start(upgraded):
     with upgraded.read() as session:
-        found = [jobs.get(session, job_id).resolved_policy for job_id in (EVALUATED, DAMAGED)]
-    assert found == ["mixed_bfloat16", None]
+        policies = [jobs.get(session, job_id).resolved_policy for job_id in (EVALUATED, DAMAGED)]
+    assert policies == ["mixed_bfloat16", None]

@@ -48,13 +48,13 @@ def database(empty_url, insert):
 
 def test_archives_of_older_jobs_hold_pixels_and_all_other_specs_stay(database):
     move(database, command.upgrade, "0010")
-    found = specs(database)
-    assert found["a" * 12]["data"] == {
+    stored_specs = specs(database)
+    assert stored_specs["a" * 12]["data"] == {
         "kind": "npz",
         "path": "a.npz",
         "preprocessing": {"x": {"rescaling": "pixels"}},
     }
-    assert {job_id: found[job_id] for job_id in found if job_id != "a" * 12} == {
+    assert {job_id: stored_specs[job_id] for job_id in stored_specs if job_id != "a" * 12} == {
         job_id: SPECS[job_id] for job_id in SPECS if job_id != "a" * 12
     }
 

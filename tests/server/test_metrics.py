@@ -8,7 +8,7 @@ from ampspec.jobs import State
 from server import schema
 from server.metrics.monotonic_counter import MonotonicCounter
 from store import workers
-from store.clock import after
+from store.clock import from_now
 from store.files import artifacts
 from store.gangs import gangs
 from store.jobs import jobs
@@ -100,8 +100,8 @@ def test_jobs_are_counted_by_state_and_queue(scrape, make_job):
 def test_the_oldest_wait_ignores_jobs_that_are_not_due(database, scrape, make_job):
     job, later = make_job(), make_job()
     with database.write() as session:
-        session.execute(update(Job).where(Job.id == job.id).values(queued_at=after(-90)))
-        waiting = {"queued_at": after(-900), "not_before": after(60)}
+        session.execute(update(Job).where(Job.id == job.id).values(queued_at=from_now(-90)))
+        waiting = {"queued_at": from_now(-900), "not_before": from_now(60)}
         session.execute(update(Job).where(Job.id == later.id).values(**waiting))
     waited_s = scrape()["ampcore_queue_oldest_seconds", ("queue", "default")]
     assert 90 - EXACT_S < waited_s < 90 + DEADLINE_S
@@ -173,9 +173,11 @@ def test_artifact_sizes_and_the_silence_of_jobs_are_metrics(database, scrape, ma
     job = make_job(State.RUNNING)
     with database.write() as session:
         for number in (1, 2):
-            file = artifacts.StoredFile(f"c/{number}", artifacts.CHECKPOINT, 1, 3 * 2**31, "0" * 64)
+            file = artifacts.StoredArtifact(
+                f"c/{number}", artifacts.CHECKPOINT, 1, 3 * 2**31, "0" * 64
+            )
             artifacts.add(session, job.id, 1, file)
-        session.execute(update(Job).values(updated_at=after(-40)))
+        session.execute(update(Job).values(updated_at=from_now(-40)))
     samples = scrape()
     assert samples["ampcore_artifacts_bytes", ("kind", "checkpoint")] == 6 * 2**31
     silence_s = samples["ampcore_running_job_silence_seconds",]
@@ -186,7 +188,7 @@ def test_the_reconciler_has_metrics(api, scrape, make_job):
     assert scrape()["ampcore_leases_lost_total",] == 0
     job = make_job(State.RUNNING)
     with api.database.write() as session:
-        session.execute(update(Job).where(Job.id == job.id).values(lease_expires_at=after(-1)))
+        session.execute(update(Job).where(Job.id == job.id).values(lease_expires_at=from_now(-1)))
     reconciler = api.app.state.reconciler
     reconciler.expire()
     reconciler.last_success_at = 1234.5

@@ -27,9 +27,9 @@ def put(database):
 def in_transaction(database):
     """Call a function of the store in its own transaction."""
 
-    def in_transaction(function, *arguments, **named):
+    def in_transaction(function, *arguments, **options):
         with database.write() as session:
-            return function(session, *arguments, **named)
+            return function(session, *arguments, **options)
 
     return in_transaction
 

@@ -4,10 +4,10 @@ import pytest
 
 from ampspec.jobs import State
 from store.files import artifacts
-from store.files.artifacts import CHECKPOINT, MODEL, StoredFile
+from store.files.artifacts import CHECKPOINT, MODEL, StoredArtifact
 from store.jobs import attempts
 
-FILE = StoredFile("attempt-1/checkpoints/10", CHECKPOINT, 10, size_bytes=5, sha256="a" * 64)
+FILE = StoredArtifact("attempt-1/checkpoints/10", CHECKPOINT, 10, size_bytes=5, sha256="a" * 64)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_repeated_record_replaces_the_first_one(database, in_transaction, runn
 
 
 def test_a_fenced_attempt_cannot_add_a_checkpoint(database, in_transaction, running):
-    in_transaction(attempts.hand_back, running.id, 1)
+    in_transaction(attempts.requeue, running.id, 1)
     in_transaction(attempts.claim, running.id, "other")
     assert in_transaction(artifacts.add, running.id, 1, FILE) is None
     assert paths(database, running.id) == []
@@ -50,7 +50,7 @@ def test_a_fenced_attempt_cannot_add_a_checkpoint(database, in_transaction, runn
 def test_the_newest_checkpoint_comes_first(database, in_transaction, running):
     for step in (10, 20, 15):  # 15 after a rewind
         in_transaction(artifacts.add, running.id, 1, replace(FILE, path=f"c/{step}", step=step))
-    in_transaction(artifacts.add, running.id, 1, StoredFile("model", MODEL, None, 1, "b" * 64))
+    in_transaction(artifacts.add, running.id, 1, StoredArtifact("model", MODEL, None, 1, "b" * 64))
     assert paths(database, running.id, artifacts.checkpoints) == ["c/15", "c/20", "c/10"]
     in_transaction(artifacts.forget, running.id, ["c/10", "c/15"])
     assert paths(database, running.id) == ["c/20", "model"]

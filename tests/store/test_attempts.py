@@ -1,10 +1,11 @@
 import pytest
 from sqlalchemy import event, text
+from sqlalchemy.orm import Session
 
 from ampspec.jobs import Reason, State
-from store import leases
+from store import leases, metrics_queries
 from store.access import projects
-from store.clock import after
+from store.clock import from_now
 from store.jobs import attempts, jobs
 from store.tables import Attempt
 from tests.tables import every_row
@@ -18,15 +19,15 @@ def claim_next(session, *queues, **options):
 def test_jobs_are_claimed_by_priority_and_then_by_age(in_transaction, make_job, put):
     first, second = make_job(), make_job()
     urgent, late = make_job(runtime={"priority": 9}), make_job(runtime={"priority": 0})
-    put(first.id, created_at=after(-60))
-    put(second.id, created_at=after(-30))
+    put(first.id, created_at=from_now(-60))
+    put(second.id, created_at=from_now(-30))
     taken = [in_transaction(claim_next) for _ in range(5)]
     assert taken == [urgent.id, first.id, second.id, late.id, None]
 
 
 def test_an_edited_priority_applies_to_the_next_claim(in_transaction, make_job, put):
     first, second = make_job(), make_job()
-    put(first.id, created_at=after(-60))
+    put(first.id, created_at=from_now(-60))
     in_transaction(jobs.edit, second.id, {"priority": 6})
     assert in_transaction(claim_next) == second.id
 
@@ -39,19 +40,19 @@ def test_a_worker_claims_only_jobs_of_its_queues(in_transaction, make_job):
 
 def test_a_job_is_not_claimed_before_it_is_due(in_transaction, make_job, put):
     job = make_job()
-    put(job.id, not_before=after(60))
+    put(job.id, not_before=from_now(60))
     assert in_transaction(claim_next) is None
-    put(job.id, not_before=after(-1))
+    put(job.id, not_before=from_now(-1))
     assert in_transaction(claim_next) == job.id
 
 
 def test_claiming_skips_a_project_at_its_running_quota(in_transaction, make_job, put):
     in_transaction(projects.update, "small", {"max_running": 1})
-    first, second, other = make_job(project="small"), make_job(project="small"), make_job()
-    put(first.id, turn_at=after(-200_060))
-    put(second.id, turn_at=after(-200_030))
-    assert [in_transaction(claim_next) for _ in range(3)] == [first.id, other.id, None]
-    in_transaction(attempts.hand_back, first.id, 1)
+    first, second, other_job = make_job(project="small"), make_job(project="small"), make_job()
+    put(first.id, turn_at=from_now(-200_060))
+    put(second.id, turn_at=from_now(-200_030))
+    assert [in_transaction(claim_next) for _ in range(3)] == [first.id, other_job.id, None]
+    in_transaction(attempts.requeue, first.id, 1)
     assert in_transaction(claim_next) == first.id
 
 
@@ -89,7 +90,7 @@ def test_claiming_reads_the_next_job_from_the_index_in_claim_order(
 
 def test_the_queue_wait_of_an_attempt_is_stored(database, in_transaction, make_job, put):
     job = make_job()
-    put(job.id, queued_at=after(-90))
+    put(job.id, queued_at=from_now(-90))
     in_transaction(attempts.claim, job.id, "w")
     with database.read() as session:
         [attempt] = attempts.listing(session, job.id)
@@ -125,7 +126,7 @@ ENDS = {
     "lost": lambda s, i, n: attempts.mark_failed(s, i, n, Reason.WORKER_LOST, "Gone."),
     "cancelled": attempts.mark_cancelled,
     "paused": attempts.mark_paused,
-    "handed back": attempts.hand_back,
+    "requeued": attempts.requeue,
 }
 
 
@@ -173,7 +174,7 @@ def test_a_killed_process_is_retried_after_a_backoff_up_to_max_attempts(
     )
     assert 3 < (job.not_before - job.updated_at).total_seconds() < 7
     assert in_transaction(claim_next) is None
-    put(job_id, not_before=after(-1))
+    put(job_id, not_before=from_now(-1))
     assert in_transaction(claim_next) == job_id
     job = in_transaction(attempts.mark_failed, job_id, 2, Reason.PROCESS_KILLED, "It was killed.")
     assert (job.state, job.failures) == (State.FAILED, 2)
@@ -196,14 +197,29 @@ def test_a_job_that_fails_while_it_pauses_is_paused(in_transaction, make_job):
     assert "resume the job to train from the beginning" in ended.message
 
 
-def test_handing_a_job_back_counts_no_failure(database, in_transaction, make_job):
+def test_requeueing_a_job_counts_no_failure(database, in_transaction, make_job):
     job = make_job(State.RUNNING)
-    back = in_transaction(attempts.hand_back, job.id, 1)
+    back = in_transaction(attempts.requeue, job.id, 1)
     assert (back.state, back.failures, back.reason) == (State.QUEUED, 0, Reason.WORKER_SHUTDOWN)
     with database.read() as session:
-        assert session.get(Attempt, (job.id, 1)).outcome == attempts.HANDED_BACK
+        assert session.get(Attempt, (job.id, 1)).outcome == "requeued"
     assert in_transaction(claim_next) == job.id
     assert in_transaction(leases.renew_lease, job.id, 1) is None
+
+
+def test_the_outcome_of_attempts_that_version_0_5_requeued_is_read(
+    database, in_transaction, make_job
+):
+    for old in (False, True):
+        job = make_job(State.RUNNING)
+        in_transaction(attempts.requeue, job.id, 1)
+        if old:
+            statement = text("UPDATE attempts SET outcome = 'handed_back' WHERE job_id = :id")
+            in_transaction(Session.execute, statement, {"id": job.id})
+    with database.read() as session:
+        assert session.get(Attempt, (job.id, 1)).outcome == "requeued"
+        assert [attempt.outcome for attempt in attempts.listing(session, job.id)] == ["requeued"]
+        assert metrics_queries.attempts_by_outcome(session) == [["requeued", 2]]
 
 
 def test_the_used_time_is_the_sum_of_the_ended_attempts(database, in_transaction, make_job):
@@ -215,11 +231,11 @@ def test_the_used_time_is_the_sum_of_the_ended_attempts(database, in_transaction
                     job_id=job.id,
                     attempt=number,
                     worker_id="w",
-                    started_at=after(-100),
-                    finished_at=after(-100 + lasted_s),
+                    started_at=from_now(-100),
+                    finished_at=from_now(-100 + lasted_s),
                 )
             )
-        session.add(Attempt(job_id=job.id, attempt=3, worker_id="w", started_at=after(-9)))
+        session.add(Attempt(job_id=job.id, attempt=3, worker_id="w", started_at=from_now(-9)))
     with database.read() as session:
         used_s = attempts.used_s(session, job.id)
         assert isinstance(used_s, float)

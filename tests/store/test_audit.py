@@ -5,9 +5,9 @@ ADA = Actor("vision", "0123456789ab", "ada", "192.0.2.1", "req-1")
 ROOT = Actor("default", "ba9876543210", "root", None, None)
 
 
-def actions_of(database, **wanted):
+def actions_of(database, **filters):
     with database.read() as session:
-        return [entry.action for entry in audit.page(session, limit=100, **wanted)]
+        return [entry.action for entry in audit.page(session, limit=100, **filters)]
 
 
 def test_an_audit_entry_stores_the_actor_the_action_and_the_time(database):
@@ -60,6 +60,6 @@ def test_pages_have_every_entry_once_while_new_entries_are_written(database):
     with database.write() as session:
         audit.record(session, ADA, "action.new")
     with database.read() as session:
-        rest = audit.page(session, limit=10, before=first[-1].id)
-    actions = [entry.action for entry in [*first, *rest]]
+        second = audit.page(session, limit=10, before_id=first[-1].id)
+    actions = [entry.action for entry in [*first, *second]]
     assert actions == [f"action.{number}" for number in reversed(range(5))]

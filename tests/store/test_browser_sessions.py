@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from store.access import browser_sessions, tokens
-from store.clock import after
+from store.clock import from_now
 from store.tables import BrowserSession, Token
 from tests.waiting import DEADLINE_S
 
@@ -28,19 +28,19 @@ def find(database, secret):
 
 def test_a_session_belongs_to_its_token_and_its_secret_is_not_stored(database, token):
     secret, expires_at = open_session(database, token)
-    found = find(database, secret)
-    assert (found.token.id, found.expires_at) == (token.id, expires_at)
+    browser_session = find(database, secret)
+    assert (browser_session.token.id, browser_session.expires_at) == (token.id, expires_at)
     with database.read() as session:
         (row,) = session.scalars(select(BrowserSession))
         assert secret not in (row.digest, row.token_id)
 
 
 def test_a_session_lasts_twelve_hours(database, token):
-    slack, before = timedelta(seconds=1), datetime.now(UTC)
+    slack, started_at = timedelta(seconds=1), datetime.now(UTC)
     secret, expires_at = open_session(database, token)
     made_at = expires_at - timedelta(hours=12)
-    assert before - slack < made_at < datetime.now(UTC) + slack
-    assert 12 * 3600 - DEADLINE_S < find(database, secret).left_s <= 12 * 3600
+    assert started_at - slack < made_at < datetime.now(UTC) + slack
+    assert 12 * 3600 - DEADLINE_S < find(database, secret).remaining_s <= 12 * 3600
 
 
 def test_a_session_expires_no_later_than_its_token(database):
@@ -61,7 +61,7 @@ def test_a_session_ends_with_the_revocation_of_its_token(database, token):
 def test_an_expired_session_is_invalid_and_only_expired_sessions_are_deleted(database, token):
     secret, _ = open_session(database, token)
     with database.write() as session:
-        session.execute(update(BrowserSession).values(expires_at=after(-0.001)))
+        session.execute(update(BrowserSession).values(expires_at=from_now(-0.001)))
     assert find(database, secret) is None
     valid, _ = open_session(database, token)
     with database.write() as session:

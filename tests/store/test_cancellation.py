@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from store import cancellation
 from store.cancellation import Cancellation, Cancelled
-from store.database import Database, Limits
+from store.database import Database, StatementLimits
 from store.database_errors import is_outage
 from tests.databases import ON_POSTGRESQL
 from tests.waiting import DEADLINE_S, join, wait_until
@@ -69,21 +69,23 @@ def test_another_error_stays_that_error(database, work):
 
 @ON_POSTGRESQL
 @pytest.mark.parametrize(
-    "limits", [Limits(statement_s=0.05), Limits(lock_s=0.05)], ids=["statement", "lock"]
+    "limits",
+    [StatementLimits(statement_s=0.05), StatementLimits(lock_s=0.05)],
+    ids=["statement", "lock"],
 )
 def test_a_statement_that_waits_for_a_lock_too_long_is_an_outage(database, database_url, limits):
     limited = Database(database_url, limits=limits)
     with database.write() as session:
         session.execute(text("LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE"))
-        with pytest.raises(Exception, match="timeout") as caught, limited.read() as other:
-            other.execute(text("SELECT count(*) FROM jobs"))
+        with pytest.raises(Exception, match="timeout") as caught, limited.read() as second_session:
+            second_session.execute(text("SELECT count(*) FROM jobs"))
     limited.close()
     assert is_outage(caught.value)
 
 
 @ON_POSTGRESQL
 def test_connections_have_the_limits_of_their_use(database_url):
-    limited = Database(database_url, limits=Limits(statement_s=2.5, lock_s=0.5))
+    limited = Database(database_url, limits=StatementLimits(statement_s=2.5, lock_s=0.5))
     with limited.read() as session:
         assert session.scalar(text("SHOW statement_timeout")) == "2500ms"
         assert session.scalar(text("SHOW lock_timeout")) == "500ms"

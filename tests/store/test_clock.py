@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import literal, select
 
-from store.clock import UtcDateTime, after, now, seconds_since
+from store.clock import UtcDateTime, from_now, now, seconds_since
 from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
@@ -14,12 +14,12 @@ EXACT = timedelta(milliseconds=2)
 
 
 def test_now_is_an_aware_utc_time_close_to_the_local_clock(database):
-    before = datetime.now(UTC)
+    local_time = datetime.now(UTC)
     with database.read() as session:
         present = session.scalar(select(now()))
     assert present.tzinfo is UTC
     max_clock_difference = timedelta(seconds=5)
-    assert before - max_clock_difference < present < datetime.now(UTC) + max_clock_difference
+    assert local_time - max_clock_difference < present < datetime.now(UTC) + max_clock_difference
 
 
 def test_now_has_microseconds(database):
@@ -31,7 +31,7 @@ def test_now_has_microseconds(database):
 @every_row("seconds", [0.25, 30, -30, 86_400 * 400, 1e-3])
 def test_after_adds_seconds_to_the_current_time(database, seconds):
     with database.read() as session:
-        first, moved, last = session.execute(select(now(), after(seconds), now())).one()
+        first, moved, last = session.execute(select(now(), from_now(seconds), now())).one()
     assert first - EXACT <= moved - timedelta(seconds=seconds) <= last + EXACT
 
 
@@ -53,8 +53,8 @@ def test_a_time_of_any_zone_is_read_back_as_the_same_time_in_utc(database, momen
 
 @pytest.mark.parametrize("moved_s", [0.25, 30.0, -86_400.0])
 def test_the_seconds_between_two_times_are_a_float(database, moved_s):
-    since = seconds_since(after(-moved_s))
-    until = seconds_since(after(-5), until=after(-5 + moved_s))
+    since = seconds_since(from_now(-moved_s))
+    until = seconds_since(from_now(-5), until=from_now(-5 + moved_s))
     with database.read() as session:
         first, *both, last = session.execute(select(now(), since, until, now())).one()
     for seconds in both:

@@ -61,14 +61,14 @@ def compact(database_url):
 
 @ON_SQLITE  # it tests that the statements are one transaction
 def test_compaction_killed_at_any_statement_changes_nothing(database, compact, trained_job):
-    before = visible_steps(database, trained_job.id)
-    assert len(before) == 400
+    stored_steps = visible_steps(database, trained_job.id)
+    assert len(stored_steps) == 400
     at, killed = 0, True
     while killed:
         outcome = compact(at)
         killed = outcome == -signal.SIGKILL
         assert killed or outcome == 0
-        assert visible_steps(database, trained_job.id) == before
+        assert visible_steps(database, trained_job.id) == stored_steps
         assert row_counts(database, *STEP_TABLES) == ([40, 0, 0] if killed else [1, 2, 1])
         at += 3  # every third statement, since a run takes a third of a second
     assert at > 9
@@ -78,13 +78,13 @@ def test_the_second_of_two_concurrent_merges_changes_nothing(database, in_transa
     with database.read() as session:
         [uncompacted] = compaction_queue.uncompacted_attempts(session, 10)
         tail = compaction.read_uncompacted(session, uncompacted)
-    before = visible_steps(database, trained_job.id)
+    stored_steps = visible_steps(database, trained_job.id)
     in_transaction(compaction.write_merged, compaction.merge_steps(tail))
     first = row_counts(database, *STEP_TABLES)
     with pytest.raises(compaction.StaleRead):
         in_transaction(compaction.write_merged, compaction.merge_steps(tail))
     assert row_counts(database, *STEP_TABLES) == first == [1, 2, 1]
-    assert visible_steps(database, trained_job.id) == before
+    assert visible_steps(database, trained_job.id) == stored_steps
 
 
 def test_a_full_block_is_merged_once(database, in_transaction, make_job, make_block):
@@ -169,7 +169,7 @@ def test_the_blocks_of_a_superseded_attempt_are_merged(
         ingest.append, job.id, 1, [make_block(0, 5), make_block(5, 5)], entries_written=0
     )
     assert not Compactor(database).compact()
-    in_transaction(attempts.hand_back, job.id, 1)
+    in_transaction(attempts.requeue, job.id, 1)
     in_transaction(attempts.claim, job.id, "other")
     assert Compactor(database).compact()
     assert row_counts(database, StepBlockRow) == [1]
@@ -178,11 +178,11 @@ def test_the_blocks_of_a_superseded_attempt_are_merged(
 def test_an_unreadable_block_does_not_stop_the_compaction_of_other_jobs(
     database, in_transaction, trained_job, make_job, make_block
 ):
-    other = make_job(State.RUNNING)
+    other_job = make_job(State.RUNNING)
     in_transaction(
-        ingest.append, other.id, 1, [make_block(0, 5), make_block(5, 5)], entries_written=0
+        ingest.append, other_job.id, 1, [make_block(0, 5), make_block(5, 5)], entries_written=0
     )
-    in_transaction(attempts.mark_succeeded, other.id, 1, {})
+    in_transaction(attempts.mark_succeeded, other_job.id, 1, {})
 
     def damage(session):
         row = session.get(StepBlockRow, (trained_job.id, 1, 0))
@@ -193,4 +193,4 @@ def test_an_unreadable_block_does_not_stop_the_compaction_of_other_jobs(
     assert compactor.compact()
     assert compactor.merged == 1
     assert not compactor.compact()
-    assert len(visible_steps(database, other.id)) == 10
+    assert len(visible_steps(database, other_job.id)) == 10

@@ -30,19 +30,19 @@ def test_sqlite_uses_a_wal_with_full_synchronization(sqlite):
 
 def test_a_new_database_waits_while_another_connection_sets_it_up(tmp_path, monkeypatch):
     path = tmp_path / "new.sqlite"
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        monkeypatch.setattr("store.database.sleep", lambda _: other.execute("COMMIT"))
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        monkeypatch.setattr("store.database.sleep", lambda _: connection.execute("COMMIT"))
         with closing(Database(f"sqlite:///{path}")) as database, database.read() as session:
             assert session.scalar(text("PRAGMA journal_mode")) == "wal"
-        assert not other.in_transaction  # the new database waited for this lock
+        assert not connection.in_transaction  # the new database waited for this lock
 
 
 def test_a_new_database_that_stays_locked_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("store.database.BUSY_TIMEOUT_S", 0)
     path = tmp_path / "new.sqlite"
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
         with (
             closing(Database(f"sqlite:///{path}")) as database,
             pytest.raises(OperationalError, match="locked"),
@@ -55,14 +55,14 @@ def test_a_write_transaction_excludes_other_writers_before_its_first_write(
     sqlite, sqlite_url, monkeypatch
 ):
     monkeypatch.setattr("store.database.BUSY_TIMEOUT_S", 0)
-    other = Database(sqlite_url)
+    second_database = Database(sqlite_url)
     with sqlite.write() as first:
         first.execute(text("SELECT 1"))
-        with other.read() as session:
+        with second_database.read() as session:
             assert session.scalar(text("SELECT count(*) FROM jobs")) == 0  # readers are not blocked
-        with pytest.raises(OperationalError, match="locked"), other.write() as session:
+        with pytest.raises(OperationalError, match="locked"), second_database.write() as session:
             session.execute(text("SELECT 1"))
-    other.close()
+    second_database.close()
 
 
 def test_concurrent_read_modify_write_transactions_lose_no_update(database):
@@ -83,7 +83,7 @@ def test_concurrent_read_modify_write_transactions_lose_no_update(database):
 
 
 def test_only_the_owner_can_read_an_sqlite_database_and_its_wal_files(tmp_path):
-    before = os.umask(0o022)
+    umask = os.umask(0o022)
     try:
         file = tmp_path / "new.sqlite"
         for _ in range(2):
@@ -91,15 +91,15 @@ def test_only_the_owner_can_read_an_sqlite_database_and_its_wal_files(tmp_path):
             with database.write() as session:
                 session.execute(text("CREATE TABLE IF NOT EXISTS t (a)"))
                 files = sorted(tmp_path.iterdir())
-                assert [one.name for one in files] == [
+                assert [path.name for path in files] == [
                     f"new.sqlite{suffix}" for suffix in ("", "-shm", "-wal")
                 ]
-                assert {stat.S_IMODE(one.stat().st_mode) for one in files} == {0o600}
-            for one in files:
-                one.chmod(0o644)  # as an older version left them
+                assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+            for path in files:
+                path.chmod(0o644)  # as an older version left them
             database.engine.dispose()
     finally:
-        os.umask(before)
+        os.umask(umask)
 
 
 def test_text_is_text_in_a_postgresql_database_without_a_locale(postgres_server):

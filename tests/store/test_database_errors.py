@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, insert, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from store.database import Database
-from store.database_errors import OutcomeUnknown, is_outage, is_outcome_unknown
+from store.database_errors import CommitOutcomeUnknown, is_outage, is_outcome_unknown
 from store.tables import Project
 
 
@@ -45,9 +45,9 @@ def test_a_missing_table_is_an_outage(execute):
 
 
 def test_a_busy_sqlite_is_an_outage_with_a_known_outcome(sqlite_url):
-    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as other:
-        other.isolation_level = None
-        other.execute("BEGIN IMMEDIATE")
+    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as locking_connection:
+        locking_connection.isolation_level = None
+        locking_connection.execute("BEGIN IMMEDIATE")
         engine = create_engine(sqlite_url, connect_args={"timeout": 0})
 
         def write():
@@ -78,9 +78,9 @@ def test_a_terminated_connection_is_an_outage_and_its_commit_has_an_unknown_outc
     with closing(Database(postgres_url)) as database:
 
         def terminate_connection(session):
-            with database.write() as other:
+            with database.write() as second_session:
                 pid = session.scalar(text("SELECT pg_backend_pid()"))
-                other.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
+                second_session.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
 
         def before_the_commit():
             with database.write() as session:
@@ -91,10 +91,10 @@ def test_a_terminated_connection_is_an_outage_and_its_commit_has_an_unknown_outc
             with database.write() as session:
                 terminate_connection(session)
 
-        known, unknown = error_of(before_the_commit), error_of(at_the_commit)
-    assert is_outage(known)
-    assert not isinstance(known, OutcomeUnknown)
-    assert isinstance(unknown, OutcomeUnknown)
+        statement_error, commit_error = error_of(before_the_commit), error_of(at_the_commit)
+    assert is_outage(statement_error)
+    assert not isinstance(statement_error, CommitOutcomeUnknown)
+    assert isinstance(commit_error, CommitOutcomeUnknown)
 
 
 def test_a_commit_that_postgresql_refuses_has_a_known_outcome(postgres_url):
@@ -110,7 +110,7 @@ def test_a_commit_that_postgresql_refuses_has_a_known_outcome(postgres_url):
         error = error_of(write)
         with database.write() as session:
             session.execute(text("DROP TABLE late"))
-    assert not isinstance(error, OutcomeUnknown)
+    assert not isinstance(error, CommitOutcomeUnknown)
     assert not is_outage(error)
 
 

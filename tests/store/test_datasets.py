@@ -8,10 +8,10 @@ from sqlalchemy.exc import InvalidRequestError
 from ampspec.jobs import State
 from ampspec.references.dataset_reference import VersionReference
 from store.access import projects
-from store.clock import after
+from store.clock import from_now
 from store.files import dataset_uploads, datasets, file_removals
 from store.files.dataset_uploads import MAX_OPEN, NewUpload, TooManyUploads
-from store.files.datasets import STORAGE_FOLDER, DatasetQuotaExceeded, Description, StoredDataset
+from store.files.datasets import STORAGE_FOLDER, DatasetQuotaReached, Description, StoredDataset
 from store.tables import DatasetUpload, Job
 from tests.waiting import join
 
@@ -55,8 +55,8 @@ def delete(database):
     def delete(text, project="default"):
         with database.write() as session:
             datasets.lock_project(session, project)
-            wanted = VersionReference.parse(text)
-            versions = datasets.lock_for_deletion(session, project, wanted)
+            reference = VersionReference.parse(text)
+            versions = datasets.lock_for_deletion(session, project, reference)
             return datasets.delete_versions(session, versions)
 
     return delete
@@ -103,11 +103,11 @@ def test_datasets_are_listed_by_name_with_sizes_and_newest_version(database, add
             ("a", 2, 15, 2),
             ("b", 1, 10, 1),
         ]
-        assert [r.name for r in datasets.page(session, "default", after="a", limit=9)] == ["b"]
+        assert [r.name for r in datasets.page(session, "default", after_name="a", limit=9)] == ["b"]
         assert [r.name for r in datasets.page(session, "default", name="a", limit=9)] == ["a"]
-        newest = datasets.versions(session, "default", "a", before=None, limit=1)
-        rest = datasets.versions(session, "default", "a", before=2, limit=9)
-        assert ([v.number for v in newest], [v.number for v in rest]) == ([2], [1])
+        newest = datasets.versions(session, "default", "a", before_number=None, limit=1)
+        older = datasets.versions(session, "default", "a", before_number=2, limit=9)
+        assert ([v.number for v in newest], [v.number for v in older]) == ([2], [1])
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_pages_are_one_query_without_columns_and_previews(database, add, queries
     with database.read() as session:
         queries.clear()
         [page, _] = datasets.page(session, "default", limit=9)
-        [version] = datasets.versions(session, "default", "a", before=None, limit=9)
+        [version] = datasets.versions(session, "default", "a", before_number=None, limit=9)
         [locked] = datasets.lock_for_deletion(session, "default", VersionReference("b"))
         assert len(queries) == 3
         for listed in (page.newest, version, locked):
@@ -158,7 +158,7 @@ def test_a_quota_limits_stored_and_announced_bytes(database, add, in_transaction
     add()
     in_transaction(projects.update, "default", {"max_dataset_bytes": 30})
     in_transaction(dataset_uploads.start, "default", NewUpload("birds", "f", 20), None)
-    with pytest.raises(DatasetQuotaExceeded, match=r"quota of 30 bytes.*30 are used.*needs 1"):
+    with pytest.raises(DatasetQuotaReached, match=r"quota of 30 bytes.*30 are used.*needs 1"):
         in_transaction(dataset_uploads.start, "default", NewUpload("birds", "f", 1), None)
     in_transaction(dataset_uploads.start, "default", NewUpload("birds", "f", 0), None)
 
@@ -172,15 +172,15 @@ def test_of_two_concurrent_uploads_only_one_fits_into_the_quota(
     def start():
         try:
             in_transaction(dataset_uploads.start, "default", NewUpload("b", "f", 20), None)
-        except DatasetQuotaExceeded as error:
+        except DatasetQuotaReached as error:
             refused.append(error)
 
-    other = threading.Thread(target=start)
+    thread = threading.Thread(target=start)
     with database.write() as session:
         dataset_uploads.start(session, "default", NewUpload("a", "f", 20), None)
-        other.start()
-        until_blocked(other)
-    join(other)
+        thread.start()
+        until_blocked(thread)
+    join(thread)
     assert len(refused) == 1
 
 
@@ -218,15 +218,15 @@ def test_an_upload_expires_after_its_last_part_and_at_the_end_of_its_lifetime(
             for name, value in values.items():
                 setattr(row, name, value)
 
-    change(expires_at=after(1000.0))
+    change(expires_at=from_now(1000.0))
     assert in_transaction(dataset_uploads.expired) == []
     in_transaction(dataset_uploads.add_part, upload.id, 0, ("one", 1, "s"))
     extended = in_transaction(dataset_uploads.get, "default", "birds", upload.id).expires_at
-    change(created_at=after(-dataset_uploads.MAX_LIFETIME_S))
+    change(created_at=from_now(-dataset_uploads.MAX_LIFETIME_S))
     in_transaction(dataset_uploads.add_part, upload.id, 1, ("two", 1, "s"))
     row = in_transaction(dataset_uploads.get, "default", "birds", upload.id)
     assert row.expires_at == extended > row.created_at
-    change(expires_at=after(-1.0))
+    change(expires_at=from_now(-1.0))
     assert in_transaction(dataset_uploads.expired) == [upload.id]
     assert in_transaction(dataset_uploads.get, "default", "birds", upload.id) is None
 
@@ -248,15 +248,15 @@ def test_a_version_that_a_new_job_has_locked_is_deleted_only_after_its_commit(
 ):
     add()
     deleted = threading.Thread(target=delete, args=["birds@1"])
-    wanted = {("default", "birds", 1)}
+    keys = {("default", "birds", 1)}
     with database.write() as session:
-        assert datasets.lock_versions(session, {*wanted, ("default", "birds", 2)}) == wanted
+        assert datasets.lock_versions(session, {*keys, ("default", "birds", 2)}) == keys
         deleted.start()
         until_blocked(deleted)
-        assert datasets.lock_versions(session, wanted) == wanted
+        assert datasets.lock_versions(session, keys) == keys
     join(deleted)
     with database.write() as session:
-        assert datasets.lock_versions(session, wanted) == set()
+        assert datasets.lock_versions(session, keys) == set()
 
 
 def test_the_removal_of_a_file_that_a_version_names_is_not_needed(database, add):

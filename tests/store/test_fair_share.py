@@ -14,7 +14,7 @@ from ampspec.jobs.tracked import TrackedSpec
 from store import workers
 from store.access import project_usage, projects
 from store.access.project_usage import HALF_LIFE_DAYS, WINDOW_DAYS
-from store.clock import after
+from store.clock import from_now
 from store.jobs import attempts, jobs, tracked_runs
 from store.listing import waiting_reason
 from store.scheduling import fair_share
@@ -77,8 +77,8 @@ def project_share(database):
 @pytest.fixture
 def why(database, in_transaction):
     """Why a job waits, with one busy worker online."""
-    known = {"hostname": "h", "pid": 1, "version": "1", "queues": ("default",)}
-    in_transaction(workers.register, "w", slots=1, **known)
+    fields = {"hostname": "h", "pid": 1, "version": "1", "queues": ("default",)}
+    in_transaction(workers.register, "w", slots=1, **fields)
 
     def why(job):
         with database.autocommit() as connection:
@@ -187,7 +187,7 @@ def test_the_order_is_that_of_the_documented_formula(uses):
     }
     turns = {name: turn_at(NEW_YEAR, int(name)) for name in shares}
     ordered = in_order(shares, turns)
-    shares = [hours / weight for hours, weight in (uses[int(one.project)] for one in ordered)]
+    shares = [hours / weight for hours, weight in (uses[int(share.project)] for share in ordered)]
     assert shares == sorted(shares)
 
 
@@ -201,10 +201,10 @@ def test_a_point_of_priority_is_worth_six_hours(claim, make_job, put, in_transac
     fresh = make_job(runtime={"priority": 9})
     old = make_job(runtime={"priority": 0})
     just_before, just_after = 9 * POINT_S - 60, 9 * POINT_S + 60
-    put(old.id, turn_at=after(-just_before))
+    put(old.id, turn_at=from_now(-just_before))
     assert claim().id == fresh.id
     fresh = make_job(runtime={"priority": 9})
-    put(old.id, turn_at=after(-just_after))
+    put(old.id, turn_at=from_now(-just_after))
     assert claim().id == old.id
 
 
@@ -245,18 +245,18 @@ def test_a_job_that_an_older_version_has_queued_is_claimed(claim, make_job, put)
 
 def test_a_project_gets_no_more_devices_than_its_quota(claim, finish, make_job, set_project, why):
     set_project("p", max_devices=2)
-    made = [make_job(project="p") for _ in range(3)]
-    other = make_job(project="q")
+    project_jobs = [make_job(project="p") for _ in range(3)]
+    other_job = make_job(project="q")
     claimed = [claim() for _ in range(3)]
     assert {job.project for job in claimed} == {"p", "q"}
     assert claim() is None
-    assert why(made[2]) == (
+    assert why(project_jobs[2]) == (
         "The project 'p' uses 2 of its quota of 2 devices, and this job needs 1; it starts when "
         "others end."
     )
     finish(next(job for job in claimed if job.project == "p"))
-    assert claim().id == made[2].id
-    assert other.id in {job.id for job in claimed}
+    assert claim().id == project_jobs[2].id
+    assert other_job.id in {job.id for job in claimed}
 
 
 def test_the_ranks_of_a_gang_count_as_devices(claim, make_job, set_project, database):
@@ -326,9 +326,9 @@ def test_a_claim_locks_only_the_project_of_its_job(database, make_job, set_proje
     use("busy", 50.0)
     make_job(project="busy")
     job = make_job(project="idle")
-    with database.write() as other:
+    with database.write() as second_session:
         locked = select(Project).where(Project.name == "busy").with_for_update()
-        assert other.scalars(locked).one().name == "busy"
+        assert second_session.scalars(locked).one().name == "busy"
         with database.write() as session:
             session.execute(text("SET LOCAL lock_timeout = '5s'"))
             assert attempts.claim_next(session, "w", ["default"]).id == job.id
@@ -343,8 +343,8 @@ def test_a_claim_keeps_no_lock_of_a_project_without_a_job_for_it(
         set_project(project, max_running=9)
     use("second", 50.0)
     edited, job = make_job(project="first"), make_job(project="second")
-    with database.write() as other, database.write() as session, database.write() as third:
-        other.execute(select(Job.id).where(Job.id == edited.id).with_for_update())
+    with database.write() as second_session, database.write() as session, database.write() as third:
+        second_session.execute(select(Job.id).where(Job.id == edited.id).with_for_update())
         assert attempts.claim_next(session, "w", ["default"]).id == job.id
         lock = select(Project.name).order_by(Project.name)
         free = third.scalars(lock.with_for_update(skip_locked=True)).all()
@@ -382,7 +382,7 @@ def test_a_project_that_cannot_start_a_job_does_not_go_first(
     waiting = make_job(project="late")
     set_project("full", max_running=0)
     make_job(project="full")
-    put(make_job(project="failing").id, not_before=after(3600.0))
+    put(make_job(project="failing").id, not_before=from_now(3600.0))
     assert why(waiting) == (
         "It is number 1 in the queue 'default', and the only slot of its workers is busy."
     )

@@ -9,15 +9,15 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from store.scheduling.gang_placement import (
-    HOLD_S,
-    PATIENCE_S,
+    DRAIN_AFTER_S,
+    DRAINING_S,
     RESERVE_S,
     GangSize,
-    Node,
     Reservation,
     Share,
     WaitingGang,
-    hold_s,
+    WorkerSlots,
+    draining_s,
     plan,
 )
 
@@ -31,43 +31,52 @@ def gang(workers=1, devices=1, *, waited_s=0.0, least=None, batches=None, **part
 
 
 def nodes(*slots, **parts):
-    return [Node(f"w{number}", count, **parts) for number, count in enumerate(slots)]
+    return [WorkerSlots(f"w{number}", count, **parts) for number, count in enumerate(slots)]
 
 
-def shares(found):
-    return [{share.worker_id: share.ranks for share in one.shares} for one in found]
+def shares(reservations):
+    return [
+        {share.worker_id: share.ranks for share in reservation.shares}
+        for reservation in reservations
+    ]
 
 
 def test_a_gang_gets_workers_with_enough_free_slots():
-    found = plan([gang(2, 2)], nodes(1, 2, 4, 2))
-    assert shares(found) == [{"w1": 2, "w3": 2}]
-    assert (found[0].lasts_s, found[0].is_hold) == (RESERVE_S, False)
+    reservations = plan([gang(2, 2)], nodes(1, 2, 4, 2))
+    assert shares(reservations) == [{"w1": 2, "w3": 2}]
+    assert (reservations[0].lasts_s, reservations[0].is_draining) == (RESERVE_S, False)
 
 
 def test_a_gang_is_reserved_all_its_slots_or_none():
-    assert plan([gang(2, 2)], [Node("w0", 2), Node("w1", 2, busy=1)]) == []
+    assert plan([gang(2, 2)], [WorkerSlots("w0", 2), WorkerSlots("w1", 2, busy=1)]) == []
 
 
 def test_slots_that_are_reserved_for_one_gang_are_not_given_to_another():
-    found = plan([gang(2, 1, job_id="a"), gang(2, 1, job_id="b")], nodes(1, 1, 1))
-    assert [one.job_id for one in found] == ["a"]
+    reservations = plan([gang(2, 1, job_id="a"), gang(2, 1, job_id="b")], nodes(1, 1, 1))
+    assert [reservation.job_id for reservation in reservations] == ["a"]
 
 
 def test_two_gangs_never_each_reserve_half_of_what_they_need():
-    late = [gang(4, 1, job_id=name, waited_s=PATIENCE_S) for name in "ab"]
-    found = plan(late, nodes(1, 1, 1, 1, busy=1))
-    assert [(one.job_id, one.is_hold) for one in found] == [("a", True)]
+    late = [gang(4, 1, job_id=name, waited_s=DRAIN_AFTER_S) for name in "ab"]
+    reservations = plan(late, nodes(1, 1, 1, 1, busy=1))
+    assert [(reservation.job_id, reservation.is_draining) for reservation in reservations] == [
+        ("a", True)
+    ]
 
 
 def test_a_gang_that_has_waited_reserves_busy_slots():
-    busy = [Node("w0", 2, busy=2), Node("w1", 2, busy=1)]
-    assert plan([gang(1, 2, waited_s=PATIENCE_S - 1)], busy) == []
-    [found] = plan([gang(1, 2, waited_s=PATIENCE_S)], busy)
-    assert (found.shares, found.lasts_s, found.is_hold) == ((Share("w1", 2),), HOLD_S, True)
+    busy = [WorkerSlots("w0", 2, busy=2), WorkerSlots("w1", 2, busy=1)]
+    assert plan([gang(1, 2, waited_s=DRAIN_AFTER_S - 1)], busy) == []
+    [reservation] = plan([gang(1, 2, waited_s=DRAIN_AFTER_S)], busy)
+    assert (reservation.shares, reservation.lasts_s, reservation.is_draining) == (
+        (Share("w1", 2),),
+        DRAINING_S,
+        True,
+    )
 
 
 def test_after_a_reservation_of_busy_slots_other_jobs_get_them_for_a_time():
-    assert plan([gang(1, 2, waited_s=900, may_hold=False)], nodes(2, busy=1)) == []
+    assert plan([gang(1, 2, waited_s=900, may_drain=False)], nodes(2, busy=1)) == []
 
 
 def test_a_gang_that_no_workers_could_hold_reserves_nothing():
@@ -76,19 +85,19 @@ def test_a_gang_that_no_workers_could_hold_reserves_nothing():
 
 
 def test_slots_that_become_free_elsewhere_replace_busy_ones():
-    held = gang(1, 2, waited_s=60, reserved=(Share("w0", 2),), is_hold=True)
-    both = [Node("w0", 2, busy=1, reserved=2), Node("w1", 2)]
+    held = gang(1, 2, waited_s=60, reserved=(Share("w0", 2),), is_draining=True)
+    both = [WorkerSlots("w0", 2, busy=1, reserved=2), WorkerSlots("w1", 2)]
     assert shares(plan([held], both)) == [{"w1": 2}]
     # The same slots are free now: its worker gets ready, and the reservation stays.
-    assert plan([held], [Node("w0", 2, reserved=2), Node("w1", 2, busy=2)]) == []
+    assert plan([held], [WorkerSlots("w0", 2, reserved=2), WorkerSlots("w1", 2, busy=2)]) == []
 
 
 def test_workers_on_different_machines_with_loopback_addresses_are_not_combined():
-    apart = [Node("w0", 1, only_on="one"), Node("w1", 1, only_on="two")]
+    apart = [WorkerSlots("w0", 1, only_on="one"), WorkerSlots("w1", 1, only_on="two")]
     assert plan([gang(2, 1)], apart) == []
     together = [replace(node, only_on="one") for node in apart]
     assert shares(plan([gang(2, 1)], together)) == [{"w0": 1, "w1": 1}]
-    assert plan([gang(2, 1)], [Node("w0", 1), together[1]]) == []
+    assert plan([gang(2, 1)], [WorkerSlots("w0", 1), together[1]]) == []
 
 
 def test_an_elastic_gang_starts_smaller_when_workers_are_gone():
@@ -100,14 +109,16 @@ def test_an_elastic_gang_starts_smaller_when_workers_are_gone():
 
 
 def test_an_elastic_gang_waits_for_its_full_size_before_it_starts_with_fewer_ranks():
-    half = [Node("w0", 1), Node("w1", 1, busy=1)]
+    half = [WorkerSlots("w0", 1), WorkerSlots("w1", 1, busy=1)]
     assert plan([gang(2, 1, least=1)], half) == []
-    assert shares(plan([gang(2, 1, least=1, waited_s=PATIENCE_S)], half)) == [{"w0": 1}]
+    assert shares(plan([gang(2, 1, least=1, waited_s=DRAIN_AFTER_S)], half)) == [{"w0": 1}]
 
 
 def test_reservations_of_busy_slots_last_longer_each_time():
-    assert [hold_s(holds) / HOLD_S for holds in range(4)] == [1, 2, 4, 8]
-    assert hold_s(10**6) == hold_s(10**3)
+    assert [
+        draining_s(draining_reservations) / DRAINING_S for draining_reservations in range(4)
+    ] == [1, 2, 4, 8]
+    assert draining_s(10**6) == draining_s(10**3)
 
 
 @dataclass
@@ -132,8 +143,8 @@ class Simulation:
     submitted_at: dict[str, float] = field(default_factory=dict)
     length_s: dict[str, float] = field(default_factory=dict)
     reserved: dict[str, tuple[Reservation, float]] = field(default_factory=dict)
-    no_hold_before: dict[str, float] = field(default_factory=dict)
-    holds: Counter[str] = field(default_factory=Counter)
+    backoff_until: dict[str, float] = field(default_factory=dict)
+    draining_reservations: Counter[str] = field(default_factory=Counter)
     running: list[Running] = field(default_factory=list)
     gang_waits: dict[str, float] = field(default_factory=dict)
     small_waits: list[float] = field(default_factory=list)
@@ -148,7 +159,7 @@ class Simulation:
 
     def second(self):
         self.now += 1.0
-        self.running = [one for one in self.running if one.ends_at > self.now]
+        self.running = [run for run in self.running if run.ends_at > self.now]
         self._expire()
         self._start_small_jobs()
         self._plan()
@@ -158,17 +169,19 @@ class Simulation:
         assert all(reserved[name] <= count for name, count in self.slots.items())
 
     def _busy(self):
-        return count_slots(one.shares for one in self.running)
+        return count_slots(run.shares for run in self.running)
 
     def _reserved(self):
-        return count_slots(one.shares for one, _ in self.reserved.values())
+        return count_slots(reservation.shares for reservation, _ in self.reserved.values())
 
     def _expire(self):
         for job_id, (reservation, ends_at) in list(self.reserved.items()):
             if ends_at <= self.now:
                 del self.reserved[job_id]
-                if reservation.is_hold:
-                    self.no_hold_before[job_id] = self.now + hold_s(self.holds[job_id] - 1)
+                if reservation.is_draining:
+                    self.backoff_until[job_id] = self.now + draining_s(
+                        self.draining_reservations[job_id] - 1
+                    )
 
     def _start_small_jobs(self):
         busy, reserved = self._busy(), self._reserved()
@@ -182,49 +195,51 @@ class Simulation:
 
     def _plan(self):
         busy, reserved = self._busy(), self._reserved()
-        present = [Node(name, n, busy[name], reserved[name]) for name, n in self.slots.items()]
-        for made in plan([self._waiting(one) for one in self.gangs], present):
-            self.reserved[made.job_id] = (made, self.now + made.lasts_s)
-            self.holds[made.job_id] += made.is_hold
+        present = [
+            WorkerSlots(name, n, busy[name], reserved[name]) for name, n in self.slots.items()
+        ]
+        for reservation in plan([self._waiting(gang) for gang in self.gangs], present):
+            self.reserved[reservation.job_id] = (reservation, self.now + reservation.lasts_s)
+            self.draining_reservations[reservation.job_id] += reservation.is_draining
 
-    def _waiting(self, one):
-        kept, submitted_at = self.reserved.get(one.job_id), self.submitted_at[one.job_id]
+    def _waiting(self, gang):
+        kept, submitted_at = self.reserved.get(gang.job_id), self.submitted_at[gang.job_id]
         is_first = not self.small or submitted_at < self.small[0][0]
         return replace(
-            one,
+            gang,
             waited_s=self.now - submitted_at,
-            holds=self.holds[one.job_id],
-            may_hold=is_first and self.no_hold_before.get(one.job_id, 0) <= self.now,
+            draining_reservations=self.draining_reservations[gang.job_id],
+            may_drain=is_first and self.backoff_until.get(gang.job_id, 0) <= self.now,
             reserved=kept[0].shares if kept else (),
-            is_hold=bool(kept and kept[0].is_hold),
+            is_draining=bool(kept and kept[0].is_draining),
         )
 
     def _start_gangs(self):
-        for one in list(self.gangs):
-            if one.job_id not in self.reserved:
+        for gang in list(self.gangs):
+            if gang.job_id not in self.reserved:
                 continue
-            reservation, _ = self.reserved[one.job_id]
+            reservation, _ = self.reserved[gang.job_id]
             busy = self._busy()
             if all(
                 busy[share.worker_id] + share.ranks <= self.slots[share.worker_id]
                 for share in reservation.shares
             ):
                 ranks = sum(share.ranks for share in reservation.shares)
-                assert ranks in one.size.counts(), "a partial start"
+                assert ranks in gang.size.counts(), "a partial start"
                 self.running.append(
-                    Running(reservation.shares, self.now + self.length_s[one.job_id])
+                    Running(reservation.shares, self.now + self.length_s[gang.job_id])
                 )
-                self.gang_waits[one.job_id] = self.now - self.submitted_at[one.job_id]
-                del self.reserved[one.job_id]
-                self.gangs.remove(one)
+                self.gang_waits[gang.job_id] = self.now - self.submitted_at[gang.job_id]
+                del self.reserved[gang.job_id]
+                self.gangs.remove(gang)
 
 
 def count_slots(every):
-    found = Counter()
+    slots = Counter()
     for shares in every:
         for share in shares:
-            found[share.worker_id] += share.ranks
-    return found
+            slots[share.worker_id] += share.ranks
+    return slots
 
 
 def random_size(generator, split):
@@ -279,19 +294,19 @@ def test_small_jobs_run_between_the_reservations_of_a_gang_that_cannot_start():
             world.submit_small(10.0)
         world.second()
     assert world.gang_waits == {}
-    assert world.holds["a"] >= 4
+    assert world.draining_reservations["a"] >= 4
     pauses = [later - earlier for earlier, later in pairwise(world.small_starts)]
-    assert max(pauses) <= hold_s(world.holds["a"] - 1) + 11
+    assert max(pauses) <= draining_s(world.draining_reservations["a"] - 1) + 11
     assert len(world.small_starts) > 300
 
 
 def test_a_gang_runs_although_jobs_last_longer_than_its_first_reservations():
     """Checked: if each reservation is as short as the first one, the gang waits for ever."""
     world = Simulation({"w0": 2})
-    world.running.append(Running((Share("w0", 1),), 3 * HOLD_S))
+    world.running.append(Running((Share("w0", 1),), 3 * DRAINING_S))
     world.submit("a", GangSize(1, 2, 2, 2, 2), 5.0)
-    while not world.gang_waits and world.now < 100 * HOLD_S:
+    while not world.gang_waits and world.now < 100 * DRAINING_S:
         if len(world.small) < 5:
-            world.submit_small(4 * HOLD_S)
+            world.submit_small(4 * DRAINING_S)
         world.second()
-    assert HOLD_S < world.gang_waits["a"] < 20 * HOLD_S
+    assert DRAINING_S < world.gang_waits["a"] < 20 * DRAINING_S

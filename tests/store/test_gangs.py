@@ -13,11 +13,11 @@ from sqlalchemy import event, func, select, update
 from ampspec.jobs import Reason, State
 from store import workers
 from store.access import projects
-from store.clock import after
+from store.clock import from_now
 from store.gangs import gang_members, gangs
 from store.jobs import attempts, jobs, lease_expiry
 from store.listing import waiting_reason
-from store.scheduling.gang_placement import HOLD_S, PATIENCE_S
+from store.scheduling.gang_placement import DRAIN_AFTER_S, DRAINING_S
 from store.tables import Attempt, Gang, GangMember, Job
 
 LEASE_S = 30.0
@@ -30,14 +30,14 @@ class Scheduler:
     database: Any
     make_job: Any
 
-    def write(self, function, *arguments, **named):
+    def write(self, function, *arguments, **options):
         with self.database.write() as session:
-            return function(session, *arguments, **named)
+            return function(session, *arguments, **options)
 
     def add_worker(self, name, slots=1):
         """Register a worker that runs ranks."""
-        known = {"hostname": f"host of {name}", "pid": 1, "version": "1"}
-        self.write(workers.register, name, slots=slots, queues=("default",), **known)
+        fields = {"hostname": f"host of {name}", "pid": 1, "version": "1"}
+        self.write(workers.register, name, slots=slots, queues=("default",), **fields)
         self.write(workers.heartbeat, name, hardware={"gang_host": "10.0.0.1"})
 
     def make_gang(self, workers=2, devices=1, **runtime):
@@ -45,8 +45,11 @@ class Scheduler:
 
     def place(self):
         """Run one round of the scheduler; returns the reservations that it made, by job."""
-        made = self.write(gangs.place)
-        return {one.job_id: {share.worker_id: share.ranks for share in one.shares} for one in made}
+        reservations = self.write(gangs.place)
+        return {
+            reservation.job_id: {share.worker_id: share.ranks for share in reservation.shares}
+            for reservation in reservations
+        }
 
     def be_ready(self, job, *names):
         """Let the workers of a reservation get ready; returns whether each was accepted."""
@@ -83,7 +86,7 @@ class Scheduler:
         """Let the leases of members end."""
         with self.database.write() as session:
             statement = update(GangMember).where(*conditions)
-            session.execute(statement.values(lease_expires_at=after(-seconds)))
+            session.execute(statement.values(lease_expires_at=from_now(-seconds)))
 
 
 @pytest.fixture
@@ -91,8 +94,8 @@ def scheduler(database, make_job):
     return Scheduler(database, make_job)
 
 
-def wait_for_long(put, job, seconds=PATIENCE_S + 1):
-    put(job.id, queued_at=after(-seconds))
+def wait_for_long(put, job, seconds=DRAIN_AFTER_S + 1):
+    put(job.id, queued_at=from_now(-seconds))
 
 
 def test_a_gang_is_claimed_when_its_last_worker_is_ready(scheduler):
@@ -109,7 +112,7 @@ def test_a_gang_is_claimed_when_its_last_worker_is_ready(scheduler):
         assert session.get(Attempt, (job.id, 1)).ranks == 4
         begun = gang_members.started(session, job.id, 1, "w1")
     assert begun.addresses == tuple(f"10.0.0.1:{4000 + rank}" for rank in range(4))
-    assert [(one.first_rank, one.state) for one in scheduler.members(job)] == [
+    assert [(member.first_rank, member.state) for member in scheduler.members(job)] == [
         (0, "running"), (2, "running"),
     ]  # fmt: skip
 
@@ -134,7 +137,7 @@ def test_servers_that_plan_at_the_same_time_reserve_each_slot_once(scheduler):
     """Checked: without locking the waiting gangs both servers reserve the slots."""
     for name in ("w0", "w1"):
         scheduler.add_worker(name)
-    made = [scheduler.make_gang(2) for _ in range(4)]
+    gang_jobs = [scheduler.make_gang(2) for _ in range(4)]
     start = Barrier(4)
 
     def one_round(_):
@@ -143,8 +146,12 @@ def test_servers_that_plan_at_the_same_time_reserve_each_slot_once(scheduler):
             return gangs.place(session)
 
     with ThreadPoolExecutor(4) as threads:
-        found = [one for made in threads.map(one_round, range(4)) for one in made]
-    assert [one.job_id for one in found] == [made[0].id]
+        reservations = [
+            reservation
+            for gang_jobs in threads.map(one_round, range(4))
+            for reservation in gang_jobs
+        ]
+    assert [reservation.job_id for reservation in reservations] == [gang_jobs[0].id]
     with scheduler.database.read() as session:
         assert session.scalar(select(func.count()).select_from(GangMember)) == 2
 
@@ -178,7 +185,7 @@ def test_a_reservation_that_expires_is_given_back_as_a_whole(scheduler):
     scheduler.expire(GangMember.worker_id == "w1")
     assert scheduler.be_ready(job, "w1") == [False]
     assert scheduler.place() == {job.id: {"w0": 1, "w1": 1}}
-    assert [one.state for one in scheduler.members(job)] == ["reserved", "reserved"]
+    assert [member.state for member in scheduler.members(job)] == ["reserved", "reserved"]
 
 
 def test_a_reservation_ends_with_a_lost_or_draining_worker(scheduler):
@@ -240,8 +247,8 @@ def test_a_claim_of_a_plain_job_takes_as_many_statements_as_before(scheduler):
         scheduler.make_job()
         statements = []
 
-        def record(_connection, _cursor, statement, *_, found=statements):
-            found.append(statement)
+        def record(_connection, _cursor, statement, *_, recorded=statements):
+            recorded.append(statement)
 
         with scheduler.database.write() as session:
             event.listen(session.connection(), "before_cursor_execute", record)
@@ -276,7 +283,7 @@ def test_a_gang_that_has_waited_reserves_the_slots_of_jobs_that_run(scheduler, p
 
 
 def test_a_job_that_came_first_is_not_held_up_by_a_gang(scheduler, put):
-    """Checked: without `may_hold` of `is_first` the gang reserves the slot first."""
+    """Checked: without `may_drain` of `is_first` the gang reserves the slot first."""
     scheduler.add_worker("some-worker")
     scheduler.add_worker("w1")
     scheduler.make_job(State.RUNNING)
@@ -311,13 +318,15 @@ def test_after_a_reservation_of_busy_slots_other_jobs_run(scheduler, put):
     assert scheduler.place() == {}
     with scheduler.database.read() as session:
         gang = session.get(Gang, job.id)
-        assert gang.holds == 1
-        until_s = session.scalar(select(gangs.seconds_since(gang.no_hold_before)))
-    assert until_s == pytest.approx(-HOLD_S, abs=20)
+        assert gang.draining_reservations == 1
+        until_s = session.scalar(select(gangs.seconds_since(gang.backoff_until)))
+    assert until_s == pytest.approx(-DRAINING_S, abs=20)
     scheduler.make_job()
     claimed = scheduler.write(attempts.claim_next, "w1", ["default"], spare_slots=0)
     assert claimed is not None, "the free slot is still reserved"
-    scheduler.write(lambda session: session.execute(update(Gang).values(no_hold_before=after(-1))))
+    scheduler.write(
+        lambda session: session.execute(update(Gang).values(backoff_until=from_now(-1)))
+    )
     assert job.id in scheduler.place()
 
 
@@ -365,7 +374,7 @@ def test_the_next_attempt_of_a_gang_is_reserved_again(scheduler, put):
     assert scheduler.place() == {job.id: {"w0": 1, "w1": 1}}
     assert scheduler.be_ready(job) == [True, True]
     assert scheduler.refreshed(job).attempt == 2
-    assert [(one.attempt, one.state) for one in scheduler.members(job)] == [
+    assert [(member.attempt, member.state) for member in scheduler.members(job)] == [
         (1, "ended"), (1, "ended"), (2, "running"), (2, "running"),
     ]  # fmt: skip
 
@@ -380,19 +389,19 @@ def test_ranks_of_a_lost_worker_are_recorded_as_lost(scheduler):
     assert scheduler.members(job)[1].state == "running", "its attempt is still active"
     scheduler.write(lease_expiry.expire)
     scheduler.write(gang_members.end_expired_members)
-    assert [one.state for one in scheduler.members(job)] == ["running", "ended"]
+    assert [member.state for member in scheduler.members(job)] == ["running", "ended"]
     assert scheduler.members(job)[1].reason == Reason.WORKER_LOST
 
 
-def test_requests_reach_the_other_workers_and_wishes_the_first(scheduler):
+def test_requests_reach_the_other_workers_and_stop_requests_the_first(scheduler):
     for name in ("w0", "w1"):
         scheduler.add_worker(name)
     job = scheduler.make_gang(2)
     scheduler.run(job)
     devices = [{"rank": 1, "device": "/CPU:0", "state": "running"}]
-    renew = scheduler.renew(job, 1, "w1", wish="shutdown", devices=devices)
+    renew = scheduler.renew(job, 1, "w1", stop_request="shutdown", devices=devices)
     assert renew == (True, None)
-    assert [one.wish for one in scheduler.members(job)] == [None, "shutdown"]
+    assert [member.stop_request for member in scheduler.members(job)] == [None, "shutdown"]
     assert scheduler.members(job)[1].devices == devices
     scheduler.write(gang_members.request_stop, job.id, 1)
     assert scheduler.renew(job, 1, "w1") == (True, gang_members.STOP)
@@ -418,12 +427,12 @@ def test_an_elastic_gang_grows_at_a_checkpoint_when_slots_become_free(scheduler,
     assert scheduler.write(gangs.request_growth) == [], "it has just begun"
     scheduler.write(
         lambda session: session.execute(
-            update(Attempt).values(started_at=after(-gangs.GROW_AFTER_S - 1))
+            update(Attempt).values(started_at=from_now(-gangs.GROW_AFTER_S - 1))
         )
     )
-    other = scheduler.make_job()
+    other_job = scheduler.make_job()
     assert scheduler.write(gangs.request_growth) == [], "another job waits for the slot"
-    scheduler.write(attempts.claim, other.id, "w9")
+    scheduler.write(attempts.claim, other_job.id, "w9")
     assert scheduler.write(gangs.request_growth) == [job.id]
     assert scheduler.refreshed(job).requested == gangs.RESIZE
     assert scheduler.write(gangs.request_growth) == []
@@ -530,7 +539,7 @@ def test_a_gang_gets_no_more_ranks_than_the_device_quota_leaves(scheduler, put):
     scheduler.add_worker("w1", slots=8)
     scheduler.write(projects.update, "default", {"max_devices": 3})
     elastic = scheduler.make_gang(1, 4, elastic={"min": 2, "max": 4})
-    put(elastic.id, queued_at=after(-2 * PATIENCE_S))
+    put(elastic.id, queued_at=from_now(-2 * DRAIN_AFTER_S))
     assert scheduler.place() == {elastic.id: {"w1": 2}}
     # What is reserved counts: one device is left.
     for _ in range(2):
@@ -559,7 +568,7 @@ def test_a_reserved_gang_counts_as_a_running_job(scheduler, why):
 def test_a_gang_is_not_asked_to_grow_beyond_its_quota(scheduler, put):
     scheduler.add_worker("w0")
     job = scheduler.make_gang(2, elastic={"min": 1, "max": 2})
-    put(job.id, queued_at=after(-2 * PATIENCE_S))
+    put(job.id, queued_at=from_now(-2 * DRAIN_AFTER_S))
     scheduler.run(job)
     scheduler.write(attempts.mark_running, job.id, 1, total_steps=10, first_step=0)
     scheduler.write(projects.update, "default", {"max_devices": 1})
@@ -579,7 +588,7 @@ def test_a_rigid_gang_waits_until_its_quota_allows_all_of_its_ranks(scheduler, w
     gang = scheduler.make_gang(workers=1, devices=4)
     assert scheduler.place() == {}
     assert "uses 1 of its quota of 4 devices, and this job needs 4" in why(gang)
-    scheduler.write(attempts.hand_back, running.id, 1)
+    scheduler.write(attempts.requeue, running.id, 1)
     scheduler.write(jobs.request_cancel, running.id)
     assert list(scheduler.place()) == [gang.id]
 

@@ -6,7 +6,7 @@ from sqlalchemy import func, select, update
 
 from store.access import idempotency, projects
 from store.access.idempotency import IdempotentRequest, KeyReused, StoredResponse
-from store.clock import after
+from store.clock import from_now
 from store.tables import IdempotencyKey
 
 FIRST = IdempotentRequest("default", "key", "digest")
@@ -20,8 +20,8 @@ def execute(database):
 
     def execute(request=FIRST, response=RESPONSE):
         with database.write() as session:
-            if (known := idempotency.claim(session, request)) is not None:
-                return known
+            if (stored_response := idempotency.claim(session, request)) is not None:
+                return stored_response
             idempotency.store_response(session, request, response)
             return None
 
@@ -84,7 +84,7 @@ def test_one_of_many_concurrent_requests_is_executed_and_the_others_get_its_resp
 def test_expired_keys_are_deleted(database, execute):
     execute()
     with database.write() as session:
-        session.execute(update(IdempotencyKey).values(created_at=after(-100)))
+        session.execute(update(IdempotencyKey).values(created_at=from_now(-100)))
     execute(IdempotentRequest("default", "new", "digest"))
     with database.write() as session:
         assert idempotency.delete_expired(session, kept_s=50) == 1

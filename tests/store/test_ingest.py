@@ -17,8 +17,8 @@ def running(make_job):
 def stored_entries(database, job_id):
     """The seq and the content of every stored entry of a job."""
     with database.read() as session:
-        rows = [(row.seq, row.type) for row in events.read(session, job_id, after=3, limit=99)]
-        rows += [(row.seq, row.text) for row in logs.read(session, job_id, after=0, limit=99)]
+        rows = [(row.seq, row.type) for row in events.read(session, job_id, after_seq=3, limit=99)]
+        rows += [(row.seq, row.text) for row in logs.read(session, job_id, after_seq=0, limit=99)]
         blocks = session.query(StepBlockRow).filter_by(job_id=job_id)
         rows += [(row.seq, row.first_step) for row in blocks]
     return sorted(rows)
@@ -44,7 +44,7 @@ def test_entries_get_consecutive_sequence_numbers_in_their_order(
         job = jobs.get(session, running.id)
         assert (job.seq, job.step, job.latest["loss"], job.entries_written) == (7, 20, 19.0, 4)
         assert (lease.seq, lease.requested) == (7, None)
-        [event] = events.read(session, running.id, after=5, limit=1)
+        [event] = events.read(session, running.id, after_seq=5, limit=1)
         assert (event.step, event.attempt, event.data) == (9, 1, {"norm": "Infinity"})
 
 
@@ -80,16 +80,16 @@ def test_only_the_attempt_that_owns_the_job_writes(
     database, in_transaction, make_job, make_block, state
 ):
     job = make_job(state)
-    before = stored_entries(database, job.id)
+    entries = stored_entries(database, job.id)
     for attempt in (0, 2):
         assert (
             in_transaction(ingest.append, job.id, attempt, [make_block(0, 10)], entries_written=0)
             is None
         )
-    assert stored_entries(database, job.id) == before
+    assert stored_entries(database, job.id) == entries
     lease = in_transaction(ingest.append, job.id, 1, [make_block(0, 10)], entries_written=0)
     assert (lease is not None) == (state in ACTIVE)
-    assert (stored_entries(database, job.id) != before) == (state in ACTIVE)
+    assert (stored_entries(database, job.id) != entries) == (state in ACTIVE)
 
 
 def test_the_count_of_written_entries_starts_at_zero_for_each_attempt(
@@ -98,7 +98,7 @@ def test_the_count_of_written_entries_starts_at_zero_for_each_attempt(
     from store.jobs import attempts
 
     in_transaction(ingest.append, running.id, 1, [make_block(0, 10)], entries_written=0)
-    in_transaction(attempts.hand_back, running.id, 1)
+    in_transaction(attempts.requeue, running.id, 1)
     in_transaction(attempts.claim, running.id, "other")
     assert (
         in_transaction(ingest.append, running.id, 2, [make_block(5, 10)], entries_written=0)
@@ -124,9 +124,9 @@ def test_null_characters_and_surrogates_in_text_are_replaced(database, in_transa
     ]
     in_transaction(ingest.append, running.id, 1, entries, entries_written=0)
     with database.read() as session:
-        [chunk] = logs.read(session, running.id, after=0, limit=9)
+        [chunk] = logs.read(session, running.id, after_seq=0, limit=9)
         assert chunk.text == "a\N{REPLACEMENT CHARACTER}b?"
-        [event] = events.read(session, running.id, after=4, limit=9)
+        [event] = events.read(session, running.id, after_seq=4, limit=9)
         assert event.data == {"k\N{REPLACEMENT CHARACTER}?": "v\N{REPLACEMENT CHARACTER}"}
 
 
@@ -146,23 +146,23 @@ def test_logs_are_read_from_any_seq_and_by_attempt(database, in_transaction, mak
     job = make_job(State.RUNNING)
     pieces = [LogChunk("stdout", f"line {number}\n") for number in range(3)]
     in_transaction(ingest.append, job.id, 1, pieces, entries_written=0)
-    in_transaction(attempts.hand_back, job.id, 1)
+    in_transaction(attempts.requeue, job.id, 1)
     in_transaction(attempts.claim, job.id, "other")
     in_transaction(ingest.append, job.id, 2, [LogChunk("stderr", "again\n")], entries_written=0)
 
-    def read(**asked):
+    def read(**arguments):
         with database.read() as session:
-            rows = logs.read(session, job.id, **{"after": 0, "limit": 99, **asked})
+            rows = logs.read(session, job.id, **{"after_seq": 0, "limit": 99, **arguments})
             return [row.text for row in rows]
 
     assert read() == ["line 0\n", "line 1\n", "line 2\n", "again\n"]
     assert read(limit=1) == ["line 0\n"]
-    assert read(after=4, limit=2) == ["line 1\n", "line 2\n"]
+    assert read(after_seq=4, limit=2) == ["line 1\n", "line 2\n"]
     assert read(attempt=2) == ["again\n"]
 
 
 def test_events_are_read_from_any_seq(database, make_job):
     job = make_job(State.SUCCEEDED)
     with database.read() as session:
-        assert [row.seq for row in events.read(session, job.id, after=1, limit=2)] == [2, 3]
-        assert events.read(session, job.id, after=4, limit=2) == []
+        assert [row.seq for row in events.read(session, job.id, after_seq=1, limit=2)] == [2, 3]
+        assert events.read(session, job.id, after_seq=4, limit=2) == []

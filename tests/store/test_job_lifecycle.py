@@ -13,7 +13,7 @@ from sqlalchemy import select, update
 from ampspec.jobs import ACTIVE, TERMINAL, TRANSITIONS, Reason, State
 from ampspec.telemetry import Event, EventType
 from store import leases
-from store.clock import after
+from store.clock import from_now
 from store.jobs import attempts, jobs, lease_expiry
 from store.jobs.jobs import Origin
 from store.jobs.retries import BACKOFF_BY_REASON
@@ -40,9 +40,9 @@ class JobLifecycle(RuleBasedStateMachine):
         """For each step the newest attempt that reached it."""
         self._reading = None
 
-    def in_transaction(self, function, *arguments, **named):
+    def in_transaction(self, function, *arguments, **options):
         with self.database.write() as session:
-            return function(session, *arguments, **named)
+            return function(session, *arguments, **options)
 
     def put(self, **values):
         self.in_transaction(
@@ -70,16 +70,16 @@ class JobLifecycle(RuleBasedStateMachine):
     def job(self):
         return self.read(lambda session: jobs.get(session, self.job_id))
 
-    def as_worker(self, back, function, *arguments, **named):
+    def as_worker(self, back, function, *arguments, **options):
         """Act as the current attempt or an older one; the older one must change nothing."""
         job = self.job
         attempt = job.attempt - back
         owns = back == 0 and job.state in ACTIVE
-        before = None if owns else self.stored_rows()
-        result = self.in_transaction(function, self.job_id, attempt, *arguments, **named)
+        stored_rows = None if owns else self.stored_rows()
+        result = self.in_transaction(function, self.job_id, attempt, *arguments, **options)
         if not owns:
             assert result is None
-            assert self.stored_rows() == before
+            assert self.stored_rows() == stored_rows
         return result
 
     def stored_rows(self):
@@ -87,13 +87,13 @@ class JobLifecycle(RuleBasedStateMachine):
 
         def rows(session):
             tables = (Job, Attempt, EventRow, StepBlockRow, LogRow)
-            found = []
+            table_rows = []
             for table in tables:
                 mine = table.id if table is Job else table.job_id
                 order = table.__table__.primary_key.columns
                 statement = select(*table.__table__.columns).where(mine == self.job_id)
-                found += [tuple(row) for row in session.execute(statement.order_by(*order))]
-            return found
+                table_rows += [tuple(row) for row in session.execute(statement.order_by(*order))]
+            return table_rows
 
         return self.read(rows)
 
@@ -176,8 +176,8 @@ class JobLifecycle(RuleBasedStateMachine):
         self.as_worker(back, attempts.mark_paused)
 
     @rule(back=BACK)
-    def hand_back(self, back):
-        self.as_worker(back, attempts.hand_back)
+    def requeue(self, back):
+        self.as_worker(back, attempts.requeue)
 
     # ---- The reconciler
 
@@ -185,7 +185,7 @@ class JobLifecycle(RuleBasedStateMachine):
     def expire_lease(self, expired_since_s):
         job = self.job
         if job.state in ACTIVE:
-            self.put(lease_expires_at=after(-expired_since_s))
+            self.put(lease_expires_at=from_now(-expired_since_s))
         ended = [job.id for job in self.in_transaction(lease_expiry.expire)]
         waits = job.state == State.STOPPING and expired_since_s < leases.SELF_FENCE_S
         assert (self.job_id in ended) == (job.state in ACTIVE and not waits)
@@ -211,8 +211,8 @@ class JobLifecycle(RuleBasedStateMachine):
         )
         states = [State(row.data["state"]) for row in rows]
         assert states[0] == State.QUEUED
-        for before, then in pairwise(states):
-            assert then in TRANSITIONS[before]
+        for state, next_state in pairwise(states):
+            assert next_state in TRANSITIONS[state]
         assert states[-1] == self.job.state
         assert [row.attempt for row in rows] == sorted(row.attempt for row in rows)
 
@@ -250,8 +250,8 @@ class JobLifecycle(RuleBasedStateMachine):
             lambda session: steps.read(session, self.job_id, start=0, end=None, limit=10**6)
         )
         assert reading.block["step"].tolist() == sorted(self.newest)
-        wanted = [self.newest[step] for step in sorted(self.newest)]
-        assert np.array_equal(reading.block["loss"], np.array(wanted, dtype=np.float32))
+        losses = [self.newest[step] for step in sorted(self.newest)]
+        assert np.array_equal(reading.block["loss"], np.array(losses, dtype=np.float32))
 
 
 @pytest.mark.slow

@@ -63,7 +63,7 @@ def test_a_repeated_write_and_a_fenced_attempt_change_no_metrics(
     entries = [evaluation(9, val_loss=1.0)]
     for _ in range(2):
         in_transaction(ingest.append, running.id, 1, entries, entries_written=0)
-    in_transaction(attempts.hand_back, running.id, 1)
+    in_transaction(attempts.requeue, running.id, 1)
     in_transaction(attempts.claim, running.id, "other")
     late = [evaluation(19, val_loss=7.0)]
     assert in_transaction(ingest.append, running.id, 1, late, entries_written=1) is None
@@ -100,8 +100,8 @@ def test_the_policy_of_a_job_is_the_one_that_it_started_with(in_transaction, mak
     in_transaction(attempts.mark_running, job.id, 1, **start, policy="mixed_bfloat16")
     in_transaction(attempts.mark_running, job.id, 1, **start)
     with database.read() as session:
-        found = jobs.get(session, job.id)
-    assert (found.policy, found.resolved_policy) == ("auto", "mixed_bfloat16")
+        row = jobs.get(session, job.id)
+    assert (row.policy, row.resolved_policy) == ("auto", "mixed_bfloat16")
 
 
 def test_the_policy_of_a_job_that_falls_back_is_float32(in_transaction, running, database):

@@ -25,7 +25,7 @@ def test_a_new_job_is_queued_with_an_event(database, in_transaction, make_spec):
         assert Origin(job.project, job.created_by, job.request_id, job.cloned_from) == origin
         assert job.labels == {"team": "vision"}
         assert job.spec == spec.to_json()
-        [event] = events.read(session, job_id, after=0, limit=10)
+        [event] = events.read(session, job_id, after_seq=0, limit=10)
         assert (event.type, event.data) == ("state", {"state": "queued"})
 
 
@@ -55,22 +55,22 @@ def test_jobs_that_are_created_after_each_other_are_claimed_in_that_order(
 ):
     # In one transaction, so that several of them are created within a millisecond.
     with database.write() as session:
-        made = [jobs.create(session, make_spec(), Origin(project="default")).id for _ in range(30)]
-    assert [in_transaction(attempts.claim_next, "w", ["default"]).id for _ in made] == made
+        ids = [jobs.create(session, make_spec(), Origin(project="default")).id for _ in range(30)]
+    assert [in_transaction(attempts.claim_next, "w", ["default"]).id for _ in ids] == ids
 
 
 def test_a_failed_transaction_creates_no_job(database, make_spec):
-    made = []
+    ids = []
 
     def write_and_fail():
         with database.write() as session:
-            made.append(jobs.create(session, make_spec(), Origin("default")).id)
+            ids.append(jobs.create(session, make_spec(), Origin("default")).id)
             raise RuntimeError("the power is lost")
 
     with pytest.raises(RuntimeError, match="lost"):
         write_and_fail()
     with database.read() as session:
-        assert jobs.get(session, made[0]) is None
+        assert jobs.get(session, ids[0]) is None
 
 
 def test_a_job_is_found_only_in_its_own_project(database, make_job):
@@ -129,8 +129,8 @@ ACTIONS = {
         lambda s, i: attempts.mark_paused(s, i, 1),
         {State.PAUSING: State.PAUSED, State.STOPPING: State.CANCELLED},
     ),
-    "hand back": (
-        lambda s, i: attempts.hand_back(s, i, 1),
+    "requeue": (
+        lambda s, i: attempts.requeue(s, i, 1),
         {
             State.STARTING: State.QUEUED,
             State.RUNNING: State.QUEUED,
@@ -170,14 +170,14 @@ def test_each_action_leads_from_each_state_to_the_expected_one(
     make_job, in_transaction, state_of, action
 ):
     act, leads_to = ACTIONS[action]
-    found = {}
+    new_states = {}
     for state in State:
         job_id = make_job(state).id
         job = in_transaction(act, job_id)
         assert state_of(job_id) == (job.state if job else state)
         if job:
-            found[state] = State(job.state)
-    assert found == leads_to
+            new_states[state] = State(job.state)
+    assert new_states == leads_to
 
 
 @every_row("action", ACTIONS)
@@ -189,7 +189,7 @@ def test_an_action_on_an_unknown_job_returns_none(in_transaction, action):
 def test_the_events_of_a_job_are_numbered_without_gaps(database, make_job):
     job = make_job(State.SUCCEEDED)
     with database.read() as session:
-        rows = events.read(session, job.id, after=0, limit=100)
+        rows = events.read(session, job.id, after_seq=0, limit=100)
         assert [row.seq for row in rows] == [1, 2, 3, 4]
         assert [row.data["state"] for row in rows] == ["queued", "starting", "running", "succeeded"]
         assert session.get(EventRow, (job.id, 4)).attempt == 1
@@ -211,7 +211,7 @@ def test_an_edit_is_in_the_event_log(database, in_transaction, make_job):
     )
     assert (edited.name, edited.priority, edited.labels) == ("other", 9, {"a": "b"})
     with database.read() as session:
-        [event] = events.read(session, job.id, after=1, limit=9)
+        [event] = events.read(session, job.id, after_seq=1, limit=9)
         assert (event.type, event.data["priority"]) == ("edited", 9)
     assert in_transaction(jobs.edit, "0" * 12, {"name": "other"}) is None
 
@@ -254,7 +254,10 @@ def test_deleting_a_job_deletes_all_its_rows(database, in_transaction, make_job,
     entries = [make_block(0, 3), Event(EventType.WARNING), ingest.LogChunk("stdout", "hello\n")]
     in_transaction(ingest.append, job.id, 1, entries, entries_written=0)
     in_transaction(
-        artifacts.add, job.id, 1, artifacts.StoredFile("model", artifacts.MODEL, None, 1, "0" * 64)
+        artifacts.add,
+        job.id,
+        1,
+        artifacts.StoredArtifact("model", artifacts.MODEL, None, 1, "0" * 64),
     )
     in_transaction(attempts.mark_succeeded, job.id, 1, {})
     assert in_transaction(jobs.delete_job, job.id)

@@ -5,14 +5,14 @@ import threading
 from sqlalchemy import update
 
 from store import leaders
-from store.clock import after
+from store.clock import from_now
 from store.tables import Leader
 from tests.waiting import join
 
 
 def expire(database):
     with database.write() as session:
-        session.execute(update(Leader).values(lease_expires_at=after(-0.001)))
+        session.execute(update(Leader).values(lease_expires_at=from_now(-0.001)))
 
 
 def test_one_server_leads_until_its_lease_expires(database):
@@ -32,9 +32,11 @@ def test_tasks_have_leaders_of_their_own(database):
 def test_a_leader_renews_its_lease_before_it_expires(database):
     leaders.lead(database, "task", "a")
     with database.write() as session:
-        session.execute(update(Leader).values(lease_expires_at=after(leaders.LEADER_LEASE_S / 4)))
-        [before] = session.scalars(update(Leader).values(task="task").returning(Leader))
-        expires_at = before.lease_expires_at
+        session.execute(
+            update(Leader).values(lease_expires_at=from_now(leaders.LEADER_LEASE_S / 4))
+        )
+        [leader] = session.scalars(update(Leader).values(task="task").returning(Leader))
+        expires_at = leader.lease_expires_at
     assert leaders.lead(database, "task", "a")
     with database.read() as session:
         assert session.get_one(Leader, "task").lease_expires_at > expires_at

@@ -4,7 +4,7 @@ import pytest
 
 from ampspec.jobs import ACTIVE, State
 from store import leases
-from store.clock import after
+from store.clock import from_now
 from store.jobs import attempts, jobs
 from tests.tables import every_row
 
@@ -12,12 +12,12 @@ from tests.tables import every_row
 @pytest.fixture
 def lease_duration_s(database):
     """The least and the greatest possible duration of a lease that the test sets."""
-    before = datetime.now(UTC)
+    started_at = datetime.now(UTC)
 
     def lease_duration_s(job_id):
         with database.read() as session:
             end = jobs.get(session, job_id).lease_expires_at
-        return [(end - at) / timedelta(seconds=1) for at in (datetime.now(UTC), before)]
+        return [(end - at) / timedelta(seconds=1) for at in (datetime.now(UTC), started_at)]
 
     return lease_duration_s
 
@@ -35,16 +35,16 @@ def test_a_claim_sets_a_lease_of_the_given_duration(
 ):
     job = make_job()
     in_transaction(attempts.claim, job.id, "w", lease_s=lease_s)
-    least, most = lease_duration_s(job.id)
-    assert least - 1 < lease_s < most + 1
+    shortest_s, longest_s = lease_duration_s(job.id)
+    assert shortest_s - 1 < lease_s < longest_s + 1
 
 
 def test_renewing_extends_the_lease(in_transaction, make_job, put, lease_duration_s):
     job = make_job(State.RUNNING)
-    put(job.id, lease_expires_at=after(1))
+    put(job.id, lease_expires_at=from_now(1))
     in_transaction(leases.renew_lease, job.id, 1)
-    least, most = lease_duration_s(job.id)
-    assert least - 1 < leases.LEASE_S < most + 1
+    shortest_s, longest_s = lease_duration_s(job.id)
+    assert shortest_s - 1 < leases.LEASE_S < longest_s + 1
 
 
 def test_the_outage_grace_is_a_third_of_the_lease_up_to_a_maximum():

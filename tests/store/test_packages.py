@@ -61,5 +61,5 @@ def test_the_packages_of_online_workers_are_listed(database):
         workers.heartbeat(session, "a", hardware={"packages": [{"package": "own-package"}, 3]})
         workers.heartbeat(session, "gone", hardware={"packages": [{"package": "own-package"}]})
         workers.stopped(session, "gone")
-        found = workers.online_packages(session)
-    assert found == {"a": [{"package": "own-package"}]}
+        packages = workers.online_packages(session)
+    assert packages == {"a": [{"package": "own-package"}]}

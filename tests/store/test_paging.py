@@ -40,15 +40,15 @@ class ListReader:
 
     def __init__(self, database, make_spec):
         self.database, self.make_spec = database, make_spec
-        self.wanted = Search(project=f"p{secrets.token_hex(8)}")
+        self.search = Search(project=f"p{secrets.token_hex(8)}")
         self.job_ids, self.seen = [], []
         with database.write() as session:
-            projects.ensure(session, self.wanted.project)
+            projects.ensure(session, self.search.project)
 
     def add(self, name):
         spec = self.make_spec(name=name)
         with self.database.write() as session:
-            self.job_ids.append(jobs.create(session, spec, Origin(self.wanted.project)).id)
+            self.job_ids.append(jobs.create(session, spec, Origin(self.search.project)).id)
 
     def apply(self, operation, *what):
         if operation == "add":
@@ -71,7 +71,7 @@ class ListReader:
     def page(self, sort, after_position, limit):
         with self.database.read() as session:
             page = search.page(
-                session, self.wanted, sort=sort, after_position=after_position, limit=limit
+                session, self.search, sort=sort, after_position=after_position, limit=limit
             )
             self.seen += [job.id for job in page.jobs]
             assert len(page.jobs) <= limit

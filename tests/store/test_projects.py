@@ -6,7 +6,7 @@ import pytest
 
 from ampspec.jobs import State
 from store.access import projects
-from store.access.projects import ProjectLoad, QuotaExceeded
+from store.access.projects import ProjectLoad, QuotaReached
 from store.jobs import attempts, jobs
 from store.jobs.jobs import Origin
 
@@ -83,7 +83,7 @@ def test_a_full_queue_refuses_the_next_job_until_a_worker_takes_one(database, pr
     set_quotas(database, max_queued=2)
     for _ in range(2):
         submit(database, make_spec())
-    with pytest.raises(QuotaExceeded, match="quota of 2"):
+    with pytest.raises(QuotaReached, match="quota of 2"):
         submit(database, make_spec())
     with database.write() as session:
         attempts.claim_next(session, "worker", ["default"])
@@ -101,7 +101,7 @@ def test_the_queue_of_another_project_is_not_counted(database, project, make_spe
             "default": ProjectLoad(queued=1, running=0),
             "other": ProjectLoad(queued=1, running=0),
         }
-    with pytest.raises(QuotaExceeded, match="quota of 1"):
+    with pytest.raises(QuotaReached, match="quota of 1"):
         submit(database, make_spec())
 
 
@@ -109,7 +109,7 @@ def test_the_queue_quota_holds_for_concurrent_submissions(database, project, mak
     # Fails without `with_for_update` in store/access/projects.py: PostgreSQL then queues more jobs.
     set_quotas(database, max_queued=3)
     outcomes = run_concurrently(8, lambda: submit(database, make_spec()))
-    assert sum(isinstance(outcome, QuotaExceeded) for outcome in outcomes) == 5
+    assert sum(isinstance(outcome, QuotaReached) for outcome in outcomes) == 5
     with database.read() as session:
         assert projects.load_by_project(session)["default"].queued == 3
 
@@ -125,9 +125,9 @@ def test_claiming_skips_a_project_at_its_running_quota(database, project, make_s
     with database.write() as session:
         projects.ensure(session, "other")
     first, second = submit(database, make_spec()), submit(database, make_spec())
-    others = submit(database, make_spec(), "other")
+    other_job = submit(database, make_spec(), "other")
     assert claim(database) == first
-    assert claim(database) == others
+    assert claim(database) == other_job
     assert claim(database) is None
     with database.write() as session:
         attempts.mark_running(session, first, 1, total_steps=1, first_step=0)

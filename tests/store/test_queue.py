@@ -3,7 +3,7 @@ import pytest
 from ampspec.jobs import State
 from store import workers
 from store.access import projects
-from store.clock import after
+from store.clock import from_now
 from store.jobs import attempts, jobs, queue
 from store.listing import waiting_reason
 from tests.tables import every_row
@@ -27,8 +27,8 @@ def register(in_transaction):
     """Register a worker."""
 
     def register(worker_id="w", slots=2, queues=("default",)):
-        known = {"hostname": "h", "pid": 1, "version": "1", "queues": queues}
-        in_transaction(workers.register, worker_id, slots=slots, **known)
+        fields = {"hostname": "h", "pid": 1, "version": "1", "queues": queues}
+        in_transaction(workers.register, worker_id, slots=slots, **fields)
 
     return register
 
@@ -38,7 +38,7 @@ def test_explaining_a_job_that_changed_or_was_deleted_meanwhile_is_no_error(
 ):
     """The job and its rank are read by two queries, which may see different states."""
     job_id = make_job().id
-    put(job_id, not_before=after(60))
+    put(job_id, not_before=from_now(60))
     with database.read() as session:
         [row] = jobs.get_rows(session.connection(), [job_id])
     put(job_id, not_before=None)
@@ -77,9 +77,9 @@ def test_undispatched_jobs_are_in_claim_order(in_transaction, make_job, put):
     first, second, third = make_job(), make_job(), make_job()
     make_job(State.RUNNING)
     put(urgent.id, dispatched_at=None)
-    put(first.id, created_at=after(-3), dispatched_at=None)
-    put(second.id, created_at=after(-2), dispatched_at=after(-10))
-    put(third.id, created_at=after(-1), dispatched_at=after(-0.5))
+    put(first.id, created_at=from_now(-3), dispatched_at=None)
+    put(second.id, created_at=from_now(-2), dispatched_at=from_now(-10))
+    put(third.id, created_at=from_now(-1), dispatched_at=from_now(-0.5))
     assert in_transaction(undispatched_jobs) == [urgent.id, first.id, second.id]
     assert in_transaction(undispatched_jobs, limit=1) == [urgent.id]
 
@@ -105,9 +105,9 @@ def test_a_recently_dispatched_job_is_skipped(in_transaction, make_job, put):
 
 def test_a_job_is_not_dispatched_before_it_is_due(in_transaction, make_job, put):
     job_id = make_job().id
-    put(job_id, dispatched_at=None, not_before=after(5))
+    put(job_id, dispatched_at=None, not_before=from_now(5))
     assert in_transaction(undispatched_jobs) == []
-    put(job_id, not_before=after(-0.1))
+    put(job_id, not_before=from_now(-0.1))
     assert in_transaction(undispatched_jobs) == [job_id]
 
 
@@ -141,7 +141,7 @@ def test_the_reason_says_that_no_worker_has_a_sandbox(in_transaction, make_job, 
     job = make_job()
     put(job.id, spec={**job.spec, "model": {"kind": "bundle"}})
     sentence = (
-        "The job has its own code, and no online worker that serves the queue 'default' has a "
+        "The job runs custom code, and no online worker that serves the queue 'default' has a "
         "sandbox for it; `ampctl worker list --json` says why."
     )
     register()
@@ -157,8 +157,8 @@ def test_the_reason_gives_the_rank_in_the_queue(in_transaction, make_job, put, w
     register(slots=2)
     first, second, last = make_job(), make_job(runtime={"priority": 7}), make_job()
     make_job(runtime={"device": "cpu"})  # in another queue
-    put(first.id, created_at=after(-9))
-    put(make_job().id, not_before=after(9), created_at=after(-9))  # not due
+    put(first.id, created_at=from_now(-9))
+    put(make_job().id, not_before=from_now(9), created_at=from_now(-9))  # not due
     assert (
         why(second.id) == "It is number 1 in the queue 'default'; a worker will start it shortly."
     )
@@ -171,9 +171,9 @@ def test_the_reason_gives_the_rank_in_the_queue(in_transaction, make_job, put, w
 def test_the_reason_gives_the_time_of_the_next_attempt(make_job, put, why, register):
     register()
     job_id = make_job().id
-    put(job_id, not_before=after(30))
+    put(job_id, not_before=from_now(30))
     assert why(job_id) == "Its last attempt failed; the next one starts in 30 s."
-    put(job_id, not_before=after(-1))
+    put(job_id, not_before=from_now(-1))
     assert why(job_id).startswith("It is number 1")
 
 
@@ -195,7 +195,7 @@ def test_ranks_are_counted_up_to_a_maximum(
     register(slots=1)
     first, second, third = (make_job() for _ in range(3))
     for place, job in enumerate((first, second, third)):
-        put(job.id, created_at=after(place - 9))
+        put(job.id, created_at=from_now(place - 9))
     assert (
         why(second.id) == "It is number 2 in the queue 'default'; a worker will start it shortly."
     )
@@ -220,10 +220,10 @@ def test_explaining_many_jobs_takes_as_many_queries_as_explaining_one(
         database.engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2])
     )
     counts = []
-    for wanted in (ids[:1], ids):
+    for job_ids in (ids[:1], ids):
         with database.autocommit() as connection:
-            rows = jobs.get_rows(connection, wanted)
+            rows = jobs.get_rows(connection, job_ids)
             statements.clear()
-            assert waiting_reason.why_waiting(connection, rows).keys() == set(wanted)
+            assert waiting_reason.why_waiting(connection, rows).keys() == set(job_ids)
         counts.append(len(statements))
     assert counts[0] == counts[1]

@@ -9,7 +9,7 @@ import pytest
 
 from ampspec.jobs import TRANSITIONS, State
 from store.access import projects
-from store.clock import after
+from store.clock import from_now
 from store.jobs import attempts, jobs, lease_expiry, queue
 from store.tables import Attempt
 from store.telemetry import events
@@ -26,19 +26,21 @@ def run_concurrently(database):
         def run(*works):
             start = threading.Barrier(len(works))
 
-            def one(work):
+            def function(work):
                 start.wait()
                 with database.write() as session:
                     return work(session)
 
-            return [future.result() for future in [threads.submit(one, work) for work in works]]
+            return [
+                future.result() for future in [threads.submit(function, work) for work in works]
+            ]
 
         yield run
 
 
 def states_of(database, job_id):
     with database.read() as session:
-        rows = events.read(session, job_id, after=0, limit=99)
+        rows = events.read(session, job_id, after_seq=0, limit=99)
         return [State(row.data["state"]) for row in rows if row.type == "state"]
 
 
@@ -54,12 +56,12 @@ def test_one_of_many_concurrent_claims_gets_the_job(database, make_job, run_conc
 
 
 def test_concurrent_workers_claim_one_job_each(make_job, run_concurrently):
-    made = {make_job().id for _ in range(8)}
+    job_ids = {make_job().id for _ in range(8)}
     works = [
         lambda s, n=number: attempts.claim_next(s, f"w{n}", ["default"]) for number in range(8)
     ]
     claims = run_concurrently(*works)
-    assert {job.id for job in claims} == made
+    assert {job.id for job in claims} == job_ids
     assert run_concurrently(works[0]) == [None]
 
 
@@ -72,7 +74,7 @@ def test_a_job_that_is_being_edited_is_claimed(database, make_job, run_concurren
         )
         assert edit is not None
         assert claimed is not None
-        run_concurrently(lambda s, n=claimed.attempt: attempts.hand_back(s, job_id, n))
+        run_concurrently(lambda s, n=claimed.attempt: attempts.requeue(s, job_id, n))
 
 
 @pytest.mark.slow
@@ -111,29 +113,29 @@ def test_a_cancel_concurrent_with_a_claim_leaves_a_valid_event_log(
         )
         assert cancelled.state == (State.CANCELLED if claimed is None else State.STOPPING)
         states = states_of(database, job_id)
-        for before, then in pairwise(states):
-            assert then in TRANSITIONS[before]
+        for state, next_state in pairwise(states):
+            assert next_state in TRANSITIONS[state]
 
 
 def test_two_reconcilers_expire_each_lease_once(database, make_job, put, run_concurrently):
-    made = [make_job(State.RUNNING).id for _ in range(20)]
-    for job_id in made:
-        put(job_id, lease_expires_at=after(-1))
+    job_ids = [make_job(State.RUNNING).id for _ in range(20)]
+    for job_id in job_ids:
+        put(job_id, lease_expires_at=from_now(-1))
     both = [
         [job.id for job in ended]
         for ended in run_concurrently(lease_expiry.expire, lease_expiry.expire)
     ]
-    assert sorted(both[0] + both[1]) == sorted(made)
+    assert sorted(both[0] + both[1]) == sorted(job_ids)
     with database.read() as session:
-        assert {jobs.get(session, job_id).failures for job_id in made} == {1}
+        assert {jobs.get(session, job_id).failures for job_id in job_ids} == {1}
 
 
 def test_two_reconcilers_that_mark_jobs_dispatched_do_not_deadlock(make_job, run_concurrently):
-    made = [make_job().id for _ in range(20)]
+    job_ids = [make_job().id for _ in range(20)]
     for _ in range(10):
         run_concurrently(
-            lambda s: queue.mark_dispatched(s, made),
-            lambda s: queue.mark_dispatched(s, made[::-1]),
+            lambda s: queue.mark_dispatched(s, job_ids),
+            lambda s: queue.mark_dispatched(s, job_ids[::-1]),
             lease_expiry.expire,
         )
 

@@ -8,9 +8,9 @@ from tests.tables import every_row
 
 
 @given(st.sampled_from(Reason), st.integers(1, 5000), st.integers(1, 100))
-def test_a_failure_is_retried_if_its_reason_and_the_count_allow_it(reason, failures, most):
-    wait = wait_s(reason, failures, most)
-    assert (wait is not None) == (reason in BACKOFF_BY_REASON and failures < most)
+def test_a_failure_is_retried_if_its_reason_and_the_count_allow_it(reason, failures, max_failures):
+    wait = wait_s(reason, failures, max_failures)
+    assert (wait is not None) == (reason in BACKOFF_BY_REASON and failures < max_failures)
     assert (
         wait is None
         or BACKOFF_BY_REASON[reason].first_s <= wait <= BACKOFF_BY_REASON[reason].longest_s

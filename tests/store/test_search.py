@@ -7,7 +7,7 @@ from sqlalchemy import event, insert, select, text, update
 from ampspec.jobs import State
 from store import job_metrics
 from store.access import projects
-from store.clock import after, now
+from store.clock import from_now, now
 from store.job_metrics import MetricFilter
 from store.jobs.jobs import Origin, create
 from store.listing import search
@@ -71,7 +71,7 @@ def test_pages_list_every_job_once_in_order_even_with_equal_values(
     ids = ids_of_equal_jobs
     with database.write() as session:  # jobs of one transaction have one time
         session.execute(update(Job).where(Job.id.in_(ids[:5])).values(created_at=now()))
-        old = now() if "created" in sort else after(-3600)  # long before the first page
+        old = now() if "created" in sort else from_now(-3600)  # long before the first page
         session.execute(update(Job).where(Job.id.in_(ids)).values(updated_at=old, changed_at=old))
     seen = pages(database, sort, 2)
     assert sorted(job.id for job in seen) == sorted(ids)
@@ -80,10 +80,10 @@ def test_pages_list_every_job_once_in_order_even_with_equal_values(
 
 
 def test_jobs_submitted_between_two_pages_do_not_shift_the_list(database, add):
-    before = add(*({} for _ in range(6)))
+    ids = add(*({} for _ in range(6)))
     seen = pages(database, Sort.NEWEST, 2, between=lambda: add({}, {}))
-    assert [job.id for job in seen if job.id in before] == [job.id for job in seen]
-    assert sorted(job.id for job in seen) == sorted(before)
+    assert [job.id for job in seen if job.id in ids] == [job.id for job in seen]
+    assert sorted(job.id for job in seen) == sorted(ids)
 
 
 def test_deleting_a_job_between_two_pages_skips_no_other_job(database, add):
@@ -109,7 +109,7 @@ def ids_of_labelled_jobs(add):
 
 
 @every_row(
-    ("label", "found"),
+    ("label", "numbers"),
     [
         (("team", None), [0, 1]),
         (("team", "vision"), [0]),
@@ -119,8 +119,8 @@ def ids_of_labelled_jobs(add):
         (("größe", "🎓"), [2]),
     ],
 )
-def test_labels_match_exactly(ids_of_labelled_jobs, find, label, found):
-    assert find(labels=(label,)) == [ids_of_labelled_jobs[n] for n in found]
+def test_labels_match_exactly(ids_of_labelled_jobs, find, label, numbers):
+    assert find(labels=(label,)) == [ids_of_labelled_jobs[n] for n in numbers]
 
 
 def test_a_job_must_have_every_requested_label(add, find):
@@ -135,11 +135,13 @@ def ids_of_named_jobs(add):
 
 
 @every_row(
-    ("q", "found"),
+    ("q", "numbers"),
     [("DIGITS", [0]), ("100%", [0]), ("%", [0]), ("_", [1]), ("\\", [1]), ("/", [1]), ("s_f", [])],
 )
-def test_the_search_matches_any_part_of_a_name_without_wildcards(ids_of_named_jobs, find, q, found):
-    assert find(q=q) == [ids_of_named_jobs[n] for n in found]
+def test_the_search_matches_any_part_of_a_name_without_wildcards(
+    ids_of_named_jobs, find, q, numbers
+):
+    assert find(q=q) == [ids_of_named_jobs[n] for n in numbers]
 
 
 @pytest.fixture
@@ -149,7 +151,7 @@ def ids_of_other_names(add):
 
 
 @every_row(
-    ("q", "found"),
+    ("q", "numbers"),
     [
         ("Größe", [0]),
         ("öß", [0]),
@@ -163,9 +165,9 @@ def ids_of_other_names(add):
         ("zz", []),
     ],
 )
-def test_the_search_matches_parts_of_any_length_and_script(ids_of_other_names, find, q, found):
+def test_the_search_matches_parts_of_any_length_and_script(ids_of_other_names, find, q, numbers):
     """Fails if the parts of names in the index differ from those of the text."""
-    by_name, ids = {ids_of_other_names[n] for n in found}, set(find(q=q))
+    by_name, ids = {ids_of_other_names[n] for n in numbers}, set(find(q=q))
     assert by_name <= ids
     assert all(job_id.startswith(q.lower()) for job_id in ids - by_name)
 
@@ -201,16 +203,16 @@ def old_and_new_jobs(add, monkeypatch):
 def test_a_filter_finds_the_same_jobs_wherever_they_are_in_the_order(database, sort, asked, number):
     """Fails if jobs behind the window that is read in order are left out."""
     search_filters = Search(**asked)
-    found, position = [], None
+    job_ids, position = [], None
     with database.read() as session:
         while True:
             page = search.page(session, search_filters, sort=sort, after_position=position, limit=2)
-            found += [job.id for job in page.jobs]
+            job_ids += [job.id for job in page.jobs]
             position = page.next
             if position is None:
                 break
         everything = session.scalars(select(Job.id).where(*matching(search_filters))).all()
-    assert set(found) == set(everything)
+    assert set(job_ids) == set(everything)
     assert len(everything) == number
 
 
@@ -221,21 +223,21 @@ def test_the_search_matches_only_the_beginning_of_an_id(add, find):
 
 
 def test_jobs_are_filtered_by_project_policy_model_state_and_time(database, add, find):
-    [one] = add({"precision": {"policy": "mixed_float16"}})
-    [two] = add({"model": {"kind": "cnn"}}, project="other")
+    [first] = add({"precision": {"policy": "mixed_float16"}})
+    [second] = add({"model": {"kind": "cnn"}}, project="other")
     with database.write() as session:
-        session.execute(update(Job).where(Job.id == two).values(state=State.FAILED))
-        made = session.get(Job, one).created_at
+        session.execute(update(Job).where(Job.id == second).values(state=State.FAILED))
+        created_at = session.get(Job, first).created_at
         session.execute(
-            update(Job).where(Job.id == two).values(created_at=made + timedelta(hours=1))
+            update(Job).where(Job.id == second).values(created_at=created_at + timedelta(hours=1))
         )
-    assert find(project="other") == find(model="cnn") == find(states=(State.FAILED,)) == [two]
-    assert find(project="default") == find(policy="mixed_float16") == [one]
+    assert find(project="other") == find(model="cnn") == find(states=(State.FAILED,)) == [second]
+    assert find(project="default") == find(policy="mixed_float16") == [first]
     with database.write() as session:
-        session.execute(update(Job).where(Job.id == two).values(resolved_policy="bfloat16"))
-    assert find(policy="bfloat16") == find(policy="float32") == [two]
+        session.execute(update(Job).where(Job.id == second).values(resolved_policy="bfloat16"))
+    assert find(policy="bfloat16") == find(policy="float32") == [second]
     assert find(states=(State.FAILED, State.PAUSED), project="default") == []
-    assert find(created_after=made) == [two]
+    assert find(created_after=created_at) == [second]
 
 
 @pytest.fixture
@@ -253,14 +255,14 @@ def many_jobs(database, make_spec):
         session.execute(text("ANALYZE"))
 
 
-@every_row("wanted", [Search(), Search(project="default")])
+@every_row("filters", [Search(), Search(project="default")])
 @every_row("sort", [sort for sort in Sort if sort.field != "updated_at"])
-def test_a_page_in_any_order_is_read_from_an_index(database, many_jobs, wanted, sort):
+def test_a_page_in_any_order_is_read_from_an_index(database, many_jobs, filters, sort):
     with database.read() as session:
-        position = search.page(session, wanted, sort=sort, after_position=None, limit=50).next
+        position = search.page(session, filters, sort=sort, after_position=None, limit=50).next
         plan = explain(
             session,
-            lambda: search.page(session, wanted, sort=sort, after_position=position, limit=51),
+            lambda: search.page(session, filters, sort=sort, after_position=position, limit=51),
         )
     assert "ix_jobs" in plan
     assert f"{sort.field}_id" in plan
@@ -269,16 +271,16 @@ def test_a_page_in_any_order_is_read_from_an_index(database, many_jobs, wanted, 
     assert "Seq Scan" not in plan
 
 
-@every_row("wanted", [Search(), Search(project="default")])
+@every_row("filters", [Search(), Search(project="default")])
 @every_row("sort", [Sort.UPDATED_AT, Sort.LAST_UPDATED])
 def test_a_page_sorted_by_the_last_update_reads_active_jobs_and_an_index(
-    database, many_jobs, wanted, sort
+    database, many_jobs, filters, sort
 ):
     with database.read() as session:
-        position = search.page(session, wanted, sort=sort, after_position=None, limit=50).next
+        position = search.page(session, filters, sort=sort, after_position=None, limit=50).next
         plan = explain(
             session,
-            lambda: search.page(session, wanted, sort=sort, after_position=position, limit=51),
+            lambda: search.page(session, filters, sort=sort, after_position=position, limit=51),
         )
     assert "changed_at_id" in plan
     assert "Seq Scan" not in plan
@@ -300,14 +302,14 @@ def test_a_list_is_sorted_by_a_metric_and_jobs_without_it_are_last(
     database, measured, limit, descends
 ):
     with database.write() as session:  # long before the first page
-        session.execute(update(JobMetric).values(updated_at=after(-3600)))
-    found = pages(database, MetricSort("val_loss", descends), limit)
+        session.execute(update(JobMetric).values(updated_at=from_now(-3600)))
+    listed = pages(database, MetricSort("val_loss", descends), limit)
     equal = sorted([measured[0], measured[2]], reverse=descends)
     with_metric = [*equal, measured[1]] if descends else [measured[1], *equal]
-    assert [job.id for job in found[:3]] == with_metric
-    assert {job.id for job in found[3:]} == set(measured[3:])
-    newest_first = sorted(found[3:], key=lambda job: (job.created_at, job.id), reverse=True)
-    assert [job.id for job in found[3:]] == [job.id for job in newest_first]
+    assert [job.id for job in listed[:3]] == with_metric
+    assert {job.id for job in listed[3:]} == set(measured[3:])
+    newest_first = sorted(listed[3:], key=lambda job: (job.created_at, job.id), reverse=True)
+    assert [job.id for job in listed[3:]] == [job.id for job in newest_first]
 
 
 def test_a_job_whose_metric_improves_while_pages_are_read_is_listed(database, measured):
@@ -315,17 +317,17 @@ def test_a_job_whose_metric_improves_while_pages_are_read_is_listed(database, me
         with database.write() as session:
             job_metrics.replace(session, measured[3], {"val_loss": 0.5})
 
-    found = {job.id for job in pages(database, MetricSort("val_loss"), 1, between=improve)}
-    assert found == set(measured)
+    ids = {job.id for job in pages(database, MetricSort("val_loss"), 1, between=improve)}
+    assert ids == set(measured)
 
 
 @every_row(
-    ("comparison", "value", "found"),
+    ("comparison", "value", "numbers"),
     [(">=", 2.0, [0, 2]), (">", 2.0, []), ("<", 2.0, [1]), ("<=", 1.0, [1]), ("=", 1.0, [1])],
 )
-def test_jobs_are_filtered_by_a_metric(find, measured, comparison, value, found):
-    wanted = MetricFilter("val_loss", comparison, value)
-    assert find(metrics=(wanted,)) == [measured[n] for n in found]
+def test_jobs_are_filtered_by_a_metric(find, measured, comparison, value, numbers):
+    metric_filter = MetricFilter("val_loss", comparison, value)
+    assert find(metrics=(metric_filter,)) == [measured[n] for n in numbers]
 
 
 def test_a_job_must_meet_every_condition_on_metrics(find, measured):
@@ -337,11 +339,11 @@ def test_a_job_must_meet_every_condition_on_metrics(find, measured):
 def test_a_list_can_be_sorted_by_one_metric_and_filtered_by_the_same_and_another(
     database, measured
 ):
-    wanted = Search(metrics=tuple(MetricFilter(n, "<", 2.0) for n in ("val_loss", "val_auc")))
+    filters = Search(metrics=tuple(MetricFilter(n, "<", 2.0) for n in ("val_loss", "val_auc")))
     sort = MetricSort("val_loss")
     with database.read() as session:
-        found = search.page(session, wanted, sort=sort, after_position=None, limit=9)
-    assert [job.id for job in found.jobs] == [measured[1]]
+        page = search.page(session, filters, sort=sort, after_position=None, limit=9)
+    assert [job.id for job in page.jobs] == [measured[1]]
 
 
 @every_row("descends", [False, True])

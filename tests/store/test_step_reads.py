@@ -134,81 +134,95 @@ def read_all(recorded, start, end):
 
 def assert_raw(recorded, start, end):
     """Assert that every step is read once, with the values that were written."""
-    wanted = recorded.rows(start, end)
-    found = read_all(recorded, start, end)
-    assert [row["step"] for row in found] == [row["step"] for row in wanted]
-    for one, other in zip(found, wanted, strict=True):
-        assert repr({**one, **other}) == repr(one)  # a missing column may only be read as NaN
+    expected_rows = recorded.rows(start, end)
+    rows = read_all(recorded, start, end)
+    assert [row["step"] for row in rows] == [row["step"] for row in expected_rows]
+    for read_row, expected_row in zip(rows, expected_rows, strict=True):
+        assert repr({**read_row, **expected_row}) == repr(
+            read_row
+        )  # a missing column may only be read as NaN
 
 
-def assert_sampled(recorded, start, end, most):
+def assert_sampled(recorded, start, end, limit):
     with recorded.database.read() as session:
         seen = steps.visible_ranges(session, recorded.job_id)
-        found = downsampling.downsample(
-            session, recorded.job_id, steps.clip(seen, start, end), most
+        buckets = downsampling.downsample(
+            session, recorded.job_id, steps.clip(seen, start, end), limit
         )
-    assert len(found) <= most
-    wanted = recorded.rows(start, end)
-    assert found.counts.sum() == len(wanted)
-    for index, cell in enumerate(sorted({row["step"] // found.size for row in wanted})):
-        inside = [row for row in wanted if row["step"] // found.size == cell]
-        assert (found.starts[index], found.ends[index]) == (
+    assert len(buckets) <= limit
+    rows = recorded.rows(start, end)
+    assert buckets.counts.sum() == len(rows)
+    for index, cell in enumerate(sorted({row["step"] // buckets.size for row in rows})):
+        inside = [row for row in rows if row["step"] // buckets.size == cell]
+        assert (buckets.starts[index], buckets.ends[index]) == (
             inside[0]["step"],
             inside[-1]["step"] + 1,
         )
-        assert found.skipped[index] == sum(row["skipped"] for row in inside)
+        assert buckets.skipped[index] == sum(row["skipped"] for row in inside)
         block = StepBlock(0, {"loss": [row["loss"] for row in inside]})
         naive = Buckets.of(block, len(inside))["loss"]
         for part in ("min", "max", "first", "last", "finite"):
             np.testing.assert_array_equal(
-                getattr(found["loss"], part)[index], getattr(naive, part)[0]
+                getattr(buckets["loss"], part)[index], getattr(naive, part)[0]
             )
-        np.testing.assert_allclose(found["loss"].mean[index], naive.mean[0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(buckets["loss"].mean[index], naive.mean[0], rtol=1e-5, atol=1e-6)
 
 
 def assert_points(recorded, start, end):
     with recorded.database.read() as session:
-        found = key_steps.find(
+        in_range = key_steps.find(
             session, recorded.job_id, steps.visible_ranges(session, recorded.job_id), start, end
         )
     inside = recorded.rows(start, end)
     skipped = [row["step"] for row in inside if row["skipped"]]
     changes = [
-        (row["step"], name, before[name], row[name])
-        for before, row in pairwise(recorded.rows(0, end))
+        (row["step"], name, previous_row[name], row[name])
+        for previous_row, row in pairwise(recorded.rows(0, end))
         for name in SCALES
-        if row["step"] >= start and name in before.keys() & row.keys() and before[name] != row[name]
+        if row["step"] >= start
+        and name in previous_row.keys() & row.keys()
+        and previous_row[name] != row[name]
     ]
-    assert (found.skipped, found.changes) == (len(skipped), len(changes))
-    assert found.points.skipped.tolist() == skipped[: key_steps.MAX_LISTED]
-    one = found.points.changes
-    plain = list(zip(one.steps, one.columns, one.before, one.after, strict=True))
+    assert (in_range.skipped, in_range.changes) == (len(skipped), len(changes))
+    assert in_range.points.skipped.tolist() == skipped[: key_steps.MAX_LISTED]
+    scale_changes = in_range.points.changes
+    plain = list(
+        zip(
+            scale_changes.steps,
+            scale_changes.columns,
+            scale_changes.before,
+            scale_changes.after,
+            strict=True,
+        )
+    )
     assert plain == changes[: key_steps.MAX_LISTED]
 
 
 def assert_totals(recorded, step):
     """Assert that the totals before a step equal those over all blocks."""
     with recorded.database.read() as session:
-        found = step_totals.before(session, recorded.job_id, step).to_json()
+        totals = step_totals.before(session, recorded.job_id, step).to_json()
     rows = recorded.rows(0, step)
     losses = [row["loss"] for row in rows if math.isfinite(row["loss"])]
     every_step = sum(len(block) for _, block in recorded.stats)
-    assert found["steps"] == len(rows)
-    assert found["skipped"] == sum(row["skipped"] for row in rows)
-    assert found["repeated_steps"] == every_step - len(rows)
-    assert found["best_loss"] == min(losses, default=None)
-    assert found["steps_s"] == pytest.approx(sum(row["step_time_s"] for row in rows), rel=1e-4)
+    assert totals["steps"] == len(rows)
+    assert totals["skipped"] == sum(row["skipped"] for row in rows)
+    assert totals["repeated_steps"] == every_step - len(rows)
+    assert totals["best_loss"] == min(losses, default=None)
+    assert totals["steps_s"] == pytest.approx(sum(row["step_time_s"] for row in rows), rel=1e-4)
     skipped_s = sum(row["step_time_s"] for row in rows if row["skipped"])
-    assert found["skipped_s"] == pytest.approx(skipped_s, rel=1e-4)
+    assert totals["skipped_s"] == pytest.approx(skipped_s, rel=1e-4)
 
 
 @pytest.mark.slow
 @ON_SQLITE  # the next test runs the same reads on both
 @settings(max_examples=25, **OPTIONS)
 @given(attempts, st.integers(0, 2**32 - 1), st.data())
-def test_reads_do_not_depend_on_what_was_compacted_and_when(new_recorded_steps, made, seed, data):
+def test_reads_do_not_depend_on_what_was_compacted_and_when(
+    new_recorded_steps, attempt_blocks, seed, data
+):
     recorded = new_recorded_steps(seed)
-    for back, counts in made:
+    for back, counts in attempt_blocks:
         recorded.begin_attempt(back)
         for count in counts:
             recorded.append(count)
@@ -228,10 +242,10 @@ def test_reads_do_not_depend_on_what_was_compacted_and_when(new_recorded_steps, 
     st.lists(st.tuples(st.integers(1, 40), st.sampled_from([0, 0, 1, 50])), min_size=1, max_size=8),
     st.data(),
 )
-def test_reads_with_missing_steps_return_all_others(new_recorded_steps, made, data):
+def test_reads_with_missing_steps_return_all_others(new_recorded_steps, pieces, data):
     recorded = new_recorded_steps()
     recorded.begin_attempt(0)
-    for count, gap in made:
+    for count, gap in pieces:
         recorded.append(count, gap=gap)
         if data.draw(st.booleans()):
             compact(recorded.database)
@@ -273,6 +287,6 @@ def test_downsampling_a_long_run_reads_few_steps(new_recorded_steps, monkeypatch
     )
     with recorded.database.read() as session:
         seen = steps.clip(steps.visible_ranges(session, recorded.job_id), 3, 1990)
-        found = downsampling.downsample(session, recorded.job_id, seen, 40)
-    assert 3 + sum(end - start for start, end in read) + found.counts.sum() == 1990
+        buckets = downsampling.downsample(session, recorded.job_id, seen, 40)
+    assert 3 + sum(end - start for start, end in read) + buckets.counts.sum() == 1990
     assert sum(end - start for start, end in read) < 2 * 8

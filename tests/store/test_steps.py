@@ -78,9 +78,9 @@ def put_block(in_transaction, make_block):
 
     def put(job_id, attempt, first_step, count, *, skipped=0):
         block = make_block(first_step, count, loss=float(attempt))
-        known = {"job_id": job_id, "attempt": attempt, "seq": 0, "skipped": skipped}
-        known |= {"first_step": first_step, "end_step": block.end_step}
-        in_transaction(lambda session: session.add(StepBlockRow(payload=block.payload, **known)))
+        columns = {"job_id": job_id, "attempt": attempt, "seq": 0, "skipped": skipped}
+        columns |= {"first_step": first_step, "end_step": block.end_step}
+        in_transaction(lambda session: session.add(StepBlockRow(payload=block.payload, **columns)))
 
     return put
 
@@ -90,12 +90,12 @@ def put_block(in_transaction, make_block):
     max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(made=ATTEMPTS, asked=ASKED)
+@given(attempt_blocks=ATTEMPTS, asked=ASKED)
 def test_every_step_is_read_once_from_the_newest_attempt_that_reached_it(
-    database, new_job, put_block, made, asked
+    database, new_job, put_block, attempt_blocks, asked
 ):
     job_id, newest = new_job(), {}
-    for attempt, (begin, blocks) in enumerate(made, start=1):
+    for attempt, (begin, blocks) in enumerate(attempt_blocks, start=1):
         step = min(begin, max(newest, default=-1) + 1)  # no later than the steps reached so far
         of_attempt = {}
         for first, end in pairwise(accumulate(blocks, initial=step)):
@@ -105,11 +105,11 @@ def test_every_step_is_read_once_from_the_newest_attempt_that_reached_it(
         alone = read(database, job_id, attempt=attempt)
         assert dict(zip(numbers(alone), alone.block["loss"].tolist(), strict=True)) == of_attempt
     start, length, limit = asked
-    wanted = [step for step in sorted(newest) if start <= step < start + length]
+    expected_steps = [step for step in sorted(newest) if start <= step < start + length]
     reading = read(database, job_id, start=start, end=start + length, limit=limit)
-    assert numbers(reading) == wanted[:limit]
-    assert reading.block["loss"].tolist() == [newest[step] for step in wanted[:limit]]
-    assert reading.more == (len(wanted) > limit)
+    assert numbers(reading) == expected_steps[:limit]
+    assert reading.block["loss"].tolist() == [newest[step] for step in expected_steps[:limit]]
+    assert reading.more == (len(expected_steps) > limit)
 
 
 def test_a_read_continues_after_a_gap_and_keeps_the_numbers(database, new_job, put_block):

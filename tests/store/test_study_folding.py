@@ -57,15 +57,15 @@ def add_job(database, make_spec):
 
 def listed(database, sort=Sort.NEWEST, limit=100, **filters):
     """The ids of the rows over all pages, and the study of each."""
-    wanted, after, rows = Search(folds_studies=True, **filters), None, []
+    query, position, rows = Search(folds_studies=True, **filters), None, []
     while True:
         with database.read() as session:
-            page = search.page(session, wanted, sort=sort, after_position=after, limit=limit)
+            page = search.page(session, query, sort=sort, after_position=position, limit=limit)
             ids = [job.id for job in page.jobs]
-            groups = search.folded_studies(session, wanted, ids)
+            groups = search.folded_studies(session, query, ids)
             rows += [(job_id, groups.get(job_id)) for job_id in ids]
-        after = page.next
-        if after is None:
+        position = page.next
+        if position is None:
             return rows
 
 
@@ -124,22 +124,22 @@ STATES = st.sampled_from([State.QUEUED, State.RUNNING, State.SUCCEEDED, State.FA
     st.integers(1, 3),
 )
 def test_pages_of_any_size_have_each_matching_job_or_study_once(  # noqa: PLR0917
-    database, add_study, add_job, parts, wanted, sort, limit
+    database, add_study, add_job, parts, states, sort, limit
 ):
     with database.write() as session:
         session.execute(update(Job).values(project="default", state=State.CANCELLED))
-    wanted = wanted or set(State) - {State.CANCELLED}
+    states = states or set(State) - {State.CANCELLED}
     expected = {}
     for part in parts:
         if isinstance(part, list):
             study, _ = add_study(*part)
-            if count := sum(state in wanted for state in part):
+            if count := sum(state in states for state in part):
                 expected[study] = count
-        elif part in wanted:
+        elif part in states:
             expected[add_job(part)] = 1
         else:
             add_job(part)
-    rows = listed(database, sort, limit, states=tuple(wanted))
-    found = [(group.id, group.jobs) if group else (job_id, 1) for job_id, group in rows]
-    assert len(found) == len(expected)
-    assert dict(found) == expected
+    rows = listed(database, sort, limit, states=tuple(states))
+    counts = [(group.id, group.jobs) if group else (job_id, 1) for job_id, group in rows]
+    assert len(counts) == len(expected)
+    assert dict(counts) == expected

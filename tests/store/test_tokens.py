@@ -5,7 +5,7 @@ import pytest
 from sqlalchemy import update
 
 from store.access import projects, tokens
-from store.clock import after
+from store.clock import from_now
 from store.tables import Project, Token
 from tests.databases import ON_SQLITE
 from tests.tables import every_row
@@ -57,15 +57,15 @@ def test_any_other_secret_is_invalid(database, wrong):
 def test_a_token_is_invalid_from_its_expiry_on(database):
     secret, row = make(database, expires_at=datetime.now(UTC) + timedelta(hours=1))
     with database.read() as session:
-        left_s = tokens.find_valid(session, row.digest).left_s
-    assert 3600 - DEADLINE_S < left_s <= 3600
+        remaining_s = tokens.find_valid(session, row.digest).remaining_s
+    assert 3600 - DEADLINE_S < remaining_s <= 3600
     expire(database, row)
     assert not is_valid(database, secret)
 
 
 def expire(database, row):
     with database.write() as session:
-        session.execute(update(Token).where(Token.id == row.id).values(expires_at=after(-0.001)))
+        session.execute(update(Token).where(Token.id == row.id).values(expires_at=from_now(-0.001)))
 
 
 def revoke(database, row):
@@ -86,10 +86,10 @@ def test_a_token_is_revoked_once(database):
     _, row = make(database)
     assert revoke(database, row)
     with database.read() as session:
-        before = tokens.get(session, row.id).revoked_at
+        revoked_at = tokens.get(session, row.id).revoked_at
     assert not revoke(database, row)
     with database.read() as session:
-        assert tokens.get(session, row.id).revoked_at == before
+        assert tokens.get(session, row.id).revoked_at == revoked_at
 
 
 def test_the_last_valid_admin_cannot_be_revoked(database):

@@ -13,10 +13,10 @@ from ampspec.telemetry import Event, EventType
 from ampspec.telemetry.steps.summary import StepSummary
 from store import metrics_queries, workers
 from store.access import projects
-from store.access.projects import QuotaExceeded
-from store.clock import after
+from store.access.projects import QuotaReached
+from store.clock import from_now
 from store.jobs import attempts, jobs, lease_expiry, tracked_runs
-from store.jobs.tracked_runs import RunConflict, StepsNotInOrder, Upload
+from store.jobs.tracked_runs import EntriesUpload, RunConflict, StepsNotInOrder
 from store.tables import Attempt, EventRow, Job, LogRow, RunThroughput, StepBlockRow
 from store.telemetry import compaction, compaction_queue, steps
 from store.telemetry.ingest import LogChunk
@@ -37,7 +37,9 @@ def send(in_transaction, run):
     """Upload entries of the run."""
 
     def send(first_entry, *entries, **more):
-        return in_transaction(tracked_runs.append, run.id, Upload(first_entry, entries, **more))
+        return in_transaction(
+            tracked_runs.append, run.id, EntriesUpload(first_entry, entries, **more)
+        )
 
     return send
 
@@ -58,7 +60,7 @@ def lose(put, in_transaction, run):
     """Expire the lease of the run."""
 
     def lose(seconds=1):
-        put(run.id, lease_expires_at=after(-seconds))
+        put(run.id, lease_expires_at=from_now(-seconds))
         return in_transaction(lease_expiry.expire)
 
     return lose
@@ -104,9 +106,9 @@ def test_entries_are_stored_in_order_with_totals(database, run, send, make_block
 def test_a_repeated_upload_changes_nothing(database, run, send, make_block):
     entries = (make_block(0, 4), Event(EventType.EPOCH, 3, {"epoch": 0}))
     first = send(0, *entries)
-    before = counts(database, run.id)
+    entry_counts = counts(database, run.id)
     again = send(0, *entries)
-    assert counts(database, run.id) == before
+    assert counts(database, run.id) == entry_counts
     fields = ("entries_written", "seq", "step", "totals", "latest")
     assert [getattr(first, f) for f in fields] == [getattr(again, f) for f in fields]
 
@@ -138,12 +140,12 @@ def test_steps_may_be_missing_between_two_blocks(database, run, send, make_block
     job = send(0, make_block(0, 2), make_block(10, 2))
     assert (job.step, job.totals["steps"]) == (12, 4)
     with database.read() as session:
-        blocks = steps.read_blocks(session, run.id, steps.AttemptRange(1, 0, 12))
+        blocks = steps.read_blocks(session, run.id, steps.AttemptSteps(1, 0, 12))
         assert [(block.first_step, len(block)) for block in blocks] == [(0, 2), (10, 2)]
 
 
 def test_an_upload_without_entries_renews_the_lease(run, send, put, in_transaction):
-    put(run.id, lease_expires_at=after(-1))
+    put(run.id, lease_expires_at=from_now(-1))
     job = send(7, total_steps=50)
     assert (job.entries_written, job.total_steps) == (0, 50)
     assert in_transaction(lease_expiry.expire) == []
@@ -169,7 +171,7 @@ def test_any_sequence_of_overlapping_uploads_stores_each_entry_once(
     entries = [make_block(index * 2, 2) for index in range(6)]
     for first, last in [*cuts, (0, 6)]:
         try:
-            in_transaction(tracked_runs.append, job.id, Upload(first, entries[first:last]))
+            in_transaction(tracked_runs.append, job.id, EntriesUpload(first, entries[first:last]))
         except RunConflict:
             continue
     assert stored_losses(database, job.id) == [float(step) for step in range(12)]
@@ -182,7 +184,7 @@ def test_of_two_concurrent_uploads_of_the_same_entries_one_is_stored(database, r
         start.wait()
         try:
             with database.write() as session:
-                tracked_runs.append(session, run.id, Upload(0, [make_block(0, 3)]))
+                tracked_runs.append(session, run.id, EntriesUpload(0, [make_block(0, 3)]))
         except Exception as error:
             errors.append(error)
 
@@ -228,8 +230,8 @@ def test_a_lost_run_that_was_compacted_continues(database, run, send, lose, make
 
 def compact(database):
     with database.read() as session:
-        found = compaction_queue.uncompacted_attempts(session, 10)
-        parts = [compaction.read_uncompacted(session, one) for one in found]
+        uncompacted = compaction_queue.uncompacted_attempts(session, 10)
+        parts = [compaction.read_uncompacted(session, attempt) for attempt in uncompacted]
     for part in parts:
         with database.write() as session:
             compaction.write_merged(session, compaction.merge_steps(part))
@@ -303,7 +305,7 @@ def test_a_restarted_stack_leaves_tracked_runs_alone(run, in_transaction, state_
 
 def test_the_number_of_tracked_runs_of_a_project_is_limited(in_transaction, monkeypatch, run):
     monkeypatch.setattr(tracked_runs, "MAX_RUNNING", 1)
-    with pytest.raises(QuotaExceeded, match="quota of 1 tracked runs"):
+    with pytest.raises(QuotaReached, match="quota of 1 tracked runs"):
         in_transaction(tracked_runs.create, SPEC, ORIGIN)
     in_transaction(projects.ensure, "other")
     in_transaction(tracked_runs.create, SPEC, jobs.Origin("other"))
@@ -323,7 +325,7 @@ def test_no_worker_claims_a_tracked_run(in_transaction, run):
 
 
 def test_metrics_of_workers_leave_tracked_runs_out(in_transaction, run, put, finish):
-    put(run.id, updated_at=after(-100))
+    put(run.id, updated_at=from_now(-100))
     assert in_transaction(metrics_queries.longest_silence_s) == 0.0
     assert in_transaction(lambda session: workers.busy_slots(session.connection(), ["w"])) == {}
     [waits] = in_transaction(metrics_queries.waits)

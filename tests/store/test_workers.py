@@ -3,15 +3,15 @@ from sqlalchemy import update
 
 from ampspec.jobs import State
 from store import workers
-from store.clock import after
+from store.clock import from_now
 from store.jobs import jobs
 from store.tables import Worker
 
 
 def register(database, worker_id="worker-1", queues=("default", "cpu")):
-    known = {"hostname": "here", "pid": 42, "slots": 2, "version": "1"}
+    fields = {"hostname": "here", "pid": 42, "slots": 2, "version": "1"}
     with database.write() as session:
-        workers.register(session, worker_id, queues=queues, **known)
+        workers.register(session, worker_id, queues=queues, **fields)
     return worker_id
 
 
@@ -37,7 +37,9 @@ def test_a_worker_is_online_until_its_heartbeats_stop(database):
 
     assert state() == "online"
     with database.write() as session:
-        session.execute(update(Worker).values(last_seen_at=after(-workers.HEARTBEAT_TIMEOUT_S - 1)))
+        session.execute(
+            update(Worker).values(last_seen_at=from_now(-workers.HEARTBEAT_TIMEOUT_S - 1))
+        )
     assert state() == "lost"
     with database.write() as session:
         workers.heartbeat(session, worker_id)
@@ -91,7 +93,9 @@ def test_workers_not_seen_for_long_are_deleted_unless_they_have_a_job(
         register(database, name)
     make_job(State.RUNNING)  # of some-worker
     with database.write() as session:
-        session.execute(update(Worker).where(Worker.id != "here").values(last_seen_at=after(-1000)))
+        session.execute(
+            update(Worker).where(Worker.id != "here").values(last_seen_at=from_now(-1000))
+        )
     in_transaction(workers.delete_gone, gone_s=900)
     with database.read() as session:
         assert {worker.id for worker, _ in workers.listing(session)} == {"some-worker", "here"}

@@ -73,7 +73,9 @@ class Running:
 
     def process(self) -> psutil.Process:
         """The trainer that runs the job; its process name differs from a standby's."""
-        (trainer,) = (one for one in scripted_trainers() if name_of(one) == TRAINER_NAME)
+        (trainer,) = (
+            process for process in scripted_trainers() if name_of(process) == TRAINER_NAME
+        )
         return trainer
 
     def ask(self, request: Callable[..., Any]) -> None:
@@ -92,7 +94,7 @@ class Running:
 
     def events(self, kind: str) -> list[EventRow]:
         with self.database.read() as session:
-            rows = events.read(session, self.job_id, after=0, limit=1000)
+            rows = events.read(session, self.job_id, after_seq=0, limit=1000)
         return [row for row in rows if row.type == kind]
 
     def states(self) -> list[str]:
@@ -104,7 +106,7 @@ class Running:
 
     def log(self, stream: str = "stdout") -> str:
         with self.database.read() as session:
-            rows = stored_logs.read(session, self.job_id, after=0, limit=1000)
+            rows = stored_logs.read(session, self.job_id, after_seq=0, limit=1000)
         return "".join(row.text for row in rows if row.stream == stream)
 
     def ended(self) -> Job:
@@ -121,7 +123,7 @@ def make_context(database: Database, tmp_path: Path) -> Iterator[Callable[..., W
     contexts: list[WorkerContext] = []
 
     def make(script: str, **parts: Any) -> WorkerContext:
-        given = {
+        options = {
             "worker_id": WORKER,
             "queues": ("default",),
             "database": database,
@@ -134,7 +136,7 @@ def make_context(database: Database, tmp_path: Path) -> Iterator[Callable[..., W
             "memory_events": None,
             "lease_s": 4.0,
         }
-        contexts.append(WorkerContext(**{**given, **parts}))
+        contexts.append(WorkerContext(**{**options, **parts}))
         return contexts[-1]
 
     yield make

@@ -73,11 +73,11 @@ class Job:
 
 def attacks(targets: dict[str, Any]) -> dict[str, Attack]:
     data, pids = Path(targets["data"]), targets["pids"]
-    found: dict[str, Attack] = {
+    attacks_by_name: dict[str, Attack] = {
         f"read {name}": (data / name).read_bytes
         for name in ("token", "ampcore.sqlite", "connection.json", "artifacts/other/model")
     }
-    found |= {
+    attacks_by_name |= {
         "list the data folder": lambda: list(data.iterdir()),
         "list the worker's folder": lambda: list((data / "scratch" / "w0").iterdir()),
         "read another job's folder": lambda: list(Path(targets["other"]).iterdir()),
@@ -109,9 +109,9 @@ def attacks(targets: dict[str, Any]) -> dict[str, Attack]:
         "open more files": open_many,
     }
     for name in targets["programs"]:
-        found[f"write into {name}"] = lambda name=name: write_into(Path(name))
+        attacks_by_name[f"write into {name}"] = lambda name=name: write_into(Path(name))
     for name, pid in pids.items():
-        found |= {
+        attacks_by_name |= {
             f"signal {name}": lambda pid=pid: os.kill(pid, 0),
             f"read the environment of {name}": Path(f"/proc/{pid}/environ").read_bytes,
             f"read the memory of {name}": Path(f"/proc/{pid}/mem").open,
@@ -119,8 +119,8 @@ def attacks(targets: dict[str, Any]) -> dict[str, Attack]:
             f"trace {name}": lambda pid=pid: call("ptrace", 0x4206, pid, None, None),
         }
     # The last one: in a namespace of its own a process has fewer rights outside of it.
-    found["make namespaces"] = lambda: call("unshare", 0x10000000)
-    return found
+    attacks_by_name["make namespaces"] = lambda: call("unshare", 0x10000000)
+    return attacks_by_name
 
 
 def allowed(job: Job) -> dict[str, Attack]:
@@ -218,8 +218,8 @@ def open_many() -> None:
         for _ in range(100_000):
             copies.append(os.dup(here))
     finally:
-        for one in (here, *copies):
-            os.close(one)
+        for descriptor in (here, *copies):
+            os.close(descriptor)
 
 
 def start_thread() -> None:
@@ -557,10 +557,12 @@ def main() -> None:
     parser.add_argument("targets", type=json.loads)
     parser.add_argument("--requests-fd", type=int)
     parser.add_argument("--frames-fd", type=int)
-    given = parser.parse_args()
-    if given.frames_fd is not None:
-        fork_server.run_alone(given.frames_fd, lambda frames_fd, _: run(given.targets, frames_fd))
-    fork_server.serve(given.requests_fd, lambda frames_fd, _: run(given.targets, frames_fd))
+    options = parser.parse_args()
+    if options.frames_fd is not None:
+        fork_server.run_alone(
+            options.frames_fd, lambda frames_fd, _: run(options.targets, frames_fd)
+        )
+    fork_server.serve(options.requests_fd, lambda frames_fd, _: run(options.targets, frames_fd))
 
 
 if __name__ == "__main__":

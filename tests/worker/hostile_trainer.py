@@ -121,8 +121,8 @@ def be_traceable() -> None:
 
 
 def change_limit(pid: int) -> None:
-    before = resource.prlimit(pid, resource.RLIMIT_CORE)
-    resource.prlimit(pid, resource.RLIMIT_CORE, before)
+    limits = resource.prlimit(pid, resource.RLIMIT_CORE)
+    resource.prlimit(pid, resource.RLIMIT_CORE, limits)
 
 
 def start_many(count: int) -> None:
@@ -180,8 +180,11 @@ def run(targets: dict[str, Any], frames_fd: int) -> int:
         write_frame(frames, Frame(FrameType.RUNNING, running))
         tried = {name: outcome(attack) for name, attack in attacks(targets).items()}
         permitted = {name: outcome(attack) for name, attack in allowed(job).items()}
-        left = leave_a_process() if targets["leave"] else None
-        print(MARK + json.dumps({"tried": tried, "permitted": permitted, "left": left}), flush=True)
+        pid_left = leave_a_process() if targets["leave"] else None
+        print(
+            MARK + json.dumps({"tried": tried, "permitted": permitted, "left": pid_left}),
+            flush=True,
+        )
         write_frame(frames, Frame(FrameType.SUCCEEDED, {"summary": {"steps": 0}}))
     return 0
 

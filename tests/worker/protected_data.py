@@ -29,8 +29,8 @@ class ProtectedData:
             (self.data / file).chmod(0o600)
         (self.data / "artifacts/other/model").write_text("weights")
         (self.data / "datasets/x").write_text("numbers")
-        self.other = self.data / f"scratch/{WORKER}/trainer-of-another-job"
-        self.other.mkdir(mode=0o700)
+        self.other_trainer_folder = self.data / f"scratch/{WORKER}/trainer-of-another-job"
+        self.other_trainer_folder.mkdir(mode=0o700)
         self.storage = Storage((self.data / "artifacts").as_uri())
         self.work_dirs = WorkDirs(self.data / "scratch", WORKER)
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -58,6 +58,6 @@ class ProtectedData:
     def close(self) -> None:
         """End the process, close the sockets and remove the folder."""
         self.process.communicate()
-        for one in (self.listener, self.udp, self.abstract, self.unix, self.datagrams):
-            one.close()
+        for open_socket in (self.listener, self.udp, self.abstract, self.unix, self.datagrams):
+            open_socket.close()
         shutil.rmtree(self.data)

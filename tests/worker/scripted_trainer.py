@@ -444,10 +444,10 @@ def port_of_rank_1_taken(trainer: Trainer) -> None:
 def rank_0_saves_slowly(trainer: Trainer) -> None:
     """Rank 0 writes its checkpoint for two seconds, for which the other rank waits."""
     trainer.handle_sigterm()
-    other, saved = (Path(trainer.job["data_root"]) / name for name in ("rank-1", "saved"))
-    other.parent.mkdir(exist_ok=True)
+    pid_file, saved = (Path(trainer.job["data_root"]) / name for name in ("rank-1", "saved"))
+    pid_file.parent.mkdir(exist_ok=True)
     if rank_of(trainer) == 1:
-        other.write_text(str(os.getpid()))
+        pid_file.write_text(str(os.getpid()))
         while not saved.exists():
             time.sleep(0.01)
         return trainer.stop()
@@ -459,7 +459,7 @@ def rank_0_saves_slowly(trainer: Trainer) -> None:
             file.write(bytes(200_000))
             file.flush()
             time.sleep(0.1)
-    if not Path(f"/proc/{other.read_text()}").exists():
+    if not Path(f"/proc/{pid_file.read_text()}").exists():
         lost = {"reason": "rank_lost", "message": "Rank 1 was lost."}
         return trainer.write(Frame(FrameType.FAILED, lost))
     trainer.save(10)

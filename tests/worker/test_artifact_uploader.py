@@ -13,10 +13,10 @@ from ampspec.jobs import State
 from ampspec.telemetry import Event, EventType
 from infra.storage import Storage, StorageFailed
 from server.file_removal import remove_due_files
-from store.clock import after
+from store.clock import from_now
 from store.database import Database
 from store.files import artifacts, file_removals
-from store.files.artifacts import CHECKPOINT, StoredFile
+from store.files.artifacts import CHECKPOINT, StoredArtifact
 from store.tables import FileRemoval, Job
 from tests.waiting import DEADLINE_S
 from worker.database_retry import Lease, RetryingDatabase
@@ -312,7 +312,7 @@ def test_checkpoints_that_cannot_be_deleted_are_deleted_later(
     assert uploader.wait_until_empty(DEADLINE_S)
     assert len(removals(database)) == 1  # files that were deleted at once have no row
     with database.write() as session:
-        session.execute(update(FileRemoval).values(due_at=after(-1)))
+        session.execute(update(FileRemoval).values(due_at=from_now(-1)))
     remove_due_files(database, storage)
     assert old not in stored_files(tmp_path)
     assert len(stored_files(tmp_path)) == 2
@@ -327,7 +327,7 @@ def test_a_file_with_a_row_is_not_deleted(
     with database.write() as session:
         [row] = artifacts.checkpoints(session, job.id)
         file_removals.schedule(session, job.id, [row.path])
-        session.execute(update(FileRemoval).values(due_at=after(-1)))
+        session.execute(update(FileRemoval).values(due_at=from_now(-1)))
     remove_due_files(database, storage)
     assert len(stored_files(tmp_path)) == 1
     assert removals(database) == []
@@ -350,7 +350,7 @@ def test_a_recorded_file_stays_when_the_commit_was_not_confirmed(
     """The commit's response was lost, and at the retry another attempt owns the job."""
     name = "attempt-1/checkpoints/checkpoint-000001-step-1.safetensors"
     with database.write() as session:
-        artifacts.add(session, job.id, 1, StoredFile(name, CHECKPOINT, 1, 7, "0" * 64))
+        artifacts.add(session, job.id, 1, StoredArtifact(name, CHECKPOINT, 1, 7, "0" * 64))
         session.execute(update(Job).values(attempt=2))
     save_checkpoint(uploader, 1)
     assert uploader.wait_until_empty(DEADLINE_S)

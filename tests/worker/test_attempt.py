@@ -16,7 +16,7 @@ from sqlalchemy import update
 from ampspec.jobs import Reason, State
 from ampspec.telemetry.events import PROFILE_NOT_TAKEN
 from infra.storage import Storage, StorageFailed
-from store.clock import after
+from store.clock import from_now
 from store.database import Database
 from store.files.artifacts import CHECKPOINT
 from store.jobs import attempts, jobs
@@ -288,7 +288,7 @@ class TestTimeout:
 
     def backdate_attempts(self, running: Running, hours: float) -> None:
         with running.database.write() as session:
-            session.execute(update(Attempt).values(started_at=after(-hours * 3600)))
+            session.execute(update(Attempt).values(started_at=from_now(-hours * 3600)))
 
 
 class TestFence:
@@ -401,8 +401,8 @@ def test_many_messages_for_one_job_run_it_once(
 ) -> None:
     context, job = make_context("good"), make_job()
     runs = [Running(context, database, job.id).start() for _ in range(4)]
-    for one in runs:
-        done = one.ended()
+    for run in runs:
+        done = run.ended()
     assert (done.attempt, done.state) == (1, State.SUCCEEDED)
 
 
@@ -414,4 +414,4 @@ def test_an_extension_whose_source_is_gone_fails_for_good(
         session.execute(update(Job).values(extends="0123456789ab"))
     ended = start("good", job=job).ended()
     assert (ended.state, ended.reason) == (State.FAILED, Reason.INVALID_CHECKPOINT)
-    assert "job 0123456789ab, which this job extends" in (ended.message or "")
+    assert "Job 0123456789ab, which this job extends" in (ended.message or "")

@@ -10,7 +10,7 @@ from kombu import Connection
 
 from server.embedded.private_redis import PrivateRedis, start_redis
 from tests.waiting import DEADLINE_S
-from worker.broker import Transport
+from worker.broker import RedisTransport
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ def redis(tmp_path: Path) -> Iterator[PrivateRedis]:
 
 def test_a_failed_acknowledgement_frees_its_prefetch_slot(redis: PrivateRedis) -> None:
     """With kombu's own transport a worker with one slot receives no more messages after this."""
-    connection: Any = Connection(redis.url, transport=Transport)  # type: ignore[no-untyped-call]
+    connection: Any = Connection(redis.url, transport=RedisTransport)  # type: ignore[no-untyped-call]
     with connection, connection.SimpleQueue("jobs") as messages:
         messages.channel.basic_qos(0, 1, False)
         messages.put("a message")

@@ -27,7 +27,7 @@ def storage(protected_data):
 
 @pytest.fixture
 def run(start, protected_data, plan):
-    """Runs a job with its own code in a sandbox of each kind."""
+    """Runs a job with custom code in a sandbox of each kind."""
 
     def run(job, script="reads_bundle"):
         return start(

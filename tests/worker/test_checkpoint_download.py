@@ -10,7 +10,7 @@ from ampspec.telemetry import Event
 from infra.storage import Storage, StorageFailed
 from store.database import Database
 from store.files import artifacts
-from store.files.artifacts import CHECKPOINT, StoredFile
+from store.files.artifacts import CHECKPOINT, StoredArtifact
 from worker.database_retry import Lease, RetryingDatabase
 from worker.transfer import checkpoint_download, storage_retry
 
@@ -37,7 +37,7 @@ class JobWithCheckpoints:
         path = f"attempt-1/checkpoints/checkpoint-{step:06}-step-{step}.safetensors"
         size_bytes, sha256 = self.storage.put(self.job.id, path, file)
         with self.database.write() as session:
-            stored = StoredFile(path, CHECKPOINT, step, size_bytes, sha256)
+            stored = StoredArtifact(path, CHECKPOINT, step, size_bytes, sha256)
             artifacts.add(session, self.job.id, self.job.attempt, stored)
         file.unlink()
         return self.folder / "artifacts" / self.job.id / path
@@ -152,10 +152,10 @@ def test_an_extension_starts_from_the_checkpoint_of_the_other_job(
 def test_an_extension_resumes_from_its_own_checkpoint(
     job_with_checkpoints: JobWithCheckpoints, extended: JobWithCheckpoints
 ) -> None:
-    own = job_with_checkpoints.store(9)
+    checkpoint = job_with_checkpoints.store(9)
     assert job_with_checkpoints.fetch(extends=extended.job.id)
     assert job_with_checkpoints.fetched() == ["state 9"]
-    own.unlink()
+    checkpoint.unlink()
     for file in (job_with_checkpoints.folder / "output").rglob("*.safetensors"):
         file.unlink()
     assert job_with_checkpoints.fetch(extends=extended.job.id)

@@ -160,11 +160,11 @@ def test_a_killed_worker_holds_no_file(take, folder):
     )
     command = [sys.executable, "-c", program, str(folder)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as other:
-        assert other.stdout.readline() == b"ready\n"
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout.readline() == b"ready\n"
         take("b", max_bytes=10).close()
         assert cached(folder) == ["a", "b"]
-        other.send_signal(signal.SIGKILL)
+        process.send_signal(signal.SIGKILL)
     take("c", max_bytes=10).close()
     assert cached(folder) == ["c"]
 

@@ -60,7 +60,9 @@ def test_a_job_is_retried_on_a_new_fork_server_after_the_old_one_died(
         (first,) = attempts.listing(session, running.job_id)
     assert (job.state, first.reason) == (State.QUEUED, Reason.PROCESS_KILLED)
     # Restarted without a request: the next job finds a loaded fork server.
-    (new,) = wait_until(lambda: [one for one in fork_servers() if one.pid != server.pid])
+    (new,) = wait_until(
+        lambda: [process for process in fork_servers() if process.pid != server.pid]
+    )
     wait_until(lambda: name_of(new) == SERVER_NAME)
 
 
@@ -145,7 +147,9 @@ def test_a_worker_retries_until_the_fork_server_starts(
     standby.prepare()
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -u {SCRIPT} "$@"\n')
     command.chmod(0o755)
-    wait_until(lambda: [one for one in fork_servers() if name_of(one) == SERVER_NAME])
+    wait_until(
+        lambda: [candidate for candidate in fork_servers() if name_of(candidate) == SERVER_NAME]
+    )
     process = standby.take()
     wait_until(lambda: process.is_alive and process.pid)
     process.end(grace_s=0)
@@ -212,4 +216,4 @@ def test_a_frozen_fork_server_does_not_block_a_slot(
     server.suspend()
     running.ask(jobs.request_cancel)
     assert running.ended().state == State.CANCELLED
-    wait_until(lambda: [one for one in fork_servers() if one.pid != server.pid])
+    wait_until(lambda: [process for process in fork_servers() if process.pid != server.pid])

@@ -20,7 +20,7 @@ from worker.trainer.child import fork_server
 CODE = """
 import os, signal, subprocess, sys, threading, time
 from worker.trainer.child import fork_server
-{before}
+{preamble}
 def train(frames, is_standby):
     print_line = lambda *words: print(*words, flush=True)
     read_line = sys.stdin.readline
@@ -35,8 +35,8 @@ def serve(tmp_path):
     """Starts a server whose trainers run the given code."""
     servers = []
 
-    def run(body, before=""):
-        code = CODE.format(before=before, body=textwrap.indent(textwrap.dedent(body), "    "))
+    def run(body, preamble=""):
+        code = CODE.format(preamble=preamble, body=textwrap.indent(textwrap.dedent(body), "    "))
         servers.append(Server([sys.executable, "-c", code], tmp_path))
         return servers[-1]
 
@@ -100,10 +100,10 @@ print_line(json.dumps({
 
 def test_a_trainer_has_its_own_group_and_inherits_no_files_or_signal_handlers(serve):
     server = serve(PROCESS_STATE)
-    others = [server.fork() for _ in range(3)]
+    other_trainers = [server.fork() for _ in range(3)]
     trainer_process = server.fork(is_standby=True)
-    for one in (*others, trainer_process):
-        one.close_input()
+    for trainer in (*other_trainers, trainer_process):
+        trainer.close_input()
     assert trainer_process.exit_code() == 0
     facts = json.loads(trainer_process.log_file.read_text())
     assert facts["group"] == trainer_process.pid
@@ -174,13 +174,13 @@ def test_no_trainer_is_forked_for_a_supervisor_that_closed_its_sockets(serve):
         os.close(descriptor)
     peer.close()
     trainer_process = server.fork()  # the next request is answered, and its trainer is the only one
-    assert [one.pid for one in psutil.Process(server.process.pid).children()] == [
+    assert [child.pid for child in psutil.Process(server.process.pid).children()] == [
         trainer_process.pid
     ]
 
 
 def test_a_failed_fork_is_reported(serve):
-    server = serve("pass", before="def no(): raise OSError(11, 'no more')\nos.fork = no")
+    server = serve("pass", preamble="def no(): raise OSError(11, 'no more')\nos.fork = no")
     trainer_process = server.fork()
     assert trainer_process.pid is None
     assert trainer_process.error == "[Errno 11] no more"
@@ -217,17 +217,17 @@ def test_preloading_starts_nothing_that_a_fork_does_not_copy(tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-c", BEFORE_THE_FORK], capture_output=True, text=True, check=True
     )
-    found = json.loads(done.stdout)
-    assert found["loaded"] == ["keras", "tensorflow", "ampcore.training.trainer"]
-    assert not found["context"], "TensorFlow's runtime was started"
-    assert not found["devices"], "TensorFlow has looked for devices"
-    assert found["cuda"] == []
-    assert found["python_threads"] == 1
+    facts = json.loads(done.stdout)
+    assert facts["loaded"] == ["keras", "tensorflow", "ampcore.training.trainer"]
+    assert not facts["context"], "TensorFlow's runtime was started"
+    assert not facts["devices"], "TensorFlow has looked for devices"
+    assert facts["cuda"] == []
+    assert facts["python_threads"] == 1
     # Two libraries start threads as they are loaded, and have handlers for a fork: pyarrow's
     # jemalloc, and NumPy's OpenBLAS, whose threads have the name of the program.
-    named = [name for name in found["threads"] if name != found["main"]]
-    assert named in ([], ["jemalloc_bg_thd"])
-    of_openblas = len(found["threads"]) - len(named)
-    assert of_openblas <= found["openblas"] * (len(os.sched_getaffinity(0)) - 1)
-    assert not [name for name in found["files"] if "socket:" in name]
-    assert found["frozen"] > 100_000
+    named_threads = [name for name in facts["threads"] if name != facts["main"]]
+    assert named_threads in ([], ["jemalloc_bg_thd"])
+    of_openblas = len(facts["threads"]) - len(named_threads)
+    assert of_openblas <= facts["openblas"] * (len(os.sched_getaffinity(0)) - 1)
+    assert not [name for name in facts["files"] if "socket:" in name]
+    assert facts["frozen"] > 100_000

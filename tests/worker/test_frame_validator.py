@@ -244,7 +244,7 @@ def test_every_error_of_the_trainer_has_a_reason_that_is_accepted() -> None:
 
 
 def all_subclasses(base: type) -> list[type]:
-    return [found for sub in base.__subclasses__() for found in (sub, *all_subclasses(sub))]
+    return [subclass for sub in base.__subclasses__() for subclass in (sub, *all_subclasses(sub))]
 
 
 def test_a_trainer_that_was_stopped_before_its_job_began_may_end() -> None:

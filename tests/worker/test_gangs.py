@@ -16,7 +16,7 @@ from sqlalchemy import update
 from ampcore.distributed.cluster import Cluster
 from ampspec.jobs import Reason, State
 from store import workers
-from store.clock import after
+from store.clock import from_now
 from store.database import Database
 from store.gangs import gang_members, gangs
 from store.jobs import attempts, jobs, lease_expiry
@@ -68,9 +68,9 @@ class Gang:
             lease_s=LEASE_S,
             **parts,
         )
-        known = {"hostname": "h", "pid": 1, "version": "1", "slots": slots, "queues": ["default"]}
+        fields = {"hostname": "h", "pid": 1, "version": "1", "slots": slots, "queues": ["default"]}
         with self.database.write() as session:
-            workers.register(session, name, **known)
+            workers.register(session, name, **fields)
             workers.heartbeat(session, name, hardware={"gang_host": "127.0.0.1"})
         self.contexts[name] = context
         runner = GangRunner(context, every_s=0.05)
@@ -128,14 +128,14 @@ class Gang:
         """The process of a rank, which prints its number when it trains."""
 
         pattern = re.compile(rf"rank {rank} is (\d+)\n")
-        found = wait_until(lambda: pattern.findall(self.log()), f"rank {rank} trains")
-        return int(found[-1])
+        pids = wait_until(lambda: pattern.findall(self.log()), f"rank {rank} trains")
+        return int(pids[-1])
 
     def processes(self, ranks: int) -> list[psutil.Process]:
         return [psutil.Process(self.pid(rank)) for rank in range(ranks)]
 
     def states(self) -> list[str]:
-        return [one["state"] for member in self.members() for one in member.devices or ()]
+        return [device["state"] for member in self.members() for device in member.devices or ()]
 
     def close(self) -> None:
         for context in self.contexts.values():
@@ -169,7 +169,9 @@ def test_all_ranks_train_and_rank_0_reports(gang: Gang) -> None:
     ]  # fmt: skip
     assert gang.states() == ["succeeded"] * 4
     contexts = gang.contexts.values()
-    wait_until(lambda: all(one.slots.free == 2 for one in contexts), "all slots are free again")
+    wait_until(
+        lambda: all(context.slots.free == 2 for context in contexts), "all slots are free again"
+    )
     with gang.database.read() as session:
         [attempt] = attempts.listing(session, gang.job_id)
         assert (attempt.worker_id, attempt.ranks, attempt.outcome) == ("w0", 4, "succeeded")
@@ -183,21 +185,21 @@ def test_each_rank_gets_its_cluster(
         gang.add_worker(name, "prints_cluster", slots=2)
     gang.start(devices=2, exchange={"timeout_s": timeout_s})
     gang.until_ended()
-    found = {}
+    clusters = {}
     for line in gang.log().splitlines():
         text = line.partition("{")[2]
         if text:
             cluster = Cluster.from_json("{" + text)
-            found[cluster.rank] = cluster
-    assert sorted(found) == [0, 1, 2, 3]
-    assert [found[rank].local_rank for rank in range(4)] == [0, 1, 0, 1]
-    assert len({found[rank].addresses for rank in range(4)}) == 1
-    ports = {port_of(address) for address in found[0].addresses} | {found[0].control_port}
+            clusters[cluster.rank] = cluster
+    assert sorted(clusters) == [0, 1, 2, 3]
+    assert [clusters[rank].local_rank for rank in range(4)] == [0, 1, 0, 1]
+    assert len({clusters[rank].addresses for rank in range(4)}) == 1
+    ports = {port_of(address) for address in clusters[0].addresses} | {clusters[0].control_port}
     assert len(ports) == 5
-    assert found[3].timeout_s == timeout_s
-    assert found[3].heartbeat_timeout_s == heartbeat_timeout_s
-    own = re.findall(r"^(?:\[rank (\d)\] )?own ranks (.*)$", gang.log(), re.MULTILINE)
-    assert sorted(own) == [("", "[0, 2]"), ("1", "[1, 2]"), ("2", "[0, 2]"), ("3", "[1, 2]")]
+    assert clusters[3].timeout_s == timeout_s
+    assert clusters[3].heartbeat_timeout_s == heartbeat_timeout_s
+    own_ranks = re.findall(r"^(?:\[rank (\d)\] )?own ranks (.*)$", gang.log(), re.MULTILINE)
+    assert sorted(own_ranks) == [("", "[0, 2]"), ("1", "[1, 2]"), ("2", "[0, 2]"), ("3", "[1, 2]")]
 
 
 def test_nothing_starts_before_all_workers_are_ready(gang: Gang) -> None:
@@ -233,7 +235,7 @@ def test_a_worker_gets_ready_again_for_a_new_reservation(gang: Gang) -> None:
     assert gang.place()
     wait_until(lambda: gang.members()[0].state == gang_members.READY, "the first worker is ready")
     with gang.database.write() as session:
-        session.execute(update(GangMember).values(lease_expires_at=after(-1)))
+        session.execute(update(GangMember).values(lease_expires_at=from_now(-1)))
     assert gang.place()
     gang.contexts["w1"].slots.give_back()
     assert gang.until_ended().state == State.SUCCEEDED
@@ -367,7 +369,7 @@ def test_all_ranks_end_when_the_lease_of_one_worker_expires(gang: Gang) -> None:
     with gang.database.write() as session:
         session.execute(
             update(GangMember).where(GangMember.worker_id == "w1").values(
-                lease_expires_at=after(-1)
+                lease_expires_at=from_now(-1)
             )
         )  # fmt: skip
         [ended] = lease_expiry.expire(session)
@@ -391,8 +393,8 @@ def test_only_rank_0_gets_the_checkpoint_which_it_sends_to_the_others(gang: Gang
     wait_until(lambda: gang.job().state == State.SUCCEEDED, "the second attempt ends")
     with gang.database.read() as session:
         assert session.get(Attempt, (gang.job_id, 2)).first_step == 10  # type: ignore[union-attr]
-    found = re.findall(r"^\[rank 1\] finds (.*)$", gang.log(), re.MULTILINE)
-    assert found == ["the checkpoint of step 0"] * 2
+    sentences = re.findall(r"^\[rank 1\] finds (.*)$", gang.log(), re.MULTILINE)
+    assert sentences == ["the checkpoint of step 0"] * 2
 
 
 def test_ports_are_free_and_differ() -> None:

@@ -22,7 +22,7 @@ from tests.waiting import wait_until
 from tests.worker.conftest import Start
 from tests.worker.hostile_trainer import MARK
 from tests.worker.protected_data import ProtectedData
-from worker.settings import Settings
+from worker.settings import WorkerSettings
 from worker.trainer import isolation_plan
 from worker.trainer.isolation import Isolation
 from worker.trainer.isolation_plan import (
@@ -78,7 +78,7 @@ class AttackedData(ProtectedData):
     def program(self, *, leave: bool = False) -> tuple[str, ...]:
         targets = {
             "data": str(self.data),
-            "other": str(self.other),
+            "other": str(self.other_trainer_folder),
             "package": str(Path(ampcore.__file__).parent),
             "port": self.listener.getsockname(),
             "abstract": self.abstract_name,
@@ -98,9 +98,9 @@ def database_url(sqlite_url: str) -> str:
 
 @pytest.fixture
 def protected_data() -> Iterator[AttackedData]:
-    made = AttackedData()
-    yield made
-    made.close()
+    data = AttackedData()
+    yield data
+    data.close()
 
 
 @pytest.fixture
@@ -188,7 +188,9 @@ def test_a_trainers_folder_is_removed_after_the_attempt(
     attack: Callable[..., Any], protected_data: AttackedData
 ) -> None:
     attack("landlock" if landlock.abi() else "off")
-    assert list(protected_data.work_dirs.worker_dir.iterdir()) == [protected_data.other]
+    assert list(protected_data.work_dirs.worker_dir.iterdir()) == [
+        protected_data.other_trainer_folder
+    ]
 
 
 # ---- Planning
@@ -331,15 +333,15 @@ ENVIRONMENT = {"AMPCORE_DATABASE_URL": "sqlite:////x", "AMPCORE_REDIS_URL": "red
 
 
 def test_isolation_settings_come_from_the_environment() -> None:
-    assert settings_from(Settings, ENVIRONMENT).isolation == IsolationSettings()
+    assert settings_from(WorkerSettings, ENVIRONMENT).isolation == IsolationSettings()
     variables = {
         "AMPCORE_TRAINER_ISOLATION": "required",
         "AMPCORE_TRAINER_USERS": "70000-70009",
         "AMPCORE_TRAINER_PROCESSES": "100",
         "AMPCORE_TRAINER_MEMORY_BYTES": "1000",
     }
-    given = settings_from(Settings, ENVIRONMENT | variables).isolation
-    assert given == IsolationSettings(IsolationMode.REQUIRED, range(70_000, 70_010), 100, 1000)
+    isolation = settings_from(WorkerSettings, ENVIRONMENT | variables).isolation
+    assert isolation == IsolationSettings(IsolationMode.REQUIRED, range(70_000, 70_010), 100, 1000)
 
 
 @pytest.mark.parametrize(
@@ -355,7 +357,7 @@ def test_isolation_settings_come_from_the_environment() -> None:
 )
 def test_an_invalid_isolation_setting_is_named(name: str, value: str) -> None:
     with pytest.raises(SettingsInvalid, match=f"{name}: expected .* received '{value}'"):
-        settings_from(Settings, ENVIRONMENT | {name: value})
+        settings_from(WorkerSettings, ENVIRONMENT | {name: value})
 
 
 # ---- Confinement

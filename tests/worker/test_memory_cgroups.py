@@ -37,10 +37,10 @@ class System:
     def __init__(self, folder: Path) -> None:
         self.proc, self.mount = folder / "proc", folder / "cgroup"
 
-    def add(self, own: str, *, controllers: str = "cpu memory", control: str = "memory") -> Path:
+    def add(self, path: str, *, controllers: str = "cpu memory", control: str = "memory") -> Path:
         (self.proc / "self").mkdir(parents=True, exist_ok=True)
-        (self.proc / "self" / "cgroup").write_text(f"0::{own}\n")
-        cgroup = self.mount / own.lstrip("/")
+        (self.proc / "self" / "cgroup").write_text(f"0::{path}\n")
+        cgroup = self.mount / path.lstrip("/")
         cgroup.mkdir(parents=True, exist_ok=True)
         (cgroup / "cgroup.controllers").write_text(controllers)
         (cgroup / "cgroup.subtree_control").write_text(control)
@@ -159,13 +159,17 @@ def test_the_limit_is_written_in_the_form_of_each_version(
 def test_cgroups_of_workers_that_were_killed_are_removed(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass
-    old, own, other = (
+    killed_cgroup, own_cgroup, running_cgroup = (
         tmp_path / name for name in (f"{PREFIX}-{ended.pid}-0", f"{PREFIX}-{os.getpid()}-0", "else")
     )
-    for cgroup in (old, own, other):
+    for cgroup in (killed_cgroup, own_cgroup, running_cgroup):
         cgroup.mkdir()
     _remove_left(tmp_path)
-    assert (old.exists(), own.exists(), other.exists()) == (False, True, True)
+    assert (killed_cgroup.exists(), own_cgroup.exists(), running_cgroup.exists()) == (
+        False,
+        True,
+        True,
+    )
 
 
 @pytest.mark.needs("memory cgroups")

@@ -64,8 +64,8 @@ def start_job(start, make_object_job, stored):
     """Runs a job on the object; the worker allows the object's prefix."""
 
     def start_job(script="reads_dataset", job=None, **parts):
-        given = {"data_prefixes": (stored.prefix,), **parts}
-        return start(script, job=job or make_object_job(), **given)
+        options = {"data_prefixes": (stored.prefix,), **parts}
+        return start(script, job=job or make_object_job(), **options)
 
     return start_job
 
@@ -102,8 +102,8 @@ def paused(start_job, until_running):
 
 
 def test_a_job_resumes_with_the_same_object(start_job, until_running):
-    before = paused(start_job, until_running)
-    resumed = start_job(job=before.job())
+    paused_run = paused(start_job, until_running)
+    resumed = start_job(job=paused_run.job())
     assert resumed.ended().state == State.SUCCEEDED
     assert len(resumed.events("data_fetched")) == 1
 
@@ -111,11 +111,11 @@ def test_a_job_resumes_with_the_same_object(start_job, until_running):
 def test_a_job_whose_object_has_changed_fails_once_with_both_versions(
     start_job, stored, until_running
 ):
-    before = paused(start_job, until_running)
+    paused_run = paused(start_job, until_running)
     stored.put(b"violets are blue")
-    job = start_job(job=before.job()).ended()
+    job = start_job(job=paused_run.job()).ended()
     assert (job.state, job.reason, job.failures) == (State.FAILED, "invalid_data", 1)
-    etag = before.events("data_fetched")[0].data["etag"]
+    etag = paused_run.events("data_fetched")[0].data["etag"]
     assert job.message.startswith(
         f"{stored.url} has changed since this job first read it: expected ETag {etag}, 13 bytes; "
         "received ETag "

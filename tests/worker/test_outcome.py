@@ -44,7 +44,7 @@ def test_a_failure_keeps_its_own_reason(stop_reason: StopReason | None) -> None:
     [
         (StopReason.CANCEL, AttemptOutcome.CANCELLED),
         (StopReason.PAUSE, AttemptOutcome.PAUSED),
-        (StopReason.SHUTDOWN, AttemptOutcome.HANDED_BACK),
+        (StopReason.SHUTDOWN, AttemptOutcome.REQUEUED),
         (StopReason.TIMEOUT, AttemptOutcome.FAILED),
     ],
 )

@@ -48,8 +48,8 @@ def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("installed")
 def test_a_broken_package_is_logged_and_not_announced(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
-        found = packages.usable_entries()
-    assert [(one["package"], one["name"]) for one in found] == [
+        entries = packages.usable_entries()
+    assert [(entry["package"], entry["name"]) for entry in entries] == [
         ("own-package", "two_towers"),
         ("own-package", "quantile"),
         ("own-package", "within"),
@@ -121,11 +121,13 @@ def test_a_worker_announces_its_packages_and_trains_with_them(
 
     def announced() -> list[dict[str, Any]]:
         with worker.database.read() as session:
-            return [one for of in workers.online_packages(session).values() for one in of]
+            return [
+                entry for entries in workers.online_packages(session).values() for entry in entries
+            ]
 
     entries = wait_until(announced)
     names = ["two_towers", "quantile", "within", "signum", "discs"]
-    assert [one["name"] for one in entries] == names
+    assert [entry["name"] for entry in entries] == names
     assert entries[0]["schema"]["properties"]["units"]["maximum"] == 4096
     assert "any of broken-one is not usable" in worker.log_file.read_text()
 

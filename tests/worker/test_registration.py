@@ -29,13 +29,13 @@ def _short_heartbeat_interval(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def registration_in(database: Database, **parts: Any) -> WorkerRegistration:
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "slots": 2,
         "queues": ("default", "cpu"),
         "hardware": lambda: None,
         "usage": lambda: {"busy": 1},
     }
-    return WorkerRegistration(database, ID, **{**given, **parts})
+    return WorkerRegistration(database, ID, **{**options, **parts})
 
 
 @pytest.fixture

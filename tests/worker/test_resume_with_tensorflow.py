@@ -126,17 +126,21 @@ def test_a_killed_run_resumes_to_the_same_history(
 
     with database.read() as session:
         first, second = attempts.listing(session, disturbed.job_id)
-        other = jobs.get(session, undisturbed.id)
+        undisturbed_job = jobs.get(session, undisturbed.id)
     assert (first.first_step, first.reason) == (0, "process_killed")
     assert 0 < (second.first_step or 0) < STEPS
     assert disturbed.job().state == State.SUCCEEDED
-    assert other is not None
-    assert other.state == State.SUCCEEDED
+    assert undisturbed_job is not None
+    assert undisturbed_job.state == State.SUCCEEDED
     assert series(database, disturbed.job_id) == series(database, undisturbed.id)
-    digests = [job.summary["weights_digest"] for job in (disturbed.job(), other) if job.summary]
+    digests = [
+        job.summary["weights_digest"] for job in (disturbed.job(), undisturbed_job) if job.summary
+    ]
     assert digests[0] == digests[1]
-    assert (disturbed.job().latest or {})["skipped"] == (other.latest or {})["skipped"] > 0
-    totals, undisturbed_totals = disturbed.job().totals or {}, other.totals or {}
+    assert (
+        (disturbed.job().latest or {})["skipped"] == (undisturbed_job.latest or {})["skipped"] > 0
+    )
+    totals, undisturbed_totals = disturbed.job().totals or {}, undisturbed_job.totals or {}
     for name in ("steps", "skipped", "applied_steps", "best_loss", "scale_health"):
         assert totals[name] == undisturbed_totals[name]
     assert totals["attempted_steps"] == totals["steps"] + totals["repeated_steps"]
@@ -167,16 +171,16 @@ def test_an_extended_job_equals_one_that_trained_for_all_epochs_at_once(
     with database.read() as session:
         [attempt] = attempts.listing(session, extension_id)
     assert attempt.first_step == 2 * BLOCK
-    pieces = [series(database, one.job_id) for one in (first, extension)]
+    pieces = [series(database, run.job_id) for run in (first, extension)]
     assert StepBlock.concat(pieces) == series(database, at_once.job_id)
-    summaries = [one.job().summary or {} for one in (extension, at_once)]
+    summaries = [run.job().summary or {} for run in (extension, at_once)]
     assert summaries[0]["weights_digest"] == summaries[1]["weights_digest"]
     with database.read() as session:
-        found = [
-            evaluations.read(session, one.job_id, limit=9) for one in (first, extension, at_once)
+        evaluations_of_runs = [
+            evaluations.read(session, run.job_id, limit=9) for run in (first, extension, at_once)
         ]
-    assert found[0] + found[1] == found[2]
-    assert [one.epoch for one in found[2]] == [0, 1, 2, 3]
+    assert evaluations_of_runs[0] + evaluations_of_runs[1] == evaluations_of_runs[2]
+    assert [run.epoch for run in evaluations_of_runs[2]] == [0, 1, 2, 3]
 
 
 def test_a_cosine_in_two_parts_equals_one_in_a_whole(
@@ -202,9 +206,9 @@ def test_a_cosine_in_two_parts_equals_one_in_a_whole(
     extension.start().ended()
     at_once = Running(context, database, make_job(**spec(2 * BLOCK)).id)
     at_once.start().ended()
-    pieces = [series(database, one.job_id) for one in (first, extension)]
+    pieces = [series(database, run.job_id) for run in (first, extension)]
     assert StepBlock.concat(pieces) == series(database, at_once.job_id)
-    summaries = [one.job().summary or {} for one in (extension, at_once)]
+    summaries = [run.job().summary or {} for run in (extension, at_once)]
     assert summaries[0]["weights_digest"] == summaries[1]["weights_digest"]
 
 
@@ -219,7 +223,11 @@ def test_a_job_that_stopped_early_is_complete_and_can_be_extended(
     assert (job.state, job.step, job.total_steps) == (State.SUCCEEDED, 2 * BLOCK, 2 * BLOCK)
     assert (job.summary or {})["stopped_early"]["epoch"] == 1
     with database.write() as session:
-        models = [one.path for one in artifacts.listing(session, job.id) if one.kind == MODEL]
+        models = [
+            artifact.path
+            for artifact in artifacts.listing(session, job.id)
+            if artifact.kind == MODEL
+        ]
         document = extended_document(session, job, 1)
         origin = jobs.Origin("default", extends=job.id)
         extension_id = jobs.create(session, JobSpec.parse(document), origin).id
@@ -250,7 +258,11 @@ def test_a_step_is_explained_by_a_job_from_the_nearest_checkpoint_of_the_other(
         saved = [row.step or 0 for row in artifacts.checkpoints(session, trained.job_id)]
     for step, first, attribution in (
         (skipped, 0, "loss_scale"),
-        (2 * BLOCK - 1, max((one for one in saved if one < 2 * BLOCK), default=0), "normal"),
+        (
+            2 * BLOCK - 1,
+            max((saved_step for saved_step in saved if saved_step < 2 * BLOCK), default=0),
+            "normal",
+        ),
     ):
         with database.write() as session:
             origin = jobs.Origin("default", explains=trained.job_id, explain_step=step)

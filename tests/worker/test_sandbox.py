@@ -59,9 +59,9 @@ def database_url(sqlite_url: str) -> str:
 
 @pytest.fixture
 def protected_data() -> Iterator[ProtectedData]:
-    made = ProtectedData()
-    yield made
-    made.close()
+    data = ProtectedData()
+    yield data
+    data.close()
 
 
 @pytest.fixture(
@@ -99,8 +99,8 @@ class Attack:
         """What the act `reach` has printed."""
         lines = self.hostile().log().splitlines()
         (line,) = (line for line in lines if line.startswith(MARK))
-        found: dict[str, Any] = json.loads(line.removeprefix(MARK))
-        return found
+        report: dict[str, Any] = json.loads(line.removeprefix(MARK))
+        return report
 
     def end(self) -> Job:
         """Wait for both jobs, check that nothing is left, and return the hostile one."""
@@ -172,7 +172,7 @@ def attack(
 def targets_in(protected_data: ProtectedData, victim: str) -> dict[str, Any]:
     return {
         "data": str(protected_data.data),
-        "other": str(protected_data.other),
+        "other": str(protected_data.other_trainer_folder),
         "home": str(Path.home()),
         "programs": PROGRAMS,
         "tcp": protected_data.listener.getsockname(),

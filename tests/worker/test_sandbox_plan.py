@@ -15,7 +15,7 @@ from store.jobs import attempts, jobs
 from store.tables import Job
 from tests.environment import settings_from
 from worker.attempt.attempt import JobAttempt
-from worker.settings import Settings
+from worker.settings import WorkerSettings
 from worker.tasks import run_queued_jobs
 from worker.trainer import sandbox_plan
 from worker.trainer.isolation_plan import available_memory_bytes
@@ -140,7 +140,7 @@ def test_the_memory_of_the_machine_is_divided_by_the_slots(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("spec", "needed"),
+    ("spec", "expected"),
     [
         ({"model": {"kind": "bundle", "bundle": "sha256:x"}}, True),
         ({"model": {"kind": "layers"}}, False),
@@ -148,8 +148,8 @@ def test_the_memory_of_the_machine_is_divided_by_the_slots(tmp_path: Path) -> No
         ({}, False),
     ],
 )
-def test_a_job_with_its_own_code_needs_a_sandbox(spec: dict[str, Any], needed: bool) -> None:
-    assert needs_sandbox(spec) is needed
+def test_a_job_with_its_own_code_needs_a_sandbox(spec: dict[str, Any], expected: bool) -> None:
+    assert needs_sandbox(spec) is expected
 
 
 # ---- Without a sandbox
@@ -176,8 +176,8 @@ def test_a_worker_without_a_sandbox_leaves_jobs_with_code_to_others(
     job, ordinary = make_bundle_job(), make_job()
     run_queued_jobs(make_context("good"))
     with database.read() as session:
-        found = [jobs.get(session, one.id) for one in (job, ordinary)]
-    assert [one.state for one in found if one is not None] == [State.QUEUED, State.SUCCEEDED]
+        rows = [jobs.get(session, row.id) for row in (job, ordinary)]
+    assert [row.state for row in rows if row is not None] == [State.QUEUED, State.SUCCEEDED]
 
 
 def test_a_worker_with_a_sandbox_claims_jobs_with_code(
@@ -215,15 +215,15 @@ def test_a_job_with_code_that_reaches_a_worker_without_a_sandbox_fails_with_the_
 
 
 def test_sandbox_settings_come_from_the_environment() -> None:
-    assert settings_from(Settings, ENVIRONMENT).sandbox == SandboxSettings()
+    assert settings_from(WorkerSettings, ENVIRONMENT).sandbox == SandboxSettings()
     variables = {
         "AMPCORE_BUNDLE_SANDBOX": "landlock",
         "AMPCORE_BUNDLE_MEMORY_BYTES": "1000",
         "AMPCORE_BUNDLE_PROCESSES": "20",
         "AMPCORE_BUNDLE_DISK_BYTES": "3000",
     }
-    given = settings_from(Settings, ENVIRONMENT | variables).sandbox
-    assert given == SandboxSettings(SandboxMode.LANDLOCK, 1000, 20, 3000)
+    sandbox = settings_from(WorkerSettings, ENVIRONMENT | variables).sandbox
+    assert sandbox == SandboxSettings(SandboxMode.LANDLOCK, 1000, 20, 3000)
 
 
 @pytest.mark.parametrize(
@@ -237,4 +237,4 @@ def test_sandbox_settings_come_from_the_environment() -> None:
 )
 def test_an_invalid_sandbox_setting_is_named(name: str, value: str) -> None:
     with pytest.raises(SettingsInvalid, match=f"{name}: expected .* received '{value}'"):
-        settings_from(Settings, ENVIRONMENT | {name: value})
+        settings_from(WorkerSettings, ENVIRONMENT | {name: value})

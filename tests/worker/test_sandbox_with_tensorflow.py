@@ -25,16 +25,16 @@ MODEL: dict[str, Any] = {
 
 @pytest.fixture
 def protected_data() -> Iterator[ProtectedData]:
-    made = ProtectedData()
-    yield made
-    made.close()
+    data = ProtectedData()
+    yield data
+    data.close()
 
 
 @pytest.fixture
 def standby() -> Iterator[Standby]:
-    made = Standby()
-    yield made
-    made.close()
+    process = Standby()
+    yield process
+    process.close()
 
 
 @pytest.mark.slow

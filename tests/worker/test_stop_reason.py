@@ -58,12 +58,12 @@ def stop_conditions(
     requested: str | None = None,
     fenced: bool = False,
     since_heartbeat_s: float = 0.0,
-    **others: Any,
+    **options: Any,
 ) -> StopConditions:
     writer: Any = SimpleNamespace(
         requested=requested, is_fenced=fenced, since_heartbeat_s=since_heartbeat_s
     )
-    return StopConditions(writer, threading.Event(), 300.0, **others)
+    return StopConditions(writer, threading.Event(), 300.0, **options)
 
 
 def test_each_condition_gives_its_stop_reason() -> None:

@@ -22,9 +22,9 @@ def database_url(sqlite_url):
     return sqlite_url
 
 
-def states(database: Database, *found: Any) -> list[str]:
+def states(database: Database, *rows: Any) -> list[str]:
     with database.read() as session:
-        return [jobs.get(session, job.id).state for job in found]  # type: ignore[union-attr]
+        return [jobs.get(session, job.id).state for job in rows]  # type: ignore[union-attr]
 
 
 def test_one_message_runs_all_queued_jobs(
@@ -49,9 +49,9 @@ def test_jobs_run_by_priority(
 def test_a_job_of_another_queue_stays_queued(
     make_context: Callable[..., Any], make_job: Callable[..., Any], database: Database
 ) -> None:
-    other = make_job(runtime={"queue": "night"})
+    other_job = make_job(runtime={"queue": "night"})
     run_queued_jobs(make_context("good"))
-    assert states(database, other) == [State.QUEUED]
+    assert states(database, other_job) == [State.QUEUED]
 
 
 def test_a_worker_that_shuts_down_claims_nothing(
@@ -102,5 +102,5 @@ def test_log_lines_carry_the_job_the_attempt_and_the_request_id(
     lines = [record for record in caplog.records if record.name.startswith("worker.")]
     assert len(lines) >= 3
     for record in lines:
-        found = [getattr(record, name) for name in ("job_id", "attempt", "request_id")]
-        assert found == [job.id, 1, "r-1"]
+        fields = [getattr(record, name) for name in ("job_id", "attempt", "request_id")]
+        assert fields == [job.id, 1, "r-1"]

@@ -25,7 +25,7 @@ from tests.waiting import DEADLINE_S
 from worker.attempt.telemetry_writer import TelemetryWriter
 from worker.attempt.write_buffer import WriteBuffer
 from worker.database_retry import Lease, RetryingDatabase
-from worker.usage import WorkerMetrics
+from worker.usage import SlotMetrics
 
 LAST = {"loss": 1.0, "loss_scale": 1.0, "grad_norm": 1.0, "learning_rate": 0.1}
 RUNNING = Frame(FrameType.RUNNING, {"total_steps": 100, "first_step": 0})
@@ -33,10 +33,10 @@ EVENT = Frame(FrameType.EVENT, {"event": "evaluation", "step": 3, "data": {"val_
 
 
 def block(first_step: int = 0) -> Frame:
-    made = StepBlock(first_step, {"loss": [1.0] * 4, "skipped": [True, False, False, False]})
-    header = {"first_step": first_step, "count": 4, "stats": asdict(made.stats)}
+    steps = StepBlock(first_step, {"loss": [1.0] * 4, "skipped": [True, False, False, False]})
+    header = {"first_step": first_step, "count": 4, "stats": asdict(steps.stats)}
     header |= {"last": {**LAST, "examples_per_s": 9.0}, "scale_health": "steady"}
-    return Frame(FrameType.STEPS, header, encode(made), 1000)
+    return Frame(FrameType.STEPS, header, encode(steps), 1000)
 
 
 class Unreliable:
@@ -80,7 +80,7 @@ class RunningWriter:
     def __init__(self, unreliable: Unreliable, job: Any, lease_s: float = 30.0) -> None:
         self.attempt_ended = threading.Event()
         self.events: list[Event] = []
-        self.metrics = WorkerMetrics()
+        self.metrics = SlotMetrics()
         database: Any = unreliable
         retrying_database = RetryingDatabase(database, self.attempt_ended)
         lease = Lease(job.id, job.attempt, lease_s)
@@ -109,7 +109,7 @@ def running(unreliable: Unreliable, job: Any) -> Iterator[RunningWriter]:
 def stored(database: Database, job_id: str) -> tuple[int, list[str]]:
     with database.read() as session:
         reading = steps.read(session, job_id, start=0, end=None, limit=100)
-        types = [row.type for row in events.read(session, job_id, after=0, limit=100)]
+        types = [row.type for row in events.read(session, job_id, after_seq=0, limit=100)]
         return len(reading.block), types
 
 
@@ -248,7 +248,7 @@ def test_log_output_is_stored_with_the_telemetry(
     running.writer.enqueue(LogChunk("stderr", "half a \0 line"))
     running.write_frames(EVENT)
     with unreliable.database.read() as session:
-        (chunk,) = logs.read(session, job.id, after=0, limit=10)
+        (chunk,) = logs.read(session, job.id, after_seq=0, limit=10)
     assert (chunk.stream, chunk.text) == ("stderr", "half a \ufffd line")
 
 

@@ -28,15 +28,15 @@ Make = Callable[..., TrainerProcess]
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    tracker, servers, made = ProcessGroupTracker(), [], []
+    tracker, servers, processes = ProcessGroupTracker(), [], []
 
     def start(*command: str) -> TrainerProcess:
         servers.append(ForkServer(command, tracker))
-        made.append(TrainerProcess(servers[-1], tracker))
-        return made[-1]
+        processes.append(TrainerProcess(servers[-1], tracker))
+        return processes[-1]
 
     yield start
-    for process in made:
+    for process in processes:
         process.end(grace_s=0)
     for server in servers:
         server.close()
@@ -149,23 +149,23 @@ def test_pipes_held_open_by_an_orphan_are_not_waited_for(make: Make) -> None:
 
 
 def test_a_failed_start_leaves_no_pipe() -> None:
-    before = open_pipes()
+    pipes = open_pipes()
     tracker = ProcessGroupTracker()
     server = ForkServer(["/no/such/program"], tracker)
     with pytest.raises(FileNotFoundError):
         TrainerProcess(server, tracker)
     server.close()
     tracker.close()
-    assert open_pipes() <= before
+    assert open_pipes() <= pipes
 
 
 def open_pipes() -> set[str]:
     """The pipes and sockets of this process, also those that earlier tests are still closing."""
-    found = set()
+    targets = set()
     for number in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):  # closed in between
-            found.add(os.readlink(f"/proc/self/fd/{number}"))
-    return {name for name in found if name.startswith(("pipe:", "socket:"))}
+            targets.add(os.readlink(f"/proc/self/fd/{number}"))
+    return {name for name in targets if name.startswith(("pipe:", "socket:"))}
 
 
 @pytest.fixture

@@ -37,15 +37,15 @@ def server(tmp_path_factory):
 @pytest.fixture
 def start(server):
     """Starts trainer processes, as a supervisor does, and ends them after the test."""
-    before = len(server.children)
+    child_count = len(server.children)
     # A child that hangs must not hang the tests: reads are blocking.
     timer = threading.Timer(DEADLINE_S, server.process.kill)
     timer.start()
     yield server.fork
     timer.cancel()
-    for one in server.children[before:]:
-        one.close()  # the server then kills the trainer
-    del server.children[before:]
+    for child in server.children[child_count:]:
+        child.close()  # the server then kills the trainer
+    del server.children[child_count:]
 
 
 def test_ranks_train_together_and_rank_0_alone_reports_the_job(start, job, tmp_path):
@@ -62,9 +62,9 @@ def test_ranks_train_together_and_rank_0_alone_reports_the_job(start, job, tmp_p
         *(FrameType.READY, FrameType.RUNNING, FrameType.STEPS, FrameType.EVENT),
         FrameType.SUCCEEDED,
     }
-    own = [frame.type for frame in frames[1]]
-    assert own == [FrameType.READY, FrameType.RUNNING, FrameType.SUCCEEDED]
-    summaries = [found[-1].header["summary"] for found in frames]
+    frame_types = [frame.type for frame in frames[1]]
+    assert frame_types == [FrameType.READY, FrameType.RUNNING, FrameType.SUCCEEDED]
+    summaries = [rank_frames[-1].header["summary"] for rank_frames in frames]
     assert summaries[0]["weights_digest"] == summaries[1]["weights_digest"]
     assert (tmp_path / "0" / "model.keras").exists()
     assert not (tmp_path / "1").exists()

@@ -21,7 +21,7 @@ with work_dirs.attempt_dir("j", 1) as folder:
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> subprocess.Popen[bytes]:
+def worker_process(tmp_path: Path) -> subprocess.Popen[bytes]:
     """Another worker process during an attempt."""
     process = subprocess.Popen(
         [sys.executable, "-c", OTHER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -43,10 +43,10 @@ def test_a_folder_is_removed_after_its_attempt(tmp_path: Path) -> None:
 
 
 def test_the_folder_of_a_dead_worker_is_removed(
-    tmp_path: Path, other: subprocess.Popen[bytes]
+    tmp_path: Path, worker_process: subprocess.Popen[bytes]
 ) -> None:
-    other.kill()
-    other.communicate()
+    worker_process.kill()
+    worker_process.communicate()
     assert list(tmp_path.rglob("left"))
     work_dirs = WorkDirs(tmp_path, "w")
     work_dirs.open()
@@ -56,10 +56,10 @@ def test_the_folder_of_a_dead_worker_is_removed(
 
 
 def test_the_folder_of_a_running_worker_stays(
-    tmp_path: Path, other: subprocess.Popen[bytes]
+    tmp_path: Path, worker_process: subprocess.Popen[bytes]
 ) -> None:
     work_dirs = WorkDirs(tmp_path, "w")
     work_dirs.open()
     work_dirs.close()
     assert len(list(tmp_path.rglob("left"))) == 1
-    other.communicate()
+    worker_process.communicate()

@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from ampspec.jobs import Reason
 from ampspec.telemetry import Event
 from ampspec.telemetry.frames import Frame, FrameType
-from infra.storage import StorageFailed
+from infra.job_failure import JobFailure
 from store.leases import max_reconnect_wait_s
 from store.tables import Job
 from worker.attempt.attempt_files import AttemptFiles, Downloads
@@ -41,12 +40,8 @@ from worker.trainer.sandbox_monitor import SandboxMonitor, Violation
 from worker.trainer.sandbox_plan import SandboxMissing
 from worker.trainer.trainer_process import TrainerProcess
 from worker.transfer.artifact_uploader import ArtifactUploader
-from worker.transfer.bundle_download import BundleMissing
-from worker.transfer.checkpoint_download import ExtendedCheckpointMissing
-from worker.transfer.dataset_download import DatasetMissing
 from worker.transfer.storage_limit import StorageLimit
 from worker.transfer.upload_progress import UploadProgress
-from worker.transfer.weights_download import WeightsMissing
 
 log = logging.getLogger(__name__)
 
@@ -171,18 +166,8 @@ class JobAttempt:
         """The attempt's result; None when this worker no longer owns the job."""
         try:
             trainer_exit = self._run_trainer()
-        except ExtendedCheckpointMissing as error:
-            return AttemptResult(AttemptOutcome.FAILED, Reason.INVALID_CHECKPOINT, str(error))
-        except WeightsMissing as error:
-            return AttemptResult(AttemptOutcome.FAILED, Reason.INVALID_WEIGHTS, str(error))
-        except BundleMissing as error:
-            return AttemptResult(AttemptOutcome.FAILED, Reason.INVALID_SPEC, str(error))
-        except SandboxMissing as error:
-            return AttemptResult(AttemptOutcome.FAILED, Reason.NO_SANDBOX, str(error))
-        except DatasetMissing as error:
-            return AttemptResult(AttemptOutcome.FAILED, Reason.INVALID_DATA, str(error))
-        except StorageFailed as error:
-            return AttemptResult(AttemptOutcome.FAILED, Reason.STORAGE_UNAVAILABLE, str(error))
+        except JobFailure as error:
+            return AttemptResult(AttemptOutcome.FAILED, error.reason, str(error))
         except Exception as error:
             log.exception("the attempt failed in the worker")
             return failed_in_worker(error)
@@ -216,12 +201,12 @@ class JobAttempt:
     def _check_sandbox(self) -> None:
         if needs_sandbox(self._job.spec) and self._sandbox is None:
             raise SandboxMissing(
-                "The job has its own code, and its worker has no sandbox to run it in. "
+                "The job runs custom code, and its worker has no sandbox to run it in. "
                 + " ".join(self._context.sandbox_plan.missing)
             )
 
     def _take_process(self) -> TrainerProcess:
-        """The process for the job; in a sandbox if the job has its own code."""
+        """The process for the job; in a sandbox if the job runs custom code."""
         if self._gang is not None:
             return self._gang.start_rank_0(self._context.standby)
         if self._sandbox is None:

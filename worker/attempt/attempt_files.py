@@ -27,7 +27,7 @@ FETCHED_DIR: Final = "fetched"
 
 @dataclass(frozen=True)
 class Downloads:
-    """What was downloaded for an attempt."""
+    """The downloads of an attempt."""
 
     resume: bool
     """Whether there is a checkpoint to resume from."""
@@ -40,9 +40,9 @@ class Downloads:
 
     def release(self) -> None:
         """Allow the deletion of the downloaded files from the cache."""
-        for found in (self.dataset, self.bundle):
-            if found is not None:
-                found.cached.close()
+        for download in (self.dataset, self.bundle):
+            if download is not None:
+                download.cached.close()
 
 
 class AttemptFiles:
@@ -157,12 +157,12 @@ class AttemptFiles:
     def place_data(
         self, trainer_folder: TrainerFolder | None, downloaded: Downloads
     ) -> dict[str, Any]:
-        """Where the trainer reads its dataset, by its name in the spec, and its own code."""
-        found: dict[str, Any] = {"datasets": {}}
+        """Where the trainer reads its dataset, by its name in the spec, and its custom code."""
+        assignment: dict[str, Any] = {"datasets": {}}
         if (dataset := downloaded.dataset) is not None:
             path = place_dataset(dataset, trainer_folder, self._folder)
-            found["datasets"] = {dataset.reference: str(path)}
+            assignment["datasets"] = {dataset.reference: str(path)}
         if downloaded.bundle is not None:
             path = place_bundle(downloaded.bundle, trainer_folder, self._folder)
-            found["bundle"] = str(path)
-        return found
+            assignment["bundle"] = str(path)
+        return assignment

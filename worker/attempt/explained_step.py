@@ -1,4 +1,4 @@
-"""What the telemetry of a job tells about a step that another job explains."""
+"""Read the recorded telemetry of a step that another job explains."""
 
 from typing import Any, Final
 
@@ -24,17 +24,17 @@ def explained_step(database: RetryingDatabase, job: Job) -> dict[str, Any] | Non
     if job.explains is None or job.explain_step is None:
         return None
     explains, step = job.explains, job.explain_step
-    return {"step": step} | database.write(lambda session: _known(session, explains, step))
+    return {"step": step} | database.write(lambda session: _stored_step(session, explains, step))
 
 
-def _known(session: Session, job_id: str, step: int) -> dict[str, Any]:
+def _stored_step(session: Session, job_id: str, step: int) -> dict[str, Any]:
     job = jobs.get(session, job_id)
     totals = (job.totals if job is not None else None) or {}
     chosen = events.read(session, job_id, limit=MAX_ENGINES, types=[EventType.ENGINE])
     engines = [row.data.get("engine") for row in chosen if (row.step or 0) <= step]
-    found = steps.read(session, job_id, start=step, end=step + 1, limit=1).block
+    block = steps.read(session, job_id, start=step, end=step + 1, limit=1).block
     return {
-        "values": _values(found, step),
+        "values": _values(block, step),
         "engine": engines[-1] if engines else None,
         "examples_per_s": totals.get("median_examples_per_s"),
     }

@@ -24,7 +24,7 @@ from worker.attempt.stop_reason import StopConditions, StopReason
 from worker.attempt.telemetry_writer import TelemetryWriter
 from worker.database_retry import Lease
 from worker.transfer.artifact_uploader import ArtifactUploader
-from worker.transfer.named_files import Upload
+from worker.transfer.named_files import ArtifactUpload
 from worker.transfer.upload_progress import PendingUploads
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ SHUTDOWN_DATABASE_TIMEOUT_S: Final = 5.0
 """How long a worker that shuts down waits for one write to the database."""
 
 NEEDS_ALL_FILES: Final = (AttemptOutcome.SUCCEEDED, AttemptOutcome.PAUSED)
-"""The outcomes that are true only if every file is stored."""
+"""The outcomes that require every file to be stored."""
 
 Report = Callable[[AttemptResult], dict[str, Any]]
 """The content of report.json for a result."""
@@ -48,7 +48,7 @@ Report = Callable[[AttemptResult], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Finalizer:
-    """Waits for pending writes and uploads of an attempt; the lease stays held meanwhile."""
+    """Waits for an attempt's pending writes and uploads; its lease is renewed until the end."""
 
     writer: TelemetryWriter
     uploader: ArtifactUploader
@@ -96,7 +96,7 @@ class Finalizer:
         return result
 
     def _wait_for_uploads(self) -> tuple[PendingUploads | None, StopReason | Reason | None]:
-        """Wait for the uploads; those that are left, and why the wait has ended before them."""
+        """Wait for the uploads; returns the pending ones, and why the wait ended before them."""
         self.uploader.progress.restart()
         shown_at = -math.inf
         while not self.uploader.wait_until_empty(POLL_S):
@@ -141,9 +141,9 @@ class Finalizer:
             text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
             (self.folder / REPORT_FILE).write_text(text, encoding="utf-8")
         except OSError as error:
-            self.uploader.give_up(Upload(REPORT, REPORT_FILE, folder=self.folder), error)
+            self.uploader.give_up(ArtifactUpload(REPORT, REPORT_FILE, folder=self.folder), error)
         else:
-            self.uploader.enqueue(Upload(REPORT, REPORT_FILE, folder=self.folder))
+            self.uploader.enqueue(ArtifactUpload(REPORT, REPORT_FILE, folder=self.folder))
 
     def _wait_for_database(self) -> bool:
         """Wait until all telemetry is stored; False when the worker must not wait any longer."""
@@ -167,7 +167,7 @@ def _without_files(
     if cause is StopReason.SHUTDOWN:
         message = f"Its worker had to shut down before it had stored {pending}."
         if result.outcome is not AttemptOutcome.FAILED:
-            return AttemptResult(AttemptOutcome.HANDED_BACK, Reason.WORKER_SHUTDOWN, message)
+            return AttemptResult(AttemptOutcome.REQUEUED, Reason.WORKER_SHUTDOWN, message)
     else:
         message = f"The storage of artifacts made no progress with {pending}: {last_error}"
         if result.outcome is not AttemptOutcome.FAILED:

@@ -16,10 +16,10 @@ class OtherRanks(Protocol):
         """Request the process of rank 0."""
 
     def assignment(self) -> dict[str, Any]:
-        """What the trainer of rank 0 must know besides its job."""
+        """The part of rank 0's assignment that describes the gang."""
 
     def stop_reason(self) -> StopReason | None:
-        """Why rank 0 must stop because of the others; None while it need not."""
+        """Why rank 0 must stop because of another rank; None while it need not."""
 
     def request_stop(self) -> None:
         """Request that all workers end the other ranks."""
@@ -27,4 +27,4 @@ class OtherRanks(Protocol):
     def conclude(
         self, result: AttemptResult | None, *, grace_s: float, may_wait: Callable[[], bool]
     ) -> AttemptResult | None:
-        """Wait until all other ranks have ended, and tell the cause of a failure."""
+        """Wait until all other ranks have ended; returns the result with the cause of a failure."""

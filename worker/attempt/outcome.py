@@ -27,7 +27,7 @@ class AttemptOutcome(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     PAUSED = "paused"
-    HANDED_BACK = "handed_back"
+    REQUEUED = "requeued"
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class AttemptResult:
                 attempts.mark_failed(session, job_id, attempt, reason, message)
             case AttemptOutcome.PAUSED:
                 attempts.mark_paused(session, job_id, attempt, self.message or "")
-            case AttemptOutcome.HANDED_BACK if self.reason is not None:
+            case AttemptOutcome.REQUEUED if self.reason is not None:
                 message = self.message or ""
-                attempts.hand_back(session, job_id, attempt, reason=self.reason, message=message)
-            case AttemptOutcome.HANDED_BACK:
-                attempts.hand_back(session, job_id, attempt)
+                attempts.requeue(session, job_id, attempt, reason=self.reason, message=message)
+            case AttemptOutcome.REQUEUED:
+                attempts.requeue(session, job_id, attempt)
             case AttemptOutcome.CANCELLED:
                 attempts.mark_cancelled(session, job_id, attempt)
 
@@ -74,7 +74,7 @@ class TrainerExit:
     violation: Violation | None = None
     """The limit of its sandbox that it exceeded."""
     invalid_telemetry: str | None = None
-    """What was wrong with its first frame that is not valid."""
+    """The error in its first invalid frame."""
     was_alive: bool = True
     """It had not ended by itself: its worker had to kill it."""
 
@@ -131,11 +131,11 @@ def _result_of_stop(reason: StopReason, timeout_s: float | None) -> AttemptResul
         case StopReason.PAUSE:
             return AttemptResult(AttemptOutcome.PAUSED)
         case StopReason.RESIZE:
-            return AttemptResult(AttemptOutcome.HANDED_BACK, Reason.RESIZED, RESIZED)
+            return AttemptResult(AttemptOutcome.REQUEUED, Reason.RESIZED, RESIZED)
         case StopReason.RANK_FAILED:
             return AttemptResult(AttemptOutcome.FAILED, Reason.RANK_LOST, RANK_FAILED)
         case _:
-            return AttemptResult(AttemptOutcome.HANDED_BACK)
+            return AttemptResult(AttemptOutcome.REQUEUED)
 
 
 def _success(trainer_exit: TrainerExit, summary: dict[str, Any]) -> AttemptResult:

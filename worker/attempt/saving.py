@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 MIN_BYTES_PER_S: Final = 1_000_000
-"""A trainer that writes more slowly than this gets no more time: its code could do so for ever."""
+"""A trainer that writes more slowly gets no more time: its code could write for ever."""
 BLOCK_BYTES: Final = 512
 """The unit of `st_blocks`."""
 

@@ -30,9 +30,9 @@ class StopReason(Enum):
         """Whether the worker has lost the job: the trainer is killed without a grace period."""
         return self in (StopReason.SELF_FENCE, StopReason.FENCED)
 
-    def outranks(self, other: "StopReason") -> bool:
+    def outranks(self, earlier_reason: "StopReason") -> bool:
         """Whether it replaces a reason that came earlier; equal ranks do not."""
-        return _RANK.get(self, 0) > _RANK.get(other, 0)
+        return _RANK.get(self, 0) > _RANK.get(earlier_reason, 0)
 
 
 _RANK: Final = {
@@ -103,7 +103,9 @@ class StopConditions:
             StopReason.SHUTDOWN: self.shutting_down.is_set(),
             StopReason.RESIZE: writer.requested == gangs.RESIZE,
         }
-        found = next((stop_reason for stop_reason, holds in conditions.items() if holds), None)
-        other = self.of_other_ranks()
-        is_first = found is None or (other is not None and other.outranks(found))
-        return other if is_first else found
+        reason = next((condition for condition, holds in conditions.items() if holds), None)
+        gang_reason = self.of_other_ranks()
+        takes_precedence = reason is None or (
+            gang_reason is not None and gang_reason.outranks(reason)
+        )
+        return gang_reason if takes_precedence else reason

@@ -26,7 +26,7 @@ from store.telemetry import ingest, step_totals
 from store.telemetry.ingest import EncodedBlock, LogChunk, TelemetryEntry
 from worker.attempt.write_buffer import PendingWrite, Transaction, WriteBuffer
 from worker.database_retry import Lease, RetryingDatabase, WriteAbandoned
-from worker.usage import WorkerMetrics
+from worker.usage import SlotMetrics
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ MAX_HEARTBEAT_INTERVAL_S: Final = 2.0
 
 
 class TelemetryWriter:
-    """Writes one attempt's telemetry, holds its lease, and learns when it must stop.
+    """Writes one attempt's telemetry, renews its lease, and reads requests to stop.
 
     Args:
         database: The attempt's transactions.
@@ -49,7 +49,7 @@ class TelemetryWriter:
         self,
         database: RetryingDatabase,
         lease: Lease,
-        metrics: WorkerMetrics,
+        metrics: SlotMetrics,
         on_event: Callable[[Event], object],
         buffer: WriteBuffer,
     ) -> None:
@@ -99,7 +99,7 @@ class TelemetryWriter:
                     self.buffer.put([PendingWrite(_entry(frame), frame.size_bytes)])
 
     def enqueue_transaction(self, transaction: Transaction) -> None:
-        """Run a transaction of its own after everything enqueued before."""
+        """Run a separate transaction after everything enqueued so far."""
         self.buffer.put([PendingWrite(transaction, 0)])
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ BATCH_BYTES: Final = 4 * 2**20
 BATCH_ITEMS: Final = 500
 
 Transaction = Callable[[Session], object]
-"""Runs in a transaction of its own, in its place among the entries."""
+"""Runs in a separate transaction, in its place among the entries."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class PendingWrite:
 
     @property
     def is_transaction(self) -> bool:
-        """Whether it runs in a transaction of its own."""
+        """Whether it runs in a separate transaction."""
         return callable(self.item)
 
 

@@ -1,4 +1,4 @@
-"""Renews the lease of one worker's ranks, and learns when they must stop."""
+"""GangHeartbeat: renews the lease of one worker's ranks, and reads requests to stop."""
 
 import logging
 import threading
@@ -40,8 +40,8 @@ class GangHeartbeat:
         self_fence_s: float,
         devices: Callable[[], Sequence[dict[str, Any]]],
     ) -> None:
-        self.wish: str | None = None
-        """Why this worker wants the attempt to stop."""
+        self.stop_request: str | None = None
+        """Why this worker requests that the attempt stop."""
         self.stop_requested = False
         """Whether the worker of rank 0 requested the end of the ranks."""
         self._database, self._worker_id, self._assignment = database, worker_id, assignment
@@ -87,7 +87,7 @@ class GangHeartbeat:
                 self._assignment.attempt,
                 self._worker_id,
                 lease_s=self._lease_s,
-                wish=self.wish,
+                stop_request=self.stop_request,
                 devices=self._devices(),
             )
         if not is_active:

@@ -1,4 +1,4 @@
-"""What the worker of rank 0 knows of the other ranks of its attempt, and requests of them."""
+"""GangLeader: on the worker of rank 0, watches the other ranks and asks them to stop."""
 
 import logging
 import threading
@@ -16,7 +16,7 @@ from store.gangs import gang_members
 from store.tables import GangMember
 from worker.attempt.outcome import RANK_FAILED, AttemptOutcome, AttemptResult
 from worker.attempt.stop_reason import StopReason
-from worker.gangs.rank import Rank
+from worker.gangs.rank import LocalRank
 from worker.gangs.rank_failure import RankFailure, cause_of
 from worker.gangs.rank_group import SHUTDOWN, RankGroup
 from worker.rank_ports import ports_of
@@ -35,29 +35,29 @@ STATE_OF_OUTCOME: Final = {
     AttemptOutcome.SUCCEEDED: "succeeded",
     AttemptOutcome.FAILED: "failed",
 }
-STOP_REASON_OF_WISH: Final = {SHUTDOWN: StopReason.SHUTDOWN}
+STOP_REASONS: Final = {SHUTDOWN: StopReason.SHUTDOWN}
 
 
 @dataclass(frozen=True)
 class Ended:
-    """What is known of the workers of the other ranks."""
+    """The last polled state of the workers of the other ranks."""
 
     all_have_ended: bool = False
     failure: RankFailure | None = None
     """The cause of their failures."""
-    wish: str | None = None
-    """Why a worker wants the attempt to stop."""
+    stop_request: str | None = None
+    """Why a worker requests that the attempt stop."""
 
 
 class GangLeader:
-    """Watches the workers of an attempt's other ranks, in a thread of its own.
+    """Watches the workers of an attempt's other ranks, in a separate thread.
 
     Args:
         database: The database.
         job_id: The job.
         attempt: The attempt; its worker runs rank 0.
         first: Rank 0.
-        own: The other ranks of this worker.
+        local_ranks: The other ranks of this worker.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class GangLeader:
         job_id: str,
         attempt: int,
         *,
-        first: Rank,
-        own: RankGroup,
+        first: LocalRank,
+        local_ranks: RankGroup,
     ) -> None:
         self._first = first
-        self._own = own
-        own.show_first(first)
+        self._local_ranks = local_ranks
+        local_ranks.include_in_report(first)
         self._database, self._job_id, self._attempt = database, job_id, attempt
-        self._known = Ended()
+        self._progress = Ended()
         self._stop_requested = self._stop_stored = False
         self._done = threading.Event()
         run = copy_context().run
@@ -97,19 +97,19 @@ class GangLeader:
         return self._first.process
 
     def assignment(self) -> dict[str, Any]:
-        """What the trainer of rank 0 must know besides its job."""
+        """The part of rank 0's assignment that describes the gang."""
         return self._first.assignment()
 
     def stop_reason(self) -> StopReason | None:
-        """Why rank 0 must stop because of the others; None while it need not."""
+        """Why rank 0 must stop because of another rank; None while it need not."""
         if self._failure() is not None:
             return StopReason.RANK_FAILED
-        return STOP_REASON_OF_WISH.get(self._known.wish or "")
+        return STOP_REASONS.get(self._progress.stop_request or "")
 
     def request_stop(self) -> None:
         """Request that all workers end the other ranks."""
         self._stop_requested = True
-        self._own.stop()
+        self._local_ranks.stop()
 
     def conclude(
         self,
@@ -118,10 +118,10 @@ class GangLeader:
         grace_s: float,
         may_wait: Callable[[], bool],
     ) -> AttemptResult | None:
-        """Wait until all other ranks have ended, and tell the cause of a failure.
+        """Wait until all other ranks have ended; returns the result with the cause of a failure.
 
         Args:
-            result: That of rank 0; None if the attempt no longer owns the job.
+            result: The result of rank 0; None if the attempt no longer owns the job.
             grace_s: How long the others may go on after rank 0 has succeeded.
             may_wait: False once this worker must not wait any longer.
         """
@@ -130,7 +130,7 @@ class GangLeader:
         self._first.state = STATE_OF_OUTCOME.get(result.outcome, "stopped")
         has_succeeded = result.outcome is AttemptOutcome.SUCCEEDED
         stop_at = time.monotonic() + (grace_s if has_succeeded else 0.0)
-        while may_wait() and not (self._known.all_have_ended and self._own.has_ended):
+        while may_wait() and not (self._progress.all_have_ended and self._local_ranks.has_ended):
             if time.monotonic() >= stop_at:
                 self.request_stop()
             time.sleep(POLL_S / 5)
@@ -138,48 +138,48 @@ class GangLeader:
 
     def _failure(self) -> RankFailure | None:
         """The cause of the failures of other ranks, on any worker."""
-        return cause_of([self._own.failure, self._known.failure])
+        return cause_of([self._local_ranks.failure, self._progress.failure])
 
     def _run(self) -> None:
         while not self._done.is_set():
             try:
-                self._look()
+                self._poll()
             except SQLAlchemyError as error:
                 log.warning("cannot read the state of the other ranks: %s", error)
             self._done.wait(POLL_S)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         if self._stop_requested and not self._stop_stored:
             with self._database.write() as session:
                 gang_members.request_stop(session, self._job_id, self._attempt)
             self._stop_stored = True
         with self._database.read() as session:
-            self._known = summary_of(gang_members.listing(session, self._job_id, self._attempt))
+            self._progress = summary_of(gang_members.listing(session, self._job_id, self._attempt))
 
 
 def summary_of(members: Sequence[GangMember]) -> Ended:
-    """What the rows of an attempt's workers tell; the first is the worker of rank 0 itself."""
+    """Summarize the rows of an attempt's workers; the first is the worker of rank 0."""
     failures = [
         RankFailure(Reason(member.reason), member.message or "")
         for member in members
         if member.reason in REASONS
     ]
-    wishes = [member.wish for member in members if member.wish is not None]
+    stop_requests = [member.stop_request for member in members if member.stop_request is not None]
     return Ended(
         all_have_ended=all(member.state == gang_members.ENDED for member in members[1:]),
         failure=cause_of(failures),
-        wish=wishes[0] if wishes else None,
+        stop_request=stop_requests[0] if stop_requests else None,
     )
 
 
 def with_cause(result: AttemptResult, failure: RankFailure | None) -> AttemptResult:
-    """The result of an attempt, given the one of rank 0 and a failure of other ranks."""
+    """The result of an attempt, from the result of rank 0 and a failure of another rank."""
     if result.outcome is not AttemptOutcome.FAILED or result.reason is None:
         return result
     first = RankFailure(result.reason, result.message or "")
-    # A rank 0 that was only stopped does not know why: what the others say comes first.
-    found = [failure, first] if result.message == RANK_FAILED else [first, failure]
-    cause = cause_of(found) or first
+    # A rank 0 that was only stopped does not know why: the other ranks' cause comes first.
+    failures = [failure, first] if result.message == RANK_FAILED else [first, failure]
+    cause = cause_of(failures) or first
     if cause.reason == Reason.PORT_TAKEN:
-        return AttemptResult(AttemptOutcome.HANDED_BACK, Reason.PORT_TAKEN, PORT_TAKEN)
+        return AttemptResult(AttemptOutcome.REQUEUED, Reason.PORT_TAKEN, PORT_TAKEN)
     return AttemptResult(AttemptOutcome.FAILED, cause.reason, cause.message)

@@ -1,4 +1,4 @@
-"""Runs this worker's part of gangs: gets ready for a reservation, waits for the others, trains."""
+"""GangRunner: gets this worker ready for a reservation, waits for the other workers, trains."""
 
 import logging
 import threading
@@ -15,7 +15,7 @@ from store.jobs import attempts
 from worker.attempt.attempt import JobAttempt
 from worker.context import WorkerContext
 from worker.gangs.gang_leader import GangLeader
-from worker.gangs.rank import Rank
+from worker.gangs.rank import LocalRank
 from worker.gangs.rank_group import RankGroup
 from worker.rank_ports import RankPorts, accelerators_in, local_addresses, port_of
 
@@ -52,14 +52,14 @@ class GangRunner:
         for run in self._runs:
             run.join()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Start what is reserved and whose slots are free."""
         self._runs = [run for run in self._runs if run.is_alive()]
         if self._context.shutting_down.is_set() or not self._context.may_take_jobs:
             return
         with self._context.database.read() as session:
-            found = gang_members.assigned(session, self._context.worker_id)
-        for assignment in found:
+            assignments = gang_members.assigned(session, self._context.worker_id)
+        for assignment in assignments:
             with self._lock:
                 is_new = assignment not in self._assigned
             if is_new and self._context.slots.take(assignment.ranks):
@@ -74,7 +74,7 @@ class GangRunner:
     def _run(self) -> None:
         while not self._stopped.wait(self._every_s):
             try:
-                self.look()
+                self.poll()
             except SQLAlchemyError as error:
                 log.warning("cannot look for reserved slots: %s", error)
 
@@ -137,10 +137,10 @@ class _Member:
         while True:
             with suppress(SQLAlchemyError):  # the reservation ends by itself meanwhile
                 with self._context.database.read() as session:
-                    found = gang_members.started(session, *key)
-                if isinstance(found, Started):
-                    return found
-                if not found:
+                    start = gang_members.started(session, *key)
+                if isinstance(start, Started):
+                    return start
+                if not start:
                     return None
                 if self._context.shutting_down.is_set():
                     with self._context.database.write() as session:
@@ -161,13 +161,13 @@ class _Member:
         finally:
             context.devices.give_back(devices, count)
 
-    def _run_all(self, started: Started, ranks: list[Rank]) -> None:
+    def _run_all(self, started: Started, ranks: list[LocalRank]) -> None:
         job, context = started.job, self._context
         first, last = ranks[0].number, ranks[-1].number
         log.info("ranks %d to %d of %d start", first, last, len(started.addresses))
-        others = [rank for rank in ranks if rank.number > 0]
+        other_ranks = [rank for rank in ranks if rank.number > 0]
         with context.work_dirs.attempt_dir(job.id, job.attempt, "-ranks") as folder:
-            group = RankGroup(context, job, self._assignment, others, folder)
+            group = RankGroup(context, job, self._assignment, other_ranks, folder)
             group.start()
             try:
                 if first == 0:
@@ -178,12 +178,12 @@ class _Member:
             finally:
                 group.close()
 
-    def _run_first(self, started: Started, group: RankGroup, first: Rank) -> None:
+    def _run_first(self, started: Started, group: RankGroup, first: LocalRank) -> None:
         """Run rank 0 as a job with one rank is run, and the worker's other ranks beside it."""
         job, context = started.job, self._context
         with context.database.read() as session:
             used_s = attempts.used_s(session, job.id)
-        leader = GangLeader(context.database, job.id, job.attempt, first=first, own=group)
+        leader = GangLeader(context.database, job.id, job.attempt, first=first, local_ranks=group)
         run = threading.Thread(target=group.run, name="rank-group")
         run.start()
         leader.start()
@@ -198,7 +198,7 @@ class _Member:
             run.join()
             leader.close()
 
-    def _rank(self, started: Started, index: int, device: int) -> Rank:
+    def _rank(self, started: Started, index: int, device: int) -> LocalRank:
         """The rank with this number among those of this worker."""
         exchange = started.job.spec["runtime"].get("exchange") or {}
         timeout_s = exchange.get("timeout_s", RANK_TIMEOUT_S)
@@ -211,4 +211,4 @@ class _Member:
             "heartbeat_timeout_s": min(timeout_s, self._context.lease_s),
             "control_port": port_of(started.control),
         }
-        return Rank(number, cluster, (index, self._assignment.ranks))
+        return LocalRank(number, cluster, (index, self._assignment.ranks))

@@ -11,8 +11,8 @@ from worker.trainer.trainer_process import TrainerProcess
 
 
 @dataclass
-class Rank:
-    """One rank, and what is known of its process."""
+class LocalRank:
+    """One rank, and the state of its process."""
 
     number: int
     cluster: Mapping[str, Any]
@@ -26,7 +26,7 @@ class Rank:
     ready_by: float = math.inf
 
     def assignment(self) -> dict[str, Any]:
-        """What its trainer must know besides its job."""
+        """The part of its trainer's assignment that describes the gang."""
         return {"cluster": dict(self.cluster), "own_ranks": list(self.own_ranks)}
 
     def require_process(self) -> TrainerProcess:
@@ -36,7 +36,7 @@ class Rank:
         return self.process
 
     def add(self, frames: Sequence[Frame]) -> None:
-        """Remember the final one of these frames; rank 0 reports steps and events."""
+        """Keep the final frame; rank 0 alone reports steps and events."""
         for frame in frames:
             if frame.type in FINAL_FRAMES:
                 self.last = frame
@@ -47,9 +47,9 @@ class Rank:
 
     def _device(self) -> str | None:
         ready = self.process.ready if self.process is not None else None
-        found = (ready or {}).get("hardware", {}).get("devices")
-        devices = [one for one in found or () if isinstance(one, dict)]
-        accelerators = [one for one in devices if one.get("kind") != "cpu"]
+        reported_devices = (ready or {}).get("hardware", {}).get("devices")
+        devices = [device for device in reported_devices or () if isinstance(device, dict)]
+        accelerators = [device for device in devices if device.get("kind") != "cpu"]
         local_rank = self.cluster["local_rank"]
         chosen = accelerators[local_rank : local_rank + 1] or devices[:1]
         return str(chosen[0].get("name")) if chosen else None

@@ -1,4 +1,4 @@
-"""Why ranks failed, and which of several failures is the cause of the others."""
+"""RankFailure: why a rank failed, and which of several failures caused the rest."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,5 +23,5 @@ class RankFailure:
 
 def cause_of(failures: Iterable[RankFailure | None]) -> RankFailure | None:
     """The cause of these failures; the first of several equal ones, and None without any."""
-    found = (failure for failure in failures if failure is not None)
-    return min(found, key=lambda failure: PRECEDENCE.get(failure.reason, 0), default=None)
+    known_failures = (failure for failure in failures if failure is not None)
+    return min(known_failures, key=lambda failure: PRECEDENCE.get(failure.reason, 0), default=None)

@@ -26,7 +26,7 @@ from worker.attempt.outcome import MAX_MESSAGE, TrainerExit, crash_reason, inval
 from worker.context import WorkerContext
 from worker.database_retry import Lease, RetryingDatabase, WriteAbandoned
 from worker.gangs.gang_heartbeat import GangHeartbeat
-from worker.gangs.rank import Rank
+from worker.gangs.rank import LocalRank
 from worker.gangs.rank_failure import RankFailure, cause_of
 from worker.gangs.rank_log import RankLog, UnstoredLines
 from worker.rank_ports import ports_of
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 POLL_S: Final = 0.05
 RUNNING_STATES: Final = ("starting", "running")
 SHUTDOWN: Final = "shutdown"
-"""The wish of a worker that shuts down."""
+"""The stop request of a worker that shuts down."""
 LEADER_WAIT_S: Final = 30.0
 """How long a worker that shuts down waits until the worker of rank 0 stops the attempt."""
 END_GRACE_S: Final = 2.0
@@ -60,7 +60,7 @@ class RankGroup:
         context: WorkerContext,
         job: Job,
         assignment: Assignment,
-        ranks: Sequence[Rank],
+        ranks: Sequence[LocalRank],
         folder: Path,
     ) -> None:
         self._context, self._job, self._assignment = context, job, assignment
@@ -93,7 +93,7 @@ class RankGroup:
             self_fence_s=context.self_fence_s,
             devices=self._describe,
         )
-        self._first: Rank | None = None
+        self._first: LocalRank | None = None
         self._done = threading.Event()
         self._failures: list[RankFailure] = []
         self._was_terminated = False
@@ -111,7 +111,7 @@ class RankGroup:
         """Why its ranks failed; None while none has."""
         return cause_of(self._failures)
 
-    def show_first(self, first: Rank) -> None:
+    def include_in_report(self, first: LocalRank) -> None:
         """Show rank 0 together with these ranks."""
         self._first = first
 
@@ -186,7 +186,7 @@ class RankGroup:
             time.sleep(POLL_S)
         return True
 
-    def _start(self, rank: Rank, downloaded: Downloads) -> None:
+    def _start(self, rank: LocalRank, downloaded: Downloads) -> None:
         ports = ports_of(rank.cluster, self._context.standby.hardware())
         rank.process = process = self._context.standby.request_rank(ports)
         files = self._files[rank.number]
@@ -230,13 +230,13 @@ class RankGroup:
 
     def _is_stopping(self) -> bool:
         if self._context.shutting_down.is_set():
-            self._heartbeat.wish = SHUTDOWN  # the worker of rank 0 stops the attempt
+            self._heartbeat.stop_request = SHUTDOWN  # the worker of rank 0 stops the attempt
             self._give_up_at = min(self._give_up_at, time.monotonic() + LEADER_WAIT_S)
             if time.monotonic() > self._give_up_at:
                 self._must_stop.set()
         return self._heartbeat.stop_requested or self._must_stop.is_set()
 
-    def _read(self, rank: Rank) -> None:
+    def _read(self, rank: LocalRank) -> None:
         process = rank.require_process()
         rank.add(process.read_frames(POLL_S))
         if process.ready is not None:
@@ -254,7 +254,7 @@ class RankGroup:
             if rank.process is not None and rank.state in RUNNING_STATES:
                 self._conclude(rank, grace_s=0, is_killed=True)
 
-    def _conclude(self, rank: Rank, *, grace_s: float, is_killed: bool = False) -> None:
+    def _conclude(self, rank: LocalRank, *, grace_s: float, is_killed: bool = False) -> None:
         """End the rank's process, and find out how it ended."""
         process = rank.require_process()
         rank.add(process.end(grace_s))
@@ -290,11 +290,11 @@ class RankGroup:
         is_asked = process.pid is None or process.exit_code == -signal.SIGTERM
         return not (is_asked or process.was_alive_at_end)
 
-    def _add_failure(self, rank: Rank, reason: Reason, text: str) -> None:
+    def _add_failure(self, rank: LocalRank, reason: Reason, text: str) -> None:
         log.info("rank %d failed (%s): %s", rank.number, reason, text)
         self._failures.append(RankFailure(reason, f"Rank {rank.number}: {text}"))
 
-    def _store_log(self, rank: Rank, *, at_end: bool = False) -> None:
+    def _store_log(self, rank: LocalRank, *, at_end: bool = False) -> None:
         """Store what a rank has printed, in the job's log; during an outage it is kept."""
         chunks = rank.require_process().log_capture.take(now=at_end)
         self._unstored.add(self._logs[rank.number].lines(chunks, at_end=at_end))

@@ -26,23 +26,23 @@ class RankLog:
 
     def __init__(self, rank: int) -> None:
         self._prefix = f"[rank {rank}] "
-        self._rest = {STDOUT: "", STDERR: ""}
+        self._line_starts = {STDOUT: "", STDERR: ""}
 
     def lines(self, chunks: Sequence[LogChunk], *, at_end: bool = False) -> list[LogChunk]:
         """The complete lines of these and earlier chunks; at the end also the incomplete ones."""
-        found = []
+        complete_lines = []
         for chunk in chunks:
-            text = self._rest[chunk.stream] + chunk.text
-            complete, newline, rest = text.rpartition("\n")
-            if len(rest) > MAX_LINE:
-                complete, newline, rest = text, "\n", ""
-            self._rest[chunk.stream] = rest
+            text = self._line_starts[chunk.stream] + chunk.text
+            complete, newline, line_start = text.rpartition("\n")
+            if len(line_start) > MAX_LINE:
+                complete, newline, line_start = text, "\n", ""
+            self._line_starts[chunk.stream] = line_start
             if complete or newline:
-                found.append(LogChunk(chunk.stream, self._prefixed(complete)))
-        for stream, rest in self._rest.items() if at_end else ():
-            if rest:
-                found.append(LogChunk(stream, self._prefixed(rest)))
-        return found
+                complete_lines.append(LogChunk(chunk.stream, self._prefixed(complete)))
+        for stream, line_start in self._line_starts.items() if at_end else ():
+            if line_start:
+                complete_lines.append(LogChunk(stream, self._prefixed(line_start)))
+        return complete_lines
 
     def _prefixed(self, text: str) -> str:
         return "".join(f"{self._prefix}{line}\n" for line in text.split("\n"))

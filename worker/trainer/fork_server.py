@@ -58,7 +58,7 @@ def trainer_environment(inherited: Mapping[str, str] = os.environ) -> dict[str, 
 
 
 class ForkServerProcess:
-    """One fork server process, in a session and a process group of its own."""
+    """One fork server process, in a new session and process group."""
 
     def __init__(self, program: Sequence[str], tracker: ProcessGroupTracker) -> None:
         self._requests, theirs = socket.socketpair()
@@ -130,7 +130,7 @@ class ForkServerProcess:
 class ForkServer:
     """Keeps one fork server running and requests trainers from it; thread-safe.
 
-    A thread of its own starts the process and waits for it: the process dies with the thread that
+    A separate thread starts the process and waits for it: the process dies with the thread that
     started it. When it exits, the next one starts at once, so that it is loaded when a job
     arrives; after a failed start, with a growing delay or when a job needs it.
 

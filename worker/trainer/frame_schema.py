@@ -73,7 +73,7 @@ class Running(Header):
     policy: PolicyName | None = None
 
 
-class Steps(Header):
+class StepsHeader(Header):
     """A block of steps, whose columns are the payload."""
 
     first_step: Step
@@ -102,7 +102,7 @@ class TrainerEvent(Header):
     data: Object
 
 
-class Summary(Header):
+class SummaryHeader(Header):
     """The parts of a summary that columns of the job hold, and that readers compute with."""
 
     steps: Step | None = None
@@ -144,7 +144,7 @@ class Stopped(Header):
 SCHEMAS: Final[dict[FrameType, type[Header]]] = {
     FrameType.READY: Ready,
     FrameType.RUNNING: Running,
-    FrameType.STEPS: Steps,
+    FrameType.STEPS: StepsHeader,
     FrameType.EVENT: TrainerEvent,
     FrameType.SUCCEEDED: Succeeded,
     FrameType.FAILED: Failed,

@@ -31,7 +31,7 @@ from worker.trainer.frame_schema import (
     EventData,
     EventWithFile,
     Header,
-    Summary,
+    SummaryHeader,
 )
 
 MAX_STEPS: Final = 2**20
@@ -78,7 +78,7 @@ class FrameValidator:
                 case FrameType.READY:
                     header = json_safe(header)  # workers are listed with it
                 case FrameType.SUCCEEDED:
-                    _validated(Summary, header["summary"], "summary")
+                    _validated(SummaryHeader, header["summary"], "summary")
         except InvalidTelemetry:
             raise
         except Exception as error:  # whatever code of a user makes a library raise

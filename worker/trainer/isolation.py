@@ -30,7 +30,7 @@ class TrainerFolder:
     confinement: Confinement
     user: TrainerUser | None = None
     cgroup: MemoryCgroup | None = None
-    """What bounds the memory of all its processes together, kernel memory included."""
+    """The cgroup that limits the memory of all its processes together, kernel memory included."""
 
     def move_in(self, path: Path) -> None:
         """Move a folder into it and make the trainer's user its owner."""

@@ -143,8 +143,7 @@ def _missing(abi: int, *, is_root: bool, may_switch: bool, closed: Path | None) 
             + ", or the user ids of AMPCORE_TRAINER_USERS are not mapped"
         )
         yield (
-            f"A trainer has no user of its own, because {why}: "
-            "it runs as root without capabilities."
+            f"A trainer has no separate user, because {why}: it runs as root without capabilities."
         )
     elif not is_root and abi < landlock.SCOPES_ABI:
         yield (

@@ -101,7 +101,7 @@ class CgroupsMissing(Exception):
 
 
 def find_memory_cgroups() -> MemoryCgroups:
-    """What makes memory cgroups here; it was tried once. Raises CgroupsMissing."""
+    """The memory cgroups of this machine, tested by creating one. Raises CgroupsMissing."""
     cgroups = locate()
     try:
         cgroups.new(2**30).close()

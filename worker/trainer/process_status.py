@@ -21,7 +21,7 @@ END_TIMEOUT_S: Final = 10.0
 
 @dataclass(frozen=True)
 class ProcessStatus:
-    """One process: whose it is, and what it uses."""
+    """One process: its owner, and the resources that it uses."""
 
     pid: int
     parent: int
@@ -33,7 +33,7 @@ class ProcessStatus:
 
 
 def all_processes() -> Iterator[ProcessStatus]:
-    """The processes of this machine; those that end meanwhile are left out."""
+    """The processes of this machine, except any that end during the call."""
     for name in os.listdir("/proc"):
         if name.isdecimal():
             # A process without memory is a zombie or belongs to the kernel.
@@ -52,7 +52,7 @@ def descendants_of(pid: int) -> list[ProcessStatus]:
 
 
 def available_memory_bytes() -> int:
-    """What the machine can still give to processes without swapping; proc_meminfo(5)."""
+    """The memory that processes can still get without swapping; proc_meminfo(5)."""
     lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     [available] = [line for line in lines if line.startswith("MemAvailable:")]
     return int(available.split()[1]) * KIB
@@ -71,7 +71,7 @@ def count_sockets(process: ProcessStatus) -> int:
 def count_sockets_in_namespace(process: ProcessStatus) -> int:
     """All sockets of the network namespace of a process, also those that no process has open.
 
-    0 if it has no namespace of its own, or if this process may not see it.
+    0 if it shares the namespace, or if this process may not see it.
     """
     with suppress(OSError, ValueError, IndexError):
         if not os.path.samefile(f"/proc/{process.pid}/ns/net", "/proc/self/ns/net"):
@@ -87,8 +87,8 @@ def end_processes_of(user: int) -> bool:
     zombies until it waits for them.
     """
     deadline = time.monotonic() + END_TIMEOUT_S
-    while left := of_user(user):
-        for process in left:
+    while processes := of_user(user):
+        for process in processes:
             with suppress(OSError):
                 os.kill(process.pid, signal.SIGKILL)
             with suppress(ChildProcessError):
@@ -101,14 +101,14 @@ def end_processes_of(user: int) -> bool:
 
 def _with_descendants(pid: int, processes: Iterable[ProcessStatus]) -> list[ProcessStatus]:
     by_parent: dict[int, list[ProcessStatus]] = {}
-    found = []
+    subtree = []
     for process in processes:
         by_parent.setdefault(process.parent, []).append(process)
         if process.pid == pid:
-            found.append(process)
-    for process in found:  # grows while it is read
-        found += by_parent.get(process.pid, [])
-    return found
+            subtree.append(process)
+    for process in subtree:  # grows while it is read
+        subtree += by_parent.get(process.pid, [])
+    return subtree
 
 
 def _read_status(pid: int) -> ProcessStatus:
@@ -120,5 +120,5 @@ def _read_status(pid: int) -> ProcessStatus:
         parent=int(values["PPid"]),
         user=int(values["Uid"].split()[0]),
         threads=int(values["Threads"]),
-        memory_bytes=sum(int(one.split()[0]) for one in memory) * KIB,
+        memory_bytes=sum(int(size.split()[0]) for size in memory) * KIB,
     )

@@ -1,4 +1,4 @@
-"""The sandbox of jobs with their own code: stronger isolation, and limits that end the job.
+"""The sandbox of jobs with custom code: stronger isolation, and limits that end the job.
 
 `worker.trainer.sandbox_plan` finds out which sandbox this machine allows. docs/adr/0048 gives the
 reasons for each measure.
@@ -31,14 +31,14 @@ class SandboxKind(StrEnum):
     """How a sandbox is built."""
 
     BUBBLEWRAP = "bubblewrap"
-    """Namespaces of its own, made by bubblewrap, and inside them the measures of `landlock`."""
+    """Separate namespaces, created by bubblewrap, and inside them all measures of `landlock`."""
     LANDLOCK = "landlock"
-    """Landlock, a filter of system calls, and a user of its own."""
+    """Landlock, a filter of system calls, and a separate user."""
 
 
 @dataclass(frozen=True)
 class SandboxLimits:
-    """What the processes of one job may use together."""
+    """The resources that the processes of one job may use together."""
 
     memory_bytes: int
     processes: int
@@ -48,9 +48,9 @@ class SandboxLimits:
     files: int = FILES
     """The files and folders that it creates; bounds the work of each check."""
     free_disk_bytes: int = FREE_DISK_BYTES
-    """What must stay free on the disk of the trainer's folder, for other jobs."""
+    """Bytes to keep free on the disk of the trainer's folder, for other jobs."""
     free_memory_bytes: int = FREE_MEMORY_BYTES
-    """What must stay available of the machine's memory, where the job has no memory cgroup."""
+    """Memory of the machine to keep available, where the job has no memory cgroup."""
     sockets: int = SOCKETS
     """The sockets that its processes have open, where it has no memory cgroup."""
     telemetry_bytes: int = TELEMETRY_BYTES
@@ -59,7 +59,7 @@ class SandboxLimits:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """The sandbox that every job with its own code gets on this worker."""
+    """The sandbox that every job with custom code gets on this worker."""
 
     kind: SandboxKind
     isolation: Isolation
@@ -97,6 +97,6 @@ class Sandbox:
 
 
 def needs_sandbox(spec: Mapping[str, Any]) -> bool:
-    """Whether a job with this spec runs its own code."""
+    """Whether a job with this spec runs custom code."""
     model = spec.get("model")
     return isinstance(model, Mapping) and model.get("kind") == BUNDLE

@@ -36,7 +36,7 @@ class Violation:
 
 
 class SandboxMonitor:
-    """Checks the limits of one sandboxed trainer from a thread of its own.
+    """Checks the limits of one sandboxed trainer in a separate thread.
 
     Args:
         process: The trainer, before it has its job: what is in its folder now is the worker's.
@@ -88,8 +88,8 @@ class SandboxMonitor:
         if size_bytes - self._bytes_before > limit:
             yield Violation(
                 Reason.RESOURCE_LIMIT,
-                f"The job's files take more than {_size(limit)}, the limit for jobs with their own "
-                "code (AMPCORE_BUNDLE_DISK_BYTES of the worker). Write less, or delete files.",
+                f"The job's files take more than {_size(limit)}, the limit for custom code "
+                "(AMPCORE_BUNDLE_DISK_BYTES of the worker). Write less, or delete files.",
             )
         if files - self._files_before > self._limits.files:
             message = f"The job created more than {self._limits.files:,} files and folders."
@@ -97,7 +97,7 @@ class SandboxMonitor:
         if _free_bytes(self._folder.path) < self._limits.free_disk_bytes:
             yield Violation(
                 Reason.RESOURCE_LIMIT,
-                "The worker's disk is almost full, and jobs with their own code are ended first. "
+                "The worker's disk is almost full, and jobs with custom code are ended first. "
                 "Free space in its scratch folder, then retry the job.",
             )
         if self._telemetry_bytes > self._limits.telemetry_bytes:
@@ -112,8 +112,8 @@ class SandboxMonitor:
         if threads >= self._limits.processes:
             yield Violation(
                 Reason.RESOURCE_LIMIT,
-                f"The job started {threads:,} processes and threads; the limit for jobs with their "
-                f"own code is {self._limits.processes:,} (AMPCORE_BUNDLE_PROCESSES of the worker).",
+                f"The job started {threads:,} processes and threads; the limit for custom code is "
+                f"{self._limits.processes:,} (AMPCORE_BUNDLE_PROCESSES of the worker).",
             )
         yield from self._memory_violations(processes)
 
@@ -161,14 +161,14 @@ class SandboxMonitor:
 
 def _folder(process: TrainerProcess) -> TrainerFolder:
     if process.folder is None:
-        raise ValueError("expected a trainer with a folder of its own, received one without")
+        raise ValueError("expected a trainer with a folder, received a trainer without one")
     return process.folder
 
 
-def _measure(folder: Path, most: int) -> tuple[int, int]:
-    """The number of files and folders in a folder, and their bytes; stops above `most`."""
+def _measure(folder: Path, limit: int) -> tuple[int, int]:
+    """The number of files and folders in a folder, and their bytes; stops above `limit`."""
     count, size_bytes, folders = 0, 0, [os.fspath(folder)]
-    while folders and count <= most:
+    while folders and count <= limit:
         try:
             with os.scandir(folders.pop()) as entries:
                 for entry in entries:
@@ -178,7 +178,7 @@ def _measure(folder: Path, most: int) -> tuple[int, int]:
                     size_bytes += max(status.st_size, status.st_blocks * BLOCK_BYTES)
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
-                    if count > most:
+                    if count > limit:
                         break
         except OSError:  # the job removed it meanwhile, or closed it even to itself
             continue
@@ -186,8 +186,8 @@ def _measure(folder: Path, most: int) -> tuple[int, int]:
 
 
 def _free_bytes(folder: Path) -> int:
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
+    file_system = os.statvfs(folder)
+    return file_system.f_bavail * file_system.f_frsize
 
 
 def _size(size_bytes: int) -> str:

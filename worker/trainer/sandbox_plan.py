@@ -1,4 +1,4 @@
-"""Plans the sandbox of jobs with their own code: the best one that this machine allows.
+"""Plans the sandbox of jobs with custom code: the best one that this machine allows.
 
 Each candidate is tried once: a process confines itself as a trainer would.
 """
@@ -14,8 +14,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from ampspec.jobs import Reason
 from infra.isolation import imported_files, landlock, seccomp
 from infra.isolation.sandboxed_trainer import SandboxedTrainer
+from infra.job_failure import JobFailure
 from worker.trainer.fork_server import trainer_environment
 from worker.trainer.isolation import Isolation
 from worker.trainer.isolation_plan import (
@@ -46,8 +48,10 @@ class SandboxMode(StrEnum):
     OFF = "off"
 
 
-class SandboxMissing(Exception):
-    """A job with its own code came to a worker without a sandbox; the message says why."""
+class SandboxMissing(JobFailure):
+    """A job with custom code came to a worker without a sandbox; the message says why."""
+
+    reason = Reason.NO_SANDBOX
 
 
 @dataclass(frozen=True)
@@ -71,17 +75,17 @@ class SandboxPlan:
 
     def describe(self) -> dict[str, Any]:
         """The sandbox, as reported with the worker's hardware."""
-        found = self.sandbox.describe() if self.sandbox is not None else {"kind": None}
-        return {**found, "missing": list(self.missing)}
+        description = self.sandbox.describe() if self.sandbox is not None else {"kind": None}
+        return {**description, "missing": list(self.missing)}
 
     def log(self) -> None:
         """Log which sandbox this worker has."""
         if self.sandbox is not None:
-            log.info("jobs with their own code run in a sandbox: %s", self.sandbox.describe())
+            log.info("jobs with custom code run in a sandbox: %s", self.sandbox.describe())
         for sentence in self.missing:
-            log.info("jobs with their own code: %s", sentence)
+            log.info("jobs with custom code: %s", sentence)
         if self.sandbox is None:
-            log.info("this worker takes no jobs with their own code: it has no sandbox")
+            log.info("this worker takes no jobs with custom code: it has no sandbox")
 
 
 def plan_sandbox(
@@ -93,7 +97,7 @@ def plan_sandbox(
     slots: int = 1,
     cgroups: MemoryCgroups | None = None,
 ) -> SandboxPlan:
-    """The first sandbox that works here, of those that the settings allow.
+    """The first sandbox that the settings allow and that works on this machine.
 
     Args:
         settings: Which sandboxes are allowed, and their limits.
@@ -127,8 +131,8 @@ def plan_sandbox(
 
 
 def _program(kind: SandboxKind) -> Path | None:
-    found = shutil.which("bwrap") if kind is SandboxKind.BUBBLEWRAP else None
-    return Path(found) if found is not None else None
+    path = shutil.which("bwrap") if kind is SandboxKind.BUBBLEWRAP else None
+    return Path(path) if path is not None else None
 
 
 def _problems(sandbox: Sandbox) -> Iterator[str]:
@@ -160,7 +164,7 @@ def _problems_of_landlock(sandbox: Sandbox) -> Iterator[str]:
     if isolation.landlock_abi < landlock.TCP_ABI:
         yield "this kernel has no Landlock 4 (added in Linux 6.7)"
     if isolation.users is None:
-        yield "it needs a worker that is root, so that each trainer has a user of its own"
+        yield "it needs a worker that is root, so that each trainer has a separate user"
     folders = [*program_folders(), isolation.parent.parent.parent, isolation.datasets]
     if (closed := closed_to_others(folders)) is not None:
         yield f"other users cannot enter {closed}"

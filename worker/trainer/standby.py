@@ -64,7 +64,7 @@ class Standby:
             return process
 
     def request_sandboxed(self, folder: TrainerFolder) -> TrainerProcess:
-        """A new process for a job with its own code; never the standby, which has less isolation.
+        """A new process for a job with custom code; never the standby, which has less isolation.
 
         Raises OSError when the fork server cannot be started.
         """

@@ -63,7 +63,7 @@ class TrainerProcess:
         self.was_alive_at_end = False
         """Whether `end` had to kill it."""
         self.invalid_telemetry: str | None = None
-        """What was wrong with its first frame that is not valid; no later one is read."""
+        """The error in its first invalid frame; no later frame is read."""
         self.log_capture = LogCapture()
         self._server, self._tracker, self.folder = server, tracker, folder
         self._reader, self._validator = FrameReader(), FrameValidator()

@@ -1,1 +1,1 @@
-"""Downloads of what a job needs, and uploads of what it makes."""
+"""Download the inputs of a job, and upload its outputs."""

@@ -26,10 +26,10 @@ from infra.folder_store import open_folder
 from infra.storage import PathInvalid, Storage, StorageFailed, check_path
 from store.database_errors import describe
 from store.files import artifacts, file_removals
-from store.files.artifacts import CHECKPOINT, StoredFile
+from store.files.artifacts import CHECKPOINT, StoredArtifact
 from store.files.file_removals import Removal
 from worker.database_retry import Lease, RetryingDatabase, WriteAbandoned
-from worker.transfer.named_files import Upload, uploads_of
+from worker.transfer.named_files import ArtifactUpload, uploads_of
 from worker.transfer.storage_limit import CHECKPOINTS_KEPT, StorageLimit, TooMuchStored
 from worker.transfer.upload_progress import PendingUploads, UploadProgress
 
@@ -54,7 +54,7 @@ class NotStored:
     """The reason of an attempt that fails because of it."""
 
 
-def upload_failed_event(upload: Upload, cause: str) -> Event:
+def upload_failed_event(upload: ArtifactUpload, cause: str) -> Event:
     """The warning event that says why a file was not uploaded."""
     message = f"{upload.file} was not uploaded: {cause}"
     data = {"code": "artifact_failed", "message": message, "file": upload.file}
@@ -63,7 +63,7 @@ def upload_failed_event(upload: Upload, cause: str) -> Event:
 
 @dataclass
 class ArtifactUploader:
-    """Uploads files in order, from a thread of its own.
+    """Uploads files in order, in a separate thread.
 
     Args:
         storage: The artifact storage.
@@ -90,9 +90,9 @@ class ArtifactUploader:
     """The files that were given up, other than checkpoints that newer ones replaced."""
     _uploaded: set[str] = field(default_factory=set, init=False)
     """The paths of the files that were stored, other than checkpoints."""
-    _queue: deque[Upload] = field(default_factory=deque, init=False)
+    _queue: deque[ArtifactUpload] = field(default_factory=deque, init=False)
     _changed: threading.Condition = field(default_factory=threading.Condition, init=False)
-    _current: Upload | None = field(default=None, init=False)
+    _current: ArtifactUpload | None = field(default=None, init=False)
     _last_error: str = field(default="the attempt ended before it was uploaded.", init=False)
     # Consecutive failures over all files: a newer checkpoint may replace one after its second try.
     _failures: int = field(default=0, init=False)
@@ -122,7 +122,7 @@ class ArtifactUploader:
         for upload in uploads:
             self.enqueue(upload)
 
-    def enqueue(self, upload: Upload) -> None:
+    def enqueue(self, upload: ArtifactUpload) -> None:
         """Upload a file after those already in the queue."""
         with self._changed:
             self._queue.append(upload)
@@ -144,7 +144,7 @@ class ArtifactUploader:
         files = tuple(upload.file for upload in uploads)
         return PendingUploads(files, size_bytes, min(sent_bytes, size_bytes))
 
-    def _size_of(self, upload: Upload) -> int:
+    def _size_of(self, upload: ArtifactUpload) -> int:
         """The size of a file, only for what is shown; 0 if it cannot be read."""
         try:
             return os.lstat(self._folder(upload) / upload.file).st_size
@@ -159,13 +159,13 @@ class ArtifactUploader:
     def abandon_pending(self) -> None:
         """Stop uploading, and warn of each file that is still in the queue."""
         with self._changed:
-            left, self._is_closing = self._pending(), True
+            uploads, self._is_closing = self._pending(), True
             self._queue.clear()
             self._changed.notify_all()
-        for upload in left:
+        for upload in uploads:
             self.on_warning(upload_failed_event(upload, self._last_error))
 
-    def _pending(self) -> Sequence[Upload]:
+    def _pending(self) -> Sequence[ArtifactUpload]:
         return [*([self._current] if self._current else []), *self._queue]
 
     def _run(self) -> None:
@@ -182,7 +182,7 @@ class ArtifactUploader:
                 self.progress.end()
                 self._changed.notify_all()
 
-    def give_up(self, upload: Upload, error: Exception) -> None:
+    def give_up(self, upload: ArtifactUpload, error: Exception) -> None:
         """Note that a file can never be stored, and warn of it."""
         cause = str(error)
         if isinstance(error, SQLAlchemyError):
@@ -197,13 +197,13 @@ class ArtifactUploader:
         self.not_stored.append(NotStored(upload.file, cause, reason))
         self.on_warning(upload_failed_event(upload, cause))
 
-    def _next(self) -> Upload | None:
+    def _next(self) -> ArtifactUpload | None:
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._is_closing)
             self._current = self._queue.popleft() if self._queue else None
             return self._current
 
-    def _upload_with_retries(self, upload: Upload) -> None:
+    def _upload_with_retries(self, upload: ArtifactUpload) -> None:
         backoff_s = self.initial_backoff_s
         # A checkpoint is obsolete once a newer one is in the queue.
         while not (self._is_closing or self._is_superseded(upload)):
@@ -232,14 +232,14 @@ class ArtifactUploader:
                 self._changed.wait_for(lambda: self._is_closing, backoff_s)
             backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
 
-    def _is_superseded(self, upload: Upload) -> bool:
+    def _is_superseded(self, upload: ArtifactUpload) -> bool:
         # Under the lock: another thread may append to the queue meanwhile.
         with self._changed:
             return upload.kind == CHECKPOINT and any(
                 waiting.kind == CHECKPOINT for waiting in self._queue
             )
 
-    def _upload(self, upload: Upload) -> None:
+    def _upload(self, upload: ArtifactUpload) -> None:
         job_id = self.lease.job_id
         path = check_path(f"attempt-{self.lease.attempt}/{upload.file}")
         with self._path_without_links(upload) as file:
@@ -254,7 +254,7 @@ class ArtifactUploader:
             self.limit.add(upload, size_bytes)
             # Steps count from 0: after step 54, 55 steps are done, as in the file's name.
             steps_done = None if upload.step is None else upload.step + 1
-            stored = StoredFile(path, upload.kind, steps_done, size_bytes, sha256)
+            stored = StoredArtifact(path, upload.kind, steps_done, size_bytes, sha256)
             removals = self.database.write(partial(self._record, stored))
             file.unlink(missing_ok=True)
             if upload.kind != CHECKPOINT:
@@ -262,11 +262,11 @@ class ArtifactUploader:
         if removals:
             self._remove(removals)
 
-    def _folder(self, upload: Upload) -> Path:
+    def _folder(self, upload: ArtifactUpload) -> Path:
         return upload.folder if upload.folder is not None else self.folder
 
     @contextmanager
-    def _path_without_links(self, upload: Upload) -> Iterator[Path]:
+    def _path_without_links(self, upload: ArtifactUpload) -> Iterator[Path]:
         """The file's path, below a folder that was opened without following symbolic links.
 
         A trainer could otherwise link to a file of the worker and have it uploaded.
@@ -290,7 +290,7 @@ class ArtifactUploader:
         finally:
             os.close(inside)
 
-    def _record(self, stored: StoredFile, session: Session) -> Sequence[Removal]:
+    def _record(self, stored: StoredArtifact, session: Session) -> Sequence[Removal]:
         """Write the file's row, and return the files to delete: outdated checkpoints.
 
         The file itself is returned when another attempt owns the job.
@@ -307,9 +307,11 @@ class ArtifactUploader:
         return file_removals.schedule(session, job_id, outdated)
 
     def _remove(self, removals: Sequence[Removal]) -> None:
-        """Delete files that have no row any more; a server retries those that cannot be deleted."""
+        """Delete files whose rows are deleted; a server retries those that cannot be deleted."""
         try:
-            self.storage.remove(self.lease.job_id, [one.path for one in removals if one.path])
+            self.storage.remove(
+                self.lease.job_id, [removal.path for removal in removals if removal.path]
+            )
         except StorageFailed as error:
             log.warning("an outdated file could not be deleted yet: %s", error)
             return

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from ampspec.jobs import Reason
 from ampspec.references.stored_files import FileKind, digest_of
+from infra.job_failure import JobFailure
 from infra.storage import FileNotStored, Storage
 from store.files import files
 from store.files.files import STORAGE_FOLDER, FileKey
@@ -23,8 +25,10 @@ PROGRAM: Final = (sys.executable, "-I", "-m", "ampcore.user_code", "extract")
 TIMEOUT_S: Final = 120.0
 
 
-class BundleMissing(Exception):
+class BundleMissing(JobFailure):
     """The job's code is gone or cannot be extracted; another attempt would not have it either."""
+
+    reason = Reason.INVALID_SPEC
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ def fetch_bundle(
 def place_bundle(bundle: JobBundle, trainer: TrainerFolder | None, folder: Path) -> Path:
     """Extract a bundle; returns the folder that the job's trainer imports from.
 
-    A process of its own extracts it, so that this one never parses an uploaded file.
+    A separate process extracts it, so that the worker never parses an uploaded file.
 
     Args:
         bundle: in the cache.

@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from ampspec.jobs import Reason
 from ampspec.telemetry import Event, EventType
+from infra.job_failure import JobFailure
 from infra.storage import FileDamaged, FileNotStored, Storage, StorageFailed
 from store.files import artifacts
 from store.tables import Artifact
@@ -16,8 +18,10 @@ CHECKPOINT_DIR: Final = "checkpoints"
 """The trainer's checkpoint folder, in its output folder (ampcore.checkpoint.saver)."""
 
 
-class ExtendedCheckpointMissing(Exception):
-    """No checkpoint of the job that is extended can be used any more."""
+class ExtendedCheckpointMissing(JobFailure):
+    """The job that is extended has no usable checkpoint."""
+
+    reason = Reason.INVALID_CHECKPOINT
 
 
 def fetch_latest_checkpoint(
@@ -32,9 +36,9 @@ def fetch_latest_checkpoint(
 ) -> bool:
     """Download the newest usable checkpoint of the lease's job into `output_dir`.
 
-    A damaged or missing checkpoint causes a warning, and the next older one is tried; after its own
-    those of the job that it extends, if any. `trained_steps` are those of earlier attempts: if none
-    of them is kept, a warning says so.
+    A damaged or missing checkpoint causes a warning, and the next older one is tried; then the
+    checkpoints of the job that it extends, if any. `trained_steps` is the number of steps that
+    earlier attempts trained: if none of them is kept, a warning says so.
 
     Returns:
         True when a checkpoint was downloaded; False when the job starts at step 0.
@@ -51,7 +55,7 @@ def fetch_latest_checkpoint(
         return True
     if extends is not None:
         raise ExtendedCheckpointMissing(
-            f"No checkpoint of job {extends}, which this job extends, is available any more. "
+            f"Job {extends}, which this job extends, has no usable checkpoint. "
             "Clone the job to train from the beginning."
         )
     if rows or trained_steps > 0:

@@ -28,8 +28,8 @@ class ObjectVersion:
     def cache_name(self, url: ObjectUrl) -> str:
         """The name of the downloaded file in the cache of datasets.
 
-        A person can upload a file with any text, also one whose SHA-256 is the digest here; so
-        objects have names of their own.
+        A person can upload a file with any text, also one whose SHA-256 is the digest here; so the
+        names of objects have a prefix.
         """
         digest = hashlib.sha256(f"{url}\n{self.etag}\n{self.size_bytes}".encode()).hexdigest()
         return f"object-{digest}"

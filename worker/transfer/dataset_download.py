@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from ampspec.jobs import Reason
 from ampspec.references.dataset_reference import VersionReference
+from infra.job_failure import JobFailure
 from infra.storage import FileNotStored, Storage
 from store.files import datasets
 from store.files.datasets import STORAGE_FOLDER
@@ -25,8 +27,10 @@ DATA_DIR: Final = "data"
 """In the folder of a trainer, or of an attempt whose trainer is not isolated."""
 
 
-class DatasetMissing(Exception):
+class DatasetMissing(JobFailure):
     """The dataset that a job names has been deleted; another attempt would not find it either."""
+
+    reason = Reason.INVALID_DATA
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,8 @@ def fetch_dataset(
     reference = spec["data"].get("dataset")
     if reference is None:
         return None
-    wanted = VersionReference.parse(reference)
-    version = database.write(lambda session: datasets.find(session, project, wanted))
+    version_reference = VersionReference.parse(reference)
+    version = database.write(lambda session: datasets.find(session, project, version_reference))
     if version is None:
         raise DatasetMissing(f"The dataset {reference} was deleted. Submit a job with another one.")
 
@@ -107,12 +111,12 @@ def _copy(source: Path, target: Path) -> None:
     """Copy a file; file systems that can do so share its blocks."""
     try:
         with source.open("rb") as here, target.open("xb") as there:
-            left = os.fstat(here.fileno()).st_size
-            while left > 0:
-                copied = os.copy_file_range(here.fileno(), there.fileno(), left)
+            unread_bytes = os.fstat(here.fileno()).st_size
+            while unread_bytes > 0:
+                copied = os.copy_file_range(here.fileno(), there.fileno(), unread_bytes)
                 if copied == 0:
                     raise OSError("no bytes were copied")
-                left -= copied
+                unread_bytes -= copied
     except OSError:  # not between these file systems
         target.unlink(missing_ok=True)
         shutil.copyfile(source, target)

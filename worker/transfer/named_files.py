@@ -1,4 +1,4 @@
-"""The files of an attempt that are uploaded: those that events name, and those of the worker."""
+"""The files of an attempt that are uploaded: files that events name, and files of the worker."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ MAX_PROFILE_FILES: Final = 3
 
 
 @dataclass(frozen=True)
-class Upload:
+class ArtifactUpload:
     """A file to upload: its artifact kind, its path below `folder`, and the step it belongs to."""
 
     kind: str
@@ -24,7 +24,7 @@ class Upload:
     """None: the trainer's output folder."""
 
 
-def uploads_of(event: Event) -> Sequence[Upload]:
+def uploads_of(event: Event) -> Sequence[ArtifactUpload]:
     """The files that an event names, in the order in which they are uploaded."""
     data = event.data
     files: list[tuple[str, str]] = []
@@ -40,7 +40,7 @@ def uploads_of(event: Event) -> Sequence[Upload]:
             for name, kind in (("weights", WEIGHTS), ("examples", EXAMPLES))
             if data.get(name)
         ]
-    return [Upload(kind, file, event.step) for kind, file in files]
+    return [ArtifactUpload(kind, file, event.step) for kind, file in files]
 
 
 def profile_files(event: Event) -> Sequence[str]:

@@ -66,7 +66,7 @@ def fetch_object(
         url: The object.
         job: The job.
         cache: Where it is stored.
-        prefixes: Those of the objects that this worker allows.
+        prefixes: The prefixes of objects that this worker may read.
         database: For the recorded version; `attempt_ended` cancels the download.
         enqueue: Stores entries of the job: its event, and lines about progress in its log.
 
@@ -74,17 +74,19 @@ def fetch_object(
     CacheWaitAbandoned and WriteAbandoned.
     """
     data = DataObject(_allowed(url, prefixes))
-    own = _recorded(database, job.id, url)
-    recorded = own or (_recorded(database, job.extends, url) if job.extends is not None else None)
+    recorded_by_job = _recorded(database, job.id, url)
+    recorded = recorded_by_job or (
+        _recorded(database, job.extends, url) if job.extends is not None else None
+    )
     download = _Download(data, database, enqueue)
     version = download.retried(data.version)
     if recorded is not None and (recorded["etag"], recorded["size_bytes"]) != (
         version.etag,
         version.size_bytes,
     ):
-        before = ObjectVersion(recorded["etag"], recorded["size_bytes"])
+        expected = ObjectVersion(recorded["etag"], recorded["size_bytes"])
         raise DataChanged(
-            f"{url} has changed since this job first read it: expected {before}; received "
+            f"{url} has changed since this job first read it: expected {expected}; received "
             f"{version}. Restore the object, or submit a new job."
         )
     if version.size_bytes > cache.max_bytes:
@@ -99,7 +101,7 @@ def fetch_object(
         database.attempt_ended.wait,
     )
     sha256 = (cached.path.parent / SHA256_FILE).read_text(encoding="ascii")
-    if own is None:
+    if recorded_by_job is None:
         facts = {"etag": version.etag, "size_bytes": version.size_bytes, "sha256": sha256}
         enqueue(Event(EventType.DATA_FETCHED, None, {"url": url, **facts}))
     return JobDataset(url, data.url.name, cached)
@@ -117,13 +119,13 @@ def _allowed(url: str, prefixes: Sequence[ObjectUrl]) -> ObjectUrl:
 
 
 def _recorded(database: RetryingDatabase, job_id: str, url: str) -> dict[str, Any] | None:
-    """What a job has recorded about the object; None before its first download."""
+    """The version of the object that a job has recorded; None before its first download."""
 
     def find(session: Session) -> Sequence[EventRow]:
         return events.read(session, job_id, limit=1, types=(EventType.DATA_FETCHED,))
 
-    found = [row.data for row in database.write(find) if row.data["url"] == url]
-    return found[0] if found else None
+    data = [row.data for row in database.write(find) if row.data["url"] == url]
+    return data[0] if data else None
 
 
 class _Download:

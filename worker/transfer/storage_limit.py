@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from store.files.artifacts import CHECKPOINT
-from worker.transfer.named_files import Upload
+from worker.transfer.named_files import ArtifactUpload
 
 MAX_FILES: Final = 10_000
 """Each named file takes memory, and lines of the log."""
@@ -39,7 +39,7 @@ class StorageLimit:
         if self.max_bytes is not None and self._files > MAX_FILES:
             raise TooMuchStored(f"a job may store {MAX_FILES:,} files.")
 
-    def check(self, upload: Upload, size_bytes: int) -> None:
+    def check(self, upload: ArtifactUpload, size_bytes: int) -> None:
         """Raise TooMuchStored if the job may not store so much more."""
         if self.max_bytes is None or upload.folder is not None:
             return
@@ -52,7 +52,7 @@ class StorageLimit:
                 "included."
             )
 
-    def add(self, upload: Upload, size_bytes: int) -> None:
+    def add(self, upload: ArtifactUpload, size_bytes: int) -> None:
         """Count a file that was stored."""
         if upload.folder is not None:
             return

@@ -28,8 +28,8 @@ class PendingUploads:
     sent_bytes: int
 
     def __str__(self) -> str:
-        first, others = self.files[0], len(self.files) - 1
-        more = f" and {others} more file{'s' if others > 1 else ''}" if others else ""
+        first, more_files = self.files[0], len(self.files) - 1
+        more = f" and {more_files} more file{'s' if more_files > 1 else ''}" if more_files else ""
         sent = f"{_size(self.sent_bytes)} of {_size(self.size_bytes)} were stored"
         return f"{first}{more} ({sent})"
 
@@ -62,7 +62,7 @@ class UploadProgress:
             self._size_bytes, self._has_failed, self._is_sent = size_bytes, False, False
 
     def report(self, sent_bytes: int) -> None:
-        """So many bytes of the file are stored; only more than in earlier tries is progress."""
+        """Record the number of stored bytes; only more than in earlier tries is progress."""
         with self._lock:
             if sent_bytes > self._sent_bytes:
                 self._sent_bytes, self._advanced_at = sent_bytes, self._clock()

@@ -6,7 +6,9 @@ from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
+from ampspec.jobs import Reason
 from ampspec.references.stored_files import FileKind, digest_of
+from infra.job_failure import JobFailure
 from infra.storage import FileDamaged, FileNotStored, Storage
 from store.files import artifacts, files
 from store.files.files import STORAGE_FOLDER, FileKey
@@ -19,8 +21,10 @@ INIT_DIR: Final = "init"
 WEIGHTS_FILE: Final = "weights.safetensors"
 
 
-class WeightsMissing(Exception):
-    """The weights that a job starts from cannot be had; another attempt would not find them."""
+class WeightsMissing(JobFailure):
+    """The weights that a job starts from are gone; another attempt would not find them either."""
+
+    reason = Reason.INVALID_WEIGHTS
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ class Authenticator:
                 self._known.pop(credential, None)
                 _cache_put(self._invalid, credential, asked_at)
             elif changes == self._changes:  # otherwise it may have been revoked in the meantime
-                ends_at = asked_at + found.left_s
+                ends_at = asked_at + found.remaining_s
                 _cache_put(
                     self._known,
                     credential,

@@ -143,7 +143,7 @@ def log_pages(job_id: str, attempt: int | None) -> Read[LogRow]:
     """Reads log chunks, of one attempt or all."""
 
     def read(session: Session, after: int, _seq: int) -> tuple[Sequence[LogRow], int]:
-        rows = logs.read(session, job_id, after=after, limit=PAGE, attempt=attempt)
+        rows = logs.read(session, job_id, after_seq=after, limit=PAGE, attempt=attempt)
         return rows, rows[-1].seq if rows else after
 
     return read
@@ -158,7 +158,7 @@ def stream_pages(
         session: Session, after: int, seq: int
     ) -> tuple[Sequence[event_stream.StreamEntry], int]:
         return event_stream.read(
-            session, job_id, after=after, until=seq, kinds=kinds, columns=columns
+            session, job_id, after_seq=after, until=seq, kinds=kinds, columns=columns
         )
 
     return read

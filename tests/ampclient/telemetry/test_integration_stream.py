@@ -47,7 +47,7 @@ def start_second_attempt(api, write_entries):
 
     def begin(first_step):
         with api.database.write() as session:
-            attempts.hand_back(session, write_entries.job_id, 1)
+            attempts.requeue(session, write_entries.job_id, 1)
             attempts.claim(session, write_entries.job_id, "another")
             attempts.mark_running(
                 session, write_entries.job_id, 2, total_steps=100, first_step=first_step

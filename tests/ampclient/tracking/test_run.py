@@ -16,7 +16,7 @@ from ampclient.tracking import sender
 from ampclient.tracking.row_values import MAX_EXTRAS
 from ampspec.jobs import Reason, State
 from ampspec.telemetry.scale_health import ScaleBounds
-from store.clock import after
+from store.clock import from_now
 from store.jobs import jobs, lease_expiry, tracked_runs
 from store.tables import EventRow, Job, LogRow, StepBlockRow
 from tests.waiting import DEADLINE_S, join, wait_until
@@ -288,7 +288,7 @@ def test_a_run_that_was_lost_meanwhile_continues(api, track, network, stored, jo
         run.log(loss=0.0)
         wait_until(lambda: len(stored(run)) == 1, "the first step is stored")
         with api.database.write() as session:
-            session.get_one(Job, run.id).lease_expires_at = after(-1)
+            session.get_one(Job, run.id).lease_expires_at = from_now(-1)
         with api.database.write() as session:
             [lost] = lease_expiry.expire(session)
         assert lost.reason == Reason.RUN_LOST

@@ -50,7 +50,7 @@ def test_job_and_page_continue_after_a_restart_of_the_stack(
         expect(page.get_by_label("Why the job is in this state")).to_be_visible()
         job = job.wait(timeout_s=DEADLINE_S)
         first, second = job.attempts()
-        assert (first.outcome, job.failures) == ("handed_back", 0)
+        assert (first.outcome, job.failures) == ("requeued", 0)
         assert second.first_step == steps_before, (
             "it did not resume from the last checkpoint of its worker"
         )

@@ -37,16 +37,16 @@ print(json.dumps(found))
 
 @needs_seccomp
 def test_each_denied_call_fails() -> None:
-    found = run_filtered(
+    errors = run_filtered(
         """
         numbers = {name: both[here] for name, both in seccomp.DENIED.items()}
         found = {name: error_of(number, -1, -1, -1) for name, number in numbers.items()
                  if number is not None}
         """
     )
-    assert isinstance(found, dict)
-    assert found.keys() >= {"ptrace", "unshare", "mount", "bpf", "io_uring_setup", "connect"}
-    assert set(found.values()) == {"EPERM"}
+    assert isinstance(errors, dict)
+    assert errors.keys() >= {"ptrace", "unshare", "mount", "bpf", "io_uring_setup", "connect"}
+    assert set(errors.values()) == {"EPERM"}
 
 
 @needs_seccomp
@@ -84,16 +84,16 @@ def test_only_sockets_that_reach_nobody_can_be_made(
     family: str, kind: str, is_allowed: bool
 ) -> None:
     for flags in ("0", "socket.SOCK_CLOEXEC", "socket.SOCK_NONBLOCK"):
-        found = run_filtered(
+        error = run_filtered(
             f"found = error_of(seccomp.SOCKET[here], socket.{family}, socket.{kind} | {flags}, 0)"
         )
-        assert (found is None) == is_allowed
-        assert is_allowed or found == "EPERM"
+        assert (error is None) == is_allowed
+        assert is_allowed or error == "EPERM"
 
 
 @needs_seccomp
 def test_pairs_of_sockets_can_be_connected_except_for_datagrams() -> None:
-    found = run_filtered(
+    results = run_filtered(
         """
         found = []
         for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET, socket.SOCK_DGRAM):
@@ -104,12 +104,12 @@ def test_pairs_of_sockets_can_be_connected_except_for_datagrams() -> None:
                 found.append(False)
         """
     )
-    assert found == [True, True, False]
+    assert results == [True, True, False]
 
 
 @needs_seccomp
 def test_buffers_of_sockets_cannot_be_enlarged_and_other_options_be_set() -> None:
-    found = run_filtered(
+    results = run_filtered(
         """
         found = []
         here, there = socket.socketpair()
@@ -128,12 +128,12 @@ def test_buffers_of_sockets_cannot_be_enlarged_and_other_options_be_set() -> Non
                 found.append(False)
         """
     )
-    assert found == [False, False, False, False, True, True]
+    assert results == [False, False, False, False, True, True]
 
 
 @needs_seccomp
 def test_threads_processes_and_programs_can_be_started() -> None:
-    found = run_filtered(
+    results = run_filtered(
         """
         import subprocess
         thread = threading.Thread(target=int)
@@ -146,7 +146,7 @@ def test_threads_processes_and_programs_can_be_started() -> None:
         found = [code, subprocess.run(["/bin/true"]).returncode]
         """
     )
-    assert found == [3, 0]
+    assert results == [3, 0]
 
 
 @pytest.mark.parametrize("machine", seccomp.ARCHITECTURES)

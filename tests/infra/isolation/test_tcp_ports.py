@@ -51,13 +51,13 @@ print(json.dumps(found))
 def test_a_process_uses_only_the_allowed_ports(allowed: str, expected: list[str]) -> None:
     """Checked: without the rules the second port can be reached; with none, not even the first."""
     with (
-        socket.create_server(("127.0.0.1", 0)) as one,
-        socket.create_server(("127.0.0.1", 0)) as two,
+        socket.create_server(("127.0.0.1", 0)) as first,
+        socket.create_server(("127.0.0.1", 0)) as second,
     ):
-        ports = [server.getsockname()[1] for server in (one, two)]
-        given = {"first": ports[:1], "none": [], "all": None}[allowed]
+        ports = [server.getsockname()[1] for server in (first, second)]
+        allowed_ports = {"first": ports[:1], "none": [], "all": None}[allowed]
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, json.dumps([given, ports])],
+            [sys.executable, "-c", PROGRAM, json.dumps([allowed_ports, ports])],
             capture_output=True,
             text=True,
             check=True,

@@ -2,7 +2,7 @@ from sqlalchemy import func, select, update
 
 from server.background import cleanup
 from store.access import browser_sessions, idempotency, tokens
-from store.clock import after
+from store.clock import from_now
 from store.tables import BrowserSession, IdempotencyKey
 
 
@@ -17,9 +17,9 @@ def test_only_expired_sessions_and_idempotency_keys_are_deleted(database):
         session.flush()
         one = session.scalars(select(BrowserSession.digest)).first()
         ended = update(BrowserSession).where(BrowserSession.digest == one)
-        session.execute(ended.values(expires_at=after(-1)))
+        session.execute(ended.values(expires_at=from_now(-1)))
         old = update(IdempotencyKey).where(IdempotencyKey.key == "old")
-        session.execute(old.values(created_at=after(-idempotency.RETENTION_S - 1)))
+        session.execute(old.values(created_at=from_now(-idempotency.RETENTION_S - 1)))
     cleanup.delete_expired_rows(database)
     with database.read() as session:
         assert session.scalar(select(func.count()).select_from(BrowserSession)) == 1

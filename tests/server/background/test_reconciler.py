@@ -16,7 +16,7 @@ from server.background.study_runner import StudyRunner
 from server.dispatch import CeleryDispatcher
 from server.settings import Settings
 from store import leaders, workers
-from store.clock import after
+from store.clock import from_now
 from store.files import file_removals
 from store.gangs import gang_members
 from store.jobs import attempts, jobs
@@ -59,7 +59,7 @@ def undispatched_job(database, make_job):
 
     def make(silent_for_s=REDISPATCH_AFTER_S + 1, **parts):
         job_id = make_job(**parts).id
-        put(database, job_id, dispatched_at=after(-silent_for_s))
+        put(database, job_id, dispatched_at=from_now(-silent_for_s))
         return job_id
 
     return make
@@ -85,7 +85,7 @@ def test_a_job_whose_message_was_never_sent_is_dispatched(
 def test_jobs_that_an_older_version_has_queued_get_their_turns(database, reconciler, make_job):
     """On PostgreSQL they would go after all later jobs of their project."""
     old, urgent = make_job(), make_job(runtime={"priority": 9})
-    put(database, old.id, turn_at=None, created_at=after(-60.0))
+    put(database, old.id, turn_at=None, created_at=from_now(-60.0))
     put(database, urgent.id, turn_at=None)
     later, ended = make_job(), make_job(State.CANCELLED)
     put(database, ended.id, turn_at=None)
@@ -146,22 +146,20 @@ def test_a_retried_job_is_dispatched_as_soon_as_it_is_due(
     database, reconciler, make_job, dispatcher
 ):
     job_id = make_job(State.RUNNING).id
-    put(database, job_id, lease_expires_at=after(-1))
+    put(database, job_id, lease_expires_at=from_now(-1))
     reconciler.expire()
     reconciler.redispatch()
     assert dispatcher.sent == []
-    put(database, job_id, not_before=after(-0.01))
+    put(database, job_id, not_before=from_now(-0.01))
     reconciler.redispatch()
     assert dispatcher.sent == [job_id]
 
 
 @ON_SQLITE
-def test_a_job_that_was_handed_back_is_dispatched_at_once(
-    database, reconciler, make_job, dispatcher
-):
+def test_a_job_that_was_requeued_is_dispatched_at_once(database, reconciler, make_job, dispatcher):
     job_id = make_job(State.RUNNING).id
     with database.write() as session:
-        attempts.hand_back(session, job_id, 1)
+        attempts.requeue(session, job_id, 1)
     reconciler.redispatch()
     assert dispatcher.sent == [job_id]
 
@@ -200,7 +198,7 @@ def test_no_lease_expires_during_the_grace_after_an_outage(
     database, make_job, dispatcher, monkeypatch
 ):
     job_id = make_job(State.RUNNING).id
-    put(database, job_id, lease_expires_at=after(-1))
+    put(database, job_id, lease_expires_at=from_now(-1))
     times = iter([0.0, 0.0, 5.0, 9.0, 30.0, 35.0, 40.0])  # the process was stalled from 9 to 30
     reconciler = Reconciler(database, dispatcher, clock=lambda: next(times))
     expired = []
@@ -217,10 +215,10 @@ def test_leases_expire_on_a_machine_that_is_always_slow(
     database, make_job, dispatcher, monkeypatch
 ):
     """Fails if each slow round restarts the grace: it would never end."""
-    put(database, make_job(State.RUNNING).id, lease_expires_at=after(-1))
+    put(database, make_job(State.RUNNING).id, lease_expires_at=from_now(-1))
     times = iter([0.0, 0.0, *(3.0 * number for number in range(1, 6)), 60.0])
-    moments = (after(3.0 * number) for number in range(6))
-    monkeypatch.setattr("server.background.reconciler.now", lambda: next(moments, after(60)))
+    moments = (from_now(3.0 * number) for number in range(6))
+    monkeypatch.setattr("server.background.reconciler.now", lambda: next(moments, from_now(60)))
     reconciler = Reconciler(database, dispatcher, lease_s=LEASE_S, clock=lambda: next(times))
     expired = []
     monkeypatch.setattr(reconciler, "expire", lambda: expired.append(1))
@@ -242,8 +240,8 @@ def test_no_lease_expires_because_the_clock_of_the_database_jumps(
     reconciler = Reconciler(database, dispatcher, clock=lambda: next(times))
     for _ in range(11):
         reconciler._expire_after_outage_grace()
-    put(database, job_id, lease_expires_at=after(-1))
-    monkeypatch.setattr("server.background.reconciler.now", lambda: after(jump_s))
+    put(database, job_id, lease_expires_at=from_now(-1))
+    monkeypatch.setattr("server.background.reconciler.now", lambda: from_now(jump_s))
     for _ in range(2):
         reconciler._expire_after_outage_grace()
     assert reconciler.leases_expired == 0
@@ -254,7 +252,7 @@ def test_no_lease_expires_because_the_clock_of_the_database_jumps(
 @ON_SQLITE
 def test_a_job_of_a_lost_worker_is_queued_again(database, reconciler, make_job):
     job_id = make_job(State.RUNNING).id
-    put(database, job_id, lease_expires_at=after(-1))
+    put(database, job_id, lease_expires_at=from_now(-1))
     reconciler.expire()
     reconciler.expire()
     assert reconciler.leases_expired == 1
@@ -265,7 +263,7 @@ def test_a_job_of_a_lost_worker_is_queued_again(database, reconciler, make_job):
 def test_two_reconcilers_do_the_work_once(database, dispatcher, make_job, undispatched_job):
     expired_jobs = [make_job(State.RUNNING).id for _ in range(10)]
     for job_id in expired_jobs:
-        put(database, job_id, lease_expires_at=after(-1))
+        put(database, job_id, lease_expires_at=from_now(-1))
     undispatched_job()
     both = [Reconciler(database, dispatcher) for _ in range(2)]
 
@@ -316,7 +314,9 @@ def test_a_server_whose_reconciler_hangs_leads_no_more(database, dispatcher):
     reconciler = Reconciler(database, dispatcher, server_id="hangs")
     assert reconciler._leads()
     with database.write() as session:
-        session.execute(update(Leader).values(lease_expires_at=after(leaders.LEADER_LEASE_S / 4)))
+        session.execute(
+            update(Leader).values(lease_expires_at=from_now(leaders.LEADER_LEASE_S / 4))
+        )
         expires_at = session.scalars(select(Leader.lease_expires_at)).one()
     counter = Counter(database, "hangs")
     runner = StudyRunner(SimpleNamespace(database=database, keep_plans_of=set), server_id="hangs")
@@ -340,7 +340,7 @@ def test_a_storage_that_hangs_does_not_stop_the_reconciler(
         hangs.set()
         may_go_on.wait(DEADLINE_S)
 
-    monkeypatch.setattr(Storage, "remove_job", hang)
+    monkeypatch.setattr(Storage, "remove_folder", hang)
     with database.write() as session:
         file_removals.schedule_after(session, 0.0, "gone", None)
 
@@ -362,11 +362,11 @@ def test_a_server_that_takes_over_has_observed_the_last_outage(
     database, dispatcher, make_job, monkeypatch
 ):
     """Fails if the grace after an outage begins only when a server leads."""
-    put(database, make_job(State.RUNNING).id, lease_expires_at=after(-1))
+    put(database, make_job(State.RUNNING).id, lease_expires_at=from_now(-1))
     seconds = iter(range(1000))
     first = Reconciler(database, dispatcher)
     second = Reconciler(database, dispatcher, clock=lambda: float(next(seconds)))
-    moments = (after(float(number)) for number in range(1000))
+    moments = (from_now(float(number)) for number in range(1000))
     monkeypatch.setattr("server.background.reconciler.now", lambda: next(moments))
     assert first._leads()
     for _ in range(12):
@@ -403,7 +403,7 @@ def test_workers_not_seen_for_long_are_deleted_once_a_minute(database, dispatche
     reconciler = Reconciler(database, dispatcher, clock=lambda: now[0])
     register(database, "gone")
     with database.write() as session:
-        session.execute(update(Worker).values(last_seen_at=after(-WORKER_RETENTION_S - 1)))
+        session.execute(update(Worker).values(last_seen_at=from_now(-WORKER_RETENTION_S - 1)))
 
     def worker_ids():
         with database.read() as session:
@@ -413,7 +413,7 @@ def test_workers_not_seen_for_long_are_deleted_once_a_minute(database, dispatche
     assert worker_ids() == []
     register(database, "gone")
     with database.write() as session:
-        session.execute(update(Worker).values(last_seen_at=after(-WORKER_RETENTION_S - 1)))
+        session.execute(update(Worker).values(last_seen_at=from_now(-WORKER_RETENTION_S - 1)))
     reconciler.clean_up()
     assert worker_ids() == ["gone"]
     now[0] += 61
@@ -478,7 +478,7 @@ def test_messages_that_redis_lost_are_sent_again(database, undispatched_job, red
     assert dispatcher.pending_messages() == 1
     with redis.Redis.from_url(redis_url) as connection:
         connection.flushall()
-    put(database, job_id, dispatched_at=after(-REDISPATCH_AFTER_S - 1))
+    put(database, job_id, dispatched_at=from_now(-REDISPATCH_AFTER_S - 1))
     reconciler.redispatch()
     reconciler.redispatch()
     assert dispatcher.pending_messages() == 1

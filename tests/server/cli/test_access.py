@@ -44,8 +44,8 @@ def test_a_token_is_created_with_a_role_a_project_and_an_expiry(migrated):
     options = ["--role", "viewer", "--project", "vision", "--expires-in", "30d"]
     secret, row = make_token(migrated, "bob", *options)
     assert (row.role, row.project) == ("viewer", "vision")
-    left_s = read(migrated, lambda session: tokens.find_valid(session, row.digest).left_s)
-    assert 30 * 86_400 - 60 < left_s <= 30 * 86_400
+    remaining_s = read(migrated, lambda session: tokens.find_valid(session, row.digest).remaining_s)
+    assert 30 * 86_400 - 60 < remaining_s <= 30 * 86_400
     assert (
         read(migrated, lambda session: tokens.find_valid(session, tokens.digest_of(secret)))
         is not None

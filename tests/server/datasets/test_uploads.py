@@ -18,7 +18,7 @@ from server.errors import Conflict, NotFound, PayloadTooLarge, RequestInvalid
 from server.file_removal import remove_due_files
 from store.access import projects
 from store.access.audit import Actor
-from store.clock import after
+from store.clock import from_now
 from store.files import datasets, file_removals
 from store.files.dataset_uploads import NewUpload, folder_of
 from store.files.datasets import STORAGE_FOLDER, Description
@@ -271,7 +271,7 @@ def test_a_file_whose_server_died_before_the_commit_is_deleted_later(
     assert b"".join(storage.read(STORAGE_FOLDER, path, 0, 3)) == b"abc"
     make_removals_due(database)
     with database.write() as session:
-        session.execute(update(DatasetUpload).values(expires_at=after(-1.0)))
+        session.execute(update(DatasetUpload).values(expires_at=from_now(-1.0)))
     delete_expired_uploads(database, storage)
     remove_due_files(database, storage)
     with pytest.raises(FileNotStored):
@@ -290,7 +290,7 @@ def test_the_file_of_a_version_survives_the_scheduled_removal(database, storage,
 
 def make_removals_due(database):
     with database.write() as session:
-        session.execute(update(FileRemoval).values(due_at=after(-1.0)))
+        session.execute(update(FileRemoval).values(due_at=from_now(-1.0)))
 
 
 @ON_SQLITE
@@ -299,7 +299,7 @@ def test_expired_uploads_are_deleted_with_their_bytes(database, storage, uploads
     row = send(uploads, key, 0, b"abc")
     with database.write() as session:
         expired = update(DatasetUpload).where(DatasetUpload.id == key.upload_id)
-        session.execute(expired.values(expires_at=after(-1.0)))
+        session.execute(expired.values(expires_at=from_now(-1.0)))
     delete_expired_uploads(database, storage)
     assert uploads.get(kept).offset_bytes == 0
     with pytest.raises(FileNotStored):
@@ -314,7 +314,7 @@ def test_a_completed_upload_no_longer_counts_in_the_quota(database, uploads, upl
         projects.update(session, "default", {"max_dataset_bytes": 5})
     upload()
     start(uploads, size=2)
-    with pytest.raises(datasets.DatasetQuotaExceeded):
+    with pytest.raises(datasets.DatasetQuotaReached):
         start(uploads, size=1)
 
 

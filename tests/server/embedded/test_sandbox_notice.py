@@ -8,7 +8,7 @@ from sqlalchemy import update
 
 from server.embedded.sandbox_notice import SandboxNotice
 from store import workers
-from store.clock import after
+from store.clock import from_now
 from store.database import Database
 from store.tables import Worker
 from tests.waiting import wait_until
@@ -35,7 +35,7 @@ def notices(database: Database) -> Callable[[dict[str, Any]], list[str]]:
                 workers.register(session, f"w{pid}", pid=pid, queues=["default"], **facts)
             workers.heartbeat(session, "w1", hardware={"sandbox": {"kind": None, "missing": ["x"]}})
             # The newest workers are listed first.
-            session.execute(update(Worker).where(Worker.pid == 1).values(started_at=after(60)))
+            session.execute(update(Worker).where(Worker.pid == 1).values(started_at=from_now(60)))
         notice.start()
         with database.write() as session:
             workers.heartbeat(session, "w2", hardware=hardware)

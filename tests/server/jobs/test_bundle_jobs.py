@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import update
 
 from server.background import cleanup
-from store.clock import after
+from store.clock import from_now
 from store.files import files
 from store.files.files import FileKey
 from store.tables import ProjectFile
@@ -107,7 +107,7 @@ def test_a_bundle_is_kept_as_long_as_its_job(api, bundle, coder):
 
     def is_there_after_cleanup():
         with api.database.write() as session:
-            session.execute(update(ProjectFile).values(last_used_at=after(-2 * files.UNUSED_S)))
+            session.execute(update(ProjectFile).values(last_used_at=from_now(-2 * files.UNUSED_S)))
         cleanup.delete_unused_files(api.database, storage)
         with api.database.read() as session:
             return files.find(session, bundle) is not None

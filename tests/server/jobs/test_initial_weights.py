@@ -5,7 +5,7 @@ import pytest
 from ampspec.jobs import State
 from ampspec.references.stored_files import FileKind
 from store.files import artifacts, files
-from store.files.artifacts import WEIGHTS, StoredFile
+from store.files.artifacts import WEIGHTS, StoredArtifact
 from store.files.files import FileKey
 from store.jobs import attempts
 
@@ -28,7 +28,7 @@ def trained(api, make_job):
         job = make_job(State.RUNNING, **parts)
         with api.database.write() as session:
             if with_weights:
-                file = StoredFile("attempt-1/weights.safetensors", WEIGHTS, 100, 1, "0" * 64)
+                file = StoredArtifact("attempt-1/weights.safetensors", WEIGHTS, 100, 1, "0" * 64)
                 artifacts.add(session, job.id, 1, file)
             attempts.mark_succeeded(session, job.id, 1, {})
         return job.id
@@ -91,7 +91,7 @@ def test_a_clone_is_checked_again_and_an_extension_is_not(api, trained, make_job
     third = make_job(State.RUNNING, init={"job": first})
     with api.database.write() as session:
         name = "attempt-1/checkpoints/checkpoint-000001-step-100.safetensors"
-        file = StoredFile(name, artifacts.CHECKPOINT, 100, 1, "0" * 64)
+        file = StoredArtifact(name, artifacts.CHECKPOINT, 100, 1, "0" * 64)
         artifacts.add(session, third.id, 1, file)
         attempts.mark_succeeded(session, third.id, 1, {})
     extended = api.client.post(f"{JOBS}/{third.id}/extend", json={"epochs": 1})

@@ -17,7 +17,7 @@ from server.jobs.submission import CHECKS_PER_TOKEN, JobDraft, JobSubmitter, Sub
 from store.access import projects
 from store.access.audit import Actor
 from store.access.idempotency import IdempotentRequest, KeyReused
-from store.access.projects import QuotaExceeded
+from store.access.projects import QuotaReached
 from store.tables import AuditEntry, EventRow, IdempotencyKey, Job
 from tests.waiting import DEADLINE_S
 
@@ -137,7 +137,7 @@ def test_a_quota_refuses_only_the_submissions_above_it(submitter, database, visi
         submission(),
     )
     assert [type(one) for one in (results[0], results[3])] == [str, str]
-    assert {type(one) for one in results[1:3]} == {str, QuotaExceeded}
+    assert {type(one) for one in results[1:3]} == {str, QuotaReached}
     assert rows(database, Job.id) == {(one,) for one in results if isinstance(one, str)}
     assert len(dispatcher.sent) == 3
 

@@ -13,7 +13,7 @@ from ampspec.jobs import State
 from server.http import ranges
 from store.access import tokens
 from store.files import artifacts
-from store.files.artifacts import StoredFile
+from store.files.artifacts import StoredArtifact
 from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
@@ -44,7 +44,7 @@ def publish(api, job, tmp_path):
         (tmp_path / "file").write_bytes(content)
         size, sha256 = api.app.state.services.storage.put(job.id, path, tmp_path / "file")
         with api.database.write() as session:
-            assert artifacts.add(session, job.id, 1, StoredFile(path, kind, step, size, sha256))
+            assert artifacts.add(session, job.id, 1, StoredArtifact(path, kind, step, size, sha256))
 
     return publish
 
@@ -204,7 +204,7 @@ def test_a_file_of_another_job_is_not_found(api, job, publish, make_job):
 
 def test_a_file_missing_in_the_storage_is_not_found(api, job, publish, ask):
     publish()
-    api.app.state.services.storage.remove_job(job.id)
+    api.app.state.services.storage.remove_folder(job.id)
     assert (ask().status_code, ask().json()["code"]) == (404, "not_found")
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from ampspec.jobs import Reason, State
-from store.clock import after
+from store.clock import from_now
 from store.gangs import gang_members
 from store.jobs import attempts
 from store.tables import GangMember
@@ -38,7 +38,9 @@ def test_the_ranks_of_an_attempt_are_listed_with_worker_device_and_state(api, ma
         attempts.claim(session, job.id, "w0", ranks=4)
         for number, name in enumerate(("w0", "w1")):
             member = {"worker_id": name, "first_rank": 2 * number, "ranks": 2, "state": "running"}
-            session.add(GangMember(job_id=job.id, attempt=1, lease_expires_at=after(30), **member))
+            session.add(
+                GangMember(job_id=job.id, attempt=1, lease_expires_at=from_now(30), **member)
+            )
         session.flush()
         devices = [{"rank": 0, "device": "a CPU", "state": "running"}, {"rank": "damaged"}]
         gang_members.renew(session, job.id, 1, "w0", lease_s=30, devices=devices)

@@ -90,7 +90,7 @@ def test_ended_jobs_are_deleted_with_all_that_belongs_to_them(database, make_job
         with database.read() as session:
             assert set(session.scalars(select(table.job_id))) == {running}
     with database.read() as session:
-        assert set(session.scalars(select(FileRemoval.job_id))) == set(gone)
+        assert set(session.scalars(select(FileRemoval.folder))) == set(gone)
 
 
 def test_a_job_that_an_unfinished_one_extends_stays(database, make_job, make_spec, post):

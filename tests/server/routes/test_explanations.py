@@ -5,7 +5,7 @@ import pytest
 from ampspec.jobs import State
 from ampspec.telemetry import Event, EventType
 from store.files import artifacts
-from store.files.artifacts import CHECKPOINT, StoredFile
+from store.files.artifacts import CHECKPOINT, StoredArtifact
 from store.jobs import attempts, jobs
 from store.tables import Job
 from store.telemetry import ingest
@@ -21,7 +21,7 @@ def trained(api, make_job):
     job = make_job(State.RUNNING, train={"steps": 100}, labels={"team": "vision"})
     with api.database.write() as session:
         name = "attempt-1/checkpoints/checkpoint-000001-step-60.safetensors"
-        artifacts.add(session, job.id, 1, StoredFile(name, CHECKPOINT, 60, 1, "0" * 64))
+        artifacts.add(session, job.id, 1, StoredArtifact(name, CHECKPOINT, 60, 1, "0" * 64))
         session.get(Job, job.id).step = 100
         attempts.mark_succeeded(session, job.id, 1, {"examples_per_s": 640.0})
     return job.id

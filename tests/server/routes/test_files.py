@@ -11,7 +11,7 @@ from ampcore.checkpoint.tensors import encode_tensors
 from server.background import cleanup
 from server.files.uploads import MAX_BYTES
 from store.access import projects
-from store.clock import after
+from store.clock import from_now
 from store.files import files
 from store.tables import AuditEntry, FileRemoval, ProjectFile
 from tests.databases import ON_SQLITE
@@ -146,7 +146,7 @@ def test_an_unused_file_and_its_content_are_deleted(api, stored_contents):
     cleanup.delete_unused_files(api.database, storage)
     assert stored_contents() == [CONTENT]
     with api.database.write() as session:
-        session.execute(update(ProjectFile).values(last_used_at=after(-files.UNUSED_S - 60)))
+        session.execute(update(ProjectFile).values(last_used_at=from_now(-files.UNUSED_S - 60)))
     cleanup.delete_unused_files(api.database, storage)
     assert stored_contents() == []
     assert api.client.head(WEIGHTS).status_code == 404

@@ -13,9 +13,9 @@ from ampspec.telemetry import Event, EventType
 from infra.storage import Storage, StorageFailed
 from server.file_removal import remove_due_files
 from store.access import projects
-from store.clock import after
+from store.clock import from_now
 from store.files import artifacts
-from store.files.artifacts import CHECKPOINT, StoredFile
+from store.files.artifacts import CHECKPOINT, StoredArtifact
 from store.jobs import attempts, jobs, queue
 from store.tables import AuditEntry, Base, EventRow, FileRemoval, IdempotencyKey, Job
 from store.telemetry import ingest
@@ -327,12 +327,12 @@ def files(api, make_job):
 
 def make_removals_due(database):
     with database.write() as session:
-        session.execute(update(FileRemoval).values(due_at=after(-1)))
+        session.execute(update(FileRemoval).values(due_at=from_now(-1)))
 
 
 def pending_removals(database):
     with database.read() as session:
-        return session.scalars(select(FileRemoval.job_id)).all()
+        return session.scalars(select(FileRemoval.folder)).all()
 
 
 def test_deleting_files_is_retried_later_after_a_failure(api, files, monkeypatch):
@@ -342,7 +342,7 @@ def test_deleting_files_is_retried_later_after_a_failure(api, files, monkeypatch
         raise StorageFailed("the disk is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Storage, "remove_job", fail)
+        patch.setattr(Storage, "remove_folder", fail)
         assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 204
         assert api.client.get(f"/api/v1/jobs/{job.id}").status_code == 404
         make_removals_due(api.database)
@@ -364,7 +364,7 @@ def test_files_of_a_deleted_job_are_deleted_after_a_crash_of_the_server(api, fil
         raise SystemError("killed between the commit and the files")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Storage, "remove_job", crash)
+        patch.setattr(Storage, "remove_folder", crash)
         assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 500
     assert api.client.get(f"/api/v1/jobs/{job.id}").status_code == 404
     assert folder.exists()
@@ -378,14 +378,14 @@ def test_deleting_files_blocks_no_writer(api, files, monkeypatch):
     """Fails if files are deleted inside the transaction: another writer would wait for it."""
     job, folder = files
     deleting, written = threading.Event(), threading.Event()
-    remove_job = Storage.remove_job
+    remove_folder = Storage.remove_folder
 
     def wait(storage, job_id):
         deleting.set()
         assert written.wait(DEADLINE_S), "another writer was blocked"
-        remove_job(storage, job_id)
+        remove_folder(storage, job_id)
 
-    monkeypatch.setattr(Storage, "remove_job", wait)
+    monkeypatch.setattr(Storage, "remove_folder", wait)
     with ThreadPoolExecutor(1) as pool:
         deleted = pool.submit(httpx.delete, f"{api.url}/api/v1/jobs/{job.id}", timeout=DEADLINE_S,
                               headers={"Authorization": f"Bearer {api.token}"})  # fmt: skip
@@ -486,7 +486,9 @@ def finished(api, make_job):
         with api.database.write() as session:
             for number, step in enumerate(saved):
                 name = f"attempt-1/checkpoints/checkpoint-{number:06}-step-{step}.safetensors"
-                artifacts.add(session, job.id, 1, StoredFile(name, CHECKPOINT, step, 1, "0" * 64))
+                artifacts.add(
+                    session, job.id, 1, StoredArtifact(name, CHECKPOINT, step, 1, "0" * 64)
+                )
             if started is not None:
                 event = Event(EventType.STARTED, None, started)
                 ingest.append(session, job.id, 1, [event], entries_written=0)

@@ -7,7 +7,7 @@ from sqlalchemy import event, update
 
 from ampspec.jobs import State
 from server.jobs import listing
-from store.clock import after
+from store.clock import from_now
 from store.jobs import attempts
 from store.listing import search
 from store.listing.job_order import Sort
@@ -33,7 +33,7 @@ def namesakes(api, make_job):
     """The ids of five jobs with two names, unchanged for long before the first page."""
     job_ids = [make_job(name=f"Grüße {n % 2}").id for n in range(5)]
     with api.database.write() as session:
-        session.execute(update(Job).values(updated_at=after(-3600), changed_at=after(-3600)))
+        session.execute(update(Job).values(updated_at=from_now(-3600), changed_at=from_now(-3600)))
     return job_ids
 
 
@@ -100,7 +100,7 @@ def test_a_list_is_filtered_by_metrics(api, evaluated):
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_pages_sorted_by_a_metric_list_every_job(api, evaluated, limit):
     with api.database.write() as session:
-        session.execute(update(JobMetric).values(updated_at=after(-3600)))
+        session.execute(update(JobMetric).values(updated_at=from_now(-3600)))
     query = {"sort": "-val_accuracy", "limit": limit}
     seen, cursor = [], {}
     while cursor is not None:

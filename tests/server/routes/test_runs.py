@@ -11,7 +11,7 @@ from sqlalchemy import select
 from ampspec.jobs import State
 from ampspec.telemetry.steps import array_codec
 from server.background.compactor import Compactor
-from store.clock import after
+from store.clock import from_now
 from store.tables import AuditEntry, Job, LogRow
 from store.telemetry import steps
 from tests.tables import every_row
@@ -294,7 +294,7 @@ def test_the_audit_log_names_who_created_and_finished_a_run(api, run_id, upload,
 def test_a_lost_run_continues(api, run_id, upload):
     upload(columns(0, 2))
     with api.database.write() as session:
-        session.get_one(Job, run_id).lease_expires_at = after(-1)
+        session.get_one(Job, run_id).lease_expires_at = from_now(-1)
     api.app.state.reconciler.expire()
     job = api.client.get(f"{JOBS}/{run_id}").json()
     assert (job["state"], job["reason"]) == ("failed", "run_lost")

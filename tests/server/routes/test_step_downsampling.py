@@ -149,7 +149,7 @@ def test_polling_reports_superseded_attempts(api, append_blocks, make_job, make_
     append_blocks(job.id, make_block(0, 30))
     assert read(api, job.id)["attempts"] == [{"attempt": 1, "start": 0, "end": 30}]
     with api.database.write() as session:
-        attempts.hand_back(session, job.id, 1)
+        attempts.requeue(session, job.id, 1)
         attempts.claim(session, job.id, "another-worker")
         attempts.mark_running(session, job.id, 2, total_steps=100, first_step=20)
     append_blocks(job.id, make_block(20, 15), attempt=2)

@@ -153,7 +153,7 @@ def test_steps_are_those_of_the_newest_attempt_and_older_attempts_stay_readable(
     api, append_blocks, job_id, make_block
 ):
     with api.database.write() as session:
-        attempts.hand_back(session, job_id, 1)
+        attempts.requeue(session, job_id, 1)
         attempts.claim(session, job_id, "another-worker")
         attempts.mark_running(session, job_id, 2, total_steps=100, first_step=20)
     append_blocks(job_id, make_block(20, 5, loss=-1.0), attempt=2)

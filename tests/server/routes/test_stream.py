@@ -123,7 +123,7 @@ def job_of_two_attempts(*, request, api, job, append_entries, end, make_block, m
     for first in range(0, 60, 4):
         append_entries(make_block(first, 4), warning(first), LogChunk("stdout", f"{first}\n"))
     with api.database.write() as session:
-        attempts.hand_back(session, job.id, 1)
+        attempts.requeue(session, job.id, 1)
         attempts.claim(session, job.id, "another")
         attempts.mark_running(session, job.id, 2, total_steps=100, first_step=40)
     for first in range(40, 100, 3):
@@ -145,7 +145,7 @@ def test_the_stream_is_complete_and_ordered(job_of_two_attempts, follow_stream):
         (attempt, step) for kind, *rest in written if kind == "step" for attempt, step, _ in [rest]
     ]
     assert steps == [(1, s) for s in range(60)] + [(2, s) for s in range(40, 100)]
-    # Queued, starting, running; handed back, starting, running; succeeded.
+    # Queued, starting, running; requeued, starting, running; succeeded.
     assert sum(kind == "state" for kind, *_ in written) == 7
     assert (
         sum(kind == "event" for kind, *_ in written)

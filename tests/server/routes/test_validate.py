@@ -2,7 +2,7 @@ import pytest
 from sqlalchemy import update
 
 from store import workers
-from store.clock import after
+from store.clock import from_now
 from store.tables import Worker
 
 MIXED = {
@@ -96,7 +96,7 @@ def test_offline_workers_and_those_without_hardware_are_ignored(api, codes, add_
     assert "no_tensor_cores" not in codes()
     add_worker("lost", HARDWARE)
     with api.database.write() as session:
-        session.execute(update(Worker).values(last_seen_at=after(-3600)))
+        session.execute(update(Worker).values(last_seen_at=from_now(-3600)))
     assert "no_tensor_cores" not in codes()
 
 

@@ -3,9 +3,9 @@ from sqlalchemy import select, update
 
 from ampspec.jobs import State
 from store import workers
-from store.clock import after
+from store.clock import from_now
 from store.files import artifacts
-from store.files.artifacts import StoredFile
+from store.files.artifacts import StoredArtifact
 from store.tables import AuditEntry, Job, Worker
 from tests.tables import every_row
 
@@ -76,8 +76,8 @@ def test_pages_list_every_worker_once_newest_first(api, add_worker, limit):
     for worker_id in ids:
         add_worker(worker_id)
     with api.database.write() as session:
-        session.execute(update(Worker).values(started_at=after(-60)))
-        session.execute(update(Worker).where(Worker.id == ids[3]).values(started_at=after(0)))
+        session.execute(update(Worker).values(started_at=from_now(-60)))
+        session.execute(update(Worker).where(Worker.id == ids[3]).values(started_at=from_now(0)))
     everything = [one["id"] for one in api.client.get("/api/v1/workers").json()["items"]]
     assert everything[0] == ids[3]
     seen, cursor = [], {}
@@ -122,7 +122,9 @@ def test_a_drain_has_a_deadline_and_says_what_is_not_saved(api, add_worker, make
     with api.database.write() as session:
         session.execute(update(Job).values(worker_id="w", step=30))
         session.execute(update(Job).where(Job.id == ids[2]).values(step=0))
-        artifacts.add(session, ids[1], 1, StoredFile("c", artifacts.CHECKPOINT, 20, 5, "0" * 64))
+        artifacts.add(
+            session, ids[1], 1, StoredArtifact("c", artifacts.CHECKPOINT, 20, 5, "0" * 64)
+        )
     answer = api.client.post("/api/v1/workers/w/drain", json={"timeout_s": 90})
     assert answer.json()["drain_timeout_s"] == 90
     unsaved = [

@@ -111,10 +111,10 @@ class _Trainer:
     def poll(self) -> bool:
         """Report the exit, once; True when the trainer was reaped after its release."""
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT  # it stays a zombie
-        if not self._ended and (found := os.waitid(os.P_PID, self.pid, options)) is not None:
+        if not self._ended and (status := os.waitid(os.P_PID, self.pid, options)) is not None:
             self._ended = True
-            ended_itself = found.si_code == os.CLD_EXITED
-            self.send(exit=found.si_status if ended_itself else -found.si_status)
+            ended_itself = status.si_code == os.CLD_EXITED
+            self.send(exit=status.si_status if ended_itself else -status.si_status)
         if self._ended and self._released:
             self._reap()
             return True
@@ -283,7 +283,7 @@ def _read_confinement(status: socket.socket) -> Confinement | None:
 
 
 def _kill_processes_outside_group(user: int) -> None:
-    """Kill the processes that a trainer with its own user has started in other groups."""
+    """Kill the processes that a trainer with a separate user has started in other groups."""
     pid = _fork_process()
     if pid == 0:
         try:

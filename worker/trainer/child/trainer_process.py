@@ -63,12 +63,12 @@ def main(arguments: list[str] | None = None, *, extra_writable: Sequence[Path] =
     descriptor = parser.add_mutually_exclusive_group(required=True)
     descriptor.add_argument("--requests-fd", type=int)
     descriptor.add_argument("--frames-fd", type=int)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     die_with_parent()  # also while it imports
     preload()
-    if given.frames_fd is not None:
-        fork_server.run_alone(given.frames_fd, _run)
-    fork_server.serve(given.requests_fd, _run, extra_writable=extra_writable)
+    if options.frames_fd is not None:
+        fork_server.run_alone(options.frames_fd, _run)
+    fork_server.serve(options.requests_fd, _run, extra_writable=extra_writable)
     return 0
 
 
@@ -209,7 +209,7 @@ class _FrameWriter:
     def _write(self, frame: Frame) -> None:
         """Write a frame; exit if the supervisor is gone.
 
-        A broken pipe of the user's own code is an error of the job like others.
+        A broken pipe in the user's code is an error of the job like any other.
         """
         try:
             write_frame(self._frames, frame)
@@ -221,16 +221,16 @@ class _Input:
     """Standard input by lines, unbuffered, so that nothing of it is read before it is needed."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._unread_bytes = b""
 
     def read_line(self) -> bytes | None:
         """The next line; None when the input ends before the line does."""
-        while b"\n" not in self._rest:
+        while b"\n" not in self._unread_bytes:
             piece = os.read(STDIN, 65_536)
             if not piece:
                 return None
-            self._rest += piece
-        line, _, self._rest = self._rest.partition(b"\n")
+            self._unread_bytes += piece
+        line, _, self._unread_bytes = self._unread_bytes.partition(b"\n")
         return line
 
 

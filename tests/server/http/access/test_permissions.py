@@ -15,7 +15,7 @@ from server.http.access.auth_middleware import (
 from server.http.access.rate_limit import RateLimit
 from store import workers
 from store.access import tokens
-from store.clock import after
+from store.clock import from_now
 from store.files import dataset_uploads
 from store.jobs import jobs
 from store.tables import Token
@@ -165,7 +165,7 @@ EXPECTED = {
 def expired(session):
     secret = tokens.create(session, "expired", role="admin", expires_at=datetime.now(UTC))
     ends = update(Token).where(Token.digest == tokens.digest_of(secret))
-    session.execute(ends.values(expires_at=after(-1.0)))
+    session.execute(ends.values(expires_at=from_now(-1.0)))
     return secret
 
 

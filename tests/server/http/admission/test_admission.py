@@ -14,7 +14,7 @@ from ampspec.jobs import State
 from ampspec.telemetry.steps import codec
 from server.http.admission.request_groups import GROUPS, LISTS, group_of
 from store.cancellation import Cancellation
-from store.database import Database, Limits
+from store.database import Database, StatementLimits
 from store.listing import search
 from store.telemetry import ingest
 from tests.databases import ON_POSTGRESQL, ON_SQLITE
@@ -113,7 +113,7 @@ def test_a_lock_on_jobs_leaves_sign_in_and_health_alone(api, blocked_queries):
 )
 @pytest.mark.usefixtures("lock_jobs")
 def test_a_lock_on_jobs_is_a_503_and_no_hang(api, database_url, method, path):
-    limited = Database(database_url, limits=Limits(lock_s=0.05))
+    limited = Database(database_url, limits=StatementLimits(lock_s=0.05))
     services = api.app.state.services
     for part in (services, services.submitter, services.job_reader):
         name = "database" if part is services else "_database"

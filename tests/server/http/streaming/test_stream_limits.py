@@ -15,7 +15,7 @@ from server.http.streaming.stream_limits import (
     StreamOwner,
 )
 from store.files import artifacts
-from store.files.artifacts import StoredFile
+from store.files.artifacts import StoredArtifact
 from tests.waiting import DEADLINE_S
 
 FOLLOW = {
@@ -134,7 +134,10 @@ def test_streams_leave_room_for_downloads_and_exports(
         file.write_bytes(b"x" * 1000)
         size, sha256 = api.app.state.services.storage.put(job.id, "attempt-1/report", file)
         artifacts.add(
-            session, job.id, 1, StoredFile("attempt-1/report", artifacts.REPORT, 1, size, sha256)
+            session,
+            job.id,
+            1,
+            StoredArtifact("attempt-1/report", artifacts.REPORT, 1, size, sha256),
         )
     client = client_with_role("viewer")
     with client.stream("GET", f"/api/v1/jobs/{job.id}/stream") as following:
@@ -152,7 +155,7 @@ def test_too_many_downloads_of_one_client_are_refused_and_others_are_not(
     token_id = greedy.get("/api/v1/session").json()["token_id"]
     with api.database.write() as session:
         artifacts.add(
-            session, job.id, 1, StoredFile("attempt-1/report", artifacts.REPORT, 1, 9, "00")
+            session, job.id, 1, StoredArtifact("attempt-1/report", artifacts.REPORT, 1, 9, "00")
         )
     with streams.files.one(StreamOwner(token_id, "192.0.2.1")):
         refused = greedy.get(f"/api/v1/jobs/{job.id}/{path}")
