@@ -77,12 +77,12 @@ export interface components {
             message: string | null;
             /**
              * Waited S
-             * @description Seconds that the job waited in the queue before.
+             * @description Seconds in the queue before this attempt.
              */
             waited_s: number;
             /**
              * Ranks
-             * @description Its ranks; none are listed for a job with one rank.
+             * @description The ranks of the attempt; empty for a job with one rank.
              * @default []
              */
             ranks: components["schemas"]["Rank"][];
@@ -121,7 +121,7 @@ export interface components {
         };
         /**
          * AuditEntry
-         * @description A change that a request made.
+         * @description A change made by a request.
          */
         AuditEntry: {
             /**
@@ -179,7 +179,7 @@ export interface components {
         };
         /**
          * BatchMeasurement
-         * @description A batch size that was tried.
+         * @description The measurement of one batch size.
          */
         BatchMeasurement: {
             /** Batch Size */
@@ -225,7 +225,7 @@ export interface components {
         };
         /**
          * BisectAnswer
-         * @description The answer of a study that bisects.
+         * @description The answer of a bisection study.
          */
         BisectAnswer: {
             /**
@@ -244,12 +244,12 @@ export interface components {
             noise: components["schemas"]["Noise"];
             /**
              * Candidates
-             * @description The layers that the policy computes in 16 bit.
+             * @description The number of layers that the policy computes in 16 bits.
              */
             candidates: number;
             /**
              * Layers
-             * @description Those that need float32, in their order.
+             * @description The layers that need float32, in the order of the network.
              */
             layers: components["schemas"]["NeededLayer"][];
             /**
@@ -266,7 +266,7 @@ export interface components {
             tried: components["schemas"]["TriedLayers"][];
             /**
              * Jobs
-             * @description The jobs that every search needs: float32 by seed, then the policy alone.
+             * @description The jobs of every bisection: float32 for each seed, then the policy alone.
              */
             jobs: string[];
             /**
@@ -305,7 +305,7 @@ export interface components {
             device_memory_bytes: number | null;
             /**
              * Memory Limit Bytes
-             * @description How much a trainer may allocate on the workers; null: not known.
+             * @description The memory limit of a trainer on the workers; null: not known.
              */
             memory_limit_bytes?: number | null;
             /** Policies */
@@ -313,14 +313,14 @@ export interface components {
         };
         /**
          * ChangedJobs
-         * @description The jobs that a request for all jobs that match has cancelled or deleted.
+         * @description The jobs cancelled or deleted by a bulk request.
          */
         ChangedJobs: {
             /** Ids */
             ids: string[];
             /**
              * More
-             * @description Whether more jobs match: send the request again, with a new idempotency key.
+             * @description Whether more jobs match; repeat the request with a new idempotency key.
              */
             more: boolean;
         };
@@ -343,7 +343,7 @@ export interface components {
             skipped_steps: components["schemas"]["SkippedSteps"];
             /**
              * Data
-             * @description As `Steps.data` of downsampled steps; and `elapsed_s`, the seconds that all steps up to the end of the point took.
+             * @description The columns of `Steps.data` for downsampled steps, and `elapsed_s`, the seconds from the first step to the end of the point.
              */
             data: {
                 [key: string]: (number | ("NaN" | "Infinity" | "-Infinity"))[];
@@ -365,12 +365,12 @@ export interface components {
             count: number;
             /**
              * Split Seed
-             * @description `data.split_seed`, which drew them; null: they are a part of the data's own, or its last rows.
+             * @description The `data.split_seed` that selected them; null: they are a split of the data, or its last rows.
              */
             split_seed: number | null;
             /**
              * Digest
-             * @description Of their row numbers, which are in `validation_examples.npy` of each job.
+             * @description The digest of their row numbers, stored in `validation_examples.npy` of each job.
              */
             digest: string;
         };
@@ -411,7 +411,7 @@ export interface components {
             role: components["schemas"]["Role"] | string;
             /**
              * Rights
-             * @description What it may do besides what its role allows.
+             * @description Permissions beyond the role.
              */
             rights?: (components["schemas"]["Right"] | string)[];
             /** Project */
@@ -461,7 +461,7 @@ export interface components {
             version_count: number;
             /**
              * Size Bytes
-             * @description Of all versions.
+             * @description The total size of all versions.
              */
             size_bytes: number;
             newest: components["schemas"]["ListedDatasetVersion"];
@@ -531,7 +531,7 @@ export interface components {
             created_by: string | null;
             /**
              * Options
-             * @description How the file is read: what a spec does not say about its format.
+             * @description How the file is read, unless a spec says otherwise.
              */
             options?: {
                 [key: string]: unknown;
@@ -545,7 +545,7 @@ export interface components {
             } | null;
             /**
              * Left Out
-             * @description What is in the file and is not read: each a `name` and a `reason`.
+             * @description Parts of the file that are not read, each with a `name` and a `reason`.
              */
             left_out?: {
                 [key: string]: string;
@@ -601,7 +601,7 @@ export interface components {
         DrainOptions: {
             /**
              * Timeout S
-             * @description How long the worker may store the files of its jobs; by default as long as its setting AMPCORE_DRAIN_TIMEOUT_S says.
+             * @description Maximum time to store the files of its jobs; default: the worker's setting AMPCORE_DRAIN_TIMEOUT_S.
              */
             timeout_s?: number | null;
         };
@@ -625,34 +625,34 @@ export interface components {
         };
         /**
          * Estimate
-         * @description What a study costs at least; some kinds need further jobs, which depend on results.
+         * @description The minimum cost of a study; some kinds need further jobs, depending on results.
          */
         Estimate: {
             /** Jobs */
             jobs: number;
             /**
              * Steps
-             * @description Of all jobs; null: known only once the data is read.
+             * @description The steps of all jobs; null: known only once the data is read.
              */
             steps: number | null;
             /**
              * Train S
-             * @description Seconds of training, from the throughput of the newest succeeded jobs of the project with the same model and data; null: there are none.
+             * @description Seconds of training, estimated from the throughput of the newest succeeded jobs of the project with the same model and data; null: there are none.
              */
             train_s: number | null;
             /**
              * More Jobs Possible
-             * @description Whether results decide about further jobs.
+             * @description Whether further jobs depend on results.
              */
             more_jobs_possible: boolean;
             /**
              * Jobs At Most
-             * @description With the further jobs; null: only the results will tell.
+             * @description The maximum number of jobs; null: it depends on the results.
              */
             jobs_at_most?: number | null;
             /**
              * Steps At Most
-             * @description Of all these jobs, if none stops early; null: not known.
+             * @description The maximum number of steps, if no job stops early; null: not known.
              */
             steps_at_most?: number | null;
             /** Policies */
@@ -761,7 +761,7 @@ export interface components {
             finished_at: string | null;
             /**
              * Answer
-             * @description What the step was due to; null until it is known. Its fields are described in the documentation, docs/reference/explanations.md.
+             * @description The cause of the step; null until it is known. Its fields are described in docs/reference/explanations.md.
              */
             answer: {
                 [key: string]: unknown;
@@ -769,12 +769,12 @@ export interface components {
         };
         /**
          * ExplanationCost
-         * @description What has to be repeated before a step can be explained.
+         * @description The steps to repeat before a step can be explained.
          */
         ExplanationCost: {
             /**
              * First Step
-             * @description That of the nearest earlier checkpoint, or 0.
+             * @description The step of the nearest earlier checkpoint, or 0.
              */
             first_step: number;
             /**
@@ -784,7 +784,7 @@ export interface components {
             steps: number;
             /**
              * Seconds
-             * @description Their time at the speed of the job; null if it is not known.
+             * @description The estimated time at the speed of the job; null if unknown.
              */
             seconds: number | null;
         };
@@ -798,66 +798,21 @@ export interface components {
         };
         /**
          * ExtensibleKindList
-         * @description All kinds of one part of a spec, and what packages offer for its kind `package`.
+         * @description All kinds of one part of a spec, and the entry points for its kind `package`.
          */
         ExtensibleKindList: {
             /** Items */
             items: components["schemas"]["SpecKind"][];
             /**
              * Packages
-             * @description For `kind: package`; those of online workers.
+             * @description For `kind: package`: the entry points on online workers.
              * @default []
              */
             packages: components["schemas"]["PackageEntry"][];
         };
         /**
-         * Figures
-         * @description The size of a job, computed from its layers.
-         */
-        Figures: {
-            /**
-             * Policy
-             * @description `auto` is resolved for a device of an online worker.
-             */
-            policy: string;
-            /** Parameters */
-            parameters: number;
-            /** Trainable Parameters */
-            trainable_parameters: number;
-            /**
-             * Networks
-             * @description The number of parameters of each network.
-             */
-            networks: {
-                [key: string]: number;
-            };
-            /**
-             * Flops Per Step
-             * @description Of the matrix products: about 3 × forward pass × batch_size × accumulate.
-             */
-            flops_per_step: number;
-            /**
-             * Share In 16 Bit
-             * @description The share of these FLOPs in 16 bits or fewer, from 0 to 1.
-             */
-            share_in_16_bit: number;
-            /**
-             * Share In 8 Bit
-             * @description The share of these FLOPs in float8, from 0 to 1.
-             * @default 0
-             */
-            share_in_8_bit: number;
-            /**
-             * Memory
-             * @description The memory by policy: float32, and the policy of the job.
-             */
-            memory: {
-                [key: string]: components["schemas"]["Memory"];
-            };
-        };
-        /**
          * FileKind
-         * @description What a file is for.
+         * @description The purpose of a file.
          * @enum {string}
          */
         FileKind: "bundle" | "weights";
@@ -886,7 +841,7 @@ export interface components {
             code: string;
             /**
              * Severity
-             * @description error: the job cannot run; warning: it will probably not do what is intended.
+             * @description error: the job cannot run; warning: it will probably not behave as intended.
              * @enum {string}
              */
             severity: "info" | "warning" | "error";
@@ -947,7 +902,7 @@ export interface components {
         FormatName: "json" | "arrow" | "csv" | "ndjson" | "parquet" | "tensorboard";
         /**
          * FormatReport
-         * @description What a number format would do to the sampled steps.
+         * @description The effect of a number format on the sampled steps.
          */
         FormatReport: {
             /** Number Format */
@@ -986,17 +941,17 @@ export interface components {
         FormatWindow: {
             /**
              * Min Subnormal
-             * @description Of the smallest number.
+             * @description The exponent of the smallest number.
              */
             min_subnormal: number;
             /**
              * Min Normal
-             * @description Of the smallest number with all bits.
+             * @description The exponent of the smallest number with full precision.
              */
             min_normal: number;
             /**
              * Max
-             * @description Of the largest number.
+             * @description The exponent of the largest number.
              */
             max: number;
         };
@@ -1051,7 +1006,7 @@ export interface components {
             waiting: string | null;
             /**
              * Priority
-             * @description From 0 to 9; inside a project a point is worth six hours of waiting.
+             * @description From 0 to 9; within a project a point equals six hours of waiting.
              */
             priority: number;
             /**
@@ -1068,7 +1023,7 @@ export interface components {
             max_attempts: number;
             /**
              * Ranks
-             * @description The most processes that train it together, one on each device.
+             * @description The maximum number of processes that train it together, each on one device.
              * @default 1
              */
             ranks: number;
@@ -1084,7 +1039,7 @@ export interface components {
             step: number;
             /**
              * Total Steps
-             * @description Known once the job runs; null before.
+             * @description null until the job runs.
              */
             total_steps: number | null;
             /**
@@ -1096,7 +1051,7 @@ export interface components {
             policy: string;
             /**
              * Resolved Policy
-             * @description The policy that it trains with: what `auto` chose, float32 after a fallback. Null until it has started.
+             * @description The policy in use: the one chosen by `auto`, or float32 after a fallback. Null until the job has started.
              */
             resolved_policy: string | null;
             /** Model */
@@ -1125,7 +1080,7 @@ export interface components {
             loss_scale_mode: string | null;
             /**
              * Examples Per Step
-             * @description `batch_size` × `accumulate` × ranks in the spec: those of all ranks.
+             * @description `batch_size` × `accumulate` × ranks: the examples of all ranks.
              */
             examples_per_step: number | null;
             /**
@@ -1145,12 +1100,12 @@ export interface components {
             extends: string | null;
             /**
              * Explains
-             * @description The id of the job of which it repeats and explains a step.
+             * @description The id of the job whose step it repeats and explains.
              */
             explains?: string | null;
             /**
              * Explain Step
-             * @description That step, counted from 0.
+             * @description The explained step, counted from 0.
              */
             explain_step?: number | null;
             /**
@@ -1165,7 +1120,7 @@ export interface components {
             created_at: string;
             /**
              * Not Before
-             * @description The job does not run before this time: the delay after a failure.
+             * @description The job does not run before this time (the delay after a failure).
              */
             not_before: string | null;
             /** Started At */
@@ -1239,31 +1194,6 @@ export interface components {
              * @description The number of steps skipped so far.
              */
             skipped?: number | null;
-        };
-        /**
-         * Layer
-         * @description One layer; shapes and counts are per example.
-         */
-        Layer: {
-            /** Network */
-            network: string;
-            /**
-             * Path
-             * @description The path that `precision.overrides` match.
-             */
-            path: string;
-            /** Kind */
-            kind: string;
-            /** Output Shape */
-            output_shape: number[];
-            /** Parameters */
-            parameters: number;
-            /** Multiply Adds */
-            multiply_adds: number;
-            /** Compute Dtype */
-            compute_dtype: string;
-            /** Variable Dtype */
-            variable_dtype: string;
         };
         /**
          * LayerOverride
@@ -1431,12 +1361,12 @@ export interface components {
             /**
              * Last Used At
              * Format: date-time
-             * @description When it was uploaded, looked up, or named by a new job.
+             * @description When it was last uploaded, looked up, or used by a new job.
              */
             last_used_at: string;
             /**
              * Job Count
-             * @description How many jobs name it. A file without any is deleted a day after its last use.
+             * @description The number of jobs that use it. An unused file is deleted a day after its last use.
              */
             job_count: number;
             /**
@@ -1485,7 +1415,7 @@ export interface components {
             waiting: string | null;
             /**
              * Priority
-             * @description From 0 to 9; inside a project a point is worth six hours of waiting.
+             * @description From 0 to 9; within a project a point equals six hours of waiting.
              */
             priority: number;
             /**
@@ -1502,7 +1432,7 @@ export interface components {
             max_attempts: number;
             /**
              * Ranks
-             * @description The most processes that train it together, one on each device.
+             * @description The maximum number of processes that train it together, each on one device.
              * @default 1
              */
             ranks: number;
@@ -1518,7 +1448,7 @@ export interface components {
             step: number;
             /**
              * Total Steps
-             * @description Known once the job runs; null before.
+             * @description null until the job runs.
              */
             total_steps: number | null;
             /**
@@ -1530,7 +1460,7 @@ export interface components {
             policy: string;
             /**
              * Resolved Policy
-             * @description The policy that it trains with: what `auto` chose, float32 after a fallback. Null until it has started.
+             * @description The policy in use: the one chosen by `auto`, or float32 after a fallback. Null until the job has started.
              */
             resolved_policy: string | null;
             /** Model */
@@ -1559,7 +1489,7 @@ export interface components {
             loss_scale_mode: string | null;
             /**
              * Examples Per Step
-             * @description `batch_size` × `accumulate` × ranks in the spec: those of all ranks.
+             * @description `batch_size` × `accumulate` × ranks: the examples of all ranks.
              */
             examples_per_step: number | null;
             /**
@@ -1579,12 +1509,12 @@ export interface components {
             extends: string | null;
             /**
              * Explains
-             * @description The id of the job of which it repeats and explains a step.
+             * @description The id of the job whose step it repeats and explains.
              */
             explains?: string | null;
             /**
              * Explain Step
-             * @description That step, counted from 0.
+             * @description The explained step, counted from 0.
              */
             explain_step?: number | null;
             /**
@@ -1599,7 +1529,7 @@ export interface components {
             created_at: string;
             /**
              * Not Before
-             * @description The job does not run before this time: the delay after a failure.
+             * @description The job does not run before this time (the delay after a failure).
              */
             not_before: string | null;
             /** Started At */
@@ -1611,7 +1541,7 @@ export interface components {
              * Format: date-time
              */
             updated_at: string;
-            /** @description With `fold_studies`: the study for whose jobs this one stands. */
+            /** @description With `fold_studies`: the study whose jobs this row represents. */
             study?: components["schemas"]["FoldedStudy"] | null;
             /**
              * Spec
@@ -1661,10 +1591,10 @@ export interface components {
             more: boolean;
         };
         /**
-         * Memory
+         * MemoryEstimate
          * @description The estimated peak memory of a training step in bytes, without data and libraries.
          */
-        Memory: {
+        MemoryEstimate: {
             /** Weights */
             weights: number;
             /**
@@ -1720,18 +1650,18 @@ export interface components {
             roles: string[];
             /**
              * Explanation
-             * @description What happens without it.
+             * @description The effect of computing it in 16 bits.
              */
             explanation: string;
             /**
              * Job
-             * @description The id of the job that shows it.
+             * @description The id of the job that shows this.
              */
             job: string;
         };
         /**
          * Noise
-         * @description How far the results of float32 lie apart when only the seed changes.
+         * @description The spread of float32 results when only the seed changes.
          */
         Noise: {
             /** Mean */
@@ -1746,7 +1676,7 @@ export interface components {
         };
         /**
          * PackageEntry
-         * @description What a Python package that is installed on workers offers for a part of a spec.
+         * @description An entry point of a Python package on the workers, for one part of a spec.
          */
         PackageEntry: {
             /** Package */
@@ -1792,14 +1722,14 @@ export interface components {
         };
         /**
          * PolicyAnswer
-         * @description What a study of precision found out about one policy.
+         * @description The result of a precision study for one policy.
          */
         PolicyAnswer: {
             /** Policy */
             policy: string;
             /**
              * Verdict
-             * @description Compared with float32. failed: none, or not enough, of its jobs ended well.
+             * @description Compared with float32. failed: too few of its jobs succeeded.
              * @enum {string}
              */
             verdict: "equal" | "worse" | "better" | "cannot tell" | "failed";
@@ -1810,7 +1740,7 @@ export interface components {
             explanation: string;
             /**
              * Difference
-             * @description The mean difference of the metric from float32; null if no pair of jobs ended.
+             * @description The mean difference of the metric from float32; null if no pair of jobs succeeded.
              */
             difference: number | null;
             /**
@@ -1820,12 +1750,12 @@ export interface components {
             interval: number[] | null;
             /**
              * Needs More Seeds
-             * @description With `cannot tell`: how many more seeds would probably decide.
+             * @description With `cannot tell`: the number of further seeds that would probably decide.
              */
             needs_more_seeds: number | null;
             /**
              * Needs Examples
-             * @description With `cannot tell`: how many validation examples would probably decide, with as many seeds.
+             * @description With `cannot tell`: the number of validation examples that would probably decide with the same number of seeds.
              */
             needs_examples?: number | null;
             /**
@@ -1850,12 +1780,12 @@ export interface components {
             memory: number | null;
             /**
              * Largest Batch
-             * @description The largest batch, a multiple of 8, that the data has examples for, and a device of the workers probably memory; null: not known.
+             * @description The largest multiple of 8 that the data has enough examples for and that probably fits into a worker's device memory; null: not known.
              */
             largest_batch: number | null;
             /**
              * Largest Batch Is Measured
-             * @description Whether a study of capacity has tried it.
+             * @description Whether a capacity study measured it.
              * @default false
              */
             largest_batch_is_measured: boolean;
@@ -1879,19 +1809,19 @@ export interface components {
         };
         /**
          * PolicyCapacity
-         * @description What a study of capacity found out about one policy.
+         * @description The result of a capacity study for one policy.
          */
         PolicyCapacity: {
             /** Policy */
             policy: string;
             /**
              * Largest Batch
-             * @description The largest batch that ran: a multiple of 8, or 4, 2 or 1; null: none ran.
+             * @description The largest batch that ran: a multiple of 8, or 4, 2 or 1; null: no batch ran.
              */
             largest_batch: number | null;
             /**
              * Limited By
-             * @description Why no larger batch is known to fit. memory: `smallest_failed` did not fit. estimate: a larger one would need more than the machine's memory, by the estimate, and was not tried. time: the next one ran into `runtime.timeout_s`. failure: the next one failed for another reason.
+             * @description Why no larger batch is known to fit. memory: `smallest_failed` did not fit. estimate: a larger batch is estimated to exceed the machine's memory and was not tried. time: the next batch exceeded `runtime.timeout_s`. failure: the next batch failed for another reason.
              * @enum {string}
              */
             limited_by: "memory" | "max_batch" | "data" | "estimate" | "time" | "failure";
@@ -1902,7 +1832,7 @@ export interface components {
             smallest_failed: number | null;
             /**
              * Predicted
-             * @description By the model of memory; null: not known.
+             * @description The largest batch predicted by the memory model; null: not known.
              */
             predicted: number | null;
             /**
@@ -1912,7 +1842,7 @@ export interface components {
             critical_batch: number | null;
             /**
              * Batches
-             * @description By size.
+             * @description Sorted by batch size.
              */
             batches: components["schemas"]["BatchMeasurement"][];
             /** Jobs */
@@ -1956,7 +1886,7 @@ export interface components {
             seeds: number[];
             /**
              * Confidence
-             * @description Of the intervals.
+             * @description The confidence of the intervals.
              * @default 0.9
              */
             confidence: number;
@@ -1985,8 +1915,78 @@ export interface components {
             policies: components["schemas"]["PolicyAnswer"][];
         };
         /**
+         * PreflightFigures
+         * @description The size of a job, computed from its layers.
+         */
+        PreflightFigures: {
+            /**
+             * Policy
+             * @description `auto` is resolved for a device of an online worker.
+             */
+            policy: string;
+            /** Parameters */
+            parameters: number;
+            /** Trainable Parameters */
+            trainable_parameters: number;
+            /**
+             * Networks
+             * @description The number of parameters of each network.
+             */
+            networks: {
+                [key: string]: number;
+            };
+            /**
+             * Flops Per Step
+             * @description FLOPs of the matrix products: about 3 × forward pass × batch_size × accumulate.
+             */
+            flops_per_step: number;
+            /**
+             * Share In 16 Bit
+             * @description The share of these FLOPs in 16 bits or fewer, from 0 to 1.
+             */
+            share_in_16_bit: number;
+            /**
+             * Share In 8 Bit
+             * @description The share of these FLOPs in float8, from 0 to 1.
+             * @default 0
+             */
+            share_in_8_bit: number;
+            /**
+             * Memory
+             * @description The memory by policy: float32, and the policy of the job.
+             */
+            memory: {
+                [key: string]: components["schemas"]["MemoryEstimate"];
+            };
+        };
+        /**
+         * PreflightLayer
+         * @description One layer; shapes and counts are per example.
+         */
+        PreflightLayer: {
+            /** Network */
+            network: string;
+            /**
+             * Path
+             * @description The path that `precision.overrides` match.
+             */
+            path: string;
+            /** Kind */
+            kind: string;
+            /** Output Shape */
+            output_shape: number[];
+            /** Parameters */
+            parameters: number;
+            /** Multiply Adds */
+            multiply_adds: number;
+            /** Compute Dtype */
+            compute_dtype: string;
+            /** Variable Dtype */
+            variable_dtype: string;
+        };
+        /**
          * Project
-         * @description A project with its quotas, and what it uses of them.
+         * @description A project with its quotas and its usage.
          */
         Project: {
             /** Name */
@@ -2003,14 +2003,14 @@ export interface components {
             max_dataset_bytes: number | null;
             /**
              * Dataset Bytes
-             * @description Of its stored datasets and files, and of its unfinished uploads.
+             * @description The size of stored datasets, files and unfinished uploads.
              */
             dataset_bytes: number;
             /** Max Devices */
             max_devices?: number | null;
             /**
              * Devices
-             * @description Of its running jobs.
+             * @description Devices used by running jobs.
              * @default 0
              */
             devices: number;
@@ -2018,7 +2018,7 @@ export interface components {
             max_device_hours?: number | null;
             /**
              * Device Hours
-             * @description Of its jobs in 30 days.
+             * @description Device hours in the last 30 days.
              * @default 0
              */
             device_hours: number;
@@ -2058,19 +2058,19 @@ export interface components {
             max_running?: number | null;
             /**
              * Max Devices
-             * @description Devices of its jobs at one time; each rank has one.
+             * @description Devices used at the same time; each rank uses one.
              */
             max_devices?: number | null;
             /**
              * Max Device Hours
-             * @description Device hours of its jobs in 30 days.
+             * @description Device hours in the last 30 days.
              */
             max_device_hours?: number | null;
             /** Max Dataset Bytes */
             max_dataset_bytes?: number | null;
             /**
              * Weight
-             * @description Its part of the devices, relative to other projects.
+             * @description The project's share of the devices relative to other projects.
              * @default 1
              */
             weight: number;
@@ -2082,20 +2082,20 @@ export interface components {
         Ranges: {
             /**
              * Steps
-             * @description All sampled steps of the range asked for.
+             * @description All sampled steps in the requested range.
              */
             steps: number[];
             /**
              * Samples
-             * @description The samples of at most `max_samples` of them, evenly spaced, with the last.
+             * @description At most `max_samples` of these samples, evenly spaced, including the last.
              */
             samples: components["schemas"]["LayerSample"][];
-            /** @description Of these samples, all together; null without any. */
+            /** @description The report over all these samples; null if there are none. */
             report: components["schemas"]["FormatReport"] | null;
         };
         /**
          * Rank
-         * @description A process that trains a job together with others, on one device.
+         * @description One of the processes that train a job together, each on one device.
          */
         Rank: {
             /**
@@ -2141,7 +2141,7 @@ export interface components {
         };
         /**
          * Right
-         * @description What a token may do besides what its role allows; an admin may do all of it.
+         * @description A permission beyond the role of a token; an admin has all of them.
          * @enum {string}
          */
         Right: "code";
@@ -2153,7 +2153,7 @@ export interface components {
         Role: "admin" | "member" | "viewer";
         /**
          * RunDropped
-         * @description How much a program has logged that is not stored; events of the run say what and why.
+         * @description Counts of logged data that was not stored; events of the run give the reasons.
          */
         RunDropped: {
             /**
@@ -2184,7 +2184,7 @@ export interface components {
             state: "succeeded" | "failed" | "cancelled";
             /**
              * Entries
-             * @description How many entries were sent; all of them must be stored.
+             * @description The number of entries sent; all must be stored.
              */
             entries: number;
             /**
@@ -2256,7 +2256,7 @@ export interface components {
             dropped?: components["schemas"]["RunDropped"] | null;
             /**
              * Renumbered Steps
-             * @description How many steps have another number than the program gave them; it is in the column `logged_step`.
+             * @description The number of steps that were renumbered; the column `logged_step` holds the numbers logged by the program.
              */
             renumbered_steps?: number | null;
         };
@@ -2267,7 +2267,7 @@ export interface components {
         RunStatus: {
             /**
              * Entries
-             * @description How many entries are stored: the next `first_entry`.
+             * @description The number of stored entries: the next `first_entry`.
              */
             entries: number;
             /**
@@ -2279,7 +2279,7 @@ export interface components {
             state: components["schemas"]["State"] | string;
             /**
              * Requested
-             * @description `cancel`: a user asks the program to stop and to finish the run.
+             * @description `cancel`: a user asked the program to stop and finish the run.
              */
             requested: string | null;
         };
@@ -2297,7 +2297,7 @@ export interface components {
             first_step: number;
             /**
              * Columns
-             * @description One list a column, all of one length: `loss`, `loss_scale`, `skipped`, `grad_norm`, `learning_rate`, `step_time_s`, `examples`, and named extras; `null` is an empty cell. With a column `step`, its numbers, which ascend from `first_step` on, are those of the steps; without it the steps are consecutive.
+             * @description One list per column, all of the same length: `loss`, `loss_scale`, `skipped`, `grad_norm`, `learning_rate`, `step_time_s`, `examples`, and named extras; `null` is an empty cell. A column `step` holds the numbers of the steps, ascending from `first_step`; without it the steps are consecutive.
              */
             columns?: {
                 [key: string]: (boolean | number | ("NaN" | "Infinity" | "-Infinity") | null)[];
@@ -2320,7 +2320,7 @@ export interface components {
         RunUpload: {
             /**
              * First Entry
-             * @description The number of the first entry: how many entries all uploads before it hold. Entries that are stored already are skipped.
+             * @description The number of entries in all earlier uploads. Entries that are already stored are skipped.
              * @default 0
              */
             first_entry: number;
@@ -2339,7 +2339,7 @@ export interface components {
         RungValue: {
             /**
              * Steps
-             * @description null: as many as the spec says.
+             * @description null: the number of steps in the spec.
              */
             steps: number | null;
             /** Value */
@@ -2373,12 +2373,12 @@ export interface components {
             network: string;
             /**
              * Used Exponent
-             * @description Of the loss scale in the last sample.
+             * @description The exponent of the loss scale in the last sample.
              */
             used_exponent: number;
             /**
              * First Exponent
-             * @description Of the scale of the first entry of each list.
+             * @description The exponent of the loss scale of the first entry in each list.
              */
             first_exponent: number;
             /** Underflow */
@@ -2404,7 +2404,7 @@ export interface components {
             highest: number | null;
             /**
              * Best Exponent
-             * @description Of the scale that suits the most layers.
+             * @description The exponent of the scale that suits the most layers.
              */
             best_exponent: number;
         };
@@ -2440,12 +2440,12 @@ export interface components {
             runs: components["schemas"]["SearchRun"][];
             /**
              * Steps
-             * @description Trained by all runs together; null: not known.
+             * @description The number of steps trained by all runs; null: not known.
              */
             steps: number | null;
             /**
              * Steps Saved
-             * @description That the stopped runs would have trained to their end; null without ASHA.
+             * @description The steps saved by stopping runs early; null without ASHA.
              */
             steps_saved: number | null;
             /**
@@ -2458,7 +2458,7 @@ export interface components {
         };
         /**
          * SearchRun
-         * @description One combination of values, and what came out.
+         * @description One combination of values and its result.
          */
         SearchRun: {
             /**
@@ -2475,23 +2475,23 @@ export interface components {
             };
             /**
              * State
-             * @description finished: trained to its end. stopped: others were better after as many steps.
+             * @description finished: trained to its end. stopped: other runs were better after as many steps.
              * @enum {string}
              */
             state: "finished" | "stopped" | "failed" | "cancelled";
             /**
              * Value
-             * @description Of the metric after its last step.
+             * @description The metric after its last step.
              */
             value: number | null;
             /**
              * Steps
-             * @description The steps that it trained.
+             * @description The number of trained steps.
              */
             steps: number | null;
             /**
              * Evaluations
-             * @description At each rung that it reached.
+             * @description The metric at each rung that it reached.
              */
             evaluations: components["schemas"]["RungValue"][];
             /**
@@ -2501,7 +2501,7 @@ export interface components {
             explanation: string | null;
             /**
              * Jobs
-             * @description Each continues the one before.
+             * @description Each job continues the previous one.
              */
             jobs: string[];
         };
@@ -2522,7 +2522,7 @@ export interface components {
             kind: "choice" | "uniform" | "log_uniform" | "int_uniform" | "log_int_uniform";
             /**
              * Importance
-             * @description Its share of what distinguishes the best quarter of the runs, from 0 to 1; null: there are too few runs.
+             * @description Its share in separating the best quarter of the runs from the others, from 0 to 1; null: too few runs.
              */
             importance: number | null;
         };
@@ -2554,7 +2554,7 @@ export interface components {
             role: components["schemas"]["Role"] | string;
             /**
              * Rights
-             * @description What it may do besides what its role allows.
+             * @description Permissions beyond the role.
              */
             rights?: (components["schemas"]["Right"] | string)[];
             /** Project */
@@ -2574,9 +2574,9 @@ export interface components {
         };
         /**
          * Source
-         * @description Where a job runs: on a worker, from a spec that was submitted, or elsewhere.
+         * @description Where a job runs: on a worker, from a submitted spec, or elsewhere.
          *
-         *     A tracked run is trained by a program of its own, which sends its steps to the server.
+         *     A tracked run is trained by a separate program, which sends its steps to the server.
          * @enum {string}
          */
         Source: "submitted" | "tracked";
@@ -2680,7 +2680,7 @@ export interface components {
             /**
              * Last Used At
              * Format: date-time
-             * @description When it was uploaded, looked up, or named by a new job.
+             * @description When it was last uploaded, looked up, or used by a new job.
              */
             last_used_at: string;
             /**
@@ -2697,7 +2697,7 @@ export interface components {
         StreamKind: "steps" | "events" | "logs";
         /**
          * Study
-         * @description A study: its question, its jobs and its answer.
+         * @description A study: its spec, its jobs and its answer.
          */
         Study: {
             /**
@@ -2725,7 +2725,7 @@ export interface components {
             message: string | null;
             /**
              * Jobs Planned
-             * @description The jobs that are known to be needed.
+             * @description The number of jobs planned so far.
              */
             jobs_planned: number;
             /** Jobs Ended */
@@ -2759,7 +2759,7 @@ export interface components {
             policies: string[];
             /**
              * Progress
-             * @description From 0 to 1, of the jobs that are planned.
+             * @description The progress of the planned jobs, from 0 to 1.
              */
             progress: number | null;
             /** Jobs */
@@ -2800,7 +2800,7 @@ export interface components {
             message: string | null;
             /**
              * Jobs Planned
-             * @description The jobs that are known to be needed.
+             * @description The number of jobs planned so far.
              */
             jobs_planned: number;
             /** Jobs Ended */
@@ -2827,7 +2827,7 @@ export interface components {
         StudyJob: {
             /**
              * Key
-             * @description Names the job within the study.
+             * @description The name of the job within the study.
              */
             key: string;
             /**
@@ -2837,7 +2837,7 @@ export interface components {
             job: string | null;
             /**
              * State
-             * @description Of the job; `planned` until it is queued.
+             * @description The state of the job; `planned` until it is queued.
              */
             state: string;
             /**
@@ -2847,7 +2847,7 @@ export interface components {
             progress: number | null;
             /**
              * Changes
-             * @description What differs from the spec, by dotted path.
+             * @description Changes to the spec, by dotted path.
              */
             changes: {
                 [key: string]: unknown;
@@ -3011,7 +3011,7 @@ export interface components {
             kind: string;
             /**
              * Dtype
-             * @description What the layer computes in during the job.
+             * @description The compute dtype of the layer during the job.
              */
             dtype: string;
             /**
@@ -3031,7 +3031,7 @@ export interface components {
             underflow: number;
             /**
              * Subnormal
-             * @description The share of the values that keep fewer bits.
+             * @description The share of the values that lose precision as subnormal numbers.
              */
             subnormal: number;
             /**
@@ -3088,7 +3088,7 @@ export interface components {
             role: components["schemas"]["Role"] | string;
             /**
              * Rights
-             * @description What it may do besides what its role allows.
+             * @description Permissions beyond the role.
              */
             rights?: (components["schemas"]["Right"] | string)[];
             /** Project */
@@ -3130,7 +3130,7 @@ export interface components {
             role: components["schemas"]["Role"];
             /**
              * Rights
-             * @description What it may do besides what its role allows; an admin needs none.
+             * @description Permissions beyond the role; an admin needs none.
              */
             rights?: components["schemas"]["Right"][];
             /**
@@ -3165,7 +3165,7 @@ export interface components {
         };
         /**
          * TrackedSpec
-         * @description The description of a tracked run. Model and policy lie where a job spec has them.
+         * @description The description of a tracked run; model and policy are in the same place as in a job spec.
          */
         TrackedSpec: {
             /**
@@ -3207,7 +3207,7 @@ export interface components {
         TriedLayers: {
             /**
              * Float32
-             * @description The paths of the layers, with the product if not all.
+             * @description The paths of the layers, each with its product unless the whole layer is in float32.
              */
             float32: string[];
             /** Passes */
@@ -3219,7 +3219,7 @@ export interface components {
         };
         /**
          * UnsavedJob
-         * @description A job that would train steps again if its worker ended at once.
+         * @description A job that would repeat steps if its worker ended now.
          */
         UnsavedJob: {
             /**
@@ -3256,18 +3256,18 @@ export interface components {
             size_bytes: number;
             /**
              * Offset
-             * @description How many bytes are stored: where the next PATCH begins.
+             * @description The number of stored bytes; the next PATCH starts here.
              */
             offset: number;
             /**
              * Expires At
              * Format: date-time
-             * @description The upload is deleted if nothing arrives until then.
+             * @description The upload is deleted if no data arrives before this time.
              */
             expires_at: string;
             /**
              * Version
-             * @description The version that it has become; null while the upload is in progress.
+             * @description The version created from the upload; null while it is in progress.
              */
             version: number | null;
         };
@@ -3278,7 +3278,7 @@ export interface components {
         UploadRequest: {
             /**
              * File
-             * @description The name of the file; its ending tells the format.
+             * @description The name of the file; its suffix tells the format.
              */
             file: string;
             /** Size Bytes */
@@ -3291,17 +3291,17 @@ export interface components {
         };
         /**
          * Uploading
-         * @description What the worker of a job still stores after its training.
+         * @description Files that the worker of a job still uploads after the training.
          */
         Uploading: {
             /**
              * Files
-             * @description The number of files that are not stored yet.
+             * @description The number of files not yet stored.
              */
             files: number;
             /**
              * Size Bytes
-             * @description The total size of all files that it stores after the training.
+             * @description The total size of the files uploaded after the training.
              */
             size_bytes: number;
             /**
@@ -3322,12 +3322,12 @@ export interface components {
             /** Findings */
             findings: components["schemas"]["Finding"][];
             /** @description null: known only when the job starts. */
-            figures: components["schemas"]["Figures"] | null;
+            figures: components["schemas"]["PreflightFigures"] | null;
             /**
              * Layers
              * @description Empty: known only when the job starts.
              */
-            layers: components["schemas"]["Layer"][];
+            layers: components["schemas"]["PreflightLayer"][];
         };
         /**
          * Worker
@@ -3359,12 +3359,12 @@ export interface components {
             draining: boolean;
             /**
              * Drain Timeout S
-             * @description How long a drain may store files; null: as long as the worker's setting says.
+             * @description Maximum time to store files during a drain; null: the worker's setting.
              */
             drain_timeout_s?: number | null;
             /**
              * Unsaved
-             * @description What would be trained again if the worker ended now; only in responses with a single worker, of the jobs that the token may see.
+             * @description Jobs that would repeat steps if the worker ended now, limited to jobs visible to the token; only in responses with a single worker.
              * @default []
              */
             unsaved: components["schemas"]["UnsavedJob"][];
@@ -3407,7 +3407,7 @@ export interface components {
         };
         /**
          * WorkerList
-         * @description Workers, newest first; in `hardware`, a list leaves out what packages offer.
+         * @description Workers, newest first; `hardware` omits the entry points of packages.
          *
          *     `next_cursor` is the cursor of the next page.
          */
@@ -3586,7 +3586,7 @@ export interface components {
         };
         /**
          * Best
-         * @description What makes an evaluation the best one.
+         * @description The criterion for the best evaluation.
          */
         Best: {
             /**
@@ -3603,7 +3603,7 @@ export interface components {
         };
         /**
          * BinaryCrossEntropy
-         * @description Cross-entropy of labels that are 0 or 1, each on its own.
+         * @description Cross-entropy of independent labels that are 0 or 1.
          *
          *     With `label_smoothing` s the targets are s / 2 and 1 - s / 2.
          */
@@ -3626,9 +3626,9 @@ export interface components {
         };
         /**
          * Bundle
-         * @description A Keras model that Python code of your own builds, in a sandbox.
+         * @description A Keras model built by your Python code, in a sandbox.
          *
-         *     It needs a token with the right `code`: see [own models](../guides/own-models.md).
+         *     It needs a token with the right `code`: see [custom models](../guides/own-models.md).
          */
         Bundle: {
             /**
@@ -3771,6 +3771,22 @@ export interface components {
              * @default 0.5
              */
             dense_dropout: number;
+        };
+        /**
+         * ColumnRescaling
+         * @description x · `scale` + `offset`.
+         */
+        ColumnRescaling: {
+            /**
+             * Scale
+             * @default 1
+             */
+            scale: number;
+            /**
+             * Offset
+             * @default 0
+             */
+            offset: number;
         };
         /**
          * Constant
@@ -3973,11 +3989,11 @@ export interface components {
              * Augmentation
              * @default []
              */
-            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["GaussianNoise"])[];
+            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["NoiseAugmentation"])[];
         };
         /**
          * Diagnostics
-         * @description Checks that cost time, on request.
+         * @description Optional checks that cost time.
          */
         Diagnostics: {
             /**
@@ -4104,7 +4120,7 @@ export interface components {
         };
         /**
          * Elastic
-         * @description With how many ranks an attempt may run when not all of them can be had.
+         * @description The allowed numbers of ranks if not all ranks are available.
          */
         Elastic: {
             /**
@@ -4116,10 +4132,10 @@ export interface components {
             max: number;
         };
         /**
-         * Embedding
+         * EmbeddingModel
          * @description Sparse embeddings of `slots` × `nnz` keys, then dense layers to one logit.
          */
-        Embedding: {
+        EmbeddingModel: {
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -4329,22 +4345,6 @@ export interface components {
             discriminator: number[];
         };
         /**
-         * GaussianNoise
-         * @description Adds normal noise with this standard deviation.
-         */
-        GaussianNoise: {
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            layer: "GaussianNoise";
-            /**
-             * Stddev
-             * @default 0.1
-             */
-            stddev: number;
-        };
-        /**
          * Guard
          * @description Ends or recovers a run that no longer learns.
          */
@@ -4515,15 +4515,15 @@ export interface components {
              * Augmentation
              * @default []
              */
-            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["GaussianNoise"])[];
+            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["NoiseAugmentation"])[];
         };
         /**
          * Init
          * @description Trained weights to start from, which `job` or `weights` names.
          *
-         *     A weight of the model takes the one of the source with the same name (the path of its layer,
-         *     then its own name) and the same shape; all others start as in a job without this section. The
-         *     event `weights_loaded` reports what matched. The job fails if nothing does.
+         *     A weight of the model is loaded from the source weight with the same shape and name (the path
+         *     of its layer, then its own name); other weights start as in a job without this section. The
+         *     event `weights_loaded` reports what matched. The job fails if nothing matches.
          */
         Init: {
             /**
@@ -4572,7 +4572,7 @@ export interface components {
         };
         /**
          * KerasApplication
-         * @description An architecture of keras.applications, with random weights.
+         * @description A network of keras.applications, with random weights.
          */
         KerasApplication: {
             /**
@@ -4609,7 +4609,7 @@ export interface components {
         };
         /**
          * Layers
-         * @description A network of your own: layers of Keras, described one by one.
+         * @description A custom network: Keras layers, described one by one.
          */
         Layers: {
             /**
@@ -4836,6 +4836,22 @@ export interface components {
             mode: "none";
         };
         /**
+         * NoiseAugmentation
+         * @description Adds normal noise with this standard deviation.
+         */
+        NoiseAugmentation: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            layer: "GaussianNoise";
+            /**
+             * Stddev
+             * @default 0.1
+             */
+            stddev: number;
+        };
+        /**
          * Npy
          * @description One NumPy array, the column `x`, for autoencoding.
          */
@@ -4908,7 +4924,7 @@ export interface components {
              * Augmentation
              * @default []
              */
-            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["GaussianNoise"])[];
+            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["NoiseAugmentation"])[];
         };
         /**
          * Npz
@@ -4997,11 +5013,11 @@ export interface components {
              * Augmentation
              * @default []
              */
-            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["GaussianNoise"])[];
+            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["NoiseAugmentation"])[];
         };
         /**
          * Output
-         * @description What one output of a model with several outputs predicts.
+         * @description The task of one output of a model with several outputs.
          */
         Output: {
             /** Task */
@@ -5139,7 +5155,7 @@ export interface components {
              * Augmentation
              * @default []
              */
-            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["GaussianNoise"])[];
+            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["NoiseAugmentation"])[];
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -5169,7 +5185,7 @@ export interface components {
          * PackageMetric
          * @description A metric of a Python package that the operator has installed on workers.
          *
-         *     Its name in evaluations is that of the entry point.
+         *     Evaluations report it under the name of the entry point.
          */
         PackageMetric: {
             /** Package */
@@ -5190,7 +5206,7 @@ export interface components {
          * PackageOptimizer
          * @description An optimizer of a Python package that the operator has installed on workers.
          *
-         *     `ema` is null: the average of the weights is ampcore's own, and needs its optimizers.
+         *     `ema` must be null: averaging the weights needs an optimizer of ampcore.
          */
         PackageOptimizer: {
             /** Package */
@@ -5326,7 +5342,7 @@ export interface components {
              * Augmentation
              * @default []
              */
-            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["GaussianNoise"])[];
+            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["NoiseAugmentation"])[];
         };
         /**
          * Perplexity
@@ -5371,7 +5387,7 @@ export interface components {
         };
         /**
          * PrecisionMetric
-         * @description Of the examples predicted as a class, the share that belongs to it.
+         * @description The share of correct predictions among the examples predicted as a class.
          */
         PrecisionMetric: {
             /**
@@ -5390,15 +5406,15 @@ export interface components {
          * Preprocessing
          * @description The layers between a column and the model; they are saved as a part of the model.
          *
-         *     Nothing is rescaled or normalized that is not asked for. Statistics, categories and tokens are
-         *     those of the training examples.
+         *     Nothing is rescaled or normalized by default. Statistics, categories and tokens come from the
+         *     training examples.
          */
         Preprocessing: {
             /**
              * Rescaling
              * @default null
              */
-            rescaling: components["schemas"]["Rescaling"] | "pixels" | null;
+            rescaling: components["schemas"]["ColumnRescaling"] | "pixels" | null;
             /**
              * Normalize
              * @default false
@@ -5430,7 +5446,7 @@ export interface components {
         };
         /**
          * Profile
-         * @description Profiles some steps: where their time goes, and how much of it is truly in 16 bit.
+         * @description Profiles some steps: where their time goes, and which share is spent in 16-bit precision.
          */
         Profile: {
             /**
@@ -5634,7 +5650,7 @@ export interface components {
         };
         /**
          * RecallMetric
-         * @description Of the examples of a class, the share that is predicted as it.
+         * @description The share of the examples of a class that are predicted as this class.
          */
         RecallMetric: {
             /**
@@ -5690,22 +5706,6 @@ export interface components {
              * @default 16
              */
             width: number;
-        };
-        /**
-         * Rescaling
-         * @description x · `scale` + `offset`.
-         */
-        Rescaling: {
-            /**
-             * Scale
-             * @default 1
-             */
-            scale: number;
-            /**
-             * Offset
-             * @default 0
-             */
-            offset: number;
         };
         /**
          * RmsProp
@@ -6030,7 +6030,7 @@ export interface components {
         };
         /**
          * Telemetry
-         * @description What a run measures besides its steps.
+         * @description Measurements of a run besides its steps.
          */
         Telemetry: {
             /**
@@ -6179,11 +6179,11 @@ export interface components {
              * Augmentation
              * @default []
              */
-            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["GaussianNoise"])[];
+            augmentation: (components["schemas"]["RandomFlip"] | components["schemas"]["RandomRotation"] | components["schemas"]["RandomTranslation"] | components["schemas"]["RandomZoom"] | components["schemas"]["RandomCrop"] | components["schemas"]["RandomContrast"] | components["schemas"]["RandomBrightness"] | components["schemas"]["NoiseAugmentation"])[];
         };
         /**
          * Tokens
-         * @description Text as the numbers of its words or characters, 0 for padding and 1 for unknown ones.
+         * @description Text as indices of its words or characters; 0 is padding, 1 is unknown.
          */
         Tokens: {
             /**
@@ -6297,7 +6297,7 @@ export interface components {
          */
         JobSpec: {
             /** Model */
-            model: components["schemas"]["Mlp"] | components["schemas"]["Cnn"] | components["schemas"]["LeNet5"] | components["schemas"]["ResNet"] | components["schemas"]["Gan"] | components["schemas"]["Embedding"] | components["schemas"]["LstmLm"] | components["schemas"]["TransformerLm"] | components["schemas"]["KerasApplication"] | components["schemas"]["Layers"] | components["schemas"]["Bundle"] | components["schemas"]["Package"];
+            model: components["schemas"]["Mlp"] | components["schemas"]["Cnn"] | components["schemas"]["LeNet5"] | components["schemas"]["ResNet"] | components["schemas"]["Gan"] | components["schemas"]["EmbeddingModel"] | components["schemas"]["LstmLm"] | components["schemas"]["TransformerLm"] | components["schemas"]["KerasApplication"] | components["schemas"]["Layers"] | components["schemas"]["Bundle"] | components["schemas"]["Package"];
             /** Data */
             data: components["schemas"]["Digits"] | components["schemas"]["Synthetic"] | components["schemas"]["SyntheticClicks"] | components["schemas"]["Npz"] | components["schemas"]["Npy"] | components["schemas"]["Csv"] | components["schemas"]["Parquet"] | components["schemas"]["Images"] | components["schemas"]["Tfrecord"] | components["schemas"]["Text"] | components["schemas"]["PackageData"];
             /**
@@ -6413,7 +6413,7 @@ export interface components {
             name?: string;
             /**
              * Labels
-             * @description All labels; they replace the old ones.
+             * @description All labels; they replace the existing ones.
              */
             labels?: {
                 [key: string]: string;
@@ -6439,7 +6439,7 @@ export interface components {
         };
         /**
          * Extension
-         * @description How much longer the new job trains.
+         * @description The additional training of the new job.
          */
         Extension: {
             /**
@@ -6451,7 +6451,7 @@ export interface components {
         };
         /**
          * ProfileRequest
-         * @description Which steps of a running job to profile: the next ones.
+         * @description A request to profile the next steps of a running job.
          */
         ProfileRequest: {
             /**
@@ -6499,10 +6499,10 @@ export interface components {
             suggestion: string | null;
         };
         /**
-         * Problem
+         * ErrorResponse
          * @description Why a request failed (RFC 9457); `code` is stable, for programs.
          */
-        Problem: {
+        ErrorResponse: {
             /** Type */
             type: string;
             /** Title */
@@ -6521,7 +6521,7 @@ export interface components {
         };
         /**
          * PrecisionOptions
-         * @description How a study of precision compares policies with float32.
+         * @description How a precision study compares policies with float32.
          */
         PrecisionOptions: {
             /**
@@ -6544,13 +6544,13 @@ export interface components {
             steps: number | null;
             /**
              * Metric
-             * @description The metric to compare; null: that of `train.best`, else `val_accuracy` where it is reported, else `val_loss`.
+             * @description The metric to compare; null: the metric of `train.best`, else `val_accuracy` if reported, else `val_loss`.
              * @default null
              */
             metric: string | null;
             /**
              * Margin
-             * @description A difference of at most this does not matter, in the unit of the metric; null: 0.01 of metrics from 0 to 1, and 5 % of float32's value of others.
+             * @description A difference of at most this does not matter, in the unit of the metric; null: 0.01 for metrics from 0 to 1, and 5 % of float32's value for other metrics.
              * @default null
              */
             margin: number | null;
@@ -6574,7 +6574,7 @@ export interface components {
             name: string | null;
             /**
              * Priority
-             * @description Of the jobs; null: `runtime.priority` of the spec if that is not its default, else 3, so that submitted jobs run first.
+             * @description The priority of the jobs; null: `runtime.priority` of the spec unless it is the default, else 3, so that submitted jobs run first.
              * @default null
              */
             priority: number | null;
@@ -6596,7 +6596,7 @@ export interface components {
         };
         /**
          * CapacityOptions
-         * @description How a study of capacity searches the largest batch.
+         * @description How a capacity study searches for the largest batch.
          */
         CapacityOptions: {
             /**
@@ -6619,7 +6619,7 @@ export interface components {
             max_batch: number;
             /**
              * Resolution
-             * @description The search ends when the next larger batch that fails is at most this share larger; 0: the largest multiple of 8.
+             * @description The search ends when the smallest failing batch exceeds the largest fitting one by at most this share; 0: search to the exact multiple of 8.
              * @default 0.05
              */
             resolution: number;
@@ -6643,7 +6643,7 @@ export interface components {
             name: string | null;
             /**
              * Priority
-             * @description Of the jobs; null: `runtime.priority` of the spec if that is not its default, else 3, so that submitted jobs run first.
+             * @description The priority of the jobs; null: `runtime.priority` of the spec unless it is the default, else 3, so that submitted jobs run first.
              * @default null
              */
             priority: number | null;
@@ -6664,7 +6664,7 @@ export interface components {
         };
         /**
          * BisectOptions
-         * @description How a study finds the layers that need float32 under a policy.
+         * @description How a bisection finds the layers that need float32 under a policy.
          */
         BisectOptions: {
             /**
@@ -6688,7 +6688,7 @@ export interface components {
             steps: number | null;
             /**
              * Metric
-             * @description The metric to compare, as in a study of precision.
+             * @description The metric to compare; null: chosen as in a precision study.
              * @default null
              */
             metric: string | null;
@@ -6724,7 +6724,7 @@ export interface components {
             name: string | null;
             /**
              * Priority
-             * @description Of the jobs; null: `runtime.priority` of the spec if that is not its default, else 3, so that submitted jobs run first.
+             * @description The priority of the jobs; null: `runtime.priority` of the spec unless it is the default, else 3, so that submitted jobs run first.
              * @default null
              */
             priority: number | null;
@@ -6760,14 +6760,14 @@ export interface components {
             min_steps: number;
             /**
              * Reduction Factor
-             * @description One run of so many trains on, for so many times longer.
+             * @description One in this many runs continues, training this many times longer.
              * @default 3
              */
             reduction_factor: number;
         };
         /**
          * Parameter
-         * @description The values that a search may give to one field of the spec. Exactly one kind is set.
+         * @description The values that a search may assign to one field of the spec. Exactly one kind is set.
          */
         Parameter: {
             /**
@@ -6790,7 +6790,7 @@ export interface components {
             log_uniform: number[] | null;
             /**
              * Int Uniform
-             * @description An integer between two bounds, which are possible, too.
+             * @description An integer between two bounds, inclusive.
              * @default null
              */
             int_uniform: number[] | null;
@@ -6802,14 +6802,14 @@ export interface components {
             log_int_uniform: number[] | null;
             /**
              * Points
-             * @description With the method `grid`: how many values of the range are tried.
+             * @description With the method `grid`: the number of values to try in the range.
              * @default null
              */
             points: number | null;
         };
         /**
          * SearchOptions
-         * @description How a search looks for the best values of hyper-parameters.
+         * @description How a search looks for the best hyper-parameter values.
          */
         SearchOptions: {
             /**
@@ -6828,19 +6828,19 @@ export interface components {
             method: "grid" | "random" | "tpe";
             /**
              * Runs
-             * @description How many combinations are tried; null: 20, or the whole grid.
+             * @description The number of combinations to try; null: 20, or the whole grid.
              * @default null
              */
             runs: number | null;
             /**
              * Parallel
-             * @description With tpe or asha, which use results: the most jobs that wait or run at once.
+             * @description With tpe or asha, which use results: the maximum number of jobs open at once.
              * @default 4
              */
             parallel: number;
             /**
              * Seed
-             * @description Of the draws.
+             * @description The seed of the random draws.
              * @default 0
              */
             seed: number;
@@ -6852,13 +6852,13 @@ export interface components {
             steps: number | null;
             /**
              * Metric
-             * @description The metric to improve; null: as in a study of precision.
+             * @description The metric to improve; null: chosen as in a precision study.
              * @default null
              */
             metric: string | null;
             /**
              * Direction
-             * @description Whether lower or higher values of the metric are better; null: as `train.best` says, or as is usual for the metric.
+             * @description Whether lower or higher values of the metric are better; null: the mode of `train.best`, or the usual direction of the metric.
              * @default null
              */
             direction: ("min" | "max") | null;
@@ -6887,7 +6887,7 @@ export interface components {
             name: string | null;
             /**
              * Priority
-             * @description Of the jobs; null: `runtime.priority` of the spec if that is not its default, else 3, so that submitted jobs run first.
+             * @description The priority of the jobs; null: `runtime.priority` of the spec unless it is the default, else 3, so that submitted jobs run first.
              * @default null
              */
             priority: number | null;
