@@ -52,28 +52,28 @@ class FolderStore:
         except FileExistsError as error:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from error
         with open_regular_file(file) as source, self._folder(parts[:-1], make=True) as folder:
-            unfinished = f".{secrets.token_hex(8)}.part"
+            part_name = f".{secrets.token_hex(8)}.part"
             try:
-                size_and_digest = _link(source, file, folder, unfinished, sha256)
-                size_and_digest = size_and_digest or _copy(source, folder, unfinished, on_progress)
-                os.rename(unfinished, parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
+                size_and_digest = _link(source, file, folder, part_name, sha256)
+                size_and_digest = size_and_digest or _copy(source, folder, part_name, on_progress)
+                os.rename(part_name, parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
                 with suppress(FileNotFoundError):
-                    os.unlink(unfinished, dir_fd=folder)
+                    os.unlink(part_name, dir_fd=folder)
                 raise
             os.fsync(folder)
         return size_and_digest
 
     def fetch(self, parts: tuple[str, ...], file: Path, sha256: str) -> None:
         """Copy a stored file to `file`, which exists only if its SHA-256 is correct."""
-        unfinished = file.with_name(f".{secrets.token_hex(8)}.part")
+        part_file = file.with_name(f".{secrets.token_hex(8)}.part")
         try:
-            with self._file(parts) as source, unfinished.open("xb") as target:
+            with self._file(parts) as source, part_file.open("xb") as target:
                 _, digest = copy_and_hash(source, target)
             check_sha256(digest, sha256)
-            unfinished.replace(file)
+            part_file.replace(file)
         finally:
-            unfinished.unlink(missing_ok=True)
+            part_file.unlink(missing_ok=True)
 
     def read(self, parts: tuple[str, ...], start: int, end: int) -> Iterator[bytes]:
         """The bytes of a range; the file is open until the iterator is exhausted or closed."""
@@ -117,11 +117,11 @@ class FolderStore:
     @contextmanager
     def _folder(self, parts: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
         """A descriptor of a folder below the root."""
-        here = open_folder(self._root, parts, make=make)
+        descriptor = open_folder(self._root, parts, make=make)
         try:
-            yield here
+            yield descriptor
         finally:
-            os.close(here)
+            os.close(descriptor)
 
 
 def open_folder(root: Path, parts: tuple[str, ...], *, make: bool = False) -> int:
@@ -129,19 +129,19 @@ def open_folder(root: Path, parts: tuple[str, ...], *, make: bool = False) -> in
 
     With `make`, missing folders are created. Raises OSError.
     """
-    here = os.open(root, _OPEN_FOLDER)
+    descriptor = os.open(root, _OPEN_FOLDER)
     try:
         for part in parts:
             if make:
                 with suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=here)
-            inner = os.open(part, _OPEN_FOLDER | _NO_FOLLOW, dir_fd=here)
-            os.close(here)
-            here = inner
+                    os.mkdir(part, dir_fd=descriptor)
+            inner = os.open(part, _OPEN_FOLDER | _NO_FOLLOW, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
     except BaseException:
-        os.close(here)
+        os.close(descriptor)
         raise
-    return here
+    return descriptor
 
 
 def check_sha256(digest: str, sha256: str) -> None:

@@ -55,21 +55,21 @@ class ObjectStore:
             same = f"/dev/fd/{source.fileno()}"  # whatever file has the name by now
             callback = _callback(on_progress)
             self._do(lambda fs, key: self._put(fs, same, key, callback), parts)
-        stored = self._do(lambda fs, key: fs.info(key)["size"], parts)
-        if stored != size:
-            raise OSError(f"{size} bytes were sent, but {stored} were stored")
+        stored_bytes = self._do(lambda fs, key: fs.info(key)["size"], parts)
+        if stored_bytes != size:
+            raise OSError(f"{size} bytes were sent, but {stored_bytes} were stored")
         return size, digest
 
     def fetch(self, parts: tuple[str, ...], file: Path, sha256: str) -> None:
         """Download a file to `file`, which exists only if its SHA-256 is correct."""
-        unfinished = file.with_name(f".{secrets.token_hex(8)}.part")
+        part_file = file.with_name(f".{secrets.token_hex(8)}.part")
         try:
-            self._do(lambda fs, key: fs.get_file(key, str(unfinished)), parts)
-            with open_regular_file(unfinished) as source:
+            self._do(lambda fs, key: fs.get_file(key, str(part_file)), parts)
+            with open_regular_file(part_file) as source:
                 check_sha256(copy_and_hash(source)[1], sha256)
-            unfinished.replace(file)
+            part_file.replace(file)
         finally:
-            unfinished.unlink(missing_ok=True)
+            part_file.unlink(missing_ok=True)
 
     def read(self, parts: tuple[str, ...], start: int, end: int) -> Iterator[bytes]:
         """The bytes of a range, one request per piece; the first request is sent at once."""

@@ -47,15 +47,15 @@ def json_without(column: Any, key: str) -> Any:
 @compiles(_JsonWithout, "sqlite")
 def _without_sqlite(element: Any, compiler: Any, **options: Any) -> str:
     column, key = (compiler.process(clause, **options) for clause in element.clauses)
-    removed = f"json_remove({column}, '$.' || {key})"
-    return f"CASE WHEN json_valid({column}) THEN {removed} ELSE {column} END"
+    expression = f"json_remove({column}, '$.' || {key})"
+    return f"CASE WHEN json_valid({column}) THEN {expression} ELSE {column} END"
 
 
 @compiles(_JsonWithout, "postgresql")
 def _without_postgresql(element: Any, compiler: Any, **options: Any) -> str:
     column, key = (compiler.process(clause, **options) for clause in element.clauses)
-    removed = f"{column} - CAST({key} AS text)"
-    return f"CASE WHEN jsonb_typeof({column}) = 'object' THEN {removed} ELSE {column} END"
+    expression = f"{column} - CAST({key} AS text)"
+    return f"CASE WHEN jsonb_typeof({column}) = 'object' THEN {expression} ELSE {column} END"
 
 
 @compiles(_JsonText, "sqlite")

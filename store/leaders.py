@@ -22,14 +22,14 @@ def lead(database: Database, task: str, server_id: str) -> bool:
     Most calls only read: a lease is renewed when half of it is over.
     """
     with database.read() as session:
-        left_s = seconds_since(now(), until=Leader.lease_expires_at)
+        remaining_s = seconds_since(now(), until=Leader.lease_expires_at)
         leader = session.execute(
-            select(Leader.server_id, left_s.label("left_s")).where(Leader.task == task)
+            select(Leader.server_id, remaining_s.label("remaining_s")).where(Leader.task == task)
         ).one_or_none()
-    if leader is not None and leader.left_s > 0:
+    if leader is not None and leader.remaining_s > 0:
         if leader.server_id != server_id:
             return False
-        if leader.left_s > LEADER_LEASE_S / 2:
+        if leader.remaining_s > LEADER_LEASE_S / 2:
             return True
     with database.write() as session:
         return _take(session, task, server_id)

@@ -41,8 +41,10 @@ def oldest_wait_s_by_queue(session: Session) -> Mapping[str, float]:
 
 def waiting_gangs(session: Session) -> int:
     """The number of due jobs with several ranks that wait for slots."""
-    waiting = select(func.count()).where(Job.state == State.QUEUED, Job.ranks > ONE_RANK, is_due())
-    return session.scalar(waiting) or 0
+    gang_count = select(func.count()).where(
+        Job.state == State.QUEUED, Job.ranks > ONE_RANK, is_due()
+    )
+    return session.scalar(gang_count) or 0
 
 
 def waits(session: Session) -> Sequence[Sequence[Any]]:

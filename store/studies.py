@@ -187,11 +187,11 @@ def set_result(session: Session, study_id: str, key: str, result: Mapping[str, A
 def set_state(session: Session, study: Study, state: str, **values: Any) -> None:
     """Change the state of a locked study, and other columns with it."""
     is_end = state not in UNFINISHED
-    ended = {"finished_at": now()} if is_end else {}
+    end_values = {"finished_at": now()} if is_end else {}
     session.execute(
         update(Study)
         .where(Study.id == study.id)
-        .values(state=state, updated_at=now(), **ended, **values)
+        .values(state=state, updated_at=now(), **end_values, **values)
         .execution_options(synchronize_session=False)
     )
 
@@ -201,8 +201,8 @@ def delete_study(session: Session, study_id: str) -> bool:
 
     False if it has not ended, or does not exist.
     """
-    ended = (Study.id == study_id, Study.state.not_in(UNFINISHED))
-    statement = delete(Study).where(*ended).returning(Study.id)
+    conditions = (Study.id == study_id, Study.state.not_in(UNFINISHED))
+    statement = delete(Study).where(*conditions).returning(Study.id)
     options = {"synchronize_session": False}
     return session.scalars(statement, execution_options=options).one_or_none() is not None
 
@@ -218,10 +218,10 @@ def cancel_jobs(session: Session, study_id: str) -> list[str]:
         )
         .order_by(Job.id)
     )
-    waiting = list(session.scalars(statement))
-    for job_id in waiting:
+    job_ids = list(session.scalars(statement))
+    for job_id in job_ids:
         jobs.request_cancel(session, job_id)
-    return waiting
+    return job_ids
 
 
 def similar_jobs(session: Session, project: str, model: str) -> Sequence[Row[Any]]:

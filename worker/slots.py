@@ -51,9 +51,9 @@ class Devices:
         if devices < count:
             return list(range(count))
         with self._lock:
-            chosen = sorted(range(devices), key=lambda number: (self._ranks[number], number))
-            self._ranks.update(chosen[:count])
-            return sorted(chosen[:count])
+            numbers = sorted(range(devices), key=lambda number: (self._ranks[number], number))
+            self._ranks.update(numbers[:count])
+            return sorted(numbers[:count])
 
     def give_back(self, taken: Sequence[int], devices: int) -> None:
         """Give back what `take` returned."""

@@ -87,6 +87,8 @@ def _repeated_option(option: str, values: Iterable[Iterable[str]]) -> list[str]:
 
 def environment_inside(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables of a trainer in the sandbox: the fork server's, which are an allow-list."""
-    kept = {name: value for name, value in inherited.items() if name != "CUDA_MPS_PIPE_DIRECTORY"}
+    variables = {
+        name: value for name, value in inherited.items() if name != "CUDA_MPS_PIPE_DIRECTORY"
+    }
     # What TensorFlow prints while it is imported would be the first lines of the job's log.
-    return {"TF_CPP_MIN_LOG_LEVEL": "1", **kept}
+    return {"TF_CPP_MIN_LOG_LEVEL": "1", **variables}

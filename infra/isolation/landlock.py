@@ -124,16 +124,16 @@ def restrict(
 
 def _allow(ruleset: int, path: Path, rights: int) -> None:
     try:
-        here = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:  # missing or not accessible for this user: nothing to allow
         return
     try:
-        if not stat.S_ISDIR(os.fstat(here).st_mode):
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             rights &= SINGLE_FILE_RIGHTS
-        rule = _PathBeneath(allowed_access=rights, parent_fd=here)
+        rule = _PathBeneath(allowed_access=rights, parent_fd=descriptor)
         _call(ADD_RULE, ruleset, RULE_PATH_BENEATH, ctypes.byref(rule), 0)
     finally:
-        os.close(here)
+        os.close(descriptor)
 
 
 def _call(number: int, *arguments: object) -> int:

@@ -105,8 +105,8 @@ def _program(command: Sequence[str]) -> list[str]:
     words = list(command[1:])
     while words[0].startswith("-") and words[0] != "-m":
         words.pop(0)
-    here = words.index(REQUESTS_OPTION)
-    return words[:here] + words[here + 2 :]
+    index = words.index(REQUESTS_OPTION)
+    return words[:index] + words[index + 2 :]
 
 
 if __name__ == "__main__":

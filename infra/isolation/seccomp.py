@@ -120,8 +120,8 @@ def restrict() -> None:
 
 def build(machine: str) -> list[Instruction]:
     """The filter's program for an architecture of `ARCHITECTURES`."""
-    here = list(ARCHITECTURES).index(machine)
-    numbers = [row[here] for row in DENIED.values()]
+    index = list(ARCHITECTURES).index(machine)
+    numbers = [row[index] for row in DENIED.values()]
     return [
         (LOAD, 0, 0, ARCHITECTURE_AT),
         (IF_EQUAL, 1, 0, ARCHITECTURES[machine]),
@@ -132,26 +132,26 @@ def build(machine: str) -> list[Instruction]:
         *_deny(number for number in numbers if number is not None),
         # The flags of clone3 lie behind a pointer. The C library uses clone where there is
         # no clone3.
-        (IF_EQUAL, 0, 1, CLONE3[here]),
+        (IF_EQUAL, 0, 1, CLONE3[index]),
         _fail(errno.ENOSYS),
         *_rule_for(
-            CLONE[here],
+            CLONE[index],
             [(LOAD, 0, 0, _argument(0)), (IF_ANY_BIT, 0, 1, NEW_NAMESPACES), _fail(errno.EPERM)],
         ),
         # CUDA opens such a socket for its own processes; without `connect` it reaches nobody.
         *_rule_for(
-            SOCKET[here],
+            SOCKET[index],
             [*_allow_only(0, [socket.AF_UNIX]), *_allow_only(1, [socket.SOCK_SEQPACKET], 0xF)],
         ),
         # A datagram socket of a pair can send to any address.
         *_rule_for(
-            SOCKETPAIR[here],
+            SOCKETPAIR[index],
             [
                 *_allow_only(0, [socket.AF_UNIX]),
                 *_allow_only(1, [socket.SOCK_STREAM, socket.SOCK_SEQPACKET], 0xF),
             ],
         ),
-        *_rule_for(SETSOCKOPT[here], _deny_option(socket.SOL_SOCKET, BUFFER_SIZES)),
+        *_rule_for(SETSOCKOPT[index], _deny_option(socket.SOL_SOCKET, BUFFER_SIZES)),
         (RETURN, 0, 0, ALLOW),
     ]
 

@@ -59,7 +59,7 @@ def _change_batch(
     text = sa.cast(JOBS.c.spec, sa.Text)
     archives = sa.select(JOBS.c.id, text).where(text.like('%"npz"%'), JOBS.c.id > after_id)
     rows = connection.execute(archives.order_by(JOBS.c.id).limit(JOBS_PER_BATCH)).all()
-    changed = []
+    changes = []
     for job_id, document in rows:
         try:
             spec = json.loads(document)
@@ -67,7 +67,7 @@ def _change_batch(
             continue
         data = spec.get("data") if isinstance(spec, dict) else None
         if isinstance(data, dict) and data.get("kind") == "npz" and change(data) != data:
-            changed.append({"job_id": job_id, "changed": {**spec, "data": change(data)}})
-    if changed:
-        connection.execute(SET_SPEC, changed)
+            changes.append({"job_id": job_id, "changed": {**spec, "data": change(data)}})
+    if changes:
+        connection.execute(SET_SPEC, changes)
     return (rows[-1][0], len(rows)) if rows else (None, 0)

@@ -48,8 +48,8 @@ def read(connection: Connection, projects: Collection[str]) -> Mapping[str, tupl
     for row in connection.execute(_USAGE, parameters):
         age_days = max(today - (row.day + 1), 0.0)
         recent, window = hours[row.project]
-        used = row.device_s / 3600
-        hours[row.project] = (recent + used * 0.5 ** (age_days / HALF_LIFE_DAYS), window + used)
+        used_h = row.device_s / 3600
+        hours[row.project] = (recent + used_h * 0.5 ** (age_days / HALF_LIFE_DAYS), window + used_h)
     return dict(hours)
 
 

@@ -75,13 +75,13 @@ def listing(session: Session) -> Sequence[Project]:
 
 def load_by_project(session: Session) -> Mapping[str, ProjectLoad]:
     """The number of queued and running jobs of each project that has any."""
-    waiting = func.sum(case((Job.state == State.QUEUED, 1), else_=0))
+    queued_count = func.sum(case((Job.state == State.QUEUED, 1), else_=0))
     rows = session.execute(
-        select(Job.project, waiting, func.count())
+        select(Job.project, queued_count, func.count())
         .where(Job.state.in_([State.QUEUED, *ACTIVE]), Job.source == Source.SUBMITTED)
         .group_by(Job.project)
     )
-    return {name: ProjectLoad(queued, both - queued) for name, queued, both in rows}
+    return {name: ProjectLoad(queued, total - queued) for name, queued, total in rows}
 
 
 def queue_room(session: Session, name: str) -> int | None:
@@ -92,8 +92,8 @@ def queue_room(session: Session, name: str) -> int | None:
     quota = session.scalar(_QUEUE_QUOTA, {"name": name})
     if quota is None:
         return None
-    queued = select(func.count()).where(Job.project == name, Job.state == State.QUEUED)
-    return max(quota - (session.scalar(queued) or 0), 0)
+    queued_count = select(func.count()).where(Job.project == name, Job.state == State.QUEUED)
+    return max(quota - (session.scalar(queued_count) or 0), 0)
 
 
 def check_queue_quota(session: Session, name: str, more: int = 1) -> None:
@@ -105,8 +105,8 @@ def check_queue_quota(session: Session, name: str, more: int = 1) -> None:
     quota = session.scalar(_QUEUE_QUOTA, {"name": name})
     if quota is None:
         return
-    queued = select(func.count()).where(Job.project == name, Job.state == State.QUEUED)
-    if (session.scalar(queued) or 0) + more > quota:
+    queued_count = select(func.count()).where(Job.project == name, Job.state == State.QUEUED)
+    if (session.scalar(queued_count) or 0) + more > quota:
         raise QuotaReached(
             f"The project {name!r} has reached its quota of {quota} queued jobs. "
             "Try again when a worker has started one of them."

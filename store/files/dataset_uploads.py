@@ -57,10 +57,10 @@ def start(
 ) -> DatasetUpload:
     """Start an upload, and reserve its bytes. Raises DatasetQuotaReached and TooManyUploads."""
     check_quota(session, project, upload.size_bytes if reserve else 0)
-    unfinished = select(func.count()).where(
+    upload_count = select(func.count()).where(
         DatasetUpload.project == project, DatasetUpload.number.is_(None)
     )
-    if (session.scalar(unfinished) or 0) >= MAX_OPEN:
+    if (session.scalar(upload_count) or 0) >= MAX_OPEN:
         raise TooManyUploads(
             f"The project {project!r} has {MAX_OPEN} unfinished uploads, the maximum; finish or "
             "delete one of them."

@@ -80,15 +80,15 @@ def used_bytes(session: Session, *projects: str) -> Mapping[str, int]:
     uploads = select(DatasetUpload.project, DatasetUpload.size_bytes)
     uploads = uploads.where(DatasetUpload.number.is_(None))
     project_files = select(ProjectFile.project, ProjectFile.size_bytes)  # by their SHA-256
-    used: dict[str, int] = {}
+    bytes_by_project: dict[str, int] = {}
     for statement in (files, uploads, project_files):
         parts = statement.subquery()
         total = select(parts.c.project, func.sum(parts.c.size_bytes)).group_by(parts.c.project)
         if projects:
             total = total.where(parts.c.project.in_(projects))
         for project, size in session.execute(total):
-            used[project] = used.get(project, 0) + int(size)
-    return used
+            bytes_by_project[project] = bytes_by_project.get(project, 0) + int(size)
+    return bytes_by_project
 
 
 def check_quota(session: Session, project: str, more_bytes: int) -> None:
@@ -96,12 +96,13 @@ def check_quota(session: Session, project: str, more_bytes: int) -> None:
     quota = lock_project(session, project)
     if quota is None or more_bytes == 0:
         return
-    used = used_bytes(session, project).get(project, 0)
-    if used + more_bytes > quota:
+    stored_bytes = used_bytes(session, project).get(project, 0)
+    if stored_bytes + more_bytes > quota:
         raise DatasetQuotaReached(
-            f"The project {project!r} has a quota of {quota} bytes for datasets and files; {used} "
-            f"are used, and this upload needs {more_bytes}. Delete versions of datasets "
-            "(`ampctl dataset list`) or files (`ampctl file list`), or ask an admin for more."
+            f"The project {project!r} has a quota of {quota} bytes for datasets and files; "
+            f"{stored_bytes} are used, and this upload needs {more_bytes}. Delete versions of "
+            "datasets (`ampctl dataset list`) or files (`ampctl file list`), or ask an admin for "
+            "more."
         )
 
 
@@ -237,10 +238,10 @@ def unfinished_job(
 ) -> tuple[str, str, str] | None:
     """The id and name of a job that has not ended and uses one of the versions, and which one."""
     reference = Job.spec["data"]["dataset"].as_string()
-    used = [str(VersionReference(name, number)) for number in numbers]
+    references = [str(VersionReference(name, number)) for number in numbers]
     statement = (
         select(Job.id, Job.name, reference)
-        .where(Job.project == project, Job.state.not_in(TERMINAL), reference.in_(used))
+        .where(Job.project == project, Job.state.not_in(TERMINAL), reference.in_(references))
         .limit(1)
     )
     row = session.execute(statement).one_or_none()
@@ -269,8 +270,8 @@ def delete_versions(session: Session, versions: Sequence[DatasetVersion]) -> lis
     statement = delete(DatasetVersion).where(key_columns.in_(keys))
     session.execute(statement.execution_options(synchronize_session=False))
     paths = {version.path for version in versions}
-    kept = select(DatasetVersion.path).where(DatasetVersion.path.in_(paths))
-    return sorted(paths - set(session.scalars(kept)))
+    paths_in_use = select(DatasetVersion.path).where(DatasetVersion.path.in_(paths))
+    return sorted(paths - set(session.scalars(paths_in_use)))
 
 
 def _without_content(version: type[DatasetVersion]) -> tuple[ORMOption, ...]:

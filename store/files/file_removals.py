@@ -65,8 +65,10 @@ def is_needed(session: Session, removal: Removal) -> bool:
     if removal.path is None:
         return False
     if removal.folder == datasets.STORAGE_FOLDER:
-        used = select(DatasetVersion.number).where(DatasetVersion.path == removal.path).limit(1)
-        return session.scalar(used) is not None
+        version_row = (
+            select(DatasetVersion.number).where(DatasetVersion.path == removal.path).limit(1)
+        )
+        return session.scalar(version_row) is not None
     if removal.folder == files.STORAGE_FOLDER:
         file_row = select(ProjectFile.kind).where(ProjectFile.path == removal.path).limit(1)
         return session.scalar(file_row) is not None

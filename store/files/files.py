@@ -102,8 +102,8 @@ def lock(session: Session, keys: Collection[FileKey]) -> set[FileKey]:
     statement = select(*key).where(tuple_(*key).in_(keys)).order_by(*key).with_for_update()
     locked_keys = {FileKey(row[0], FileKind(row[1]), row[2]) for row in session.execute(statement)}
     if locked_keys:
-        used = update(ProjectFile).where(tuple_(*key).in_(locked_keys))
-        _execute(session, used.values(last_used_at=now()))
+        touch = update(ProjectFile).where(tuple_(*key).in_(locked_keys))
+        _execute(session, touch.values(last_used_at=now()))
     return locked_keys
 
 
@@ -147,7 +147,7 @@ def jobs_naming(
     """By file, the newest jobs that name it; each row has `job_count`, the number of all."""
     key = (JobFile.project, JobFile.kind, JobFile.sha256)
     order = (Job.created_at.desc(), Job.id)
-    ranked = (
+    ranked_jobs = (
         select(
             *key,
             *(Job.id, Job.name, Job.state),
@@ -159,7 +159,7 @@ def jobs_naming(
         .subquery()
     )
     jobs_by_file: dict[FileKey, list[Row[Any]]] = {}
-    statement = select(ranked).where(ranked.c.rank <= limit).order_by(ranked.c.rank)
+    statement = select(ranked_jobs).where(ranked_jobs.c.rank <= limit).order_by(ranked_jobs.c.rank)
     for row in session.execute(statement) if keys else ():
         jobs_by_file.setdefault(FileKey(row.project, FileKind(row.kind), row.sha256), []).append(
             row

@@ -57,10 +57,10 @@ def _workers_needed(size: GangSize) -> str:
 def _reserved_sentence(members: Sequence[Any]) -> str:
     ranks = sum(member.ranks for member in members)
     ready = sum(member.ranks for member in members if member.state == gang_members.READY)
-    reserved = f"{ranks} slots are reserved for it, and {ready} are ready"
+    sentence = f"{ranks} slots are reserved for it, and {ready} are ready"
     if any(member.is_draining for member in members):
-        return f"{reserved}; it starts when the jobs in the others have ended."
-    return f"{reserved}; it starts shortly."
+        return f"{sentence}; it starts when the jobs in the others have ended."
+    return f"{sentence}; it starts shortly."
 
 
 # Built once: building a statement takes as long as executing it.

@@ -35,9 +35,9 @@ GROW_AFTER_S: Final = 300.0
 
 def are_unfinished(session: Session) -> bool:
     """Whether a gang waits or runs, or a row of its workers is left to be ended."""
-    waiting = select(Job.id).where(Job.state.in_([State.QUEUED, *ACTIVE]), Job.ranks > ONE_RANK)
-    unfinished = select(GangMember.job_id).where(GangMember.finished_at.is_(None))
-    return bool(session.scalar(select(or_(waiting.exists(), unfinished.exists()))))
+    gang_jobs = select(Job.id).where(Job.state.in_([State.QUEUED, *ACTIVE]), Job.ranks > ONE_RANK)
+    members = select(GangMember.job_id).where(GangMember.finished_at.is_(None))
+    return bool(session.scalar(select(or_(gang_jobs.exists(), members.exists()))))
 
 
 def place(session: Session) -> list[Reservation]:
@@ -45,34 +45,38 @@ def place(session: Session) -> list[Reservation]:
 
     Returns the new reservations.
     """
-    waiting = _lock_waiting(session)
-    kept, dropped = _drop_ended(session, waiting)
-    if not waiting:
+    waiting_jobs = _lock_waiting(session)
+    members, dropped_jobs = _drop_ended(session, waiting_jobs)
+    if not waiting_jobs:
         return []
     nodes = nodes_of(session.connection())
-    projects = _Projects(session, {row.project for row in waiting})
-    due = [row for row in waiting if row.is_due and projects.may_start(row, kept.get(row.id, []))]
+    projects = _Projects(session, {row.project for row in waiting_jobs})
+    due_jobs = [
+        row
+        for row in waiting_jobs
+        if row.is_due and projects.may_start(row, members.get(row.id, []))
+    ]
     first = {
-        queue: _first_plain_place(session, queue, projects) for queue in {r.queue for r in due}
+        queue: _first_plain_place(session, queue, projects) for queue in {r.queue for r in due_jobs}
     }
     gangs = [
         _waiting_gang(
             row,
-            kept.get(row.id, []),
-            most_ranks=projects.most_ranks(row, kept.get(row.id, [])),
-            is_first=projects.place(row) < first[row.queue] and row.id not in dropped,
+            members.get(row.id, []),
+            most_ranks=projects.most_ranks(row, members.get(row.id, [])),
+            is_first=projects.place(row) < first[row.queue] and row.id not in dropped_jobs,
         )
-        for row in sorted(due, key=projects.place)
+        for row in sorted(due_jobs, key=projects.place)
     ]
     reservations = gang_placement.plan(gangs, nodes)
-    by_id = {row.id: row for row in waiting}
-    reserved = []
+    by_id = {row.id: row for row in waiting_jobs}
+    new_reservations = []
     for reservation in reservations:
         row = by_id[reservation.job_id]
-        if projects.reserve(row, reservation, kept.get(row.id, [])):
+        if projects.reserve(row, reservation, members.get(row.id, [])):
             _reserve(session, row, reservation)
-            reserved.append(reservation)
-    return reserved
+            new_reservations.append(reservation)
+    return new_reservations
 
 
 def _lock_waiting(session: Session) -> Sequence[Any]:
@@ -176,13 +180,13 @@ def nodes_of(connection: Connection) -> list[WorkerSlots]:
     """The slots of the online workers that run ranks."""
     online = [worker for worker in _online(connection) if worker.silent_s < MAX_SILENCE_S]
     busy = workers.busy_slots(connection, [worker.id for worker in online])
-    reserved = reserved_slots(connection)
+    slots_reserved = reserved_slots(connection)
     return [
         WorkerSlots(
             worker.id,
             worker.slots,
             busy.get(worker.id, 0),
-            reserved.get(worker.id, 0),
+            slots_reserved.get(worker.id, 0),
             frozenset(worker.queues),
             only_on=worker.hostname if is_loopback(worker.gang_host or "") else None,
         )
@@ -226,19 +230,19 @@ def reserved_ranks() -> ScalarSelect[Any]:
 
 
 def _drop_ended(
-    session: Session, waiting: Sequence[Any]
+    session: Session, waiting_jobs: Sequence[Any]
 ) -> tuple[Mapping[str, list[GangMember]], Collection[str]]:
     """Delete the reservations that have expired or whose gang or workers are gone.
 
     A reservation is deleted as a whole. Returns the members of those that are left, by job, and the
     jobs whose reservation was deleted.
     """
-    attempt_of = {row.id: row.attempt + 1 for row in waiting}
+    attempt_of = {row.id: row.attempt + 1 for row in waiting_jobs}
     unclaimed = select(
         GangMember, (GangMember.lease_expires_at <= now()).label("has_expired")
     ).where(GangMember.finished_at.is_(None), GangMember.state.in_(gang_members.UNCLAIMED))
     members: defaultdict[str, list[GangMember]] = defaultdict(list)
-    ended: dict[str, bool] = {}
+    ended_reservations: dict[str, bool] = {}
     reservation_rows = session.execute(unclaimed).all()
     online = {worker.id for worker in _online(session.connection())} if reservation_rows else set()
     for member, has_expired in reservation_rows:
@@ -248,13 +252,15 @@ def _drop_ended(
             or member.worker_id not in online
             or attempt_of.get(member.job_id) != member.attempt
         ):
-            ended[member.job_id] = ended.get(member.job_id, False) or member.is_draining
-    for job_id, was_draining in ended.items():
+            ended_reservations[member.job_id] = (
+                ended_reservations.get(member.job_id, False) or member.is_draining
+            )
+    for job_id, was_draining in ended_reservations.items():
         gang_members.delete_reservation(session, job_id)
         del members[job_id]
         if was_draining:
             _back_off(session, job_id)
-    return members, ended
+    return members, ended_reservations
 
 
 def _back_off(session: Session, job_id: str) -> None:
@@ -317,7 +323,7 @@ def request_growth(session: Session) -> list[str]:
 
     Only when nothing waits in their queue, and when the slots for more ranks are free.
     """
-    small = session.execute(
+    small_gangs = session.execute(
         select(Job.id, Job.queue, Job.project, Job.attempt, Gang)
         .join(Gang, Gang.job_id == Job.id)
         .join(Attempt, attempts.is_current_attempt())
@@ -326,20 +332,20 @@ def request_growth(session: Session) -> list[str]:
         .where(seconds_since(Attempt.started_at) > GROW_AFTER_S)
         .order_by(Job.id)
     ).all()
-    if not small:
+    if not small_gangs:
         return []
-    waiting = set(session.scalars(select(queue_names().c.queue)))
-    asked = []
-    for row in small:
-        if row.queue not in waiting and _has_room_for_more(session, row):
+    queues_with_jobs = set(session.scalars(select(queue_names().c.queue)))
+    job_ids = []
+    for row in small_gangs:
+        if row.queue not in queues_with_jobs and _has_room_for_more(session, row):
             statement = update(Job).where(
                 Job.id == row.id, Job.attempt == row.attempt, Job.requested.is_(None)
             )
             statement = statement.where(Job.state == State.RUNNING).values(requested=RESIZE)
             session.execute(statement.execution_options(synchronize_session=False))
-            asked.append(row.id)
+            job_ids.append(row.id)
             break  # the slots are counted again in the next round
-    return asked
+    return job_ids
 
 
 def _has_room_for_more(session: Session, row: Any) -> bool:

@@ -178,12 +178,12 @@ def mark_running(
     owned = Job.attempt == attempt
     job = change_state(session, job_id, State.RUNNING, owned, reason=None, message=None, **fields)
     if job is None:
-        begun = update(Job).where(
+        statement = update(Job).where(
             Job.id == job_id, Job.attempt == attempt, Job.state.in_(ACTIVE - {State.STARTING})
         )
         options = {"populate_existing": True, "synchronize_session": False}
-        begun = begun.values(**fields).returning(Job).execution_options(**options)
-        job = session.scalars(begun).one_or_none()
+        statement = statement.values(**fields).returning(Job).execution_options(**options)
+        job = session.scalars(statement).one_or_none()
     if job is not None:
         session.execute(
             update(Attempt)
@@ -214,10 +214,10 @@ def mark_succeeded(
     metrics = metrics_of_result(summary) if metrics is None else metrics
     if metrics:
         fields["metrics"] = json_safe(metrics)
-    ended = end_attempt(session, job_id, attempt, State.SUCCEEDED, **fields)
-    if ended is not None and metrics:
+    job = end_attempt(session, job_id, attempt, State.SUCCEEDED, **fields)
+    if job is not None and metrics:
         job_metrics.replace(session, job_id, metrics)
-    return ended or mark_cancelled(session, job_id, attempt)
+    return job or mark_cancelled(session, job_id, attempt)
 
 
 def mark_failed(
@@ -227,8 +227,8 @@ def mark_failed(
 
     The job is queued again if its reason and `max_attempts` allow.
     """
-    ended = fail(session, job_id, attempt, reason, message, outcome=State.FAILED)
-    return ended or mark_cancelled(session, job_id, attempt)
+    job = fail(session, job_id, attempt, reason, message, outcome=State.FAILED)
+    return job or mark_cancelled(session, job_id, attempt)
 
 
 def fail(
@@ -293,8 +293,8 @@ def mark_paused(session: Session, job_id: str, attempt: int, cause: str = "") ->
         state, reason = State.PAUSED, Reason.USER_REQUEST
         message = f"Paused on request; its process has ended. {cause} Resume it to train "
     message = f"{message}{point}.".replace("  ", " ")
-    ended = end_attempt(session, job_id, attempt, state, reason=reason, message=message)
-    return ended or mark_cancelled(session, job_id, attempt)
+    paused_job = end_attempt(session, job_id, attempt, state, reason=reason, message=message)
+    return paused_job or mark_cancelled(session, job_id, attempt)
 
 
 def requeue(
@@ -314,9 +314,9 @@ def requeue(
         "message": f"{message} It trains again, {resume_point(session, job)}.",
         "dispatched_at": None,
     }
-    queued = end_attempt(session, job_id, attempt, State.QUEUED, outcome=REQUEUED, **fields)
+    queued_job = end_attempt(session, job_id, attempt, State.QUEUED, outcome=REQUEUED, **fields)
     cause = message if reason == Reason.WORKER_SHUTDOWN else ""
-    return queued or mark_paused(session, job_id, attempt, cause)
+    return queued_job or mark_paused(session, job_id, attempt, cause)
 
 
 def listing(session: Session, job_id: str) -> Sequence[Attempt]:

@@ -222,7 +222,7 @@ def request_cancel(session: Session, job_id: str) -> Job | None:
     if job := _get_for_update(session, job_id):
         if job.state in (State.CANCELLED, State.STOPPING):
             return job
-        waiting = change_state(
+        cancelled_job = change_state(
             session,
             job_id,
             State.CANCELLED,
@@ -231,7 +231,7 @@ def request_cancel(session: Session, job_id: str) -> Job | None:
             message="Cancelled on request; no worker was running it.",
             finished_at=now(),
         )
-        return waiting or change_state(session, job_id, State.STOPPING, requested=CANCEL)
+        return cancelled_job or change_state(session, job_id, State.STOPPING, requested=CANCEL)
     return None
 
 
@@ -243,7 +243,7 @@ def request_pause(session: Session, job_id: str) -> Job | None:
     if job := _get_for_update(session, job_id):
         if job.state in (State.PAUSED, State.PAUSING):
             return job
-        waiting = change_state(
+        paused_job = change_state(
             session,
             job_id,
             State.PAUSED,
@@ -251,7 +251,7 @@ def request_pause(session: Session, job_id: str) -> Job | None:
             reason=Reason.USER_REQUEST,
             message="Paused on request. Resume it to queue it again.",
         )
-        return waiting or change_state(session, job_id, State.PAUSING, requested=PAUSE)
+        return paused_job or change_state(session, job_id, State.PAUSING, requested=PAUSE)
     return None
 
 

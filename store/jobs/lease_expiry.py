@@ -30,12 +30,12 @@ RUN_LOST: Final = (
 def expire(session: Session) -> list[Job]:
     """End every attempt whose lease has expired; returns the updated jobs."""
     # A stopping process may still run until its disconnected worker ends it (SELF_FENCE_S).
-    gone = or_(
+    is_silent = or_(
         Job.lease_expires_at < from_now(-SELF_FENCE_S), has_expired_ranks(from_now(-SELF_FENCE_S))
     )
     lost = or_(Job.lease_expires_at < now(), has_expired_ranks(now()))
     message = "Its worker stopped sending heartbeats."
-    return _end_attempts(session, message, lost, stopping=gone, may_be_stalled=True)
+    return _end_attempts(session, message, lost, stopping=is_silent, may_be_stalled=True)
 
 
 def has_expired_ranks(moment: Any) -> ColumnElement[bool]:
@@ -73,8 +73,8 @@ def _end_attempts(
         .with_for_update(skip_locked=True)
     )
     rows = session.execute(active).all()
-    ended = [_end_attempt(session, row, message, may_be_stalled=may_be_stalled) for row in rows]
-    return [job for job in ended if job is not None]
+    jobs = [_end_attempt(session, row, message, may_be_stalled=may_be_stalled) for row in rows]
+    return [job for job in jobs if job is not None]
 
 
 def _end_attempt(session: Session, row: Any, message: str, *, may_be_stalled: bool) -> Job | None:

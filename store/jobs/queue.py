@@ -66,7 +66,7 @@ def _is_undispatched(silent_for_s: float) -> tuple[ColumnElement[bool], ...]:
 def mark_dispatched(session: Session, job_ids: Collection[str]) -> None:
     """Record that messages were sent for these jobs, except for those claimed since."""
     # In a fixed order and without waiting for locks: two servers may do this at the same time.
-    waiting = (
+    queued_jobs = (
         select(Job.id)
         .where(Job.id.in_(job_ids), Job.state == State.QUEUED)
         .order_by(Job.id)
@@ -74,7 +74,7 @@ def mark_dispatched(session: Session, job_ids: Collection[str]) -> None:
     )
     session.execute(
         update(Job)
-        .where(Job.id.in_(waiting))
+        .where(Job.id.in_(queued_jobs))
         .values(dispatched_at=now())
         .execution_options(synchronize_session=False)
     )

@@ -30,8 +30,8 @@ class ResumePoint:
             trained = f", and its {_steps(self.trained_steps)} are trained again"
             return "from the beginning" + (trained if self.loses_all else "")
         repeated = max(self.trained_steps - self.checkpoint_steps, 0)
-        again = f"; the {_steps(repeated)} after it are trained again" if repeated else ""
-        return f"from its checkpoint after {_steps(self.checkpoint_steps)}{again}"
+        suffix = f"; the {_steps(repeated)} after it are trained again" if repeated else ""
+        return f"from its checkpoint after {_steps(self.checkpoint_steps)}{suffix}"
 
 
 def resume_point(session: Session, job: Job) -> ResumePoint:

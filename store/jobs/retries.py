@@ -33,10 +33,10 @@ BACKOFF_BY_REASON: Final[dict[str, Backoff]] = {
 
 def final_failure_advice(reason: str, failures: int, point: ResumePoint) -> str:
     """Appended to the message of the last attempt; a retry starts at `point`."""
-    tried = f" {failures} attempts failed." if failures > 1 else ""
+    attempts = f" {failures} attempts failed." if failures > 1 else ""
     may_help = reason in BACKOFF_BY_REASON or reason == Reason.TIMEOUT
-    again = f" Retry it to train {point}." if may_help else ""
-    return tried + again
+    advice = f" Retry it to train {point}." if may_help else ""
+    return attempts + advice
 
 
 def wait_s(reason: str, failures: int, max_attempts: int) -> float | None:

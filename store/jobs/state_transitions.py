@@ -116,7 +116,7 @@ def end_attempt(
         **(values | ({"finished_at": now()} if state.is_terminal else {"queued_at": now()})),
     )
     if job is not None:
-        ended = (
+        statement = (
             update(Attempt)
             .where(tuple_(Attempt.job_id, Attempt.attempt) == (job_id, attempt))
             .values(
@@ -128,7 +128,7 @@ def end_attempt(
             .returning(Attempt.started_at, Attempt.finished_at, Attempt.ranks)
             .execution_options(synchronize_session=False)
         )
-        row = session.execute(ended).one_or_none()
+        row = session.execute(statement).one_or_none()
         if row is not None and job.source == Source.SUBMITTED:
             project_usage.record(session, job.project, row)
     return job

@@ -141,9 +141,9 @@ def append(session: Session, job_id: str, upload: EntriesUpload) -> Job:
         _check_order(entries, job.step, skipped_entries)
         _add_columns(session, job, entries, skipped_entries)
         entries = _with_totals(session, job, entries)
-        written = job.entries_written
+        entries_written = job.entries_written
         ingest.append(
-            session, job_id, ATTEMPT, entries, entries_written=written, lease_s=RUN_LEASE_S
+            session, job_id, ATTEMPT, entries, entries_written=entries_written, lease_s=RUN_LEASE_S
         )
     session.refresh(job)
     return job
@@ -176,10 +176,10 @@ def finish(
             f"Expected the number of stored entries, {job.entries_written}; received {entries}. "
             "Send the missing entries first."
         )
-    ended = _end(session, job, state, message, summary)
-    if ended is None:
+    job_row = _end(session, job, state, message, summary)
+    if job_row is None:
         raise _ended(job)
-    return ended
+    return job_row
 
 
 def _end(
@@ -280,8 +280,8 @@ def _with_totals(
     session: Session, job: Job, entries: Sequence[TelemetryEntry]
 ) -> Sequence[TelemetryEntry]:
     """Add the totals of the run so far to each block, and keep its histogram."""
-    kept = session.get_one(RunThroughput, job.id, populate_existing=True)
-    summary = StepSummary.from_json(job.totals or {}, kept.histogram)
+    throughput = session.get_one(RunThroughput, job.id, populate_existing=True)
+    summary = StepSummary.from_json(job.totals or {}, throughput.histogram)
     health = {"scale_health": (job.totals or {}).get("scale_health")}
     latest_values: Mapping[str, Any] = job.latest or {}  # of columns whose last cells are empty
     result: list[TelemetryEntry] = []
@@ -293,7 +293,7 @@ def _with_totals(
             result.append(replace(entry, latest=latest, totals=totals))
         else:
             result.append(entry)
-    kept.histogram = summary.throughput.to_json()
+    throughput.histogram = summary.throughput.to_json()
     session.flush()
     return result
 

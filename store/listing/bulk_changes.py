@@ -78,20 +78,20 @@ def delete_matching(session: Session, search: Search, *, limit: int) -> BulkChan
         .returning(Job.id)
         .execution_options(synchronize_session=False)
     )
-    deleted: list[ChangedJob] = []
+    deleted_jobs: list[ChangedJob] = []
     started_s = monotonic()
-    tried = 0
+    job_count = 0
     for job in matching.jobs:
-        tried += 1
+        job_count += 1
         if session.connection().scalar(still_free, {"job_id": job.id}) is not None:
-            deleted.append(job)
+            deleted_jobs.append(job)
             if monotonic() - started_s >= MAX_DELETION_S:
                 break
-    if deleted:
-        removals = [{"job_id": job.id, "path": None} for job in deleted]
+    if deleted_jobs:
+        removals = [{"job_id": job.id, "path": None} for job in deleted_jobs]
         statement = insert(FileRemoval).values(due_at=from_now(SCHEDULER_TURN_S))
         session.connection().execute(statement, removals)
-    return BulkChange(deleted, matching.has_more or tried < len(matching.jobs))
+    return BulkChange(deleted_jobs, matching.has_more or job_count < len(matching.jobs))
 
 
 def _lock(session: Session, search: Search, limit: int, *where: Any) -> BulkChange:

@@ -299,9 +299,9 @@ def _ordered(
 ) -> Select[Any]:
     """In the order of these keys, after a position."""
     if start.value is not None:
-        here = tuple_(*keys)
-        there = tuple_(literal(start.value, keys[0].type), literal(start.job_id, keys[1].type))
-        statement = statement.where(here < there if descends else here > there)
+        row_key = tuple_(*keys)
+        start_key = tuple_(literal(start.value, keys[0].type), literal(start.job_id, keys[1].type))
+        statement = statement.where(row_key < start_key if descends else row_key > start_key)
     return statement.order_by(*(key.desc() if descends else key for key in keys))
 
 

@@ -34,11 +34,9 @@ QUICK_PAUSE_S: Final = 300.0
 
 def read(session: Session) -> dict[str, Counts]:
     """All counts; those that take long are as old as `refresh` lets them become."""
-    stored = {row.name: row for row in session.scalars(select(ServiceCount))}
+    rows = {row.name: row for row in session.scalars(select(ServiceCount))}
     return {
-        name: stored[name].counts
-        if name in stored and stored[name].took_s > INLINE_S
-        else count(session)
+        name: rows[name].counts if name in rows and rows[name].took_s > INLINE_S else count(session)
         for name, count in COUNTED.items()
     }
 

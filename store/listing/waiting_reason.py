@@ -35,13 +35,13 @@ def why_waiting(connection: Connection, jobs: Collection[Row[Any]]) -> dict[str,
     ids = [job.id for job in jobs if is_queued(job)]
     if not ids:
         return {}
-    waiting = connection.execute(_WAITING, {"job_ids": ids}).all()
-    due = [job for job in waiting if job.due_in_s is None or job.due_in_s <= 0]
+    waiting_jobs = connection.execute(_WAITING, {"job_ids": ids}).all()
+    due = [job for job in waiting_jobs if job.due_in_s is None or job.due_in_s <= 0]
     capacities = _capacities(connection, {job.queue for job in due})
     lines = {queue: _line(connection, queue) for queue in capacities}
     ranks = _ranks_by_line(connection, [job for job in due if capacities[job.queue].slots])
     of_gangs = gang_waiting.sentences(connection, [job.id for job in due if job.ranks > 1])
-    sentences = {job.id: _not_due_sentence(job.due_in_s) for job in waiting if job not in due}
+    sentences = {job.id: _not_due_sentence(job.due_in_s) for job in waiting_jobs if job not in due}
     for job in due:
         line = lines[job.queue]
         if (refusal := line.refusal(job)) is not None:
@@ -54,10 +54,14 @@ def why_waiting(connection: Connection, jobs: Collection[Row[Any]]) -> dict[str,
             if job.id in of_gangs:
                 sentences[job.id] = of_gangs[job.id]
             continue
-        ranked = ranks.get((job.queue, job.project), {})
-        if not capacities[job.queue].slots or job.id in ranked or MAX_RANKED in ranked.values():
+        job_ranks = ranks.get((job.queue, job.project), {})
+        if (
+            not capacities[job.queue].slots
+            or job.id in job_ranks
+            or MAX_RANKED in job_ranks.values()
+        ):
             sentences[job.id] = _rank_sentence(
-                line, job.project, ranked.get(job.id), capacities[job.queue]
+                line, job.project, job_ranks.get(job.id), capacities[job.queue]
             )
         # Else it was claimed between two of these queries.
     return sentences
@@ -201,12 +205,12 @@ def _rank_sentence(line: _Line, project: str, rank: int | None, capacity: _Capac
         return f"{place}, and the free slots are reserved for a job with several ranks.{share}"
     if capacity.busy < capacity.slots:
         return f"{place}; a worker will start it shortly.{share}" if rank else f"{place}.{share}"
-    taken = (
+    busy_slots = (
         "the only slot of its workers is"
         if capacity.slots == 1
         else f"all {capacity.slots} slots are"
     )
-    return f"{place}, and {taken} busy.{share}"
+    return f"{place}, and {busy_slots} busy.{share}"
 
 
 # All statements are built once: building one takes as long as executing it.
@@ -247,9 +251,11 @@ def _ranked_jobs() -> Select[Any]:
     )
     columns = first.c
     rank = func.row_number().over(order_by=(columns.turn_at, columns.id))
-    ranked = select(columns.id, rank.label("rank")).subquery()
-    is_shown = ranked.c.id.in_(bindparam("job_ids", expanding=True)) | (ranked.c.rank == MAX_RANKED)
-    return select(ranked.c.id, ranked.c.rank).where(is_shown)
+    ranked_jobs = select(columns.id, rank.label("rank")).subquery()
+    is_shown = ranked_jobs.c.id.in_(bindparam("job_ids", expanding=True)) | (
+        ranked_jobs.c.rank == MAX_RANKED
+    )
+    return select(ranked_jobs.c.id, ranked_jobs.c.rank).where(is_shown)
 
 
 _RANKS: Final = _ranked_jobs()

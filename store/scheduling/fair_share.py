@@ -110,18 +110,18 @@ def project_shares(connection: Connection, projects: Collection[str]) -> dict[st
     if not projects:
         return {}
     names = {"projects": list(projects)}
-    used = project_usage.read(connection, projects)
+    usage = project_usage.read(connection, projects)
     running = {row.project: row for row in connection.execute(_RUNNING, names)}
     reserved = {row.project: row for row in connection.execute(_RESERVED, names)}
     shares = {}
     for row in _of_projects(connection, projects):
-        recent, window = used.get(row.project, (0.0, 0.0))
+        recent, window = usage.get(row.project, (0.0, 0.0))
         active = running.get(row.project)
-        held = [counted for counted in (active, reserved.get(row.project)) if counted is not None]
+        held = [load for load in (active, reserved.get(row.project)) if load is not None]
         hours = float(active.device_s) / 3600 if active is not None else 0.0
         use = Use(
-            sum(counted.jobs for counted in held),
-            sum(int(counted.devices) for counted in held),
+            sum(load.jobs for load in held),
+            sum(int(load.devices) for load in held),
             recent + hours,
             window + hours,
         )

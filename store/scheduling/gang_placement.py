@@ -230,8 +230,8 @@ def _choose_among(
     enough = [worker for worker, slots in room.items() if slots >= size.devices]
     order = sorted(enough, key=lambda worker: (-free.get(worker, 0), room[worker], worker))
     if count % size.devices == 0 and len(order) >= count // size.devices <= most_workers:
-        chosen = order[: count // size.devices]
-        return tuple(Share(worker, size.devices) for worker in chosen)
+        workers = order[: count // size.devices]
+        return tuple(Share(worker, size.devices) for worker in workers)
     if count == size.ranks:
         return None
     shares, unplaced_ranks = [], count

@@ -144,7 +144,7 @@ def write_merged(session: Session, merged: MergedSteps) -> None:
     if session.scalar(job.with_for_update(read=True, key_share=True)) is None:
         raise StaleRead
     merged_before = [row.first_step for row in rows if row.merge_index is not None]
-    gone = _delete(
+    deleted_rows = _delete(
         session,
         StepBlockRow,
         attempt_key,
@@ -152,7 +152,7 @@ def write_merged(session: Session, merged: MergedSteps) -> None:
         StepBlockRow.seq <= rows[-1].seq,
         or_(StepBlockRow.merge_index.is_(None), StepBlockRow.first_step.in_(merged_before)),
     )
-    if gone != len(rows):
+    if deleted_rows != len(rows):
         raise StaleRead
     insert_rows(session, StepBlockRow, *(attempt_key | row for row in merged.blocks))
     for size, chunks in merged.levels.items():
@@ -171,17 +171,19 @@ def write_merged(session: Session, merged: MergedSteps) -> None:
 
 def _unfinished_segment(session: Session, of_attempt: Sequence[Any]) -> list[StepBlockRow]:
     """The last merged block, if its segment is not full yet."""
-    merged = select(StepBlockRow).where(*of_attempt, StepBlockRow.merge_index.is_not(None))
-    last = session.scalars(merged.order_by(StepBlockRow.first_step.desc()).limit(1)).one_or_none()
+    merged_blocks = select(StepBlockRow).where(*of_attempt, StepBlockRow.merge_index.is_not(None))
+    last = session.scalars(
+        merged_blocks.order_by(StepBlockRow.first_step.desc()).limit(1)
+    ).one_or_none()
     is_full = last is None or last.end_step // SEGMENT_STEPS > last.first_step // SEGMENT_STEPS
     return [] if last is None or is_full else [last]
 
 
 def _uncompacted_rows(session: Session, of_attempt: Sequence[Any]) -> Iterator[StepBlockRow]:
     """The first blocks that are not merged yet."""
-    unmerged = select(StepBlockRow).where(*of_attempt, StepBlockRow.merge_index.is_(None))
+    unmerged_blocks = select(StepBlockRow).where(*of_attempt, StepBlockRow.merge_index.is_(None))
     steps = 0
-    for row in session.scalars(unmerged.order_by(StepBlockRow.first_step).limit(MAX_BLOCKS)):
+    for row in session.scalars(unmerged_blocks.order_by(StepBlockRow.first_step).limit(MAX_BLOCKS)):
         if steps >= MAX_STEPS:
             break
         steps += row.end_step - row.first_step
@@ -234,10 +236,10 @@ def _point_rows(
     scales = _last_scales(first_level) if first_level is not None else LastLossScales.unknown()
     key_steps = [] if tail.points is None else [tail.points]
     for block in blocks:
-        fresh = block.between(begin, covered_until(chunks[-1]))
-        if len(fresh):
-            key_steps.append(KeySteps.of(fresh, scales))
-            scales = LastLossScales.of(fresh)
+        new_steps = block.between(begin, covered_until(chunks[-1]))
+        if len(new_steps):
+            key_steps.append(KeySteps.of(new_steps, scales))
+            scales = LastLossScales.of(new_steps)
     points = KeySteps.concat(key_steps)
     for chunk in chunks:
         first, end = int(chunk.starts[0]), covered_until(chunk)

@@ -27,7 +27,7 @@ def uncompacted_attempts(session: Session, limit: int) -> list[UncompactedAttemp
     """Attempts to merge: those with many unmerged blocks, and ended ones with any."""
     row = StepBlockRow
     # First the blocks of each attempt are added up: many blocks belong to few attempts.
-    unmerged = (
+    unmerged_blocks = (
         select(
             row.job_id,
             row.attempt,
@@ -39,7 +39,11 @@ def uncompacted_attempts(session: Session, limit: int) -> list[UncompactedAttemp
         .subquery()
         .c
     )
-    has_ended = or_(Job.state.not_in(ACTIVE), Job.attempt != unmerged.attempt)
-    is_due = or_(unmerged.blocks >= MIN_BLOCKS, unmerged.steps >= SEGMENT_STEPS, has_ended)
-    query = select(unmerged.job_id, unmerged.attempt).join(Job, Job.id == unmerged.job_id)
+    has_ended = or_(Job.state.not_in(ACTIVE), Job.attempt != unmerged_blocks.attempt)
+    is_due = or_(
+        unmerged_blocks.blocks >= MIN_BLOCKS, unmerged_blocks.steps >= SEGMENT_STEPS, has_ended
+    )
+    query = select(unmerged_blocks.job_id, unmerged_blocks.attempt).join(
+        Job, Job.id == unmerged_blocks.job_id
+    )
     return [UncompactedAttempt(*keys) for keys in session.execute(query.where(is_due).limit(limit))]

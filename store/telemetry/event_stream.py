@@ -112,21 +112,21 @@ def _steps_events(
         if row.seq <= until:
             yield StepsEntry(row.seq, row.attempt, decode(row.payload, keep or keep_all))
         return
-    merged = decode_merge_index(row.merge_index)
-    if merged["seq"][0] > until:
+    originals = decode_merge_index(row.merge_index)
+    if originals["seq"][0] > until:
         return
     block = decode(row.payload, keep or keep_all)
     start = row.first_step
-    for index, original in enumerate(merged):
+    for index, original in enumerate(originals):
         seq, end = int(original["seq"]), int(original["end_step"])
         if seq <= after_seq:
             start = end
             continue
         if seq > until:
             return
-        last = index + 1 == len(merged) or int(merged[index + 1]["seq"]) > until
+        last = index + 1 == len(originals) or int(originals[index + 1]["seq"]) > until
         # An event between two blocks must stay between them.
-        apart = last or bisect(cuts, seq) < bisect(cuts, int(merged[index + 1]["seq"]))
+        apart = last or bisect(cuts, seq) < bisect(cuts, int(originals[index + 1]["seq"]))
         if apart or end - start >= STEPS_PER_EVENT:
             yield StepsEntry(seq, row.attempt, block.between(start, end))
             start = end

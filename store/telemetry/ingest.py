@@ -87,8 +87,8 @@ def append(
         table, values = _table_and_values(entry)
         whose = {"job_id": job_id, "attempt": attempt, "seq": seq}
         rows.setdefault(table, []).append({**whose, **values})
-    for table, written in rows.items():
-        insert_rows(session, table, *written)
+    for table, table_rows in rows.items():
+        insert_rows(session, table, *table_rows)
     if (metrics := _last_metrics(entries)) is not None:
         job_metrics.replace(session, job_id, metrics)
     return lease
@@ -99,10 +99,10 @@ def _lease_of_a_repeated_write(
 ) -> LeaseStatus | None:
     """The lease of an attempt whose entries were all written before; None: it is fenced."""
     lease = renew_lease(session, job_id, attempt, lease_s=lease_s)
-    written = session.scalar(select(Job.entries_written).where(Job.id == job_id))
-    if lease is not None and written != entries_written:
+    stored_count = session.scalar(select(Job.entries_written).where(Job.id == job_id))
+    if lease is not None and stored_count != entries_written:
         raise ValueError(
-            f"job {job_id}: expected {entries_written} entries written, found {written}"
+            f"job {job_id}: expected {entries_written} entries written, found {stored_count}"
         )
     return lease
 

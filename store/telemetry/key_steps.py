@@ -54,8 +54,8 @@ class KeyStepsInRange:
         self.skipped += len(points.skipped)
         self.changes += len(points.changes)
         if not self.is_full:
-            both = KeySteps.concat([self.points, points])
-            self.points = KeySteps(both.skipped[:MAX_LISTED], both.changes[:MAX_LISTED])
+            all_points = KeySteps.concat([self.points, points])
+            self.points = KeySteps(all_points.skipped[:MAX_LISTED], all_points.changes[:MAX_LISTED])
 
 
 def find(

@@ -43,6 +43,6 @@ def _blocks_with_totals(
             yield attempt, first, end, BlockStats(*stats)
             continue
         begin = first
-        for merged in decode_merge_index(encoded_index):
-            yield attempt, begin, int(merged["end_step"]), entry_stats(merged)
-            begin = int(merged["end_step"])
+        for entry in decode_merge_index(encoded_index):
+            yield attempt, begin, int(entry["end_step"]), entry_stats(entry)
+            begin = int(entry["end_step"])

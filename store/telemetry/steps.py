@@ -109,10 +109,10 @@ def read(
     remaining_steps = limit
     for part in clip(visible_ranges(session, job_id, attempt), start, end):
         for block in read_blocks(session, job_id, part, keep):
-            kept = block.head(remaining_steps)
-            blocks.append(kept)
-            remaining_steps -= len(kept)
-            if len(kept) < len(block):
+            head = block.head(remaining_steps)
+            blocks.append(head)
+            remaining_steps -= len(head)
+            if len(head) < len(block):
                 return StepsPage(StepBlock.concat(blocks), more=True)
     return StepsPage(StepBlock.concat(blocks), more=False)
 

@@ -180,9 +180,9 @@ def run(targets: dict[str, Any], frames_fd: int) -> int:
         write_frame(frames, Frame(FrameType.RUNNING, running))
         tried = {name: outcome(attack) for name, attack in attacks(targets).items()}
         permitted = {name: outcome(attack) for name, attack in allowed(job).items()}
-        pid_left = leave_a_process() if targets["leave"] else None
+        orphan_pid = leave_a_process() if targets["leave"] else None
         print(
-            MARK + json.dumps({"tried": tried, "permitted": permitted, "left": pid_left}),
+            MARK + json.dumps({"tried": tried, "permitted": permitted, "left": orphan_pid}),
             flush=True,
         )
         write_frame(frames, Frame(FrameType.SUCCEEDED, {"summary": {"steps": 0}}))

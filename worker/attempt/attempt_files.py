@@ -76,15 +76,15 @@ class AttemptFiles:
 
     def download_in_background(self) -> Future[Downloads]:
         """Download the checkpoint or the initial weights, the dataset and the bundle, if any."""
-        fetched = self._folder / FETCHED_DIR
+        download_dir = self._folder / FETCHED_DIR
         # Not in the thread: it must not create the folder after the caller has removed it.
-        fetched.mkdir(parents=True)
-        return run_in_background(partial(self._download, fetched))
+        download_dir.mkdir(parents=True)
+        return run_in_background(partial(self._download, download_dir))
 
-    def _download(self, fetched: Path) -> Downloads:
+    def _download(self, download_dir: Path) -> Downloads:
         storage, database, job = self._context.storage, self._database, self._job
         explain = explained_step(database, job)
-        resume, init = self._fetch_weights(fetched)
+        resume, init = self._fetch_weights(download_dir)
         dataset = self._fetch_data(storage)
         try:
             cache = self._context.dataset_cache
@@ -95,24 +95,24 @@ class AttemptFiles:
             raise
         return Downloads(resume, init, dataset, bundle, explain)
 
-    def _fetch_weights(self, fetched: Path) -> tuple[bool, str | None]:
+    def _fetch_weights(self, download_dir: Path) -> tuple[bool, str | None]:
         """Download a checkpoint, or else the initial weights: see `Downloads`."""
         if self._only_data:
             return False, None
-        if self._fetch_checkpoint(fetched):
+        if self._fetch_checkpoint(download_dir):
             return True, None  # it has all weights: the source of the initial ones may be gone
         return False, fetch_initial_weights(
-            self._context.storage, self._database, self._job, fetched
+            self._context.storage, self._database, self._job, download_dir
         )
 
-    def _fetch_checkpoint(self, fetched: Path) -> bool:
+    def _fetch_checkpoint(self, download_dir: Path) -> bool:
         """Download the checkpoint that the attempt starts from, if any."""
         storage, job = self._context.storage, self._job
         if job.explains is not None and job.explain_step is not None:
             return fetch_earlier_checkpoint(
                 storage,
                 self._database,
-                fetched,
+                download_dir,
                 self._enqueue,
                 job_id=job.explains,
                 step=job.explain_step,
@@ -121,7 +121,7 @@ class AttemptFiles:
             storage,
             self._database,
             self._lease,
-            fetched,
+            download_dir,
             self._enqueue,
             extends=job.extends,
             trained_steps=job.step,
@@ -144,14 +144,14 @@ class AttemptFiles:
 
     def place_checkpoints(self, trainer_folder: TrainerFolder | None) -> None:
         """Move downloaded checkpoints and weights into the trainer's output folder."""
-        fetched = list((self._folder / FETCHED_DIR).iterdir())
+        paths = list((self._folder / FETCHED_DIR).iterdir())
         if trainer_folder is None:
             self.output.mkdir()
-            for path in fetched:
+            for path in paths:
                 path.rename(self.output / path.name)
             return
         self.output = trainer_folder.path
-        for path in fetched:
+        for path in paths:
             trainer_folder.move_in(path)
 
     def place_data(

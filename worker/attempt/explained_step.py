@@ -30,8 +30,8 @@ def explained_step(database: RetryingDatabase, job: Job) -> dict[str, Any] | Non
 def _stored_step(session: Session, job_id: str, step: int) -> dict[str, Any]:
     job = jobs.get(session, job_id)
     totals = (job.totals if job is not None else None) or {}
-    chosen = events.read(session, job_id, limit=MAX_ENGINES, types=[EventType.ENGINE])
-    engines = [row.data.get("engine") for row in chosen if (row.step or 0) <= step]
+    engine_events = events.read(session, job_id, limit=MAX_ENGINES, types=[EventType.ENGINE])
+    engines = [row.data.get("engine") for row in engine_events if (row.step or 0) <= step]
     block = steps.read(session, job_id, start=step, end=step + 1, limit=1).block
     return {
         "values": _values(block, step),

@@ -179,10 +179,10 @@ def crash_reason(trainer_exit: TrainerExit) -> tuple[Reason, str]:
             "data.batch_size, use a smaller model or less data, or allow trainers more memory."
         )
     if trainer_exit.exit_code >= 0:
-        ended = (
+        sentence = (
             f"The trainer process exited with code {trainer_exit.exit_code} and reported no result."
         )
-        return Reason.INTERNAL_ERROR, ended + last_line
+        return Reason.INTERNAL_ERROR, sentence + last_line
     if trainer_exit.exit_code == -signal.SIGKILL and trainer_exit.oom_killed:
         return Reason.OUT_OF_MEMORY, (
             "The system killed the trainer process because the machine ran out of memory. Lower "

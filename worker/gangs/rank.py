@@ -51,5 +51,5 @@ class LocalRank:
         devices = [device for device in reported_devices or () if isinstance(device, dict)]
         accelerators = [device for device in devices if device.get("kind") != "cpu"]
         local_rank = self.cluster["local_rank"]
-        chosen = accelerators[local_rank : local_rank + 1] or devices[:1]
-        return str(chosen[0].get("name")) if chosen else None
+        rank_devices = accelerators[local_rank : local_rank + 1] or devices[:1]
+        return str(rank_devices[0].get("name")) if rank_devices else None

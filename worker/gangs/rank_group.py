@@ -273,13 +273,13 @@ class RankGroup:
                 self._add_failure(rank, Reason(header["reason"]), header["message"][:MAX_MESSAGE])
             case None if not is_killed and self._has_crashed(process):
                 rank.state = "failed"
-                ended = TrainerExit(
+                trainer_exit = TrainerExit(
                     None,
                     process.exit_code,
                     last_line=process.log_capture.last_line(),
                     log_tail=process.log_capture.tail,
                 )
-                self._add_failure(rank, *crash_reason(ended))
+                self._add_failure(rank, *crash_reason(trainer_exit))
             case _:
                 rank.state = "stopped"
 

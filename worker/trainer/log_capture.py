@@ -49,8 +49,8 @@ class LogCapture:
         ):
             return []
         self._taken_at = time.monotonic()
-        waiting, self._pending = self._pending, []
-        return waiting
+        chunks, self._pending = self._pending, []
+        return chunks
 
     def last_line(self) -> str:
         """The last line that is not blank, for an error message."""
@@ -63,15 +63,15 @@ class LogCapture:
         return self._tail
 
     def _append(self, stream: str, data: bytes) -> None:
-        kept, self._remaining_bytes = (
+        content, self._remaining_bytes = (
             data[: self._remaining_bytes],
             self._remaining_bytes - len(data),
         )
         last = self._pending[-1] if self._pending else None
         if last is not None and last.stream == stream:
             self._pending.pop()
-            kept = last.text.encode() + kept
-        self._pending += [LogChunk(stream, text) for text in _split_utf8(kept)]
+            content = last.text.encode() + content
+        self._pending += [LogChunk(stream, text) for text in _split_utf8(content)]
         if self._remaining_bytes <= 0:
             notice = (
                 f"[The job printed more than {self._limit_bytes:,} bytes; the rest is discarded.]"

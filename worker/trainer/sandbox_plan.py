@@ -175,14 +175,14 @@ def _try(sandbox: Sandbox) -> str | None:
     with tempfile.TemporaryDirectory(prefix="ampcore-sandbox-") as folder:
         parent = Path(folder) / "worker"
         parent.mkdir()
-        tried = replace(sandbox, isolation=replace(sandbox.isolation, parent=parent))
+        candidate = replace(sandbox, isolation=replace(sandbox.isolation, parent=parent))
         try:
-            trainer_folder = tried.new_folder()
+            trainer_folder = candidate.new_folder()
         except OSError as error:
             return str(error)
         trainer = SandboxedTrainer(trainer_folder.confinement, tuple(imported_files()))
         try:
-            ended = subprocess.run(
+            completed = subprocess.run(
                 trainer.command(),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -194,6 +194,6 @@ def _try(sandbox: Sandbox) -> str | None:
             return str(error)[:MAX_ERROR]
         finally:
             trainer_folder.close()
-    lines = ended.stderr.decode(errors="replace").strip().splitlines()
-    said = lines[-1].strip()[:MAX_ERROR] if lines else f"exit code {ended.returncode}"
-    return said if ended.returncode else None
+    lines = completed.stderr.decode(errors="replace").strip().splitlines()
+    said = lines[-1].strip()[:MAX_ERROR] if lines else f"exit code {completed.returncode}"
+    return said if completed.returncode else None

@@ -198,17 +198,17 @@ class TrainerProcess:
         """Create the pipes, and request a process that gets their other ends."""
         stdin, self._stdin = _pipe(theirs, ours)
         self._enlarge_stdin_pipe()
-        there = [stdin]
+        child_ends = [stdin]
         for name in (STDOUT, STDERR, FRAMES):
-            here, end = _pipe(ours, theirs)
-            self._pipes.register(here, selectors.EVENT_READ, name)
-            there.append(end)
+            own_end, end = _pipe(ours, theirs)
+            self._pipes.register(own_end, selectors.EVENT_READ, name)
+            child_ends.append(end)
         connection, its_end = socket.socketpair()
         ours.enter_context(connection)
         theirs.enter_context(its_end)
         confinement = self.folder.confinement.to_json() if self.folder is not None else None
         connection.sendall(json.dumps(confinement).encode() + b"\n")
-        server_process = self._server.request_trainer(kind, [*there, its_end.fileno()])
+        server_process = self._server.request_trainer(kind, [*child_ends, its_end.fileno()])
         self._status = TrainerStatus(connection, server_process)
         return connection
 

@@ -236,7 +236,7 @@ class ArtifactUploader:
         # Under the lock: another thread may append to the queue meanwhile.
         with self._changed:
             return upload.kind == CHECKPOINT and any(
-                waiting.kind == CHECKPOINT for waiting in self._queue
+                upload_in_queue.kind == CHECKPOINT for upload_in_queue in self._queue
             )
 
     def _upload(self, upload: ArtifactUpload) -> None:
@@ -254,8 +254,8 @@ class ArtifactUploader:
             self.limit.add(upload, size_bytes)
             # Steps count from 0: after step 54, 55 steps are done, as in the file's name.
             steps_done = None if upload.step is None else upload.step + 1
-            stored = StoredArtifact(path, upload.kind, steps_done, size_bytes, sha256)
-            removals = self.database.write(partial(self._record, stored))
+            artifact = StoredArtifact(path, upload.kind, steps_done, size_bytes, sha256)
+            removals = self.database.write(partial(self._record, artifact))
             file.unlink(missing_ok=True)
             if upload.kind != CHECKPOINT:
                 self._uploaded.add(upload.file)
@@ -290,16 +290,16 @@ class ArtifactUploader:
         finally:
             os.close(inside)
 
-    def _record(self, stored: StoredArtifact, session: Session) -> Sequence[Removal]:
+    def _record(self, artifact: StoredArtifact, session: Session) -> Sequence[Removal]:
         """Write the file's row, and return the files to delete: outdated checkpoints.
 
         The file itself is returned when another attempt owns the job.
         """
         job_id, attempt, lease_s = self.lease.job_id, self.lease.attempt, self.lease.lease_s
-        if artifacts.add(session, job_id, attempt, stored, lease_s=lease_s) is None:
+        if artifacts.add(session, job_id, attempt, artifact, lease_s=lease_s) is None:
             # If the response to a first commit was lost, the row exists and needs its file.
-            is_kept = artifacts.get(session, job_id, stored.path) is not None
-            return [] if is_kept else file_removals.schedule(session, job_id, [stored.path])
+            is_kept = artifacts.get(session, job_id, artifact.path) is not None
+            return [] if is_kept else file_removals.schedule(session, job_id, [artifact.path])
         outdated = [row.path for row in artifacts.checkpoints(session, job_id)[CHECKPOINTS_KEPT:]]
         if not outdated:
             return []

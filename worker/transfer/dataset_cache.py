@@ -109,8 +109,8 @@ class DatasetCache:
             with self._making_room():
                 self._make_room(size_bytes)
                 entry.mkdir(mode=0o700)
-                with (entry / RESERVED).open("wb") as reserved:
-                    reserved.truncate(size_bytes)
+                with (entry / RESERVED).open("wb") as file:
+                    file.truncate(size_bytes)
             fetch(entry / CONTENT)
             (entry / CONTENT).chmod(0o444)
         except BaseException:
@@ -119,13 +119,13 @@ class DatasetCache:
 
     def _make_room(self, size_bytes: int) -> None:
         """Delete the least recently used files that no job uses, until there is room."""
-        used = {lock: self._size(lock) for lock in self._folder.glob(f"*{LOCK_SUFFIX}")}
-        total = sum(used.values())
-        for lock in sorted((lock for lock in used if used[lock]), key=_modified_at):
+        size_of_lock = {lock: self._size(lock) for lock in self._folder.glob(f"*{LOCK_SUFFIX}")}
+        total = sum(size_of_lock.values())
+        for lock in sorted((lock for lock in size_of_lock if size_of_lock[lock]), key=_modified_at):
             if total + size_bytes <= self.max_bytes:
                 return
             if self._delete(lock.stem):
-                total -= used[lock]
+                total -= size_of_lock[lock]
 
     def _delete(self, name: str) -> bool:
         """Delete a file and its lock; False if a job uses it."""

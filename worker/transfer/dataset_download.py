@@ -110,10 +110,12 @@ def place_dataset(dataset: JobDataset, trainer: TrainerFolder | None, folder: Pa
 def _copy(source: Path, target: Path) -> None:
     """Copy a file; file systems that can do so share its blocks."""
     try:
-        with source.open("rb") as here, target.open("xb") as there:
-            unread_bytes = os.fstat(here.fileno()).st_size
+        with source.open("rb") as source_file, target.open("xb") as target_file:
+            unread_bytes = os.fstat(source_file.fileno()).st_size
             while unread_bytes > 0:
-                copied = os.copy_file_range(here.fileno(), there.fileno(), unread_bytes)
+                copied = os.copy_file_range(
+                    source_file.fileno(), target_file.fileno(), unread_bytes
+                )
                 if copied == 0:
                     raise OSError("no bytes were copied")
                 unread_bytes -= copied

@@ -51,20 +51,20 @@ def fetch_initial_weights(
     init = job.spec.get("init")
     if init is None:
         return None
-    stored = database.write(lambda session: _find(session, job.project, init))
-    what = f"job {init['job']}" if init["job"] is not None else f"the file {init['weights']}"
-    if stored is None:
+    weights = database.write(lambda session: _find(session, job.project, init))
+    origin = f"job {init['job']}" if init["job"] is not None else f"the file {init['weights']}"
+    if weights is None:
         raise WeightsMissing(
-            f"This job starts from the weights of {what}, which were deleted. Submit a job that "
+            f"This job starts from the weights of {origin}, which were deleted. Submit a job that "
             "starts from others."
         )
     path = f"{INIT_DIR}/{WEIGHTS_FILE}"
     (folder / INIT_DIR).mkdir()
-    source = (stored.folder, stored.path)
+    source = (weights.folder, weights.path)
     try:
-        fetch_with_retries(storage, source, folder / path, stored.sha256, database.attempt_ended)
+        fetch_with_retries(storage, source, folder / path, weights.sha256, database.attempt_ended)
     except (FileDamaged, FileNotStored) as error:
-        raise WeightsMissing(f"This job starts from the weights of {what}: {error}") from error
+        raise WeightsMissing(f"This job starts from the weights of {origin}: {error}") from error
     return path
 
 
