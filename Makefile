@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 PEERS := .venv-bench
 PEERS_INSTALLED := $(PEERS)/.installed
 DASHBOARD := server/static/index.html
-DASHBOARD_SOURCES := $(shell find dashboard -type f -not -path "*/node_modules/*")
+DASHBOARD_SOURCES := $(shell find dashboard -type f -not -path "*/node_modules/*" -not -name schema.d.ts)
 COMPILE := $(VENV)/bin/uv pip compile --universal --python-version 3.11 --quiet \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --no-header
 LOCK := $(COMPILE) pyproject.toml
@@ -88,4 +88,4 @@ lock: ## Pin the newest versions that pyproject.toml allows, with hashes
 	$(COMPILE) -c requirements/dev.lock requirements/uv.in -o requirements/uv.lock
 
 clean: ## Remove what `make install` and the tests made
-	rm -rf $(VENV) $(PEERS) server/static dashboard/node_modules screenshots .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(PEERS) server/static dashboard/node_modules dashboard/src/api/schema.d.ts screenshots .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

@@ -91,12 +91,18 @@ def measure_open_page(page: Page, url: str, job_id: str, seconds: float) -> dict
     opened(page, url, job_id)
     devtools = page.context.new_cdp_session(page)
     devtools.send("Performance.enable")
+    devtools.send("Network.enable")
+    received: list[int] = []
+    devtools.on("Network.dataReceived", lambda piece: received.append(piece["encodedDataLength"]))
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
     page.evaluate(LONG_TASKS)
     time.sleep(seconds / 10)
     early = collected_metrics(devtools)
     time.sleep(seconds * 9 / 10)
     late = collected_metrics(devtools)
     tasks = page.evaluate("window.longTasks")
+    minutes = seconds / 60
     return {
         "seconds": seconds,
         "heap_mb": [round(sample["JSHeapUsedSize"] / 1e6, 2) for sample in (early, late)],
@@ -105,6 +111,11 @@ def measure_open_page(page: Page, url: str, job_id: str, seconds: float) -> dict
         "tasks_over_50_ms": len(tasks),
         "longest_task_ms": round(max(tasks, default=0)),
         "busy_share": round(late["TaskDuration"] / seconds, 4),
+        "requests_per_minute": round(len(requested) / minutes, 1),
+        "requests_for_steps_per_minute": round(
+            sum("/steps?" in url for url in requested) / minutes, 1
+        ),
+        "received_mb_per_minute": round(sum(received) / 1e6 / minutes, 2),
     }
 
 

@@ -2,7 +2,7 @@
 
 One API process and one worker with 20 slots. The trainers are synthetic and write a block of 250
 steps every half second each, since two cores cannot train 20 jobs; worker and API are real. Clients
-poll as often as `job.wait` does. SQLite and PostgreSQL alternate.
+poll twice a second, as those do that do not let the server wait. SQLite and PostgreSQL alternate.
 """
 
 import argparse

@@ -49,7 +49,6 @@ from server.http.access.shared_rate_limit import rate_limit_from_setting, share_
 from server.http.admission.middleware import Admission
 from server.http.admission.shared_result import SharedResult
 from server.http.client_address import ClientAddress
-from server.http.direct_routes import DirectRoutes, direct_routes
 from server.http.limits import BodyLimit, HeaderLimit
 from server.http.methods import HeadAsGet
 from server.http.parameters import check_query_parameters
@@ -59,10 +58,9 @@ from server.http.streaming.subscribe import relay_notifications
 from server.jobs import artifact_routes as artifacts
 from server.jobs import attempt_routes as attempts
 from server.jobs import bulk_routes as bulk_jobs
-from server.jobs import explanation_routes as explanations
 from server.jobs import routes as jobs
 from server.jobs.job_reader import JobReader
-from server.jobs.submission import JobSubmitter
+from server.jobs.job_watcher import JobWatcher
 from server.metrics.registry import Metrics
 from server.metrics.request_times import RequestTimes
 from server.services import Services
@@ -70,6 +68,8 @@ from server.settings import Settings
 from server.studies import routes as studies
 from server.studies.planner import Planner, ProcessPlanner
 from server.studies.progress import StudyProgress
+from server.submissions import explanation_routes as explanations
+from server.submissions.submission import JobSubmitter
 from server.telemetry import evaluation_routes as evaluations
 from server.telemetry import range_routes as ranges
 from server.telemetry import step_routes as steps
@@ -80,8 +80,6 @@ from store.tables import new_id
 
 MAX_THREADS: Final = 100
 """More than the groups of requests (server.http.admission.request_groups) have together."""
-ROUTE_CHECKS: Final = (check_query_parameters,)
-"""Dependencies of all routes, direct ones too."""
 REQUEST_LIMITS: Final = StatementLimits(statement_s=15, lock_s=3)
 """A request fails with 503 rather than wait longer for one statement, or for one lock."""
 BACKGROUND_LIMITS: Final = StatementLimits(statement_s=120, lock_s=10)
@@ -123,6 +121,7 @@ def create_app(
         Metrics(database, reconciler),
         SharedResult(partial(check_readiness, database, dispatcher, storage_check)),
         JobReader(database),
+        JobWatcher(database),
         JobSubmitter(database, dataset_folder, dispatcher),
         Uploads(database, storage, settings.uploads_dir, settings.max_dataset_bytes),
         FileUploads(database, storage),
@@ -156,8 +155,12 @@ def create_app(
             thread.start()
         tasks = [
             asyncio.create_task(
-                relay_notifications(settings.redis_url, services.streams.subscriptions)
-            )
+                relay_notifications(
+                    settings.redis_url,
+                    services.streams.subscriptions.notify,
+                    services.job_watcher.notify,
+                )
+            ),
         ]
         if limit is not None:
             tasks.append(asyncio.create_task(share_counts(limit, settings.redis_url)))
@@ -202,11 +205,6 @@ def _add_middleware(
 ) -> None:
     """Add the middleware, the innermost first."""
     app.add_middleware(Admission)
-    app.add_middleware(
-        DirectRoutes,
-        routes=direct_routes(jobs.router, "/api/v1", jobs.DIRECT_ENDPOINTS),
-        checks=ROUTE_CHECKS,
-    )
     app.add_middleware(BodyLimit)
     app.add_middleware(AuthMiddleware, authenticator=services.authenticator, limit=limit)
     app.add_middleware(HeaderLimit)
@@ -226,7 +224,7 @@ class _Application(FastAPI):
 def _router() -> APIRouter:
     """The routes of the API; cached because FastAPI takes long to analyse them."""
     router = APIRouter(default_response_class=FiniteJSONResponse)
-    checked = [Depends(check) for check in ROUTE_CHECKS]
+    checked = [Depends(check_query_parameters)]
     # Routes are matched in this order: the most frequent requests come first.
     for module in (jobs, bulk_jobs, runs, attempts, steps, evaluations, ranges, events, workers):
         router.include_router(module.router, prefix="/api/v1", dependencies=checked)

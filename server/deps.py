@@ -19,10 +19,10 @@ from server.files.uploads import FileUploads
 from server.http.access.authenticator import Authenticator
 from server.http.access.principal import Principal
 from server.http.admission.shared_result import SharedResult
-from server.http.json_body import read_body
 from server.http.streaming.streams import Streams
 from server.metrics.registry import Metrics
 from server.plugins.options import check_packages
+from server.request_bodies import SpecBody
 from store.access.audit import Actor
 from store.database import Database
 from store.jobs import jobs
@@ -64,16 +64,7 @@ def check_visible(principal: Principal, job_id: str, project: str | None) -> Non
         raise job_not_found(job_id)
 
 
-def job_id_of(request: Request) -> str:
-    """The job id in the path. Raises NotFound if it has not the form of one."""
-    return _checked_id(request.path_params["job_id"])
-
-
 async def _job_id(job_id: JobIdInPath) -> str:
-    return _checked_id(job_id)
-
-
-def _checked_id(job_id: str) -> str:
     if not JOB_ID.fullmatch(job_id):
         raise job_not_found(job_id)
     return job_id
@@ -90,11 +81,6 @@ def principal_of(request: Request) -> Principal:
 
 
 async def _member(request: Request) -> Principal:
-    return member_of(request)
-
-
-def member_of(request: Request) -> Principal:
-    """The principal, if it may change jobs. Raises Forbidden."""
     return _allow(principal_of(request), Role.ADMIN, Role.MEMBER)
 
 
@@ -147,15 +133,7 @@ def _visible_job_id(job_id: Annotated[str, Depends(_job_id)], request: Request) 
     return job_id
 
 
-async def _document(request: Request) -> Any:
-    return await read_body(request)
-
-
-async def _optional_document(request: Request) -> Any:
-    return await read_body(request, empty={})
-
-
-def _spec(document: Annotated[Any, Depends(_document)], request: Request) -> JobSpec:
+def _spec(document: SpecBody, request: Request) -> JobSpec:
     spec = JobSpec.parse(document)
     services = services_of(request)
     services.dataset_folder.check(spec)
@@ -184,9 +162,5 @@ MemberDep = Annotated[Principal, Depends(_member)]
 """The principal, if it may change jobs; Forbidden otherwise."""
 AdminDep = Annotated[Principal, Depends(_admin)]
 ActorDep = Annotated[Actor, Depends(_actor)]
-DocumentDep = Annotated[Any, Depends(_document)]
-"""The JSON document in the request body."""
-OptionalDocumentDep = Annotated[Any, Depends(_optional_document)]
-"""The same; {} if the body is empty."""
 PostedSpec = Annotated[JobSpec, Depends(_spec)]
 """The valid spec in the request body; SpecValidationError lists every mistake in it."""

@@ -57,13 +57,16 @@ def job_from_row(row: tables.Job | Row[Any], waiting: str | None = None) -> Job:
 
 
 def listed_job_from_row(
-    row: Row[Any], spec: dict[str, Any] | None, study: StudyGroup | None = None
+    row: Row[Any],
+    spec: dict[str, Any] | None,
+    study: StudyGroup | None = None,
+    waiting: str | None = None,
 ) -> ListedJob:
     """The job of a row of `store.listing.search.page`, with its spec if it is requested.
 
-    `study` is the one for whose jobs it stands.
+    `study` is the one for whose jobs it stands; `waiting` says why it does not run yet.
     """
-    values = {"waiting": None, "spec": spec, **_progress_and_summary(row)}
+    values = {"waiting": waiting, "spec": spec, **_progress_and_summary(row)}
     values["study"] = None if study is None else FoldedStudy(**vars(study))
     if hasattr(row, "spec"):  # a row that could be read in part only
         values |= _spec_fields(row.spec)
@@ -81,13 +84,16 @@ def attempt_from_row(row: tables.Attempt, members: Sequence[tables.GangMember]) 
 
 def _ranks(member: tables.GangMember) -> list[Rank]:
     """The ranks of a worker, also those that it has not described yet."""
-    described = {one.get("rank"): one for one in member.devices or () if isinstance(one, dict)}
+    described = {
+        entry.get("rank"): entry for entry in member.devices or () if isinstance(entry, dict)
+    }
     is_lost = member.reason == Reason.WORKER_LOST
-    found = []
+    ranks = []
     for number in range(member.first_rank, member.first_rank + member.ranks):
-        one = described.get(number, {})
-        device, state = one.get("device"), "lost" if is_lost else str(one.get("state", "starting"))
-        found.append(
+        entry = described.get(number, {})
+        device = entry.get("device")
+        state = "lost" if is_lost else str(entry.get("state", "starting"))
+        ranks.append(
             Rank(
                 rank=number,
                 worker_id=member.worker_id,
@@ -95,7 +101,7 @@ def _ranks(member: tables.GangMember) -> list[Rank]:
                 state=state,
             )
         )
-    return found
+    return ranks
 
 
 def worker_from_row(

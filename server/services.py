@@ -13,9 +13,10 @@ from server.http.access.authenticator import Authenticator
 from server.http.admission.shared_result import SharedResult
 from server.http.streaming.streams import Streams
 from server.jobs.job_reader import JobReader
-from server.jobs.submission import JobSubmitter
+from server.jobs.job_watcher import JobWatcher
 from server.metrics.registry import Metrics
 from server.studies.planner import Planner
+from server.submissions.submission import JobSubmitter
 from store.database import Database
 
 
@@ -34,6 +35,7 @@ class Services:
     readiness: SharedResult[None]
     """Checks what the server depends on; raises Unavailable."""
     job_reader: JobReader
+    job_watcher: JobWatcher
     submitter: JobSubmitter
     uploads: Uploads
     file_uploads: FileUploads

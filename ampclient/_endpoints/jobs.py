@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal
 
 from ampclient._endpoints.request import (
     JsonRequest,
@@ -116,9 +116,46 @@ def validate_job(spec: Mapping[str, Any]) -> JsonRequest[Validation]:
     return JsonRequest(method="POST", path=path, body=spec, is_read_only=True, read=read)
 
 
-def get_job(job_id: str) -> JsonRequest[JobView]:
+@dataclass(frozen=True)
+class Wait:
+    """How long the server may hold a request for jobs: until one has changed, or all have ended."""
+
+    seconds: float
+    until: Literal["change", "terminal"] = "change"
+
+    @property
+    def params(self) -> Params:
+        """The query parameters; none if the server must not wait."""
+        return params(wait=f"{self.seconds:g}", until=self.until) if self.seconds > 0 else []
+
+
+NO_WAIT: Final = Wait(0)
+JOBS_PER_REQUEST: Final = 100
+"""The most ids that a server takes at a time."""
+
+
+def get_job(job_id: str, wait: Wait = NO_WAIT) -> JsonRequest[JobView]:
     """One job."""
-    return JsonRequest(method="GET", path=job_path(job_id), uses_etag=True, read=JobView.from_json)
+    return JsonRequest(
+        method="GET",
+        path=job_path(job_id),
+        params=wait.params,
+        uses_etag=True,
+        wait_s=wait.seconds,
+        read=JobView.from_json,
+    )
+
+
+def get_jobs(job_ids: Sequence[str], wait: Wait = NO_WAIT) -> JsonRequest[list[JobView]]:
+    """Up to JOBS_PER_REQUEST jobs without their specs; those that do not exist are left out."""
+    return JsonRequest(
+        method="GET",
+        path="/jobs",
+        params=[("id", ",".join(job_ids)), *wait.params],
+        uses_etag=True,
+        wait_s=wait.seconds,
+        read=items_of(JobViewPage),
+    )
 
 
 def list_jobs(search: Search, limit: int, cursor: str | None) -> JsonRequest[JobViewPage]:

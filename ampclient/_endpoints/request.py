@@ -28,6 +28,8 @@ class Request:
     """True for a POST that changes nothing."""
     uses_etag: bool = False
     """True for a polled request: its last response is cached and requested conditionally."""
+    wait_s: float = 0.0
+    """How long the server may hold the request before it responds."""
 
     @property
     def url_path(self) -> str:

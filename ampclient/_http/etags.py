@@ -44,4 +44,6 @@ class EtagCache:
 
 
 def _key(request: Request) -> Key:
-    return request.path, tuple(request.params)
+    """What the response depends on: not on how long the server waits for a change, or for which."""
+    params = (pair for pair in request.params if pair[0] not in ("wait", "until"))
+    return request.path, tuple(params)

@@ -136,7 +136,7 @@ class Transport:
         if request.body is not None:
             headers["Content-Type"], content = "application/json", encode_json(request.body)
         url = f"{self.connection.url}{request.url_path}"
-        return self._backend.http_request(
+        http_request = self._backend.http_request(
             request.method,
             url,
             params=list(request.params),
@@ -144,6 +144,10 @@ class Transport:
             headers=headers,
             **({} if timeout_s is None else {"timeout": timeout_s}),
         )
+        timeouts_s = http_request.extensions["timeout"]
+        if timeouts_s["read"] is not None:
+            timeouts_s["read"] += request.wait_s
+        return http_request
 
     @contextmanager
     def _connection_errors(self, request: Request) -> Iterator[None]:

@@ -3,14 +3,14 @@
 from collections.abc import AsyncGenerator, Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ampclient import _endpoints as endpoints
 from ampclient._http.operations import M, iterator, operation
 from ampclient._http.options import RequestOptions
 from ampclient._http.retry import POLLING_RETRY_TIMEOUT_S
 from ampclient._job.bound import BoundJob
-from ampclient._job.wait import POLL_S
+from ampclient._job.wait import POLL_S, JobUpdates
 from ampclient._telemetry.step_sample import StepSample
 from ampclient._telemetry.steps import StepReader, concat_blocks
 from ampclient._transfer.exports import export, iter_response
@@ -77,14 +77,15 @@ class JobSteps(BoundJob[M]):
         """
         step_range = endpoints.StepRange(after=after, columns=columns)
         reader = StepReader(self._transport, self.id, step_range)
+        jobs: list[Any] = [self]
+        updates = JobUpdates(jobs, "change", poll_s=poll_s)
         while True:
             # The state is read before the steps: an ended job stores no more of them.
-            ended = await self._has_ended()
+            [job] = await updates.next()
             async for block in reader.read(retry_timeout_s=POLLING_RETRY_TIMEOUT_S):
                 yield block
-            if ended:
+            if job.state.is_terminal:
                 return
-            await self._transport.sleep(poll_s)
 
     @operation
     async def sample(

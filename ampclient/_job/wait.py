@@ -1,21 +1,41 @@
-"""Waits until jobs have ended, and reports their progress."""
+"""Waits until jobs have ended, and reports their progress.
+
+The server holds the requests until a job has changed or all have ended: one request at a time, for
+all jobs together.
+"""
 
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from ampclient import _endpoints as endpoints
+from ampclient._endpoints import NO_WAIT, Wait
 from ampclient._http.operations import run_sync
 from ampclient._http.paging import TableList
 from ampclient._http.retry import POLLING_RETRY_TIMEOUT_S
 from ampclient._job.bound import BoundJob
 from ampclient._job.view import JobView
-from ampclient.errors import AmpcoreError, JobFailed, WaitTimeout
+from ampclient.errors import (
+    AmpcoreError,
+    ConnectionFailed,
+    InvalidRequest,
+    JobFailed,
+    StatusError,
+    WaitTimeout,
+)
 from ampspec.jobs import State
 
 J = TypeVar("J", bound=BoundJob[Any])
+T = TypeVar("T")
 POLL_S: Final = 0.5
+"""The shortest time between two requests: a running job changes about as often."""
+LONG_POLL_S: Final = 30.0
+"""How long the server may hold a request; proxies commonly end one after 60 s."""
+
+OnOutage = Callable[[AmpcoreError], float]
+"""Called with the error of a server that does not respond; returns the seconds until the next try,
+or raises the error."""
 
 
 def has_ended(job: JobView) -> bool:
@@ -32,6 +52,7 @@ def wait_for(
     raise_on_failure: bool = False,
     poll_s: float = POLL_S,
     done: Callable[[J], bool] = has_ended,
+    on_outage: OnOutage | None = None,
 ) -> TableList[J]:
     """Wait until all jobs are `done`. Raises WaitTimeout, and JobFailed if requested."""
     waiting = wait_until(
@@ -42,6 +63,7 @@ def wait_for(
         raise_on_failure=raise_on_failure,
         poll_s=poll_s,
         done=done,
+        on_outage=on_outage,
     )
     return run_sync(waiting)
 
@@ -55,13 +77,18 @@ async def wait_until(
     raise_on_failure: bool,
     poll_s: float,
     done: Callable[[J], bool] = has_ended,
+    on_outage: OnOutage | None = None,
 ) -> TableList[J]:
     """As `wait_for`, as a coroutine, for Jobs and AsyncJobs."""
     deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+    sees_changes = progress or on_progress is not None or done is not has_ended
+    updates = JobUpdates(
+        jobs, "change" if sees_changes else "terminal", poll_s=poll_s, on_outage=on_outage
+    )
     first_steps = _FirstSteps()
     with _display(progress, first_steps) as show:
         while True:
-            jobs = [await refreshed(job) for job in jobs]
+            jobs = await updates.next(deadline_s)
             for job in jobs:
                 if progress:
                     await first_steps.fetch(job)
@@ -71,18 +98,107 @@ async def wait_until(
             open_jobs = [job for job in jobs if not done(job)]
             if not open_jobs:
                 break
-            await open_jobs[0]._transport.sleep(_pause_s(poll_s, deadline_s, open_jobs))
+            if deadline_s is not None and time.monotonic() >= deadline_s:
+                states = ", ".join(f"{job.id} is {job.state}" for job in open_jobs)
+                raise WaitTimeout(f"Timed out waiting: {states}.", jobs=open_jobs)
     if raise_on_failure:
         _raise_for_failure(jobs)
     return TableList(jobs)
 
 
-async def refreshed(job: J) -> J:
-    """Fetch the job again, unless it has ended."""
-    if job.state.is_terminal:
-        return job
-    request = endpoints.get_job(job.id)
-    view = await job._transport.send(request, retry_timeout_s=POLLING_RETRY_TIMEOUT_S)
+class JobUpdates(Generic[J]):
+    """Fetches jobs again whenever one of them may have changed; one that has ended is kept.
+
+    Args:
+        jobs: The jobs, at least one.
+        until: `terminal` if only their end matters: the requests are held longer.
+        poll_s: The shortest time between two requests.
+        on_outage: What to do if the server does not respond; None: try for a minute.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[J],
+        until: Literal["change", "terminal"],
+        *,
+        poll_s: float = POLL_S,
+        on_outage: OnOutage | None = None,
+    ) -> None:
+        self._jobs = list(jobs)
+        self._until = until
+        self._poll_s = poll_s
+        self._on_outage = on_outage
+        self._requested_at_s: float | None = None
+        self._server_can_wait = True
+
+    async def next(self, deadline_s: float | None = None) -> list[J]:
+        """The jobs: at once at first, then when one of them may have changed or LONG_POLL_S passed.
+
+        It returns soon after `deadline_s`, a time of the monotonic clock. Raises ConnectionFailed
+        or StatusError.
+        """
+        open_jobs = [job for job in self._jobs if not job.state.is_terminal]
+        if open_jobs:
+            is_first = self._requested_at_s is None
+            if self._requested_at_s is not None:
+                await self._pause(open_jobs[0], self._requested_at_s + self._poll_s, deadline_s)
+            self._requested_at_s = time.monotonic()
+            is_one_request = len(open_jobs) <= endpoints.JOBS_PER_REQUEST
+            may_wait = self._until == "terminal" or (is_one_request and not is_first)
+            wait = self._wait(deadline_s) if may_wait else NO_WAIT
+            fetched = await self._fetch(open_jobs, wait)
+            self._jobs = [fetched.get(job.id, job) for job in self._jobs]
+        return self._jobs
+
+    def _wait(self, deadline_s: float | None) -> Wait:
+        left_s = LONG_POLL_S if deadline_s is None else deadline_s - time.monotonic()
+        return Wait(max(0.0, min(LONG_POLL_S, left_s)), self._until)
+
+    async def _pause(self, job: J, until_s: float, deadline_s: float | None) -> None:
+        pause_s = min(until_s, deadline_s or until_s) - time.monotonic()
+        if pause_s > 0:
+            await job._transport.sleep(pause_s)
+
+    async def _fetch(self, jobs: Sequence[J], wait: Wait) -> dict[str, J]:
+        if self._server_can_wait:
+            try:
+                if len(jobs) == 1:
+                    return {jobs[0].id: await self._get(jobs[0], wait)}
+                return await self._get_together(jobs, wait)
+            except InvalidRequest:  # a server before 0.6
+                self._server_can_wait = False
+        return {job.id: await self._get(job, NO_WAIT) for job in jobs}
+
+    async def _get(self, job: J, wait: Wait) -> J:
+        view = await self._send(job, endpoints.get_job(job.id, wait))
+        return _bound(view, job)
+
+    async def _get_together(self, jobs: Sequence[J], wait: Wait) -> dict[str, J]:
+        fetched: dict[str, J] = {}
+        for first in range(0, len(jobs), endpoints.JOBS_PER_REQUEST):
+            page = {job.id: job for job in jobs[first : first + endpoints.JOBS_PER_REQUEST]}
+            views = await self._send(jobs[0], endpoints.get_jobs(list(page), wait))
+            wait = NO_WAIT  # only the first of several requests is held
+            fetched |= {view.id: _bound(view, page[view.id]) for view in views}
+        missing = [job for job in jobs if job.id not in fetched]
+        return fetched | {job.id: await self._get(job, NO_WAIT) for job in missing}
+
+    async def _send(self, job: J, request: endpoints.JsonRequest[T]) -> T:
+        retry_timeout_s = POLLING_RETRY_TIMEOUT_S if self._on_outage is None else 0.0
+        while True:
+            try:
+                return await job._transport.send(request, retry_timeout_s=retry_timeout_s)
+            except (ConnectionFailed, StatusError) as error:
+                if self._on_outage is None:
+                    raise
+                delay_s = self._on_outage(error)
+            await job._transport.sleep(delay_s)
+
+
+def _bound(view: JobView, job: J) -> J:
+    """The view as a job of the same class; its spec never changes."""
+    if view.listed_spec is None:
+        view = view.model_copy(update={"listed_spec": job.listed_spec})
     return job._with_view(view)
 
 
@@ -118,16 +234,6 @@ def _display(
     from ampclient.progress import show_progress
 
     return show_progress(first_step_of=first_steps.of)
-
-
-def _pause_s(poll_s: float, deadline_s: float | None, open_jobs: Sequence[JobView]) -> float:
-    if deadline_s is None:
-        return poll_s
-    remaining_s = deadline_s - time.monotonic()
-    if remaining_s <= 0:
-        states = ", ".join(f"{job.id} is {job.state}" for job in open_jobs)
-        raise WaitTimeout(f"Timed out waiting: {states}.", jobs=open_jobs)
-    return min(poll_s, remaining_s)
 
 
 def _raise_for_failure(jobs: Sequence[JobView]) -> None:

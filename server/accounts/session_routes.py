@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from ampspec.api.session import Session
 from ampspec.jobs import Problem
-from server.deps import AuthenticatorDep, DatabaseDep, DocumentDep, PrincipalDep, actor_of
+from server.deps import AuthenticatorDep, DatabaseDep, PrincipalDep, actor_of
 from server.documentation.openapi import problems
 from server.errors import RequestInvalid, TooManyRequests, Unauthorized
 from server.http.access.auth_middleware import client_network
@@ -19,29 +19,21 @@ from server.http.access.session_cookie import (
     is_from_browser,
     set_cookie,
 )
+from server.http.request_body import document_body
 from store.access import audit, browser_sessions, tokens
 from store.access.tokens import ValidToken
 
 router = APIRouter(prefix="/session", tags=["access"])
 
-TOKEN_BODY: Final[dict[str, Any]] = {
-    "security": [],
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["token"],
-                    "properties": {"token": {"type": "string", "minLength": 1, "maxLength": 200}},
-                }
-            }
-        },
-    },
+TOKEN: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["token"],
+    "properties": {"token": {"type": "string", "minLength": 1, "maxLength": 200}},
 }
+TokenBody = Annotated[Any, Depends(document_body(TOKEN, "The token to sign in with."))]
 
 
-async def _posted_token(document: DocumentDep) -> str:
+async def _posted_token(document: TokenBody) -> str:
     """The token in the body; error messages never quote the body."""
     token = document.get("token") if isinstance(document, dict) else None
     if not isinstance(token, str) or not 0 < len(token) <= 200:
@@ -76,7 +68,7 @@ async def _authenticated_token(
     summary="Sign in with a browser",
     status_code=201,
     responses=problems(400, 403, 413, 422, 429),
-    openapi_extra=TOKEN_BODY,
+    openapi_extra={"security": []},
 )
 def create(
     valid: Annotated[ValidToken, Depends(_authenticated_token)],

@@ -19,7 +19,7 @@ router = APIRouter(tags=["catalog"])
 
 LISTED: Final = {
     "models": "kinds of model",
-    "layers": "kinds of layer that own models are built from",
+    "layers": "kinds of layer for custom models",
     "data-kinds": "kinds of data",
     "losses": "losses",
     "metrics": "metrics",
@@ -30,16 +30,18 @@ LISTED: Final = {
 def _add_route(
     name: str, description: str, response_model: type[BaseModel], respond: Callable[..., Response]
 ) -> None:
-    """Add `GET /{name}`, which lists what the description says."""
-    router.add_api_route(
-        f"/{name}",
-        respond,
-        name=name.replace("-", "_"),
-        summary=description.partition(",")[0],
-        description=f"{description}.",
-        response_model=response_model,
-        responses=ETAG_RESPONSES,
-    )
+    """Add `GET /catalog/{name}`, which lists what the description says, and its former path."""
+    for path, is_former in ((f"/catalog/{name}", False), (f"/{name}", True)):
+        router.add_api_route(
+            path,
+            respond,
+            name=path.strip("/").replace("-", "_").replace("/", "_"),
+            summary=description.partition(",")[0],
+            description=f"{description}.",
+            response_model=response_model,
+            responses=ETAG_RESPONSES,
+            include_in_schema=not is_former,
+        )
 
 
 def _fixed_list(read: Callable[[], BaseModel]) -> Callable[..., Response]:

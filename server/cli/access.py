@@ -26,7 +26,7 @@ NO_LIMIT: Final = "none"
 
 
 def _expiry(text: str) -> datetime:
-    from ampcore.spec.expiry import parse_expiry  # loads the models of specs
+    from ampspec.documents.expiry import parse_expiry  # loads the models of specs
 
     try:
         return parse_expiry(text, datetime.now(UTC))

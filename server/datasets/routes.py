@@ -48,7 +48,7 @@ router = APIRouter(prefix="/datasets", tags=["datasets"])
 
 Name = Annotated[DatasetName, Path(description="The dataset's name.")]
 Number = Annotated[int, Path(description="The version's number.", ge=1, le=2**31 - 1)]
-Limit = Annotated[int, Query(ge=1, le=1000, description="The most items of a page.")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of items per page.")]
 
 
 def _project(

@@ -148,7 +148,7 @@ async def complete(
     uploads: UploadsDep,
     receiver: BodyReceiverDep,
 ) -> Response:
-    """Create the next version from an upload whose bytes are all stored; may be repeated."""
+    """Create the next version from an upload whose bytes are all stored; idempotent."""
     key = UploadKey(project, name, upload_id)
     completed = await run_sync(uploads.complete, key, actor, limiter=receiver.completions)
     return _version_response(completed, name)

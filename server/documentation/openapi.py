@@ -5,17 +5,18 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute, iter_route_contexts
 
 from ampspec.api.job.explanations import ExplanationRequest
 from ampspec.api.job.jobs import CloneChanges, Extension, JobChanges, ProfileRequest
 from ampspec.api.problems import ErrorResponse, ProblemDetail
-from ampspec.api.study_requests import BisectStudy, CapacityStudy, PrecisionStudy, SearchStudy
 from ampspec.jobs import JobSpec
 from ampspec.jobs.tracked import TrackedSpec
 from server.http.access.auth_middleware import PUBLIC_PATHS
 from server.http.access.session_cookie import COOKIE
+from server.http.request_body import REF, bodies_of
+from server.request_bodies import STUDIES
 
-REF: Final = "#/components/schemas/{model}"
 DESCRIPTION: Final = """Mixed-precision training jobs: submit a spec, then read every step.
 
 To try an operation, press **Authorize** and paste the token: the sign-in of this page only allows
@@ -42,24 +43,6 @@ TAGS: Final = [
     },
     {"name": "health", "description": "Liveness, readiness, metrics and version."},
 ]
-EXAMPLES: Final = {
-    "small": {
-        "summary": "Minimal: a model and data",
-        "value": {"model": {"kind": "mlp"}, "data": {"kind": "digits"}},
-    },
-    "mixed_float16": {
-        "summary": "A convolutional network in float16 with a dynamic loss scale",
-        "value": {
-            "name": "digits-fp16",
-            "model": {"kind": "cnn", "filters": [32, 64], "dense": [128]},
-            "data": {"kind": "digits", "batch_size": 256},
-            "precision": {"policy": "mixed_float16"},
-            "loss_scale": {"mode": "dynamic", "initial": 32768},
-            "optimizer": {"kind": "adam", "learning_rate": 0.001},
-            "train": {"epochs": 5},
-        },
-    },
-}
 SECURITY: Final[dict[str, Any]] = {
     "token": {
         "type": "http",
@@ -73,117 +56,7 @@ SECURITY: Final[dict[str, Any]] = {
         "description": "The cookie of POST /session; changes require an Origin of this server.",
     },
 }
-SPEC_BODY: Final[dict[str, Any]] = {
-    "requestBody": {
-        "required": True,
-        "description": "The job spec. Unknown fields are an error.",
-        "content": {
-            "application/json": {
-                "schema": {"$ref": REF.format(model="JobSpec")},
-                "examples": EXAMPLES,
-            }
-        },
-    }
-}
-
-
-SPECS_BODY: Final[dict[str, Any]] = {
-    "requestBody": {
-        "required": True,
-        "description": "The job specs. Unknown fields are an error.",
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["specs"],
-                    "additionalProperties": False,
-                    "properties": {
-                        "specs": {
-                            "type": "array",
-                            "minItems": 1,
-                            "maxItems": 100,
-                            "items": {"$ref": REF.format(model="JobSpec")},
-                        }
-                    },
-                }
-            }
-        },
-    }
-}
-
-
-EDIT_BODY: Final[dict[str, Any]] = {
-    "requestBody": {
-        "required": True,
-        "description": "The fields to change. Unknown fields are an error.",
-        "content": {"application/json": {"schema": {"$ref": REF.format(model="JobChanges")}}},
-    }
-}
-CLONE_BODY: Final[dict[str, Any]] = {
-    "requestBody": {
-        "required": False,
-        "description": "The fields of the spec to change in the clone.",
-        "content": {"application/json": {"schema": {"$ref": REF.format(model="CloneChanges")}}},
-    }
-}
-EXTEND_BODY: Final[dict[str, Any]] = {
-    "requestBody": {
-        "required": True,
-        "description": "How much longer to train.",
-        "content": {"application/json": {"schema": {"$ref": REF.format(model="Extension")}}},
-    }
-}
-STUDIES: Final = (PrecisionStudy, CapacityStudy, BisectStudy, SearchStudy)
-STUDY_BODY: Final[dict[str, Any]] = {
-    "requestBody": {
-        "required": True,
-        "description": "The kind of study, the job spec and the options. Unknown fields are an "
-        "error.",
-        "content": {
-            "application/json": {
-                "schema": {"oneOf": [{"$ref": REF.format(model=one.__name__)} for one in STUDIES]},
-                "examples": {
-                    "precision": {
-                        "summary": "Which policy is as accurate as float32?",
-                        "value": {
-                            "kind": "precision",
-                            "spec": EXAMPLES["small"]["value"],
-                            "options": {"seeds": 5},
-                        },
-                    }
-                },
-            }
-        },
-    }
-}
-PROFILE_BODY: Final[dict[str, Any]] = {
-    "requestBody": {
-        "required": False,
-        "description": "How many steps to profile.",
-        "content": {"application/json": {"schema": {"$ref": REF.format(model="ProfileRequest")}}},
-    }
-}
-EXPLANATION_BODY: Final[dict[str, Any]] = {
-    "requestBody": {
-        "required": True,
-        "description": "The step to explain.",
-        "content": {
-            "application/json": {"schema": {"$ref": REF.format(model="ExplanationRequest")}}
-        },
-    }
-}
 TEXT: Final = {"type": "string"}
-JOB_ID_PARAMETER: Final[dict[str, Any]] = {
-    "parameters": [
-        {
-            "name": "job_id",
-            "in": "path",
-            "required": True,
-            "description": "The job's id.",
-            "schema": TEXT,
-        }
-    ]
-}
 IDEMPOTENCY_KEY_PARAMETER: Final[dict[str, Any]] = {
     "parameters": [
         {
@@ -281,6 +154,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     listed["anyOf"] = [*spec["anyOf"], {"type": "null"}]
     components["securitySchemes"] = SECURITY
     document["security"] = [{name: []} for name in SECURITY]
+    _add_bodies(document, app)
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             _add_shared_failures(operation, is_open=path in PUBLIC_PATHS)
@@ -289,6 +163,17 @@ def _document(app: FastAPI) -> dict[str, Any]:
     for unused in ("HTTPValidationError", "ValidationError"):
         components["schemas"].pop(unused, None)
     return document
+
+
+def _add_bodies(document: dict[str, Any], app: FastAPI) -> None:
+    """Add the bodies that routes read through dependencies (`server.http.request_body`)."""
+    for route in iter_route_contexts(app.routes):
+        if not isinstance(route.original_route, APIRoute):
+            continue
+        for body in bodies_of(route.dependant):
+            for method in route.methods or ():
+                operation = document["paths"][route.path_format][method.lower()]
+                operation["requestBody"] = body.openapi
 
 
 def _schemas() -> dict[str, Any]:
@@ -328,5 +213,7 @@ def _add_change_failures(operation: dict[str, Any], *, has_key: bool) -> None:
         known = operation.setdefault("parameters", [])
         names = {parameter["name"] for parameter in known}
         known += [
-            one for one in IDEMPOTENCY_KEY_PARAMETER["parameters"] if one["name"] not in names
+            parameter
+            for parameter in IDEMPOTENCY_KEY_PARAMETER["parameters"]
+            if parameter["name"] not in names
         ]

@@ -21,11 +21,12 @@ After = Annotated[
 ]
 Before = Annotated[
     int | None,
-    Query(ge=0, le=2**53, description="Only the last events before this seq."),
+    Query(ge=0, le=2**53, description="The newest events with seq < before."),
 ]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Types = Annotated[
-    list[EventType], Query(description="Only events of these types; may be repeated.")
+    list[EventType],
+    Query(description="Only events of these types; repeatable."),
 ]
 Start = Annotated[
     int | None, Query(ge=0, le=MAX_STEP, description="Only events from this step on.")

@@ -36,7 +36,7 @@ LastEventId = Annotated[
     int | None,
     Header(ge=0, le=2**53, description="As `after`; a browser sends it when it reconnects."),
 ]
-Kinds = Annotated[list[StreamKind], Query(description="Only these kinds; may be repeated.")]
+Kinds = Annotated[list[StreamKind], Query(description="Only these kinds; repeatable.")]
 Columns = Annotated[
     str | None,
     Query(

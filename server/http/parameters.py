@@ -16,21 +16,13 @@ from server.errors import RequestInvalid
 
 async def check_query_parameters(request: Request) -> None:
     """Raise RequestInvalid for query parameters that the route lacks, or unstorable text."""
-    if request.scope["query_string"]:
-        # A direct route takes only the request, and no parameters.
-        dependant = getattr(request.scope["route"], "dependant", None)
-        known = () if dependant is None else sorted(_names(dependant))
-        check_parameters(request, known=known)
-
-
-def check_parameters(request: Request, *, known: Sequence[str]) -> None:
-    """Raise RequestInvalid for query parameters that are not in `known`, or unstorable text."""
     if not request.scope["query_string"]:
         return
-    given = request.query_params.multi_items()
+    parameters = request.query_params.multi_items()
+    known = sorted(_names(request.scope["route"].dependant))
     unknown = [name for name in request.query_params if name not in known]
     problems = [_unknown(name, known) for name in unknown[:MAX_PROBLEMS]]
-    problems += [_unstorable(name, value) for name, value in given if not is_storable(value)]
+    problems += [_unstorable(name, value) for name, value in parameters if not is_storable(value)]
     if problems:
         raise RequestInvalid(problems)
 

@@ -200,8 +200,8 @@ def check_has_worker(action: Action, job: tables.Job) -> None:
     """Raise Conflict for an action that a tracked run does not have."""
     if job.source == Source.TRACKED and action in WORKER_ACTIONS:
         raise Conflict(
-            f"Cannot {action.name} the job: it is a tracked run, which no worker runs. Its program "
-            "can be asked to stop, with cancel."
+            f"Cannot {action.name} the job. Tracked runs have no worker; use cancel to ask the "
+            "program to stop."
         )
 
 

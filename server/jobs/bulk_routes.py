@@ -1,18 +1,13 @@
 """Submit several jobs with one request, and cancel or delete all jobs that match a filter."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 
 from ampspec.api.job.jobs import ChangedJobs, SubmittedJobs
-from server.documentation.openapi import IDEMPOTENCY_KEY_PARAMETER, SPECS_BODY, problems
+from server.documentation.openapi import problems
 from server.jobs.actions import JobActionsDep
-from server.jobs.bulk import (
-    MAX_CHANGED,
-    BulkFiltersDep,
-    ChangeLimit,
-    cancel_jobs,
-    delete_jobs,
-    submit_specs,
-)
+from server.jobs.bulk import MAX_CHANGED, BulkFiltersDep, ChangeLimit, cancel_jobs, delete_jobs
+from server.request_bodies import SpecsBody
+from server.submissions.new_jobs import NewJobsDep
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
@@ -23,11 +18,10 @@ router = APIRouter(prefix="/jobs", tags=["jobs"])
     status_code=201,
     response_model=SubmittedJobs,
     responses=problems(409),
-    openapi_extra={**SPECS_BODY, **IDEMPOTENCY_KEY_PARAMETER},
 )
-async def submit(request: Request) -> Response:
+async def submit(new_jobs: NewJobsDep, specs: SpecsBody) -> Response:
     """Queue up to 100 jobs in one transaction: all of them, or none if one is refused."""
-    return await submit_specs(request)
+    return await new_jobs.submit_batch(specs)
 
 
 @router.post("/cancel", summary="Cancel jobs by filter", response_model=ChangedJobs)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from server.http.etag import etag_of
+from server.jobs.jobs_response import JobsResponse
 from server.request_batcher import RequestBatcher
 from server.row_models import job_from_row
 from store.damaged_rows import is_row_error, read_partially
@@ -19,11 +19,10 @@ from store.listing.waiting_reason import is_queued, why_waiting
 
 @dataclass(frozen=True)
 class EncodedJob:
-    """The encoded response for a job; the route checks that the principal may see the project."""
+    """The response for a job; the route checks that the principal may see the project."""
 
     project: str
-    etag: str
-    body: bytes
+    response: JobsResponse
 
 
 @dataclass(frozen=True)
@@ -50,24 +49,22 @@ class JobReader:
 
         A damaged row fails only the requests for that job.
         """
-        found = await self._job_batches.submit(job_id)
-        return (
-            await self._queued_batches.submit(found.row) if isinstance(found, QueuedRow) else found
-        )
+        job = await self._job_batches.submit(job_id)
+        return await self._queued_batches.submit(job.row) if isinstance(job, QueuedRow) else job
 
     def _read_rows(
         self, job_ids: Sequence[str]
     ) -> Sequence[EncodedJob | QueuedRow | Exception | None]:
         with self._database.autocommit() as connection:
-            wanted = list(dict.fromkeys(job_ids))
+            distinct_ids = list(dict.fromkeys(job_ids))
             try:
-                rows = get_rows(connection, wanted)
+                rows = get_rows(connection, distinct_ids)
             except Exception as error:
                 if not is_row_error(error):
                     raise
-                rows = read_partially(connection, wanted)
-        found = {row.id: QueuedRow(row) if is_queued(row) else _encode(row) for row in rows}
-        return [found.get(job_id) for job_id in job_ids]
+                rows = read_partially(connection, distinct_ids)
+        jobs = {row.id: QueuedRow(row) if is_queued(row) else _encode(row) for row in rows}
+        return [jobs.get(job_id) for job_id in job_ids]
 
     def _explain_waiting(self, rows: Sequence[Any]) -> Sequence[EncodedJob | Exception]:
         waiting = {row.id: row for row in rows}
@@ -83,4 +80,4 @@ def _encode(row: Any, waiting: str | None = None) -> EncodedJob | Exception:
         body = job.model_dump_json(by_alias=True).encode()
     except Exception as error:
         return error
-    return EncodedJob(job.project, etag_of(body), body)
+    return EncodedJob(job.project, JobsResponse.of(body, {job.id: job.state}))

@@ -17,29 +17,36 @@ from sqlalchemy.orm import Session
 from ampspec.documents.problems import closest_match, format_value
 from ampspec.jobs import Problem, State
 from ampspec.telemetry.metrics import METRIC_PATTERN, is_metric
-from server.deps import PrincipalDep
+from server.deps import JOB_ID, PrincipalDep
 from server.errors import Forbidden, RequestInvalid
 from server.http.access.principal import Principal
 from server.jobs.cursors import cursor_of, read_cursor
+from server.jobs.jobs_response import JobsResponse
 from server.row_models import listed_job_from_row
 from store.database import Database
 from store.job_metrics import MetricFilter
 from store.listing import search as job_search
 from store.listing.job_order import COLUMNS, JobOrder, MetricSort, Sort
 from store.listing.search_filters import Search
+from store.listing.waiting_reason import why_waiting
 
 METRIC_FILTER: Final = re.compile(
     rf"\s*(?P<name>{METRIC_PATTERN})\s*(?P<comparison>[<>]=?|==?)(?P<value>[^=]*)"
 )
+MAX_IDS: Final = 100
+DEFAULT_LIMIT: Final = 50
 MAX_PAGE_BYTES: Final = 1_000_000
 """A page ends before the job that would exceed this size; its first job is always included."""
 
-States = Annotated[list[State], Query(description="Only jobs in these states; may be repeated.")]
+States = Annotated[
+    list[State],
+    Query(description="Only jobs in these states; repeatable."),
+]
 Labels = Annotated[
     list[Annotated[str, Query(max_length=321)]],
     Query(
         max_length=64,
-        description="Only jobs with this label: `key=value`, or `key`; may be repeated.",
+        description="Only jobs with this label: `key=value`, or `key`; repeatable.",
     ),
 ]
 NameOrId = Annotated[
@@ -71,7 +78,7 @@ Metrics = Annotated[
     Query(
         max_length=16,
         description="Only jobs whose last evaluation has such a metric: `val_accuracy>=0.9`, with "
-        ">=, <=, >, < or =; may be repeated.",
+        ">=, <=, >, < or =; repeatable.",
     ),
 ]
 Explanations = Annotated[
@@ -88,7 +95,15 @@ FoldStudies = Annotated[
         "with `study`: how many match, and their states."
     ),
 ]
-Limit = Annotated[int, Query(ge=1, le=100)]
+Ids = Annotated[
+    str | None,
+    Query(
+        max_length=13 * MAX_IDS,
+        description=f"Only these jobs, up to {MAX_IDS} ids separated by commas, with `waiting`, "
+        "and also those that explain a step. Ids without a visible job are left out.",
+    ),
+]
+Limit = Annotated[int | None, Query(ge=1, le=100, description="Jobs per page: 50; with `id` 100.")]
 Cursor = Annotated[
     str | None,
     Query(max_length=2000, description="`next_cursor` of a page with the same sort and filters."),
@@ -103,7 +118,7 @@ class ListField(StrEnum):
 
 Fields = Annotated[
     list[ListField],
-    Query(description="Additional fields of each job, which may be large; may be repeated."),
+    Query(description="Additional fields of each job, which may be large."),
 ]
 
 
@@ -117,7 +132,7 @@ class JobListQuery:
     cursor: str | None
     fields: frozenset[ListField]
 
-    def page(self, database: Database) -> bytes:
+    def page(self, database: Database) -> JobsResponse:
         """The page as JSON, with the cursor of the next one. Raises RequestInvalid."""
         after_position = read_cursor(self.cursor, self.search, self.sort) if self.cursor else None
         with database.read() as session:
@@ -130,7 +145,9 @@ class JobListQuery:
             )
             items = list(_fit_into_page(self._items(session, page.jobs)))
         position = page.after_position(len(items))
-        return _document(items, cursor_of(position, self.search, self.sort) if position else None)
+        cursor = cursor_of(position, self.search, self.sort) if position else None
+        states = {row.id: str(row.state) for row in page.jobs[: len(items)]}
+        return JobsResponse.of(_document(items, cursor), states)
 
     def _items(self, session: Session, rows: Sequence[Any]) -> Iterator[bytes]:
         """The jobs as JSON, each encoded when the iterator reaches it."""
@@ -140,8 +157,9 @@ class JobListQuery:
         left_out = {"spec": not has_specs, "study": not self.search.folds_studies}
         excluded = {name for name, is_left_out in left_out.items() if is_left_out}
         specs = job_search.specs(session, ids) if has_specs else repeat(None, len(rows))
+        waiting = why_waiting(session.connection(), rows) if self.search.ids else {}
         for row, spec in zip(rows, specs, strict=True):
-            job = listed_job_from_row(row, spec, studies.get(row.id))
+            job = listed_job_from_row(row, spec, studies.get(row.id), waiting.get(row.id))
             yield job.model_dump_json(exclude=excluded).encode()
 
 
@@ -164,6 +182,7 @@ def _document(items: Sequence[bytes], next_cursor: str | None) -> bytes:
 async def _job_filters(
     *,
     principal: PrincipalDep,
+    id: Ids = None,  # noqa: A002 - the name of the parameter
     state: States = [],  # noqa: B006 - FastAPI copies it
     label: Labels = [],  # noqa: B006
     q: NameOrId = None,
@@ -177,6 +196,7 @@ async def _job_filters(
 ) -> Search:
     return Search(
         project=_project(principal, project),
+        ids=_ids(id) if id is not None else (),
         states=tuple(sorted(set(state))),
         labels=tuple(_label(text) for text in label),
         q=q or None,
@@ -184,7 +204,7 @@ async def _job_filters(
         model=model,
         created_after=_in_utc(created_after),
         metrics=tuple(_metric_filter(text) for text in metric),
-        explanations=explanations,
+        explanations=explanations or id is not None,
         study=study or None,
     )
 
@@ -198,22 +218,31 @@ async def _job_list_query(
     filters: JobFiltersDep,
     fold_studies: FoldStudies = False,
     sort: SortOrder = Sort.NEWEST,
-    limit: Limit = 50,
+    limit: Limit = None,
     cursor: Cursor = None,
     fields: Fields = [],  # noqa: B006 - FastAPI copies it
 ) -> JobListQuery:
     search = replace(filters, folds_studies=fold_studies)
-    return JobListQuery(search, _order(sort), limit, cursor, frozenset(fields))
+    jobs_per_page = limit or (MAX_IDS if search.ids else DEFAULT_LIMIT)
+    return JobListQuery(search, _order(sort), jobs_per_page, cursor, frozenset(fields))
 
 
-def _project(principal: Principal, wanted: str | None) -> str | None:
+def _project(principal: Principal, project: str | None) -> str | None:
     """The project to list; None for all projects."""
-    if wanted is not None and not principal.sees(wanted):
+    if project is not None and not principal.sees(project):
         raise Forbidden(
             f"Expected the project {principal.visible_project!r}: only admins can list other "
             "projects."
         )
-    return principal.visible_project or wanted
+    return principal.visible_project or project
+
+
+def _ids(text: str) -> tuple[str, ...]:
+    ids = tuple(sorted(set(text.split(","))))
+    if len(ids) <= MAX_IDS and all(JOB_ID.fullmatch(job_id) for job_id in ids):
+        return ids
+    expected = f"1 to {MAX_IDS} job ids separated by commas"
+    raise RequestInvalid([Problem("/query/id", "invalid_value", expected, format_value(text))])
 
 
 def _label(text: str) -> tuple[str, str | None]:
@@ -240,15 +269,15 @@ def _order(text: str) -> JobOrder:
 
 
 def _metric_filter(text: str) -> MetricFilter:
-    found = METRIC_FILTER.fullmatch(text)
-    value = _number(found["value"]) if found else None
-    if found is None or value is None:
+    match = METRIC_FILTER.fullmatch(text)
+    value = _number(match["value"]) if match else None
+    if match is None or value is None:
         expected = "a metric, >=, <=, >, < or =, and a number, as in val_accuracy>=0.9"
         raise RequestInvalid(
             [Problem("/query/metric", "invalid_value", expected, format_value(text))]
         )
-    comparison = "=" if found["comparison"] == "==" else found["comparison"]
-    return MetricFilter(found["name"], comparison, value)
+    comparison = "=" if match["comparison"] == "==" else match["comparison"]
+    return MetricFilter(match["name"], comparison, value)
 
 
 def _number(text: str) -> float | None:

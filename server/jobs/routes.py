@@ -2,40 +2,25 @@
 
 from functools import partial
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
+from starlette.concurrency import run_in_threadpool
 
 from ampspec.api.job.jobs import Job, JobPage
 from ampspec.api.job.validation import Validation
 from ampspec.jobs import State
 from ampspec.preflight import preflight
-from server.deps import (
-    DatabaseDep,
-    JobId,
-    PostedSpec,
-    check_visible,
-    job_id_of,
-    job_not_found,
-    principal_of,
-    services_of,
-)
+from server.deps import DatabaseDep, JobId, PostedSpec
 from server.documentation.openapi import (
-    CLONE_BODY,
     CREATED_RESPONSES,
-    EDIT_BODY,
     ETAG_RESPONSES,
-    EXTEND_BODY,
-    IDEMPOTENCY_KEY_PARAMETER,
-    JOB_ID_PARAMETER,
-    PROFILE_BODY,
-    SPEC_BODY,
     accepted_response,
     problems,
 )
-from server.http.etag import respond_unless_body_cached, respond_unless_cached
 from server.jobs.actions import CANCEL, EDIT, PAUSE, PROFILE, RESUME, RETRY, JobActionsDep
 from server.jobs.listing import JobListQueryDep
-from server.jobs.request_models import CloneChangesDep, EpochsDep, JobChangesDep, ProfileStepsDep
-from server.jobs.submission import submit_clone, submit_extension, submit_spec
+from server.jobs.long_poll import LongPollDep
+from server.request_bodies import CloneBody, ExtensionBody, JobChangesBody, ProfileBody, SpecBody
+from server.submissions.new_jobs import NewJobsDep
 from store import workers
 from store.jobs import jobs
 
@@ -48,18 +33,13 @@ router = APIRouter(prefix="/jobs", tags=["jobs"])
     status_code=201,
     response_model=Job,
     responses={**CREATED_RESPONSES, **problems(409)},
-    openapi_extra={**SPEC_BODY, **IDEMPOTENCY_KEY_PARAMETER},
 )
-async def submit(request: Request) -> Response:
+async def submit(new_jobs: NewJobsDep, spec: SpecBody) -> Response:
     """Queue a job. After the response 201 the job is stored durably."""
-    return await submit_spec(request)
+    return await new_jobs.submit(spec)
 
 
-@router.post(
-    "/validate",
-    summary="Validate a spec",
-    openapi_extra=SPEC_BODY,
-)
+@router.post("/validate", summary="Validate a spec")
 def validate(spec: PostedSpec, database: DatabaseDep) -> Validation:
     """Validate a spec as POST /jobs does, without queuing a job.
 
@@ -73,13 +53,13 @@ def validate(spec: PostedSpec, database: DatabaseDep) -> Validation:
 
 
 @router.get("", summary="List jobs", response_model=JobPage, responses=ETAG_RESPONSES)
-def listing(wanted: JobListQueryDep, database: DatabaseDep, request: Request) -> Response:
+async def listing(query: JobListQueryDep, database: DatabaseDep, poll: LongPollDep) -> Response:
     """List the jobs of the token's project; for admins, of all projects.
 
     A page with large jobs may have fewer than `limit`; only the last page has no `next_cursor`.
+    With `id`, the request can wait for a change of these jobs, or for their end.
     """
-    page = Response(wanted.page(database), media_type="application/json")
-    return respond_unless_body_cached(request, page)
+    return await poll.respond(query.search.ids, partial(run_in_threadpool, query.page, database))
 
 
 @router.get(
@@ -87,18 +67,13 @@ def listing(wanted: JobListQueryDep, database: DatabaseDep, request: Request) ->
     summary="Read a job",
     response_model=Job,
     responses={**ETAG_RESPONSES, **problems(404)},
-    openapi_extra=JOB_ID_PARAMETER,
 )
-async def read(request: Request) -> Response:
-    """Read the current state of a job; for a queued job, also why it waits."""
-    job_id = job_id_of(request)
-    job = await services_of(request).job_reader.read(job_id)
-    if job is None:
-        raise job_not_found(job_id)
-    check_visible(principal_of(request), job_id, job.project)
-    return respond_unless_cached(
-        request, job.etag, lambda: Response(job.body, media_type="application/json")
-    )
+async def read(job_id: JobId, poll: LongPollDep) -> Response:
+    """Read the current state of a job, at once or once it has changed or ended.
+
+    For a queued job `waiting` says why it waits.
+    """
+    return await poll.respond([job_id], partial(poll.read_job, job_id))
 
 
 @router.patch(
@@ -106,11 +81,11 @@ async def read(request: Request) -> Response:
     summary="Change a job",
     response_model=Job,
     responses=problems(404),
-    openapi_extra=EDIT_BODY,
 )
-def edit(job_id: JobId, changes: JobChangesDep, actions: JobActionsDep) -> Response:
+def edit(job_id: JobId, changes: JobChangesBody, actions: JobActionsDep) -> Response:
     """Change the name, labels or priority of a job; fields that are left out stay."""
-    return actions.change(EDIT, job_id, partial(jobs.edit, changes=changes), **changes)
+    fields = changes.model_dump(exclude_unset=True)
+    return actions.change(EDIT, job_id, partial(jobs.edit, changes=fields), **fields)
 
 
 @router.delete(
@@ -152,16 +127,15 @@ def pause(job_id: JobId, actions: JobActionsDep) -> Response:
     summary="Profile a running job",
     response_model=Job,
     responses=problems(404, 409),
-    openapi_extra=PROFILE_BODY,
 )
-def profile(job_id: JobId, steps: ProfileStepsDep, actions: JobActionsDep) -> Response:
+def profile(job_id: JobId, body: ProfileBody, actions: JobActionsDep) -> Response:
     """Profile the next steps of a running job.
 
     Its event `profile` names the files with the report and the traces. A profile is lost if the
     job is paused or its worker dies before.
     """
-    change = partial(jobs.request_profile, steps=steps)
-    return actions.change(PROFILE, job_id, change, steps=steps)
+    change = partial(jobs.request_profile, steps=body.steps)
+    return actions.change(PROFILE, job_id, change, steps=body.steps)
 
 
 @router.post(
@@ -192,11 +166,10 @@ def retry(job_id: JobId, actions: JobActionsDep) -> Response:
     status_code=201,
     response_model=Job,
     responses={**CREATED_RESPONSES, **problems(404, 409)},
-    openapi_extra={**CLONE_BODY, **IDEMPOTENCY_KEY_PARAMETER},
 )
-async def clone(job_id: JobId, changes: CloneChangesDep, request: Request) -> Response:
+async def clone(new_jobs: NewJobsDep, job_id: JobId, changes: CloneBody) -> Response:
     """Queue a new job with the spec of this one and some changed fields."""
-    return await submit_clone(request, job_id, changes)
+    return await new_jobs.clone(job_id, changes.set)
 
 
 @router.post(
@@ -205,12 +178,7 @@ async def clone(job_id: JobId, changes: CloneChangesDep, request: Request) -> Re
     status_code=201,
     response_model=Job,
     responses={**CREATED_RESPONSES, **problems(404, 409)},
-    openapi_extra={**EXTEND_BODY, **IDEMPOTENCY_KEY_PARAMETER},
 )
-async def extend(job_id: JobId, epochs: EpochsDep, request: Request) -> Response:
+async def extend(new_jobs: NewJobsDep, job_id: JobId, body: ExtensionBody) -> Response:
     """Queue a new job that continues a succeeded one for more epochs, from its last checkpoint."""
-    return await submit_extension(request, job_id, epochs)
-
-
-DIRECT_ENDPOINTS = (submit, read)
-"""The endpoints with the most requests; they bypass FastAPI (server.http.direct_routes)."""
+    return await new_jobs.extend(job_id, body.epochs)

@@ -1,11 +1,15 @@
 """Histogram of request durations by route."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+WAITED_S: Final = "waited_s"
+"""The key in `scope["state"]` of the seconds that a request has waited."""
 API_PREFIX: Final = "/api/v1"
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 OTHER_ROUTE: Final = "other"
@@ -17,11 +21,22 @@ def histogram(registry: CollectorRegistry) -> Histogram:
     """The histogram, in seconds."""
     return Histogram(
         "ampcore_http_request_duration_seconds",
-        "Time from a request's headers to the start of its response.",
+        "Time from a request's headers to the start of its response, without waiting for jobs.",
         ["method", "route", "status"],
         buckets=BUCKETS,
         registry=registry,
     )
+
+
+@contextmanager
+def waiting(scope: Scope) -> Iterator[None]:
+    """Leave the time that a request waits for something to happen out of its duration."""
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        waited_s = time.perf_counter() - began
+        scope["state"][WAITED_S] = scope["state"].get(WAITED_S, 0.0) + waited_s
 
 
 class RequestTimes:
@@ -42,7 +57,8 @@ class RequestTimes:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                self._observe(scope, status, time.perf_counter() - began)
+                took_s = time.perf_counter() - began - scope.get("state", {}).get(WAITED_S, 0.0)
+                self._observe(scope, status, took_s)
             await send(message)
 
         try:

@@ -14,21 +14,14 @@ from ampspec.studies.kinds import KINDS
 from infra.notify import Notifier
 from server.dataset_folder import DatasetFolder
 from server.datasets.references import pin_dataset
-from server.deps import (
-    ActorDep,
-    DatabaseDep,
-    DocumentDep,
-    MemberDep,
-    NotifierDep,
-    check_right,
-    services_of,
-)
+from server.deps import ActorDep, DatabaseDep, MemberDep, NotifierDep, check_right, services_of
 from server.errors import Conflict, NotFound, RequestInvalid
 from server.files.initial_weights import check_initial_weights
 from server.files.references import runs_own_code
 from server.http.access.principal import Principal
 from server.http.responses import to_response
 from server.idempotency import IdempotentRequestDep, respond_once
+from server.request_bodies import StudyBody
 from server.studies import planning
 from server.studies.estimate import earlier_jobs
 from server.studies.planner import Planner
@@ -189,10 +182,10 @@ def get_visible_study(session: Session, study_id: str, principal: Principal) -> 
     return study
 
 
-def _checked_study(document: DocumentDep, principal: MemberDep, request: Request) -> CheckedStudy:
+def _checked_study(body: StudyBody, principal: MemberDep, request: Request) -> CheckedStudy:
     services = services_of(request)
     return check_study(
-        services.database, services.dataset_folder, services.planner, principal, document
+        services.database, services.dataset_folder, services.planner, principal, body
     )
 
 

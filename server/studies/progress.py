@@ -24,18 +24,18 @@ from ampspec.telemetry.json_values import json_safe
 from infra.notify import Notifier
 from infra.storage import Storage
 from server.dispatch import Dispatcher, dispatch_jobs
-from server.jobs.submission import (
+from server.studies import planning
+from server.studies.planner import Planner
+from server.studies.planning import NextJobs
+from server.studies.questions import context_facts, question_of, with_device
+from server.studies.results import new_results
+from server.submissions.submission import (
     CheckedSubmission,
     JobDraft,
     JobSubmitter,
     Submission,
     create_jobs,
 )
-from server.studies import planning
-from server.studies.planner import Planner
-from server.studies.planning import NextJobs
-from server.studies.questions import context_facts, question_of, with_device
-from server.studies.results import new_results
 from store import studies, tables
 from store.access import projects, tokens
 from store.access.audit import Actor

@@ -10,13 +10,7 @@ from ampspec.documents.problems import format_value
 from ampspec.jobs import Problem
 from ampspec.studies.markdown import study_markdown
 from server.deps import JOB_ID, DatabaseDep, PrincipalDep
-from server.documentation.openapi import (
-    CREATED_RESPONSES,
-    IDEMPOTENCY_KEY_PARAMETER,
-    STUDY_BODY,
-    accepted_response,
-    problems,
-)
+from server.documentation.openapi import CREATED_RESPONSES, accepted_response, problems
 from server.errors import Conflict, RequestInvalid
 from server.http.parameters import parse_utc
 from server.studies.creation import (
@@ -40,14 +34,13 @@ MARKDOWN = "text/markdown; charset=utf-8"
     status_code=201,
     response_model=Study,
     responses=CREATED_RESPONSES,
-    openapi_extra={**STUDY_BODY, **IDEMPOTENCY_KEY_PARAMETER},
 )
 def create(study: CheckedStudyDep, actions: StudyActionsDep) -> Response:
     """Create a study; the server queues its jobs. After the response 201 it is stored durably."""
     return actions.create(study)
 
 
-@router.post("/estimate", summary="Estimate the cost of a study", openapi_extra=STUDY_BODY)
+@router.post("/estimate", summary="Estimate the cost of a study")
 def estimate(
     study: CheckedStudyDep, principal: PrincipalDep, database: DatabaseDep, planner: PlannerDep
 ) -> Estimate:

@@ -43,7 +43,7 @@ async def server_sent_events(feed: Feed[bytes]) -> AsyncGenerator[bytes, None]:
             yield _event("lag", b'{"behind":%d}' % (page.seq - page.after))
             was_up_to_date = False
         was_up_to_date |= bool(page.items) and page.after >= page.seq
-        yield b"".join(page.items) or b": still here\n\n"
+        yield b"".join(page.items) or b": keep-alive\n\n"
     if feed.is_over:
         yield _event("end", orjson.dumps({"state": feed.state}))
 

@@ -29,7 +29,7 @@ def create(spec: TrackedSpec, runs: TrackedRunsDep) -> Response:
 def upload(job_id: JobId, body: RunUpload, runs: TrackedRunsDep) -> RunStatus:
     """Store steps, events and log text of a tracked run, and renew its lease.
 
-    Each entry is stored once, in the order of its number: an upload may be repeated.
+    Each entry is stored once, in the order of its number: uploads are idempotent.
     """
     return runs.upload(job_id, body)
 

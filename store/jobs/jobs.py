@@ -11,7 +11,9 @@ from sqlalchemy import (
     Float,
     Row,
     Select,
+    String,
     bindparam,
+    cast,
     delete,
     func,
     insert,
@@ -40,6 +42,10 @@ DEFAULT_QUEUE: Final = "default"
 # Built once: building a statement takes as long as executing it.
 _BY_ID: Final = select(Job).where(Job.id == bindparam("job_id"))
 _ROWS_BY_ID: Final = select(Job.__table__).where(Job.id.in_(bindparam("job_ids", expanding=True)))
+# As text: a damaged row may hold anything there.
+_VERSIONS: Final = select(
+    Job.id, Job.seq, Job.state, cast(Job.uploading, String).label("uploading")
+).where(Job.id.in_(bindparam("job_ids", expanding=True)))
 _SEQ: Final = select(Job.project, Job.seq).where(Job.id == bindparam("job_id"))
 # A message is sent after the commit; if that fails, the reconciler sends it.
 _INSERT: Final = (
@@ -83,19 +89,19 @@ def create_all(session: Session, new: Sequence[tuple[JobSpec, Origin]]) -> Seque
         {"id": job_id, **_new_job_values(spec, origin)}
         for job_id, (spec, origin) in zip(ids, new, strict=True)
     ]
-    jobs = session.connection().execute(_INSERT, values).all()
+    rows = session.connection().execute(_INSERT, values).all()
     insert_rows(
         session,
         EventRow,
-        *(event_values(job, EventType.STATE, state_event_data(job)) for job in jobs),
+        *(event_values(row, EventType.STATE, state_event_data(row)) for row in rows),
     )
-    sizes = [(job, GangSize.of_spec(spec)) for job, (spec, _) in zip(jobs, new, strict=True)]
+    sizes = [(row, GangSize.of_spec(spec)) for row, (spec, _) in zip(rows, new, strict=True)]
     gangs = [
         {"job_id": job.id, "holds": 0, **vars(size)} for job, size in sizes if size is not None
     ]
     if gangs:
         insert_rows(session, Gang, *gangs)
-    return jobs
+    return rows
 
 
 def _new_job_values(spec: JobSpec, origin: Origin) -> dict[str, Any]:
@@ -140,6 +146,11 @@ def get(session: Session, job_id: str, *, project: str | None = None) -> Job | N
 def get_rows(connection: Connection, job_ids: Collection[str]) -> Sequence[Row[Any]]:
     """The jobs with those ids as plain rows, which takes half the time of ORM objects."""
     return connection.execute(_ROWS_BY_ID, {"job_ids": list(job_ids)}).all()
+
+
+def versions(connection: Connection, job_ids: Collection[str]) -> Sequence[Any]:
+    """What tells whether these jobs have changed: id, seq, state and uploading."""
+    return connection.execute(_VERSIONS, {"job_ids": list(job_ids)}).all()
 
 
 def project_of(session: Session, job_id: str) -> str | None:

@@ -25,6 +25,8 @@ class Search:
     """The filters of a search; an empty one matches every job."""
 
     project: str | None = None
+    ids: tuple[str, ...] = ()
+    """Only these jobs."""
     states: tuple[State, ...] = ()
     labels: tuple[tuple[str, str | None], ...] = ()
     """Label key and value; None matches any value."""
@@ -56,6 +58,8 @@ def matching(search: Search, job: type[Job] = Job) -> list[ColumnElement[bool]]:
     filters: list[ColumnElement[bool]] = []
     if search.project is not None:
         filters.append(job.project == search.project)
+    if search.ids:
+        filters.append(job.id.in_(search.ids))
     if search.model is not None:
         filters.append(job.model == search.model)
     if search.policy is not None:
@@ -77,7 +81,7 @@ def matching(search: Search, job: type[Job] = Job) -> list[ColumnElement[bool]]:
 def has_indexed_filter(search: Search) -> bool:
     """Whether PostgreSQL has an index of a filter that says nothing about the order of a list."""
     has_long_text = search.q is not None and len(search.q) >= MIN_INDEXED_CHARACTERS
-    return bool(search.labels or search.policy or search.model) or has_long_text
+    return bool(search.ids or search.labels or search.policy or search.model) or has_long_text
 
 
 def _matches_text(job: type[Job], text: str) -> ColumnElement[bool]:

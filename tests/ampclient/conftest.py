@@ -183,8 +183,7 @@ class FakeServer:
         if request.method != "GET":
             return self._change(request, self.jobs[job_id], action)
         if action == "":
-            if self.changes.get(job_id):
-                self.changes[job_id].pop(0)()
+            self._apply_change(job_id)
             return _with_etag(request, self.jobs[job_id])
         return self._read_part(request, job_id, action, segments)
 
@@ -379,6 +378,11 @@ class FakeServer:
 
         self.changes.setdefault(job_id, []).append(apply)
 
+    def _apply_change(self, job_id: str) -> None:
+        """Apply the next of the changes of a job, as time does on a server."""
+        if self.changes.get(job_id):
+            self.changes[job_id].pop(0)()
+
     def _submit(self, request: httpx.Request) -> httpx.Response:
         try:
             spec = JobSpec.parse(json.loads(request.content))
@@ -401,7 +405,12 @@ class FakeServer:
     def _list(self, request: httpx.Request) -> httpx.Response:
         params = request.url.params
         states = params.get_list("state")
-        jobs = [job for job in self.jobs.values() if not states or job["state"] in states]
+        ids = params["id"].split(",") if "id" in params else list(self.jobs)
+        if "id" in params:
+            for job_id in ids:
+                self._apply_change(job_id)
+        jobs = [job for job_id, job in self.jobs.items() if job_id in ids]
+        jobs = [job for job in jobs if not states or job["state"] in states]
         for name in ("policy", "model", "project"):
             jobs = [job for job in jobs if params.get(name) in (None, job[name])]
         for label in params.get_list("label"):
@@ -411,7 +420,7 @@ class FakeServer:
         cursor = str(end) if end < len(jobs) else None
         left_out = set() if "spec" in params.get_list("fields") else {"spec"}
         items = [{name: job[name] for name in job.keys() - left_out} for job in jobs[start:end]]
-        return httpx.Response(200, json={"items": items, "next_cursor": cursor})
+        return _with_etag(request, {"items": items, "next_cursor": cursor})
 
     def _stop(self, job: dict[str, Any], transitional: str, done: str) -> httpx.Response:
         if job["state"] in TERMINAL:
@@ -489,7 +498,7 @@ class FakeServer:
         after = int(request.headers["last-event-id"])
         names = {"steps": {"steps"}, "events": {"event", "state"}, "logs": {"log"}}
         kinds = set().union(*(names[kind] for kind in request.url.params.get_list("kinds")))
-        lines = ["retry: 1000\n\n: still here\n\n"]
+        lines = ["retry: 1000\n\n: keep-alive\n\n"]
         for name, entry in self.streams.get(job_id, []):
             if name in kinds and entry["seq"] > after:
                 lines.append(f"id: {entry['seq']}\nevent: {name}\ndata: {json.dumps(entry)}\n\n")

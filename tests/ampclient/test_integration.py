@@ -217,3 +217,22 @@ def test_a_job_of_another_project_is_not_found(api, client, client_with_role, ma
         other.jobs.get(job.id)
     with api.database.read() as session:
         assert jobs.get(session, job.id) is not None
+
+
+def test_waiting_for_several_jobs_is_one_held_request(api, client, make_job, statuses, wait_until):
+    first, second = (client.jobs.get(make_job(State.RUNNING).id) for _ in range(2))
+    del statuses[:]
+    ended = []
+    waiter = threading.Thread(target=lambda: ended.extend(client.jobs.wait([first, second])))
+    waiter.start()
+    streams = api.app.state.services.streams
+    for job in (first, second):
+        wait_until(lambda: streams.waiting.count == 1)
+        with api.database.write() as session:
+            assert attempts.mark_succeeded(session, job.id, 1, {"steps": 100})
+    join(waiter)
+    assert [(job.id, job.state) for job in ended] == [
+        (job.id, "succeeded") for job in (first, second)
+    ]
+    assert ended[0].spec == first.spec
+    assert statuses == [200]

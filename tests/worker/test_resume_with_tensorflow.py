@@ -14,7 +14,7 @@ from ampspec.jobs import JobSpec, State
 from ampspec.telemetry import StepBlock
 from infra.notify import Notifier
 from infra.storage import Storage
-from server.jobs.extended_spec import extended_document
+from server.submissions.extended_spec import extended_document
 from store.database import Database
 from store.files import artifacts
 from store.files.artifacts import MODEL

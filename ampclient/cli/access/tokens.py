@@ -12,7 +12,7 @@ from ampclient.cli.options import AsJson, Limit, client_of
 from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_items
 from ampclient.cli.output.server_output import print_tokens
 from ampclient.cli.output.tables import print_json
-from ampcore.spec.expiry import EXPIRY_HELP, parse_expiry
+from ampspec.documents.expiry import EXPIRY_HELP, parse_expiry
 
 group = typer.Typer(help="Create, list and revoke tokens (for admins).", no_args_is_help=True)
 

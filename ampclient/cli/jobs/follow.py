@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ampclient._http.retry import RETRYABLE_STATUSES
-from ampclient._job.wait import POLL_S
-from ampclient.errors import AmpcoreError, ConnectionFailed, StatusError
+from ampclient._job.wait import wait_for
+from ampclient.errors import AmpcoreError, ConnectionFailed
 
 if TYPE_CHECKING:
     from ampclient._job.job import Job
@@ -30,38 +30,31 @@ def follow(jobs: "Sequence[Job]") -> "list[Job]":
         first_step_of=lambda view: _first_step(by_id[view.id], view.attempt),
         sample_of=lambda view: _sample(by_id[view.id], view),
         names=distinct_names(jobs) if len(jobs) > 1 else None,
-    ) as show:
-        while True:
-            jobs = [_refreshed(job, show) for job in jobs]
-            if all(job.state.is_terminal for job in jobs):
-                return list(jobs)
-            time.sleep(POLL_S)
+    ) as display:
+        outages = _Outages(display)
+        return list(wait_for(jobs, on_progress=outages.show, on_outage=outages.next_delay_s))
 
 
-def _refreshed(job: "Job", show: "ProgressDisplay") -> "Job":
-    """Fetch and show the job; an unreachable server is retried."""
-    unavailable_since_s = None
-    while True:
-        try:
-            # A job that has ended does not change any more.
-            job = job if job.state.is_terminal else job.refresh(retry_timeout_s=0)
-        except (ConnectionFailed, StatusError) as error:
-            unavailable_since_s = unavailable_since_s or time.monotonic()
-            if (
-                not _is_temporary(error)
-                or time.monotonic() - unavailable_since_s > SERVER_TIMEOUT_S
-            ):
-                raise
-            show.server_unavailable(str(error))
-            time.sleep(RETRY_INTERVAL_S)
-        else:
-            show(job)
-            return job
+class _Outages:
+    """Shows jobs, and that the server does not respond."""
 
+    def __init__(self, display: "ProgressDisplay") -> None:
+        self._display = display
+        self._unavailable_since_s: float | None = None
 
-def _is_temporary(error: ConnectionFailed | StatusError) -> bool:
-    """Whether the error may go away when the server is back."""
-    return isinstance(error, ConnectionFailed) or error.status in RETRYABLE_STATUSES
+    def show(self, job: "Job") -> None:
+        """Show a job: the server responds."""
+        self._unavailable_since_s = None
+        self._display(job)
+
+    def next_delay_s(self, error: AmpcoreError) -> float:
+        """Seconds until the next try. Raises the error if that will not help, or after too long."""
+        is_temporary = isinstance(error, ConnectionFailed) or error.status in RETRYABLE_STATUSES
+        self._unavailable_since_s = self._unavailable_since_s or time.monotonic()
+        if not is_temporary or time.monotonic() - self._unavailable_since_s > SERVER_TIMEOUT_S:
+            raise error
+        self._display.server_unavailable(str(error))
+        return RETRY_INTERVAL_S
 
 
 def _first_step(job: "Job", number: int) -> int | None:

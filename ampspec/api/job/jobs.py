@@ -131,7 +131,7 @@ class JobFields(StoredModel):
     reason: AnyReason | None = Field(description="The reason for the state, as a code.")
     message: str | None = Field(description="The reason for the state, as text.")
     waiting: str | None = Field(
-        description="Why a queued job does not run yet; only in responses with a single job."
+        description="Why a queued job does not run yet; not in lists, unless of jobs given by `id`."
     )
     priority: int = Field(
         description="From 0 to 9; within a project a point equals six hours of waiting."
@@ -190,6 +190,11 @@ class JobFields(StoredModel):
     started_at: datetime | None
     finished_at: datetime | None
     updated_at: datetime
+    seq: int = Field(
+        default=0,
+        description="The number of its last entry in `/stream`: pass it as `after` to follow the "
+        "job from this state on.",
+    )
 
     @model_validator(mode="after")
     def _end_unknown_state(self) -> Self:

@@ -47,3 +47,22 @@ test("a tail keeps the newest entries, each once", () => {
   assert.deepEqual(appendNewer(held, [{ seq: 2 }, { seq: 3 }], 5).items.map((item) => item.seq), [1, 2, 3]);
   assert.deepEqual(appendNewer(held, [{ seq: 3 }, { seq: 4 }], 3), { items: [{ seq: 2 }, { seq: 3 }, { seq: 4 }], hasOlder: true });
 });
+
+test("what is new while a request is under way is requested after it", async () => {
+  const respond: (() => void)[] = [];
+  const poller = new Poller("/jobs", 60_000, { data: () => undefined, error: () => undefined }, async () => {
+    await new Promise<void>((resolve) => respond.push(resolve));
+    return { body: 1, etag: null };
+  });
+  poller.pollSoon();
+  poller.pollSoon();
+  poller.pollSoon();
+  assert.equal(respond.length, 1);
+  respond[0]!();
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  assert.equal(respond.length, 2);
+  respond[1]!();
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  assert.equal(respond.length, 2);
+  poller.stop();
+});

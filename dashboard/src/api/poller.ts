@@ -26,6 +26,7 @@ export class Poller {
   private failures = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private controller: AbortController | null = null;
+  private again = false;
 
   constructor(path: string, intervalMs: number, handlers: PollHandlers, fetcher: Fetcher = fetchApi) {
     this.path = path;
@@ -37,6 +38,7 @@ export class Poller {
   /** Poll now and from then on; a request that is under way is aborted. */
   async pollNow(): Promise<void> {
     this.stop();
+    this.again = false;
     const controller = new AbortController();
     this.controller = controller;
     let retryAfterS = 0;
@@ -52,7 +54,14 @@ export class Poller {
       this.handlers.error(problem);
     }
     this.controller = null;
-    this.timer = setTimeout(() => void this.pollNow(), retryDelayMs(this.intervalMs, this.failures, retryAfterS));
+    const intervalMs = this.again && this.failures === 0 ? 0 : this.intervalMs;
+    this.timer = setTimeout(() => void this.pollNow(), retryDelayMs(intervalMs, this.failures, retryAfterS));
+  }
+
+  /** Poll now, or once the request that is under way has ended: it may not have what is new. */
+  pollSoon(): void {
+    if (this.controller === null) void this.pollNow();
+    else this.again = true;
   }
 
   stop(): void {

@@ -64,3 +64,11 @@ export type WorkerList = Schemas["WorkerList"];
 export type Numeric = number | "NaN" | "Infinity" | "-Infinity";
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 export type JsonObject = { [name: string]: Json };
+
+/** The steps of an entry of the event stream, which the OpenAPI document does not describe. */
+export interface StepsEvent {
+  seq: number;
+  attempt: number;
+  first_step: number;
+  data: Record<string, (boolean | Numeric | null)[]>;
+}

@@ -12,6 +12,8 @@ export interface Polled<T> {
   error: ApiError | null;
   /** Poll at once, as after a change. */
   refresh(): void;
+  /** Change the data, as the event stream says; the next response replaces them. Null: poll. */
+  update(change: (data: T) => T | null): void;
 }
 
 interface PollResult<T> {
@@ -19,36 +21,57 @@ interface PollResult<T> {
   data: T;
 }
 
-/** Polls while the page is visible; a path of null polls nothing. */
-export function usePoll<T>(path: string | null, intervalMs: number): Polled<T> {
+/** Polls while the page is visible, and when `pulse` changes; a path of null polls nothing. */
+export function usePoll<T>(path: string | null, intervalMs: number, pulse = 0): Polled<T> {
   const [result, setResult] = useState<PollResult<T> | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const poller = useRef<Poller | null>(null);
+  const latest = useRef<PollResult<T> | null>(null);
+  const show = useCallback((next: PollResult<T>) => {
+    latest.current = next;
+    setResult(next);
+  }, []);
 
   useEffect(() => {
     setError(null);
     if (path === null) return;
-    const one = new Poller(path, intervalMs, {
-      data: (body) => setResult({ path, data: body as T }),
+    const current = new Poller(path, intervalMs, {
+      data: (body) => show({ path, data: body as T }),
       error: setError,
     });
-    poller.current = one;
-    const pollIfVisible = () => (document.hidden ? one.stop() : void one.pollNow());
+    poller.current = current;
+    const pollIfVisible = () => (document.hidden ? current.stop() : void current.pollNow());
     pollIfVisible();
     document.addEventListener("visibilitychange", pollIfVisible);
     const unsubscribe = retryCount.subscribe(pollIfVisible);
     return () => {
       document.removeEventListener("visibilitychange", pollIfVisible);
       unsubscribe();
-      one.stop();
+      current.stop();
       poller.current = null;
     };
   }, [path]);
 
   useEffect(() => {
-    if (poller.current) poller.current.intervalMs = intervalMs;
+    const current = poller.current;
+    if (current === null) return;
+    const isShorter = intervalMs < current.intervalMs;
+    current.intervalMs = intervalMs;
+    // As when the event stream is lost: the timer that runs is that of the longer interval.
+    if (isShorter && !document.hidden) current.pollSoon();
   }, [intervalMs]);
 
+  useEffect(() => {
+    if (pulse > 0 && !document.hidden) poller.current?.pollSoon();
+  }, [pulse]);
+
   const refresh = useCallback(() => void poller.current?.pollNow(), []);
-  return { data: result?.data ?? null, stale: result !== null && result.path !== path, error, refresh };
+  const update = useCallback((change: (data: T) => T | null) => {
+    const known = latest.current;
+    if (known === null || known.path !== poller.current?.path) return;
+    const data = change(known.data);
+    if (data === null) poller.current.pollSoon();
+    else show({ path: known.path, data });
+  }, []);
+  return { data: result?.data ?? null, stale: result !== null && result.path !== path, error, refresh, update };
 }

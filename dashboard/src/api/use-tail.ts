@@ -1,6 +1,6 @@
 // A hook for the end of a growing list: the last entries first, then new ones, and older ones on
 // request. It keeps a limited number of entries, however long the page is open.
-import { useCallback, useEffect, useState } from "preact/hooks";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { retryCount } from "./connection.ts";
 import { Poller } from "./poller.ts";
 import { ApiError, getJson } from "./request.ts";
@@ -42,17 +42,19 @@ export function appendNewer<T extends Entry>(entries: TailEntries<T>, items: T[]
 
 /**
  * Polls the path; `more` are query parameters besides `after`, `before` and `limit`. A component
- * that gets another path or other parameters needs another key.
+ * that gets another path or other parameters needs another key. It polls at once when `pulse` changes.
  */
 export function useTail<T extends Entry>(
   path: string,
   more: string,
   limit: number,
   intervalMs: number,
+  pulse = 0,
 ): Tail<T> {
   const [entries, setEntries] = useState<TailEntries<T> | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const [cursor, setCursor] = useState<{ after: number; isBehind: boolean } | null>(null);
+  const current = useRef<Poller | null>(null);
   const after = cursor?.after ?? null;
   const suffix = more && `&${more}`;
 
@@ -68,6 +70,7 @@ export function useTail<T extends Entry>(
       data: (body) => take(body as Page<T>),
       error: setError,
     });
+    current.current = poller;
     const pollIfVisible = () => (document.hidden ? poller.stop() : void poller.pollNow());
     // The last response was complete: the next request waits for one interval.
     const first = setTimeout(pollIfVisible, cursor === null || cursor.isBehind ? 0 : intervalMs);
@@ -80,6 +83,10 @@ export function useTail<T extends Entry>(
       poller.stop();
     };
   }, [path, more, limit, after, intervalMs]);
+
+  useEffect(() => {
+    if (pulse > 0 && !document.hidden) current.current?.pollSoon();
+  }, [pulse]);
 
   const loadOlder = useCallback(async () => {
     const first = entries?.items[0];

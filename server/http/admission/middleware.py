@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
@@ -48,6 +49,7 @@ class Admission:
             await self.app(scope, receive, send)
             return
         slot = _Slot(self._limiters[group.name], _owner(scope), send)
+        scope["state"]["slot"] = slot
         if changes_nothing(scope["method"], scope["path"]):
             await self._run_while_connected(scope, receive, slot)
         else:
@@ -92,6 +94,17 @@ class Admission:
             await anyio.to_thread.run_sync(work.cancel, limiter=self._interrupts)
         except Exception as error:
             log.warning("cannot end the query of a client that has left: %s", error)
+
+
+@asynccontextmanager
+async def without_slot(scope: Scope) -> AsyncIterator[None]:
+    """Give the slot of a request back while it waits for what takes no thread. Raises Busy."""
+    slot: _Slot | None = scope["state"].get("slot")
+    if slot is not None:
+        slot.give_back()
+    yield
+    if slot is not None:
+        await slot.take()
 
 
 class _Slot:

@@ -30,7 +30,7 @@ PLANS: Final = RequestGroup("plans", 2, 1)
 GROUPS: Final = (SIGN_IN, READS, LISTS, STEPS, DOWNLOADS, CHANGES, PLANS)
 
 LIST_PATHS: Final = re.compile(
-    r"/api/v1/(?:jobs|studies|audit|workers|tokens|projects|datasets(?:/[^/]+)?|files|models)"
+    r"/api/v1/(?:jobs|studies|audit|workers|tokens|projects|datasets(?:/[^/]+)?|files|models|catalog/[^/]+)"
 )
 STEPS_PATHS: Final = re.compile(r"/api/v1/(?:compare|jobs/[^/]+/(?:steps|evaluations|ranges))")
 DOWNLOAD_PATHS: Final = re.compile(
@@ -40,6 +40,10 @@ COMPLETION_PATHS: Final = re.compile(r"/api/v1/datasets/[^/]+/uploads/[^/]+/comp
 """They read a whole file, in threads of their own (server.datasets.receive)."""
 PLAN_PATHS: Final = re.compile(r"/api/v1/(?:studies|studies/estimate|jobs/validate)")
 PURE_PLAN_PATHS: Final = frozenset({"/api/v1/studies/estimate", "/api/v1/jobs/validate"})
+JOB_PATH: Final = re.compile(r"/api/v1/jobs/[0-9a-f]{12}")
+SUBMISSION: Final = ("POST", "/api/v1/jobs")
+"""Reads of single jobs share one thread (server.jobs.job_reader), and submissions their own
+(server.submissions.submission): to wait for a slot would make their batches smaller."""
 SESSION_PATH: Final = "/api/v1/session"
 UNLIMITED_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 """They share one result among all requests (server.http.admission.shared_result), or need no
@@ -54,6 +58,8 @@ def group_of(method: str, path: str) -> RequestGroup | None:
     if path in UNLIMITED_PATHS or not path.startswith("/api/") or is_upload(method, path):
         return None
     if COMPLETION_PATHS.fullmatch(path):
+        return None
+    if (method, path) == SUBMISSION or (method in SAFE_METHODS and JOB_PATH.fullmatch(path)):
         return None
     if path == SESSION_PATH:
         return SIGN_IN

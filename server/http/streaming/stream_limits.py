@@ -1,4 +1,4 @@
-"""Limits on open long responses: in total, per token, and per address."""
+"""Limits on long responses and waiting requests: in total, per token, and per address."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -29,6 +29,8 @@ DOWNLOAD_LIMIT: Final = StreamLimit(
     "downloads and exports", total=200, per_token=20, per_address=60
 )
 """Downloads. Each piece takes a thread, so the limit per token is lower."""
+WAIT_LIMIT: Final = StreamLimit("waiting requests", total=1000, per_token=200, per_address=500)
+"""Requests that wait for a change of jobs. They cost an open connection, and share one query."""
 
 
 class StreamOwner(NamedTuple):

@@ -21,6 +21,7 @@ from server.http.admission.fair_limiter import FairLimiter
 from server.http.streaming.stream_limits import (
     DOWNLOAD_LIMIT,
     FOLLOW_LIMIT,
+    WAIT_LIMIT,
     OpenStreams,
     StreamOwner,
 )
@@ -60,10 +61,11 @@ class Streams:
         self.loaders = FairLimiter(MAX_LOADERS, MAX_LOADERS - 1, max_wait_s=math.inf)
         self.followers = OpenStreams(FOLLOW_LIMIT)
         self.files = OpenStreams(DOWNLOAD_LIMIT)
+        self.waiting = OpenStreams(WAIT_LIMIT)
 
     @property
     def _open(self) -> int:
-        return self.followers.count + self.files.count
+        return self.followers.count + self.files.count + self.waiting.count
 
     async def wait_for_update_or_shutdown(self, subscription: asyncio.Event) -> None:
         """Wait for a notification of the subscription, or until the server begins to stop."""

@@ -1,7 +1,8 @@
 import httpx
 import pytest
 
-from ampclient import ConnectionFailed, JobFailed, State, WaitTimeout
+from ampclient import ConnectionFailed, JobFailed, NotFound, State, WaitTimeout
+from tests.ampclient.conftest import problem
 from tests.tables import every_row
 
 
@@ -118,3 +119,97 @@ def test_progress_continues_if_attempts_cannot_be_read(job, server, respond, cap
     server.next_responses = [server.handle, respond(500)]
     assert job.wait(progress=True).state is State.SUCCEEDED
     assert "running  attempt 2" in capsys.readouterr().err
+
+
+def queries(server, path="/api/v1/jobs"):
+    """The query parameters of the requests for a path."""
+    return [dict(one.url.params) for one in server.requests if one.url.path == path]
+
+
+def test_several_jobs_are_fetched_with_one_request(client, server):
+    for name in ("a", "b", "c"):
+        server.add_job(name, spec={"name": name})
+    jobs = [client.jobs.get(name) for name in ("a", "b", "c")]
+    del server.requests[:]
+    server.change("b", state="succeeded")
+    server.change("a")
+    server.change("a", state="succeeded")
+    server.change("c")
+    server.change("c", state="failed")
+    ended = client.jobs.wait(jobs)
+    assert [job.id for job in ended] == ["a", "b", "c"]
+    # Only those that have not ended are fetched again.
+    assert [query["id"] for query in queries(server)] == ["a,b,c", "a,c"]
+    assert len(server.requests) == 2
+    assert [job.spec for job in ended] == [{"name": name} for name in "abc"]
+
+
+def test_the_server_is_asked_to_wait_for_the_end(client, server, job):
+    server.change("a", state="succeeded")
+    job.wait()
+    assert queries(server, "/api/v1/jobs/a")[1:] == [{"wait": "30", "until": "terminal"}]
+
+
+def test_the_server_is_asked_to_wait_for_a_change_if_progress_is_shown(client, server, job):
+    server.change("a", state="running")
+    server.change("a", state="succeeded")
+    job.wait(progress=lambda view: None)
+    assert queries(server, "/api/v1/jobs/a")[1:] == [{}, {"wait": "30", "until": "change"}]
+
+
+def test_the_server_waits_no_longer_than_the_client(client, server, job):
+    for _ in range(5):
+        server.change("a")
+    with pytest.raises(WaitTimeout):
+        job.wait(timeout=1.2, poll_s=1)
+    waits = [float(query.get("wait", 0)) for query in queries(server, "/api/v1/jobs/a")[1:]]
+    assert waits == pytest.approx([1.2, 0.2, 0], abs=0.01)
+
+
+def test_a_held_request_may_take_longer_than_others(client, server, job):
+    server.change("a", state="succeeded")
+    job.wait()
+    first, held = (request.extensions["timeout"]["read"] for request in server.requests)
+    assert held == first + 30
+
+
+def test_more_jobs_than_one_request_may_name(client, server):
+    names = [f"{number:012x}" for number in range(101)]
+    for name in names:
+        server.add_job(name)
+    jobs = [client.jobs.get(name) for name in names]
+    for name in names:
+        server.change(name, state="succeeded")
+    ended = client.jobs.wait(jobs)
+    assert [job.id for job in ended] == names
+    assert [len(query["id"].split(",")) for query in queries(server)] == [100, 1]
+    assert ["wait" in query for query in queries(server)] == [True, False]
+
+
+def test_a_server_that_cannot_wait_is_polled(client, server, monkeypatch):
+    """As one of version 0.5 is."""
+    handle = server.handle
+
+    def refuse(request):
+        if "wait" in request.url.params or "id" in request.url.params:
+            return problem(422, "invalid_request", "unknown parameter")
+        return handle(request)
+
+    monkeypatch.setattr(server, "handle", refuse)
+    for name in ("a", "b"):
+        server.add_job(name)
+    jobs = [client.jobs.get(name) for name in ("a", "b")]
+    for name in ("a", "b"):
+        server.change(name, state="running")
+        server.change(name, state="succeeded")
+    assert [job.state for job in client.jobs.wait(jobs)] == ["succeeded", "succeeded"]
+    assert len(queries(server)) == 1
+
+
+def test_a_job_that_is_deleted_meanwhile_is_not_found(client, server):
+    for name in ("a", "b"):
+        server.add_job(name)
+    jobs = [client.jobs.get(name) for name in ("a", "b")]
+    del server.jobs["b"]
+    with pytest.raises(NotFound):
+        client.jobs.wait(jobs)

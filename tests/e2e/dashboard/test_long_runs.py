@@ -23,6 +23,9 @@ POLL_MS = 2000
 WINDOW = 30
 """The number of polls at the beginning and at the end whose cost is compared."""
 BLOCK = 4096
+SOME_SKIPS = 3000
+"""Enough steps for markers, and for points of several steps, which new steps join."""
+STREAM = "/stream?"
 LONG_ENOUGH = 270 * BLOCK
 """Enough steps that every marker is used and a point stands for 2,048 steps until the end."""
 STEPS_PER_POLL = 2048
@@ -136,13 +139,11 @@ def hide(page: Page, hidden: bool) -> None:
 
 @pytest.fixture
 def running_job(stack: Any, telemetry: Any) -> Iterator["RunningJob"]:
-    """A running job with so many steps that every marker of the page is used."""
+    """A running job, whose steps the test stores."""
     database = Database(f"sqlite:///{stack.data / 'ampcore.sqlite'}")
     lease = telemetry.claim_new_job(database)
     with telemetry.writing_telemetry(database, lease, STEPS) as writer:
-        job = RunningJob(lease.job_id, telemetry, writer)
-        job.train(LONG_ENOUGH)
-        yield job
+        yield RunningJob(lease.job_id, telemetry, writer)
     telemetry.finish_job(database, lease)
     database.close()
 
@@ -173,6 +174,7 @@ def test_a_page_left_open_needs_no_more_memory_or_work(
 
     benchmarks/page_load.py measures ten minutes of real time.
     """
+    running_job.train(LONG_ENOUGH)
     page = open_signed_in(f"#/jobs/{running_job.id}")
     page.clock.install()
     page.reload()
@@ -197,6 +199,69 @@ def test_a_page_left_open_needs_no_more_memory_or_work(
     assert 0 < late.layouts <= 4 * early.layouts, (early, late)
 
 
+def open_running(page: Page) -> "Polling":
+    """Open the page of a running job with a clock that the test moves."""
+    page.clock.install()
+    page.reload()
+    page.wait_for_function(IS_DRAWN_JS)
+    page.clock.pause_at(page.evaluate("Date.now() + 1_000"))
+    return Polling(page, step_ms=250)
+
+
+def test_new_steps_come_from_the_stream_and_are_not_loaded_again(
+    open_signed_in: Any, running_job: RunningJob
+) -> None:
+    running_job.train(SOME_SKIPS)
+    page = open_signed_in(f"#/jobs/{running_job.id}")
+    with page.expect_response(lambda response: STREAM in response.url) as opened:
+        polling = open_running(page)
+    assert opened.value.headers["content-type"].startswith("text/event-stream")
+    paths: list[str] = []
+    page.on("request", lambda request: paths.append(request.url))
+    for _ in range(5):
+        running_job.train(100)
+        polling.until_shown(f"Steps 0 to {running_job.step - 1:,}")
+        expect(page.locator("dl.facts div", has_text="Step").first).to_contain_text(
+            f"{running_job.step:,}"
+        )
+    assert [path for path in paths if "/steps?" in path or "/evaluations?" in path] == []
+
+
+def test_a_hidden_page_ends_its_stream_and_a_visible_one_misses_nothing(
+    open_signed_in: Any, running_job: RunningJob
+) -> None:
+    running_job.train(SOME_SKIPS)
+    page = open_signed_in(f"#/jobs/{running_job.id}")
+    with page.expect_response(lambda response: STREAM in response.url):
+        polling = open_running(page)
+    with page.expect_event("requestfailed", lambda request: STREAM in request.url):
+        hide(page, True)
+    running_job.train(50)
+    with page.expect_response(lambda response: STREAM in response.url):
+        hide(page, False)
+    polling.until_shown(f"Steps 0 to {running_job.step - 1:,}")
+    running_job.train(50)
+    polling.until_shown(f"Steps 0 to {running_job.step - 1:,}")
+
+
+def test_a_page_without_a_stream_polls(open_signed_in: Any, running_job: RunningJob) -> None:
+    """As when the limit of streams is reached."""
+    running_job.train(SOME_SKIPS)
+    page = open_signed_in(f"#/jobs/{running_job.id}")
+    refused: list[str] = []
+
+    def refuse(route: Any) -> None:
+        refused.append(route.request.url)
+        route.fulfill(status=429, json={"code": "too_many_open", "detail": "Too many."})
+
+    page.route(f"**{STREAM}**", refuse)
+    polling = open_running(page)
+    wait_until(lambda: refused, "a request for the stream")
+    for _ in range(2):
+        running_job.train(50)
+        polling.until_shown(f"Steps 0 to {running_job.step - 1:,}")
+
+
 class DrawingCost(NamedTuple):
     """How much work a page did to draw."""
 
@@ -212,8 +277,8 @@ class DrawingCost(NamedTuple):
 class Polling:
     """Lets a page poll whose clock stands still."""
 
-    def __init__(self, page: Page) -> None:
-        self.page = page
+    def __init__(self, page: Page, step_ms: int = POLL_MS) -> None:
+        self.page, self._step_ms = page, step_ms
         self._unanswered: set[Request] = set()
         page.on("request", self._begin)
         page.on("requestfinished", self._end)
@@ -230,13 +295,14 @@ class Polling:
             if text in shown.inner_text():
                 return True
             if not self._unanswered:
-                self.page.clock.run_for(POLL_MS)
+                self.page.clock.run_for(self._step_ms)
             return False
 
         wait_until(is_shown, text, show=shown.inner_text)
 
     def _begin(self, request: Request) -> None:
-        self._unanswered.add(request)
+        if STREAM not in request.url:  # it ends with the job
+            self._unanswered.add(request)
 
     def _end(self, request: Request) -> None:
         self._unanswered.discard(request)

@@ -42,8 +42,8 @@ def job_reader(counting_database):
     return JobReader(counting_database)
 
 
-def step_of(response):
-    return json.loads(response.body)["step"]
+def step_of(job):
+    return json.loads(job.response.body)["step"]
 
 
 async def until(condition):
@@ -111,4 +111,4 @@ def test_reading_a_running_job_does_not_wait_for_the_ranks_of_queued_jobs(
 
     first, second = asyncio.run(ask())
     assert step_of(first) == 0
-    assert "queue 'default'" in json.loads(second.body)["waiting"]
+    assert "queue 'default'" in json.loads(second.response.body)["waiting"]

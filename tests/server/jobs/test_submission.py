@@ -12,8 +12,8 @@ from sqlalchemy.exc import OperationalError
 from ampspec.jobs import SpecValidationError
 from server.dataset_folder import DatasetFolder
 from server.errors import NotFound
-from server.jobs import submission as submission_module
-from server.jobs.submission import CHECKS_PER_TOKEN, JobDraft, JobSubmitter, Submission
+from server.submissions import submission as submission_module
+from server.submissions.submission import CHECKS_PER_TOKEN, JobDraft, JobSubmitter, Submission
 from store.access import projects
 from store.access.audit import Actor
 from store.access.idempotency import IdempotentRequest, KeyReused

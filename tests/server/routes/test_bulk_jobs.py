@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import func, select, text
 
 from ampspec.jobs import State
-from server.jobs.bulk import MAX_SUBMITTED
+from server.request_bodies import MAX_SPECS as MAX_SUBMITTED
 from store.access import idempotency, projects
 from store.jobs import jobs
 from store.listing import bulk_changes

@@ -84,13 +84,18 @@ def test_policies_are_listed_with_their_dtypes_and_loss_scale():
 
 @every_row("name", catalog.CLASSES)
 def test_every_list_of_kinds_is_served(api, name):
-    items = api.client.get(f"/api/v1/{name}").json()["items"]
+    answer = api.client.get(f"/api/v1/catalog/{name}").json()
+    items = answer["items"]
     assert [item["kind"] for item in items] == [kind.kind for kind in catalog.kinds(name).items]
     assert sorted(items[0]) == ["description", "kind", "schema"]
+    # The path of version 0.5.
+    assert api.client.get(f"/api/v1/{name}").json() == answer
 
 
 def test_the_policies_are_served(api):
-    policy = api.client.get("/api/v1/policies").json()["items"][0]
+    answer = api.client.get("/api/v1/catalog/policies").json()
+    assert api.client.get("/api/v1/policies").json() == answer
+    policy = answer["items"][0]
     assert sorted(policy) == ["compute_dtype", "loss_scale", "name", "variable_dtype"]
 
 
@@ -108,6 +113,6 @@ def test_what_packages_offer_is_listed_with_the_workers_that_have_it(api):
         for worker in ("a", "b"):
             workers.heartbeat(session, worker, hardware={"packages": reported})
     for name in catalog.EXTENSIBLE:
-        answer = api.client.get(f"/api/v1/{name}").json()
+        answer = api.client.get(f"/api/v1/catalog/{name}").json()
         assert answer["packages"] == [{**entry, "workers": ["a", "b"]}], name
         assert "package" in {item["kind"] for item in answer["items"]}, name

@@ -166,7 +166,10 @@ def test_concurrent_reads_of_other_jobs_succeed(database, api, damaged_job, make
         wanted = [damaged_job, good] * 5
         return await asyncio.gather(*(job_reader.read(job_id) for job_id in wanted))
 
-    assert {json.loads(one.body)["id"] for one in asyncio.run(ask())} == {damaged_job, good}
+    assert {json.loads(one.response.body)["id"] for one in asyncio.run(ask())} == {
+        damaged_job,
+        good,
+    }
 
 
 def test_an_error_in_reading_one_job_fails_only_its_own_request(database, make_job, monkeypatch):
@@ -190,7 +193,7 @@ def test_an_error_in_reading_one_job_fails_only_its_own_request(database, make_j
 
     error, found = asyncio.run(ask())
     assert isinstance(error, RuntimeError)
-    assert json.loads(found.body)["id"] == good
+    assert json.loads(found.response.body)["id"] == good
 
 
 def test_a_damaged_job_has_its_place_in_a_list_sorted_by_a_metric(

@@ -262,7 +262,7 @@ def test_a_job_whose_version_is_deleted_during_its_submission_is_refused(api, up
             delete_versions(session, "default", VersionReference("birds"), actor)
         return pinned
 
-    monkeypatch.setattr("server.jobs.submission.pin_dataset", pin_then_delete)
+    monkeypatch.setattr("server.submissions.submission.pin_dataset", pin_then_delete)
     answer = api.client.post("/api/v1/jobs", json=SPEC)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"] == "/data/dataset"

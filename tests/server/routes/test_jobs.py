@@ -48,7 +48,7 @@ JOB_FIELDS = {
         "examples_per_step",
         "ranks",
     ),
-    *("created_at", "not_before", "started_at", "finished_at", "updated_at"),
+    *("created_at", "not_before", "started_at", "finished_at", "updated_at", "seq"),
 }
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
@@ -622,7 +622,7 @@ def test_a_job_that_is_deleted_while_its_extension_is_submitted_is_not_found(
     monkeypatch.setattr(jobs, "lock_needed", lambda _session, _ids: set())
     answer = extend(api, job_id, epochs=1)
     assert answer.status_code == 404
-    assert "deleted meanwhile" in answer.json()["detail"]
+    assert "was deleted while this request was processed" in answer.json()["detail"]
 
 
 def test_a_job_is_not_deleted_while_an_unfinished_one_extends_it(api, finished):

@@ -259,7 +259,7 @@ def test_actions_that_need_a_worker_are_refused_with_a_sentence(
     finish(state)
     answer = api.client.post(f"{JOBS}/{run_id}/{action}", json=body)
     assert answer.status_code == 409
-    assert "a tracked run, which no worker runs" in answer.json()["detail"]
+    assert "Tracked runs have no worker" in answer.json()["detail"]
     assert api.dispatcher.sent == []
 
 

@@ -264,9 +264,9 @@ def test_a_reader_that_has_not_caught_up_gets_no_lag_event():
         return [event async for event in server_sent_events.server_sent_events(LongStream())]
 
     assert anyio.run(written)[1:] == [
-        b": still here\n\n",
+        b": keep-alive\n\n",
         b"first",
-        b": still here\n\n",
+        b": keep-alive\n\n",
         b"second",
     ]
 

@@ -12,9 +12,9 @@ const HEADINGS = ["Attempt", "Outcome", "Worker", "Wait", "First step", "Started
 /** The last events with the times of ranks. */
 const RANK_TIMES = queryString({ type: "ranks", before: 2 ** 53, limit: 100 });
 
-export function Attempts({ job, intervalMs }: TabProps) {
-  const attempts = usePoll<AttemptList>(`/jobs/${job.id}/attempts`, intervalMs);
-  const events = usePoll<EventPage>(job.ranks > 1 ? `/jobs/${job.id}/events?${RANK_TIMES}` : null, intervalMs);
+export function Attempts({ job, intervalMs, pulse }: TabProps) {
+  const attempts = usePoll<AttemptList>(`/jobs/${job.id}/attempts`, intervalMs, pulse);
+  const events = usePoll<EventPage>(job.ranks > 1 ? `/jobs/${job.id}/events?${RANK_TIMES}` : null, intervalMs, pulse);
   const times = events.data?.items ?? [];
   return (
     <LoadState what="attempts" of={attempts}>

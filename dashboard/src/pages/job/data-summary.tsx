@@ -1,14 +1,15 @@
 // What a job trains on: rows, columns and classes; nothing before its first step.
 import { queryString } from "../../router.ts";
 import { usePoll } from "../../api/use-poll.ts";
-import type { EventPage, Job, JsonObject } from "../../api/types.ts";
+import type { EventPage, JsonObject } from "../../api/types.ts";
 import { dataSummary, type DataTable } from "../../display/data-summary.ts";
 import { integer } from "../../display/format.ts";
 import { isTracked } from "../../display/jobs.ts";
+import type { TabProps } from "./tab-props.ts";
 
-export function DataSummary({ job, intervalMs }: { job: Job; intervalMs: number }) {
+export function DataSummary({ job, intervalMs, pulse }: Pick<TabProps, "job" | "intervalMs" | "pulse">) {
   const query = queryString({ type: "started", limit: 100 });
-  const events = usePoll<EventPage>(isTracked(job) ? null : `/jobs/${job.id}/events?${query}`, intervalMs);
+  const events = usePoll<EventPage>(isTracked(job) ? null : `/jobs/${job.id}/events?${query}`, intervalMs, pulse);
   const summary = dataSummary(events.data?.items.at(-1)?.data as JsonObject | undefined);
   if (summary === null) return null;
   if (summary.tables.length === 0) return <section class="callout" aria-label="Data">{summary.sentence}</section>;

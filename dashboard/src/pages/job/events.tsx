@@ -13,7 +13,7 @@ const PAGE = 100;
 const MIN_ROWS = 20;
 const MAX_LOADED = 2000;
 
-export function EventsTab({ job, route, intervalMs }: TabProps) {
+export function EventsTab({ job, route, intervalMs, pulse }: TabProps) {
   const type = route.query.get("type") ?? "";
   return (
     <div class="stack">
@@ -24,13 +24,13 @@ export function EventsTab({ job, route, intervalMs }: TabProps) {
           {EVENT_TYPES.map((one) => <option key={one} value={one}>{one}</option>)}
         </select>
       </label>
-      <Events key={type} {...{ job, type, intervalMs }} />
+      <Events key={type} {...{ job, type, intervalMs, pulse }} />
     </div>
   );
 }
 
-function Events({ job, type, intervalMs }: Pick<TabProps, "job" | "intervalMs"> & { type: string }) {
-  const entries = useTail<Event>(`/jobs/${job.id}/events`, queryString({ type }), PAGE, intervalMs);
+function Events({ job, type, intervalMs, pulse }: Pick<TabProps, "job" | "intervalMs" | "pulse"> & { type: string }) {
+  const entries = useTail<Event>(`/jobs/${job.id}/events`, queryString({ type }), PAGE, intervalMs, pulse);
   // One group can fill a page of the log: load more until there are some rows.
   const rows = groupEvents(entries.items).length;
   const needsMore = entries.hasOlder && rows < MIN_ROWS && entries.items.length < MAX_LOADED;

@@ -1,13 +1,14 @@
 // What a job starts from, and which weights of its model matched; nothing for other jobs.
 import { queryString, routeHref } from "../../router.ts";
 import { usePoll } from "../../api/use-poll.ts";
-import type { EventPage, Job, JsonObject } from "../../api/types.ts";
+import type { EventPage, JsonObject } from "../../api/types.ts";
 import { weightsGroups, weightsSource } from "../../display/initial-weights.ts";
+import type { TabProps } from "./tab-props.ts";
 
-export function InitialWeights({ job, intervalMs }: { job: Job; intervalMs: number }) {
+export function InitialWeights({ job, intervalMs, pulse }: Pick<TabProps, "job" | "intervalMs" | "pulse">) {
   const source = weightsSource(job);
   const query = queryString({ type: "weights_loaded", limit: 100 });
-  const events = usePoll<EventPage>(source && `/jobs/${job.id}/events?${query}`, intervalMs);
+  const events = usePoll<EventPage>(source && `/jobs/${job.id}/events?${query}`, intervalMs, pulse);
   if (source === null) return null;
   const report = events.data?.items.at(-1)?.data as JsonObject | undefined;
   return (

@@ -10,8 +10,8 @@ import type { TabProps } from "./tab-props.ts";
 const PAGE = 500;
 const NEAR_PX = 30;
 
-export function Log({ job, intervalMs }: TabProps) {
-  const log = useTail<LogEntry>(`/jobs/${job.id}/logs`, "", PAGE, intervalMs);
+export function Log({ job, intervalMs, pulse }: TabProps) {
+  const log = useTail<LogEntry>(`/jobs/${job.id}/logs`, "", PAGE, intervalMs, pulse);
   const [isFollowing, setIsFollowing] = useState(true);
   const [showsStartup, setShowsStartup] = useState(false);
   const lines = useMemo(() => logLines(log.items), [log.items]);

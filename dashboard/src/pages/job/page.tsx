@@ -1,10 +1,7 @@
 // The page of one job: header, summary and tabs.
-import { useEffect, useState } from "preact/hooks";
 import { routeHref, type Route } from "../../router.ts";
-import { usePoll } from "../../api/use-poll.ts";
-import type { EvaluationPage, Job, Steps } from "../../api/types.ts";
 import { LoadState } from "../../components/load-state.tsx";
-import { hasEnded, isTracked } from "../../display/jobs.ts";
+import { isTracked } from "../../display/jobs.ts";
 import { Attempts } from "./attempts.tsx";
 import { DataSummary } from "./data-summary.tsx";
 import { JobSummary } from "./summary.tsx";
@@ -14,15 +11,14 @@ import { InitialWeights } from "./initial-weights.tsx";
 import { EventsTab } from "./events.tsx";
 import { Log } from "./log.tsx";
 import { OwnCode } from "./own-code.tsx";
-import { evaluationsPath, Plots, stepsPath } from "./plots.tsx";
+import { Plots } from "./plots.tsx";
 import { Preflight } from "./preflight.tsx";
 import { Profile } from "./profile.tsx";
 import { RangesTab } from "./ranges-tab.tsx";
 import { SpecText } from "./spec-text.tsx";
 import type { TabProps } from "./tab-props.ts";
+import { useJobPage } from "./use-job-page.ts";
 
-const LIVE_MS = 2000;
-const ENDED_MS = 10_000;
 const TABS = [
   ["plots", "Plots"], ["ranges", "Ranges"], ["events", "Events"], ["log", "Log"], ["preflight", "Preflight"],
   ["profile", "Profile"], ["attempts", "Attempts"], ["files", "Files"], ["spec", "Spec"],
@@ -33,16 +29,10 @@ const WORKER_TABS: ReadonlySet<string> = new Set(["ranges", "preflight", "profil
 export function JobPage({ route }: { route: Route }) {
   const id = route.path[1] ?? "";
   const tab = route.query.get("tab") ?? "plots";
-  const [intervalMs, setIntervalMs] = useState(LIVE_MS);
-  const job = usePoll<Job>(`/jobs/${encodeURIComponent(id)}`, intervalMs);
-  // Requested at the same time as the job, not after it.
-  const steps = usePoll<Steps>(tab === "plots" ? stepsPath(id, route.query) : null, intervalMs);
-  const evaluations = usePoll<EvaluationPage>(tab === "plots" ? evaluationsPath(id, route.query) : null, intervalMs);
-  const state = job.data?.state;
-  useEffect(() => setIntervalMs(state && hasEnded(state) ? ENDED_MS : LIVE_MS), [state]);
+  const { job, ...data } = useJobPage(id, tab, route);
   return (
     <LoadState what="job" of={job}>
-      {(loaded) => <JobTabs job={loaded} {...{ tab, route, intervalMs, steps, evaluations }} onDone={job.refresh} />}
+      {(loaded) => <JobTabs job={loaded} {...{ tab, route, ...data }} onDone={job.refresh} />}
     </LoadState>
   );
 }
@@ -52,9 +42,9 @@ function JobTabs({ tab, onDone, ...props }: TabProps & { tab: string; onDone: ()
   return (
     <>
       <JobHeader job={job} onDone={onDone} />
-      <InitialWeights job={job} intervalMs={props.intervalMs} />
+      <InitialWeights job={job} intervalMs={props.intervalMs} pulse={props.pulse} />
       <OwnCode job={job} />
-      <DataSummary job={job} intervalMs={props.intervalMs} />
+      <DataSummary job={job} intervalMs={props.intervalMs} pulse={props.pulse} />
       <JobSummary job={job} />
       <nav class="tabs" aria-label="Job details">
         {TABS.filter(([name]) => !isTracked(job) || !WORKER_TABS.has(name)).map(([name, title]) => (

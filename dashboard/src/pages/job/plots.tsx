@@ -19,6 +19,11 @@ import { ZoomBar } from "./zoom-bar.tsx";
 const POINTS = 1000;
 const NO_EVALUATIONS: readonly Evaluation[] = [];
 
+/** Whether a part of the steps is in view. */
+export function isZoomed(query: URLSearchParams): boolean {
+  return rangeFromQuery(query) !== null;
+}
+
 /** The API path of the steps in view. */
 export function stepsPath(jobId: string, query: URLSearchParams): string {
   const range = rangeFromQuery(query);

@@ -6,9 +6,9 @@ import { FigureList, Findings, type FigureData, type FindingData } from "../../c
 import { EmptyState, LoadState } from "../../components/load-state.tsx";
 import type { TabProps } from "./tab-props.ts";
 
-export function Preflight({ job, intervalMs }: TabProps) {
+export function Preflight({ job, intervalMs, pulse }: TabProps) {
   const query = queryString({ type: "preflight", limit: 200 });
-  const entries = usePoll<EventPage>(`/jobs/${job.id}/events?${query}`, intervalMs);
+  const entries = usePoll<EventPage>(`/jobs/${job.id}/events?${query}`, intervalMs, pulse);
   return (
     <LoadState what="findings" of={entries}>
       {(page) => {

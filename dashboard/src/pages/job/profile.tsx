@@ -20,8 +20,8 @@ const DOWNLOADS: [end: string, label: string][] = [
   ["report.json", "Report"], ["trace.json.gz", "Trace for Perfetto"], [".xplane.pb", "Trace for TensorBoard"],
 ];
 
-export function Profile({ job, intervalMs }: TabProps) {
-  const files = usePoll<ArtifactList>(`/jobs/${job.id}/artifacts`, intervalMs);
+export function Profile({ job, intervalMs, pulse }: TabProps) {
+  const files = usePoll<ArtifactList>(`/jobs/${job.id}/artifacts`, intervalMs, pulse);
   const [path, choose] = useState<string | null>(null);
   return (
     <LoadState what="profiles" of={files}>

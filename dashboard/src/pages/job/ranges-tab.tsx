@@ -18,10 +18,10 @@ const ROWS = 12;
 const MIN_POLL_MS = 10_000;
 const HEADINGS = ["Layer", "Tensor", "Computes in", "Underflow", "Overflow", "Error", "Scales that suit", "Problem"];
 
-export function RangesTab({ job, intervalMs }: TabProps) {
+export function RangesTab({ job, intervalMs, pulse }: TabProps) {
   const [format, setFormat] = useState<string>(FORMATS[0][0]);
   const query = queryString({ format, max_samples: MAX_SAMPLES });
-  const ranges = usePoll<Ranges>(`/jobs/${job.id}/ranges?${query}`, Math.max(intervalMs, MIN_POLL_MS));
+  const ranges = usePoll<Ranges>(`/jobs/${job.id}/ranges?${query}`, Math.max(intervalMs, MIN_POLL_MS), pulse);
   return (
     <LoadState what="ranges" of={ranges}>
       {(loaded) =>

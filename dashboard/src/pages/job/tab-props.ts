@@ -8,6 +8,8 @@ export interface TabProps {
   route: Route;
   /** How often the tab polls the API. */
   intervalMs: number;
+  /** Changes when the event stream has new entries for the tab, which then polls at once. */
+  pulse: number;
   /** The steps in view; polled by the page, so that they load at the same time as the job. */
   steps: Polled<Steps>;
   evaluations: Polled<EvaluationPage>;

@@ -15,7 +15,7 @@ const SORTS = [
 
 /** `metrics` are the names of metrics that the list can be sorted by. */
 export function FilterBar({ filters, metrics }: { filters: Filters; metrics: readonly string[] }) {
-  const models = usePoll<PartKindList>("/models", CATALOG_MS).data?.items.map((item) => item.kind) ?? [];
+  const models = usePoll<PartKindList>("/catalog/models", CATALOG_MS).data?.items.map((item) => item.kind) ?? [];
   // Not the filters of this render: another one may have changed while a text was typed.
   const change = (changes: Partial<Filters>) => go(filtersHref(parseFilters(currentRoute().query), changes), true);
   return (

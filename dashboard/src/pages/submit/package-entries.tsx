@@ -42,8 +42,8 @@ export function PackageEntries({ path, value, onValue }: Props) {
 }
 
 function listPath(path: Path): string {
-  if (path[0] === "model") return "/models";
-  if (path[0] === "data") return "/data-kinds";
-  if (path[0] === "optimizer" || path[0] === "optimizers") return "/optimizers";
-  return path.includes("metrics") ? "/metrics" : "/losses";
+  if (path[0] === "model") return "/catalog/models";
+  if (path[0] === "data") return "/catalog/data-kinds";
+  if (path[0] === "optimizer" || path[0] === "optimizers") return "/catalog/optimizers";
+  return path.includes("metrics") ? "/catalog/metrics" : "/catalog/losses";
 }

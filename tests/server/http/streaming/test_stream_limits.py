@@ -10,6 +10,7 @@ from server.http.streaming import stream_limits
 from server.http.streaming.stream_limits import (
     DOWNLOAD_LIMIT,
     FOLLOW_LIMIT,
+    WAIT_LIMIT,
     OpenStreams,
     StreamLimit,
     StreamOwner,
@@ -22,6 +23,8 @@ FOLLOW = {
     "stream": ("stream", {}),
     "logs": ("logs?follow=true", {"Accept": "text/plain"}),
 }
+LIMITS = {"streams": FOLLOW_LIMIT, "downloads": DOWNLOAD_LIMIT, "requests": WAIT_LIMIT}
+"""By the first word of their rows in the reference."""
 
 
 def error_of_one_more(open_streams, token_id, address):
@@ -64,7 +67,7 @@ def test_a_failed_response_frees_its_stream():
     assert open_streams.count == 0
 
 
-@pytest.mark.parametrize("limit", [FOLLOW_LIMIT, DOWNLOAD_LIMIT], ids=["streams", "files"])
+@pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS)
 def test_one_token_or_address_can_use_at_most_half_of_the_total(limit):
     assert limit.per_token <= limit.per_address <= limit.total // 2
 
@@ -194,7 +197,7 @@ def _skip_first_check(check):
 
 def test_the_reference_documents_the_stream_limits():
     rows = (Path(__file__).parents[4] / "docs/reference/http.md").read_text("utf-8").splitlines()
-    for first_word, limit in (("streams", FOLLOW_LIMIT), ("downloads", DOWNLOAD_LIMIT)):
+    for first_word, limit in LIMITS.items():
         [row] = [row for row in rows if row.startswith(f"| {first_word}")]
         documented = [int(cell) for cell in row.split("|")[2:-1]]
         assert documented == [limit.per_token, limit.per_address, limit.total]

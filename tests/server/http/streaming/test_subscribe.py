@@ -28,7 +28,7 @@ def notify_until_received(notifier, event, job_id):
 def test_a_subscription_receives_only_the_updates_of_its_job(redis_url):
     async def main():
         subscriptions, notifier = Subscriptions(), Notifier(redis_url)
-        listening = asyncio.create_task(relay_notifications(redis_url, subscriptions))
+        listening = asyncio.create_task(relay_notifications(redis_url, subscriptions.notify))
         with subscriptions.subscribe("a") as subscribe, subscriptions.subscribe("b") as other:
             await notify_until_received(notifier, subscribe, "a")
             assert not other.is_set()
@@ -62,7 +62,7 @@ def test_an_unusable_redis_url_does_not_stop_the_server(url, monkeypatch):
     monkeypatch.setattr(redis.asyncio.Redis, "from_url", counted)
 
     async def main():
-        listening = asyncio.create_task(relay_notifications(url, Subscriptions()))
+        listening = asyncio.create_task(relay_notifications(url))
         async with asyncio.timeout(DEADLINE_S):
             while len(tries) < 3 and not listening.done():
                 await asyncio.sleep(0.01)

@@ -9,7 +9,7 @@ from ampspec.api.job.explanations import Explanation, ExplanationCost, ListedExp
 from ampspec.documents.json_limits import check_json
 from ampspec.telemetry import EventType
 from server.errors import Conflict
-from server.jobs.cloned_spec import clone_document
+from server.submissions.cloned_spec import clone_document
 from store import tables
 from store.files import artifacts
 from store.telemetry import events

@@ -1,4 +1,4 @@
-"""Explain a step of a job: what it was due to."""
+"""Explain a step of a job: find the cause of what happened there."""
 
 from typing import Annotated, Final
 
@@ -7,19 +7,13 @@ from fastapi import APIRouter, Query, Request, Response
 from ampspec.api.job.explanations import Explanation, ExplanationCost, ExplanationList
 from ampspec.api.job.jobs import Job
 from server.deps import DatabaseDep, JobId, VisibleJobId
-from server.documentation.openapi import (
-    CREATED_RESPONSES,
-    ETAG_RESPONSES,
-    EXPLANATION_BODY,
-    IDEMPOTENCY_KEY_PARAMETER,
-    problems,
-)
+from server.documentation.openapi import CREATED_RESPONSES, ETAG_RESPONSES, problems
 from server.errors import NotFound
 from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse
-from server.jobs import explanations
-from server.jobs.request_models import ExplainedStepDep
-from server.jobs.submission import submit_explanation
+from server.request_bodies import ExplanationBody
+from server.submissions import explanations
+from server.submissions.new_jobs import NewJobsDep
 from server.telemetry.steps_query import MAX_STEP
 from store.jobs import jobs
 
@@ -39,11 +33,10 @@ OnlyStep = Annotated[
     status_code=201,
     response_model=Job,
     responses={**CREATED_RESPONSES, **problems(404, 409)},
-    openapi_extra={**EXPLANATION_BODY, **IDEMPOTENCY_KEY_PARAMETER},
 )
-async def explain(job_id: JobId, step: ExplainedStepDep, request: Request) -> Response:
-    """Queue a job that repeats a step of this one exactly, and says what it was due to."""
-    return await submit_explanation(request, job_id, step)
+async def explain(new_jobs: NewJobsDep, job_id: JobId, body: ExplanationBody) -> Response:
+    """Queue a job that repeats a step of this one exactly, and finds the cause."""
+    return await new_jobs.explain(job_id, body.step)
 
 
 @router.get(
@@ -91,5 +84,5 @@ def read(
         job = jobs.get(session, explanation_id)
         if job is None or job.explains != job_id:
             raise NotFound(f"Job {job_id!r} has no explanation {explanation_id!r}.")
-        found = explanations.with_answer(session, job)
-    return respond_unless_body_cached(request, ModelResponse(found))
+        explanation = explanations.with_answer(session, job)
+    return respond_unless_body_cached(request, ModelResponse(explanation))

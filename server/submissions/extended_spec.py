@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from server.errors import Conflict
 from server.jobs.actions import EXTEND, refusal
-from server.jobs.cloned_spec import clone_document
+from server.submissions.cloned_spec import clone_document
 from store import tables
 from store.files import artifacts
 from store.telemetry import evaluations

@@ -1,19 +1,16 @@
-"""Submit jobs: from the request to the committed row and the message to a worker.
+"""Submit jobs: to the committed row, and the message to a worker; the requests are in `new_jobs`.
 
-The file follows a submission: `submit_spec`, `submit_clone` and the others read the request, and
-`JobSubmitter` returns the stored response if the request is a repeat, or checks, writes and
-dispatches.
-Submissions are checked in threads that their tokens share. Those that are checked at about the same
-moment are written in one transaction; each gets its own response or error, as if it were the only
-one.
+`JobSubmitter` returns the stored response if a request is a repeat; or it checks, writes and
+dispatches. Submissions are checked in threads that their tokens share. Those that are checked at
+about the same moment are written in one transaction; each gets its own response or error, as if it
+were the only one.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
 from ampspec.api.job.jobs import Job
@@ -21,23 +18,16 @@ from ampspec.api.roles import Right
 from ampspec.jobs import JobSpec
 from server.dataset_folder import DatasetFolder
 from server.datasets.references import lock_datasets, pin_dataset
-from server.deps import actor_of, member_of, missing_right, services_of
+from server.deps import missing_right
 from server.dispatch import Dispatcher, dispatch_jobs
 from server.errors import NotFound
 from server.files.initial_weights import check_initial_weights
 from server.files.references import lock_files, record_files, runs_own_code
 from server.http.admission.fair_limiter import FairLimiter
-from server.http.json_body import read_body
-from server.http.responses import mark_replayed, to_response
-from server.idempotency import read_idempotency_key
-from server.jobs.actions import CLONE, EXPLAIN, EXTEND, Action, check_has_worker, get_visible_job
-from server.jobs.cloned_spec import clone_document
-from server.jobs.explanations import explanation_document
-from server.jobs.extended_spec import extended_document
+from server.http.responses import mark_replayed
 from server.plugins.options import check_packages
 from server.request_batcher import RequestBatcher
 from server.row_models import job_from_row
-from store import tables
 from store.access import audit, idempotency, projects
 from store.access.audit import Actor
 from store.access.idempotency import IdempotentRequest, StoredResponse
@@ -76,100 +66,12 @@ class Submission:
     may_run_code: bool = False
 
 
-# ---- From the request
-
-
-async def submit_spec(request: Request) -> Response:
-    """POST /jobs: queue the job whose spec is the body, and return it with status 201.
-
-    Raises Forbidden, MalformedJson, SpecValidationError, QuotaReached and KeyReused.
-    """
-    principal = member_of(request)
-    idempotent_request = await read_idempotency_key(request)
-    draft = JobDraft(await read_body(request), principal.project)
-    actor = actor_of(request, principal)
-    may_run_code = principal.may(Right.CODE)
-    submission = Submission(lambda: draft, "job.submit", actor, idempotent_request, may_run_code)
-    return await _submit(request, submission)
-
-
-async def submit_clone(request: Request, job_id: str, changes: Mapping[str, Any]) -> Response:
-    """POST /jobs/{job_id}/clone: queue a job with the spec of another one, changed.
-
-    `changes` maps dotted paths to values. Raises as `submit_spec`, and NotFound.
-    """
-
-    def draft(session: Session, job: tables.Job) -> JobDraft:
-        return JobDraft(clone_document(job, changes), job.project, cloned_from=job.id)
-
-    return await _submit_from(request, job_id, CLONE, draft)
-
-
-async def submit_extension(request: Request, job_id: str, epochs: int) -> Response:
-    """POST /jobs/{job_id}/extend: queue a job that trains a finished one for more epochs.
-
-    Raises as `submit_clone`, and Conflict if the job has not succeeded or has no checkpoint of its
-    end.
-    """
-
-    def draft(session: Session, job: tables.Job) -> JobDraft:
-        document = extended_document(session, job, epochs)
-        return JobDraft(document, job.project, extends=job.id)
-
-    return await _submit_from(request, job_id, EXTEND, draft)
-
-
-async def submit_explanation(request: Request, job_id: str, step: int) -> Response:
-    """POST /jobs/{job_id}/explanations: queue a job that repeats and explains a step of this one.
-
-    Raises as `submit_clone`, and Conflict if the job has not stored the step, or explains one
-    itself.
-    """
-
-    def draft(session: Session, job: tables.Job) -> JobDraft:
-        document = explanation_document(job, step)
-        return JobDraft(document, job.project, explains=job.id, explain_step=step)
-
-    return await _submit_from(request, job_id, EXPLAIN, draft)
-
-
-async def _submit_from(
-    request: Request, job_id: str, action: Action, draft: Callable[[Session, tables.Job], JobDraft]
-) -> Response:
-    """Queue a job that is made from another one, which the principal must see."""
-    principal = member_of(request)
-    idempotent_request = await read_idempotency_key(request)
-    database = services_of(request).database
-
-    def draft_from_job() -> JobDraft:
-        with database.read() as session:
-            job = get_visible_job(session, job_id, principal)
-            check_has_worker(action, job)
-            return draft(session, job)
-
-    submission = Submission(
-        draft_from_job,
-        f"job.{action.name}",
-        actor_of(request, principal),
-        idempotent_request,
-        principal.may(Right.CODE),
-    )
-    return await _submit(request, submission)
-
-
-async def _submit(request: Request, submission: Submission) -> Response:
-    return to_response(await services_of(request).submitter.submit(submission))
-
-
 def find_response(
     database: Database, idempotent_request: IdempotentRequest
 ) -> StoredResponse | None:
     """The response to the first request with the same key; None if this is the first."""
     with database.read() as session:
         return idempotency.find(session, idempotent_request)
-
-
-# ---- Into the database, and to a worker
 
 
 @dataclass(frozen=True)
@@ -231,12 +133,16 @@ class JobSubmitter:
         return self.check(submission)
 
     def _write_and_dispatch(
-        self, valid: Sequence[CheckedSubmission]
+        self, submissions: Sequence[CheckedSubmission]
     ) -> Sequence[StoredResponse | Exception]:
-        results = self._write(valid)
-        created = [one.job for one in results if isinstance(one, _SubmissionResult) and one.job]
-        dispatch_jobs(self._database, self._dispatcher, created)
-        return [one.response if isinstance(one, _SubmissionResult) else one for one in results]
+        results = self._write(submissions)
+        succeeded = [result for result in results if isinstance(result, _SubmissionResult)]
+        new_jobs = [result.job for result in succeeded if result.job is not None]
+        dispatch_jobs(self._database, self._dispatcher, new_jobs)
+        return [
+            result.response if isinstance(result, _SubmissionResult) else result
+            for result in results
+        ]
 
     def check(self, submission: Submission) -> CheckedSubmission | Exception:
         """The submission with its valid spec, or the error that refuses it."""
@@ -264,44 +170,50 @@ class JobSubmitter:
         )
         return CheckedSubmission(submission, spec, origin)
 
-    def _write(self, valid: Sequence[CheckedSubmission]) -> Sequence[_SubmissionResult | Exception]:
+    def _write(
+        self, submissions: Sequence[CheckedSubmission]
+    ) -> Sequence[_SubmissionResult | Exception]:
         """One transaction for all; one for each if they share a key or one of them is refused."""
-        if len(valid) > 1 and _share_a_key(valid):  # the first one's response is for all of them
-            return self._write_one_by_one(valid)
+        if len(submissions) > 1 and _share_a_key(submissions):
+            return self._write_one_by_one(submissions)  # the first one's response is for all
         try:
             with self._database.write() as session:
-                return _insert(session, valid)
+                return _insert(session, submissions)
         except Exception as error:
-            if len(valid) == 1:
+            if len(submissions) == 1:
                 return [error]
             if is_outage(error):
                 raise
-            return self._write_one_by_one(valid)  # only the job that caused it is refused
+            return self._write_one_by_one(submissions)  # only the job that caused it is refused
 
     def _write_one_by_one(
-        self, valid: Sequence[CheckedSubmission]
+        self, submissions: Sequence[CheckedSubmission]
     ) -> Sequence[_SubmissionResult | Exception]:
-        return [result for one in valid for result in self._write([one])]
+        return [result for submission in submissions for result in self._write([submission])]
 
 
-def _share_a_key(valid: Sequence[CheckedSubmission]) -> bool:
-    requests = [one.idempotent_request for one in valid if one.idempotent_request]
+def _idempotent_requests(submissions: Sequence[CheckedSubmission]) -> list[IdempotentRequest]:
+    requests = [submission.idempotent_request for submission in submissions]
+    return [request for request in requests if request is not None]
+
+
+def _share_a_key(submissions: Sequence[CheckedSubmission]) -> bool:
+    requests = _idempotent_requests(submissions)
     return len({(request.project, request.key) for request in requests}) < len(requests)
 
 
-def _insert(session: Session, valid: Sequence[CheckedSubmission]) -> Sequence[_SubmissionResult]:
+def _insert(
+    session: Session, submissions: Sequence[CheckedSubmission]
+) -> Sequence[_SubmissionResult]:
     """Claim the keys, then create the jobs of those whose key was not used before."""
-    stored = _claim_keys(
-        session, [one.idempotent_request for one in valid if one.idempotent_request]
-    )
-    created = iter(
-        _results(session, [one for one in valid if one.idempotent_request not in stored])
-    )
+    stored = _claim_keys(session, _idempotent_requests(submissions))
+    new = [submission for submission in submissions if submission.idempotent_request not in stored]
+    results = iter(_results(session, new))
     return [
-        _SubmissionResult(None, stored[one.idempotent_request])
-        if one.idempotent_request in stored
-        else next(created)
-        for one in valid
+        _SubmissionResult(None, stored[submission.idempotent_request])
+        if submission.idempotent_request in stored
+        else next(results)
+        for submission in submissions
     ]
 
 
@@ -317,44 +229,49 @@ def _claim_keys(
     return stored
 
 
-def _results(session: Session, valid: Sequence[CheckedSubmission]) -> Sequence[_SubmissionResult]:
+def _results(
+    session: Session, submissions: Sequence[CheckedSubmission]
+) -> Sequence[_SubmissionResult]:
     """Create the jobs and store the responses."""
-    results = [_SubmissionResult.of(job) for job in create_jobs(session, valid)]
-    for one, result in zip(valid, results, strict=True):
-        if one.idempotent_request is not None:
-            idempotency.store_response(session, one.idempotent_request, result.response)
+    results = [_SubmissionResult.of(job) for job in create_jobs(session, submissions)]
+    for submission, result in zip(submissions, results, strict=True):
+        if submission.idempotent_request is not None:
+            idempotency.store_response(session, submission.idempotent_request, result.response)
     return results
 
 
-def create_jobs(session: Session, valid: Sequence[CheckedSubmission]) -> Sequence[Job]:
+def create_jobs(session: Session, submissions: Sequence[CheckedSubmission]) -> Sequence[Job]:
     """Check the quotas, then insert the jobs and their audit entries.
 
     The caller commits, then dispatches the jobs. Raises QuotaReached, and SpecValidationError or
     NotFound for what was deleted since the check.
     """
-    if not valid:
+    if not submissions:
         return []
-    jobs_by_project = Counter(one.origin.project for one in valid)
+    jobs_by_project = Counter(submission.origin.project for submission in submissions)
     for project in sorted(jobs_by_project):  # sorted against deadlocks, as the keys
         projects.check_queue_quota(session, project, jobs_by_project[project])
-    specs = [(one.spec, one.origin.project) for one in valid]
+    specs = [(submission.spec, submission.origin.project) for submission in submissions]
     lock_datasets(session, specs)
     lock_files(session, specs)
-    needed = (one.origin.needed_job for one in valid)
+    needed = (submission.origin.needed_job for submission in submissions)
     _lock_needed(session, {job_id for job_id in needed if job_id})
-    rows = jobs.create_all(session, [(one.spec, one.origin) for one in valid])
-    created = [job_from_row(row) for row in rows]
-    record_files(session, [(*spec, job.id) for spec, job in zip(specs, created, strict=True)])
-    submissions = [one.submission for one in valid]
+    rows = jobs.create_all(
+        session, [(submission.spec, submission.origin) for submission in submissions]
+    )
+    new_jobs = [job_from_row(row) for row in rows]
+    record_files(session, [(*spec, job.id) for spec, job in zip(specs, new_jobs, strict=True)])
     entries = [
-        audit.entry_values(submission.actor, submission.action, job.id, project=job.project)
-        for submission, job in zip(submissions, created, strict=True)
+        audit.entry_values(
+            checked.submission.actor, checked.submission.action, job.id, project=job.project
+        )
+        for checked, job in zip(submissions, new_jobs, strict=True)
     ]
     insert_rows(session, AuditEntry, *entries)
-    return created
+    return new_jobs
 
 
 def _lock_needed(session: Session, ids: set[str]) -> None:
     """Lock the jobs that new jobs extend or explain. Raises NotFound if one was deleted."""
     for job_id in sorted(ids - jobs.lock_needed(session, ids)) if ids else ():
-        raise NotFound(f"There is no job {job_id!r} any more: it was deleted meanwhile.")
+        raise NotFound(f"Job {job_id!r} was deleted while this request was processed.")
