@@ -15,6 +15,7 @@ import numpy as np
 from ampcore.checkpoint.file_format import ArrayInPieces
 from ampcore.checkpoint.model_tables import layer_tables, save_with_tables
 from ampcore.checkpoint.tensors import WEIGHTS_FORMAT, write_tensors
+from ampcore.keras_internals import producer
 from ampcore.models.augmentation import without_augmentation
 from ampcore.models.task import Network
 from ampcore.models.weight_names import named_weights
@@ -125,7 +126,7 @@ def tensor_specs(model: Any, side: Literal["input", "output"]) -> dict[str, dict
     """For each input or output of a model its shape, without the batch axis, and dtype."""
     # A sequential model has the lists only.
     tensors = model.inputs if side == "input" else model.outputs
-    structure = {tensor._keras_history.operation.name: tensor for tensor in tensors}
+    structure = {producer(tensor)[0].name: tensor for tensor in tensors}
     if not isinstance(model, keras.Sequential):
         named = getattr(model, side)
         structure = dict(named) if isinstance(named, Mapping) else structure

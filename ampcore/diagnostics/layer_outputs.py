@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from ampcore.keras_internals import replaced_methods
 from ampcore.models.task import Task
 from ampcore.precision.layers.in_place import replaced_attributes
 from ampcore.precision.layers.layer_paths import walk_layers
-from ampcore.precision.layers.layer_products import replaced_calls
 
 Tensor = Any
 
@@ -81,7 +81,7 @@ def _recorded_losses(task: Task, record: Callable[[LayerRef, Any], None]) -> Ite
         for variable, ref in owners.values()
     ]
     with (
-        replaced_calls(add_loss_calls, "add_loss"),
+        replaced_methods(add_loss_calls, "add_loss"),
         replaced_attributes("regularizer", regularizers),
     ):
         yield
@@ -95,7 +95,7 @@ def replaced_layer_calls(task: Task, replace: Callable[[LayerRef, Any], Any]) ->
             # Before the calls are replaced: it replaces some itself.
             stack.enter_context(network.dtypes.applied())
         stack.enter_context(
-            replaced_calls(
+            replaced_methods(
                 (layer, wraps(layer.call)(replace(layer_ref, layer.call)))
                 for layer, layer_ref in _watched(task)
             )

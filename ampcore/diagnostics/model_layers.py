@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from keras import layers
 
 from ampcore.conversion.layer import layer_for_shapes
+from ampcore.keras_internals import calls_in_network
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
 from ampcore.precision.layers.layer_paths import LayerEntry, applied_layer, is_network, walk_layers
@@ -35,17 +36,10 @@ def _table_of_layers(network: Network, policies: LayerPolicies) -> LayerTable:
     # A layer inside another one is counted with it.
     outer = [entry for entry in found if entry.parent is None or is_network(entry.parent)]
     rows = (
-        _row(entry, _calls(entry.layer, entry.parent or network.model), found, policies)
+        _row(entry, calls_in_network(entry.layer, entry.parent or network.model), found, policies)
         for entry in outer
     )
     return LayerTable(network.name, tuple(rows))
-
-
-def _calls(layer: Any, network: Any) -> list[Any]:
-    """The calls of a layer in a network; other models may call it, too."""
-    graph = getattr(network, "_functional", network)
-    own = {id(node) for nodes in graph._nodes_by_depth.values() for node in nodes}
-    return [node for node in layer._inbound_nodes if id(node) in own]
 
 
 def _row(

@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from ampcore.keras_internals import flatten_layers
 from ampcore.precision.layers.in_place import SIXTEEN_BITS, replaced_attributes
 
 Tensor = Any
@@ -19,7 +20,7 @@ def float32_regularizers(model: Any) -> Iterator[None]:
     """A context in which regularizers get what they penalize as float32; only tracing needs it."""
     activities = [
         (layer, _in_float32(layer.activity_regularizer))
-        for layer in model._flatten_layers()
+        for layer in flatten_layers(model)
         if getattr(layer, "activity_regularizer", None) is not None
         and layer.compute_dtype in SIXTEEN_BITS
     ]

@@ -10,6 +10,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from ampcore.keras_internals import flatten_layers, is_layer_of_keras, training_argument
+
 Tensor = Any
 Variable = Any
 StateUpdates = dict[int, Tensor]
@@ -41,8 +43,7 @@ def call_stateless(
     """
     # Keras would read the variables again, so that unchanged values could not be recognised.
     before = [tf.convert_to_tensor(value) for value in states]
-    # As in `fit`: a subclassed model need not have the argument.
-    named = {"training": training} if model._call_has_training_arg else {}
+    named = training_argument(model, training=training)
     if assigned:
         outputs, after, losses = _call_with_assigned(model, weights, before, x, named, assigned)
     else:
@@ -65,9 +66,9 @@ def assigned_variables(model: Any, example: Any) -> tuple[int, ...]:
         model: A built keras.Model. It is called only if it has a layer that may assign some.
         example: Inputs of one example.
     """
-    if not any(_may_assign(layer) for layer in model._flatten_layers()):
+    if not any(_may_assign(layer) for layer in flatten_layers(model)):
         return ()
-    named = {"training": True} if model._call_has_training_arg else {}
+    named = training_argument(model, training=True)
     with _RecordingScope(model.trainable_variables) as scope:
         model(example, **named)
     return tuple(sorted(scope.assigned))
@@ -75,8 +76,7 @@ def assigned_variables(model: Any, example: Any) -> tuple[int, ...]:
 
 def _may_assign(layer: Any) -> bool:
     """Of Keras's own layers only one assigns a trainable variable in its call."""
-    is_of_keras = type(layer).__module__.startswith("keras.src.")
-    return not is_of_keras or isinstance(layer, keras.layers.SpectralNormalization)
+    return not is_layer_of_keras(layer) or isinstance(layer, keras.layers.SpectralNormalization)
 
 
 class _RecordingScope(keras.StatelessScope):  # type: ignore[misc]

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from ampcore.data.examples import Batch
+from ampcore.keras_internals import metric_direction, metric_function
 from ampcore.models.stateless_call import StateUpdates
 from ampcore.models.task import MetricStates, Network, NonTrainable, Task, Tensor, Weights
 from ampcore.objectives import example_losses
@@ -173,7 +174,7 @@ class SupervisedTask(Task):
         """The direction that a metric of Keras states; most of them do."""
         _, metric = self._trackers.get(name, (None, None))
         directions: dict[str | None, Literal["min", "max"]] = {"up": "max", "down": "min"}
-        return directions.get(getattr(metric, "_direction", None))
+        return directions.get(metric_direction(metric))
 
     def _call(
         self, weights: Weights, non_trainable: NonTrainable, batch: Batch, *, training: bool
@@ -219,7 +220,8 @@ def _of_examples(metric: Any, targets: Tensor, outputs: Tensor) -> Tensor | None
     """The mean that a metric takes of each example, (n,); None of a metric of another kind."""
     if not isinstance(metric, keras.metrics.MeanMetricWrapper):
         return None
-    values = tf.cast(metric._fn(targets, outputs, **metric._fn_kwargs), tf.float32)
+    function, arguments = metric_function(metric)
+    values = tf.cast(function(targets, outputs, **arguments), tf.float32)
     if not values.shape.rank:
         return None
     return tf.reduce_mean(tf.reshape(values, [tf.shape(values)[0], -1]), axis=1)

@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from ampcore import plugins as packages
+from ampcore.keras_internals import metric_function
 from ampcore.objectives.keras_metrics import create_variables
 from ampspec.errors import InvalidModel
 from ampspec.objectives.metrics import PackageMetric, metric_name
@@ -59,7 +60,10 @@ def check_package_metric(
         state = metric.stateless_update_state(metric.stateless_reset_state(), y_true, y_pred)
         result = tf.cast(metric.stateless_result(state), tf.float32)
         is_function = isinstance(metric, keras.metrics.MeanMetricWrapper)
-        return result, metric._fn(y_true, y_pred) if is_function else y_pred
+        if not is_function:
+            return result, y_pred
+        function, _ = metric_function(metric)
+        return result, function(y_true, y_pred)
 
     batch = [tf.TensorSpec((EXAMPLES, *one.shape), one.dtype) for one in (targets, predictions)]
     try:

@@ -7,6 +7,7 @@ from typing import Any, Final, Self
 import keras
 import tensorflow as tf
 
+from ampcore.keras_internals import trained_variables
 from ampcore.precision.finite import sum_duplicate_rows
 from ampcore.precision.fit_losses import add_up_layer_losses_in_float32
 from ampcore.precision.loss_scale import (
@@ -191,7 +192,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):  # type: ignore[m
         if not self.built:
             with tf.init_scope():
                 self.build(trainable_variables or [])
-        variables = list(trainable_variables or self._trainable_variables)
+        variables = list(trainable_variables or trained_variables(self))
         state = self.state
         unscaled = sum_duplicate_rows(self.loss_scale.unscale(state, list(grads), variables))
         group = (self.inner_optimizer, unscaled, variables)

@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 from pydantic import ValidationError
 
+from ampcore.keras_internals import flatten_layers
 from ampcore.precision import float16_on_cpu
 from ampcore.precision.layers.dtype_conflict import explain_dtype_conflict
 from ampcore.precision.layers.float8_products import Float8Scaling
@@ -118,7 +119,7 @@ def apply_policy(
 
 def _check_callable(model: Model, example: Any) -> None:
     """Raise InvalidModel if a person's own layer computes with two dtypes."""
-    own = [layer for layer in model._flatten_layers() if computes_itself(layer)]
+    own = [layer for layer in flatten_layers(model) if computes_itself(layer)]
     inputs = _input_specs(model) if is_network(model) else example
     if not own or inputs is None:
         return
@@ -222,7 +223,7 @@ class LayerPolicies:
             casts=list(self._casts(model, rows, outputs or set())),
             plain=[]
             if self.keeps_dtypes
-            else [layer for layer in model._flatten_layers() if has_installed_call(layer)],
+            else [layer for layer in flatten_layers(model) if has_installed_call(layer)],
             saves_dtypes=not any(
                 children(owner)
                 for owner in [model, *(entry.layer for entry in entries)]
@@ -253,7 +254,7 @@ class LayerPolicies:
                 is_float32 = self.name == "O1" or id(model) in output_layers
                 around = dtype = "float32" if is_float32 else COMPUTE_DTYPE[self.name]
             for child in children(owner):
-                parts = {id(part) for part in child._flatten_layers()}
+                parts = {id(part) for part in flatten_layers(child)}
                 known = wanted.get(id(child))
                 if parts & outputs or (known is not None and known[1].compute_dtype == dtype):
                     continue

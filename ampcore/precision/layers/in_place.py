@@ -13,12 +13,12 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
+from ampcore.keras_internals import DTYPE_POLICY, flatten_layers, replaced_methods
 from ampcore.precision.layers.layer_products import (
     LayerProducts,
     has_installed_call,
     install_cast,
     remove_installed_call,
-    replaced_calls,
 )
 
 Layer = Any
@@ -73,14 +73,14 @@ class InPlaceDtypes:
         calls = [(layer, type(layer).call.__get__(layer)) for layer in self.plain]
         calls += [(products.layer, products.call) for products in self.products]
         with ExitStack() as stack:
-            stack.enter_context(replaced_attributes("_dtype_policy", self.policies))
+            stack.enter_context(replaced_attributes(DTYPE_POLICY, self.policies))
             stack.enter_context(replaced_attributes("convolution_op", self.convolutions))
             stored = [(variable, "float32") for variable in self.as_float32]
             stack.enter_context(replaced_attributes("_dtype", stored))
-            stack.enter_context(replaced_calls(calls))
+            stack.enter_context(replaced_methods(calls))
             # Read after the products are replaced.
             casts = [(layer, _casting(layer.call, wanted)) for layer, wanted in self.casts]
-            stack.enter_context(replaced_calls(casts))
+            stack.enter_context(replaced_methods(casts))
             _active.append(self)
             stack.callback(_active.pop)
             yield
@@ -93,7 +93,7 @@ class InPlaceDtypes:
             return
         with ExitStack() as stack:
             policies = [*self.policies, *self.saved_policies]
-            stack.enter_context(replaced_attributes("_dtype_policy", policies))
+            stack.enter_context(replaced_attributes(DTYPE_POLICY, policies))
             for layer, name, initializer in self.saved_initializers:
                 stack.enter_context(replaced_attributes(name, [(layer, initializer)]))
             yield
@@ -103,7 +103,7 @@ class InPlaceDtypes:
         for layer, name, initializer in self.saved_initializers:
             setattr(layer, name, initializer)
         for layer, policy in [*self.policies, *self.saved_policies]:
-            layer._dtype_policy = policy
+            setattr(layer, DTYPE_POLICY, policy)
         for layer in self.plain:
             remove_installed_call(layer)
         for layer, convolution in self.convolutions:
@@ -139,7 +139,7 @@ _active: list[InPlaceDtypes] = []
 
 def float32_dtypes(model: Model) -> InPlaceDtypes:
     """The dtypes with which every layer of a model computes in float32."""
-    layers = [model, *model._flatten_layers(include_self=False)]
+    layers = [model, *flatten_layers(model, include_self=False)]
     policy = keras.DTypePolicy("float32")
     return InPlaceDtypes(
         [(layer, policy) for layer in layers if layer.compute_dtype in SIXTEEN_BITS],

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import keras
 
-from ampcore.precision.layers.layer_products import has_own_call, replaced_calls
+from ampcore.keras_internals import flatten_layers, input_tensors, producer, replaced_methods
+from ampcore.precision.layers.layer_products import has_own_call
 from ampspec.precision.layer_dtypes import SHAPE_ONLY_LAYERS, LayerInfo
 
 _SHAPE_ONLY_CLASSES: Final = tuple(getattr(keras.layers, name) for name in SHAPE_ONLY_LAYERS)
@@ -78,7 +79,7 @@ def children(layer: Layer) -> list[Layer]:
     """The direct sub-layers of a model or layer."""
     # Keras has no public attribute for a layer's sub-layers; its quantization uses this one.
     inner = layer.layers if isinstance(layer, keras.Model) else None
-    found = layer._flatten_layers(include_self=False, recursive=False) if inner is None else inner
+    found = flatten_layers(layer, include_self=False, recursive=False) if inner is None else inner
     return [child for child in found if not isinstance(child, keras.layers.InputLayer)]
 
 
@@ -140,7 +141,7 @@ def _output_layers(model: Model) -> set[int]:
     found: set[int] = set()
     tensors = list(model.outputs)
     while tensors:
-        operation, node_index, _ = tensors.pop()._keras_history
+        operation, call = producer(tensors.pop())
         if is_network(operation):
             tensors += operation.outputs
             continue
@@ -149,7 +150,7 @@ def _output_layers(model: Model) -> set[int]:
         if not isinstance(operation, keras.layers.Layer) or isinstance(
             applied_layer(operation), _SHAPE_ONLY_CLASSES
         ):
-            tensors += operation._inbound_nodes[node_index].input_tensors
+            tensors += input_tensors(operation, call)
     return found
 
 
@@ -167,7 +168,7 @@ def layers_of_outputs(model: Model, example: Any = None) -> set[int]:
     returned: list[tuple[Layer, list[Any], list[Any]]] = []
     recorded = [(layer, _recorded_call(layer, returned)) for layer in layers]
     # What layers change in their calls stays as it was.
-    with replaced_calls(recorded), keras.StatelessScope():
+    with replaced_methods(recorded), keras.StatelessScope():
         outputs = keras.tree.flatten(model(example))
     found: set[int] = set()
     for output in outputs:

@@ -4,14 +4,13 @@ Dense, EinsumDense and the convolutions: Keras calls their product in `call`, wh
 one layer object. Its config and its weights stay, so that a saved model needs only Keras.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import keras
 import tensorflow as tf
 
+from ampcore.keras_internals import flatten_layers, without_autocast
 from ampcore.precision.layers.float8_products import Float8Products, Float8Scaling
 from ampcore.precision.layers.products import Product, Products
 from ampspec.precision.product_dtypes import ProductDtypes
@@ -102,7 +101,7 @@ def remove_installed_call(layer: Layer) -> None:
 def installed_products(model: Any) -> list[LayerProducts]:
     """The products that were installed in the layers of a model."""
     # Keras has no public attribute for all layers inside; it finds each layer once.
-    found = (vars(layer).get(_INSTALLED) for layer in model._flatten_layers())
+    found = (vars(layer).get(_INSTALLED) for layer in flatten_layers(model))
     return [products for products in found if products is not None]
 
 
@@ -125,11 +124,8 @@ def _product_of(layer: Layer) -> Product:
 
 def _values_of(kernel: Any) -> Tensor:
     """The kernel in its own dtype: Keras converts variables to the layer's dtype in its calls."""
-    converts, kernel._autocast = kernel._autocast, False
-    try:
+    with without_autocast(kernel):
         return tf.convert_to_tensor(kernel.value)
-    finally:
-        kernel._autocast = converts
 
 
 def _bias(layer: Layer) -> Tensor:
@@ -139,24 +135,3 @@ def _bias(layer: Layer) -> Tensor:
     last = layer.data_format == "channels_last"
     shape = (1, *ones, layer.filters) if last else (1, layer.filters, *ones)
     return keras.ops.reshape(layer.bias, shape)
-
-
-@contextmanager
-def replaced_calls(calls: Iterable[tuple[Layer, Any]], method: str = "call") -> Iterator[None]:
-    """A context in which a method of each layer is another function.
-
-    Keras has no hooks: an attribute of the object hides the method of its class. __dict__ avoids
-    __setattr__, with which Keras would track the function.
-    """
-    before = []
-    try:
-        for layer, call in calls:
-            before.append((layer, layer.__dict__.get(method)))
-            layer.__dict__[method] = call
-        yield
-    finally:
-        for layer, installed in reversed(before):
-            if installed is None:
-                del layer.__dict__[method]
-            else:
-                layer.__dict__[method] = installed

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import keras
 
+from ampcore.keras_internals import flatten_layers
 from ampcore.precision.layers.layer_paths import LayerEntry, is_network
 from ampspec.precision.layer_dtypes import LayerDtypes
 
@@ -26,7 +27,7 @@ def policy_maps(rows: Sequence[tuple[LayerEntry, LayerDtypes]]) -> list[tuple[La
             continue
         others = {
             part.path: keras.DTypePolicy(wanted[id(part)].policy)
-            for part in entry.layer._flatten_layers(include_self=False)
+            for part in flatten_layers(entry.layer, include_self=False)
             if part.path
             and id(part) in wanted
             and wanted[id(part)].variable_dtype != own.variable_dtype

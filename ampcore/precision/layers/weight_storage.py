@@ -12,6 +12,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from ampcore import keras_internals
+
 Variable = Any
 Layer = Any
 
@@ -21,9 +23,11 @@ FLOATS = frozenset({"float32", "float16", "bfloat16"})
 
 def direct_variables(layer: Layer) -> list[Variable]:
     """The floating-point variables of a layer itself, in its variable dtype, not of sub-layers."""
-    # Keras has no public attribute for the variables of a layer without its sub-layers.
-    variables = [*layer._trainable_variables, *layer._non_trainable_variables]
-    return [one for one in variables if one.dtype == layer.variable_dtype and one.dtype in FLOATS]
+    return [
+        variable
+        for variable in keras_internals.direct_variables(layer)
+        if variable.dtype == layer.variable_dtype and variable.dtype in FLOATS
+    ]
 
 
 def store_as(variable: Variable, dtype: str) -> None:

@@ -11,6 +11,7 @@ import keras
 
 from ampcore.data import Dataset, local_path
 from ampcore.data.local import LocalDataset, zero_example
+from ampcore.keras_internals import flatten_layers
 from ampcore.models.augmentation import with_augmentation
 from ampcore.models.example_call import call_on_example
 from ampcore.models.objectives import default_task
@@ -217,7 +218,7 @@ def _create_variables(model: Any, example: Any) -> None:
 def _check_registered(model: Any, folder: Path) -> None:
     """Raise InvalidModel for an own class that Keras could not load again with the model."""
     root = folder.resolve()
-    layers = [model, *model._flatten_layers(include_self=False)]
+    layers = [model, *flatten_layers(model, include_self=False)]
     for kind in dict.fromkeys(type(layer) for layer in layers):
         module = sys.modules.get(kind.__module__)
         file = getattr(module, "__file__", None) or ""

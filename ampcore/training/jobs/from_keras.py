@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from ampcore.checkpoint.state import stable_path
 from ampcore.data.local import LocalDataset, local_dataset
+from ampcore.keras_internals import flatten_layers, producer
 from ampcore.models.example_call import call_on_example
 from ampcore.models.supervised import Objective, by_output, flat_outputs, trackers
 from ampcore.objectives import as_loss, as_metric
@@ -98,7 +99,7 @@ def check_model(model: object) -> Any:
             )
     stateful = [
         layer.name
-        for layer in model._flatten_layers(include_self=False)
+        for layer in flatten_layers(model, include_self=False)
         if isinstance(layer, keras.layers.RNN) and layer.stateful
     ]
     if stateful:
@@ -254,9 +255,7 @@ def output_names(model: Any, outputs: Any) -> list[str]:
     if isinstance(outputs, Mapping):
         return list(outputs)
     flat = flat_outputs(outputs)
-    names = [
-        tensor._keras_history.operation.name for tensor in getattr(model, "outputs", None) or ()
-    ]
+    names = [producer(tensor)[0].name for tensor in getattr(model, "outputs", None) or ()]
     if len(set(names)) == len(flat):
         return names
     return ["output"] if len(flat) == 1 else [f"output_{n}" for n in range(1, len(flat) + 1)]

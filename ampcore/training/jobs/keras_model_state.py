@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from ampcore.keras_internals import trained_variables
 from ampcore.models.stateless_call import assigned_variables
 from ampcore.models.task import Network
 from ampcore.precision import LayerPolicies
@@ -68,8 +69,7 @@ class GivenOptimizer:
             self._optimizer.build(weights)
             self._kept = KeptVariables(self._optimizer.variables)
             return self._optimizer
-        # Keras has no public list of what an optimizer was built for.
-        known = {id(variable) for variable in self._optimizer._trainable_variables}
+        known = {id(variable) for variable in trained_variables(self._optimizer)}
         if not all(id(weight) in known for weight in weights):
             raise InvalidModel(
                 "optimizer",

@@ -16,14 +16,13 @@ import keras
 import tensorflow as tf
 
 from ampcore.distributed.replicas import Replicas
+from ampcore.keras_internals import MOMENTS, flatten_layers, replaced_methods
 from ampcore.models.task import Network
 from ampspec.errors import InvalidModel
 
 Tensor = Any
 Layer = Any
 
-_METHOD: Final = "_moments"
-"""What Keras's layer calls in training for the mean and the variance of its inputs."""
 _FIELD: Final = "runtime.exchange.batch_norm"
 
 
@@ -31,27 +30,26 @@ _FIELD: Final = "runtime.exchange.batch_norm"
 def synchronized_moments(replicas: Replicas, networks: Sequence[Network]) -> Iterator[None]:
     """While it is open, these networks are traced with the moments of all replicas."""
     layers = [layer for network in networks for layer in batch_norm_layers(network.model)]
-    for layer in layers:
-        layer.__dict__[_METHOD] = partial(_moments, replicas, layer)
-    try:
+    with replaced_methods(
+        ((layer, partial(_moments, replicas, layer)) for layer in layers), MOMENTS
+    ):
         yield
-    finally:
-        for layer in layers:
-            del layer.__dict__[_METHOD]
 
 
 def batch_norm_layers(model: Any) -> list[Layer]:
     """All layers of a model that normalise by the moments of a batch."""
     kind = keras.layers.BatchNormalization
-    return [layer for layer in model._flatten_layers() if isinstance(layer, kind)]
+    return [layer for layer in flatten_layers(model) if isinstance(layer, kind)]
 
 
 def check_synchronizable(networks: Sequence[Network]) -> None:
     """Raise InvalidModel for a layer that computes its moments in another way."""
     for network in networks:
         for layer in batch_norm_layers(network.model):
-            own = type(layer)._moments is not keras.layers.BatchNormalization._moments
-            if own or layer.synchronized:
+            is_custom = getattr(type(layer), MOMENTS) is not getattr(
+                keras.layers.BatchNormalization, MOMENTS
+            )
+            if is_custom or layer.synchronized:
                 raise InvalidModel(
                     _FIELD,
                     expected="local or mean for a layer that computes its own moments",
