@@ -1,6 +1,6 @@
 """The exchange of a step: the only communication between replicas in it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum, auto
 from itertools import chain, compress, islice
 from typing import Any
@@ -65,66 +65,82 @@ def all_reduce_gradients(
     if replicas.size == 1:
         return step
     is_shard = sharded or [[False] * len(network.gradients) for network in step.networks]
-    networks = [
-        _with_shard_means(network, shards, replicas.size)
-        for network, shards in zip(step.networks, is_shard, strict=True)
-    ]
-    norms = [
-        shard_norms(replicas, shards)
-        for network, flags in zip(networks, is_shard, strict=True)
-        if (shards := list(compress(network.gradients, flags)))
-    ]
-    values = tf.nest.flatten(networks)
-    kinds = tf.nest.flatten(
-        [
-            _kinds(network, shards, average_statistics)
-            for network, shards in zip(networks, is_shard, strict=True)
-        ]
-    )
-
-    def of(kind: Kind) -> list[Any]:
-        return [value for value, its_kind in zip(values, kinds, strict=True) if its_kind is kind]
-
-    def replace(kind: Kind, results: Sequence[Any]) -> None:
-        places = [place for place, its_kind in enumerate(kinds) if its_kind is kind]
-        for place, result in zip(places, results, strict=True):
-            values[place] = result
-
-    gradients = of(Kind.GRADIENT)
+    rows = list(zip(step.networks, is_shard, strict=True))
+    networks = [_with_shard_means(*row, replicas.size) for row in rows]
+    shards = [_shards(*row) for row in zip(networks, is_shard, strict=True)]
+    norms = [shard_norms(replicas, grads) for grads in shards if grads]
+    values = _Values(networks, [_kinds(*row, average_statistics) for row in rows])
+    factors = _factors(step.networks, is_shard, scales) if gradient_dtype == "float16" else None
     # The loss and the statistics come first: they share a bucket with the gradients of the first
     # layers, which are ready last.
-    means = [of(Kind.LOSS), [step.nonfinite_micro_batches], norms, of(Kind.STATISTIC)]
+    lists = [
+        values.of(Kind.LOSS),
+        [step.nonfinite_micro_batches],
+        norms,
+        values.of(Kind.STATISTIC),
+    ]
+    gradients = values.of(Kind.GRADIENT)
     if gradient_dtype == "float32":
-        *means, gradients = _all_reduce(replicas, [*means, gradients])
+        *lists, gradients = _all_reduce(replicas, [*lists, gradients])
     else:
-        means = _all_reduce(replicas, means)
-        factors = (
-            [
-                scale
-                for network, shards, scale in zip(networks, is_shard, scales, strict=True)
-                for grad, shard in zip(network.gradients, shards, strict=True)
-                if _kind_of_gradient(grad, shard) is Kind.GRADIENT
-            ]
-            if gradient_dtype == "float16"
-            else None
-        )
+        lists = _all_reduce(replicas, lists)
         gradients = mean_in_16_bits(replicas, gradients, gradient_dtype, factors)
-    losses, [nonfinite], norms, statistics = means
-    replace(Kind.LOSS, losses)
-    replace(Kind.STATISTIC, statistics)
-    replace(Kind.GRADIENT, gradients)
-    replace(Kind.ROWS, mean_of_rows(replicas, of(Kind.ROWS)))
-    if largest := of(Kind.LARGEST):
-        replace(Kind.LARGEST, replicas.all_reduce(largest, "max"))
-    networks = tf.nest.pack_sequence_as(networks, values)
+    losses, [nonfinite], norms, statistics = lists
+    values.replace(Kind.LOSS, losses)
+    values.replace(Kind.STATISTIC, statistics)
+    values.replace(Kind.GRADIENT, gradients)
+    values.replace(Kind.ROWS, mean_of_rows(replicas, values.of(Kind.ROWS)))
+    if largest := values.of(Kind.LARGEST):
+        values.replace(Kind.LARGEST, replicas.all_reduce(largest, "max"))
     sums = iter([norm * replicas.size for norm in norms])
     return StepGradients(
         [
-            _with_norm_inputs(network, shards, sums)
-            for network, shards in zip(networks, is_shard, strict=True)
+            _with_norm_inputs(network, flags, next(sums)) if grads else network
+            for network, flags, grads in zip(values.networks(), is_shard, shards, strict=True)
         ],
         nonfinite * replicas.size,
     )
+
+
+class _Values:
+    """The values of all networks in one list, each with its kind."""
+
+    def __init__(self, networks: list[NetworkGradients], kinds: list[Any]) -> None:
+        self._structure = networks
+        self._values, self._kinds = tf.nest.flatten(networks), tf.nest.flatten(kinds)
+
+    def of(self, kind: Kind) -> list[Any]:
+        return [self._values[place] for place in self._places(kind)]
+
+    def replace(self, kind: Kind, values: Sequence[Any]) -> None:
+        for place, value in zip(self._places(kind), values, strict=True):
+            self._values[place] = value
+
+    def networks(self) -> list[NetworkGradients]:
+        packed: list[NetworkGradients] = tf.nest.pack_sequence_as(self._structure, self._values)
+        return packed
+
+    def _places(self, kind: Kind) -> list[int]:
+        return [place for place, its_kind in enumerate(self._kinds) if its_kind is kind]
+
+
+def _shards(network: NetworkGradients, is_shard: Sequence[bool]) -> list[Any]:
+    """The gradients of rows that this replica alone has."""
+    return [grad for grad in compress(network.gradients, is_shard) if grad is not None]
+
+
+def _factors(
+    networks: Sequence[NetworkGradients],
+    is_shard: Sequence[Sequence[bool]],
+    scales: Sequence[Tensor],
+) -> list[Tensor]:
+    """The loss scale of each dense gradient."""
+    return [
+        scale
+        for network, flags, scale in zip(networks, is_shard, scales, strict=True)
+        for grad, shard in zip(network.gradients, flags, strict=True)
+        if _kind_of_gradient(grad, shard) is Kind.GRADIENT
+    ]
 
 
 def _with_shard_means(
@@ -167,10 +183,8 @@ def _all_reduce(replicas: Replicas, lists: Sequence[list[Tensor]]) -> list[list[
 
 
 def _with_norm_inputs(
-    network: NetworkGradients, is_shard: Sequence[bool], norms: Iterator[Tensor]
+    network: NetworkGradients, is_shard: Sequence[bool], norms: Tensor
 ) -> NetworkGradients:
     """The norms of all replicas take the place of the gradients of their rows."""
-    if not any(is_shard):
-        return network
-    rest = [grad for grad, shard in zip(network.gradients, is_shard, strict=True) if not shard]
-    return network._replace(norm_inputs=[*rest, next(norms)])
+    others = [grad for grad, shard in zip(network.gradients, is_shard, strict=True) if not shard]
+    return network._replace(norm_inputs=[*others, norms])

@@ -68,3 +68,11 @@ def test_the_gradient_of_a_shard_stays_on_its_rank_and_becomes_the_mean():
         of_dense, of_none, of_table = mean.norm_inputs
         assert (of_dense is dense, of_none) == (True, None)
         assert of_table.numpy().tolist() == [3.0, 3.0]
+
+
+def test_a_shard_that_the_loss_does_not_depend_on_has_no_norm(two_replicas):
+    network = NetworkGradients(tf.constant(1.0), [None, tf.ones([2])], {}, {}, [])
+    step = StepGradients([network], tf.constant(0.0))
+    [mean] = all_reduce_gradients(two_replicas(), step, sharded=[[True, False]]).networks
+    assert mean.gradients[0] is None
+    assert mean.norm_inputs is None
