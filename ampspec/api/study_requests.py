@@ -22,7 +22,12 @@ Policies = Annotated[list[Literal[Policy, "tf32"]], Field(min_length=1, max_leng
 class StudyOptions(BaseModel):
     """The options of a kind of study. Unknown options are an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        defer_build=True,  # `ampctl` reads the fields alone
+    )
 
 
 class PrecisionOptions(StudyOptions):
