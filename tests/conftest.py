@@ -610,3 +610,23 @@ def _move_running(session: Any, job: Any, state: Any) -> Any:
             reason, message = Reason.INVALID_DATA, "The data is NaN."
             return attempts.mark_failed(session, job.id, 1, reason, message)
     return job
+
+
+@pytest.fixture(scope="session")
+def job() -> Callable[..., Any]:
+    """Makes specs: a small dense network on digits, with the named parts replaced.
+
+    The ranges of its layers are not sampled: tracing that takes a third of such a short training.
+    """
+
+    from ampspec.jobs import JobSpec
+
+    def make(**parts: Any) -> JobSpec:
+        document: dict[str, Any] = {
+            "model": {"kind": "mlp", "hidden": [16]},
+            "data": {"kind": "digits", "batch_size": 256},
+            "telemetry": {"ranges": {"enabled": False}},
+        }
+        return JobSpec.parse(document | parts)
+
+    return make

@@ -8,14 +8,15 @@ from typing import Any, Final
 
 import ampcore
 import ampspec
+import infra
 from ampcore.profile.analysis import CONTEXT, REPORT, STARTED, write_report
 from ampcore.profile.operations import ProfileContext
 
 MODULE: Final = "ampcore.profile.analysis"
 PROGRAM: Final = """
 import importlib.util, runpy, sys
-_, ampspec, ampcore, module, *arguments = sys.argv
-for name, folder in (("ampspec", ampspec), ("ampcore", ampcore)):
+_, ampspec, infra, ampcore, module, *arguments = sys.argv
+for name, folder in (("ampspec", ampspec), ("infra", infra), ("ampcore", ampcore)):
     spec = importlib.util.spec_from_file_location(
         name, folder + "/__init__.py", submodule_search_locations=[folder]
     )
@@ -103,7 +104,7 @@ class AnalysisProcess:
 
 def _start(folder: Path) -> subprocess.Popen[bytes] | None:
     """The process; None where no process may be started."""
-    folders = [package.__path__[0] for package in (ampspec, ampcore)]
+    folders = [package.__path__[0] for package in (ampspec, infra, ampcore)]
     try:
         return subprocess.Popen(
             [sys.executable, "-P", "-c", PROGRAM, *folders, MODULE, str(folder)],

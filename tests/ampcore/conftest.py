@@ -1,11 +1,13 @@
 """Shared fixtures of the tests of ampcore."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.ampspec.conftest import job  # noqa: F401 - a fixture
+# Before TensorFlow is imported by the first test that needs it.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
 @pytest.fixture(scope="session")
