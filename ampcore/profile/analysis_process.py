@@ -6,11 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-import ampcore
-import ampspec
-import infra
 from ampcore.profile.analysis import CONTEXT, REPORT, STARTED, write_report
 from ampcore.profile.operations import ProfileContext
+from infra.isolation.files import package_folders
 
 MODULE: Final = "ampcore.profile.analysis"
 PROGRAM: Final = """
@@ -104,7 +102,7 @@ class AnalysisProcess:
 
 def _start(folder: Path) -> subprocess.Popen[bytes] | None:
     """The process; None where no process may be started."""
-    folders = [package.__path__[0] for package in (ampspec, infra, ampcore)]
+    folders = map(str, package_folders("ampspec", "infra", "ampcore"))
     try:
         return subprocess.Popen(
             [sys.executable, "-P", "-c", PROGRAM, *folders, MODULE, str(folder)],
