@@ -23,7 +23,7 @@ from ampspec.telemetry.frames import Frame, FrameType
 from infra.isolation import TEMP_FOLDER, Confinement
 from infra.isolation.process_group_tracker import ProcessGroupTracker
 from truth.case import Outcome, PlantedFault, Verdict
-from truth.case import StudyContext as Asked
+from truth.case import Question as Asked
 from worker.attempt.outcome import TrainerExit, result_of
 from worker.trainer.fork_server import ForkServer
 from worker.trainer.frame_validator import FINAL_FRAMES

@@ -26,12 +26,12 @@ def test_auto_is_compared_with_the_fastest_named_engine(auto_engine, monkeypatch
     def measured(job, engine, limit_s):
         limits.append((engine, limit_s))
         wall_s = walls[engine].pop(0)
-        return {"wall_s": wall_s, "cpu_s": 2 * wall_s, "trial_s": 0.1, "engine": "xla_loop"}
+        return {"wall_s": wall_s, "cpu_s": 2 * wall_s, "autotune_s": 0.1, "engine": "xla_loop"}
 
     monkeypatch.setattr(auto_engine, "measure", measured)
     found = auto_engine.compare({}, 3)
     assert found["auto_over_best"] == {"wall_s": 1.1, "cpu_s": 1.1}
-    assert found["engines"]["graph"] == {"wall_s": 4, "cpu_s": 8, "trial_s": 0.1}
+    assert found["engines"]["graph"] == {"wall_s": 4, "cpu_s": 8, "autotune_s": 0.1}
     # Engines without a time limit run first, and the order rotates.
     assert limits[:2] == [("graph", None), ("auto", None)]
     assert [engine for engine, _ in limits[::4]] == ["graph", "auto", "xla_step"]
@@ -43,7 +43,7 @@ def test_an_engine_that_takes_too_long_runs_once(auto_engine, monkeypatch):
 
     def measured(job, engine, limit_s):
         measured_engines.append(engine)
-        figures = {"wall_s": 1, "cpu_s": 1, "trial_s": 0, "engine": "graph"}
+        figures = {"wall_s": 1, "cpu_s": 1, "autotune_s": 0, "engine": "graph"}
         return None if engine == "xla_loop" else figures
 
     monkeypatch.setattr(auto_engine, "measure", measured)

@@ -153,7 +153,7 @@ def test_the_server_is_asked_to_wait_for_the_end(client, server, job):
 def test_the_server_is_asked_to_wait_for_a_change_if_progress_is_shown(client, server, job):
     server.change("a", state="running")
     server.change("a", state="succeeded")
-    job.wait(progress=lambda view: None)
+    job.wait(on_progress=lambda view: None)
     assert queries(server, "/api/v1/jobs/a")[1:] == [{}, {"wait": "30", "until": "change"}]
 
 
@@ -161,7 +161,7 @@ def test_the_server_waits_no_longer_than_the_client(client, server, job):
     for _ in range(5):
         server.change("a")
     with pytest.raises(WaitTimeout):
-        job.wait(timeout=1.2, poll_s=1)
+        job.wait(timeout_s=1.2, poll_s=1)
     waits = [float(query.get("wait", 0)) for query in queries(server, "/api/v1/jobs/a")[1:]]
     assert waits == pytest.approx([1.2, 0.2, 0], abs=0.01)
 

@@ -81,7 +81,7 @@ def adam(weights, grads, slots, step):
 
 @pytest.mark.parametrize("loss_scale", [{"mode": "none"}, {"mode": "dynamic"}])
 @pytest.mark.parametrize(("kind", "update"), [("sgd", sgd), ("adam", adam)])
-def test_a_perceptron_trains_as_in_plain_numpy(session_of, kind, update, loss_scale):
+def test_a_perceptron_trains_as_in_plain_numpy(runner_of, kind, update, loss_scale):
     runner = runner_of(
         model={"kind": "mlp", "hidden": [16]},
         optimizer={"kind": kind, "learning_rate": RATE},
@@ -107,7 +107,7 @@ def test_a_perceptron_trains_as_in_plain_numpy(session_of, kind, update, loss_sc
     ],
     ids=lambda model: model["kind"],
 )
-def test_a_network_trains_as_in_keras_itself(session_of, model):
+def test_a_network_trains_as_in_keras_itself(runner_of, model):
     optimizer = {"kind": "adam", "learning_rate": RATE / 10}
     runner, other = (runner_of(model=model, optimizer=optimizer) for _ in range(2))
     theirs = other.networks[0].model

@@ -324,7 +324,7 @@ def test_a_dry_run_lists_the_revisions_and_changes_nothing(new_postgres):
     assert listed.exit_code == 0
     first, *revisions = listed.stdout.splitlines()
     assert first == f"{plural(len(revisions), 'revision')} would run:"
-    assert revisions[0] == "0001  Create the first tables"
+    assert revisions[0] == "0003  Create the tables of version 0.5"
     assert revisions[-1].startswith(f"{schema.HEAD}  ")
     database = Database(url)
     with database.read() as session:

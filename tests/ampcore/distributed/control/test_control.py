@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from ampcore.distributed.control import channel as control
 from ampcore.distributed.control.channel import ControlChannel
-from ampcore.distributed.control.channel import channel as control
 from ampcore.distributed.control.messages import Connection
 from ampspec.errors import CheckpointFailed, RankDisconnected, RankFailed, TrainingError
 from ampspec.jobs import Reason

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from ampcore.distributed.control.channel import greetings
+from ampcore.distributed.control import greetings
 from ampcore.distributed.control.greetings import Greetings, greet
 from ampcore.distributed.control.messages import Connection
 from tests.waiting import DEADLINE_S, join

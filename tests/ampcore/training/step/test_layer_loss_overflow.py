@@ -83,7 +83,7 @@ def test_the_layer_is_named(layer, policy, cause, sentence):
     with pytest.raises(NonFiniteResult, match=r"every step was skipped.*A loss of layer added .*"):
         trainer.run(on_event=events.append)
     [facts] = [event.data for event in events if event.type is EventType.OVERFLOW]
-    assert facts["verdict"] == cause
+    assert facts["diagnosis"] == cause
     assert sentence in facts["sentence"]
     first = facts["first_layer"]
     assert (first["layer"], first["part"], first["pass"]) == ("added", "loss", "forward")
