@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -185,18 +186,20 @@ NEEDED_LATER = {"optuna", "scipy", "pandas", "jsonschema", "referencing", "PIL",
 """Libraries that the API loads for single requests, in a child process, or never."""
 
 
-def imports(file: Path) -> Iterator[str]:
+@cache
+def imports(file: Path) -> list[str]:
     """The dotted names of all imports in a file, at any level."""
-    yield from imports_below(ast.parse(file.read_text(encoding="utf-8")), file)
+    return list(imports_below(ast.parse(file.read_text(encoding="utf-8")), file))
 
 
-def imports_at_run_time(file: Path) -> Iterator[str]:
+@cache
+def imports_at_run_time(file: Path) -> list[str]:
     """The same without `if TYPE_CHECKING:`; imports inside functions count."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             node.body = []
-    yield from imports_below(tree, file)
+    return list(imports_below(tree, file))
 
 
 def imports_below(tree: ast.AST, file: Path) -> Iterator[str]:
@@ -279,7 +282,7 @@ def module_name(file: Path) -> str:
 
 def import_graph(
     packages: Collection[str],
-    imports_of: Callable[[Path], Iterator[str]] = imports_at_run_time,
+    imports_of: Callable[[Path], list[str]] = imports_at_run_time,
 ) -> dict[str, set[str]]:
     """Each module of the packages, and those among them that it imports."""
     files = {module_name(file): file for name in packages for file in (ROOT / name).rglob("*.py")}
