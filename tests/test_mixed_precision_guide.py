@@ -32,7 +32,7 @@ def test_every_event_is_explained():
 def test_every_overflow_cause_is_explained():
     source = (ROOT / "ampcore/diagnostics/steps/overflow_cause.py").read_text(encoding="utf-8")
     causes = source.partition("class OverflowCause")[2].partition("@dataclass")[0]
-    assert table("`verdict`") == set(re.findall(r' = "(\w+)"', causes))
+    assert table("`diagnosis`") == set(re.findall(r' = "(\w+)"', causes))
 
 
 def test_every_mode_of_a_loss_scale_is_explained():

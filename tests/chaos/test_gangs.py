@@ -67,7 +67,7 @@ def test_a_rank_is_killed(cluster: Cluster, phases: Sequence[int], numbers: Sequ
             wait_until(lambda n=attempt: job.refresh().attempt == n, f"attempt {attempt} starts")
             ranks = [cluster.rank(job, one) for one in range(4)]
             if hold_at:
-                wait_until(lambda: reached(job, HOLD_STEP), "the steps are stored")
+                cluster.wait_past_checkpoint(job)
             ranks[number].kill()
             cluster.start_next_attempt(job)
             assert all(map(has_ended, ranks)), f"rank {number} was killed"
@@ -88,7 +88,7 @@ def test_the_worker_of_a_rank_is_killed(cluster: Cluster, number: int) -> None:
     """
     workers = cluster.ensure_workers(3, SCRIPTED)
     job = cluster.submit_paused_at(gang(2))
-    wait_until(lambda: reached(job, HOLD_STEP), "the job runs")
+    cluster.wait_past_checkpoint(job)
     ranks = [cluster.rank(job, one) for one in range(2)]
     killed = cluster.worker_of_rank(job, number)
     killed.kill()

@@ -170,5 +170,5 @@ def test_the_mixed_precision_guide_runs_completely(workdir: Path) -> None:
         section.run(namespace)
     namespace["client"].close()
     assert namespace["explained"], "the overflows of a too high initial scale have no cause"
-    assert namespace["explained"][0].data["verdict"] == "scale"
+    assert namespace["explained"][0].data["diagnosis"] == "scale"
     assert namespace["sample"].skipped_steps.total == namespace["summary"].skipped > 0

@@ -145,7 +145,7 @@ def test_a_layer_that_overflows_at_any_scale_fails_the_policy(rows: Any) -> None
     float32, float16 = answer.policies
     assert (float32.verdict, float16.verdict) == ("equal", "failed")
     assert (float16.skipped_share, answer.recommended) == (1.0, "float32")
-    assert "lab bisect" in float16.explanation
+    assert "study bisect" in float16.explanation
 
 
 def test_a_layer_that_underflows_is_found_although_no_step_is_skipped(rows: Any) -> None:

@@ -80,7 +80,7 @@ def test_the_models_of_packages_are_listed_with_their_options(open_signed_in: An
     entry = {"package": "own-package", "version": "1.0", "name": "two_towers", "workers": ["a"]}
     listed = {"items": [], "packages": [{**entry, "description": "Two.", "schema": options}]}
     page = open_signed_in("#/submit")
-    page.route("**/api/v1/models", lambda route: route.fulfill(json=listed))
+    page.route("**/api/v1/catalog/models", lambda route: route.fulfill(json=listed))
     page.get_by_label("Model kind").select_option("package")
     page.get_by_label("Installed on workers").select_option("two_towers of own-package 1.0")
     expect(page.get_by_label("YAML")).to_have_value(re.compile("package: own-package"))
