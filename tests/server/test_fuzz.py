@@ -84,6 +84,9 @@ def test_every_response_matches_the_openapi_document(api, make_job, subtests):
                     streams = case.operation.path.endswith("/stream")
                     case.path_parameters["job_id"] = ended if streams else next(ids)
                 case.query.pop("follow", None)
+                wait = case.query.get("wait")
+                if isinstance(wait, int | float) and 1 < wait <= 60:
+                    case.query["wait"] = 1
                 response = case.call(base_url=api.url, headers=headers)
                 if not is_refused_by_the_http_parser(response):
                     case.validate_response(response, checks=CHECKS)
