@@ -49,7 +49,7 @@ def ranges(
     if as_json:
         document = {
             "report": report.to_json() if report else None,
-            "unit_scales": [one.to_json() for one in scales],
+            "unit_scales": [layer.to_json() for layer in scales],
             "sample": sample.to_json(),
         }
         typer.echo(json.dumps(json_safe(document)))
@@ -70,15 +70,15 @@ def perturb(
     """Round one layer at a time to a number format, and measure the change of the gradients."""
     spec, limits = load_spec(file, settings, code), _parse_format(number_format)
     with _untrained_job(spec, local_files(data_root, dataset_files, code=code)) as job:
-        found = job.perturb(limits.name)
+        perturbed_layers = job.perturb(limits.name)
     from ampcore.cli.first_step_text import perturbation_lines
 
     if as_json:
-        layers = [one.to_json() for one in found]
+        layers = [layer.to_json() for layer in perturbed_layers]
         document = {"number_format": limits.name, "layers": layers}
         typer.echo(json.dumps(json_safe(document)))
     else:
-        typer.echo("\n".join(perturbation_lines(found, limits.name)))
+        typer.echo("\n".join(perturbation_lines(perturbed_layers, limits.name)))
 
 
 def _parse_format(name: str) -> "NumberFormat":

@@ -32,18 +32,18 @@ def _table(network: Network, policies: LayerPolicies) -> LayerTable:
 
 
 def _table_of_layers(network: Network, policies: LayerPolicies) -> LayerTable:
-    found = list(walk_layers(network.model))
+    entries = list(walk_layers(network.model))
     # A layer inside another one is counted with it.
-    outer = [entry for entry in found if entry.parent is None or is_network(entry.parent)]
+    outer = [entry for entry in entries if entry.parent is None or is_network(entry.parent)]
     rows = (
-        _row(entry, calls_in_network(entry.layer, entry.parent or network.model), found, policies)
+        _row(entry, calls_in_network(entry.layer, entry.parent or network.model), entries, policies)
         for entry in outer
     )
     return LayerTable(network.name, tuple(rows))
 
 
 def _row(
-    entry: LayerEntry, nodes: list[Any], found: list[LayerEntry], policies: LayerPolicies
+    entry: LayerEntry, nodes: list[Any], entries: list[LayerEntry], policies: LayerPolicies
 ) -> LayerRow:
     layer, path = entry.layer, entry.info.path
     shapes = layer_for_shapes(layer)
@@ -66,7 +66,7 @@ def _row(
         dimensions=_dimensions(layer),
         parts=tuple(
             part.info.path
-            for part in found
+            for part in entries
             if path in part.ancestors and applied_layer(part.parent) is not part.layer
         ),
         output=entry.info.output,

@@ -46,14 +46,14 @@ def profile_steps(
         ProfileFailed: There is no report, and why.
     """
     short = _shortened(spec, max(start, WARMUP_STEPS), steps)
-    found: list[Event] = []
+    events: list[Event] = []
     with tempfile.TemporaryDirectory(prefix="ampcore-profile-") as folder:
         trainer = Trainer(short, data_root, folder, datasets=datasets, bundle=bundle)
-        trainer.run(None, found.append, should_stop)
-        for event in found:
+        trainer.run(None, events.append, should_stop)
+        for event in events:
             if event.type is EventType.PROFILE:
                 return _take_report(Path(folder), event, output)
-    messages = [one.data["message"] for one in found if one.data.get("code") in NO_PROFILE]
+    messages = [event.data["message"] for event in events if event.data.get("code") in NO_PROFILE]
     raise ProfileFailed(messages[0] if messages else "The run was stopped before the profile.")
 
 

@@ -79,8 +79,10 @@ def children(layer: Layer) -> list[Layer]:
     """The direct sub-layers of a model or layer."""
     # Keras has no public attribute for a layer's sub-layers; its quantization uses this one.
     inner = layer.layers if isinstance(layer, keras.Model) else None
-    found = flatten_layers(layer, include_self=False, recursive=False) if inner is None else inner
-    return [child for child in found if not isinstance(child, keras.layers.InputLayer)]
+    children = (
+        flatten_layers(layer, include_self=False, recursive=False) if inner is None else inner
+    )
+    return [child for child in children if not isinstance(child, keras.layers.InputLayer)]
 
 
 def is_network(layer: Layer) -> bool:

@@ -101,8 +101,8 @@ def remove_installed_call(layer: Layer) -> None:
 def installed_products(model: Any) -> list[LayerProducts]:
     """The products that were installed in the layers of a model."""
     # Keras has no public attribute for all layers inside; it finds each layer once.
-    found = (vars(layer).get(_INSTALLED) for layer in flatten_layers(model))
-    return [products for products in found if products is not None]
+    installed = (vars(layer).get(_INSTALLED) for layer in flatten_layers(model))
+    return [products for products in installed if products is not None]
 
 
 def _product_of(layer: Layer) -> Product:

@@ -76,9 +76,9 @@ class RunEvaluations:
 
     def _evaluate(self, runner: StepRunner, totals: Totals) -> Iterator[Event]:
         with phase_span(Phase.EVALUATION):
-            own = self._evaluator and self._evaluator(runner.weights.evaluated())
+            local_evaluation = self._evaluator and self._evaluator(runner.weights.evaluated())
         # The same numbers decide on all replicas whether the run ends early.
-        evaluation: Evaluation = self._replicas.broadcast_object(own)
+        evaluation: Evaluation = self._replicas.broadcast_object(local_evaluation)
         yield totals.keep(evaluation, is_best=self._is_best(evaluation, runner, totals.steps))
         if self.best is not None and self.best.has_stopped:
             yield self.best.stopped_event(

@@ -42,7 +42,7 @@ class UntrainedJob:
         """
         runner = self._runner
         report = range_report([self.ranges()], NUMBER_FORMATS[number_format])
-        scales = [2.0**found.best_exponent for found in report.scales] if report else self._scales
+        scales = [2.0**advice.best_exponent for advice in report.scales] if report else self._scales
         test = PerturbationTest(runner.task, number_format, runner.train_step.accumulate)
         with device_settings(self._context.spec, self._context.device):
             return test(scales, self._batch, self._seed)

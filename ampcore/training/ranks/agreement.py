@@ -45,18 +45,26 @@ def check_equal_settings(replicas: Replicas, context: RunContext) -> None:
     if replicas.size == 1:
         return
     spec = json.dumps(context.job.spec.to_json(), sort_keys=True)
-    own = {
+    settings = {
         "the spec": hashlib.sha256(spec.encode()).hexdigest(),
         "the versions of libraries": versions(),
         "the number of steps": [context.plan.total_steps, context.plan.steps_per_epoch],
         "the kind of the device": context.device.kind,
     }
-    found = replicas.all_gather_object(own)
-    for name, value in found[0].items():
-        others = [rank for rank, other in enumerate(found) if other[name] != value]
-        if others:
-            shown = "" if name == "the spec" else f": {value} and {found[others[0]][name]}"
-            raise RanksDiffer(f"{_names(others)} cannot train with rank 0: {name} differs{shown}.")
+    settings_by_rank = replicas.all_gather_object(settings)
+    for name, value in settings_by_rank[0].items():
+        differing = [
+            rank for rank, of_rank in enumerate(settings_by_rank) if of_rank[name] != value
+        ]
+        if differing:
+            shown = (
+                ""
+                if name == "the spec"
+                else f": {value} and {settings_by_rank[differing[0]][name]}"
+            )
+            raise RanksDiffer(
+                f"{_names(differing)} cannot train with rank 0: {name} differs{shown}."
+            )
 
 
 def share_checkpoint(replicas: Replicas, saved: Checkpoint | None) -> Checkpoint | None:
@@ -78,14 +86,14 @@ def share_arrays(runner: StepRunner, saved: Checkpoint) -> Checkpoint:
     if replicas.size == 1:
         return saved
     is_leader = replicas.rank == 0
-    found: list[Arrays | None] = []
+    shared_states: list[Arrays | None] = []
     for arrays in (saved.good_arrays, saved.best_arrays):
         if replicas.broadcast_object(arrays is not None):
-            own = _share(runner, arrays or {} if is_leader else None)
-            found.append(_with_received_rows(own))
+            arrays_of_state = _share(runner, arrays or {} if is_leader else None)
+            shared_states.append(_with_received_rows(arrays_of_state))
         else:
-            found.append(None)
-    good, best = found
+            shared_states.append(None)
+    good_arrays, best_arrays = shared_states
     shared = _share(runner, saved.arrays if is_leader else None)
     # Rows arrive while they are assigned, unless they are changed before.
     expected = runner.state.expected_arrays()
@@ -94,7 +102,9 @@ def share_arrays(runner: StepRunner, saved: Checkpoint) -> Checkpoint:
         for name, rows in shared.items()
         if isinstance(rows, OwnRows) and rows.dtype != np.dtype(expected[name][1])
     }
-    return Checkpoint(saved.manifest, shared | _with_received_rows(changed), good, best)
+    return Checkpoint(
+        saved.manifest, shared | _with_received_rows(changed), good_arrays, best_arrays
+    )
 
 
 def _with_received_rows(arrays: Mapping[str, Any]) -> Arrays:
@@ -108,29 +118,29 @@ def _share(runner: StepRunner, arrays: Arrays | None) -> dict[str, Any]:
     """The arrays of rank 0; of tables whose rows are on several ranks the `OwnRows` of this one."""
     replicas, shards = runner.replicas, runner.tables.shards
     whole = None if arrays is None else {n: a for n, a in arrays.items() if n not in shards}
-    found: dict[str, Any] = broadcast_arrays(replicas, whole)
+    shared: dict[str, Any] = broadcast_arrays(replicas, whole)
     tables = {name: array for name, array in (arrays or {}).items() if name in shards}
     header = replicas.broadcast_object(
         [[name, array.dtype.name, list(array.shape)] for name, array in tables.items()]
     )
-    for name, dtype, (rows, *rest) in header:
+    for name, dtype, (rows, *row_shape) in header:
         shard = shards[name]
         if rows != shard.rows:
             raise IncompatibleCheckpoint(
                 f"The checkpoint does not match this job: {name} has {rows} rows instead of "
                 f"{shard.rows}."
             )
-        like = np.empty((0, *rest), tf.as_dtype(dtype).as_numpy_dtype)
-        found[name] = OwnRows(replicas, shard, tables.get(name), like)
-    return found
+        like = np.empty((0, *row_shape), tf.as_dtype(dtype).as_numpy_dtype)
+        shared[name] = OwnRows(replicas, shard, tables.get(name), like)
+    return shared
 
 
 def share_state(runner: StepRunner) -> None:
     """Give every rank the variables and loss scales of rank 0; rows of tables are its own."""
     replicas = runner.replicas
     if replicas.size > 1:
-        own = runner.state.capture_common() if replicas.rank == 0 else None
-        runner.state.restore_common(broadcast_arrays(replicas, own))
+        arrays = runner.state.capture_common() if replicas.rank == 0 else None
+        runner.state.restore_common(broadcast_arrays(replicas, arrays))
 
 
 def check_equal_state(runner: StepRunner, step: int) -> None:
@@ -143,10 +153,10 @@ def check_equal_state(runner: StepRunner, step: int) -> None:
     if replicas.size == 1:
         return
     digests = replicas.all_gather_object(_digest(runner))
-    others = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
-    if others:
+    differing = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
+    if differing:
         raise RanksDiffer(
-            f"Before step {step} {_names(others)} did not have the weights, optimizer state or "
+            f"Before step {step} {_names(differing)} did not have the weights, optimizer state or "
             "loss scale of rank 0. Check the memory and the processor of these machines, and that "
             "own code computes the same on all of them."
         )
@@ -164,8 +174,8 @@ def _compared(runner: StepRunner) -> Arrays:
     arrays = runner.state.capture_common()
     if runner.train_step.exchange.batch_norm != "local":
         return arrays
-    own = set(runner.state.statistic_names())
-    return {name: array for name, array in arrays.items() if name not in own}
+    local_statistics = set(runner.state.statistic_names())
+    return {name: array for name, array in arrays.items() if name not in local_statistics}
 
 
 def _names(ranks: Sequence[int]) -> str:

@@ -61,11 +61,11 @@ class ModelSelection:
         if folder is None or not run.is_done or runner.tables.shards or runner.replicas.rank:
             return
         with phase_span(Phase.EVALUATION):
-            found = example_metrics(runner.task, run.context.dataset, run.spec.data.batch_size)
-        if found is None:
+            metrics = example_metrics(runner.task, run.context.dataset, run.spec.data.batch_size)
+        if metrics is None:
             return
-        self.constant_metrics = {f"val_{name}": value for name, value in found.constant.items()}
-        self._examples_file = write_examples(folder, found.rows, found.values)
+        self.constant_metrics = {f"val_{name}": value for name, value in metrics.constant.items()}
+        self._examples_file = write_examples(folder, metrics.rows, metrics.values)
 
     def save(self, folder: Path | None) -> Iterator[Path]:
         """Save the models with the chosen weights.

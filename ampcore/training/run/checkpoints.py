@@ -75,18 +75,28 @@ class RunCheckpoints:
         self._write(runner, state)
 
     def save_good_state(
-        self, runner: StepRunner, good: GoodState | None, steps: int, damage: str
+        self, runner: StepRunner, good_state: GoodState | None, steps: int, damage: str
     ) -> None:
         """Write the last good state in place of the damaged one after `steps`; warn once."""
         saved = self._saver.saved_steps
-        if good is not None and good.counters is not None and (saved is None or good.steps > saved):
-            state = StateToSave(good.steps, good.arrays, good.counters, best=good.best)
+        if (
+            good_state is not None
+            and good_state.counters is not None
+            and (saved is None or good_state.steps > saved)
+        ):
+            state = StateToSave(
+                good_state.steps, good_state.arrays, good_state.counters, best=good_state.best
+            )
             self._write(runner, state)
         if self._warned_unsaved:
             return
         self._warned_unsaved = True
-        left = self._saver.saved_steps
-        resumption = "starts again at step 0" if left is None else f"continues after {left} steps"
+        resumed_steps = self._saver.saved_steps
+        resumption = (
+            "starts again at step 0"
+            if resumed_steps is None
+            else f"continues after {resumed_steps} steps"
+        )
         message = (
             f"The state after {steps} steps was not saved: {damage}. A resumed run {resumption}."
         )
@@ -97,13 +107,13 @@ class RunCheckpoints:
         self._callback_buffer.flush()
         # A run that was already complete when it was resumed has no engine.
         engine = runner.engine or self._engine_before
-        made = manifest(
+        new_manifest = manifest(
             self._spec, runner, self._device, state.steps, state.counters, engine=engine
         )
         arrays, good, best = (
-            None if own is None else runner.tables.whole(own)
-            for own in (state.arrays, state.good, state.best)
+            None if shards is None else runner.tables.whole(shards)
+            for shards in (state.arrays, state.good, state.best)
         )
         with phase_span(Phase.CHECKPOINT):
-            saved = self._saver.save(Checkpoint(made, arrays or {}, good, best))
+            saved = self._saver.save(Checkpoint(new_manifest, arrays or {}, good, best))
         self._callback_buffer.event(saved)

@@ -57,19 +57,19 @@ def newest(
         IncompatibleCheckpoint: The newest one belongs to another job.
     """
     unreadable: list[UnreadableCheckpoint] = []
-    found = checkpoint.newest(folder, unreadable.append, mapped=mapped)
-    if found is None and unreadable:
+    stored = checkpoint.newest(folder, unreadable.append, mapped=mapped)
+    if stored is None and unreadable:
         raise unreadable[0]
     warnings = [
         Event.warning("unreadable_checkpoint", f"{error} Using an older checkpoint.")
         for error in unreadable
     ]
-    if found is None:
+    if stored is None:
         return None, [], warnings
-    return found, checkpoint.check_compatible(found.checkpoint.manifest, spec), warnings
+    return stored, checkpoint.check_compatible(stored.checkpoint.manifest, spec), warnings
 
 
-def restore(runner: StepRunner, found: Checkpoint) -> None:
+def restore(runner: StepRunner, saved: Checkpoint) -> None:
     """Restore a runner from a checkpoint, which may have another precision.
 
     Loss scales of the same kind are restored, within their current bounds; others start again.
@@ -77,43 +77,45 @@ def restore(runner: StepRunner, found: Checkpoint) -> None:
     Raises:
         IncompatibleCheckpoint: Its arrays are not those of the runner's variables.
     """
-    variables, scales = _arrays_for_runner(runner, found.manifest, found.arrays)
+    variables, scales = _arrays_for_runner(runner, saved.manifest, saved.arrays)
     runner.state.restore(variables, scales=False)
     runner.state.restore_scales(scales)
 
 
-def good_arrays(runner: StepRunner, found: Checkpoint) -> Arrays | None:
+def good_arrays(runner: StepRunner, saved: Checkpoint) -> Arrays | None:
     """The good state in a checkpoint, for `StepRunner.restore`; None without one.
 
     Raises:
         IncompatibleCheckpoint: Its arrays are not those of the runner's variables.
     """
-    if found.good_arrays is None:
+    if saved.good_arrays is None:
         return None
-    variables, scales = _arrays_for_runner(runner, found.manifest, found.good_arrays)
+    variables, scales = _arrays_for_runner(runner, saved.manifest, saved.good_arrays)
     return variables | scales
 
 
 def _arrays_for_runner(
-    runner: StepRunner, made: Manifest, found: Mapping[str, NDArray[Any]]
+    runner: StepRunner, origin: Manifest, arrays: Mapping[str, NDArray[Any]]
 ) -> tuple[Arrays, Arrays]:
     """The variables, in the dtypes of the runner, and the states of its loss scales."""
-    variables, scales = runner.state.split_loss_scales(found)
-    before: Mapping[str, Any] = next(iter(made.loss_scales.values()))
-    now = runner.state.scale_spec
-    is_same = before["mode"] == now["mode"] and before.get("scale") == now.get("scale")
+    variables, scales = runner.state.split_loss_scales(arrays)
+    scale_before: Mapping[str, Any] = next(iter(origin.loss_scales.values()))
+    scale_now = runner.state.scale_spec
+    is_same = scale_before["mode"] == scale_now["mode"] and scale_before.get(
+        "scale"
+    ) == scale_now.get("scale")
     # A version with fewer counters in a scale's state did not write the others.
-    kept = runner.state.first_scales | scales if is_same else runner.state.first_scales
-    return runner.state.match_variables(variables), kept
+    restored_scales = runner.state.first_scales | scales if is_same else runner.state.first_scales
+    return runner.state.match_variables(variables), restored_scales
 
 
-def resumed_event(found: StoredCheckpoint, differences: list[Difference]) -> Event:
+def resumed_event(stored: StoredCheckpoint, differences: list[Difference]) -> Event:
     """The event of a resumed run: the checkpoint, and the job's changes since."""
-    made = found.checkpoint.manifest
+    origin = stored.checkpoint.manifest
     data = {
-        "file": f"{FOLDER}/{found.file.name}",
-        "steps": made.step,
-        "policy_before": made.policy,
+        "file": f"{FOLDER}/{stored.file.name}",
+        "steps": origin.step,
+        "policy_before": origin.policy,
         "changed": [str(difference) for difference in differences],
     }
-    return Event(EventType.RESUMED, made.step, data)
+    return Event(EventType.RESUMED, origin.step, data)

@@ -44,16 +44,16 @@ def steps_to_snapshot(run: Run) -> int | None:
 
 def _recover(run: Run, failure: GuardFailure) -> Arrays | None:
     """Roll back to the good state; returns the state that replaces it, if any."""
-    good = run.recovery.take_recovery_state(failure, run.diagnosis)
+    good_state = run.recovery.take_recovery_state(failure, run.diagnosis)
     if run.spec.guard.on_exceeded == "rollback":
         state = run.runner.state
-        state.restore(good.arrays)
-        state.lower_scales(recovery.ROLLBACK_SCALE_FACTOR**good.rollbacks)
+        state.restore(good_state.arrays)
+        state.lower_scales(recovery.ROLLBACK_SCALE_FACTOR**good_state.rollbacks)
         run.guard.reset()
-        run.emit([recovery.rollback_event(failure, good, state.smallest_scale)])
+        run.emit([recovery.rollback_event(failure, good_state, state.smallest_scale)])
         return None
-    event = recovery.fallback_event(failure, good, run.runner.policies.name)
-    _fall_back_to_float32(run, good.arrays)
+    event = recovery.fallback_event(failure, good_state, run.runner.policies.name)
+    _fall_back_to_float32(run, good_state.arrays)
     run.emit([event])
     return run.runner.state.capture() if run.needs_snapshots else None
 

@@ -25,13 +25,13 @@ def save(run: Run) -> None:
 
 def _state_to_save(run: Run, arrays: Mapping[str, Any]) -> StateToSave:
     """The current state with these arrays, and the good state that it may return to."""
-    good = run.recovery.good if run.recovery.can_recover else None
-    if good is not None and good.steps == run.totals.steps:
-        good = None  # the same state
+    good_state = run.recovery.good if run.recovery.can_recover else None
+    if good_state is not None and good_state.steps == run.totals.steps:
+        good_state = None  # the same state
     return StateToSave(
         run.totals.steps,
         arrays,
-        run.counters(good).to_json(),
-        good.arrays if good else None,
+        run.counters(good_state).to_json(),
+        good_state.arrays if good_state else None,
         run.evaluations.best_arrays,
     )

@@ -186,5 +186,7 @@ def _with_norm_inputs(
     network: NetworkGradients, is_shard: Sequence[bool], norms: Tensor
 ) -> NetworkGradients:
     """The norms of all replicas take the place of the gradients of their rows."""
-    others = [grad for grad, shard in zip(network.gradients, is_shard, strict=True) if not shard]
-    return network._replace(norm_inputs=[*others, norms])
+    whole_grads = [
+        grad for grad, shard in zip(network.gradients, is_shard, strict=True) if not shard
+    ]
+    return network._replace(norm_inputs=[*whole_grads, norms])
