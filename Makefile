@@ -58,6 +58,7 @@ check: install ## Run linters, type checks, the rules of imports and names, and 
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
+	$(RUN) -m mypy --config-file benchmarks/mypy.ini benchmarks
 	$(RUN) -m pytest -q -n 0 tests/test_architecture.py tests/test_retired_words.py \
 		tests/test_variable_names.py
 	$(RUN) dashboard/build.py check

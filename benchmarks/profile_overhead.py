@@ -26,6 +26,7 @@ from ampcore.training.jobs.job import SpecJob  # noqa: E402
 from ampcore.training.step import accumulate, gradients, loop, train_step  # noqa: E402
 from ampcore.training.step.loop import Loop  # noqa: E402
 from ampcore.training.step.plan import Plan  # noqa: E402
+from ampcore.training.step.step_runner import StepRunner  # noqa: E402
 from ampspec.jobs import JobSpec  # noqa: E402
 
 SPEC = {
@@ -33,7 +34,7 @@ SPEC = {
     "data": {"kind": "digits", "batch_size": 64},
     "train": {"steps": 1000},
 }
-MODULES = (accumulate, gradients, loop, train_step, transaction)
+MODULES: tuple[Any, ...] = (accumulate, gradients, loop, train_step, transaction)
 ROUNDS, STEPS = 60, 20
 
 
@@ -42,11 +43,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     rounds = 10 if parser.parse_args().quick else ROUNDS
-    session = _session()
+    runner = _runner()
     blocks = {
-        "with_scopes": _block(session, session.build_loop("graph")),
-        "without_scopes": _without_scopes(session),
-        "without_scopes_again": _without_scopes(session),
+        "with_scopes": _block(runner, runner.build_loop("graph")),
+        "without_scopes": _without_scopes(runner),
+        "without_scopes_again": _without_scopes(runner),
     }
     times: dict[str, list[float]] = {name: [] for name in blocks}
     for number in range(rounds):
@@ -63,34 +64,34 @@ def main() -> None:
     print(json.dumps({"benchmark": "profile_overhead", "rounds": rounds, **figures}))
 
 
-def _session() -> Any:
+def _runner() -> StepRunner:
     spec = JobSpec.parse(SPEC)
     job = SpecJob(spec, None, {})
     dataset = job.load_data()
     size = spec.data.batch_size
     plan = Plan.from_spec(spec.train, dataset.steps_per_epoch(size))
     feed = feed_for(dataset.train, size, shuffle=True, seed=0, budget_bytes=float("inf"))
-    return RunContext(job, dataset, plan, feed, hardware.device_info("cpu")).build_session()
+    return RunContext(job, dataset, plan, feed, hardware.device_info("cpu")).build_runner()
 
 
-def _without_scopes(session: Any) -> Callable[[], float]:
+def _without_scopes(runner: StepRunner) -> Callable[[], float]:
     scopes = [module.phase_scope for module in MODULES]
     for module in MODULES:
         module.phase_scope = lambda phase: nullcontext()
     try:
-        return _block(session, session.build_loop("graph"))
+        return _block(runner, runner.build_loop("graph"))
     finally:
         for module, scope in zip(MODULES, scopes, strict=True):
             module.phase_scope = scope
 
 
-def _block(session: Any, traced: Loop) -> Callable[[], float]:
-    window = session.window(0).examples
-    traced.run(window, 0, 0, STEPS)
+def _block(runner: StepRunner, traced: Loop) -> Callable[[], float]:
+    window, states = runner.window(0).examples, runner.state.scales
+    traced.run(states, window, 0, 0, STEPS)
 
     def measure() -> float:
         start = time.process_time()
-        traced.run(window, 0, 0, STEPS)
+        traced.run(states, window, 0, 0, STEPS)
         return time.process_time() - start
 
     return measure

@@ -164,8 +164,8 @@ def _train(folder: Path, case: Case) -> None:
         return case.until < STEPS and run is not None and run.totals.steps >= case.until
 
     trainer.run(blocks.append, should_stop=should_stop)
-    session = trainer._current_run.session if trainer._current_run else None
-    arrays = session.expected_arrays().values() if session else ()
+    run = trainer._current_run
+    arrays = run.runner.state.expected_arrays().values() if run else ()
     variables = sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in arrays)
     times = [block.stats.duration_s / len(block) for block in blocks[1:]]
     found = {

@@ -131,14 +131,14 @@ def built(folder: Path, sections: dict[str, Any], *, resident: bool) -> tuple[An
     budget = float("inf") if resident else 0.0
     feed = feed_for(dataset.train, BATCH, shuffle=True, seed=0, budget_bytes=budget)
     facts = hardware.device_info(hardware.select("cpu"))
-    session = RunContext(job, dataset, plan, feed, facts).build_session()
-    return session, dataset.steps_per_epoch(BATCH)
+    runner = RunContext(job, dataset, plan, feed, facts).build_runner()
+    return runner, dataset.steps_per_epoch(BATCH)
 
 
 def prepared(folder: Path, sections: dict[str, Any], *, resident: bool) -> Epoch:
     """A job after its first epoch, whose next epochs are measured."""
-    session, steps = built(folder, sections, resident=resident)
-    session.use_engine("graph")
+    runner, steps = built(folder, sections, resident=resident)
+    runner.use_engine("graph")
     step = 0
 
     def epoch() -> tuple[float, float]:
@@ -146,7 +146,7 @@ def prepared(folder: Path, sections: dict[str, Any], *, resident: bool) -> Epoch
         end = step + steps
         start, cpu = time.perf_counter(), time.process_time()
         while step < end:
-            step += len(session.run_block(step, max_steps=end - step))
+            step += len(runner.run_block(step, max_steps=end - step))
         seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu
         return EXAMPLES / seconds, EXAMPLES / cpu_seconds
 
@@ -189,10 +189,10 @@ def memory_mb(folder: Path) -> dict[str, int]:
 
 def read_epoch(folder: Path, sections: dict[str, Any]) -> int:
     """Read the windows of an epoch; the largest anonymous memory after any of them."""
-    session, steps = built(folder, sections, resident=False)
+    runner, steps = built(folder, sections, resident=False)
     peak = step = 0
     while step < steps:
-        step = session.window(step).end_batch
+        step = runner.window(step).end_batch
         peak = max(peak, anonymous_bytes())
     return peak
 

@@ -1,5 +1,6 @@
 """The global norm of gradients, and whether all of them are finite."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -74,8 +75,10 @@ def exact_norm(grads: Sequence[Any], norm: Tensor) -> Tensor:
 
 def clip_by_global_norm(
     grads: Sequence[Any],
-    clip_norm: float,
+    clip_norm: float | None = None,
     norm: Tensor | None = None,
+    *,
+    limit: float | None = None,
 ) -> tuple[list[Any], Tensor]:
     """Scale all gradients down together, so that their global norm is at most `clip_norm`.
 
@@ -87,6 +90,7 @@ def clip_by_global_norm(
             and None.
         clip_norm: The largest global norm.
         norm: `global_norm(grads)`, if known.
+        limit: The name of `clip_norm` in version 0.5.
 
     Returns:
         The clipped gradients, and the global norm before clipping, a float32 scalar; NaN if a
@@ -94,6 +98,12 @@ def clip_by_global_norm(
 
     Source: Pascanu et al. 2013, arXiv:1211.5063, section 3.2.
     """
+    if limit is not None:
+        message = "clip_by_global_norm(limit=) is now clip_norm=; the old name goes with 0.7"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+    clip_norm = limit if clip_norm is None else clip_norm
+    if clip_norm is None:
+        raise TypeError("clip_by_global_norm() needs clip_norm, the largest global norm")
     exact = exact_norm(grads, global_norm(grads) if norm is None else norm)
     return scale_to_norm(grads, exact, clip_norm), exact
 

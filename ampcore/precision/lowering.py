@@ -15,7 +15,7 @@ from ampcore.precision.finite import dense_values, global_norm
 from ampcore.precision.overwrite_with_gradient import split_overwrites
 
 Tensor = Any
-StateUpdates = Sequence[tuple[Any, Tensor]]
+Assignments = Sequence[tuple[Any, Tensor]]
 """Variables with the values that they take in an applied step."""
 
 SMALL_SIZE: Final = 4096
@@ -78,7 +78,7 @@ class GraphLowering:
         self,
         applied: Tensor | None,
         updates: Sequence[OptimizerUpdate],
-        state_updates: StateUpdates,
+        state_updates: Assignments,
     ) -> None:
         """Apply gradients and state updates where `applied` is true; always where it is None."""
 
@@ -109,7 +109,7 @@ class XlaLowering:
         self,
         applied: Tensor | None,
         updates: Sequence[OptimizerUpdate],
-        state_updates: StateUpdates,
+        state_updates: Assignments,
     ) -> None:
         """Choose between the old and the new value of every variable."""
         applied = tf.constant(True) if applied is None else applied

@@ -10,7 +10,7 @@ from ampcore.phase_scopes import phase_scope
 from ampcore.phases import Phase
 from ampcore.precision.finite import each_finite
 from ampcore.precision.loss_scale import LossScale, LossScaleState, LossScaleStates
-from ampcore.precision.lowering import GRAPH, Lowering, OptimizerUpdate, StateUpdates
+from ampcore.precision.lowering import GRAPH, Assignments, Lowering, OptimizerUpdate
 
 Tensor = Any
 UpdateGroup = tuple[Any, Sequence[Any], Sequence[Any]]
@@ -95,7 +95,7 @@ def commit_or_skip(
     loss_scales: Sequence[LossScale],
     states: Sequence[LossScaleState],
     updates: Sequence[OptimizerUpdate],
-    state_updates: StateUpdates,
+    state_updates: Assignments,
     *,
     lowering: Lowering,
 ) -> Outcome:

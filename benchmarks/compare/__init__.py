@@ -15,7 +15,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
 
 BENCHMARKS = Path(__file__).parent.parent
 PEERS_PYTHON = BENCHMARKS.parent / ".venv-bench" / "bin" / "python"
@@ -145,7 +147,7 @@ def compare(candidates: Sequence[Candidate], rounds: int) -> Result:
     )
 
 
-def rotated(candidates: Sequence[Candidate], by: int) -> Sequence[Candidate]:
+def rotated(candidates: Sequence[T], by: int) -> Sequence[T]:
     """The candidates, rotated by the number of the turn."""
     start = by % len(candidates)
     return [*candidates[start:], *candidates[:start]]

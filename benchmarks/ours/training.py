@@ -70,7 +70,7 @@ PROBLEMS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def runner(problem: str, policy: str, loss_scale: str) -> StepRunner:
+def build_runner(problem: str, policy: str, loss_scale: str) -> StepRunner:
     """The state of a job before its first step."""
     is_own = problem.endswith(OWN)
     steps, model, examples = PROBLEMS[problem.removesuffix(OWN)]
@@ -97,7 +97,7 @@ def runner(problem: str, policy: str, loss_scale: str) -> StepRunner:
 
 def own_model_job(spec: JobSpec) -> TrainingJob:
     """The same network as a Keras model, with the same examples as arrays."""
-    dataset = data.load(spec.data, seed=0)
+    dataset = data.load(spec.data)
     plain = layer_policies(Precision())
     [network] = models.build(spec.model, dataset.require_signature(), plain).networks
     arrays = dataset.train.arrays
@@ -118,25 +118,27 @@ def own_model_job(spec: JobSpec) -> TrainingJob:
     )
 
 
-def run(own: StepRunner, engine: Any) -> TimedRound:
+def run(runner: StepRunner, engine: Any) -> TimedRound:
     """An epoch in one call of the loop."""
-    loop, window = own.build_loop(engine), own.window(0)
+    loop, window, states = runner.build_loop(engine), runner.window(0), runner.state.scales
 
     def run_steps() -> int:
-        return len(loop.run(window.examples, 0, 0, window.end_batch))
+        nonlocal states
+        states, rows = loop.run(states, window.examples, 0, 0, window.end_batch)
+        return len(rows)
 
     return run_steps
 
 
-def run_silently(own: StepRunner, engine: str, *, last: bool) -> TimedRound:
+def run_silently(runner: StepRunner, engine: str, *, last: bool) -> TimedRound:
     """An epoch in one call of a loop that keeps the record of its last step, or no record.
 
     Without a record, XLA and TensorFlow can remove losses, norms and rates from the program.
     """
     xla = engine == "xla_loop"
     step, window, cut = (
-        own.step.for_xla() if xla else own.step,
-        own.window(0),
+        runner.train_step.for_xla() if xla else runner.train_step,
+        runner.window(0),
         gather_batch if xla else slice_batch,
     )
     size = window.examples.y.shape[0] // window.end_batch
@@ -151,7 +153,7 @@ def run_silently(own: StepRunner, engine: str, *, last: bool) -> TimedRound:
         begun = (tf.constant(0), states, tf.zeros(len(step.columns)))
         return tf.while_loop(lambda index, *_: index < count, body, begun)[1:]
 
-    states, count = own.states, tf.constant(window.end_batch)
+    states, count = runner.state.scales, tf.constant(window.end_batch)
 
     def run_steps() -> int:
         nonlocal states
@@ -165,12 +167,12 @@ def run_silently(own: StepRunner, engine: str, *, last: bool) -> TimedRound:
 def prepared(variant: str) -> TimedRound | dict[str, TimedRound]:
     """The candidate with a variant's name."""
     problem, policy, loss_scale, engine, *silent = variant.split("-")
-    own = runner(problem, policy, loss_scale)
+    runner = build_runner(problem, policy, loss_scale)
     if silent:
-        return run_silently(own, engine, last=silent == ["last"])
+        return run_silently(runner, engine, last=silent == ["last"])
     if engine != "any":
-        return run(own, engine)
-    return {name: run(own, name) for name in ENGINES}
+        return run(runner, engine)
+    return {name: run(runner, name) for name in ENGINES}
 
 
 if __name__ == "__main__":

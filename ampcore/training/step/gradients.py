@@ -4,7 +4,7 @@ The order is that of Micikevicius et al. 2018, arXiv:1710.03740: float32 weights
 float32 loss → times the loss scale → gradients → divided by the loss scale, in float32.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -103,6 +103,7 @@ def network_gradients(  # noqa: PLR0917 - a function of all of these; a step fix
         recorded_amaxes(list(chain.from_iterable(scalings)), tape) as probes,
     ):
         losses, state_updates = task.losses(weights, non_trainable, batch, seed)
+        _check_state_updates(task, state_updates)
         scaled_losses = [
             loss_scale.scale(state, loss)
             for loss_scale, state, loss in zip(loss_scales, states, losses, strict=True)
@@ -120,6 +121,16 @@ def network_gradients(  # noqa: PLR0917 - a function of all of these; a step fix
             task.networks, loss_scales, states, losses, scaled_grads, state_updates, strict=True
         )
     ]
+
+
+def _check_state_updates(task: Task, state_updates: Sequence[Any]) -> None:
+    for network, updates in zip(task.networks, state_updates, strict=True):
+        if not isinstance(updates, Mapping):
+            raise TypeError(
+                f"{type(task).__name__}.losses() must return, for network {network.name!r}, a dict "
+                "of the next values of its state variables by their index in "
+                f"Network.state_variables; it returned {type(updates).__name__}"
+            )
 
 
 def _unscaled(  # noqa: PLR0917 - the parts of one network

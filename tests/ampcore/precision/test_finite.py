@@ -182,6 +182,14 @@ def test_gradients_whose_squares_overflow_are_clipped_and_infinite_ones_stay_non
     assert not np.isfinite(clipped).all()
 
 
+def test_the_name_that_the_largest_norm_had_in_0_5_works_and_warns():
+    with pytest.warns(DeprecationWarning, match="clip_norm"):
+        [clipped], _ = clip_by_global_norm([tf.constant([3.0, 4.0])], limit=1.0)
+    np.testing.assert_allclose(clipped, [0.6, 0.8])
+    with pytest.raises(TypeError, match="needs clip_norm"):
+        clip_by_global_norm([tf.constant([3.0, 4.0])])
+
+
 def test_small_gradients_are_not_clipped():
     [kept], norm = clip_by_global_norm([tf.constant([3.0, 4.0])], 5.5)
     np.testing.assert_array_equal(kept, [3.0, 4.0])

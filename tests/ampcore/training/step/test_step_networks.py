@@ -94,3 +94,18 @@ def test_each_network_is_clipped_by_its_own_limits(make_step, gan, batch, train)
     assert np.linalg.norm(generator) == pytest.approx(1e-4, rel=1e-2)
     assert np.abs(discriminator).max() == pytest.approx(1e-3, rel=1e-2)
     assert row["grad_norm/generator"] > 1e-4  # unclipped
+
+
+def test_a_custom_task_that_returns_its_states_as_a_list_is_told_what_to_return(
+    make_step, gan, batch, train
+):
+    task = gan()
+
+    class Listing(type(task)):
+        def losses(self, *arguments):
+            losses, updates = super().losses(*arguments)
+            return losses, [list(update.values()) for update in updates]
+
+    task.__class__ = Listing
+    with pytest.raises(TypeError, match=r"Listing\.losses\(\) must return.*'generator', a dict"):
+        train(make_step(GENERATOR, DISCRIMINATOR, task=task), batch)
