@@ -1,14 +1,16 @@
 """The base classes of all layers: name, inputs and shape inference."""
 
+import inspect
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Self
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from ampspec.documents.base import SpecModel
-from ampspec.layers.fields import LayerName
-from ampspec.layers.inference import Inference, Shape
+from ampspec.layers.fields import REQUIRED, AxisField, LayerName
+from ampspec.layers.inference import Inference, Shape, require_rank
 from ampspec.layers.weight_options import (
     GLOROT_UNIFORM,
     ZEROS,
@@ -46,9 +48,28 @@ class Entry(SpecModel):
         }
 
 
-class Layer(Entry):
-    """The fields of every layer; each class has the name of one in `keras.layers`."""
+SPATIAL_AXES: Final = {
+    1: "steps, channels",
+    2: "height, width, channels",
+    3: "depth, height, width, channels",
+}
+"""By the rank of a layer, the axes of its input."""
 
+
+AxisFields = Mapping[str, AxisField]
+
+
+class Layer(Entry):
+    """The fields of every layer; each class has the name of one in `keras.layers`.
+
+    `class Conv2D(_Convolution, rank=2)` is a kind for inputs with two spatial axes: each of its
+    `axis_fields` has two entries.
+    """
+
+    rank: ClassVar[int] = 0
+    """The number of spatial axes of the input, as Keras counts it; 0: any."""
+    axis_fields: ClassVar[AxisFields] = {}
+    """The fields with an entry for each spatial axis."""
     input_count: ClassVar[tuple[int, int]] = (1, 1)
     """The minimum and maximum number of inputs."""
     call_fields: ClassVar[frozenset[str]] = frozenset()
@@ -64,6 +85,26 @@ class Layer(Entry):
     """The names of the layers or inputs that it takes; by default the previous layer."""
     trainable: bool = True
     """Whether training changes its weights."""
+
+    def __init_subclass__(cls, *, rank: int = 0, **options: Any) -> None:
+        """Define the fields that follow from the name of a kind and from its rank."""
+        super().__init_subclass__(**options)
+        if cls.__name__.startswith("_"):
+            return
+        fields: dict[str, tuple[Any, Any]] = {"layer": (Literal[cls.__name__], cls.__name__)}
+        if rank:
+            cls.rank = rank
+            fields |= {name: field.of_rank(rank) for name, field in cls.axis_fields.items()}
+        annotations = {name: annotation for name, (annotation, _) in fields.items()}
+        cls.__annotations__ = inspect.get_annotations(cls) | annotations
+        for name, (_, default) in fields.items():
+            if default is not REQUIRED:
+                setattr(cls, name, default)
+
+    def spatial_shape(self, shape: Shape) -> Shape:
+        """The input without its channels. Raises ShapeError unless it has the axes of the rank."""
+        require_rank(shape, SPATIAL_AXES[self.rank])
+        return shape[:-1]
 
     def infer(self, *shapes: Shape) -> Inference:
         """Infer the output, the weights and the arithmetic for inputs of these shapes.
@@ -112,6 +153,14 @@ class Layer(Entry):
     def call_arguments(self) -> dict[str, Any]:
         """The keyword arguments of the call."""
         return {name: getattr(self, name) for name in sorted(self.call_fields)}
+
+
+def layer_kinds(module: ModuleType) -> Iterator[type[Layer]]:
+    """The kinds of layer that a module defines, in its order."""
+    for value in vars(module).values():
+        is_kind = isinstance(value, type) and issubclass(value, Layer)
+        if is_kind and value.__module__ == module.__name__ and value.__name__[0] != "_":
+            yield value
 
 
 class Elementwise(Layer):

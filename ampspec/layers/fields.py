@@ -1,6 +1,6 @@
 """The types of fields that several layers have, with their bounds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
@@ -9,6 +9,8 @@ from pydantic_core import CoreSchema, core_schema
 
 JsonSchema = dict[str, Any]
 
+REQUIRED: Final = object()
+"""The default of a field without one."""
 MAX_WIDTH: Final = 1_048_576
 MAX_WINDOW: Final = 1024
 MAX_AXIS: Final = 8
@@ -240,6 +242,25 @@ Filters = Annotated[int | str, SizeOr("classes")]
 Units = Annotated[int | str, SizeOr("classes")]
 Axes = Annotated[int | tuple[int, ...], AxisList()]
 Axis = Annotated[int, Field(ge=-MAX_AXIS, le=MAX_AXIS)]
-Window1D = Annotated[tuple[int, ...], PerAxis(1)]
-Window2D = Annotated[tuple[int, ...], PerAxis(2)]
-Window3D = Annotated[tuple[int, ...], PerAxis(3)]
+
+
+@dataclass(frozen=True)
+class AxisField:
+    """A field with an entry for each spatial axis of a layer.
+
+    Attributes:
+        entry: The default of each axis; without one, the field is required.
+        parser: From the number of axes to what parses the entries.
+        nullable: Whether the field is null by default.
+    """
+
+    entry: object = REQUIRED
+    parser: Callable[[int], PerAxis | BeforeAfter] = PerAxis
+    nullable: bool = False
+
+    def of_rank(self, rank: int) -> tuple[Any, Any]:
+        """The annotation and the default of the field for so many spatial axes."""
+        annotation: Any = Annotated[tuple[Any, ...], self.parser(rank)]
+        if self.nullable:
+            return annotation | None, None
+        return annotation, REQUIRED if self.entry is REQUIRED else (self.entry,) * rank

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ampspec.models.model import ModelSpec
-from ampspec.networks import embedding, gan, images, language, own_layers
+from ampspec.networks import custom_layers, embedding, gan, images, language
 from ampspec.networks.layers import DataShape, InputConfig, LayerConfig, NetworkConfig
 
-Architecture = Callable[[Any, DataShape], dict[str, NetworkConfig]]
+NetworkFunction = Callable[[Any, DataShape], dict[str, NetworkConfig]]
 
-ARCHITECTURES: Final[dict[str, Architecture]] = {
+NETWORKS: Final[dict[str, NetworkFunction]] = {
     "mlp": images.mlp,
     "cnn": images.cnn,
     "lenet5": images.lenet5,
@@ -22,17 +22,17 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "embedding": embedding.embedding,
     "lstm_lm": language.lstm_lm,
     "transformer_lm": language.transformer_lm,
-    "layers": own_layers.own_layers,
+    "layers": custom_layers.custom_layers,
 }
 """By kind of model, the function from the model section and the data's shape to its networks."""
 
 __all__ = [
-    "ARCHITECTURES",
-    "Architecture",
+    "NETWORKS",
     "DataShape",
     "InputConfig",
     "LayerConfig",
     "NetworkConfig",
+    "NetworkFunction",
     "describe_networks",
 ]
 
@@ -40,6 +40,6 @@ __all__ = [
 def describe_networks(spec: ModelSpec, data: DataShape) -> dict[str, NetworkConfig]:
     """The networks of a model by name, for data that the model can take.
 
-    Raises KeyError for a kind that is not in ARCHITECTURES.
+    Raises KeyError for a kind that is not in NETWORKS.
     """
-    return ARCHITECTURES[spec.kind](spec, data)
+    return NETWORKS[spec.kind](spec, data)

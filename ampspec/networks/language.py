@@ -7,7 +7,7 @@ arXiv:1706.03762; normalization before each part as in Radford et al. 2019 (GPT-
 from typing import Final
 
 from ampspec.models.model import LstmLm, TransformerLm
-from ampspec.networks.layers import POSITION_NUMBERS, DataShape, NetworkBuilder, NetworkConfig
+from ampspec.networks.layers import DataShape, NetworkBuilder, NetworkConfig, PositionNumbers
 
 DIM: Final = "/model/dim"
 
@@ -31,7 +31,7 @@ def transformer_lm(spec: TransformerLm, data: DataShape) -> dict[str, NetworkCon
     """Embedding + learned positions → causal blocks → norm → logits (T, vocabulary)."""
     builder = _token_network("transformer_lm", data, spec.dim)
     tokens = builder.output
-    builder.add(POSITION_NUMBERS, "position_numbers", "tokens")
+    builder.add_layer(PositionNumbers.model_construct(), "position_numbers", "tokens")
     builder.add("Embedding", "positions", input_dim=data.example[0], output_dim=spec.dim)
     builder.add("Add", "embedded", tokens, "positions")
     for index in range(1, spec.layers + 1):
@@ -59,7 +59,7 @@ def _add_block(builder: NetworkBuilder, spec: TransformerLm, name: str) -> None:
         norm,
         num_heads=spec.heads,
         key_dim=spec.dim // spec.heads,
-        call_arguments={"use_causal_mask": True},
+        use_causal_mask=True,
         spec_fields={"size of a head": DIM, "sequence": "/data/sequence"},
     )
     block_input = builder.add("Add", f"{name}_attention_add", block_input, attention)

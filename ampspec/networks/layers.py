@@ -6,15 +6,16 @@ weights, memory and arithmetic from it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
-from ampspec.layers.base import Layer
+from ampspec.layers.base import Elementwise, Layer
 from ampspec.layers.inference import Shape
 
 InputDtype = Literal["float32", "int32"]
 
-POSITION_NUMBERS: Final = "PositionNumbers"
-"""The only kind of layer without a Keras class: the positions 0 … T - 1 of T tokens, (1, T)."""
+
+class PositionNumbers(Elementwise):
+    """The positions 0 … T - 1 of T tokens, (1, T): the only kind of layer without a Keras class."""
 
 
 @dataclass(frozen=True)
@@ -32,20 +33,16 @@ class DataShape:
 
 @dataclass(frozen=True)
 class LayerConfig:
-    """One layer, as Keras builds it."""
+    """One layer of the grammar in its place in a network."""
 
-    kind: str
-    """The name of its class in `keras.layers`, or POSITION_NUMBERS."""
+    layer: Layer
     name: str
-    arguments: Mapping[str, Any]
-    """The arguments of the constructor, without the name; sizes have one entry for each axis."""
     inputs: tuple[str, ...]
     """The names of the layers, or of the network's input, whose outputs are its inputs."""
-    call_arguments: Mapping[str, Any] = field(default_factory=dict)
+    keras_arguments: Mapping[str, Any]
+    """The arguments of Keras's constructor, without the name."""
     spec_fields: Mapping[str, str] = field(default_factory=dict)
     """By dimension of its matrix product, the spec field that decides the size."""
-    spec: Layer | None = None
-    """The layer in the spec, if the spec describes layers."""
     shares: str | None = None
     """The name of the layer whose weights it shares, for another call of that layer."""
 
@@ -95,24 +92,39 @@ class NetworkBuilder:
         name: str,
         *inputs: str,
         spec_fields: Mapping[str, str | None] | None = None,
-        call_arguments: Mapping[str, Any] | None = None,
         **arguments: Any,
     ) -> str:
         """Add a layer and return its name.
 
         Args:
-            kind: The name of its Keras class.
+            kind: The name of its class in the grammar and in Keras.
             name: Its path, which a spec's overrides match.
             *inputs: The names of the layers whose outputs it takes, instead of the last layer.
             spec_fields: By dimension, the field of the spec that decides it; None leaves it out.
-            call_arguments: Keyword arguments of the call.
-            **arguments: Keyword arguments of the constructor.
+            **arguments: The fields of the layer that differ from their defaults.
         """
+        from ampspec.layers.catalog import LAYERS  # many classes, only when needed
+
+        # The kind of model has already checked the bounds.
+        layer = LAYERS[kind].model_construct(**arguments)
+        return self.add_layer(layer, name, *inputs, spec_fields=spec_fields)
+
+    def add_layer(
+        self,
+        layer: Layer,
+        name: str,
+        *inputs: str,
+        spec_fields: Mapping[str, str | None] | None = None,
+    ) -> str:
+        """Add a layer that is not made from the name of its kind; see `add`."""
+        keras_arguments = {
+            field: value
+            for field, value in layer.keras_arguments.items()
+            if field in layer.model_fields_set
+        }
         fields = {size: pointer for size, pointer in (spec_fields or {}).items() if pointer}
         self._layers.append(
-            LayerConfig(
-                kind, name, arguments, inputs or (self.output,), call_arguments or {}, fields
-            )
+            LayerConfig(layer, name, inputs or (self.output,), keras_arguments, fields)
         )
         self.output = name
         return name

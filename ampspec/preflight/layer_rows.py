@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ampspec.layers.inference import Shape, count_parameters
-from ampspec.networks.layers import POSITION_NUMBERS, LayerConfig, NetworkConfig
+from ampspec.networks.layers import LayerConfig, NetworkConfig, PositionNumbers
 from ampspec.preflight.layer_table import Dimension, LayerRow, LayerTable, count_saved_activations
 
 
@@ -22,7 +22,7 @@ def table_from_network(name: str, network: NetworkConfig) -> LayerTable:
     rows: dict[str, LayerRow] = {}
     for layer in network.layers:
         inputs = [shapes[name] for name in layer.inputs]
-        if layer.kind == POSITION_NUMBERS:
+        if isinstance(layer.layer, PositionNumbers):
             shapes[layer.name] = inputs[0]
             same_for_all.add(layer.name)
             continue
@@ -35,16 +35,11 @@ def table_from_network(name: str, network: NetworkConfig) -> LayerTable:
     return LayerTable(name, tuple(rows.values()))
 
 
-def _row(layer: LayerConfig, shapes: list[Shape]) -> LayerRow:
+def _row(config: LayerConfig, shapes: list[Shape]) -> LayerRow:
     """One call of a layer."""
-    described = layer.spec
-    if described is None:
-        from ampspec.layers.catalog import LAYERS  # many classes, only when needed
-
-        # A built-in model: its kind has already checked the bounds.
-        described = LAYERS[layer.kind].model_construct(**layer.arguments)
-    inference = described.infer(*shapes)
-    path, kind = layer.shares or layer.name, described.computing.layer
+    layer = config.layer
+    inference = layer.infer(*shapes)
+    path, kind = config.shares or config.name, layer.computing.layer
     weights, state = count_parameters(inference.weights), count_parameters(inference.state)
     saved = inference.saved_activations
     return LayerRow(
@@ -52,16 +47,16 @@ def _row(layer: LayerConfig, shapes: list[Shape]) -> LayerRow:
         kind,
         shapes[0],
         inference.output,
-        trainable=weights if described.trainable else 0,
-        frozen=state if described.trainable else weights + state,
+        trainable=weights if layer.trainable else 0,
+        frozen=state if layer.trainable else weights + state,
         multiply_adds=inference.multiply_adds,
-        saved_activations=count_saved_activations(layer.kind, inference.output)
+        saved_activations=count_saved_activations(layer.layer, inference.output)
         if saved is None
         else saved,
-        looked_up_rows=math.prod(shapes[0]) if layer.kind == "Embedding" else 0,
-        dimensions=_dimensions(layer, inference.dimensions),
+        looked_up_rows=math.prod(shapes[0]) if layer.layer == "Embedding" else 0,
+        dimensions=_dimensions(config, inference.dimensions),
         parts=tuple(f"{path}/{part}" for part in inference.parts),
-        softmax=kind == "Softmax" or getattr(described.computing, "activation", "") == "softmax",
+        softmax=kind == "Softmax" or getattr(layer.computing, "activation", "") == "softmax",
     )
 
 
@@ -76,10 +71,10 @@ def _with_call(row: LayerRow, call: LayerRow) -> LayerRow:
     )
 
 
-def _dimensions(layer: LayerConfig, sizes: Mapping[str, int]) -> tuple[Dimension, ...]:
+def _dimensions(config: LayerConfig, sizes: Mapping[str, int]) -> tuple[Dimension, ...]:
     """The sizes that a field of the spec decides."""
     return tuple(
-        Dimension(name, size, layer.spec_fields[name])
+        Dimension(name, size, config.spec_fields[name])
         for name, size in sizes.items()
-        if name in layer.spec_fields
+        if name in config.spec_fields
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ampspec.jobs import JobSpec
 from ampspec.models.model import EmbeddingModel, ModelSpec
-from ampspec.networks import ARCHITECTURES, DataShape, describe_networks
+from ampspec.networks import NETWORKS, DataShape, describe_networks
 from ampspec.preflight.data import NotYetKnown, data_shape
 from ampspec.preflight.layer_rows import table_from_network
 from ampspec.preflight.layer_table import LayerTable
@@ -19,7 +19,7 @@ def tables_from_spec(
 
     `data`: the shape of the data, if the spec does not decide it.
     """
-    if spec.model.kind not in ARCHITECTURES:
+    if spec.model.kind not in NETWORKS:
         return NotYetKnown(
             f"The layers of {spec.model.kind} models are known only once the job starts."
         )

@@ -1,6 +1,7 @@
 """Builds Keras models from `ampspec.networks`, and checks that data are images."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import keras
@@ -12,9 +13,9 @@ from ampspec.errors import InvalidModel
 from ampspec.layers.base import Layer, default_name
 from ampspec.layers.weight_options import Constraint, Initializer, Regularizer, WeightOption
 from ampspec.models.model import ModelSpec
-from ampspec.networks import DataShape, LayerConfig, NetworkConfig, describe_networks
+from ampspec.networks import DataShape, NetworkConfig, describe_networks
 from ampspec.networks.images import image_shape
-from ampspec.networks.layers import POSITION_NUMBERS
+from ampspec.networks.layers import PositionNumbers
 
 OPTION_MODULES: Final[dict[type[WeightOption], Any]] = {
     Initializer: keras.initializers,
@@ -47,29 +48,33 @@ def build_network(network: NetworkConfig) -> Any:
     model with several inputs or outputs takes or returns them by name.
     """
     inputs = {
-        one.name: keras.Input(one.shape, dtype=one.dtype, name=one.name) for one in network.inputs
+        config.name: keras.Input(config.shape, dtype=config.dtype, name=config.name)
+        for config in network.inputs
     }
-    tensors, made = dict(inputs), {}
-    for layer in network.layers:
-        taken = [tensors[name] for name in layer.inputs]
-        if layer.kind == POSITION_NUMBERS:
-            tensors[layer.name] = _position_numbers(*taken)
+    tensors, keras_layers = dict(inputs), {}
+    for config in network.layers:
+        layer, layer_inputs = config.layer, [tensors[name] for name in config.inputs]
+        if isinstance(layer, PositionNumbers):
+            tensors[config.name] = _position_numbers(*layer_inputs)
             continue
-        if layer.shares is None:
-            made[layer.name] = keras_layer(layer.kind, layer.arguments, layer.name)
-        tensors[layer.name] = _call(made[layer.shares or layer.name], layer, taken)
+        if config.shares is None:
+            keras_layers[config.name] = keras_layer(
+                layer.layer, config.keras_arguments, config.name
+            )
+        call = partial(keras_layers[config.shares or config.name], **layer.call_arguments)
+        tensors[config.name] = call(layer_inputs) if layer.input_list else call(*layer_inputs)
     outputs = {name: tensors[name] for name in network.outputs}
     return keras.Model(single_or_all(inputs), single_or_all(outputs), name=network.name)
 
 
 def keras_layer(kind: str, arguments: Mapping[str, Any], name: str) -> Any:
     """A layer of Keras, with options of weights and layers inside as Keras's own objects."""
-    own = {key: _keras_argument(value) for key, value in arguments.items()}
-    trainable = own.pop("trainable", True)
-    made = getattr(layers, kind)(**own, name=name)
+    keyword_arguments = {key: _keras_argument(value) for key, value in arguments.items()}
+    trainable = keyword_arguments.pop("trainable", True)
+    layer = getattr(layers, kind)(**keyword_arguments, name=name)
     # Some constructors do not take it.
-    made.trainable = trainable
-    return made
+    layer.trainable = trainable
+    return layer
 
 
 def _keras_argument(value: Any) -> Any:
@@ -79,15 +84,6 @@ def _keras_argument(value: Any) -> Any:
         case Layer():
             return keras_layer(value.layer, value.keras_arguments, default_name(value.layer))
     return value
-
-
-def _call(made: Any, layer: LayerConfig, inputs: list[Any]) -> Any:
-    takes_list = layer.kind == "Add" if layer.spec is None else layer.spec.input_list
-    return (
-        made(inputs, **layer.call_arguments)
-        if takes_list
-        else made(*inputs, **layer.call_arguments)
-    )
 
 
 def _position_numbers(tokens: Any) -> Any:

@@ -13,12 +13,12 @@ from ampspec.errors import InvalidModel
 from ampspec.layers.inference import Inference
 from ampspec.layers.network import infer
 from ampspec.models.model import Layers, NamedInput
-from ampspec.networks.own_layers import named_sizes
+from ampspec.networks.custom_layers import named_sizes
 from ampspec.rules.layer_rules import output_problem
 
 
 @register("layers")
-def own_layers(spec: Layers, signature: Signature) -> Any:
+def custom_layers(spec: Layers, signature: Signature) -> Any:
     """The layers of the spec; raises InvalidModel where they cannot take the data."""
     if problem := _first_problem(spec, signature):
         raise _invalid_model(problem)

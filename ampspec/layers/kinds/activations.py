@@ -1,6 +1,6 @@
 """Activations as layers."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -16,14 +16,12 @@ Slope = Annotated[float, Field(ge=0, le=1e6)]
 class Activation(Elementwise):
     """A function of Keras by its name."""
 
-    layer: Literal["Activation"] = "Activation"
     activation: ActivationName
 
 
 class ReLU(Elementwise):
     """max(x, 0), with an optional slope below `threshold` and an optional maximum."""
 
-    layer: Literal["ReLU"] = "ReLU"
     max_value: Slope | None = None
     negative_slope: Slope = 0.0
     threshold: Slope = 0.0
@@ -32,21 +30,18 @@ class ReLU(Elementwise):
 class LeakyReLU(Elementwise):
     """x, or `negative_slope` · x where x < 0."""
 
-    layer: Literal["LeakyReLU"] = "LeakyReLU"
     negative_slope: Slope = 0.3
 
 
 class ELU(Elementwise):
     """x, or `alpha` · (exp(x) - 1) where x < 0."""
 
-    layer: Literal["ELU"] = "ELU"
     alpha: Number = 1.0
 
 
 class PReLU(Layer):
     """x, or a learned slope · x where x < 0."""
 
-    layer: Literal["PReLU"] = "PReLU"
     alpha_initializer: InitializerField = ZEROS
     alpha_regularizer: RegularizerField = None
     alpha_constraint: ConstraintField = None
@@ -65,7 +60,6 @@ class PReLU(Layer):
 class Softmax(Layer):
     """Probabilities along one axis or several; computed in float32 under every policy."""
 
-    layer: Literal["Softmax"] = "Softmax"
     axis: Axes = -1
 
     def infer(self, *shapes: Shape) -> Inference:

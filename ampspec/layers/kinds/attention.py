@@ -51,7 +51,6 @@ class _Attention(Layer):
 class MultiHeadAttention(KernelLayer, _Attention):
     """Attention in several heads. Source: Vaswani et al. 2017, arXiv:1706.03762."""
 
-    layer: Literal["MultiHeadAttention"] = "MultiHeadAttention"
     num_heads: Count
     key_dim: Count
     """The size of a head for query and key."""
@@ -90,7 +89,6 @@ class MultiHeadAttention(KernelLayer, _Attention):
 class GroupQueryAttention(KernelLayer, _Attention):
     """Attention whose query heads share keys and values. Source: Ainslie et al. 2023."""
 
-    layer: Literal["GroupQueryAttention"] = "GroupQueryAttention"
     head_dim: Count
     num_query_heads: Count
     num_key_value_heads: Count
@@ -152,7 +150,6 @@ class _SingleHead(_Attention):
 class Attention(_SingleHead):
     """Dot-product attention. Source: Luong et al. 2015, arXiv:1508.04025."""
 
-    layer: Literal["Attention"] = "Attention"
     use_scale: bool = False
     """Whether a factor of the scores is learned."""
     score_mode: Literal["dot", "concat"] = "dot"
@@ -171,7 +168,6 @@ class Attention(_SingleHead):
 class AdditiveAttention(_SingleHead):
     """Attention whose scores are sums. Source: Bahdanau et al. 2014, arXiv:1409.0473."""
 
-    layer: Literal["AdditiveAttention"] = "AdditiveAttention"
     use_scale: bool = True
     """Whether a factor for each feature is learned."""
 

@@ -1,24 +1,15 @@
 """Convolutions over [steps, channels], [height, width, channels] and [x, y, z, channels]."""
 
 import math
-from typing import Annotated, ClassVar, Literal
+from functools import partial
+from typing import ClassVar, Final, Literal
 
-from ampspec.layers.base import KernelLayer, Layer
-from ampspec.layers.fields import (
-    Activation,
-    Count,
-    Filters,
-    Padding,
-    PerAxis,
-    Window1D,
-    Window2D,
-    Window3D,
-)
+from ampspec.layers.base import AxisFields, KernelLayer, Layer
+from ampspec.layers.fields import Activation, AxisField, Count, Filters, Padding, PerAxis
 from ampspec.layers.inference import (
     Inference,
     Shape,
     ShapeError,
-    require_rank,
     require_strides_or_dilation,
     window_positions,
 )
@@ -30,27 +21,26 @@ from ampspec.layers.weight_options import (
     RegularizerField,
 )
 
-AXES = {
-    1: "steps, channels",
-    2: "height, width, channels",
-    3: "depth, height, width, channels",
+KERNEL_FIELDS: Final = {
+    "kernel_size": AxisField(),
+    "strides": AxisField(1),
+    "dilation_rate": AxisField(1),
 }
-ONES_1D, ONES_2D, ONES_3D = (1,), (1, 1), (1, 1, 1)
 
 
 class _Windowed(Layer):
     """The checks of all layers that move a kernel over an input."""
 
-    axes: ClassVar[int]
-    kernel_size: Window1D
-    strides: Window1D
-    dilation_rate: Window1D
+    axis_fields: ClassVar[AxisFields] = KERNEL_FIELDS
+    kernel_size: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation_rate: tuple[int, ...]
 
     def _spatial(self, shape: Shape) -> tuple[Shape, int]:
         """The sizes of the axes that the kernel moves along, and the channels."""
-        require_rank(shape, AXES[self.axes])
+        size = self.spatial_shape(shape)
         require_strides_or_dilation(self.strides, self.dilation_rate)
-        return shape[:-1], shape[-1]
+        return size, shape[-1]
 
     def _positions(self, size: Shape, padding: str) -> Shape:
         return window_positions(size, self.kernel_size, self.strides, padding, self.dilation_rate)
@@ -85,51 +75,37 @@ class _Convolution(KernelLayer, _Windowed):
         )
 
 
-class Conv1D(_Convolution):
+class Conv1D(_Convolution, rank=1):
     """A convolution over [steps, channels]."""
 
-    axes: ClassVar[int] = 1
-    layer: Literal["Conv1D"] = "Conv1D"
-    kernel_size: Window1D
-    strides: Window1D = ONES_1D
     padding: Literal["valid", "same", "causal"] = "valid"  # type: ignore[assignment]
-    dilation_rate: Window1D = ONES_1D
 
 
-class Conv2D(_Convolution):
+class Conv2D(_Convolution, rank=2):
     """A convolution over [height, width, channels]."""
 
-    axes: ClassVar[int] = 2
-    layer: Literal["Conv2D"] = "Conv2D"
-    kernel_size: Window2D
-    strides: Window2D = ONES_2D
-    dilation_rate: Window2D = ONES_2D
 
-
-class Conv3D(_Convolution):
+class Conv3D(_Convolution, rank=3):
     """A convolution over [depth, height, width, channels]."""
-
-    axes: ClassVar[int] = 3
-    layer: Literal["Conv3D"] = "Conv3D"
-    kernel_size: Window3D
-    strides: Window3D = ONES_3D
-    dilation_rate: Window3D = ONES_3D
 
 
 class _Transposed(KernelLayer, _Windowed):
     """The gradient of a convolution by its input: it enlarges the input."""
 
+    axis_fields: ClassVar[AxisFields] = KERNEL_FIELDS | {
+        "output_padding": AxisField(parser=partial(PerAxis, low=0), nullable=True)
+    }
     filters: Filters
     """The channels of the output; `classes`: the number of classes of the data."""
     padding: Padding = "valid"
-    output_padding: Window1D | None = None
+    output_padding: tuple[int, ...] | None
     activation: Activation | None = None
 
     def infer(self, *shapes: Shape) -> Inference:
         """[…, channels] to [larger…, filters]."""
         size, channels = self._spatial(shapes[0])
         filters = int(self.filters)
-        added = self.output_padding or (None,) * self.axes
+        added = self.output_padding or (None,) * self.rank
         for more, step in zip(added, self.strides, strict=True):
             if more is not None and more >= step:
                 raise ShapeError(
@@ -159,37 +135,16 @@ class _Transposed(KernelLayer, _Windowed):
         return length * step if added is None else (length - 1) * step + span % 2 + added
 
 
-class Conv1DTranspose(_Transposed):
+class Conv1DTranspose(_Transposed, rank=1):
     """A transposed convolution over [steps, channels]."""
 
-    axes: ClassVar[int] = 1
-    layer: Literal["Conv1DTranspose"] = "Conv1DTranspose"
-    kernel_size: Window1D
-    strides: Window1D = ONES_1D
-    output_padding: Annotated[tuple[int, ...], PerAxis(1, 0)] | None = None
-    dilation_rate: Window1D = ONES_1D
 
-
-class Conv2DTranspose(_Transposed):
+class Conv2DTranspose(_Transposed, rank=2):
     """A transposed convolution over [height, width, channels]."""
 
-    axes: ClassVar[int] = 2
-    layer: Literal["Conv2DTranspose"] = "Conv2DTranspose"
-    kernel_size: Window2D
-    strides: Window2D = ONES_2D
-    output_padding: Annotated[tuple[int, ...], PerAxis(2, 0)] | None = None
-    dilation_rate: Window2D = ONES_2D
 
-
-class Conv3DTranspose(_Transposed):
+class Conv3DTranspose(_Transposed, rank=3):
     """A transposed convolution over [depth, height, width, channels]."""
-
-    axes: ClassVar[int] = 3
-    layer: Literal["Conv3DTranspose"] = "Conv3DTranspose"
-    kernel_size: Window3D
-    strides: Window3D = ONES_3D
-    output_padding: Annotated[tuple[int, ...], PerAxis(3, 0)] | None = None
-    dilation_rate: Window3D = ONES_3D
 
 
 class _Depthwise(_Windowed):
@@ -230,24 +185,12 @@ class _DepthwiseConvolution(_Depthwise):
         )
 
 
-class DepthwiseConv1D(_DepthwiseConvolution):
+class DepthwiseConv1D(_DepthwiseConvolution, rank=1):
     """A convolution of each channel of [steps, channels]."""
 
-    axes: ClassVar[int] = 1
-    layer: Literal["DepthwiseConv1D"] = "DepthwiseConv1D"
-    kernel_size: Window1D
-    strides: Window1D = ONES_1D
-    dilation_rate: Window1D = ONES_1D
 
-
-class DepthwiseConv2D(_DepthwiseConvolution):
+class DepthwiseConv2D(_DepthwiseConvolution, rank=2):
     """A convolution of each channel of [height, width, channels]."""
-
-    axes: ClassVar[int] = 2
-    layer: Literal["DepthwiseConv2D"] = "DepthwiseConv2D"
-    kernel_size: Window2D
-    strides: Window2D = ONES_2D
-    dilation_rate: Window2D = ONES_2D
 
 
 class _Separable(_Depthwise):
@@ -263,7 +206,7 @@ class _Separable(_Depthwise):
         """[…, channels] to [positions…, filters]."""
         positions, depthwise = self._depthwise(shapes[0])
         filters = int(self.filters)
-        pointwise = (*(1,) * self.axes, depthwise[-2] * depthwise[-1], filters)
+        pointwise = (*(1,) * self.rank, depthwise[-2] * depthwise[-1], filters)
         kernels = (depthwise, pointwise)
         return Inference(
             (*positions, filters),
@@ -273,22 +216,11 @@ class _Separable(_Depthwise):
         )
 
 
-class SeparableConv1D(_Separable):
+class SeparableConv1D(_Separable, rank=1):
     """A separable convolution over [steps, channels]."""
 
-    axes: ClassVar[int] = 1
-    layer: Literal["SeparableConv1D"] = "SeparableConv1D"
-    kernel_size: Window1D
-    strides: Window1D = ONES_1D
     padding: Literal["valid", "same", "causal"] = "valid"  # type: ignore[assignment]
-    dilation_rate: Window1D = ONES_1D
 
 
-class SeparableConv2D(_Separable):
+class SeparableConv2D(_Separable, rank=2):
     """A separable convolution over [height, width, channels]."""
-
-    axes: ClassVar[int] = 2
-    layer: Literal["SeparableConv2D"] = "SeparableConv2D"
-    kernel_size: Window2D
-    strides: Window2D = ONES_2D
-    dilation_rate: Window2D = ONES_2D

@@ -2,7 +2,7 @@
 
 import math
 import re
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -24,7 +24,6 @@ EQUATION = re.compile(r"(\.\.\.)?([a-zA-Z]+)(\.\.\.)?,([a-zA-Z]+)->(\.\.\.)?([a-
 class Dense(KernelLayer):
     """A matrix product over the last axis, a bias and an activation."""
 
-    layer: Literal["Dense"] = "Dense"
     units: Units
     """The size of the output; `classes`: the number of classes of the data."""
     activation: Activation | None = None
@@ -47,7 +46,6 @@ class Dense(KernelLayer):
 class EinsumDense(Layer):
     """A product of the input and a kernel in Einstein notation; the first letter is the batch."""
 
-    layer: Literal["EinsumDense"] = "EinsumDense"
     equation: str = Field(max_length=64, pattern=rf"^{EQUATION.pattern}$")
     """Such as `abc,cd->abd`, or `...x,xy->...y`."""
     output_shape: Annotated[tuple[int, ...], Sizes()]
@@ -131,7 +129,6 @@ class EinsumDense(Layer):
 class Embedding(Layer):
     """A table with a row of `output_dim` numbers for each of `input_dim` keys."""
 
-    layer: Literal["Embedding"] = "Embedding"
     input_dim: Annotated[int | str, SizeOr("vocabulary", 2**31 - 1)]
     """The number of keys; `vocabulary`: the number of keys of the data."""
     output_dim: Count
@@ -150,13 +147,10 @@ class Embedding(Layer):
 class Identity(Elementwise):
     """The input itself; gives a tensor a name."""
 
-    layer: Literal["Identity"] = "Identity"
-
 
 class Masking(Layer):
     """Makes the layers after it skip the steps whose numbers all equal `mask_value`."""
 
-    layer: Literal["Masking"] = "Masking"
     mask_value: Number = 0.0
 
     def infer(self, *shapes: Shape) -> Inference:

@@ -1,13 +1,12 @@
 """Layers that add noise in training; the job's seed decides their random numbers."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from ampspec.layers.base import Elementwise
 from ampspec.layers.fields import MAX_AXIS, MAX_WIDTH, Rate
-from ampspec.layers.inference import Inference, Shape, ShapeError, require_rank
-from ampspec.layers.kinds.convolution import AXES
+from ampspec.layers.inference import Inference, Shape, ShapeError
 
 NoiseShape = Annotated[
     tuple[Annotated[int, Field(ge=1, le=MAX_WIDTH)] | None, ...],
@@ -40,55 +39,39 @@ class _Dropout(Elementwise):
 class Dropout(_Dropout):
     """Sets a share of the numbers to 0."""
 
-    layer: Literal["Dropout"] = "Dropout"
-
 
 class AlphaDropout(_Dropout):
     """Dropout that keeps mean and variance, for selu. Source: Klambauer et al. 2017."""
-
-    layer: Literal["AlphaDropout"] = "AlphaDropout"
 
 
 class GaussianDropout(Elementwise):
     """Multiplies by random numbers around 1."""
 
-    layer: Literal["GaussianDropout"] = "GaussianDropout"
     rate: Rate
 
 
 class GaussianNoise(Elementwise):
     """Adds random numbers around 0."""
 
-    layer: Literal["GaussianNoise"] = "GaussianNoise"
     stddev: Annotated[float, Field(ge=0, le=1e6)]
 
 
 class _SpatialDropout(Elementwise):
-    axes: ClassVar[int]
     rate: Rate
 
     def infer(self, *shapes: Shape) -> Inference:
         """The same shape."""
-        require_rank(shapes[0], AXES[self.axes])
+        self.spatial_shape(shapes[0])
         return Inference(shapes[0])
 
 
-class SpatialDropout1D(_SpatialDropout):
+class SpatialDropout1D(_SpatialDropout, rank=1):
     """Sets whole channels of [steps, channels] to 0."""
 
-    axes: ClassVar[int] = 1
-    layer: Literal["SpatialDropout1D"] = "SpatialDropout1D"
 
-
-class SpatialDropout2D(_SpatialDropout):
+class SpatialDropout2D(_SpatialDropout, rank=2):
     """Sets whole channels of [height, width, channels] to 0."""
 
-    axes: ClassVar[int] = 2
-    layer: Literal["SpatialDropout2D"] = "SpatialDropout2D"
 
-
-class SpatialDropout3D(_SpatialDropout):
+class SpatialDropout3D(_SpatialDropout, rank=3):
     """Sets whole channels of [depth, height, width, channels] to 0."""
-
-    axes: ClassVar[int] = 3
-    layer: Literal["SpatialDropout3D"] = "SpatialDropout3D"

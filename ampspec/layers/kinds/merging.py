@@ -1,6 +1,6 @@
 """Layers that merge several inputs into one output."""
 
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final
 
 from ampspec.layers.base import MAX_INPUTS, Layer
 from ampspec.layers.fields import MAX_AXIS, Axis, PerAxis
@@ -21,44 +21,32 @@ class _Merge(Layer):
 class Add(_Merge):
     """The sum of its inputs."""
 
-    layer: Literal["Add"] = "Add"
-
 
 class Subtract(_Merge):
     """The first input minus the second."""
 
     input_count: ClassVar[tuple[int, int]] = (2, 2)
-    layer: Literal["Subtract"] = "Subtract"
 
 
 class Multiply(_Merge):
     """The product of its inputs, number by number."""
 
-    layer: Literal["Multiply"] = "Multiply"
-
 
 class Average(_Merge):
     """The mean of its inputs, number by number."""
-
-    layer: Literal["Average"] = "Average"
 
 
 class Maximum(_Merge):
     """The largest of its inputs, number by number."""
 
-    layer: Literal["Maximum"] = "Maximum"
-
 
 class Minimum(_Merge):
     """The smallest of its inputs, number by number."""
-
-    layer: Literal["Minimum"] = "Minimum"
 
 
 class Concatenate(_Merge):
     """Its inputs one after the other along an axis."""
 
-    layer: Literal["Concatenate"] = "Concatenate"
     axis: Axis = -1
 
     def infer(self, *shapes: Shape) -> Inference:
@@ -80,7 +68,6 @@ class Dot(Layer):
 
     input_count: ClassVar[tuple[int, int]] = (2, 2)
     input_list: ClassVar[bool] = True
-    layer: Literal["Dot"] = "Dot"
     axes: Annotated[tuple[int, ...], PerAxis(2, -MAX_AXIS, MAX_AXIS)]
     """One axis for both inputs, or a list with one axis for each; the batch is axis 0."""
     normalize: bool = False

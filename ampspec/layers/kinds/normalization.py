@@ -1,6 +1,6 @@
 """Normalization by statistics of the batch, of the example, or of groups of channels."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -41,7 +41,6 @@ class BatchNormalization(_ScaleAndShift):
     Source: Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
 
-    layer: Literal["BatchNormalization"] = "BatchNormalization"
     axis: Axis = -1
     momentum: Annotated[float, Field(ge=0, le=1)] = 0.99
     moving_mean_initializer: InitializerField = ZEROS
@@ -57,7 +56,6 @@ class BatchNormalization(_ScaleAndShift):
 class LayerNormalization(_ScaleAndShift):
     """Normalizes each example over one axis or several. Source: Ba et al. 2016."""
 
-    layer: Literal["LayerNormalization"] = "LayerNormalization"
     axis: Axes = -1
 
     def infer(self, *shapes: Shape) -> Inference:
@@ -70,7 +68,6 @@ class LayerNormalization(_ScaleAndShift):
 class GroupNormalization(_ScaleAndShift):
     """Normalizes groups of channels of each example. Source: Wu and He 2018, arXiv:1803.08494."""
 
-    layer: Literal["GroupNormalization"] = "GroupNormalization"
     groups: Annotated[int, Field(ge=-1, le=65_536)] = 32
     """-1: one group for each channel."""
     axis: Axis = -1
@@ -92,7 +89,6 @@ class GroupNormalization(_ScaleAndShift):
 class RMSNormalization(Layer):
     """Divides by the root mean square. Source: Zhang and Sennrich 2019, arXiv:1910.07467."""
 
-    layer: Literal["RMSNormalization"] = "RMSNormalization"
     axis: Axes = -1
     epsilon: Epsilon = 1e-6
 
@@ -106,7 +102,6 @@ class RMSNormalization(Layer):
 class UnitNormalization(Layer):
     """Divides by the L2 norm over one axis or several."""
 
-    layer: Literal["UnitNormalization"] = "UnitNormalization"
     axis: Axes = -1
 
     def infer(self, *shapes: Shape) -> Inference:

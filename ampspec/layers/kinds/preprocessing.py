@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ampspec.layers.base import Elementwise, Layer
+from ampspec.layers.base import SPATIAL_AXES, Elementwise, Layer
 from ampspec.layers.fields import Axes, Count, Number, Numbers
 from ampspec.layers.inference import (
     Inference,
@@ -18,7 +18,6 @@ from ampspec.layers.inference import (
     require_rank,
     require_vector,
 )
-from ampspec.layers.kinds.convolution import AXES
 from ampspec.layers.kinds.reshaping import Interpolation
 
 Pixels = Annotated[int, Field(ge=1, le=65_536)]
@@ -27,7 +26,6 @@ Pixels = Annotated[int, Field(ge=1, le=65_536)]
 class Rescaling(Elementwise):
     """x · `scale` + `offset`."""
 
-    layer: Literal["Rescaling"] = "Rescaling"
     scale: Number
     offset: Number = 0.0
 
@@ -35,7 +33,6 @@ class Rescaling(Elementwise):
 class Normalization(Layer):
     """(x - `mean`) / √`variance`, with one number for all values or one per entry of the axes."""
 
-    layer: Literal["Normalization"] = "Normalization"
     axis: Axes = -1
     mean: Annotated[float | tuple[float, ...], Numbers()]
     variance: Annotated[float | tuple[float, ...], Numbers()]
@@ -65,7 +62,6 @@ class Normalization(Layer):
 class CategoryEncoding(Layer):
     """Category indices as vectors of 0 and 1, or of counts."""
 
-    layer: Literal["CategoryEncoding"] = "CategoryEncoding"
     num_tokens: Count
     """The number of categories; inputs are from 0 to `num_tokens` - 1."""
     output_mode: Literal["multi_hot", "one_hot", "count"] = "multi_hot"
@@ -81,7 +77,6 @@ class CategoryEncoding(Layer):
 class Discretization(Elementwise):
     """The index of the interval between `bin_boundaries` that contains x, from 0."""
 
-    layer: Literal["Discretization"] = "Discretization"
     bin_boundaries: Annotated[tuple[float, ...], Numbers(4096, listed=True)]
     """In ascending order."""
 
@@ -98,14 +93,13 @@ class _ImageSize(Layer):
 
     def infer(self, *shapes: Shape) -> Inference:
         """[…, channels] to [height, width, channels]."""
-        require_rank(shapes[0], AXES[2])
+        require_rank(shapes[0], SPATIAL_AXES[2])
         return Inference((self.height, self.width, shapes[0][-1]))
 
 
 class Resizing(_ImageSize):
     """Resizes images."""
 
-    layer: Literal["Resizing"] = "Resizing"
     interpolation: Interpolation = "bilinear"
     crop_to_aspect_ratio: bool = False
     pad_to_aspect_ratio: bool = False
@@ -122,5 +116,3 @@ class Resizing(_ImageSize):
 
 class CenterCrop(_ImageSize):
     """The middle of images; smaller images are enlarged."""
-
-    layer: Literal["CenterCrop"] = "CenterCrop"

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import PlainSerializer, PlainValidator
 from pydantic_core import PydanticKnownError
 
-from ampspec.layers.base import Layer, default_name
-from ampspec.layers.fields import Activation, Count, Padding, Rate, Window1D, Window2D, Window3D
+from ampspec.layers.base import SPATIAL_AXES, AxisFields, Layer, default_name
+from ampspec.layers.fields import Activation, Count, Padding, Rate
 from ampspec.layers.inference import (
     Inference,
     Shape,
@@ -17,7 +17,7 @@ from ampspec.layers.inference import (
     require_strides_or_dilation,
     window_positions,
 )
-from ampspec.layers.kinds.convolution import AXES, ONES_1D, ONES_2D, ONES_3D
+from ampspec.layers.kinds.convolution import KERNEL_FIELDS
 from ampspec.layers.weight_options import (
     GLOROT_UNIFORM,
     ORTHOGONAL,
@@ -84,7 +84,6 @@ class LSTM(_Recurrent):
 
     cell: ClassVar[str] = "lstm_cell"
     gates: ClassVar[int] = 4
-    layer: Literal["LSTM"] = "LSTM"
     recurrent_activation: Activation = "sigmoid"
     unit_forget_bias: bool = True
 
@@ -94,7 +93,6 @@ class GRU(_Recurrent):
 
     cell: ClassVar[str] = "gru_cell"
     gates: ClassVar[int] = 3
-    layer: Literal["GRU"] = "GRU"
     recurrent_activation: Activation = "sigmoid"
     reset_after: bool = True
     """Whether the reset gate is applied after the matrix product, as cuDNN does."""
@@ -108,7 +106,6 @@ class SimpleRNN(_Recurrent):
 
     cell: ClassVar[str] = "simple_rnn_cell"
     gates: ClassVar[int] = 1
-    layer: Literal["SimpleRNN"] = "SimpleRNN"
 
 
 def _parse_inner(value: object) -> "LSTM | GRU | SimpleRNN":
@@ -130,7 +127,6 @@ def _parse_inner(value: object) -> "LSTM | GRU | SimpleRNN":
 class Bidirectional(Layer):
     """A recurrent layer, and a second one that reads the sequence backwards."""
 
-    layer: Literal["Bidirectional"] = "Bidirectional"
     of: Annotated[
         LSTM | GRU | SimpleRNN,
         PlainValidator(_parse_inner, json_schema_input_type=LSTM | GRU | SimpleRNN),
@@ -171,18 +167,18 @@ class Bidirectional(Layer):
 
 
 class _ConvLSTM(_RecurrentOptions):
-    axes: ClassVar[int]
+    axis_fields: ClassVar[AxisFields] = KERNEL_FIELDS
     filters: Count
-    kernel_size: Window1D
-    strides: Window1D
+    kernel_size: tuple[int, ...]
+    strides: tuple[int, ...]
     padding: Padding = "valid"
-    dilation_rate: Window1D
+    dilation_rate: tuple[int, ...]
     recurrent_activation: Activation = "sigmoid"
     unit_forget_bias: bool = True
 
     def infer(self, *shapes: Shape) -> Inference:
         """[steps, …, channels] to [positions…, filters], with all steps on request."""
-        require_rank(shapes[0], f"steps, {AXES[self.axes].replace('steps', 'length')}")
+        require_rank(shapes[0], f"steps, {SPATIAL_AXES[self.rank].replace('steps', 'length')}")
         steps, *size, channels = shapes[0]
         require_strides_or_dilation(self.strides, self.dilation_rate)
         positions = window_positions(
@@ -201,31 +197,13 @@ class _ConvLSTM(_RecurrentOptions):
         )
 
 
-class ConvLSTM1D(_ConvLSTM):
+class ConvLSTM1D(_ConvLSTM, rank=1):
     """A convolutional LSTM over [steps, length, channels]. Source: Shi et al. 2015."""
 
-    axes: ClassVar[int] = 1
-    layer: Literal["ConvLSTM1D"] = "ConvLSTM1D"
-    kernel_size: Window1D
-    strides: Window1D = ONES_1D
-    dilation_rate: Window1D = ONES_1D
 
-
-class ConvLSTM2D(_ConvLSTM):
+class ConvLSTM2D(_ConvLSTM, rank=2):
     """A convolutional LSTM over [steps, height, width, channels]. Source: Shi et al. 2015."""
 
-    axes: ClassVar[int] = 2
-    layer: Literal["ConvLSTM2D"] = "ConvLSTM2D"
-    kernel_size: Window2D
-    strides: Window2D = ONES_2D
-    dilation_rate: Window2D = ONES_2D
 
-
-class ConvLSTM3D(_ConvLSTM):
+class ConvLSTM3D(_ConvLSTM, rank=3):
     """A convolutional LSTM over [steps, depth, height, width, channels]."""
-
-    axes: ClassVar[int] = 3
-    layer: Literal["ConvLSTM3D"] = "ConvLSTM3D"
-    kernel_size: Window3D
-    strides: Window3D = ONES_3D
-    dilation_rate: Window3D = ONES_3D

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from ampspec.documents.text import join_names
-from ampspec.layers.base import Layer
+from ampspec.layers.base import Layer, layer_kinds
 from ampspec.layers.inference import Inference, Shape, ShapeError
 from ampspec.layers.kinds import (
     activations,
@@ -22,28 +22,15 @@ from ampspec.layers.kinds import (
 MAX_STEPS: Final = 256
 """Keras creates the operations of the inner layer once for each step."""
 
-_KINDS: Final = (
+_KINDS: Final[tuple[type[Layer], ...]] = (
     *(core.Dense, core.Identity),
-    *(activations.Activation, activations.ELU, activations.LeakyReLU, activations.PReLU),
-    *(activations.ReLU, activations.Softmax),
-    *(convolution.Conv1D, convolution.Conv2D, convolution.Conv3D),
-    *(convolution.Conv1DTranspose, convolution.Conv2DTranspose, convolution.Conv3DTranspose),
-    *(convolution.DepthwiseConv1D, convolution.DepthwiseConv2D),
-    *(convolution.SeparableConv1D, convolution.SeparableConv2D),
-    *(pooling.MaxPooling1D, pooling.MaxPooling2D, pooling.MaxPooling3D),
-    *(pooling.AveragePooling1D, pooling.AveragePooling2D, pooling.AveragePooling3D),
-    *(pooling.GlobalMaxPooling1D, pooling.GlobalMaxPooling2D, pooling.GlobalMaxPooling3D),
-    *(pooling.GlobalAveragePooling1D, pooling.GlobalAveragePooling2D),
-    pooling.GlobalAveragePooling3D,
-    *(normalization.BatchNormalization, normalization.LayerNormalization),
-    *(normalization.GroupNormalization, normalization.RMSNormalization),
-    normalization.UnitNormalization,
+    *layer_kinds(activations),
+    *layer_kinds(convolution),
+    *layer_kinds(pooling),
+    *layer_kinds(normalization),
     *(dropout.Dropout, dropout.SpatialDropout1D, dropout.SpatialDropout2D),
     dropout.SpatialDropout3D,
-    *(reshaping.Reshape, reshaping.Flatten, reshaping.Permute, reshaping.RepeatVector),
-    *(reshaping.Cropping1D, reshaping.Cropping2D, reshaping.Cropping3D),
-    *(reshaping.ZeroPadding1D, reshaping.ZeroPadding2D, reshaping.ZeroPadding3D),
-    *(reshaping.UpSampling1D, reshaping.UpSampling2D, reshaping.UpSampling3D),
+    *layer_kinds(reshaping),
 )
 INNER: Final[dict[str, type[Layer]]] = {kind.__name__: kind for kind in _KINDS}
 """The supported inner layers: one input, and an output that depends only on it."""
@@ -64,7 +51,6 @@ class TimeDistributed(Layer):
     The sequence has at most 256 steps: Keras creates the operations of the layer once for each.
     """
 
-    layer: Literal["TimeDistributed"] = "TimeDistributed"
     of: Annotated[
         Any,
         PlainValidator(_parse_inner),

@@ -19,7 +19,7 @@ from ampcore.precision import layer_policies
 from ampspec.layers.catalog import LAYERS
 from ampspec.layers.network import infer
 from ampspec.models import model
-from ampspec.networks import ARCHITECTURES, DataShape, describe_networks
+from ampspec.networks import NETWORKS, DataShape, describe_networks
 from ampspec.precision.precision import Precision
 from ampspec.preflight.layer_rows import table_from_network
 from ampspec.preflight.spec_tables import tables_from_model_spec
@@ -169,8 +169,8 @@ def test_the_row_of_every_kind_of_layer_equals_that_of_the_keras_layer(kind):
 
 
 def test_every_architecture_is_compared():
-    assert {spec.kind for spec, _ in KINDS.values()} == set(ARCHITECTURES)
-    assert set(ARCHITECTURES) == set(models.BUILDERS) - {"keras_application", "package"}
+    assert {spec.kind for spec, _ in KINDS.values()} == set(NETWORKS)
+    assert set(NETWORKS) == set(models.BUILDERS) - {"keras_application", "package"}
 
 
 def test_dimensions_match_those_of_the_spec():

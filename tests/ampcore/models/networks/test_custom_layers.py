@@ -24,7 +24,7 @@ from tests.ampspec.spec.layers.documents import DOCUMENTS, network_of
 SIGNATURE = Signature((6,), "float32", 3)
 
 
-def own_layers(*layers, **fields):
+def custom_layers(*layers, **fields):
     return Layers.model_validate({"kind": "layers", "layers": layers, **fields})
 
 
@@ -74,12 +74,12 @@ def as_documents(spec, signature):
     names = {network.inputs[0].name: INPUT}
     return [
         {
-            "layer": layer.kind,
-            "name": layer.name,
-            "inputs": [names.get(name, name) for name in layer.inputs],
-            **layer.arguments,
+            "layer": config.layer.layer,
+            "name": config.name,
+            "inputs": [names.get(name, name) for name in config.inputs],
+            **config.keras_arguments,
         }
-        for layer in network.layers
+        for config in network.layers
     ]
 
 
@@ -87,7 +87,7 @@ def as_documents(spec, signature):
 def test_a_built_in_model_written_as_layers_has_the_same_weights_and_outputs(kind):
     spec, signature = BUILT_IN[kind]
     found = []
-    for one in (spec, own_layers(*as_documents(spec, signature))):
+    for one in (spec, custom_layers(*as_documents(spec, signature))):
         keras.utils.set_random_seed(3)
         found.append(build(one, signature, "mixed_bfloat16").networks[0].model)
     built_in, own = found
@@ -99,7 +99,7 @@ def test_a_built_in_model_written_as_layers_has_the_same_weights_and_outputs(kin
 
 
 def test_layer_names_are_the_paths_that_overrides_match():
-    spec = own_layers(
+    spec = custom_layers(
         {"layer": "Dense", "name": "hidden", "units": 4}, {"layer": "Dense", "units": "classes"}
     )
     task = build(spec, policy="mixed_float16", overrides=[{"layers": "^hid", "dtype": "float32"}])
@@ -112,7 +112,7 @@ def test_layer_names_are_the_paths_that_overrides_match():
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
 def test_a_reused_layer_has_its_weights_once_in_every_policy(policy):
-    spec = own_layers(
+    spec = custom_layers(
         {"layer": "Dense", "name": "a", "units": 6, "activation": "relu"},
         {"reuse": "a", "name": "again"},
         {"layer": "Dense", "units": "classes"},
@@ -125,7 +125,7 @@ def test_a_reused_layer_has_its_weights_once_in_every_policy(policy):
 
 
 def test_several_inputs_and_outputs_are_taken_and_returned_by_name():
-    spec = own_layers(
+    spec = custom_layers(
         {"layer": "Subtract", "name": "difference", "inputs": ["a", "b"]},
         {"layer": "Dense", "name": "logits", "units": "classes"},
         inputs={"a": {"shape": [6]}, "b": {"shape": [6]}},
@@ -139,7 +139,7 @@ def test_several_inputs_and_outputs_are_taken_and_returned_by_name():
 
 
 def test_the_training_loss_has_the_penalties_of_regularizers_and_the_metric_has_not():
-    spec = own_layers(
+    spec = custom_layers(
         {
             "layer": "Dense",
             "units": "classes",
@@ -160,7 +160,7 @@ def test_the_training_loss_has_the_penalties_of_regularizers_and_the_metric_has_
 
 
 def test_constraints_and_initializers_are_those_of_keras():
-    spec = own_layers(
+    spec = custom_layers(
         {
             "layer": "Dense",
             "units": "classes",
@@ -175,7 +175,7 @@ def test_constraints_and_initializers_are_those_of_keras():
 
 
 def test_a_frozen_layer_is_not_trained():
-    spec = own_layers(
+    spec = custom_layers(
         {"layer": "SpatialDropout1D", "rate": 0.5, "trainable": False},
         {"layer": "Dense", "units": 4, "trainable": False},
         {"layer": "Flatten"},
@@ -203,19 +203,19 @@ def test_a_frozen_layer_is_not_trained():
 )
 def test_layers_that_cannot_take_the_data_are_an_invalid_model(layers, field, received):
     with pytest.raises(InvalidModel) as raised:
-        build(own_layers(*layers))
+        build(custom_layers(*layers))
     assert (raised.value.field, raised.value.received) == (field, received)
 
 
 def test_declared_inputs_must_be_those_of_the_data():
-    spec = own_layers({"layer": "Dense", "units": 3}, inputs={"x": {"shape": [7]}})
+    spec = custom_layers({"layer": "Dense", "units": 3}, inputs={"x": {"shape": [7]}})
     with pytest.raises(InvalidModel) as raised:
         build(spec)
     assert raised.value.field == "model.inputs/x"
 
 
 def test_an_error_of_keras_is_an_invalid_model():
-    spec = own_layers(
+    spec = custom_layers(
         {"layer": "Dense", "units": 3, "bias_initializer": "orthogonal"},
     )
     with pytest.raises(InvalidModel, match="layers that Keras can build"):
@@ -223,7 +223,7 @@ def test_an_error_of_keras_is_an_invalid_model():
 
 
 def test_a_language_model_has_logits_for_every_position():
-    spec = own_layers(
+    spec = custom_layers(
         {"layer": "Embedding", "input_dim": "vocabulary", "output_dim": 4},
         {"layer": "LSTM", "units": 4, "return_sequences": True},
         {"layer": "Dense", "units": "classes"},

@@ -16,7 +16,7 @@ FIELDS_OF_DIMENSIONS: Final[Mapping[str, tuple[str, ...]]] = {
 """By dimension of a matrix product, the fields that may set it."""
 
 
-def own_layers(spec: Layers, data: DataShape) -> dict[str, NetworkConfig]:
+def custom_layers(spec: Layers, data: DataShape) -> dict[str, NetworkConfig]:
     """The layers in the order of their inputs; the spec has no problems."""
     network = spec.connect()
     sizes = named_sizes(data)
@@ -50,12 +50,5 @@ def _config(node: Node, sizes: Mapping[str, int]) -> LayerConfig:
         if hasattr(layer, field)
     }
     return LayerConfig(
-        layer.layer,
-        node.name,
-        layer.keras_arguments,
-        inputs,
-        layer.call_arguments,
-        pointers,
-        spec=layer,
-        shares=node.reuses,
+        layer, node.name, inputs, layer.keras_arguments, pointers, shares=node.reuses
     )

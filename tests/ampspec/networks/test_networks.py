@@ -1,7 +1,7 @@
 import pytest
 
 from ampspec.models import model
-from ampspec.networks import ARCHITECTURES, DataShape, describe_networks
+from ampspec.networks import NETWORKS, DataShape, describe_networks
 from ampspec.networks.layers import NetworkBuilder
 
 MODELS = [
@@ -27,8 +27,8 @@ MODELS = [
 ]
 
 
-def test_every_architecture_is_tested():
-    assert {spec.kind for spec, _ in MODELS} == set(ARCHITECTURES)
+def test_every_kind_of_network_is_tested():
+    assert {spec.kind for spec, _ in MODELS} == set(NETWORKS)
 
 
 @pytest.mark.parametrize(("spec", "example"), MODELS, ids=lambda value: getattr(value, "kind", ""))
