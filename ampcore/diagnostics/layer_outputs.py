@@ -69,16 +69,12 @@ def _recorded_losses(task: Task, record: Callable[[LayerRef, Any], None]) -> Ite
     add_loss_calls = [
         (layer, _recording_loss(layer.add_loss, ref, record)) for layer, ref in layers
     ]
-    # A layer comes before its parts: the innermost one stays.
-    owners = {
-        id(variable): (variable, ref)
-        for layer, ref in layers
-        for variable in layer.trainable_variables
-        if variable.regularizer is not None
-    }
+    owners = variable_owners(task)
     regularizers = [
-        (variable, _recording(variable.regularizer, ref, record))
-        for variable, ref in owners.values()
+        (variable, _recording(variable.regularizer, owners[id(variable)], record))
+        for network in task.networks
+        for variable in network.model.trainable_variables
+        if variable.regularizer is not None and id(variable) in owners
     ]
     with (
         replaced_methods(add_loss_calls, "add_loss"),
@@ -101,6 +97,16 @@ def replaced_layer_calls(task: Task, replace: Callable[[LayerRef, Any], Any]) ->
             )
         )
         yield
+
+
+def variable_owners(task: Task) -> dict[int, LayerRef]:
+    """By the id of each trainable variable, the innermost layer that it belongs to."""
+    # A layer comes before its parts, so that the innermost one stays.
+    return {
+        id(variable): layer_ref
+        for layer, layer_ref in _watched(task)
+        for variable in layer.trainable_variables
+    }
 
 
 def _watched(task: Task) -> Iterator[tuple[Any, LayerRef]]:

@@ -8,22 +8,21 @@ float32. The change of the loss and of the gradients is measured on one batch, w
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any, Final
 
 import tensorflow as tf
 
 from ampcore.data import Batch
-from ampcore.diagnostics.layer_outputs import LayerRef, replaced_layer_calls
+from ampcore.diagnostics.layer_outputs import LayerRef, replaced_layer_calls, variable_owners
+from ampcore.diagnostics.loss_gradients import first_micro_batch, loss_gradients
 from ampcore.diagnostics.ranges.range_probe import (
     EXPONENT_BIAS,
     MANTISSA_BITS,
     exponent_codes,
     layer_dtypes,
-    variable_owners,
 )
-from ampcore.models.seeds import micro_batch_seed
 from ampcore.models.task import Task, Weights, float32_view
-from ampcore.precision import without_overwrites
 from ampcore.precision.finite import dense_values
 from ampcore.precision.layers.layer_paths import walk_layers
 from ampspec.precision.layer_dtypes import SHAPE_ONLY_LAYERS
@@ -91,34 +90,28 @@ class PerturbationTest:
             batch: All examples of the step.
             seed: Its seed.
         """
-        size = batch.parts[0].shape[0] // self._accumulate
-        micro = batch.map(lambda rows: tf.convert_to_tensor(rows[:size]))
-        given = (
-            tf.constant(list(scales), tf.float32),
-            micro,
-            micro_batch_seed(seed, 0, self._accumulate),
-        )
-        loss, gradients = self._function(tf.constant(NO_LAYER), *given)
+        scales_of_losses = tf.constant(list(scales), tf.float32)
+        inputs = (scales_of_losses, *first_micro_batch(batch, seed, self._accumulate))
+        loss, gradients = self._function(tf.constant(NO_LAYER), *inputs)
         norm = float(tf.linalg.global_norm(gradients))
-        found = []
+        perturbations = []
         for number, layer in enumerate(self._layers):
-            changed_loss, changed = self._function(tf.constant(number), *given)
+            changed_loss, changed = self._function(tf.constant(number), *inputs)
             difference = [new - old for new, old in zip(changed, gradients, strict=True)]
-            found.append(
+            perturbations.append(
                 LayerPerturbation(
                     *layer,
                     _relative(abs(float(changed_loss) - float(loss)), abs(float(loss))),
                     _relative(float(tf.linalg.global_norm(difference)), norm),
                 )
             )
-        return sorted(found, key=lambda one: -one.gradient_change)
+        return sorted(perturbations, key=lambda layer: -layer.gradient_change)
 
     def _loss_and_gradients(
         self, chosen: Tensor, scales: Tensor, batch: Batch, seed: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
-        by_network = dict(
-            zip((one.name for one in self._task.networks), tf.unstack(scales), strict=True)
-        )
+        names = [network.name for network in self._task.networks]
+        by_network = dict(zip(names, tf.unstack(scales), strict=True))
 
         def rounded(layer: LayerRef, value: Any) -> Any:
             number = self._numbers.get(layer)
@@ -134,31 +127,25 @@ class PerturbationTest:
 
             return rounded_call
 
-        weights = [[tf.convert_to_tensor(value) for value in own] for own in self._task.weights()]
-        with (
-            replaced_layer_calls(self._task, rounding),
-            tf.GradientTape(persistent=True) as tape,
-        ):
-            tape.watch(weights)
-            used: Weights = [
+        def rounded_weights(weights: Weights) -> Weights:
+            return [
                 [
                     rounded(self._owners[id(variable)], value)
                     if id(variable) in self._owners
                     else value
-                    for variable, value in zip(network.model.trainable_variables, own, strict=True)
+                    for variable, value in zip(
+                        network.model.trainable_variables, values, strict=True
+                    )
                 ]
-                for network, own in zip(self._task.networks, weights, strict=True)
+                for network, values in zip(self._task.networks, weights, strict=True)
             ]
-            losses, _ = self._task.losses(used, self._task.non_trainable(), batch, seed)
-        with self._task.applied_dtypes():
-            gradients = [
-                gradient
-                for loss, own, network in zip(losses, weights, self._task.networks, strict=True)
-                for gradient in without_overwrites(
-                    tape.gradient(loss, own), network.model.trainable_variables
-                )
-            ]
-        return tf.add_n(losses), dense_values(gradients)
+
+        with replaced_layer_calls(self._task, rounding):
+            gradients = loss_gradients(
+                *(self._task, self._task.non_trainable(), batch, seed),
+                replace_weights=rounded_weights,
+            )
+        return tf.add_n(gradients.losses), dense_values([*chain(*gradients.variables)])
 
 
 def _layers_to_round(task: Task) -> list[LayerRef]:

@@ -6,16 +6,20 @@ gradients and their histograms, so that no tensor leaves the device; nothing is 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import tensorflow as tf
 
 from ampcore.data import Batch
-from ampcore.diagnostics.layer_outputs import LayerOutput, LayerRef, layer_outputs
-from ampcore.models.seeds import micro_batch_seed
+from ampcore.diagnostics.layer_outputs import (
+    LayerOutput,
+    LayerRef,
+    layer_outputs,
+    variable_owners,
+)
+from ampcore.diagnostics.loss_gradients import LossGradients, first_micro_batch, loss_gradients
 from ampcore.models.task import Task, float32_view
-from ampcore.precision import without_overwrites
 from ampcore.precision.layers.layer_paths import walk_layers
 from ampspec.precision.layer_dtypes import SHAPE_ONLY_LAYERS
 from ampspec.telemetry.ranges.exponent_histogram import ExponentHistogram
@@ -75,9 +79,7 @@ class RangeProbe:
             batch: All examples of the step.
             seed: Its seed.
         """
-        size = batch.parts[0].shape[0] // self._accumulate
-        micro = batch.map(lambda rows: tf.convert_to_tensor(rows[:size]))
-        counts, stats = self.function(micro, micro_batch_seed(seed, 0, self._accumulate))
+        counts, stats = self.function(*first_micro_batch(batch, seed, self._accumulate))
         names = [network.name for network in self.task.networks]
         return RangeSample(
             step,
@@ -100,19 +102,19 @@ class RangeProbe:
         ]
 
     def _function(self, batch: Batch, seed: Tensor) -> tuple[Tensor, Tensor]:
-        outputs, of_outputs, of_weights = self._gradients(batch, seed)
+        outputs, gradients = self._gradients(batch, seed)
         rows: list[tuple[_Row, Any]] = []
-        for number, output in enumerate(outputs):
+        for output, *by_output in zip(outputs, *gradients.outputs, strict=True):
             layer = output.layer_ref
             rows.append((_Row(layer, TensorKind.ACTIVATIONS), output.tensor))
-            rows += [
-                (_Row(layer, TensorKind.ACTIVATION_GRADIENTS), gradients[number])
-                for gradients in of_outputs
-            ]
+            rows += [(_Row(layer, TensorKind.ACTIVATION_GRADIENTS), grad) for grad in by_output]
         rows += [
-            (_Row(layer, TensorKind.WEIGHT_GRADIENTS), gradient)
-            for layer, gradient in of_weights
-            if layer is not None
+            (_Row(self._owners[id(variable)], TensorKind.WEIGHT_GRADIENTS), gradient)
+            for network, by_variables in zip(self.task.networks, gradients.variables, strict=True)
+            for variable, gradient in zip(
+                network.model.trainable_variables, by_variables, strict=True
+            )
+            if id(variable) in self._owners
         ]
         present = [(row, _flat(value)) for row, value in rows if value is not None]
         self._rows = [row for row, _ in present]
@@ -123,42 +125,18 @@ class RangeProbe:
             return tf.zeros((0, EXPONENTS), tf.int32), tf.zeros((0, 4), tf.float32)
         return tf.stack([row[0] for row in measured]), tf.stack([row[1] for row in measured])
 
-    def _gradients(
-        self, batch: Batch, seed: Tensor
-    ) -> tuple[list[LayerOutput], list[list[Any]], list[tuple[LayerRef | None, Any]]]:
-        """The layers' outputs; of each loss the gradients by them; those by each variable."""
-        weights = [[tf.convert_to_tensor(value) for value in own] for own in self.task.weights()]
+    def _gradients(self, batch: Batch, seed: Tensor) -> tuple[list[LayerOutput], LossGradients]:
+        """The outputs of the layers that compute, and the gradients by them and by variables."""
+
+        def computed(outputs: Iterable[LayerOutput]) -> list[LayerOutput]:
+            return [out for out in outputs if out.layer_ref.kind not in SHAPE_ONLY_LAYERS]
+
         with layer_outputs(self.task) as outputs:
-            with tf.GradientTape(persistent=True) as tape:
-                tape.watch(weights)
-                losses, _ = self.task.losses(weights, self.task.non_trainable(), batch, seed)
-            kept = [each for each in outputs if each.layer_ref.kind not in SHAPE_ONLY_LAYERS]
-            tensors = [output.tensor for output in kept]
-            with self.task.applied_dtypes():
-                found = [
-                    tape.gradient(loss, (own, tensors))
-                    for loss, own in zip(losses, weights, strict=True)
-                ]
-        of_weights = []
-        for (own, _), network in zip(found, self.task.networks, strict=True):
-            variables = network.model.trainable_variables
-            gradients = without_overwrites(own, variables)
-            of_weights += [
-                (self._owners.get(id(variable)), gradient)
-                for variable, gradient in zip(variables, gradients, strict=True)
-            ]
-        return kept, [by_outputs for _, by_outputs in found], of_weights
-
-
-def variable_owners(task: Task) -> dict[int, LayerRef]:
-    """By the id of each trainable variable, the innermost layer that it belongs to."""
-    # A layer comes before its parts, so that the innermost one stays.
-    return {
-        id(variable): LayerRef(network.name, found.info.path, found.info.kind)
-        for network in task.networks
-        for found in walk_layers(network.model)
-        for variable in found.layer.trainable_variables
-    }
+            gradients = loss_gradients(
+                *(self.task, self.task.non_trainable(), batch, seed),
+                outputs=lambda: [output.tensor for output in computed(outputs)],
+            )
+        return computed(outputs), gradients
 
 
 def sample_stride(size: int | None) -> int:

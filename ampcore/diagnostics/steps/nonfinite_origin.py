@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ampcore.diagnostics.layer_outputs import LayerRef
+from ampcore.diagnostics.layer_outputs import LayerRef, variable_owners
 from ampcore.diagnostics.steps.replay import Replay, ReplayResult, TensorStats, has_nonfinite
-from ampcore.precision.layers.layer_paths import walk_layers
 
 JsonObject = dict[str, Any]
 
@@ -47,22 +46,17 @@ def variable_infos(replay: Replay) -> list[list[VariableInfo]]:
     `replay` must have been called before.
     """
     last_call = {layer_ref: number for number, layer_ref in enumerate(replay.calls)}
+    owners = variable_owners(replay.task)
     rows = []
     for network in replay.task.networks:
-        # A layer comes before its parts, so that the innermost one stays.
-        owners = {
-            id(variable): LayerRef(network.name, found.info.path, found.info.kind)
-            for found in walk_layers(network.model)
-            for variable in found.layer.trainable_variables
-        }
-        own = []
+        infos = []
         for variable in network.model.trainable_variables:
             layer_ref = owners.get(id(variable))
             call = -1 if layer_ref is None else last_call.get(layer_ref, -1)
             layer = layer_ref if call >= 0 else None
             size = int(np.prod(variable.shape))
-            own.append(VariableInfo(network.name, variable.path, size, layer, call))
-        rows.append(own)
+            infos.append(VariableInfo(network.name, variable.path, size, layer, call))
+        rows.append(infos)
     return rows
 
 

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from ampcore.data import Batch
 from ampcore.diagnostics.layer_outputs import LayerRef, layer_outputs
+from ampcore.diagnostics.loss_gradients import loss_gradients
 from ampcore.models.dropout_seeds import DropoutSeeds
 from ampcore.models.seeds import MicroBatchShard
 from ampcore.models.stateless_call import with_updates
 from ampcore.models.task import NonTrainable, Task
-from ampcore.precision import LossScale, without_overwrites
+from ampcore.precision import LossScale
 
 Tensor = Any
 TensorStats = NDArray[np.float64]
@@ -129,37 +130,30 @@ class Replay:
     def _function(
         self, scales: Tensor, non_trainable: NonTrainable, batch: Batch, seed: Tensor
     ) -> tuple[Any, ...]:
-        weights = self.task.weights()
-        with (
-            layer_outputs(self.task, losses=True) as outputs,
-            tf.GradientTape(persistent=True) as tape,
-        ):
-            tape.watch(weights)
-            losses, updates = self.task.losses(weights, non_trainable, batch, seed)
-            scaled = [
+        def scale_losses(losses: Sequence[Tensor]) -> list[Tensor]:
+            return [
                 loss_scale.scale(loss_scale.init()._replace(scale=scale), loss)
                 for loss_scale, scale, loss in zip(
                     self.loss_scales, tf.unstack(scales), losses, strict=True
                 )
             ]
+
+        with layer_outputs(self.task, losses=True) as outputs:
+            gradients = loss_gradients(
+                *(self.task, non_trainable, batch, seed),
+                outputs=lambda: [output.tensor for output in outputs],
+                scale_losses=scale_losses,
+            )
         self.calls = tuple(output.layer_ref for output in outputs)
         self.loss_calls = frozenset(n for n, output in enumerate(outputs) if output.is_loss)
-        tensors = [output.tensor for output in outputs]
-        self.dtypes = tuple(tensor.dtype.name for tensor in tensors)
-        sources = [(own, tensors) for own in weights]
-        with self.task.applied_dtypes():
-            found = [tape.gradient(*pair) for pair in zip(scaled, sources, strict=True)]
-        gradients = [
-            without_overwrites(own, network.model.trainable_variables)
-            for (own, _), network in zip(found, self.task.networks, strict=True)
-        ]
+        self.dtypes = tuple(output.tensor.dtype.name for output in outputs)
         return (
-            tf.stack(losses),
-            [_tensor_stats(own) for own in gradients],
-            _tensor_stats(tensors),
-            tf.stack([_tensor_stats(by_outputs) for _, by_outputs in found]),
-            gradients,
-            updates,
+            tf.stack(gradients.losses),
+            [_tensor_stats(by_variables) for by_variables in gradients.variables],
+            _tensor_stats([output.tensor for output in outputs]),
+            tf.stack([_tensor_stats(by_outputs) for by_outputs in gradients.outputs]),
+            gradients.variables,
+            gradients.state_updates,
         )
 
 
