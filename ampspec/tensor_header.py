@@ -27,18 +27,21 @@ MAX_NAME_CHARS: Final = 1024
 MAX_SHOWN_CHARS: Final = 80
 """The maximum number of characters of a received value in a message."""
 
-DTYPE_SIZES: Final = {
-    **{"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "U64": 8, "I64": 8},
-    **{"F16": 2, "BF16": 2, "F32": 4, "F64": 8},
+_DTYPES: Final = {
+    "bool": ("BOOL", 1),
+    **{"uint8": ("U8", 1), "uint16": ("U16", 2), "uint32": ("U32", 4), "uint64": ("U64", 8)},
+    **{"int8": ("I8", 1), "int16": ("I16", 2), "int32": ("I32", 4), "int64": ("I64", 8)},
+    **{
+        "float16": ("F16", 2),
+        "bfloat16": ("BF16", 2),
+        "float32": ("F32", 4),
+        "float64": ("F64", 8),
+    },
 }
-"""The bytes of an element, by the names of dtypes in safetensors."""
-
-DTYPE_NAMES: Final = {
-    **{"bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16"},
-    **{"uint32": "U32", "int32": "I32", "uint64": "U64", "int64": "I64"},
-    **{"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"},
-}
+DTYPE_NAMES: Final = {numpy_name: name for numpy_name, (name, _) in _DTYPES.items()}
 """The names of dtypes in safetensors, by those of NumPy."""
+DTYPE_SIZES: Final = dict(_DTYPES.values())
+"""The bytes of an element, by the names of dtypes in safetensors."""
 
 _Size = Annotated[int, Field(ge=0, lt=2**63)]
 

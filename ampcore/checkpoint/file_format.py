@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ampcore.checkpoint.manifest import Manifest
+from ampspec.tensor_header import DTYPE_NAMES
 
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -59,21 +60,12 @@ DIGEST: Final = "__sha256__"
 DIGEST_SIZE: Final = hashlib.sha256().digest_size
 
 DTYPES: Final[dict[str, np.dtype[Any]]] = {
-    "BOOL": np.dtype(np.bool_),
-    "U8": np.dtype(np.uint8),
-    "I8": np.dtype(np.int8),
-    "U16": np.dtype(np.uint16),
-    "I16": np.dtype(np.int16),
-    "U32": np.dtype(np.uint32),
-    "I32": np.dtype(np.int32),
-    "U64": np.dtype(np.uint64),
-    "I64": np.dtype(np.int64),
-    "F16": np.dtype(np.float16),
-    "BF16": np.dtype(ml_dtypes.bfloat16),
-    "F32": np.dtype(np.float32),
-    "F64": np.dtype(np.float64),
+    name: np.dtype(ml_dtypes.bfloat16 if numpy_name == "bfloat16" else numpy_name)
+    for numpy_name, name in DTYPE_NAMES.items()
 }
 """The dtypes of arrays by their names in safetensors; little endian."""
+SAFETENSORS_NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
+"""The names by dtype; big-endian arrays have none."""
 
 
 @dataclass(frozen=True, eq=False)

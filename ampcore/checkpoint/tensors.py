@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from ampcore.checkpoint.file_format import DTYPES, Array, ArrayInPieces
+from ampcore.checkpoint.file_format import DTYPES, SAFETENSORS_NAMES, Array, ArrayInPieces
 from ampspec.errors import UnreadableWeights
 from ampspec.tensor_header import (
     METADATA,
@@ -28,8 +28,6 @@ from ampspec.tensor_header import (
 
 WEIGHTS_FORMAT: Final = "ampcore-weights-1"
 """The format of a file of weights, in its metadata; other files are read as well."""
-
-_NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def encode_tensors(
@@ -108,9 +106,11 @@ def _pieces(
     # Wide dtypes first, so that every array is aligned.
     ordered = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
     for name, array in ordered:
-        if name == METADATA or array.dtype not in _NAMES:
+        if name == METADATA or array.dtype not in SAFETENSORS_NAMES:
             raise ValueError(f"Expected an array of numbers, received {name}: {array.dtype}.")
-    entries = [(name, _NAMES[array.dtype], array.shape, array.nbytes) for name, array in ordered]
+    entries = [
+        (name, SAFETENSORS_NAMES[array.dtype], array.shape, array.nbytes) for name, array in ordered
+    ]
     yield encode_header(entries, metadata)
     for _, array in ordered:
         if isinstance(array, ArrayInPieces):

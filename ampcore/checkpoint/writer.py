@@ -1,12 +1,11 @@
 """Writes a checkpoint file from the memory of its arrays, without copying them."""
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 
@@ -14,20 +13,19 @@ from ampcore.checkpoint.file_format import (
     BEST_MODEL,
     DIGEST,
     DIGEST_SIZE,
-    DTYPES,
     FORMAT,
     FORMAT_WITH_BEST_MODEL,
     FORMAT_WITH_GOOD_STATE,
     GOOD_STATE,
+    SAFETENSORS_NAMES,
     Array,
     ArrayInPieces,
     Checkpoint,
 )
 from ampcore.checkpoint.manifest import Manifest
 from ampcore.checkpoint.tensors import array_bytes
-from ampspec.tensor_header import LENGTH_SIZE, METADATA
+from ampspec.tensor_header import METADATA, encode_header
 
-_NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
 _DIGEST_PLACEHOLDER: Final = np.empty(DIGEST_SIZE, np.uint8)
 
 
@@ -46,8 +44,7 @@ class CheckpointWriter:
         # Wide dtypes first, as in the safetensors library, so that every array is aligned.
         arrays = sorted(_all_arrays(checkpoint), key=lambda item: -item[1].dtype.itemsize)
         header = _header(_format(checkpoint), checkpoint.manifest, arrays)
-        length = len(header).to_bytes(LENGTH_SIZE, "little")
-        return cls(length + header, tuple(array for _, array in arrays))
+        return cls(header, tuple(array for _, array in arrays))
 
     @property
     def size_bytes(self) -> int:
@@ -105,19 +102,21 @@ def _all_arrays(checkpoint: Checkpoint) -> list[tuple[str, Array]]:
 
 
 def _header(format_: str, manifest: Manifest, arrays: Iterable[tuple[str, Array]]) -> bytes:
-    metadata = {"format": format_, "manifest": manifest.model_dump_json()}
-    header: dict[str, Any] = {METADATA: metadata}
-    end = 0
-    for name, array in (*arrays, (DIGEST, _DIGEST_PLACEHOLDER)):
-        if name in header:
+    named_arrays = [*arrays, (DIGEST, _DIGEST_PLACEHOLDER)]
+    names: set[str] = {METADATA}
+    for name, array in named_arrays:
+        if name in names:
             raise ValueError(f"A checkpoint array cannot be named {name!r}: the name is reserved.")
-        if array.dtype not in _NAMES:
+        if array.dtype not in SAFETENSORS_NAMES:
             raise ValueError(f"A checkpoint cannot hold {name}: its dtype is {array.dtype}.")
-        begin, end = end, end + array.nbytes
-        dtype, shape = _NAMES[array.dtype], list(array.shape)
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
-    text = json.dumps(header).encode()
-    return text + b" " * (-len(text) % LENGTH_SIZE)
+        names.add(name)
+    return encode_header(
+        (
+            (name, SAFETENSORS_NAMES[array.dtype], array.shape, array.nbytes)
+            for name, array in named_arrays
+        ),
+        {"format": format_, "manifest": manifest.model_dump_json()},
+    )
 
 
 def _write_all(descriptor: int, piece: memoryview) -> None:

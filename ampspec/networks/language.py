@@ -31,7 +31,7 @@ def transformer_lm(spec: TransformerLm, data: DataShape) -> dict[str, NetworkCon
     """Embedding + learned positions → causal blocks → norm → logits (T, vocabulary)."""
     builder = _token_network("transformer_lm", data, spec.dim)
     tokens = builder.output
-    builder.add_layer(PositionNumbers.model_construct(), "position_numbers", "tokens")
+    builder.add_layer(PositionNumbers(), "position_numbers", "tokens")
     builder.add("Embedding", "positions", input_dim=data.example[0], output_dim=spec.dim)
     builder.add("Add", "embedded", tokens, "positions")
     for index in range(1, spec.layers + 1):

@@ -17,6 +17,8 @@ InputDtype = Literal["float32", "int32"]
 class PositionNumbers(Elementwise):
     """The positions 0 … T - 1 of T tokens, (1, T): the only kind of layer without a Keras class."""
 
+    layer: str = "PositionNumbers"
+
 
 @dataclass(frozen=True)
 class DataShape:
