@@ -97,14 +97,14 @@ class StepAnalysis:
     def _tried(self, scales: list[float], diagnosed: DiagnosedStep) -> list[dict[str, Any]]:
         """The computations of the step, that of the run first, and what came out."""
         dtypes = [dtype for dtype in self._replay.dtypes if dtype != "float32"]
-        own = {
+        run_row = {
             "dtype": dtypes[0] if dtypes else "float32",
             "loss_scale": min(scales),
             "finite_loss": diagnosed.replayed.replayed.finite_forward,
             "finite_gradients": all(diagnosed.replayed.replayed.finite),
             "is_own": True,
         }
-        rows = [own, *(row for row in diagnosed.replayed.tried if row["dtype"] != "float32")]
+        rows = [run_row, *(row for row in diagnosed.replayed.tried if row["dtype"] != "float32")]
         if dtypes:
             measured = measure(self._in_float32(), StepInputs(self._batch, self._seed))
             finite = math.isfinite(measured.loss), math.isfinite(measured.grad_norm)

@@ -138,9 +138,13 @@ class Run:
         if table := self.diagnostics.scale_table(self.totals.steps - 1):
             yield table
 
-    def counters(self, good: GoodState | None = None) -> RunCounters:
+    def counters(self, good_state: GoodState | None = None) -> RunCounters:
         """The counters of a checkpoint, with those of the good state in it."""
-        kept = GoodStateCounters(steps=good.steps, rollbacks=good.rollbacks) if good else None
+        kept = (
+            GoodStateCounters(steps=good_state.steps, rollbacks=good_state.rollbacks)
+            if good_state
+            else None
+        )
         return RunCounters(
             totals=self.totals,
             nonfinite_in_a_row=self.guard.nonfinite_in_a_row,
