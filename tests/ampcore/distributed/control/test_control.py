@@ -136,7 +136,7 @@ def test_the_rank_without_a_timeout_of_its_own_hangs(ranks, monkeypatch):
 
 def test_a_rank_that_took_leave_is_not_lost(ranks):
     ranks.channels[2].close()
-    wait_until(lambda: 2 in ranks.channels[0]._left, "the leave of rank 2")
+    wait_until(lambda: 2 in ranks.channels[0]._disconnected_ranks, "the leave of rank 2")
     assert ranks.call("broadcast", [7, None], ranks=(0, 1)) == [7, 7]
     for error in ranks.call("all_gather", [1, 2], ranks=(0, 1)):
         assert "Rank 2 has ended before the others" in str(error)
