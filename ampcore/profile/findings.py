@@ -58,12 +58,12 @@ def find(rows: Sequence[OperationRow], context: ProfileContext) -> list[Finding]
         reason = reason_of(row, sizes)
         if reason is not None:
             groups.setdefault(reason, []).append(row)
-    found = [
+    findings = [
         _finding(reason, group, all_s, sizes, context)
         for reason, group in groups.items()
         if all_s and total_s(group) / all_s >= MIN_SHARE
     ]
-    return sorted(found, key=lambda finding: -finding.share)
+    return sorted(findings, key=lambda finding: -finding.share)
 
 
 def reason_of(row: OperationRow, sizes: Mapping[str, Sequence[int]]) -> Reason | None:
@@ -87,8 +87,8 @@ def reason_of(row: OperationRow, sizes: Mapping[str, Sequence[int]]) -> Reason |
 
 
 def _bad_sizes(row: OperationRow, sizes: Mapping[str, Sequence[int]]) -> list[int]:
-    found = sizes.get(row.layer or "", ())
-    return [size for size in found if size % TENSOR_CORE_MULTIPLE]
+    layer_sizes = sizes.get(row.layer or "", ())
+    return [size for size in layer_sizes if size % TENSOR_CORE_MULTIPLE]
 
 
 def _finding(
