@@ -298,9 +298,9 @@ class PreparedInputs:
     def specs(self) -> dict[str, tf.TensorSpec]:
         """The shape of one example and the dtype of each input."""
         outputs = self.model.output
-        named = outputs if isinstance(outputs, dict) else {next(iter(self._inputs)): outputs}
+        by_name = outputs if isinstance(outputs, dict) else {next(iter(self._inputs)): outputs}
         return {
-            name: tf.TensorSpec(tensor.shape[1:], tensor.dtype) for name, tensor in named.items()
+            name: tf.TensorSpec(tensor.shape[1:], tensor.dtype) for name, tensor in by_name.items()
         }
 
     def __call__(self, rows: Mapping[str, Array]) -> Any:
