@@ -131,25 +131,25 @@ def data_section(data: LocalDataset, *, shuffle: bool) -> dict[str, Any]:
     }
 
 
-def optimizer_section(argument: object) -> tuple[Any, Any | None]:
+def optimizer_section(identifier: object) -> tuple[Any, Any | None]:
     """The section of a spec for an optimizer, and the optimizer if it is one of Keras.
 
     Args:
-        argument: A name, the section of a spec, or an optimizer of Keras.
+        identifier: A name, the section of a spec, or an optimizer of Keras.
 
     Raises:
         InvalidModel: It is none of these, or an optimizer with a loss scale of its own.
     """
-    if isinstance(argument, Optimizer):
-        return argument.model_dump(), None
-    if isinstance(argument, Mapping):
-        return dict(argument), None
-    if isinstance(argument, str) and argument.lower() in OWN_OPTIMIZERS:
-        return {"kind": argument.lower()}, None
-    optimizer: Any = argument
-    if isinstance(argument, str):
+    if isinstance(identifier, Optimizer):
+        return identifier.model_dump(), None
+    if isinstance(identifier, Mapping):
+        return dict(identifier), None
+    if isinstance(identifier, str) and identifier.lower() in OWN_OPTIMIZERS:
+        return {"kind": identifier.lower()}, None
+    optimizer: Any = identifier
+    if isinstance(identifier, str):
         try:
-            optimizer = keras.optimizers.get(argument)
+            optimizer = keras.optimizers.get(identifier)
         except ValueError:
             optimizer = None
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
@@ -164,7 +164,7 @@ def optimizer_section(argument: object) -> tuple[Any, Any | None]:
             "optimizer",
             expected=f"{', '.join(OWN_OPTIMIZERS)}, the name of an optimizer in keras.optimizers, "
             "a keras.optimizers.Optimizer, or a mapping as in a spec",
-            received=repr(argument),
+            received=repr(identifier),
         )
     return _describe(optimizer).model_dump(), optimizer
 
