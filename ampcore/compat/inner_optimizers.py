@@ -300,8 +300,8 @@ def _check_no_references(variables: Sequence[Variable], *, allowed: bool) -> Non
 
 
 def _shared(optimizer: Any) -> list[Variable]:
-    found = (getattr(optimizer, name, None) for name in _SHARED_ATTRIBUTES)
-    return [variable for variable in found if variable is not None]
+    attributes = (getattr(optimizer, name, None) for name in _SHARED_ATTRIBUTES)
+    return [variable for variable in attributes if variable is not None]
 
 
 def _tf_variables(variables: Sequence[Variable]) -> list[Variable]:
