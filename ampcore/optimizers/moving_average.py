@@ -39,8 +39,8 @@ def averaged(optimizer: Any, variables: Iterable[Any]) -> list[Any]:
     still be gathered from a table.
     """
     return [
-        each.value if average_of(optimizer, each) is None else _current(optimizer, each)
-        for each in variables
+        variable.value if average_of(optimizer, variable) is None else _current(optimizer, variable)
+        for variable in variables
     ]
 
 
@@ -79,21 +79,21 @@ def update(
 def update_rows(
     average: Average,
     touched: Tensor,
-    before: Tensor,
-    after: Tensor,
+    old_rows: Tensor,
+    new_rows: Tensor,
     *,
     ema: float,
     updates: Tensor,
     applied: Tensor | None,
 ) -> None:
-    """Update the average of the `touched` rows (n,), changed from `before` (n, …) to `after`.
+    """Update the average of the `touched` rows (n,), changed from `old_rows` (n, …) to `new_rows`.
 
     Where the update was not `applied`, nothing changes.
     """
     variables = [average.value.value, average.seen.value]
     value, seen = sparse_rows.gather(variables, touched)
-    moved = _caught_up(before, value, seen, ema, updates)
-    moved = after + _momentum(ema, updates) * (moved - after)
+    moved = _caught_up(old_rows, value, seen, ema, updates)
+    moved = new_rows + _momentum(ema, updates) * (moved - new_rows)
     now = tf.fill(tf.shape(seen), updates + 1)
     sparse_rows.scatter(
         variables, touched, sparse_rows.select(applied, [moved, now], [value, seen])

@@ -63,12 +63,15 @@ class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
             return
         super().build(variables)
         self._slots = [
-            [] if is_overwritten(each) else [self._add_slot(each, slot) for slot in self.rule.slots]
-            for each in variables
+            []
+            if is_overwritten(variable)
+            else [self._add_slot(variable, slot) for slot in self.rule.slots]
+            for variable in variables
         ]
         if self.ema is not None:
             self._averages = [
-                None if is_overwritten(each) else self._add_average(each) for each in variables
+                None if is_overwritten(variable) else self._add_average(variable)
+                for variable in variables
             ]
 
     def average_of(self, variable: Any) -> Average | None:
@@ -91,15 +94,17 @@ class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
         """
         # Keras assigns these itself, whatever `update_step` makes of `applied`.
         assigned = [self.iterations] + [
-            each for each in trainable_variables if is_overwritten(each) or each.constraint
+            variable
+            for variable in trainable_variables
+            if is_overwritten(variable) or variable.constraint
         ]
-        before = [tf.convert_to_tensor(variable) for variable in assigned]
+        old_values = [tf.convert_to_tensor(variable) for variable in assigned]
         self._applied = applied
         try:
             self.apply(grads, trainable_variables)
         finally:
             self._applied = None
-        for variable, old in zip(assigned, before, strict=True):
+        for variable, old in zip(assigned, old_values, strict=True):
             variable.assign(tf.where(applied, tf.convert_to_tensor(variable), old))
 
     def update_step(self, gradient: Any, variable: Any, scalars: UpdateScalars) -> None:
