@@ -177,8 +177,8 @@ def _corrupted(outliers: Sequence[WeightOutlier]) -> Finding:
     return Finding(
         Attribution.WEIGHTS,
         f"One weight of {worst.variable} is {worst.value:.4g}, and all others are at most "
-        f"{worst.others:.4g}: a single weight does not diverge alone, so it was damaged in memory "
-        "or in a file, or set so.",
+        f"{worst.largest_other:.4g}: a single weight does not diverge alone, so it was damaged in "
+        "memory or in a file, or set so.",
         "Resume from a checkpoint before this step, or load the weights again. If it happens "
         "again on this machine only, test its memory.",
     )
@@ -188,11 +188,11 @@ def _responsible(evidence: Evidence, probe: Probe) -> Finding:
     examples = evidence.responsible
     names = join_names([example.example for example in examples])
     noun = "example" if len(examples) == 1 else "examples"
-    without = evidence.without
+    batch, without = probe.this_batch, evidence.without
     effect = (
         f" With other examples in place of {'it' if len(examples) == 1 else 'them'} the gradient "
-        f"norm of the batch is {without.grad_norm:.4g} instead of {probe.own.grad_norm:.4g}, and "
-        f"its loss {without.loss:.4g} instead of {probe.own.loss:.4g}."
+        f"norm of the batch is {without.grad_norm:.4g} instead of {batch.grad_norm:.4g}, and "
+        f"its loss {without.loss:.4g} instead of {batch.loss:.4g}."
         if without is not None
         else ""
     )
@@ -214,7 +214,7 @@ def _responsible(evidence: Evidence, probe: Probe) -> Finding:
 
 
 def _diverged(evidence: Evidence, probe: Probe) -> Finding:
-    level, start = probe.level or probe.own, probe.at_start or probe.own
+    level, start = probe.level or probe.this_batch, probe.at_start or probe.this_batch
     happened = (
         "The training had diverged before this step: with these weights the loss of other batches "
         f"is {level.loss:.4g}; at the start of the run it was {start.loss:.4g}."
@@ -260,7 +260,7 @@ def _without_progress(finding: Finding, evidence: Evidence, probe: Probe) -> Fin
 
 
 def _no_progress(probe: Probe) -> str:
-    level, start = probe.level or probe.own, probe.at_start or probe.own
+    level, start = probe.level or probe.this_batch, probe.at_start or probe.this_batch
     return (
         f"the loss of other batches is {level.loss:.4g} with the weights before this step, and was "
         f"{start.loss:.4g} at the start of the run"
@@ -268,12 +268,12 @@ def _no_progress(probe: Probe) -> str:
 
 
 def _unusual_batch(probe: Probe) -> Finding:
-    level = probe.level
+    batch, level = probe.this_batch, probe.level
     compared = (
-        f"loss {probe.own.loss:.4g} and gradient norm {probe.own.grad_norm:.4g}, with the same "
+        f"loss {batch.loss:.4g} and gradient norm {batch.grad_norm:.4g}, with the same "
         f"weights; other batches have {level.loss:.4g} and {level.grad_norm:.4g}"
         if level is not None
-        else f"loss {probe.own.loss:.4g}"
+        else f"loss {batch.loss:.4g}"
     )
     return Finding(
         Attribution.DATA,
@@ -285,11 +285,11 @@ def _unusual_batch(probe: Probe) -> Finding:
 
 def _high_in_16_bits_only(evidence: Evidence, probe: Probe) -> Finding | None:
     """A finding if float32 gives a much lower loss or gradient norm than the run."""
-    own = probe.own
+    batch = probe.this_batch
     if evidence.kind is StepKind.LOSS_SPIKE:
-        name, in_run, in_float32 = "loss", evidence.loss_in_run, own.loss
+        name, in_run, in_float32 = "loss", evidence.loss_in_run, batch.loss
     else:
-        name, in_run, in_float32 = "gradient norm", evidence.norm_in_run, own.grad_norm
+        name, in_run, in_float32 = "gradient norm", evidence.norm_in_run, batch.grad_norm
     if not evidence.has_16_bits or abs(in_run) <= 2 * abs(in_float32):
         return None
     return Finding(
@@ -302,7 +302,7 @@ def _high_in_16_bits_only(evidence: Evidence, probe: Probe) -> Finding | None:
 
 
 def _rising(evidence: Evidence, probe: Probe) -> Finding:
-    level = probe.level or probe.own
+    level = probe.level or probe.this_batch
     return Finding(
         Attribution.WEIGHTS,
         "The weights before this step are the cause: with them other batches are as high (loss "

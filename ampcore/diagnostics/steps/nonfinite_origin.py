@@ -51,18 +51,18 @@ def variable_infos(replay: Replay) -> list[list[VariableInfo]]:
     for network in replay.task.networks:
         # A layer comes before its parts, so that the innermost one stays.
         owners = {
-            id(variable): LayerRef(network.name, found.info.path, found.info.kind)
-            for found in walk_layers(network.model)
-            for variable in found.layer.trainable_variables
+            id(variable): LayerRef(network.name, entry.info.path, entry.info.kind)
+            for entry in walk_layers(network.model)
+            for variable in entry.layer.trainable_variables
         }
-        own = []
+        infos = []
         for variable in network.model.trainable_variables:
             layer_ref = owners.get(id(variable))
             call = -1 if layer_ref is None else last_call.get(layer_ref, -1)
             layer = layer_ref if call >= 0 else None
             size = int(np.prod(variable.shape))
-            own.append(VariableInfo(network.name, variable.path, size, layer, call))
-        rows.append(own)
+            infos.append(VariableInfo(network.name, variable.path, size, layer, call))
+        rows.append(infos)
     return rows
 
 
@@ -71,10 +71,10 @@ def nonfinite_gradients(
 ) -> list[JsonObject]:
     """The variables whose gradients are not finite as JSON values, in the order of backward."""
     rows = [
-        (variable_info.call, variable_info.to_json(own, scale))
+        (variable_info.call, variable_info.to_json(gradient_stats, scale))
         for infos, of_network, scale in zip(variable_infos(replay), stats, scales, strict=True)
-        for variable_info, own in zip(infos, of_network, strict=True)
-        if has_nonfinite(own)
+        for variable_info, gradient_stats in zip(infos, of_network, strict=True)
+        if has_nonfinite(gradient_stats)
     ]
     return [info for _, info in sorted(rows, key=lambda row: -row[0])]
 
