@@ -18,7 +18,7 @@ Method = TypeVar("Method", bound=Callable[..., None])
 log = logging.getLogger(__name__)
 
 
-class Run(Protocol):
+class RunLogger(Protocol):
     """What the callback needs of a run: `ampclient.TrackedRun` has it."""
 
     @property
@@ -89,7 +89,7 @@ class TelemetryCallback(keras.callbacks.Callback):  # type: ignore[misc]
         run: From `client.runs.track`.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunLogger) -> None:
         super().__init__()
         self._run = run
         self._has_failed = False

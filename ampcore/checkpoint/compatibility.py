@@ -57,7 +57,7 @@ ExpectedArrays = Mapping[str, tuple[tuple[int, ...], str]]
 
 
 @dataclass(frozen=True)
-class Difference:
+class FieldChange:
     """A field of the spec with its saved and its new value; None where there is no such field."""
 
     field: str
@@ -69,7 +69,7 @@ class Difference:
         return f"{self.field} was {saved_text} and is {new_text}"
 
 
-def check_compatible(manifest: Manifest, spec: RunSpec) -> list[Difference]:
+def check_compatible(manifest: Manifest, spec: RunSpec) -> list[FieldChange]:
     """Compare a job with the job that saved a checkpoint.
 
     Returns:
@@ -189,12 +189,12 @@ def _with_pixels(spec: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return {**spec, "data": {**data, "preprocessing": {"x": {"rescaling": "pixels"}}}}
 
 
-def _differences(field: str, saved_value: JsonValue, new_value: JsonValue) -> Iterator[Difference]:
+def _differences(field: str, saved_value: JsonValue, new_value: JsonValue) -> Iterator[FieldChange]:
     """The innermost fields that differ; for sections of different kinds, only the kind."""
     if saved_value == new_value:
         return
     if not isinstance(saved_value, dict) or not isinstance(new_value, dict):
-        yield Difference(field, saved_value, new_value)
+        yield FieldChange(field, saved_value, new_value)
         return
     names = [*saved_value, *(name for name in new_value if name not in saved_value)]
     if "kind" in names and saved_value.get("kind") != new_value.get("kind"):

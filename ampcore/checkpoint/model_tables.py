@@ -25,23 +25,23 @@ TABLE: Final = "0"
 
 
 @dataclass(frozen=True)
-class LayerTable:
+class LayerWithTable:
     """A keras.layers.Embedding of which only some rows are in memory, and its whole table."""
 
     layer: Any
     table: ArrayInPieces
 
 
-def layer_tables(model: Any, tables: Mapping[int, ArrayInPieces]) -> list[LayerTable]:
+def layer_tables(model: Any, tables: Mapping[int, ArrayInPieces]) -> list[LayerWithTable]:
     """The layers of a model that have these tables, which are given by `id` of the variable."""
     return [
-        LayerTable(entry.layer, tables[id(variable)])
+        LayerWithTable(entry.layer, tables[id(variable)])
         for entry in walk_layers(model)
         if id(variable := getattr(entry.layer, "embeddings", None)) in tables
     ]
 
 
-def save_with_tables(model: Any, file: Path, tables: Sequence[LayerTable]) -> None:
+def save_with_tables(model: Any, file: Path, tables: Sequence[LayerWithTable]) -> None:
     """Save a model with its whole tables. Raises OSError.
 
     While it is written, the folder has the weights twice.
@@ -72,7 +72,7 @@ def save_with_tables(model: Any, file: Path, tables: Sequence[LayerTable]) -> No
 
 
 @contextmanager
-def _as_whole_layer(layer_table: LayerTable) -> Iterator[None]:
+def _as_whole_layer(layer_table: LayerWithTable) -> Iterator[None]:
     """Keras saves the configuration of the layer with the whole table, and no rows of it."""
     layer, table = layer_table.layer, layer_table.table
     own_rows = layer.input_dim
@@ -86,7 +86,7 @@ def _as_whole_layer(layer_table: LayerTable) -> Iterator[None]:
         del layer.save_own_variables  # that of its class again
 
 
-def _write_rows(weights: Path, tables: Sequence[LayerTable]) -> None:
+def _write_rows(weights: Path, tables: Sequence[LayerWithTable]) -> None:
     """Replace the tables without rows in a file of weights."""
     with h5py.File(weights, "r+") as file:
         for layer_table in tables:

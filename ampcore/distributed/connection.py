@@ -24,7 +24,7 @@ from ampcore.distributed.control.channel import ControlChannel
 from ampcore.distributed.control.exchange_watch import ExchangeWatch
 from ampcore.distributed.control.greetings import Greetings, greet
 from ampcore.distributed.control.loopback import close_to_other_machines
-from ampcore.distributed.control.messages import Connection
+from ampcore.distributed.control.messages import PeerConnection
 from ampcore.distributed.control.process_activity import ProcessActivity
 from ampcore.distributed.malloc import keep_freed_memory
 from ampspec.documents.text import join_names
@@ -128,7 +128,7 @@ def check_port(address: str) -> None:
             raise AddressInUse(f"Cannot listen on {address}: {error.strerror}.") from error
 
 
-def _control_connections(cluster: Cluster, collectives: Collectives) -> dict[int, Connection]:
+def _control_connections(cluster: Cluster, collectives: Collectives) -> dict[int, PeerConnection]:
     """The connections of the control channel; the first communication between the ranks."""
     if cluster.rank == 0:
         with _listen(cluster) as listener:
@@ -138,7 +138,7 @@ def _control_connections(cluster: Cluster, collectives: Collectives) -> dict[int
     port, token = _announcement(collectives)
     host = _host(cluster.addresses[0])
     connected = socket.create_connection((host, port), cluster.timeout_s)
-    connection = Connection(connected, cluster.silence_limit_s)
+    connection = PeerConnection(connected, cluster.silence_limit_s)
     greet(connection, cluster.rank, token)
     return {0: connection}
 
@@ -181,7 +181,7 @@ def _announcement(collectives: Collectives) -> tuple[int, bytes]:
     return port, bytes(token)
 
 
-def _accept(cluster: Cluster, listener: socket.socket, token: bytes) -> dict[int, Connection]:
+def _accept(cluster: Cluster, listener: socket.socket, token: bytes) -> dict[int, PeerConnection]:
     """Wait for every other rank."""
     greetings = Greetings(listener, cluster.size, token, cluster.silence_limit_s)
     connections = greetings.wait(cluster.timeout_s)

@@ -21,7 +21,7 @@ from ampcore.optimizers import sparse_rows
 Tensor = Any
 
 
-class Average(NamedTuple):
+class MovingAverage(NamedTuple):
     """The average of one variable, float32, and for each of its rows the updates it has seen.
 
     `seen` (rows,), int64, is 0 where no lazy update is needed: in variables whose
@@ -59,13 +59,13 @@ def assign_averages(optimizer: Any, variables: Iterable[Any]) -> None:
         average.seen.assign(tf.zeros_like(average.seen))
 
 
-def average_of(optimizer: Any, variable: Any) -> Average | None:
+def average_of(optimizer: Any, variable: Any) -> MovingAverage | None:
     """The average of a variable; None without one, and in an optimizer of Keras."""
     return optimizer.average_of(variable) if hasattr(optimizer, "average_of") else None
 
 
 def update(
-    average: Average, weight: Any, ema: float, updates: Tensor, applied: Tensor | None
+    average: MovingAverage, weight: Any, ema: float, updates: Tensor, applied: Tensor | None
 ) -> None:
     """Update the average of a densely updated weight; `updates` is the number of updates before.
 
@@ -77,7 +77,7 @@ def update(
 
 
 def update_rows(
-    average: Average,
+    average: MovingAverage,
     touched: Tensor,
     old_rows: Tensor,
     new_rows: Tensor,

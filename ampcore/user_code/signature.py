@@ -37,7 +37,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Signature:
+class BundleSignature:
     """The inputs and targets of the data.
 
     Attributes:

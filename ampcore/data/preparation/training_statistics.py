@@ -14,7 +14,7 @@ MAX_ROUNDING: Final = 1e-4
 
 
 @dataclass
-class ColumnStatistics:
+class TrainingStatistics:
     """What the training examples tell about one column.
 
     Attributes:

@@ -53,7 +53,7 @@ class CauseDetails:
     reason: str = ""
 
 
-class Explanation(NamedTuple):
+class CauseText(NamedTuple):
     """What happened, and what to do; the advice is empty where there is nothing to do."""
 
     sentence: str
@@ -65,11 +65,11 @@ class Explanation(NamedTuple):
         return f"{self.sentence} {self.advice}".strip()
 
 
-def explain_cause(details: CauseDetails) -> Explanation:
+def explain_cause(details: CauseDetails) -> CauseText:
     """The message of a cause: what happened and what to do."""
     match details.cause:
         case OverflowCause.WEIGHTS:
-            return Explanation(
+            return CauseText(
                 f"{join_names(details.damaged)} contained non-finite values before this step, so "
                 "training cannot continue.",
                 "Resume from an earlier checkpoint and lower optimizer.learning_rate.",
@@ -83,39 +83,39 @@ def explain_cause(details: CauseDetails) -> Explanation:
         case OverflowCause.FLOAT32_OVERFLOW:
             return _explain_float32(details)
         case OverflowCause.NOT_REPRODUCED:
-            return Explanation(
+            return CauseText(
                 "Replaying the step with the same weights and examples gave finite gradients: the "
                 "engine rounds slightly differently and the step was borderline.",
                 "If this happens repeatedly, suspect the hardware.",
             )
         case OverflowCause.UNKNOWN:
-            return Explanation(f"The step could not be replayed: {details.reason}")
+            return CauseText(f"The step could not be replayed: {details.reason}")
 
 
-def _explain_data(details: CauseDetails) -> Explanation:
+def _explain_data(details: CauseDetails) -> CauseText:
     noun = "example" if len(details.bad_examples) == 1 else "examples"
     examples = f"training {noun} {join_names(details.bad_examples)}"
     if details.bad_inputs:
-        return Explanation(
+        return CauseText(
             f"The inputs of {examples} contain non-finite values.",
             "Repair or remove them. The weights are unchanged, because the step was skipped.",
         )
     if details.layer:
-        return Explanation(
+        return CauseText(
             f"A loss of layer {details.layer} is not finite, even in float32, although inputs and "
             f"weights are finite (they reach {details.largest_input:.3g} and "
             f"{details.largest_weight:.3g}).",
             "Look at its regularizers and at what it adds with add_loss.",
         )
     which = f" for {examples}" if details.bad_examples else ""
-    return Explanation(
+    return CauseText(
         f"The loss is not finite{which}, even in float32, although inputs and weights are finite.",
         "Check for outliers and wrong labels. If there are none, the run has diverged (its largest "
         f"weight is {details.largest_weight:.3g}): lower optimizer.learning_rate.",
     )
 
 
-def _explain_scale(details: CauseDetails) -> Explanation:
+def _explain_scale(details: CauseDetails) -> CauseText:
     fits = format_scale(details.finite_below)
     whose = f" of network {details.network}" if details.network else ""
     happened = (
@@ -129,17 +129,17 @@ def _explain_scale(details: CauseDetails) -> Explanation:
             advice = f"loss_scale.minimum is higher: lower it to {fits}."
         case _:
             advice = "No action needed: the loss scale backs off by itself."
-    return Explanation(happened, advice)
+    return CauseText(happened, advice)
 
 
-def _explain_operation(details: CauseDetails) -> Explanation:
+def _explain_operation(details: CauseDetails) -> CauseText:
     what = "An operation overflows"
     if details.layer:
         part = "A loss of layer" if details.is_loss else "Layer"
         what = f"{part} {details.layer} overflows"
     happened = f"{what} in {details.dtype} at every loss scale, but not in float32"
     if details.dtype == "float16" and details.largest_input > FLOAT16_MAX:
-        return Explanation(
+        return CauseText(
             f"{happened}: the inputs reach {details.largest_input:.3g}, and the largest float16 "
             f"number is {FLOAT16_MAX:.0f}.",
             "Rescale the inputs, or set precision.policy: mixed_bfloat16.",
@@ -152,12 +152,12 @@ def _explain_operation(details: CauseDetails) -> Explanation:
         ways.append(f"add {format_overrides(layers)} to precision.overrides")
     ways.append("lower optimizer.learning_rate if the weights have grown without limit")
     advice = ", or ".join(ways)
-    return Explanation(f"{happened}.", f"{advice[0].upper()}{advice[1:]}.")
+    return CauseText(f"{happened}.", f"{advice[0].upper()}{advice[1:]}.")
 
 
-def _explain_float32(details: CauseDetails) -> Explanation:
+def _explain_float32(details: CauseDetails) -> CauseText:
     layer = f" (first at {details.layer})" if details.layer else ""
-    return Explanation(
+    return CauseText(
         f"The loss is finite but its gradients are not, even in float32{layer}: neither the "
         "loss scale nor the precision is the cause.",
         f"Check for outliers (the inputs reach {details.largest_input:.3g}, the weights "

@@ -16,8 +16,8 @@ from ampcore.data import Batch
 from ampcore.diagnostics.input_statistics import EXTREME, STANDS_OUT, InputStatistics, value_parts
 from ampcore.diagnostics.steps.attribution import (
     Evidence,
-    Finding,
     NamedExample,
+    StepFinding,
     StepKind,
     attribute,
 )
@@ -78,7 +78,7 @@ class StepValues:
 class DiagnosedStep:
     """The diagnosis of a step, and what it rests on."""
 
-    finding: Finding
+    finding: StepFinding
     replayed: StepDiagnosis
     """The step at its own loss scales, at others, and in float32."""
     is_finite: bool

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from ampcore.distributed.control.messages import Connection
+from ampcore.distributed.control.messages import PeerConnection
 from ampspec.documents.text import join_names, plural
 from ampspec.errors import RankDisconnected, RankFailed, TrainingError
 from ampspec.jobs import Reason
@@ -55,7 +55,7 @@ class ControlChannel:
         self,
         rank: int,
         size: int,
-        connections: Mapping[int, Connection],
+        connections: Mapping[int, PeerConnection],
         *,
         timeout_s: float,
         silence_limit_s: float,

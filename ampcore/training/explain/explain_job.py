@@ -15,7 +15,7 @@ from ampspec.telemetry import Event, EventType, StepBlock
 from ampspec.telemetry.frames import Frame, FrameType
 
 
-class Telemetry(Protocol):
+class TelemetrySink(Protocol):
     """Where the steps and the answer go."""
 
     def block(self, block: StepBlock) -> None:
@@ -25,7 +25,9 @@ class Telemetry(Protocol):
         """Write an event."""
 
 
-def run_explain_job(job: Mapping[str, Any], telemetry: Telemetry, stop: threading.Event) -> Frame:
+def run_explain_job(
+    job: Mapping[str, Any], telemetry: TelemetrySink, stop: threading.Event
+) -> Frame:
     """Explain the step that a job names; returns the frame that ends the trainer.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ampcore.diagnostics.steps.attribution import Finding, StepKind, not_reproducible
+from ampcore.diagnostics.steps.attribution import StepFinding, StepKind, not_reproducible
 from ampcore.training.callback_buffer import OnBlock
 from ampcore.training.explain.step_analysis import StepAnalysis, row_value
 from ampcore.training.explain.step_replay import (
@@ -103,7 +103,7 @@ class StepExplainer:
         safe: dict[str, Any] = json_safe(document)
         return safe
 
-    def _not_reproduced(self, repeated: RepeatedStep, replayed: ReplayedRun) -> Finding | None:
+    def _not_reproduced(self, repeated: RepeatedStep, replayed: ReplayedRun) -> StepFinding | None:
         """The finding if the step gave another result when it was repeated."""
         is_exact = replayed.context.device.kind == "cpu"
         if not repeated.is_reproducible(is_exact=is_exact):

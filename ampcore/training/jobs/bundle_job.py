@@ -26,7 +26,7 @@ from ampcore.training.jobs.from_keras import check_model, objectives, output_nam
 from ampcore.training.jobs.job import SpecJob
 from ampcore.training.jobs.keras_model_state import GivenModel
 from ampcore.user_code.module import explain, explained_errors, load_function
-from ampcore.user_code.signature import Input, Signature, Target
+from ampcore.user_code.signature import BundleSignature, Input, Target
 from ampspec.errors import CodeFailed, InvalidModel, TrainingError
 from ampspec.jobs import JobSpec
 from ampspec.models.model import Bundle
@@ -178,7 +178,7 @@ class BundleJob(SpecJob):
         return task_objectives(task or default_task(signature), model, signature)
 
 
-def public_signature(dataset: Dataset, path: Path | None = None) -> Signature:
+def public_signature(dataset: Dataset, path: Path | None = None) -> BundleSignature:
     """What the function of a bundle learns about the data."""
     signature = dataset.require_signature()
     inputs = {
@@ -189,7 +189,7 @@ def public_signature(dataset: Dataset, path: Path | None = None) -> Signature:
         name: Target(target.kind, target.size, tuple(target.shape), target.names)
         for name, target in signature.targets.items()
     }
-    return Signature(inputs, targets, signature.vocabulary, path)
+    return BundleSignature(inputs, targets, signature.vocabulary, path)
 
 
 def _fields(returned: Any, entry: str) -> dict[str, Any]:
@@ -247,7 +247,7 @@ def _check_one_loss(section: Any) -> None:
             )
 
 
-def _check_outputs(model: Any, example: Any, signature: Signature) -> None:
+def _check_outputs(model: Any, example: Any, signature: BundleSignature) -> None:
     """Raise InvalidModel unless each output has a number for each class, label or number."""
     outputs = call_on_example(model, example)
     names = output_names(model, outputs)

@@ -25,7 +25,7 @@ TIMES: Final = ("step_time_s",)
 
 
 @dataclass(frozen=True)
-class Difference:
+class ValueDifference:
     """A value or array that differs between two runs of one step."""
 
     name: str
@@ -41,7 +41,7 @@ class RepeatedStep:
 
     block: StepBlock
     """The row of the first time."""
-    differences: tuple[Difference, ...]
+    differences: tuple[ValueDifference, ...]
 
     @property
     def is_close(self) -> bool:
@@ -126,7 +126,7 @@ def repeat_step(runner: StepRunner, step: int) -> RepeatedStep:
 
 def compare(
     first: StepBlock, after_first: Arrays, second: StepBlock, after_second: Arrays
-) -> tuple[Difference, ...]:
+) -> tuple[ValueDifference, ...]:
     """The differences between two results of one step, in its row and in the state after it."""
     names = [name for name in first.names if name not in TIMES]
     pairs = [(name, first[name], second[name]) for name in names]
@@ -135,14 +135,14 @@ def compare(
     return tuple(difference for difference in differences if difference is not None)
 
 
-def _difference(name: str, first: Any, second: Any) -> Difference | None:
+def _difference(name: str, first: Any, second: Any) -> ValueDifference | None:
     first, second = np.atleast_1d(first), np.atleast_1d(second)
     if first.tobytes() == second.tobytes():
         return None
     width = first.dtype.itemsize
     bits = np.frombuffer(first.tobytes(), np.uint8), np.frombuffer(second.tobytes(), np.uint8)
     elements = int((bits[0] != bits[1]).reshape(-1, width).any(axis=1).sum())
-    return Difference(
+    return ValueDifference(
         name, elements, _relative(first.astype(np.float64), second.astype(np.float64))
     )
 

@@ -18,7 +18,7 @@ from ampcore.training.ranks.observer import RankObserver
 from ampcore.training.run.checkpoints import RunCheckpoints
 from ampcore.training.run.counters import GoodStateCounters, RunCounters
 from ampcore.training.run.diagnostics import RunDiagnostics
-from ampcore.training.run.guard import Guard
+from ampcore.training.run.guard import NonfiniteStepGuard
 from ampcore.training.run.recovery import GoodState, Recovery
 from ampcore.training.run.repeat import StepRepeater
 from ampcore.training.run.resume import good_arrays, restore
@@ -86,7 +86,7 @@ class Run:
         if self.context.is_replay and self.spec.guard.on_exceeded == "fail":
             # The run itself may have been retried after it had failed.
             limit = UNLIMITED
-        self.guard = Guard(limit, checked=runner.train_step.checks_finite)
+        self.guard = NonfiniteStepGuard(limit, checked=runner.train_step.checks_finite)
 
     @property
     def spec(self) -> RunSpec:

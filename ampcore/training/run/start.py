@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from ampcore.checkpoint import Checkpoint, Difference
+from ampcore.checkpoint import Checkpoint, FieldChange
 from ampcore.checkpoint.saver import CheckpointSaver
 from ampcore.data.summary import data_summary
 from ampcore.diagnostics.preflight.category_columns import category_findings
@@ -90,7 +90,7 @@ def start_or_resume(
 
 
 def resumes_in_float32(
-    replicas: Replicas, saved: Checkpoint | None, differences: Sequence[Difference]
+    replicas: Replicas, saved: Checkpoint | None, differences: Sequence[FieldChange]
 ) -> bool:
     """Whether a run continues in float32, to which the guard had changed it.
 
