@@ -159,8 +159,10 @@ class StepTransaction:
         self._add_updated(variables)
         # Gradients that were changed after unscaling: reduced over ranks, clipped, added up.
         checked_ids = {id(grad) for ref in self._checked if (grad := ref()) is not None}
-        unchecked = [grad for grad in grads if grad is not None and id(grad) not in checked_ids]
-        unchecked_finite = all_finite(unchecked) if unchecked else None
+        unchecked_grads = [
+            grad for grad in grads if grad is not None and id(grad) not in checked_ids
+        ]
+        unchecked_finite = all_finite(unchecked_grads) if unchecked_grads else None
         if self._decision is None:
             if unchecked_finite is not None:
                 finite = tf.logical_and(finite, unchecked_finite)

@@ -94,12 +94,12 @@ def _add_network(graph: Graph, model: Any, node: Any, tensors: dict[int, str], p
     _check_call_arguments(model, node)
     network = functional(model)
     inside = {
-        id(inner): tensors[id(outer)]
-        for inner, outer in zip(network.inputs, _ordered_inputs(node), strict=True)
+        id(inner_tensor): tensors[id(outer_tensor)]
+        for inner_tensor, outer_tensor in zip(network.inputs, _ordered_inputs(node), strict=True)
     }
     _add_nodes(graph, network, inside, prefix)
-    for inner, outer in zip(network.outputs, node.outputs, strict=True):
-        tensors[id(outer)] = inside[id(inner)]
+    for inner_tensor, outer_tensor in zip(network.outputs, node.outputs, strict=True):
+        tensors[id(outer_tensor)] = inside[id(inner_tensor)]
 
 
 def _in_order(network: Any) -> Iterator[Any]:

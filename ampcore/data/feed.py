@@ -35,7 +35,7 @@ class Window(NamedTuple):
     end_batch: int
 
 
-class Feed(Protocol):
+class TrainingFeed(Protocol):
     """The training examples of every epoch, in an order that depends on seed and epoch alone."""
 
     @property
@@ -54,7 +54,7 @@ def feed_for(
     seed: int,
     budget_bytes: float,
     part: tuple[int, int] = (0, 1),
-) -> Feed:
+) -> TrainingFeed:
     """A resident feed for arrays of at most `budget_bytes` on the device, else a streamed one.
 
     `step_examples` is the number of examples per step; the remainder of an epoch is left out. With

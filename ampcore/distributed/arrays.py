@@ -70,10 +70,10 @@ def _pieces(parts: Sequence[Bytes]) -> Iterator[list[Bytes]]:
     piece: list[Bytes] = []
     room = PIECE_BYTES
     for part in parts:
-        unsent = part
-        while len(unsent):
-            piece.append(unsent[:room])
-            unsent, room = unsent[room:], room - len(piece[-1])
+        unsent_part = part
+        while len(unsent_part):
+            piece.append(unsent_part[:room])
+            unsent_part, room = unsent_part[room:], room - len(piece[-1])
             if room == 0:
                 yield piece
                 piece, room = [], PIECE_BYTES

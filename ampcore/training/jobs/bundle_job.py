@@ -122,8 +122,8 @@ class BundleJob(SpecJob):
         function = load_function(self._folder, section.build)
         path = local_path(self.spec.data, self._data_root, self._datasets or {})
         with explained_errors(self._folder):
-            returned = function(dict(section.options), public_signature(dataset, path))
-        fields = _fields(returned, section.build)
+            returned_value = function(dict(section.options), public_signature(dataset, path))
+        fields = _fields(returned_value, section.build)
         data = bundle_data(fields, self.spec, section.build, self._folder)
         has_loss = fields.get("loss") is not None
         if data is not None and not has_loss:
@@ -192,22 +192,22 @@ def public_signature(dataset: Dataset, path: Path | None = None) -> BundleSignat
     return BundleSignature(inputs, targets, signature.vocabulary, path)
 
 
-def _fields(returned: Any, entry: str) -> dict[str, Any]:
+def _fields(returned_value: Any, entry: str) -> dict[str, Any]:
     """What the function returned, by name. Raises InvalidModel."""
-    if isinstance(returned, keras.Model):
-        return {"model": returned}
-    if not isinstance(returned, Mapping) or "model" not in returned:
+    if isinstance(returned_value, keras.Model):
+        return {"model": returned_value}
+    if not isinstance(returned_value, Mapping) or "model" not in returned_value:
         raise InvalidModel(
             "model.build",
             expected=f"that {entry} returns a keras.Model, or a dictionary with model, and perhaps "
             "loss, loss_weights, metrics, data, validation_data and steps_per_epoch",
-            received=type(returned).__name__,
+            received=type(returned_value).__name__,
         )
-    if unknown := [str(name) for name in returned if name not in FIELDS]:
+    if unknown := [str(name) for name in returned_value if name not in FIELDS]:
         raise InvalidModel(
             "model.build", expected=f"the keys {', '.join(FIELDS)}", received=", ".join(unknown)
         )
-    return dict(returned)
+    return dict(returned_value)
 
 
 def _create_variables(model: Any, example: Any) -> None:
