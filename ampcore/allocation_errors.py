@@ -54,8 +54,8 @@ def _detail(error: BaseException) -> str | None:
         return line
     if isinstance(error, MemoryError) or _is_exhausted(error):
         lines = (line.strip() for line in text.splitlines())
-        named = (line for line in lines if line and not line.startswith(FRAMES))
-        return next(named, type(error).__name__)
+        messages = (line for line in lines if line and not line.startswith(FRAMES))
+        return next(messages, type(error).__name__)
     if isinstance(error, RuntimeError) and THREAD_FAILED.search(text) and _is_nearly_full():
         return f"{text.strip()}: there is no memory for its stack"
     return None

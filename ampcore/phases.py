@@ -44,12 +44,12 @@ def phase_of(operation: str) -> Phase:
     An operation with the scopes of several phases belongs to the innermost one, except for
     gradients, which are backward although they have the scope of their forward operation.
     """
-    found = [name for name in _PHASE.findall(operation) if name in _SCOPED]
-    if not found:
+    scopes = [name for name in _PHASE.findall(operation) if name in _SCOPED]
+    if not scopes:
         return Phase.OTHER
-    if found[-1] == Phase.FORWARD and _GRADIENTS in operation.split("/"):
+    if scopes[-1] == Phase.FORWARD and _GRADIENTS in operation.split("/"):
         return Phase.BACKWARD
-    return Phase(found[-1])
+    return Phase(scopes[-1])
 
 
 def layer_of(operation: str, layers: Collection[str]) -> str | None:

@@ -103,11 +103,11 @@ class CustomStep:
 
     def _learning_rates(self) -> dict[str, float]:
         """The rates of the optimizers that were applied since the last call."""
-        before, self._iterations = self._iterations, self._current_iterations()
+        previous_iterations, self._iterations = self._iterations, self._current_iterations()
         rates = {
             name: float(optimizer.learning_rate)
             for name, optimizer in self._optimizers.items()
-            if self._iterations[name] != before[name]
+            if self._iterations[name] != previous_iterations[name]
         }
         if not rates:
             return {}
@@ -115,7 +115,9 @@ class CustomStep:
         return {"learning_rate": next(iter(rates.values())), **(by_name if len(rates) > 1 else {})}
 
     def _current_iterations(self) -> dict[str, int]:
-        return {name: int(each.iterations.numpy()) for name, each in self._optimizers.items()}
+        return {
+            name: int(optimizer.iterations.numpy()) for name, optimizer in self._optimizers.items()
+        }
 
 
 def scaled_optimizer(model: Any) -> Any:

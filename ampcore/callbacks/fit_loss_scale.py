@@ -57,10 +57,10 @@ class FitLossScale:
 
     def read(self) -> ScaledSteps:
         """The steps since the last call."""
-        before, skipped_before = self._scale, self._skipped
+        scale_before, skipped_before = self._scale, self._skipped
         self._scale, self._skipped = self.current, self.skipped_steps
-        skipped = self._skipped > skipped_before or self._scale < before
-        return ScaledSteps(before, skipped)
+        skipped = self._skipped > skipped_before or self._scale < scale_before
+        return ScaledSteps(scale_before, skipped)
 
     @property
     def skipped_steps(self) -> int:

@@ -67,22 +67,22 @@ class LossScaleCallback(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Report the steps skipped since the last call."""
-        found = self._add_to(logs)
-        if (skipped := found["skipped_steps"]) > self._reported:
+        values = self._add_to(logs)
+        if (skipped := values["skipped_steps"]) > self._reported:
             step = int(self.model.optimizer.iterations) + skipped
             new = skipped - self._reported
             self._reported = skipped
-            self._on_skip(SkipReport(step, new, skipped, found["loss_scale"]))
+            self._on_skip(SkipReport(step, new, skipped, values["loss_scale"]))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Add both values to the logs of the epoch."""
         self._add_to(logs)
 
     def _add_to(self, logs: dict[str, Any] | None) -> dict[str, Any]:
-        found = {
+        values = {
             "loss_scale": self._loss_scale.current,
             "skipped_steps": self._loss_scale.skipped_steps,
         }
         if logs is not None:
-            logs.update(found)
-        return found
+            logs.update(values)
+        return values

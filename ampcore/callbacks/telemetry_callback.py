@@ -18,7 +18,7 @@ Method = TypeVar("Method", bound=Callable[..., None])
 log = logging.getLogger(__name__)
 
 
-class Run(Protocol):
+class RunLogger(Protocol):
     """What the callback needs of a run: `ampclient.TrackedRun` has it."""
 
     @property
@@ -49,11 +49,11 @@ def _never_fails(method: Method) -> Method:
     """Log the first error of the callback, and end it: the training goes on."""
 
     @functools.wraps(method)
-    def guarded(self: "TelemetryCallback", *args: Any, **named: Any) -> None:
+    def guarded(self: "TelemetryCallback", *args: Any, **kwargs: Any) -> None:
         if self._has_failed:
             return
         try:
-            method(self, *args, **named)
+            method(self, *args, **kwargs)
         except Exception:
             self._has_failed = True
             log.exception("TelemetryCallback has stopped because of an error")
@@ -89,7 +89,7 @@ class TelemetryCallback(keras.callbacks.Callback):  # type: ignore[misc]
         run: From `client.runs.track`.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunLogger) -> None:
         super().__init__()
         self._run = run
         self._has_failed = False
@@ -165,11 +165,11 @@ class TelemetryCallback(keras.callbacks.Callback):  # type: ignore[misc]
         data = {"epoch": epoch, "loss": loss}
         applied = self._rows - self._skipped_rows
         self._run.event("epoch", data | {"steps": applied, "skipped": self._skipped_rows})
-        found = {name: float(value) for name, value in values.items() if name.startswith("val_")}
-        if found:
-            self._run.event("evaluation", found)
-        known = {name: found.get(name) for name in ("val_loss", "val_accuracy")}
-        self._run.result(final_loss=data["loss"], **known)
+        metrics = {name: float(value) for name, value in values.items() if name.startswith("val_")}
+        if metrics:
+            self._run.event("evaluation", metrics)
+        results = {name: metrics.get(name) for name in ("val_loss", "val_accuracy")}
+        self._run.result(final_loss=data["loss"], **results)
 
     @_never_fails
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
@@ -199,9 +199,9 @@ class TelemetryCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def _next_learning_rate(self) -> float:
         """The learning rate of the step that has ended."""
         # A schedule has moved on to the next step; a variable is set before a step.
-        before = self._learning_rate
+        step_rate = self._learning_rate
         self._learning_rate = float(self._optimizer.learning_rate)
-        return before if self._has_schedule else self._learning_rate
+        return step_rate if self._has_schedule else self._learning_rate
 
 
 def _is_loss(metric: Any) -> bool:

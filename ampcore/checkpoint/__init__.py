@@ -1,6 +1,6 @@
 """Checkpoints: everything that a run needs to continue as if it had not been interrupted."""
 
-from ampcore.checkpoint.compatibility import Difference, check_compatible, match_arrays
+from ampcore.checkpoint.compatibility import FieldChange, check_compatible, match_arrays
 from ampcore.checkpoint.file_format import Checkpoint
 from ampcore.checkpoint.finite import array_is_finite, nonfinite_names
 from ampcore.checkpoint.folder import StoredCheckpoint, newest, prune, save
@@ -9,7 +9,7 @@ from ampcore.checkpoint.reader import load
 
 __all__ = [
     "Checkpoint",
-    "Difference",
+    "FieldChange",
     "Manifest",
     "StoredCheckpoint",
     "array_is_finite",

@@ -57,19 +57,19 @@ ExpectedArrays = Mapping[str, tuple[tuple[int, ...], str]]
 
 
 @dataclass(frozen=True)
-class Difference:
-    """A field of the spec with its values before and now; None where there is no such field."""
+class FieldChange:
+    """A field of the spec with its saved and its new value; None where there is no such field."""
 
     field: str
-    before: JsonValue
-    now: JsonValue
+    saved_value: JsonValue
+    new_value: JsonValue
 
     def __str__(self) -> str:
-        before, now = (format_value(value) for value in (self.before, self.now))
-        return f"{self.field} was {before} and is {now}"
+        saved_text, new_text = (format_value(value) for value in (self.saved_value, self.new_value))
+        return f"{self.field} was {saved_text} and is {new_text}"
 
 
-def check_compatible(manifest: Manifest, spec: RunSpec) -> list[Difference]:
+def check_compatible(manifest: Manifest, spec: RunSpec) -> list[FieldChange]:
     """Compare a job with the job that saved a checkpoint.
 
     Returns:
@@ -79,9 +79,9 @@ def check_compatible(manifest: Manifest, spec: RunSpec) -> list[Difference]:
         IncompatibleCheckpoint: The job changes what the state depends on: the model, the data,
             the optimizer, the seed, the size of a step.
     """
-    before, now = _normalised(manifest.spec, type(spec)), spec.to_json()
-    differences = list(_differences("", before, now))
-    keeps_batch = _micro_batches(before) == _micro_batches(now)
+    saved_spec, new_spec = _normalised(manifest.spec, type(spec)), spec.to_json()
+    differences = list(_differences("", saved_spec, new_spec))
+    keeps_batch = _micro_batches(saved_spec) == _micro_batches(new_spec)
     refused = [
         difference
         for difference in differences
@@ -107,11 +107,11 @@ def match_arrays(arrays: Arrays, expected_arrays: ExpectedArrays) -> dict[str, A
             a number too large for its new dtype.
     """
     arrays = _with_expected_names(arrays, expected_arrays)
-    found = {name: arrays[name] for name in expected_arrays if name in arrays}
+    named_arrays = {name: arrays[name] for name in expected_arrays if name in arrays}
     problems = [f"{name} is missing" for name in expected_arrays if name not in arrays]
     problems += [f"{name} is unknown" for name in arrays if name not in expected_arrays]
     result = {}
-    for name, array in found.items():
+    for name, array in named_arrays.items():
         shape, dtype = expected_arrays[name]
         fitted = cast_array(array, tuple(shape), np.dtype(dtype))
         if isinstance(fitted, str):
@@ -145,21 +145,21 @@ def _with_expected_names(arrays: Arrays, expected_arrays: ExpectedArrays) -> Arr
     Names that are equal without numbers belong together: each to the same name if all of them
     occur on both sides, else in their order, if there are as many.
     """
-    given, expected = _by_stem(arrays), _by_stem(expected_arrays)
+    groups, expected_groups = _by_stem(arrays), _by_stem(expected_arrays)
     renamed: dict[str, str] = {}
-    for stem, names in given.items():
-        others = expected.get(stem, [])
-        is_renamed = len(others) == len(names) and set(others) != set(names)
-        renamed |= zip(names, others if is_renamed else names, strict=True)
+    for stem, names in groups.items():
+        expected_names = expected_groups.get(stem, [])
+        is_renamed = len(expected_names) == len(names) and set(expected_names) != set(names)
+        renamed |= zip(names, expected_names if is_renamed else names, strict=True)
     return {renamed[name]: array for name, array in arrays.items()}
 
 
 def _by_stem(names: Iterable[str]) -> dict[str, list[str]]:
     """The names that are equal without the numbers that Keras counts up, in their order."""
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for name in names:
-        found.setdefault(_AUTO_NUMBER.sub("", name), []).append(name)
-    return found
+        groups.setdefault(_AUTO_NUMBER.sub("", name), []).append(name)
+    return groups
 
 
 def _refuse(problems: list[str]) -> NoReturn:
@@ -189,19 +189,19 @@ def _with_pixels(spec: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return {**spec, "data": {**data, "preprocessing": {"x": {"rescaling": "pixels"}}}}
 
 
-def _differences(field: str, before: JsonValue, now: JsonValue) -> Iterator[Difference]:
+def _differences(field: str, saved_value: JsonValue, new_value: JsonValue) -> Iterator[FieldChange]:
     """The innermost fields that differ; for sections of different kinds, only the kind."""
-    if before == now:
+    if saved_value == new_value:
         return
-    if not isinstance(before, dict) or not isinstance(now, dict):
-        yield Difference(field, before, now)
+    if not isinstance(saved_value, dict) or not isinstance(new_value, dict):
+        yield FieldChange(field, saved_value, new_value)
         return
-    names = [*before, *(name for name in now if name not in before)]
-    if "kind" in names and before.get("kind") != now.get("kind"):
+    names = [*saved_value, *(name for name in new_value if name not in saved_value)]
+    if "kind" in names and saved_value.get("kind") != new_value.get("kind"):
         names = ["kind"]
     for name in names:
         path = f"{field}.{name}" if field else name
-        yield from _differences(path, before.get(name), now.get(name))
+        yield from _differences(path, saved_value.get(name), new_value.get(name))
 
 
 def _micro_batches(spec: Mapping[str, Any]) -> int:
@@ -212,4 +212,4 @@ def _micro_batches(spec: Mapping[str, Any]) -> int:
 
 
 def _is_in(field: str, fields: Sequence[str]) -> bool:
-    return any(field == one or field.startswith(f"{one}.") for one in fields)
+    return any(field == parent or field.startswith(f"{parent}.") for parent in fields)

@@ -87,11 +87,11 @@ def newest(
 
 
 def _load_finite(file: Path, *, mapped: bool) -> Checkpoint:
-    found = load(file, mapped=mapped)
-    if names := nonfinite_names(found.arrays):
+    checkpoint = load(file, mapped=mapped)
+    if names := nonfinite_names(checkpoint.arrays):
         received = f"non-finite values in {len(names)} arrays, first in {names[0]}"
         raise UnreadableCheckpoint(file, expected="arrays of finite numbers", received=received)
-    return found
+    return checkpoint
 
 
 def prune(folder: Path, keep: int = 2) -> None:

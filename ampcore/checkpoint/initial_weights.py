@@ -53,7 +53,8 @@ class WeightsReport:
     def to_json(self) -> dict[str, Any]:
         """The data of the event; long lists are cut, and `counts` has their lengths."""
         differs = [
-            {"name": name, "model": own, "source": given} for name, own, given in self.shape_differs
+            {"name": name, "model": shape, "source": source_shape}
+            for name, shape, source_shape in self.shape_differs
         ]
         lists: dict[str, list[Any]] = {
             "unmatched_in_model": list(self.unmatched_in_model),
@@ -105,19 +106,19 @@ def take_weights(networks: Sequence[Network], file: Path, init: Init) -> Weights
     if init.layers is not None:
         paths = list(dict.fromkeys(weight.path for weight in weights))
         check_patterns("init.layers", init.layers, paths)
-    wanted = [weight for weight in weights if _is_selected(weight.path, init)]
+    selected_weights = [weight for weight in weights if _is_selected(weight.path, init)]
     with open_tensors(file) as source:
-        report = _compare(wanted, source, source_text(init, file), weights, init.freeze)
-        _check(report, wanted, source, init)
+        report = _compare(selected_weights, source, source_text(init, file), weights, init.freeze)
+        _check(report, selected_weights, source, init)
         differing = {name for name, _, _ in report.shape_differs}
-        found = {
+        arrays = {
             weight.name: _read(source, weight)
-            for weight in wanted
+            for weight in selected_weights
             if weight.name in source.entries and weight.name not in differing
         }
-    for weight in wanted:
-        if weight.name in found:
-            weight.variable.assign(found[weight.name])
+    for weight in selected_weights:
+        if weight.name in arrays:
+            weight.variable.assign(arrays[weight.name])
     return report
 
 
@@ -126,29 +127,32 @@ def _is_selected(path: str, init: Init) -> bool:
 
 
 def _compare(
-    wanted: Sequence[NamedWeight],
+    selected_weights: Sequence[NamedWeight],
     source: TensorFile,
     text: str,
     weights: Sequence[NamedWeight],
     freeze: Sequence[str],
 ) -> WeightsReport:
     entries = source.entries
-    missing = [weight.name for weight in wanted if weight.name not in entries]
+    missing = [weight.name for weight in selected_weights if weight.name not in entries]
     differs = [
         (weight.name, list(weight.variable.shape), list(entries[weight.name].shape))
-        for weight in wanted
+        for weight in selected_weights
         if weight.name in entries and not _has_shape(entries[weight.name], weight)
     ]
-    matched = {weight.name for weight in wanted} - {*missing, *(name for name, _, _ in differs)}
+    matched = {weight.name for weight in selected_weights} - {
+        *missing,
+        *(name for name, _, _ in differs),
+    }
     frozen = [
         weight.name
         for weight in weights
-        if weight.name not in matched and any(re.search(one, weight.path) for one in freeze)
+        if weight.name not in matched and any(re.search(pattern, weight.path) for pattern in freeze)
     ]
     return WeightsReport(
         text,
         len(matched),
-        len(wanted),
+        len(selected_weights),
         tuple(missing),
         tuple(differs),
         tuple(name for name in entries if name not in matched),
@@ -161,15 +165,19 @@ def _has_shape(entry: TensorEntry, weight: NamedWeight) -> bool:
 
 
 def _check(
-    report: WeightsReport, wanted: Sequence[NamedWeight], source: TensorFile, init: Init
+    report: WeightsReport, selected_weights: Sequence[NamedWeight], source: TensorFile, init: Init
 ) -> None:
     if not report.matched:
-        own = join_names([_described(w.name, w.variable.shape) for w in wanted], MAX_NAMED)
-        given = join_names([_described(n, e.shape) for n, e in source.entries.items()], MAX_NAMED)
+        model_weights = join_names(
+            [_described(w.name, w.variable.shape) for w in selected_weights], MAX_NAMED
+        )
+        source_weights = join_names(
+            [_described(n, e.shape) for n, e in source.entries.items()], MAX_NAMED
+        )
         raise UnusableWeights(
             "init",
-            expected=f"weights with the names and shapes of the model: {own}",
-            received=given,
+            expected=f"weights with the names and shapes of the model: {model_weights}",
+            received=source_weights,
         )
     if init.missing == "error" and (report.unmatched_in_model or report.shape_differs):
         raise UnusableWeights(

@@ -84,8 +84,8 @@ def _without_compile_state(model: Any) -> Iterator[None]:
 
 def _writer(model: Any, tables: Mapping[int, ArrayInPieces]) -> Callable[[Path], Any]:
     """What saves a model to a file."""
-    own = layer_tables(model, tables) if tables else []
-    return partial(save_with_tables, model, tables=own) if own else model.save
+    local_tables = layer_tables(model, tables) if tables else []
+    return partial(save_with_tables, model, tables=local_tables) if local_tables else model.save
 
 
 def save_weights(
@@ -128,8 +128,8 @@ def tensor_specs(model: Any, side: Literal["input", "output"]) -> dict[str, dict
     tensors = model.inputs if side == "input" else model.outputs
     structure = {producer(tensor)[0].name: tensor for tensor in tensors}
     if not isinstance(model, keras.Sequential):
-        named = getattr(model, side)
-        structure = dict(named) if isinstance(named, Mapping) else structure
+        tensors_by_name = getattr(model, side)
+        structure = dict(tensors_by_name) if isinstance(tensors_by_name, Mapping) else structure
     return describe_tensors(structure)
 
 

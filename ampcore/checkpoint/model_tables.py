@@ -25,26 +25,23 @@ TABLE: Final = "0"
 
 
 @dataclass(frozen=True)
-class LayerTable:
+class LayerWithTable:
     """A keras.layers.Embedding of which only some rows are in memory, and its whole table."""
 
     layer: Any
     table: ArrayInPieces
 
 
-def layer_tables(model: Any, tables: Mapping[int, ArrayInPieces]) -> list[LayerTable]:
+def layer_tables(model: Any, tables: Mapping[int, ArrayInPieces]) -> list[LayerWithTable]:
     """The layers of a model that have these tables, which are given by `id` of the variable."""
-    found = (
-        (entry.layer, getattr(entry.layer, "embeddings", None)) for entry in walk_layers(model)
-    )
     return [
-        LayerTable(layer, tables[id(variable)])
-        for layer, variable in found
-        if id(variable) in tables
+        LayerWithTable(entry.layer, tables[id(variable)])
+        for entry in walk_layers(model)
+        if id(variable := getattr(entry.layer, "embeddings", None)) in tables
     ]
 
 
-def save_with_tables(model: Any, file: Path, tables: Sequence[LayerTable]) -> None:
+def save_with_tables(model: Any, file: Path, tables: Sequence[LayerWithTable]) -> None:
     """Save a model with its whole tables. Raises OSError.
 
     While it is written, the folder has the weights twice.
@@ -58,8 +55,8 @@ def save_with_tables(model: Any, file: Path, tables: Sequence[LayerTable]) -> No
     weights = file.with_suffix(".h5")
     try:
         with ExitStack() as stack:
-            for each in tables:
-                stack.enter_context(_as_whole_layer(each))
+            for layer_table in tables:
+                stack.enter_context(_as_whole_layer(layer_table))
             model.save(without_rows)
         with zipfile.ZipFile(without_rows) as source, zipfile.ZipFile(file, "w") as target:
             for entry in source.infolist():
@@ -75,9 +72,9 @@ def save_with_tables(model: Any, file: Path, tables: Sequence[LayerTable]) -> No
 
 
 @contextmanager
-def _as_whole_layer(given: LayerTable) -> Iterator[None]:
+def _as_whole_layer(layer_table: LayerWithTable) -> Iterator[None]:
     """Keras saves the configuration of the layer with the whole table, and no rows of it."""
-    layer, table = given.layer, given.table
+    layer, table = layer_table.layer, layer_table.table
     own_rows = layer.input_dim
     no_rows = np.empty((0, *table.shape[1:]), table.dtype)
     layer.input_dim = table.shape[0]
@@ -89,31 +86,31 @@ def _as_whole_layer(given: LayerTable) -> Iterator[None]:
         del layer.save_own_variables  # that of its class again
 
 
-def _write_rows(weights: Path, tables: Sequence[LayerTable]) -> None:
+def _write_rows(weights: Path, tables: Sequence[LayerWithTable]) -> None:
     """Replace the tables without rows in a file of weights."""
     with h5py.File(weights, "r+") as file:
-        for each in tables:
-            group = _group_of(file, each.layer.name)
-            before = group[TABLE]
-            attributes, dtype = dict(before.attrs), before.dtype
+        for layer_table in tables:
+            group = _group_of(file, layer_table.layer.name)
+            empty_rows = group[TABLE]
+            attributes, dtype = dict(empty_rows.attrs), empty_rows.dtype
             del group[TABLE]
-            rows = group.create_dataset(TABLE, each.table.shape, dtype)
+            rows = group.create_dataset(TABLE, layer_table.table.shape, dtype)
             rows.attrs.update(attributes)  # bfloat16 is named there
             start = 0
-            for piece in each.table.pieces():
+            for piece in layer_table.table.pieces():
                 rows[start : start + len(piece)] = piece.view(dtype)
                 start += len(piece)
 
 
 def _group_of(file: Any, layer: str) -> Any:
     """The group with the weights of a layer that has no rows yet."""
-    found: list[Any] = []
+    groups: list[Any] = []
 
     def visit(name: str, item: Any) -> None:
         if item.attrs.get("name") == layer and TABLE in item and item[TABLE].shape[0] == 0:
-            found.append(item)
+            groups.append(item)
 
     file.visititems(visit)
-    if len(found) != 1:
-        raise RuntimeError(f"Expected the weights of {layer} once; found them {len(found)} times.")
-    return found[0]
+    if len(groups) != 1:
+        raise RuntimeError(f"Expected the weights of {layer} once; found them {len(groups)} times.")
+    return groups[0]

@@ -104,12 +104,12 @@ def _read(stream: BufferedReader, mapped_bytes: int | None) -> Checkpoint:
     if digest.digest() != written:
         raise TensorFormatError(f"bytes with the SHA-256 {written.hex()}", digest.hexdigest())
     arrays = {name: tensor_from(buffer, header.entries[name]) for name, buffer in buffers.items()}
-    good = best = None
+    good_arrays = best_arrays = None
     if header.format != FORMAT:
-        good = _with_prefix(GOOD_STATE, arrays)
+        good_arrays = _with_prefix(GOOD_STATE, arrays)
     if header.format == FORMAT_WITH_BEST_MODEL:
-        best = _with_prefix(BEST_MODEL, arrays)
-    return Checkpoint(_manifest(header.manifest), arrays, good, best)
+        best_arrays = _with_prefix(BEST_MODEL, arrays)
+    return Checkpoint(_manifest(header.manifest), arrays, good_arrays, best_arrays)
 
 
 def _map_bytes(stream: BufferedReader, size: int) -> Array:
@@ -129,25 +129,25 @@ def _with_prefix(prefix: str, arrays: dict[str, Array]) -> dict[str, Array] | No
 def _read_header(stream: BufferedReader) -> _Header:
     raw = read_raw_header(stream, os.fstat(stream.fileno()).st_size)
     metadata = raw.document.pop(METADATA, None)
-    made = metadata.get("format") if isinstance(metadata, dict) else None
-    if made not in FORMATS:
-        _refuse_format(made, metadata)
+    format_name = metadata.get("format") if isinstance(metadata, dict) else None
+    if format_name not in FORMATS:
+        _refuse_format(format_name, metadata)
     entries = check_entries(raw.document, raw.data_size)
     last = next(reversed(entries), None)
     if last != DIGEST or entries[DIGEST].size_bytes != DIGEST_SIZE:
         raise TensorFormatError("a SHA-256 as the last array", last)
-    return _Header(raw.data, str(made), metadata.get("manifest"), entries)
+    return _Header(raw.data, str(format_name), metadata.get("manifest"), entries)
 
 
-def _refuse_format(made: object, metadata: Any) -> NoReturn:
-    if not str(made).startswith(FORMAT_PREFIX):
-        raise TensorFormatError(f"the format {FORMAT}", made)
+def _refuse_format(format_name: object, metadata: Any) -> NoReturn:
+    if not str(format_name).startswith(FORMAT_PREFIX):
+        raise TensorFormatError(f"the format {FORMAT}", format_name)
     try:
         version = json.loads(metadata["manifest"])["versions"]["ampcore"]
     except (KeyError, TypeError, ValueError, RecursionError):
         version = "of an unknown version"
     expected = f"a format that ampcore {__version__} reads, {' or '.join(FORMATS)}"
-    raise TensorFormatError(expected, f"{made}, written by ampcore {version}")
+    raise TensorFormatError(expected, f"{format_name}, written by ampcore {version}")
 
 
 def _manifest(text: object) -> Manifest:

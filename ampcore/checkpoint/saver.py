@@ -48,16 +48,16 @@ class CheckpointSaver:
         self._saved_at = time.monotonic()
         return True
 
-    def save(self, made: Checkpoint) -> Event:
+    def save(self, new_checkpoint: Checkpoint) -> Event:
         """Save it, and remove all but the newest `KEEP_CHECKPOINTS`.
 
         Returns:
             The event that it was saved, or a warning with the error.
         """
         start, folder = time.perf_counter(), self._folder or Path()
-        last = made.manifest.step - 1 if made.manifest.step else None
+        last = new_checkpoint.manifest.step - 1 if new_checkpoint.manifest.step else None
         try:
-            file = checkpoint.save(folder, made)
+            file = checkpoint.save(folder, new_checkpoint)
             checkpoint.prune(folder, keep=KEEP_CHECKPOINTS)
         except (CheckpointFailed, OSError) as error:
             message = f"{error} Training continues; earlier checkpoints are untouched."
@@ -67,17 +67,17 @@ class CheckpointSaver:
             "size_bytes": file.stat().st_size,
             "seconds": time.perf_counter() - start,
         }
-        self.saved_steps = made.manifest.step
+        self.saved_steps = new_checkpoint.manifest.step
         return Event(EventType.CHECKPOINT_SAVED, last, data)
 
 
 @cache
 def versions() -> dict[str, str]:
     """The versions of ampcore, Python and the libraries that decide what a step computes."""
-    found = {"ampcore": __version__, "python": platform.python_version()}
+    by_name = {"ampcore": __version__, "python": platform.python_version()}
     for name in LIBRARIES:
         try:
-            found[name] = version(name)
+            by_name[name] = version(name)
         except ModuleNotFoundError:
             continue
-    return found
+    return by_name

@@ -66,8 +66,8 @@ def capture_model(networks: Sequence[Network], weights: Sequence[Sequence[Any]])
     """Copy the models to the host, with these values of their trainable variables."""
     values = {
         id(variable): value
-        for network, own in zip(networks, weights, strict=True)
-        for variable, value in zip(network.model.trainable_variables, own, strict=True)
+        for network, tensors in zip(networks, weights, strict=True)
+        for variable, value in zip(network.model.trainable_variables, tensors, strict=True)
     }
     return {
         name: np.array(values.get(id(variable), variable.value).numpy())
@@ -142,8 +142,10 @@ def with_amax_histories(
     kept = {name: array for name, array in arrays.items() if _AMAX_HISTORY not in name}
     for name, (shape, dtype) in expected.items():
         if _AMAX_HISTORY in name:
-            found = arrays.get(name)
-            kept[name] = np.zeros(shape, dtype) if found is None or found.shape != shape else found
+            history = arrays.get(name)
+            kept[name] = (
+                np.zeros(shape, dtype) if history is None or history.shape != shape else history
+            )
     return kept
 
 

@@ -60,12 +60,12 @@ class CheckpointWriter:
         """Write the file and hash it in a second thread at the same time. Raises OSError."""
         digest = hashlib.sha256()
         with ThreadPoolExecutor(max_workers=1) as hashing:
-            before = hashing.submit(digest.update, b"")
+            last_update = hashing.submit(digest.update, b"")
             for piece in self._pieces():
-                hashed = hashing.submit(digest.update, piece)
+                update = hashing.submit(digest.update, piece)
                 _write_all(descriptor, piece)
-                before.result()  # so that at most two pieces are in memory
-                before = hashed
+                last_update.result()  # so that at most two pieces are in memory
+                last_update = update
         _write_all(descriptor, memoryview(digest.digest()))
 
     def _pieces(self) -> Iterator[memoryview]:

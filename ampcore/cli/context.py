@@ -25,11 +25,11 @@ def interruptible() -> Iterator[threading.Event]:
         stop.set()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    before = signal.signal(signal.SIGINT, interrupt)
+    previous_handler = signal.signal(signal.SIGINT, interrupt)
     try:
         yield stop
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous_handler)
 
 
 @contextmanager

@@ -40,11 +40,11 @@ def explain(
     with capture_native_log() as stderr:
         spec = load_spec(file, None, code) if file is not None else _spec_of_run(folder, stderr)
         with exits_if_training_fails(stderr):
-            found = _explain(spec, folder, step, files, stderr)
+            explanation = _explain(spec, folder, step, files, stderr)
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(explanation))
     else:
-        typer.echo("\n".join(explanation_lines(found, folded=not everything)))
+        typer.echo("\n".join(explanation_lines(explanation, folded=not everything)))
 
 
 def _spec_of_run(folder: Path, stderr: TextIO) -> JobSpec:
@@ -54,8 +54,8 @@ def _spec_of_run(folder: Path, stderr: TextIO) -> JobSpec:
 
     unreadable: list[UnreadableCheckpoint] = []
     try:
-        found = checkpoint.newest(folder / FOLDER, unreadable.append)
-        manifest = None if found is None else found.checkpoint.manifest
+        stored = checkpoint.newest(folder / FOLDER, unreadable.append)
+        manifest = None if stored is None else stored.checkpoint.manifest
         spec = None if manifest is None else JobSpec.parse(with_split_seed(manifest.spec))
     except (TrainingError, SpecValidationError) as error:
         exit_with(str(error), BAD_SPEC, stderr)

@@ -14,30 +14,30 @@ def range_lines(report: RangeReport, scales: Sequence[UnitScale]) -> list[str]:
     """The deviations and multipliers of each layer, and what the format would do."""
     rows = [
         (
-            one.layer,
-            _number(one.output_deviation),
-            _number(one.output_multiplier),
-            _number(one.gradient_deviation),
-            _number(one.gradient_multiplier),
+            layer_scale.layer,
+            _number(layer_scale.output_deviation),
+            _number(layer_scale.output_multiplier),
+            _number(layer_scale.gradient_deviation),
+            _number(layer_scale.gradient_multiplier),
         )
-        for one in scales
+        for layer_scale in scales
     ]
     head = ("layer", "std of outputs", "multiply by", "std of gradients", "multiply by")
     return [*_table(head, rows), "", report.sentence, *override_lines(report.float32_layers)]
 
 
-def perturbation_lines(found: Sequence[LayerPerturbation], number_format: str) -> list[str]:
+def perturbation_lines(perturbations: Sequence[LayerPerturbation], number_format: str) -> list[str]:
     """The changes by each layer, the largest first, and what to keep in float32."""
     rows = [
         (
-            one.layer,
-            f"{one.gradient_change:.2g}",
-            f"{one.loss_change:.2g}",
-            "risky" if one.is_risky else "",
+            change.layer,
+            f"{change.gradient_change:.2g}",
+            f"{change.loss_change:.2g}",
+            "risky" if change.is_risky else "",
         )
-        for one in found
+        for change in perturbations
     ]
-    risky = [one.layer for one in found if one.is_risky]
+    risky = [change.layer for change in perturbations if change.is_risky]
     if not risky:
         end = (
             f"No layer is risky: rounded to {number_format} alone, none changes the gradients by "
@@ -53,16 +53,16 @@ def override_lines(layers: Iterable[str]) -> list[str]:
     """The lines of a spec that keep these layers in float32."""
     entries = float32_overrides(layers)
     head = ["precision:", "  overrides:"] if entries else []
-    return head + [f"    - {{layers: '{one['layers']}', dtype: float32}}" for one in entries]
+    return head + [f"    - {{layers: '{entry['layers']}', dtype: float32}}" for entry in entries]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     lines = []
     for row in (head, *rows):
-        first, *others = row
+        first, *numbers = row
         cells = [first.ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        cells += [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True)]
         lines.append("  ".join(cells).rstrip())
     return lines
 

@@ -49,7 +49,7 @@ class RunProgress:
     def range_sentences(self) -> dict[str, str]:
         """By 16-bit number format, what it would do to the layers; empty without samples."""
         reports = (range_report(self._samples, limits) for limits in (FLOAT16, BFLOAT16))
-        return {found.number_format: found.sentence for found in reports if found is not None}
+        return {report.number_format: report.sentence for report in reports if report is not None}
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -163,6 +163,8 @@ def summary_lines(summary: dict[str, Any], model_file: str | None) -> list[str]:
 def _value(value: object) -> str:
     """A value in one line: an object, such as `best`, without the objects and lists in it."""
     if isinstance(value, Mapping):
-        plain = {name: each for name, each in value.items() if not isinstance(each, Mapping | list)}
-        return ", ".join(f"{name} {_value(each)}" for name, each in plain.items())
+        plain = {
+            name: field for name, field in value.items() if not isinstance(field, Mapping | list)
+        }
+        return ", ".join(f"{name} {_value(field)}" for name, field in plain.items())
     return f"{value:.6g}" if isinstance(value, float) else str(value)

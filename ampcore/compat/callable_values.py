@@ -78,8 +78,8 @@ class CallableTensor(tf.__internal__.types.Tensor):  # type: ignore[misc]
 def _forward(name: str) -> Any:
     """A method that calls the operator of this name of the tensor."""
 
-    def operator(self: CallableTensor, *others: Any) -> Any:
-        return getattr(self._tensor, name)(*others)
+    def operator(self: CallableTensor, *operands: Any) -> Any:
+        return getattr(self._tensor, name)(*operands)
 
     return operator
 

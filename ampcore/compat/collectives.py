@@ -167,7 +167,7 @@ def all_reduce(
     tensors = tensor if isinstance(tensor, list | tuple) else [tensor]
     reduced = _all_reduce(current_ranks(), tensors, operation)
     if name is not None:
-        reduced = [value if value is None else _named(value, name) for value in reduced]
+        reduced = [value if value is None else _with_name(value, name) for value in reduced]
     mark_reduced(reduced)
     return reduced if isinstance(tensor, list | tuple) else reduced[0]
 
@@ -215,11 +215,11 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int = 0) -> Any:
         raise ValueError(
             f"root_rank: expected a rank from 0 to {size() - 1}. Received: {root_rank}."
         )
-    ranks, given = current_ranks(), list(variables)
+    ranks, targets = current_ranks(), list(variables)
     if ranks.size == 1:
         return tf.no_op() if is_session_graph() else None
-    values = ranks.broadcast([tf.convert_to_tensor(variable) for variable in given], root_rank)
-    assigned = [variable.assign(value) for variable, value in zip(given, values, strict=True)]
+    values = ranks.broadcast([tf.convert_to_tensor(variable) for variable in targets], root_rank)
+    assigned = [variable.assign(value) for variable, value in zip(targets, values, strict=True)]
     return tf.group(assigned) if is_session_graph() else None
 
 
@@ -247,8 +247,8 @@ def reduced_gradients(ranks: Ranks, grads: Sequence[Any], average: bool | None) 
             f"same table. Received: None, with {sparse} sparse gradients."
         )
     means = _all_reduce(ranks, [grads[index] for index in positions], "mean")
-    found = dict(zip(positions, means, strict=True))
-    return [found.get(index, grad) for index, grad in enumerate(grads)]
+    mean_by_position = dict(zip(positions, means, strict=True))
+    return [mean_by_position.get(index, grad) for index, grad in enumerate(grads)]
 
 
 def session(graph: Any = None, config: Any = None) -> Any:
@@ -292,13 +292,18 @@ def _all_reduce(ranks: Ranks, tensors: Sequence[Any], op: ReduceOp) -> list[Any]
     if ranks.size == 1:
         return list(tensors)
     dense = [
-        tf.convert_to_tensor(each) for each in tensors if each is not None and not _is_sparse(each)
+        tf.convert_to_tensor(tensor)
+        for tensor in tensors
+        if tensor is not None and not _is_sparse(tensor)
     ]
     reduced = iter(ranks.all_reduce(dense, op) if dense else [])
-    return [
-        None if each is None else _gathered(ranks, each, op) if _is_sparse(each) else next(reduced)
-        for each in tensors
-    ]
+
+    def reduce(tensor: Any) -> Any:
+        if tensor is None:
+            return None
+        return _gathered(ranks, tensor, op) if _is_sparse(tensor) else next(reduced)
+
+    return [reduce(tensor) for tensor in tensors]
 
 
 def _gathered(ranks: Ranks, slices: Any, op: ReduceOp) -> Any:
@@ -313,7 +318,7 @@ def _is_sparse(value: Any) -> bool:
     return isinstance(value, tf.IndexedSlices)
 
 
-def _named(value: Any, name: str) -> Any:
+def _with_name(value: Any, name: str) -> Any:
     if _is_sparse(value):
         return tf.IndexedSlices(tf.identity(value.values, name), value.indices, value.dense_shape)
     return tf.identity(value, name)

@@ -14,10 +14,10 @@ def split_embedding_variables(variables: Iterable[Any]) -> tuple[list[Any], list
         variables: Such as `model.trainable_variables`.
     """
     tables: list[Any] = []
-    others: list[Any] = []
+    weights: list[Any] = []
     for variable in variables:
-        (tables if _is_embedding(variable) else others).append(variable)
-    return tables, others
+        (tables if _is_embedding(variable) else weights).append(variable)
+    return tables, weights
 
 
 def _is_embedding(variable: Any) -> bool:

@@ -83,7 +83,7 @@ def adapt(optimizer: Any) -> InnerOptimizer:
                 f"{type(optimizer).__module__}.{type(optimizer).__name__}."
             )
         _check_state(optimizer, of_keras)
-        return KerasOptimizer(optimizer) if of_keras else TfKerasOptimizer(optimizer)
+        return KerasInnerOptimizer(optimizer) if of_keras else TfKerasOptimizer(optimizer)
     raise TypeError(
         "inner_optimizer: expected an optimizer of keras, tf_keras or tf.compat.v1.train. "
         f"Received: {type(optimizer).__module__}.{type(optimizer).__name__}."
@@ -113,7 +113,7 @@ def _check_state(optimizer: Any, of_keras: bool) -> None:
         )
 
 
-class KerasOptimizer:
+class KerasInnerOptimizer:
     """An optimizer of Keras 3."""
 
     saved_as_itself = False
@@ -300,8 +300,8 @@ def _check_no_references(variables: Sequence[Variable], *, allowed: bool) -> Non
 
 
 def _shared(optimizer: Any) -> list[Variable]:
-    found = (getattr(optimizer, name, None) for name in _SHARED_ATTRIBUTES)
-    return [variable for variable in found if variable is not None]
+    attributes = (getattr(optimizer, name, None) for name in _SHARED_ATTRIBUTES)
+    return [variable for variable in attributes if variable is not None]
 
 
 def _tf_variables(variables: Sequence[Variable]) -> list[Variable]:

@@ -28,11 +28,11 @@ def build_for_later_variables(optimizer: Optimizer, variables: Sequence[Any]) ->
     new = [variable for variable in variables if optimizer._var_key(variable) not in indices]
     if not new:
         return
-    before, old_indices = dict(vars(optimizer)), dict(indices)
+    previous_attributes, old_indices = dict(vars(optimizer)), dict(indices)
     _set_built(optimizer, False)
     optimizer.build(new)
     replaced = []
-    for attribute, old in before.items():
+    for attribute, old in previous_attributes.items():
         current = vars(optimizer).get(attribute)
         if current is old or attribute in (name, "built", "_built"):
             continue
@@ -63,8 +63,8 @@ def _built_name(optimizer: Optimizer) -> str:
 
 def _indices(optimizer: Optimizer) -> tuple[str, Any]:
     for name in _INDICES:
-        if (found := getattr(optimizer, name, None)) is not None:
-            return name, found
+        if (indices := getattr(optimizer, name, None)) is not None:
+            return name, indices
     return _INDICES[1], {}  # tf_keras, not built
 
 
@@ -77,4 +77,6 @@ def _forget(optimizer: Optimizer, replaced: Sequence[Any]) -> None:
             optimizer._untrack_variable(variable)
         return
     gone = {id(variable) for variable in replaced}
-    optimizer._variables = [each for each in optimizer._variables if id(each) not in gone]
+    optimizer._variables = [
+        variable for variable in optimizer._variables if id(variable) not in gone
+    ]

@@ -304,11 +304,11 @@ class LossScaleOptimizer(GradientMethods, CheckpointedOptimizer):
         if decision.state is not None:
             # Copies: the value that was read of a reference variable changes with the variable.
             self._shared_before = [tf.raw_ops.DeepCopy(x=variable) for variable in shared]
-            before = list(self._shared_before)
-            others = self._assign(decision.state, decision.applied)
+            dependencies = list(self._shared_before)
+            scale_updates = self._assign(decision.state, decision.applied)
         else:
             restored = list(zip(shared, self._shared_before, strict=True))
-            before, others = [self._last_operation], []
+            dependencies, scale_updates = [self._last_operation], []
 
         def commit() -> Tensor:
             assigned = [tf.compat.v1.assign(variable, value) for variable, value in restored]
@@ -317,11 +317,14 @@ class LossScaleOptimizer(GradientMethods, CheckpointedOptimizer):
             with tf.control_dependencies([operation]):
                 return tf.constant(True)
 
-        with tf.control_dependencies(before):
+        with tf.control_dependencies(dependencies):
             done = tf.cond(decision.applied, commit, lambda: tf.constant(False))
         if decision.broken is not None:
-            others = [*others, tf.debugging.Assert(tf.logical_not(decision.broken), [_BROKEN])]
-        self._last_operation = tf.group(done, *others, name=name)
+            scale_updates = [
+                *scale_updates,
+                tf.debugging.Assert(tf.logical_not(decision.broken), [_BROKEN]),
+            ]
+        self._last_operation = tf.group(done, *scale_updates, name=name)
         return self._last_operation
 
     def _assign(self, state: LossScaleState, applied: Tensor) -> list[Any]:

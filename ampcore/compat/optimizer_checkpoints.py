@@ -63,7 +63,7 @@ class CheckpointedOptimizer(WrappedOptimizer):
         inner = self._inner_optimizer
         if save_type != "checkpoint":  # all variables, which the functions of a SavedModel use
             variables = [*self._scale_variables, self._step_counts]
-            names = {f"variable_{index}": each for index, each in enumerate(variables)}
+            names = {f"variable_{index}": variable for index, variable in enumerate(variables)}
             return {"inner_optimizer": inner, **names}
         if self._inner.saved_as_itself:
             return {**inner._trackable_children(save_type, **options), **self._saved}

@@ -26,14 +26,14 @@ def start_server(cluster: Cluster, config: Any) -> Any:
         AddressInUse: Another process uses the port of this rank.
     """
     check_port(cluster.addresses[cluster.rank])
-    own = session_config(cluster, config)
+    rank_config = session_config(cluster, config)
     if tf.config.experimental.list_physical_devices("GPU"):
-        own.gpu_options.visible_device_list = str(cluster.local_rank)
+        rank_config.gpu_options.visible_device_list = str(cluster.local_rank)
     return tf.compat.v1.train.Server(
         tf.compat.v1.train.ClusterSpec({JOB: list(cluster.addresses)}),
         job_name=JOB,
         task_index=cluster.rank,
-        config=own,
+        config=rank_config,
     )
 
 
@@ -83,10 +83,12 @@ def session_config(cluster: Cluster, config: Any) -> Any:
     A run that waits for longer than the timeout of the cluster ends with an error, unless the
     configuration has a timeout.
     """
-    own = tf.compat.v1.ConfigProto()
+    rank_config = tf.compat.v1.ConfigProto()
     if config is not None:
-        own.CopyFrom(config)
-    own.experimental.collective_group_leader = LEADER
-    own.operation_timeout_in_ms = own.operation_timeout_in_ms or round(1000 * cluster.timeout_s)
-    own.device_filters[:] = [server_of(cluster)]
-    return own
+        rank_config.CopyFrom(config)
+    rank_config.experimental.collective_group_leader = LEADER
+    rank_config.operation_timeout_in_ms = rank_config.operation_timeout_in_ms or round(
+        1000 * cluster.timeout_s
+    )
+    rank_config.device_filters[:] = [server_of(cluster)]
+    return rank_config

@@ -158,12 +158,14 @@ class StepTransaction:
             )
         self._add_updated(variables)
         # Gradients that were changed after unscaling: reduced over ranks, clipped, added up.
-        known = {id(grad) for ref in self._checked if (grad := ref()) is not None}
-        others = [grad for grad in grads if grad is not None and id(grad) not in known]
-        others_finite = all_finite(others) if others else None
+        checked_ids = {id(grad) for ref in self._checked if (grad := ref()) is not None}
+        unchecked_grads = [
+            grad for grad in grads if grad is not None and id(grad) not in checked_ids
+        ]
+        unchecked_finite = all_finite(unchecked_grads) if unchecked_grads else None
         if self._decision is None:
-            if others_finite is not None:
-                finite = tf.logical_and(finite, others_finite)
+            if unchecked_finite is not None:
+                finite = tf.logical_and(finite, unchecked_finite)
             if self._step_counts is not None:
                 nonfinite_groups = self._step_counts.read_value()[_NONFINITE_GROUPS]
                 finite = tf.logical_and(finite, nonfinite_groups == 0)
@@ -177,10 +179,10 @@ class StepTransaction:
                 "apply_gradients: expected all calls of a step in the same function, branch or "
                 "loop body. Received: a call outside of that of the first one."
             )
-        if others_finite is None:
+        if unchecked_finite is None:
             return GroupDecision(self._decision, None, None)
-        broken = tf.logical_and(self._decision, tf.logical_not(others_finite))
-        return GroupDecision(tf.logical_and(self._decision, others_finite), None, broken)
+        broken = tf.logical_and(self._decision, tf.logical_not(unchecked_finite))
+        return GroupDecision(tf.logical_and(self._decision, unchecked_finite), None, broken)
 
     def _leave_loop(self) -> None:
         """Go on with a step after the loop or branch that it began in, from variables."""

@@ -94,21 +94,21 @@ def _add_network(graph: Graph, model: Any, node: Any, tensors: dict[int, str], p
     _check_call_arguments(model, node)
     network = functional(model)
     inside = {
-        id(own): tensors[id(given)]
-        for own, given in zip(network.inputs, _ordered_inputs(node), strict=True)
+        id(inner_tensor): tensors[id(outer_tensor)]
+        for inner_tensor, outer_tensor in zip(network.inputs, _ordered_inputs(node), strict=True)
     }
     _add_nodes(graph, network, inside, prefix)
-    for own, made in zip(network.outputs, node.outputs, strict=True):
-        tensors[id(made)] = inside[id(own)]
+    for inner_tensor, outer_tensor in zip(network.outputs, node.outputs, strict=True):
+        tensors[id(outer_tensor)] = inside[id(inner_tensor)]
 
 
 def _in_order(network: Any) -> Iterator[Any]:
     """The calls that outputs need, each after those that it needs, in the order of creation."""
     order = {id(operation): index for index, operation in enumerate(network.operations)}
-    needed = _needed_calls(network)
+    calls = _needed_calls(network)
     for _, nodes in sorted(network._nodes_by_depth.items(), reverse=True):
         for node in sorted(nodes, key=lambda node: order.get(id(node.operation), 0)):
-            if id(node) in needed:
+            if id(node) in calls:
                 yield node
 
 
@@ -124,13 +124,13 @@ def _needed_calls(network: Any) -> set[int]:
         for node in nodes
         for tensor in node.outputs
     }
-    waiting, needed = list(network.outputs), set()
+    waiting, calls = list(network.outputs), set()
     while waiting:
         node = made_by[id(waiting.pop())]
-        if id(node) not in needed:
-            needed.add(id(node))
+        if id(node) not in calls:
+            calls.add(id(node))
             waiting += _ordered_inputs(node)
-    return needed
+    return calls
 
 
 def _add_entry(graph: Graph, node: Any, tensors: dict[int, str], prefix: str) -> str:
@@ -173,8 +173,8 @@ def _merging_layer(node: Any) -> Layer:
 
 def _call_fields(layer: Layer, node: Any) -> dict[str, Any]:
     """The arguments of the call that are fields of the grammar."""
-    given = _bound_arguments(node)
-    return {name: given[name] for name in layer.call_fields & given.keys()}
+    arguments = _bound_arguments(node)
+    return {name: arguments[name] for name in layer.call_fields & arguments.keys()}
 
 
 def _check_same_call(graph: Graph, first: str, node: Any) -> None:
@@ -197,8 +197,8 @@ def _check_call_arguments(operation: Any, node: Any) -> None:
         if value is None or name == "training" or name.endswith("mask"):
             continue
         if name == "initial_state" or not (value is False or _holds_tensors(value)):
-            given = "tensors" if _holds_tensors(value) else repr(value)
-            raise NotConvertible(operation.name, f"it is called with {name}={given}")
+            text = "tensors" if _holds_tensors(value) else repr(value)
+            raise NotConvertible(operation.name, f"it is called with {name}={text}")
 
 
 def _bound_arguments(node: Any) -> dict[str, Any]:
@@ -216,11 +216,11 @@ def _ordered_inputs(node: Any) -> list[Any]:
     """The tensors of a call without masks; those of an attention as query, value, key."""
     if not isinstance(node.operation, keras.layers.Layer) or node.is_input:
         return list(node.input_tensors)
-    given = _bound_arguments(node)
-    names = [name for name in given if not name.endswith("mask")]
-    if "query" in given:
-        names = [name for name in ("query", "value", "key") if name in given]
-    flat = keras.tree.flatten([given[name] for name in names])
+    arguments = _bound_arguments(node)
+    names = [name for name in arguments if not name.endswith("mask")]
+    if "query" in arguments:
+        names = [name for name in ("query", "value", "key") if name in arguments]
+    flat = keras.tree.flatten([arguments[name] for name in names])
     return [value for value in flat if keras.utils.is_keras_tensor(value)]
 
 

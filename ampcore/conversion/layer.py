@@ -39,11 +39,11 @@ def layer_of_spec(layer: Any, output_shape: tuple[int | None, ...] | None = None
     """
     kind = kind_of(layer)
     config = _with_learned(layer, layer.get_config(), output_shape)
-    own = LAYERS[kind].model_fields.keys() - {"layer", "name", "inputs"}
-    _check_left_out(layer, kind, {k: v for k, v in config.items() if k not in own})
+    field_names = LAYERS[kind].model_fields.keys() - {"layer", "name", "inputs"}
+    _check_left_out(layer, kind, {k: v for k, v in config.items() if k not in field_names})
     fields = {
         name: _value(layer, name, config[name])
-        for name in own & config.keys()
+        for name in field_names & config.keys()
         if config[name] is not None
     }
     try:
@@ -143,10 +143,10 @@ def _with_learned(
             config["bin_boundaries"] = layer.bin_boundaries
             config["num_bins"] = None
         case keras.layers.EinsumDense() if output_shape is not None:
-            made = layer.equation.replace("...", "").rpartition("->")[2]
+            output_axes = layer.equation.replace("...", "").rpartition("->")[2]
             elided = layer.equation.startswith("...")
             config["output_shape"] = (
-                output_shape[-len(made) :] if elided else output_shape[1 : len(made)]
+                output_shape[-len(output_axes) :] if elided else output_shape[1 : len(output_axes)]
             )
         case keras.layers.MultiHeadAttention():
             if config["attention_axes"] == (1,):  # what a built layer has without the argument
@@ -159,8 +159,8 @@ def _with_learned(
 def _both_directions(layer: Any) -> dict[str, Any]:
     """The document of the forward layer, if the backward one is the same."""
     forward, backward = (
-        layer_of_spec(one).model_dump(mode="json")
-        for one in (layer.forward_layer, layer.backward_layer)
+        layer_of_spec(direction).model_dump(mode="json")
+        for direction in (layer.forward_layer, layer.backward_layer)
     )
     backward.pop("go_backwards", None)
     if forward != backward:
@@ -197,13 +197,13 @@ def _value(layer: Any, name: str, value: Any) -> Any:
 
 def _option(layer: Any, name: str, option: type[WeightOption], module: Any, value: Any) -> Any:
     """An initializer, a regularizer or a constraint with its arguments."""
-    names = {getattr(module, one).__name__: one for one in option.arguments}
+    names = {getattr(module, kind).__name__: kind for kind in option.arguments}
     # What Keras serializes as the class; others keep their module.
     kind = names.get(value["class_name"]) if isinstance(value, dict) else None
     if kind is None or not str(value.get("module", "")).startswith("keras."):
-        given = value.get("class_name", value) if isinstance(value, dict) else value
+        class_name = value.get("class_name", value) if isinstance(value, dict) else value
         allowed = ", ".join(option.arguments)
-        raise NotConvertible(layer.name, f"its {name} {given} is none of {allowed}")
+        raise NotConvertible(layer.name, f"its {name} {class_name} is none of {allowed}")
     parameters = inspect.signature(getattr(module, kind).__init__).parameters
     arguments = {
         key: _plain(value["config"][key])

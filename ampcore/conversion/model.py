@@ -74,7 +74,7 @@ def _section(graph: Graph) -> dict[str, Any]:
         # The only input, whose shape the data decides, has the grammar's own name.
         [name] = shapes
         for entry in graph.entries:
-            entry["inputs"] = [INPUT if one == name else one for one in entry["inputs"]]
+            entry["inputs"] = [INPUT if source == name else source for source in entry["inputs"]]
         graph.inputs = {INPUT: graph.inputs[name]}
     section = {
         "kind": "layers",
@@ -85,8 +85,8 @@ def _section(graph: Graph) -> dict[str, Any]:
     network = _layers(section).connect()
     problems = list(network.problems)
     if not problems:
-        known = {name: _closed(shape) for name, shape in _input_shapes(graph).items()}
-        _, problems = infer(network, known, {})
+        input_shapes = {name: _closed(shape) for name, shape in _input_shapes(graph).items()}
+        _, problems = infer(network, input_shapes, {})
     if problems:
         raise NotConvertible(None, str(problems[0]).rstrip("."))
     return section
@@ -120,24 +120,24 @@ def _dtype(name: str, tensor: Any) -> str:
 
 def _remove_softmax(graph: Graph) -> set[str]:
     """Leave out the softmax at the end of each output; the names of outputs that had one."""
-    found = [_logits(graph, name) for name in [*graph.outputs]]
-    return {name for name in found if name is not None}
+    logits = [_logits(graph, name) for name in [*graph.outputs]]
+    return {name for name in logits if name is not None}
 
 
 def _logits(graph: Graph, name: str) -> str | None:
     """The output with the logits of an output; None if it has no softmax at its end."""
     entry = next((entry for entry in graph.entries if entry["name"] == name), None)
-    others = [one for one in graph.entries if name in (*one["inputs"], one.get("reuse"))]
-    if entry is None or others:  # an input, or something else needs the probabilities
+    users = [user for user in graph.entries if name in (*user["inputs"], user.get("reuse"))]
+    if entry is None or users:  # an input, or something else needs the probabilities
         return None
     is_layer = (entry.get("layer") == "Softmax" and entry.get("axis", -1) == -1) or (
         entry.get("layer") == "Activation" and entry.get("activation") == "softmax"
     )
     if is_layer and len(graph.outputs) == 1:
         graph.entries.remove(entry)
-        [before] = graph.outputs = list(entry["inputs"])
+        [logits] = graph.outputs = list(entry["inputs"])
         del graph.layers[name]
-        return str(before)
+        return str(logits)
     if is_layer:  # it stays, since the task names the outputs
         entry.pop("axis", None)
         entry |= {"layer": "Activation", "activation": "linear"}
@@ -165,8 +165,8 @@ def _prove(
     network = functional(model)
     taken = keras.tree.pack_sequence_as(network._inputs_struct, list(inputs.values()))
     expected = keras.tree.flatten(network(taken, training=False))
-    given = built(inputs if len(inputs) > 1 else inputs[first], training=False)
-    received = [given[name] for name in graph.outputs] if isinstance(given, dict) else [given]
+    outputs = built(inputs if len(inputs) > 1 else inputs[first], training=False)
+    received = [outputs[name] for name in graph.outputs] if isinstance(outputs, dict) else [outputs]
     for name, mine, theirs in zip(graph.outputs, received, expected, strict=True):
         probabilities = keras.ops.softmax(mine) if name in softmax else mine
         _compare(name, _float64(probabilities), _float64(theirs), _tolerance(network))
@@ -177,10 +177,10 @@ def _copy_weights(built: Any, graph: Graph) -> dict[str, Array]:
     for name, layer in graph.layers.items():
         if not isinstance(layer, keras.layers.Layer):
             continue
-        made = built.get_layer(name)
-        if not made.weights:  # a Normalization has its numbers in the spec
+        built_layer = built.get_layer(name)
+        if not built_layer.weights:  # a Normalization has its numbers in the spec
             continue
-        made.set_weights(layer.get_weights())
+        built_layer.set_weights(layer.get_weights())
     return {name: np.asarray(variable) for name, _, variable in weights_of_model(built)}
 
 

@@ -88,15 +88,15 @@ def _frame(frame: Any, source: str, field: str) -> Any:
 
 
 def _check_rows(batch: Batch, source: str) -> None:
-    named = [
+    named_parts = [
         (name, part)
         for name, value in zip(PARTS, batch, strict=True)
         for part in tf.nest.flatten(value)
     ]
-    rows = len(named[0][1])
+    rows = len(named_parts[0][1])
     if not rows:
         raise InvalidData(source, "x", expected="at least one example", received="none")
-    for name, part in named:
+    for name, part in named_parts:
         if len(part) != rows:
             expected = f"{rows} rows, as many as the first input has"
             raise InvalidData(source, name, expected=expected, received=str(len(part)))

@@ -105,8 +105,8 @@ class Dataset:
         dtype: InputDtype = "float32" if vocabulary is None else "int32"
         x, y = x.astype(dtype, copy=False), y.astype(np.int32, copy=False)
         signature = Signature(x.shape[1:], dtype, classes, vocabulary)
-        made = cls.from_arrays(x[:split_at], y[:split_at], x[split_at:], y[split_at:], signature)
-        return replace(made, validation_rows=np.arange(split_at, len(x)))
+        dataset = cls.from_arrays(x[:split_at], y[:split_at], x[split_at:], y[split_at:], signature)
+        return replace(dataset, validation_rows=np.arange(split_at, len(x)))
 
     def steps_per_epoch(self, batch_size: int) -> int:
         """The whole batches in an epoch; the remaining `dropped_examples` are left out."""

@@ -35,7 +35,7 @@ class Window(NamedTuple):
     end_batch: int
 
 
-class Feed(Protocol):
+class TrainingFeed(Protocol):
     """The training examples of every epoch, in an order that depends on seed and epoch alone."""
 
     @property
@@ -54,7 +54,7 @@ def feed_for(
     seed: int,
     budget_bytes: float,
     part: tuple[int, int] = (0, 1),
-) -> Feed:
+) -> TrainingFeed:
     """A resident feed for arrays of at most `budget_bytes` on the device, else a streamed one.
 
     `step_examples` is the number of examples per step; the remainder of an epoch is left out. With
@@ -263,8 +263,8 @@ class BatchFeed:
             batches = self._source.epoch(epoch, first * self._step_batches)
             for start, steps in self._steps_of_windows(first):
                 index = start * self._step_batches
-                found = self._whole(batches, index, steps * self._step_batches)
-                yield self._joined(self._own(found))
+                batches_of_window = self._whole(batches, index, steps * self._step_batches)
+                yield self._joined(self._own(batches_of_window))
             # The rest of the epoch is read, since a source may act at its end.
             deque(batches, maxlen=0)
             epoch, window = epoch + 1, 0
@@ -280,9 +280,9 @@ class BatchFeed:
         Raises:
             InvalidData: The epoch ends before, or a batch is smaller than the first one.
         """
-        found = list(islice(batches, count))
+        window = list(islice(batches, count))
         size = self._source.batch_size
-        for index, batch in enumerate(found, start=first):
+        for index, batch in enumerate(window, start=first):
             if (rows := len(batch.parts[0])) != size:
                 raise InvalidData(
                     self._source.name,
@@ -292,14 +292,14 @@ class BatchFeed:
                     "with drop_remainder=True)",
                     received=str(rows),
                 )
-        if len(found) < count:
+        if len(window) < count:
             raise InvalidData(
                 self._source.name,
-                f"batch {first + len(found)}",
+                f"batch {first + len(window)}",
                 expected=f"{self._source.batches} batches in an epoch, as steps_per_epoch says",
                 received="the end of the data",
             )
-        return found
+        return window
 
     def _own(self, batches: list[Batch]) -> list[Batch]:
         """The batches of this replica, among those of whole steps."""

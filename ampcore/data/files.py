@@ -14,11 +14,11 @@ def resolve_path(path: str, data_root: Path | None) -> Path:
         return Path(path)
     root = data_root.resolve()
     try:
-        found = (root / path).resolve()
+        file = (root / path).resolve()
     except (OSError, RuntimeError, ValueError):  # circular links, a zero byte
-        found = root.parent
-    if not found.is_relative_to(root):
+        file = root.parent
+    if not file.is_relative_to(root):
         raise InvalidData(
             path, "path", expected="a path inside the data root", received="a path outside it"
         )
-    return found
+    return file

@@ -79,7 +79,7 @@ def local_dataset(
     validation = _validation(validation_data)
     if source is not None:
         _check_stream(source, batch_size, validation_split)
-        made = LocalDataset(source, validation, source.batch_size)
+        dataset = LocalDataset(source, validation, source.batch_size)
     else:
         arrays, rows = as_batch(data, "data"), None
         if validation is None and validation_split:
@@ -87,12 +87,12 @@ def local_dataset(
             arrays, validation = _split(arrays, validation_split)
             rows = None if validation is None else np.arange(len(arrays.parts[0]), count)
         size = batch_size or DEFAULT_BATCH_SIZE
-        made = LocalDataset(ArrayExamples(arrays), validation, size, rows)
+        dataset = LocalDataset(ArrayExamples(arrays), validation, size, rows)
     if validation is not None:
-        validation = _like(made.train.spec, validation)
-        _check_same(made.train.spec, validation.spec)
-        made = replace(made, validation=validation)
-    return made
+        validation = _like(dataset.train.spec, validation)
+        _check_same(dataset.train.spec, validation.spec)
+        dataset = replace(dataset, validation=validation)
+    return dataset
 
 
 def _validation(data: Any) -> Examples | BatchSource | None:
@@ -150,12 +150,12 @@ def _like(train: Batch, validation: Examples | BatchSource) -> Examples | BatchS
     if not isinstance(validation, ArrayExamples):
         return validation
     arrays = validation.arrays
-    given = Batch(arrays.x, arrays.y)
+    examples = Batch(arrays.x, arrays.y)
     try:
-        tf.nest.assert_same_structure(Batch(train.x, train.y), given)
+        tf.nest.assert_same_structure(Batch(train.x, train.y), examples)
     except (TypeError, ValueError):
         return validation
-    fitted = tf.nest.map_structure(_fitted, Batch(train.x, train.y), given)
+    fitted = tf.nest.map_structure(_fitted, Batch(train.x, train.y), examples)
     return ArrayExamples(Batch(fitted.x, fitted.y, arrays.sample_weight))
 
 
@@ -188,5 +188,7 @@ def _check_same(train: Batch, validation: Batch) -> None:
 
 def zero_example(examples: HasSpec) -> Structure:
     """The inputs of one example, all zero."""
-    spec = examples.spec.map(lambda one: np.zeros((1, *one.shape), one.dtype.as_numpy_dtype))
+    spec = examples.spec.map(
+        lambda tensor: np.zeros((1, *tensor.shape), tensor.dtype.as_numpy_dtype)
+    )
     return spec.x

@@ -82,10 +82,10 @@ def load_unchecked(
 def check_fills_step(spec: DataSpec, dataset: Dataset, accumulate: int) -> None:
     """Raise InvalidData unless the training examples fill at least one step."""
     examples = f"training examples{_besides_validation(dataset)}"
-    for one in step_problems(spec, accumulate, len(dataset.train), examples):
-        field = one.pointer[1:].replace("/", ".").removeprefix("data.")
-        received = one.received or "none"
-        raise InvalidData(_name(spec), field, expected=one.expected, received=received)
+    for problem in step_problems(spec, accumulate, len(dataset.train), examples):
+        field = problem.pointer[1:].replace("/", ".").removeprefix("data.")
+        received = problem.received or "none"
+        raise InvalidData(_name(spec), field, expected=problem.expected, received=received)
 
 
 def local_path(
@@ -125,10 +125,10 @@ def _with_local_file(
     name = VersionReference.parse(reference).name if spec.dataset is not None else reference
     file = dataset_files.get(reference) or dataset_files.get(name)
     if file is None:
-        known = ", ".join(dataset_files) or "no datasets"
+        dataset_names = ", ".join(dataset_files) or "no datasets"
         field, expected = "dataset", "a dataset with a local file, as in --dataset name=FILE"
         if spec.dataset is None:
             field, expected = "path", "a local path: only workers download objects of a store"
-        raise InvalidData(reference, field, expected=expected, received=known)
+        raise InvalidData(reference, field, expected=expected, received=dataset_names)
     file = file.resolve()
     return spec.model_copy(update={"path": file.name, "dataset": None}), file.parent

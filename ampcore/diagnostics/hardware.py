@@ -67,8 +67,8 @@ def describe() -> dict[str, Any]:
 
 def device_info(device: Device) -> DeviceInfo:
     """The device that `select` chose; the first of several equal ones."""
-    found = DeviceInfo.from_json(describe())
-    return next((one for one in found if one.kind == device), DeviceInfo(device))
+    devices = DeviceInfo.from_json(describe())
+    return next((info for info in devices if info.kind == device), DeviceInfo(device))
 
 
 def select(device: Literal["auto", "cpu", "gpu"]) -> Device:

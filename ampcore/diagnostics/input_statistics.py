@@ -215,11 +215,11 @@ def _features(values: NDArray[Any]) -> Floats:
 
 
 def _spread(distances: Floats, median: Floats) -> Floats:
-    half, most = np.nan_to_num(np.nanquantile(distances, [0.5, QUANTILE], axis=0))
+    half, upper = np.nan_to_num(np.nanquantile(distances, [0.5, QUANTILE], axis=0))
     # Where half of the values are equal, their size tells what is usual.
     usual = np.where(half > 0, half, median)
-    is_wrong = (usual > 0) & (most > MAX_TAIL * usual)
-    spread: Floats = np.where(is_wrong, USUAL_TAIL * usual, most)
+    is_wrong = (usual > 0) & (upper > MAX_TAIL * usual)
+    spread: Floats = np.where(is_wrong, USUAL_TAIL * usual, upper)
     return spread
 
 

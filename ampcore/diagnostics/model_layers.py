@@ -79,7 +79,7 @@ def _row(
     )
 
 
-def _known(shape: Iterable[int | None]) -> Shape:
+def _with_known_size(shape: Iterable[int | None]) -> Shape:
     return tuple(size or 1 for size in shape)
 
 
@@ -109,15 +109,15 @@ class _Call(NamedTuple):
 
 def _measure(layer: Any, kind: str, shapes: Layer | None, node: Any) -> _Call:
     """The work of a call; an axis of unknown size counts as 1."""
-    inputs = [_known(tensor.shape[1:]) for tensor in _inputs(node)]
-    made = node.output_tensors[0].shape
-    output = _known(made[1:])
+    inputs = [_with_known_size(tensor.shape[1:]) for tensor in _inputs(node)]
+    output_shape = node.output_tensors[0].shape
+    output = _with_known_size(output_shape[1:])
     work = _infer(layer, shapes, inputs)
     saved = work.saved_activations if work is not None else None
     return _Call(
         inputs[0],
         output,
-        made[0] is not None,
+        output_shape[0] is not None,
         work.multiply_adds if work is not None else 0,
         count_saved_activations(kind, output) if saved is None else saved,
     )
@@ -125,8 +125,10 @@ def _measure(layer: Any, kind: str, shapes: Layer | None, node: Any) -> _Call:
 
 def _inputs(node: Any) -> list[Any]:
     """The tensors of a call; those of an attention in the order of its definition."""
-    named = {**node.arguments.kwargs}
-    order = [named[name] for name in ("query", "value", "key") if named.get(name) is not None]
+    arguments = {**node.arguments.kwargs}
+    order = [
+        arguments[name] for name in ("query", "value", "key") if arguments.get(name) is not None
+    ]
     return order if len(order) > 1 else list(node.input_tensors)
 
 

@@ -70,10 +70,10 @@ def _pieces(parts: Sequence[Bytes]) -> Iterator[list[Bytes]]:
     piece: list[Bytes] = []
     room = PIECE_BYTES
     for part in parts:
-        rest = part
-        while len(rest):
-            piece.append(rest[:room])
-            rest, room = rest[room:], room - len(piece[-1])
+        unsent_part = part
+        while len(unsent_part):
+            piece.append(unsent_part[:room])
+            unsent_part, room = unsent_part[room:], room - len(piece[-1])
             if room == 0:
                 yield piece
                 piece, room = [], PIECE_BYTES
@@ -83,5 +83,5 @@ def _pieces(parts: Sequence[Bytes]) -> Iterator[list[Bytes]]:
 
 def _dtype(name: str) -> np.dtype[Any]:
     """The dtype of a name; bfloat16 and float8 are those of TensorFlow."""
-    found: np.dtype[Any] = np.dtype(tf.as_dtype(name).as_numpy_dtype)
-    return found
+    dtype: np.dtype[Any] = np.dtype(tf.as_dtype(name).as_numpy_dtype)
+    return dtype

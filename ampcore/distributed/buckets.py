@@ -27,14 +27,14 @@ def in_buckets(apply: OnParts, tensors: Sequence[Tensor], bucket_bytes: int) -> 
             that it does not wait for others.
         bucket_bytes: The size from which a bucket takes no further tensor.
     """
-    found: list[Tensor] = [None] * len(tensors)
+    results: list[Tensor] = [None] * len(tensors)
     groups = _from_the_end(tensors, bucket_bytes)
     joined = [_join([tensors[index] for index in group]) for group in groups]
     for group, result in zip(groups, apply(joined), strict=True):
-        own = [tensors[index] for index in group]
-        for index, part in zip(group, _split(result, own), strict=True):
-            found[index] = part
-    return found
+        members = [tensors[index] for index in group]
+        for index, part in zip(group, _split(result, members), strict=True):
+            results[index] = part
+    return results
 
 
 def _from_the_end(tensors: Sequence[Tensor], bucket_bytes: int) -> list[list[int]]:
@@ -46,20 +46,20 @@ def _from_the_end(tensors: Sequence[Tensor], bucket_bytes: int) -> list[list[int
 
 def buckets(tensors: Sequence[Tensor], bucket_bytes: int) -> list[list[int]]:
     """The indices of the tensors of each bucket, in order."""
-    found: list[list[int]] = []
+    all_buckets: list[list[int]] = []
     open_buckets: dict[Any, tuple[list[int], int]] = {}
     for index, tensor in enumerate(tensors):
         size = tensor.shape.num_elements()
         if size is None:  # it cannot be split off again
-            found.append([index])
+            all_buckets.append([index])
             continue
         bucket, filled = open_buckets.get(tensor.dtype, (None, 0))
         if bucket is None or filled >= bucket_bytes:
             bucket, filled = [], 0
-            found.append(bucket)
+            all_buckets.append(bucket)
         bucket.append(index)
         open_buckets[tensor.dtype] = bucket, filled + size * tensor.dtype.size
-    return found
+    return all_buckets
 
 
 def _join(tensors: list[Tensor]) -> Tensor:

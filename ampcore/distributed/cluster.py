@@ -125,7 +125,7 @@ def _is_address(value: object) -> bool:
         return False
     host, _, port = value.rpartition(":")
     is_bare = ":" not in host or (host.startswith("[") and host.endswith("]"))
-    has_host = bool(host) and is_bare and not any(each.isspace() for each in host)
+    has_host = bool(host) and is_bare and not any(char.isspace() for char in host)
     is_port = port.isascii() and port.isdigit() and len(port) <= len(str(_LARGEST_PORT))
     return has_host and is_port and 0 < int(port) <= _LARGEST_PORT
 

@@ -82,8 +82,8 @@ class Collectives:
     def all_reduce(self, tensors: Sequence[Tensor], op: ReduceOp) -> list[Tensor]:
         """See `Replicas.all_reduce`; one operation for each tensor."""
         keys = self._keys(f"all_reduce/{op}", tensors)
-        found = [self._reduce(tensor, key, op) for tensor, key in zip(tensors, keys, strict=True)]
-        return [one / self.size for one in found] if op == "mean" else found
+        results = [self._reduce(tensor, key, op) for tensor, key in zip(tensors, keys, strict=True)]
+        return [tensor / self.size for tensor in results] if op == "mean" else results
 
     def all_gather(
         self, tensors: Sequence[Tensor], size_class: Tensor | None = None
@@ -140,12 +140,12 @@ class Collectives:
         return reduce(received, axis=0)
 
     def _gather(self, tensor: Tensor, key: Tensor) -> Tensor:
-        found = tf.raw_ops.CollectiveGatherV2(
+        all_rows = tf.raw_ops.CollectiveGatherV2(
             input=tensor, ordering_token=self._ordering_token(), **self._arguments(key)
         )
         rows = tensor.shape[0]
         return tf.ensure_shape(
-            found, [None if rows is None else self.size * rows, *tensor.shape[1:]]
+            all_rows, [None if rows is None else self.size * rows, *tensor.shape[1:]]
         )
 
     def _exchange(self, tensor: Tensor, key: Tensor) -> Tensor:
@@ -153,10 +153,10 @@ class Collectives:
             return tensor
         shape = tf.shape(tensor)
         parts = tf.reshape(tensor, tf.concat([[self.size, shape[0] // self.size], shape[1:]], 0))
-        found = tf.raw_ops.CollectiveAllToAllV2(
+        exchanged_parts = tf.raw_ops.CollectiveAllToAllV2(
             input=parts, ordering_token=self._ordering_token(), **self._arguments(key)
         )
-        return tf.ensure_shape(tf.reshape(found, shape), tensor.shape)
+        return tf.ensure_shape(tf.reshape(exchanged_parts, shape), tensor.shape)
 
     def _send(self, tensor: Tensor, key: int) -> Tensor:
         return tf.raw_ops.CollectiveBcastSendV2(input=tensor, **self._arguments(key))
@@ -208,7 +208,7 @@ class Collectives:
             if size_class is None:
                 return [self._new_key() for _ in tensors]
             return [self._new_key(len(SIZES)) + size_class for _ in tensors]
-        found = []
+        keys = []
         seen: Counter[tuple[Any, ...]] = Counter()
         for tensor in tensors:
             signature = (kind, tensor.dtype, tuple(tensor.shape))
@@ -216,8 +216,8 @@ class Collectives:
             seen[signature] += 1
             if number not in self._eager_keys:
                 self._eager_keys[number] = self._new_key()
-            found.append(self._eager_keys[number])
-        return found
+            keys.append(self._eager_keys[number])
+        return keys
 
     def _new_key(self, count: int = 1) -> int:
         """The first of so many unused keys."""
@@ -270,30 +270,38 @@ class CollectiveReplicas:
             return self._collectives.all_reduce(parts, op)
 
         with phase_scope(Phase.COMMUNICATION):
-            own = [tf.convert_to_tensor(each) for each in tensors]
-            return self._watch.exchanged(own, lambda: in_buckets(reduce, own, self.bucket_bytes))
+            tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+            return self._watch.exchanged(
+                tensors, lambda: in_buckets(reduce, tensors, self.bucket_bytes)
+            )
 
     def all_gather(
         self, tensors: Sequence[Tensor], size_class: Tensor | None = None
     ) -> list[Tensor]:
         """Concatenate each tensor with those of the others along the first axis, by rank."""
         with phase_scope(Phase.COMMUNICATION):
-            own = [tf.convert_to_tensor(each) for each in tensors]
-            return self._watch.exchanged(own, lambda: self._collectives.all_gather(own, size_class))
+            tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+            return self._watch.exchanged(
+                tensors, lambda: self._collectives.all_gather(tensors, size_class)
+            )
 
     def all_to_all(
         self, tensors: Sequence[Tensor], size_class: Tensor | None = None
     ) -> list[Tensor]:
         """Send part r of each tensor to rank r; returns the parts received, in order of rank."""
         with phase_scope(Phase.COMMUNICATION):
-            own = [tf.convert_to_tensor(each) for each in tensors]
-            return self._watch.exchanged(own, lambda: self._collectives.all_to_all(own, size_class))
+            tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+            return self._watch.exchanged(
+                tensors, lambda: self._collectives.all_to_all(tensors, size_class)
+            )
 
     def broadcast(self, tensors: Sequence[Tensor], root: int = 0) -> list[Tensor]:
         """The tensors of the replica with rank `root`."""
         with phase_scope(Phase.COMMUNICATION):
-            own = [tf.convert_to_tensor(each) for each in tensors]
-            return self._watch.exchanged(own, lambda: self._collectives.broadcast(own, root))
+            tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+            return self._watch.exchanged(
+                tensors, lambda: self._collectives.broadcast(tensors, root)
+            )
 
     def barrier(self) -> None:
         """Wait until all replicas are here."""

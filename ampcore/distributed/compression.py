@@ -41,8 +41,8 @@ def mean_in_16_bits(
     if factors is None:
         return in_buckets(mean, gradients, bucket_bytes)
     scaled = [grad * factor for grad, factor in zip(gradients, factors, strict=True)]
-    found = in_buckets(mean, scaled, bucket_bytes)
-    return [grad / factor for grad, factor in zip(found, factors, strict=True)]
+    means = in_buckets(mean, scaled, bucket_bytes)
+    return [grad / factor for grad, factor in zip(means, factors, strict=True)]
 
 
 def _mean_of_bucket(replicas: Replicas, bucket: Tensor, dtype: GradientDtype) -> Tensor:
@@ -53,6 +53,6 @@ def _mean_of_bucket(replicas: Replicas, bucket: Tensor, dtype: GradientDtype) ->
     padded = tf.pad(flat, [[0, padding]]) if padding else flat
     [received] = replicas.all_to_all([tf.cast(padded, dtype)])
     parts = tf.cast(tf.reshape(received, [size, -1]), tf.float32)
-    own = tf.reduce_sum(parts, axis=0) / size
-    [gathered] = replicas.all_gather([tf.cast(own, dtype)])
+    mean = tf.reduce_sum(parts, axis=0) / size
+    [gathered] = replicas.all_gather([tf.cast(mean, dtype)])
     return tf.reshape(tf.cast(gathered[:elements], tf.float32), bucket.shape)

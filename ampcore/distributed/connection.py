@@ -24,7 +24,7 @@ from ampcore.distributed.control.channel import ControlChannel
 from ampcore.distributed.control.exchange_watch import ExchangeWatch
 from ampcore.distributed.control.greetings import Greetings, greet
 from ampcore.distributed.control.loopback import close_to_other_machines
-from ampcore.distributed.control.messages import Connection
+from ampcore.distributed.control.messages import PeerConnection
 from ampcore.distributed.control.process_activity import ProcessActivity
 from ampcore.distributed.malloc import keep_freed_memory
 from ampspec.documents.text import join_names
@@ -81,24 +81,26 @@ def use_own_accelerator(local_rank: int) -> bool:
 
 def _start_server(cluster: Cluster) -> None:
     """Start TensorFlow's server of this rank, without waiting for the others."""
-    own = cluster.addresses[cluster.rank]
+    address = cluster.addresses[cluster.rank]
     document = tensorflow_server_pb2.ServerDef(
         cluster=tf.train.ClusterSpec({"worker": list(cluster.addresses)}).as_cluster_def(),
         job_name="worker",
         task_index=cluster.rank,
         protocol="grpc",
-        port=int(own.rpartition(":")[2]),
+        port=int(address.rpartition(":")[2]),
     )
     # Not `configure_collective_ops`, which a process that was warmed up can no longer call.
     document.default_session_config.experimental.collective_group_leader = LEADER
-    check_port(own)
+    check_port(address)
     try:
         with _without_warning():
             context.context().ensure_initialized()
             context.context().enable_collective_ops(document)
     except (tf.errors.OpError, RuntimeError) as error:
         if "start gRPC server" in str(error) or "address" in str(error).lower():
-            raise AddressInUse(f"Rank {cluster.rank} cannot listen on {own}: {error}") from error
+            raise AddressInUse(
+                f"Rank {cluster.rank} cannot listen on {address}: {error}"
+            ) from error
         raise
     if all(_host(address) in LOOPBACK_HOSTS for address in cluster.addresses):
         close_to_other_machines(document.port)
@@ -107,12 +109,12 @@ def _start_server(cluster: Cluster) -> None:
 @contextmanager
 def _without_warning() -> Iterator[None]:
     """Without TensorFlow's warning that earlier tensors can no longer be used."""
-    before = logging.get_verbosity()
+    verbosity = logging.get_verbosity()
     logging.set_verbosity(logging.ERROR)
     try:
         yield
     finally:
-        logging.set_verbosity(before)
+        logging.set_verbosity(verbosity)
 
 
 def check_port(address: str) -> None:
@@ -126,7 +128,7 @@ def check_port(address: str) -> None:
             raise AddressInUse(f"Cannot listen on {address}: {error.strerror}.") from error
 
 
-def _control_connections(cluster: Cluster, collectives: Collectives) -> dict[int, Connection]:
+def _control_connections(cluster: Cluster, collectives: Collectives) -> dict[int, PeerConnection]:
     """The connections of the control channel; the first communication between the ranks."""
     if cluster.rank == 0:
         with _listen(cluster) as listener:
@@ -136,7 +138,7 @@ def _control_connections(cluster: Cluster, collectives: Collectives) -> dict[int
     port, token = _announcement(collectives)
     host = _host(cluster.addresses[0])
     connected = socket.create_connection((host, port), cluster.timeout_s)
-    connection = Connection(connected, cluster.silence_limit_s)
+    connection = PeerConnection(connected, cluster.silence_limit_s)
     greet(connection, cluster.rank, token)
     return {0: connection}
 
@@ -174,12 +176,12 @@ def _announce(collectives: Collectives, port: int, token: bytes) -> None:
 
 
 def _announcement(collectives: Collectives) -> tuple[int, bytes]:
-    [found] = collectives.broadcast([tf.zeros(1 + TOKEN_BYTES, tf.int32)], root=0)
-    port, *token = found.numpy().tolist()
+    [announcement] = collectives.broadcast([tf.zeros(1 + TOKEN_BYTES, tf.int32)], root=0)
+    port, *token = announcement.numpy().tolist()
     return port, bytes(token)
 
 
-def _accept(cluster: Cluster, listener: socket.socket, token: bytes) -> dict[int, Connection]:
+def _accept(cluster: Cluster, listener: socket.socket, token: bytes) -> dict[int, PeerConnection]:
     """Wait for every other rank."""
     greetings = Greetings(listener, cluster.size, token, cluster.silence_limit_s)
     connections = greetings.wait(cluster.timeout_s)
@@ -190,8 +192,8 @@ def _accept(cluster: Cluster, listener: socket.socket, token: bytes) -> dict[int
 
 def _not_connected(cluster: Cluster, error: Exception) -> RankDisconnected:
     """The error of ranks that did not connect, which are named if nothing listens for them."""
-    others = [rank for rank in range(cluster.size) if rank != cluster.rank]
-    missing = [rank for rank in others if not _listens(cluster.addresses[rank])]
+    peers = [rank for rank in range(cluster.size) if rank != cluster.rank]
+    missing = [rank for rank in peers if not _listens(cluster.addresses[rank])]
     if missing:
         return _lost(cluster, missing)
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]

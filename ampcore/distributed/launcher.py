@@ -73,9 +73,9 @@ def free_addresses(count: int) -> tuple[str, ...]:
     """Addresses of this machine that nothing listens on at the moment."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((LOOPBACK, 0))
-        return tuple(f"{LOOPBACK}:{each.getsockname()[1]}" for each in sockets)
+        for listener in sockets:
+            listener.bind((LOOPBACK, 0))
+        return tuple(f"{LOOPBACK}:{listener.getsockname()[1]}" for listener in sockets)
 
 
 class _Rank:
@@ -95,10 +95,10 @@ class _Rank:
 
     def poll(self) -> int | None:
         """Its exit code, as of a shell; None while it runs. What it leaves behind is killed."""
-        if self.code is None and (found := self._process.poll()) is not None:
+        if self.code is None and (code := self._process.poll()) is not None:
             self._signal_group(signal.SIGKILL)
             self._tracker.unregister(self._process.pid)
-            self.code = found if found >= 0 else 128 - found
+            self.code = code if code >= 0 else 128 - code
         return self.code
 
     def signal(self, number: int) -> None:
@@ -131,16 +131,16 @@ class _Ranks:
         self._ranks: list[_Rank] = []
         for number in range(job.processes):
             cluster = Cluster(addresses, number, number, job.timeout_s)
-            own = cores_of_rank(number, job.processes, cores)
+            rank_cores = cores_of_rank(number, job.processes, cores)
             output = None
             if number > 0:
                 output = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - it is one
-            process = self._start(cluster, own, output)
+            process = self._start(cluster, rank_cores, output)
             self._ranks.append(_Rank(number, process, output, tracker))
 
     def run(self) -> int:
         """Wait for all ranks; ends them when one fails or this process is asked to end."""
-        before = {
+        previous_handlers = {
             number: signal.signal(number, self._on_signal)
             for number in (signal.SIGINT, signal.SIGTERM)
         }
@@ -150,7 +150,7 @@ class _Ranks:
                 return 0
             self._end_others()
         finally:
-            for number, handler in before.items():
+            for number, handler in previous_handlers.items():
                 signal.signal(number, handler)
         self._show(first)
         return first.code or 1
@@ -167,13 +167,13 @@ class _Ranks:
                 os._exit(1)
             os.sched_setaffinity(0, cores)
 
-        own = environment.of_rank(cluster, job.threads or len(cores))
+        rank_environ = environment.of_rank(cluster, job.threads or len(cores))
         return subprocess.Popen(
             list(job.command),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env={**os.environ, **own, **job.environ},
+            env={**os.environ, **rank_environ, **job.environ},
             start_new_session=True,  # a signal to its group reaches what it has started
             preexec_fn=prepare,  # noqa: PLW1509 - this process has no other threads
         )

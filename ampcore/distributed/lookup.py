@@ -79,12 +79,12 @@ def _route(replicas: Replicas, shard: RowShard, keys: Tensor) -> _Route:
     number = tf.range(tf.size(distinct)) - tf.gather(starts, tf.gather(owners, order))
     sorted_places = tf.gather(owners, order) * size.size + number
     places = tf.scatter_nd(order[:, tf.newaxis], sorted_places, tf.shape(order))
-    wanted = tf.scatter_nd(
+    requested_rows = tf.scatter_nd(
         places[:, tf.newaxis],
         tf.cast(shard.local(distinct), tf.int32) + 1,  # 0 is padding
         [ranks * size.size],
     )
-    [asked] = replicas.all_to_all([wanted], size.number)
+    [asked] = replicas.all_to_all([requested_rows], size.number)
     asked_places = tf.cast(tf.where(asked > 0)[:, 0], tf.int32)
     return _Route(
         size, tf.gather(places, positions), tf.gather(asked, asked_places) - 1, asked_places

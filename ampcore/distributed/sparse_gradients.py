@@ -64,5 +64,7 @@ def shard_norms(replicas: Replicas, grads: Sequence[Any]) -> Tensor:
     norm = tf.sqrt(tf.add_n([tf.reduce_sum(tf.square(value)) for value in values]))
     finite = tf.math.is_finite(norm)
     norm = tf.where(finite, tf.minimum(norm, LARGEST), norm)
-    own = tf.one_hot(replicas.rank, replicas.size, on_value=True, off_value=False, dtype=tf.bool)
-    return tf.where(own, tf.cast(norm, tf.float32), 0.0)
+    is_this_rank = tf.one_hot(
+        replicas.rank, replicas.size, on_value=True, off_value=False, dtype=tf.bool
+    )
+    return tf.where(is_this_rank, tf.cast(norm, tf.float32), 0.0)

@@ -30,14 +30,14 @@ def with_augmentation(model: Model, augmentation: Sequence[AnyAugmentation]) -> 
             expected="a model with one input",
             received=f"{len(model.inputs)} inputs",
         )
-    [given] = model.inputs
-    if len(given.shape) != 4 and any(layer.layer != "GaussianNoise" for layer in augmentation):
+    [tensor] = model.inputs
+    if len(tensor.shape) != 4 and any(layer.layer != "GaussianNoise" for layer in augmentation):
         raise InvalidModel(
             "data.augmentation",
             expected="images [height, width, channels]",
-            received=f"inputs of shape {list(given.shape[1:])}",
+            received=f"inputs of shape {list(tensor.shape[1:])}",
         )
-    inputs = keras.Input(given.shape[1:], dtype=given.dtype, name=given.name)
+    inputs = keras.Input(tensor.shape[1:], dtype=tensor.dtype, name=tensor.name)
     varied = inputs
     for number, layer in enumerate(augmentation, start=1):
         arguments = layer.model_dump(exclude={"layer"})

@@ -74,8 +74,9 @@ def build(
             received=f"{spec.kind}, which only a run builds",
         )
     kind = BUILDERS[spec.kind]
-    made = kind.build(spec, signature)
-    models = made if isinstance(made, dict) else {"model": made}
+    models = kind.build(spec, signature)
+    if not isinstance(models, dict):
+        models = {"model": models}
     models = {name: with_augmentation(model, augmentation) for name, model in models.items()}
     networks = [Network(name, policies.apply(model)) for name, model in models.items()]
     if task is None and kind.task is not None:

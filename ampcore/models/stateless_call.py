@@ -42,15 +42,17 @@ def call_stateless(
         and the losses that layers add, such as weight regularization.
     """
     # Keras would read the variables again, so that unchanged values could not be recognised.
-    before = [tf.convert_to_tensor(value) for value in states]
-    named = training_argument(model, training=training)
+    old_states = [tf.convert_to_tensor(value) for value in states]
+    keywords = training_argument(model, training=training)
     if assigned:
-        outputs, after, losses = _call_with_assigned(model, weights, before, x, named, assigned)
-    else:
-        outputs, after, losses = model.stateless_call(
-            list(weights), before, x, return_losses=True, **named
+        outputs, new_states, losses = _call_with_assigned(
+            model, weights, old_states, x, keywords, assigned
         )
-    rows = enumerate(zip(before, after, strict=True))
+    else:
+        outputs, new_states, losses = model.stateless_call(
+            list(weights), old_states, x, return_losses=True, **keywords
+        )
+    rows = enumerate(zip(old_states, new_states, strict=True))
     return outputs, {index: new for index, (old, new) in rows if new is not old}, losses
 
 
@@ -68,9 +70,9 @@ def assigned_variables(model: Any, example: Any) -> tuple[int, ...]:
     """
     if not any(_may_assign(layer) for layer in flatten_layers(model)):
         return ()
-    named = training_argument(model, training=True)
+    keywords = training_argument(model, training=True)
     with _RecordingScope(model.trainable_variables) as scope:
-        model(example, **named)
+        model(example, **keywords)
     return tuple(sorted(scope.assigned))
 
 
@@ -117,27 +119,29 @@ def _call_with_assigned(  # noqa: PLR0917 - as `call_stateless`
     weights: Sequence[Tensor],
     states: list[Tensor],
     x: Any,
-    named: dict[str, bool],
+    keywords: dict[str, bool],
     assigned: Sequence[int],
 ) -> tuple[Any, list[Tensor], list[Tensor]]:
-    others = model.non_trainable_variables
+    state_variables = model.non_trainable_variables
     variables = [model.trainable_variables[index] for index in assigned]
     values = [tf.convert_to_tensor(weight) for weight in weights]
-    sources = {id(one): values[index] for one, index in zip(variables, assigned, strict=True)}
-    for index, state in zip(assigned, states[len(others) :], strict=True):
+    sources = {
+        id(variable): values[index] for variable, index in zip(variables, assigned, strict=True)
+    }
+    for index, state in zip(assigned, states[len(state_variables) :], strict=True):
         # Of an earlier micro-batch of the same step.
         values[index] = _with_gradient_of(values[index], state)
     pairs = [
         *zip(model.trainable_variables, values, strict=True),
-        *zip(others, states[: len(others)], strict=True),
+        *zip(state_variables, states[: len(state_variables)], strict=True),
     ]
     with _AssigningScope(pairs, sources) as scope:
-        outputs = model.call(x, **named)
+        outputs = model.call(x, **keywords)
         losses = model.losses
-    after = [scope.get_current_value(variable) for variable in others]
-    rows = zip(variables, states[len(others) :], strict=True)
-    after += [scope.assigned.get(id(variable), state) for variable, state in rows]
-    return outputs, after, losses
+    new_states = [scope.get_current_value(variable) for variable in state_variables]
+    rows = zip(variables, states[len(state_variables) :], strict=True)
+    new_states += [scope.assigned.get(id(variable), state) for variable, state in rows]
+    return outputs, new_states, losses
 
 
 @tf.custom_gradient  # type: ignore[untyped-decorator]

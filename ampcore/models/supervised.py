@@ -70,8 +70,8 @@ class SupervisedTask(Task):
     ) -> tuple[list[Tensor], list[StateUpdates]]:
         """The weighted sum of the outputs' losses and those of the layers."""
         outputs, updates, layer_losses = self._call(weights, non_trainable, batch, training=True)
-        found = self._output_losses(outputs, batch)
-        total = [self._objectives[name].weight * loss for name, loss in found.items()]
+        output_losses = self._output_losses(outputs, batch)
+        total = [self._objectives[name].weight * loss for name, loss in output_losses.items()]
         return [tf.add_n([*total, *layer_losses])], [updates]
 
     def measure(
@@ -102,13 +102,15 @@ class SupervisedTask(Task):
             if objective.loss is not None
         }
         weighted = [self._objectives[name].weight * loss for name, loss in losses.items()]
-        found = {LOSS: tf.add_n(weighted)} if weighted else {}
-        found |= {self._loss_names[name]: loss for name, loss in losses.items() if self._loss_names}
+        metrics = {LOSS: tf.add_n(weighted)} if weighted else {}
+        metrics |= {
+            self._loss_names[name]: loss for name, loss in losses.items() if self._loss_names
+        }
         for name, (output, metric) in self._trackers.items():
             values = _of_examples(metric, targets[output], _float32(outputs[output]))
             if values is not None:
-                found[name] = values
-        return found
+                metrics[name] = values
+        return metrics
 
     def loss_kind(self) -> Literal["cross_entropy", "squared"] | None:
         """The kind of the loss of a network with one output."""
@@ -139,12 +141,17 @@ class SupervisedTask(Task):
         """The state after another batch."""
         sums, variables, count = states
         outputs, _, of_layers = self._call(weights, non_trainable, batch, training=False)
-        found = self._output_losses(outputs, batch)
+        output_losses = self._output_losses(outputs, batch)
         total = tf.add_n(
-            [*(self._objectives[name].weight * loss for name, loss in found.items()), *of_layers]
+            [
+                *(self._objectives[name].weight * loss for name, loss in output_losses.items()),
+                *of_layers,
+            ]
         )
         losses = {LOSS: total} | {
-            shown: found[name] for name, shown in self._loss_names.items() if name in found
+            shown: output_losses[name]
+            for name, shown in self._loss_names.items()
+            if name in output_losses
         }
         size = tf.cast(tf.shape(batch.parts[0])[0], tf.float64)
         sums = {name: sums[name] + size * tf.cast(losses[name], tf.float64) for name in sums}
@@ -161,14 +168,14 @@ class SupervisedTask(Task):
     def metric_values(self, states: MetricStates) -> dict[str, Tensor]:
         """The value of each metric, a scalar; of one with several values, each as NAME_INDEX."""
         sums, variables, count = states
-        found = {name: total / count for name, total in sums.items()}
+        metrics = {name: total / count for name, total in sums.items()}
         for name, (_, metric) in self._trackers.items():
             values = tf.reshape(metric.stateless_result(variables[name]), [-1])
             if len(values) == 1:
-                found[name] = values[0]
+                metrics[name] = values[0]
             else:
-                found |= {f"{name}_{index}": value for index, value in enumerate(values)}
-        return found
+                metrics |= {f"{name}_{index}": value for index, value in enumerate(values)}
+        return metrics
 
     def metric_direction(self, name: str) -> Literal["min", "max"] | None:
         """The direction that a metric of Keras states; most of them do."""
@@ -183,8 +190,8 @@ class SupervisedTask(Task):
         outputs, updates, losses = self.networks[0].call_with_losses(
             weights[0], non_trainable[0], batch.x, training=training
         )
-        named = dict(zip(self._objectives, flat_outputs(outputs), strict=True))
-        return named, updates, losses
+        by_name = dict(zip(self._objectives, flat_outputs(outputs), strict=True))
+        return by_name, updates, losses
 
     def _output_losses(self, outputs: Mapping[str, Tensor], batch: Batch) -> dict[str, Tensor]:
         targets = self._targets(batch, outputs)
@@ -207,12 +214,12 @@ class SupervisedTask(Task):
 
     def _targets(self, batch: Batch, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The targets of each output."""
-        given = by_output(batch.y, list(self._objectives))
+        targets = by_output(batch.y, list(self._objectives))
         return {
             name: tf.reshape(target, tf.shape(outputs[name]))
             if self._objectives[name].reshape_targets
             else target
-            for name, target in given.items()
+            for name, target in targets.items()
         }
 
 
@@ -255,22 +262,26 @@ def trackers(objectives: Mapping[str, Objective]) -> dict[str, tuple[str, Any]]:
         InvalidModel: Two metrics have the same name, or one has that of a loss.
     """
     prefix = len(objectives) > 1
-    found: dict[str, tuple[str, Any]] = {}
+    by_name: dict[str, tuple[str, Any]] = {}
     for output, objective in objectives.items():
         for metric in objective.metrics:
             name = f"{output}_{metric.name}" if prefix else metric.name
-            if name in found or name in {LOSS, *_loss_names(objectives).values()}:
+            if name in by_name or name in {LOSS, *_loss_names(objectives).values()}:
                 raise InvalidModel(
                     "metrics",
                     expected="a different name for each metric, and none of a loss",
                     received=f"{name!r} twice",
                 )
-            found[name] = output, metric
-    return found
+            by_name[name] = output, metric
+    return by_name
 
 
 def _loss_names(objectives: Mapping[str, Objective]) -> dict[str, str]:
     """With several outputs: the metric that is the loss of each."""
     if len(objectives) == 1:
         return {}
-    return {name: f"{name}_{LOSS}" for name, each in objectives.items() if each.loss is not None}
+    return {
+        name: f"{name}_{LOSS}"
+        for name, objective in objectives.items()
+        if objective.loss is not None
+    }

@@ -50,8 +50,8 @@ class Network:
         if self.in_float32:
             return []
         products = [*installed_products(self.model), *self.dtypes.products]
-        found = [one.scaling for one in products if one.scaling is not None]
-        return [scaling for scaling in found if scaling.history is not None]
+        scalings = [product.scaling for product in products if product.scaling is not None]
+        return [scaling for scaling in scalings if scaling.history is not None]
 
     @property
     def state_variables(self) -> list[Any]:
@@ -165,13 +165,13 @@ class Task(ABC):
     ) -> MetricStates:
         """The state after another batch, whose size may be unknown while it is traced."""
         sums, count = states
-        found = self.measure(weights, non_trainable, batch)
+        metrics = self.measure(weights, non_trainable, batch)
         # Means over many examples lose digits in float32.
         sums = {
-            name: total + tf.reduce_sum(tf.cast(found[name], tf.float64))
+            name: total + tf.reduce_sum(tf.cast(metrics[name], tf.float64))
             for name, total in sums.items()
         }
-        return sums, count + tf.cast(tf.shape(found["loss"])[0], tf.float64)
+        return sums, count + tf.cast(tf.shape(metrics["loss"])[0], tf.float64)
 
     def metric_values(self, states: MetricStates) -> dict[str, Tensor]:
         """The value of each metric, a scalar."""

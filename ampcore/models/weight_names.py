@@ -32,7 +32,7 @@ def named_weights(networks: Sequence[Network]) -> list[NamedWeight]:
 
 def weights_of_model(model: Any) -> Iterator[NamedWeight]:
     """Every weight of a model once, under the first path that leads to it."""
-    named: set[str] = set()
+    names: set[str] = set()
     seen: set[int] = set()
     layers = [(entry.info.path, entry.layer) for entry in walk_layers(model, set())]
     for path, layer in [*layers, ("", model)]:
@@ -41,14 +41,14 @@ def weights_of_model(model: Any) -> Iterator[NamedWeight]:
             if id(weight) in seen or id(weight) in inner:
                 continue
             seen.add(id(weight))
-            name = _unused(f"{path}/{weight.name}" if path else weight.name, named)
-            named.add(name)
+            name = _unused(f"{path}/{weight.name}" if path else weight.name, names)
+            names.add(name)
             yield NamedWeight(name, path, weight)
 
 
-def _unused(name: str, named: set[str]) -> str:
+def _unused(name: str, names: set[str]) -> str:
     """The name, with a number if another weight of the layer has it."""
-    number, found = 1, name
-    while found in named:
-        found, number = f"{name}_{number}", number + 1
-    return found
+    number, candidate = 1, name
+    while candidate in names:
+        candidate, number = f"{name}_{number}", number + 1
+    return candidate

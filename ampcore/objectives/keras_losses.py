@@ -41,39 +41,40 @@ def _with_equal_rank(targets: Tensor, predictions: Tensor) -> tuple[Tensor, Tens
     return targets, predictions
 
 
-def as_loss(given: object, field: str = "loss") -> Loss:
+def as_loss(identifier: object, field: str = "loss") -> Loss:
     """The Keras loss that a name, an object or a function stands for.
 
     Args:
-        given: A name of Keras such as "mse", a keras.losses.Loss, or a function as of FunctionLoss.
+        identifier: A name of Keras such as "mse", a keras.losses.Loss, or a function as of
+            FunctionLoss.
         field: Where it was given, for errors.
 
     Raises:
         InvalidModel: It is none of these, or a loss without a reduction.
     """
-    if isinstance(given, keras.losses.Loss):
-        if given.reduction in (None, "none"):
+    if isinstance(identifier, keras.losses.Loss):
+        if identifier.reduction in (None, "none"):
             raise InvalidModel(
                 field,
                 expected='a loss with a reduction: "sum_over_batch_size" for the mean of the '
                 'examples, "sum" for what `fit` trains without one',
-                received=f'{type(given).__name__} with reduction="none"',
+                received=f'{type(identifier).__name__} with reduction="none"',
             )
-        return given
-    if isinstance(given, str):
+        return identifier
+    if isinstance(identifier, str):
         try:
-            found = keras.losses.get(given)
+            loss = keras.losses.get(identifier)
         except ValueError:
-            found = None
-        if found is not None:
-            return found if isinstance(found, keras.losses.Loss) else FunctionLoss(found, given)
-    elif callable(given) and not isinstance(given, type):
-        return FunctionLoss(given)
+            loss = None
+        if loss is not None:
+            return loss if isinstance(loss, keras.losses.Loss) else FunctionLoss(loss, identifier)
+    elif callable(identifier) and not isinstance(identifier, type):
+        return FunctionLoss(identifier)
     raise InvalidModel(
         field,
         expected="the name of a loss in keras.losses, a keras.losses.Loss, or a function of "
         "(targets, predictions)",
-        received=repr(given),
+        received=repr(identifier),
     )
 
 

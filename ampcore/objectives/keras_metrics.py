@@ -16,13 +16,17 @@ ACCURACY: Final = ("accuracy", "acc")
 
 
 def as_metric(
-    given: object, targets: tf.TensorSpec, predictions: tf.TensorSpec, loss: Loss | None, field: str
+    identifier: object,
+    targets: tf.TensorSpec,
+    predictions: tf.TensorSpec,
+    loss: Loss | None,
+    field: str,
 ) -> Metric:
     """The Keras metric that a name, an object or a function stands for, with its variables.
 
     Args:
-        given: A name of Keras such as "mae", a keras.metrics.Metric, or a function of (targets,
-            predictions) that returns a value for each example.
+        identifier: A name of Keras such as "mae", a keras.metrics.Metric, or a function of
+            (targets, predictions) that returns a value for each example.
         targets: The shape and dtype of the targets of one example.
         predictions: Those of the output.
         loss: The loss of the output: "accuracy" of logits counts those above 0, not 0.5.
@@ -31,36 +35,42 @@ def as_metric(
     Raises:
         InvalidModel: It is none of these.
     """
-    metric = _metric(given, targets, predictions, loss, field)
+    metric = _metric(identifier, targets, predictions, loss, field)
     if not metric.variables:
         create_variables(metric, targets, predictions)
     return metric
 
 
 def _metric(
-    given: object, targets: tf.TensorSpec, predictions: tf.TensorSpec, loss: Loss | None, field: str
+    identifier: object,
+    targets: tf.TensorSpec,
+    predictions: tf.TensorSpec,
+    loss: Loss | None,
+    field: str,
 ) -> Metric:
-    if isinstance(given, keras.metrics.Metric):
-        return given  # its own sums are not changed: those of a run are kept apart
-    if isinstance(given, str) and given in ACCURACY:
-        return _accuracy(given, targets, predictions, loss)
-    function: Any = given
-    if isinstance(given, str):
+    if isinstance(identifier, keras.metrics.Metric):
+        return identifier  # its own sums are not changed: those of a run are kept apart
+    if isinstance(identifier, str) and identifier in ACCURACY:
+        return _accuracy(identifier, targets, predictions, loss)
+    function: Any = identifier
+    if isinstance(identifier, str):
         try:
-            function = keras.metrics.get(given)
+            function = keras.metrics.get(identifier)
         except ValueError:
             function = None
         if isinstance(function, keras.metrics.Metric):
-            function.name = given
+            function.name = identifier
             return function
     if callable(function) and not isinstance(function, type):
-        name = given if isinstance(given, str) else getattr(given, "__name__", "metric")
+        name = (
+            identifier if isinstance(identifier, str) else getattr(identifier, "__name__", "metric")
+        )
         return keras.metrics.MeanMetricWrapper(function, name=name)
     raise InvalidModel(
         field,
         expected="the name of a metric in keras.metrics, a keras.metrics.Metric, or a function of "
         "(targets, predictions)",
-        received=repr(given),
+        received=repr(identifier),
     )
 
 

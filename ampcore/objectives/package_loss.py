@@ -44,13 +44,15 @@ def check_package_loss(
     def compute(y_true: Any, y_pred: Any) -> Any:
         return loss(y_true, y_pred), example_losses(loss, y_true, y_pred)
 
-    batch = [tf.TensorSpec((EXAMPLES, *one.shape), one.dtype) for one in (targets, predictions)]
+    batch = [
+        tf.TensorSpec((EXAMPLES, *tensor.shape), tensor.dtype) for tensor in (targets, predictions)
+    ]
     try:
         traced = tf.function(compute, autograph=False).get_concrete_function(*batch)
     except Exception as error:
         received = f"{type(error).__name__}: {error}"
     else:
-        mean, of_examples = (tuple(one.shape) for one in traced.outputs)
+        mean, of_examples = (tuple(tensor.shape) for tensor in traced.outputs)
         if mean == () and of_examples == (EXAMPLES,):
             return
         received = f"shape {list(of_examples if mean == () else mean)} for {EXAMPLES} examples"

@@ -65,14 +65,16 @@ def check_package_metric(
         function, _ = metric_function(metric)
         return result, function(y_true, y_pred)
 
-    batch = [tf.TensorSpec((EXAMPLES, *one.shape), one.dtype) for one in (targets, predictions)]
+    batch = [
+        tf.TensorSpec((EXAMPLES, *tensor.shape), tensor.dtype) for tensor in (targets, predictions)
+    ]
     try:
         if not metric.variables:
             create_variables(metric, targets, predictions)
         traced = tf.function(compute, autograph=False).get_concrete_function(*batch)
     except Exception as error:
         raise packages.unusable(spec, "to be computed for these targets", error) from error
-    result, of_examples = (tuple(one.shape) for one in traced.outputs)
+    result, of_examples = (tuple(tensor.shape) for tensor in traced.outputs)
     if len(result) > 1 or None in result or 0 in result:
         expected, received = "to have one number as its result, or a vector", str(list(result))
     elif of_examples[:1] != (EXAMPLES,):

@@ -21,7 +21,7 @@ from ampcore.optimizers import sparse_rows
 Tensor = Any
 
 
-class Average(NamedTuple):
+class MovingAverage(NamedTuple):
     """The average of one variable, float32, and for each of its rows the updates it has seen.
 
     `seen` (rows,), int64, is 0 where no lazy update is needed: in variables whose
@@ -39,8 +39,8 @@ def averaged(optimizer: Any, variables: Iterable[Any]) -> list[Any]:
     still be gathered from a table.
     """
     return [
-        each.value if average_of(optimizer, each) is None else _current(optimizer, each)
-        for each in variables
+        variable.value if average_of(optimizer, variable) is None else _current(optimizer, variable)
+        for variable in variables
     ]
 
 
@@ -59,13 +59,13 @@ def assign_averages(optimizer: Any, variables: Iterable[Any]) -> None:
         average.seen.assign(tf.zeros_like(average.seen))
 
 
-def average_of(optimizer: Any, variable: Any) -> Average | None:
+def average_of(optimizer: Any, variable: Any) -> MovingAverage | None:
     """The average of a variable; None without one, and in an optimizer of Keras."""
     return optimizer.average_of(variable) if hasattr(optimizer, "average_of") else None
 
 
 def update(
-    average: Average, weight: Any, ema: float, updates: Tensor, applied: Tensor | None
+    average: MovingAverage, weight: Any, ema: float, updates: Tensor, applied: Tensor | None
 ) -> None:
     """Update the average of a densely updated weight; `updates` is the number of updates before.
 
@@ -77,23 +77,23 @@ def update(
 
 
 def update_rows(
-    average: Average,
+    average: MovingAverage,
     touched: Tensor,
-    before: Tensor,
-    after: Tensor,
+    old_rows: Tensor,
+    new_rows: Tensor,
     *,
     ema: float,
     updates: Tensor,
     applied: Tensor | None,
 ) -> None:
-    """Update the average of the `touched` rows (n,), changed from `before` (n, …) to `after`.
+    """Update the average of the `touched` rows (n,), changed from `old_rows` (n, …) to `new_rows`.
 
     Where the update was not `applied`, nothing changes.
     """
     variables = [average.value.value, average.seen.value]
     value, seen = sparse_rows.gather(variables, touched)
-    moved = _caught_up(before, value, seen, ema, updates)
-    moved = after + _momentum(ema, updates) * (moved - after)
+    moved = _caught_up(old_rows, value, seen, ema, updates)
+    moved = new_rows + _momentum(ema, updates) * (moved - new_rows)
     now = tf.fill(tf.shape(seen), updates + 1)
     sparse_rows.scatter(
         variables, touched, sparse_rows.select(applied, [moved, now], [value, seen])

@@ -20,7 +20,7 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
 from ampcore.optimizers import moving_average, sparse_rows
-from ampcore.optimizers.moving_average import Average
+from ampcore.optimizers.moving_average import MovingAverage
 from ampcore.optimizers.update_rules import Rule, UpdateScalars
 from ampcore.precision import is_overwritten, map_values, sum_duplicate_rows
 
@@ -51,7 +51,7 @@ class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
         self.rule = rule
         self.ema = ema
         self._slots: list[list[Any]] = []
-        self._averages: list[Average | None] = []
+        self._averages: list[MovingAverage | None] = []
         self._applied: Tensor | None = None
 
     def build(self, variables: Sequence[Any]) -> None:
@@ -63,15 +63,18 @@ class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
             return
         super().build(variables)
         self._slots = [
-            [] if is_overwritten(each) else [self._add_slot(each, slot) for slot in self.rule.slots]
-            for each in variables
+            []
+            if is_overwritten(variable)
+            else [self._add_slot(variable, slot) for slot in self.rule.slots]
+            for variable in variables
         ]
         if self.ema is not None:
             self._averages = [
-                None if is_overwritten(each) else self._add_average(each) for each in variables
+                None if is_overwritten(variable) else self._add_average(variable)
+                for variable in variables
             ]
 
-    def average_of(self, variable: Any) -> Average | None:
+    def average_of(self, variable: Any) -> MovingAverage | None:
         """The moving average of a variable; None without `ema`, and where it is overwritten."""
         return self._averages[self._get_variable_index(variable)] if self._averages else None
 
@@ -91,15 +94,17 @@ class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
         """
         # Keras assigns these itself, whatever `update_step` makes of `applied`.
         assigned = [self.iterations] + [
-            each for each in trainable_variables if is_overwritten(each) or each.constraint
+            variable
+            for variable in trainable_variables
+            if is_overwritten(variable) or variable.constraint
         ]
-        before = [tf.convert_to_tensor(variable) for variable in assigned]
+        old_values = [tf.convert_to_tensor(variable) for variable in assigned]
         self._applied = applied
         try:
             self.apply(grads, trainable_variables)
         finally:
             self._applied = None
-        for variable, old in zip(assigned, before, strict=True):
+        for variable, old in zip(assigned, old_values, strict=True):
             variable.assign(tf.where(applied, tf.convert_to_tensor(variable), old))
 
     def update_step(self, gradient: Any, variable: Any, scalars: UpdateScalars) -> None:
@@ -183,13 +188,13 @@ class Optimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
         path = _dotted_path(variable.path)
         return self.add_variable(variable.shape, dtype="float32", name=f"{path}.{name}", **how)
 
-    def _add_average(self, variable: Any) -> Average:
+    def _add_average(self, variable: Any) -> MovingAverage:
         def copied(shape: Any, dtype: Any = None) -> Tensor:
             return tf.cast(variable.value, dtype)
 
         name = f"{_dotted_path(variable.path)}.average_seen"
         seen = self.add_variable(variable.shape[:1], dtype="int64", name=name)
-        return Average(self._add_slot(variable, "average", initializer=copied), seen)
+        return MovingAverage(self._add_slot(variable, "average", initializer=copied), seen)
 
     def _backend_update_step(
         self, grads: Sequence[Any], trainable_variables: Sequence[Any], learning_rate: Any

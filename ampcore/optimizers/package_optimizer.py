@@ -50,10 +50,10 @@ def _check(spec: PackageOptimizer, optimizer: Optimizer, learning_rate: Any) -> 
         expected = "an optimizer without a loss scale"
         received = f"loss_scale_factor={optimizer.loss_scale_factor}"
     else:
-        wanted = float(learning_rate(0) if callable(learning_rate) else learning_rate)
+        spec_rate = float(learning_rate(0) if callable(learning_rate) else learning_rate)
         rate = float(optimizer.learning_rate)
-        if not math.isclose(rate, wanted, rel_tol=1e-6):
-            expected = f"an optimizer with the learning rate that it is given, {wanted:g}"
+        if not math.isclose(rate, spec_rate, rel_tol=1e-6):
+            expected = f"an optimizer with the learning rate that it is given, {spec_rate:g}"
             received = f"{rate:g}"
     if expected is not None:
         raise InvalidModel(FIELD, expected=f"{spec.label} to return {expected}", received=received)

@@ -20,48 +20,48 @@ Tensor = Any
 def build(schedule: Schedule, learning_rate: float, total_steps: int) -> Any:
     """The learning rate argument of a Keras optimizer, for a run of `total_steps` updates."""
     warmup_steps = schedule.warmup_steps
-    after: Any
+    decay: Any
     match schedule:
         case Constant():
             if not warmup_steps:
                 return learning_rate
-            after = StepDecay(learning_rate, (), 1.0)
+            decay = StepDecay(learning_rate, (), 1.0)
         case Cosine():
             # float: Keras makes an int32 of an integer.
             decay_steps = float(max((schedule.end_step or total_steps) - warmup_steps, 1))
-            after = CosineDecay(learning_rate, decay_steps, alpha=schedule.final_fraction)
+            decay = CosineDecay(learning_rate, decay_steps, alpha=schedule.final_fraction)
         case Exponential():
-            after = ExponentialDecay(
+            decay = ExponentialDecay(
                 learning_rate, float(schedule.decay_steps), schedule.decay_rate
             )
         case Step():
             boundaries = [boundary - warmup_steps for boundary in schedule.boundaries]
-            after = StepDecay(learning_rate, boundaries, schedule.factor)
-    return Warmup(after, learning_rate, warmup_steps) if warmup_steps else after
+            decay = StepDecay(learning_rate, boundaries, schedule.factor)
+    return Warmup(decay, learning_rate, warmup_steps) if warmup_steps else decay
 
 
 class Warmup(LearningRateSchedule):  # type: ignore[misc]
-    """A linear rise to `learning_rate`, then `after`, whose steps count from there.
+    """A linear rise to `learning_rate`, then `decay`, whose steps count from there.
 
     Step 0 trains at 1 / warmup_steps of the rate; the last step of the rise, and the first step
     after it, at the full rate.
     """
 
-    def __init__(self, after: Any, learning_rate: float, warmup_steps: int) -> None:
+    def __init__(self, decay: Any, learning_rate: float, warmup_steps: int) -> None:
         super().__init__()
-        self.after, self.learning_rate, self.warmup_steps = after, learning_rate, warmup_steps
+        self.decay, self.learning_rate, self.warmup_steps = decay, learning_rate, warmup_steps
 
     def __call__(self, step: Any) -> Tensor:
         """The rate of a step, float32."""
         step = tf.cast(step, tf.int64)
         risen = tf.cast(step + 1, tf.float32) / float(self.warmup_steps)
-        later = self.after(tf.maximum(step - self.warmup_steps, 0))
+        later = self.decay(tf.maximum(step - self.warmup_steps, 0))
         return tf.where(step < self.warmup_steps, self.learning_rate * risen, later)
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor."""
         return {
-            "after": self.after,
+            "decay": self.decay,
             "learning_rate": self.learning_rate,
             "warmup_steps": self.warmup_steps,
         }

@@ -104,17 +104,20 @@ def find(reference: PackageReference) -> tuple[PackageEntry, BaseModel]:
             valid.
     """
     group = reference.group
-    installed = {(package_of(one), one.name): one for one in entry_points(group=group)}
+    installed = {
+        (package_of(entry_point), entry_point.name): entry_point
+        for entry_point in entry_points(group=group)
+    }
     if (reference.package, reference.name) not in installed:
-        known = join_names((f"{one} of {other}" for other, one in installed), 20) or "none"
+        choices = join_names((f"{name} of {package}" for package, name in installed), 20) or "none"
         raise InvalidModel(
             f"{reference.section}.name",
-            expected=f"one of the {group} of installed packages: {known}",
+            expected=f"one of the {group} of installed packages: {choices}",
             received=reference.label,
         )
-    found = _load(group, installed[reference.package, reference.name], reference.section)
+    entry = _load(group, installed[reference.package, reference.name], reference.section)
     try:
-        return found, found.options.model_validate(reference.options)
+        return entry, entry.options.model_validate(reference.options)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         raise InvalidModel(
@@ -135,9 +138,9 @@ def build(reference: PackageReference, what: str, *arguments: Any) -> Any:
     Raises:
         InvalidModel: As `find`, or the function raises an error.
     """
-    found, options = find(reference)
+    entry, options = find(reference)
     try:
-        return found.build(options, *arguments)
+        return entry.build(options, *arguments)
     except TrainingError:
         raise
     except Exception as error:
@@ -167,20 +170,20 @@ def load_all() -> None:
 def descriptions() -> Iterator[dict[str, Any]]:
     """Group, package, version and name of every entry point, with its schema or an error."""
     for group in ENTRY_POINT_GROUPS:
-        for one in entry_points(group=group):
+        for entry_point in entry_points(group=group):
             yield {
                 "group": group,
-                "package": package_of(one),
-                "version": one.dist.version if one.dist is not None else "",
-                "name": one.name,
-            } | _schema_or_error(group, one)
+                "package": package_of(entry_point),
+                "version": entry_point.dist.version if entry_point.dist is not None else "",
+                "name": entry_point.name,
+            } | _schema_or_error(group, entry_point)
 
 
 def _schema_or_error(group: EntryPointGroup, entry_point: EntryPoint) -> dict[str, Any]:
     try:
-        found = _load(group, entry_point, group)
-        description = (found.build.__doc__ or "").strip()
-        return {"description": description, "schema": found.options.model_json_schema()}
+        entry = _load(group, entry_point, group)
+        description = (entry.build.__doc__ or "").strip()
+        return {"description": description, "schema": entry.options.model_json_schema()}
     except BROKEN as error:
         return {"error": f"{type(error).__name__}: {error}"}
 
@@ -188,18 +191,18 @@ def _schema_or_error(group: EntryPointGroup, entry_point: EntryPoint) -> dict[st
 def _load(group: EntryPointGroup, entry_point: EntryPoint, section: str) -> PackageEntry:
     label = f"{entry_point.name} of {package_of(entry_point)}"
     try:
-        found = entry_point.load()
+        entry = entry_point.load()
     except BROKEN as error:
         raise InvalidModel(
             f"{section}.package",
             expected=f"a module that can be imported for {label}",
             received=f"{type(error).__name__}: {error}",
         ) from error
-    if not isinstance(found, TYPES[group]):
-        wanted = f"an ampcore.plugins.{TYPES[group].__name__}"
+    if not isinstance(entry, TYPES[group]):
         raise InvalidModel(
             f"{section}.package",
-            expected=f"{wanted} as {entry_point.value} for {label}",
-            received=type(found).__name__,
+            expected=f"an ampcore.plugins.{TYPES[group].__name__} as {entry_point.value} "
+            f"for {label}",
+            received=type(entry).__name__,
         )
-    return found
+    return entry

@@ -34,12 +34,12 @@ def without_op_fusion(precision: Precision, device: DeviceInfo) -> Iterator[None
     if device.kind != "cpu" or "float16" not in compute_dtypes(precision, policy):
         yield
         return
-    before = tf.config.optimizer.get_experimental_options().get(REMAPPING_OPTION, True)
+    previous_value = tf.config.optimizer.get_experimental_options().get(REMAPPING_OPTION, True)
     tf.config.optimizer.set_experimental_options({REMAPPING_OPTION: False})
     try:
         yield
     finally:
-        tf.config.optimizer.set_experimental_options({REMAPPING_OPTION: before})
+        tf.config.optimizer.set_experimental_options({REMAPPING_OPTION: previous_value})
 
 
 def with_float32_kernel_gradient(layer: Layer) -> Callable[..., Any]:

@@ -196,8 +196,8 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):  # type: ignore[m
         state = self.state
         unscaled = sum_duplicate_rows(self.loss_scale.unscale(state, list(grads), variables))
         group = (self.inner_optimizer, unscaled, variables)
-        after, applied = apply_if_finite(self.loss_scale, state, [group])
-        for variable, value in zip(self._state_variables, after, strict=True):
+        next_state, applied = apply_if_finite(self.loss_scale, state, [group])
+        for variable, value in zip(self._state_variables, next_state, strict=True):
             variable.assign(value)
         self._skipped_steps.assign_add(tf.where(applied, 0, 1))
 

@@ -189,15 +189,15 @@ class DynamicLossScale(_Scaling):
         `finite` has the shape of the state: a scalar for one scale.
         """
         _check_finite_flag(state, finite)
-        good = tf.where(finite, state.good_steps + 1, 0)
-        bad = tf.where(finite, 0, state.bad_steps + 1)
-        grow, back_off = good >= self.growth_interval, bad >= self.hysteresis
+        good_steps = tf.where(finite, state.good_steps + 1, 0)
+        bad_steps = tf.where(finite, 0, state.bad_steps + 1)
+        grow, back_off = good_steps >= self.growth_interval, bad_steps >= self.hysteresis
         larger = tf.minimum(state.scale * self.growth_factor, self.maximum)
         smaller = tf.maximum(state.scale * self.backoff_factor, self.minimum)
         return state._replace(
             scale=tf.where(grow, larger, tf.where(back_off, smaller, state.scale)),
-            good_steps=tf.where(grow, 0, good),
-            bad_steps=tf.where(back_off, 0, bad),
+            good_steps=tf.where(grow, 0, good_steps),
+            bad_steps=tf.where(back_off, 0, bad_steps),
         )
 
     def clamp(self, state: LossScaleState) -> LossScaleState:
@@ -234,16 +234,16 @@ class CalibratedLossScale(DynamicLossScale):
     def adjust(self, state: LossScaleState, finite: Tensor) -> LossScaleState:
         """The state after a step whose gradients were all finite, or not."""
         moved = super().adjust(state, finite)
-        bad = tf.where(finite, 0, state.bad_steps + 1)
+        bad_steps = tf.where(finite, 0, state.bad_steps + 1)
         frozen = state.round_steps >= self.calibration_steps
-        too_large = tf.logical_and(frozen, bad >= self.hysteresis)
-        holds = tf.logical_and(frozen, bad < self.hysteresis)
+        too_large = tf.logical_and(frozen, bad_steps >= self.hysteresis)
+        holds = tf.logical_and(frozen, bad_steps < self.hysteresis)
         ended = state.round_steps + 1 >= self.calibration_steps + self.audit_interval
         return LossScaleState(
             scale=tf.where(holds, state.scale, moved.scale),
             # A frozen scale gives no information about larger scales.
             good_steps=tf.where(holds, 0, moved.good_steps),
-            bad_steps=tf.where(holds, bad, moved.bad_steps),
+            bad_steps=tf.where(holds, bad_steps, moved.bad_steps),
             round_steps=tf.where(tf.logical_or(too_large, ended), 0, state.round_steps + 1),
         )
 
@@ -306,8 +306,8 @@ def _float32(grad: Any, factor: Tensor | None) -> Any:
 def _check_finite_flag(state: LossScaleState, finite: Any) -> None:
     """Check that the flag has the shape of the scale; otherwise the state's shapes would differ."""
     flag, shape = tf.convert_to_tensor(finite), tf.convert_to_tensor(state.scale).shape
-    known = flag.shape.is_fully_defined() and shape.is_fully_defined()
-    if flag.dtype != tf.bool or (known and flag.shape != shape):
+    are_shapes_known = flag.shape.is_fully_defined() and shape.is_fully_defined()
+    if flag.dtype != tf.bool or (are_shapes_known and flag.shape != shape):
         raise ValueError(
             f"Expected finite: a boolean of the shape of the state's scale, {shape} (several "
             "flags of one scale are reduced with tf.reduce_all). "

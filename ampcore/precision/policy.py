@@ -119,9 +119,9 @@ def apply_policy(
 
 def _check_callable(model: Model, example: Any) -> None:
     """Raise InvalidModel if a person's own layer computes with two dtypes."""
-    own = [layer for layer in flatten_layers(model) if computes_itself(layer)]
+    custom_layers = [layer for layer in flatten_layers(model) if computes_itself(layer)]
     inputs = _input_specs(model) if is_network(model) else example
-    if not own or inputs is None:
+    if not custom_layers or inputs is None:
         return
 
     def call(x: Any) -> Any:
@@ -138,14 +138,18 @@ def _input_specs(model: Model) -> Any:
     """The inputs of a functional or sequential model, with their structure."""
     inputs = model.input if not isinstance(model, keras.Sequential) else model.inputs[0]
     return keras.tree.map_structure(
-        lambda one: tf.TensorSpec(one.shape, keras.backend.standardize_dtype(one.dtype)), inputs
+        lambda tensor: tf.TensorSpec(tensor.shape, keras.backend.standardize_dtype(tensor.dtype)),
+        inputs,
     )
 
 
 def _precision(policy: str, overrides: Sequence[Override | Mapping[str, Any]]) -> Precision:
-    given = [dict(one) if isinstance(one, Mapping) else one.model_dump() for one in overrides]
+    rows = [
+        dict(override) if isinstance(override, Mapping) else override.model_dump()
+        for override in overrides
+    ]
     try:
-        return Precision.model_validate({"policy": policy, "overrides": given})
+        return Precision.model_validate({"policy": policy, "overrides": rows})
     except ValidationError as error:
         raise SpecValidationError(from_pydantic(error, Precision)) from None
 
@@ -201,8 +205,8 @@ class LayerPolicies:
         """
         outputs = None if is_network(model) else layers_of_outputs(model, example)
         entries = list(walk_layers(model, outputs))
-        wanted = self._assign(entries)
-        rows = [(entry, wanted[id(entry.layer)]) for entry in entries]
+        dtypes_by_id = self._assign(entries)
+        rows = [(entry, dtypes_by_id[id(entry.layer)]) for entry in entries]
         for entry, dtypes in rows:
             for variable in direct_variables(entry.layer):
                 store_as(variable, dtypes.variable_dtype)
@@ -242,23 +246,25 @@ class LayerPolicies:
         """The sub-layers of classes that compute with their outputs, and in whose dtype."""
         if self.keeps_dtypes:
             return
-        wanted = {id(entry.layer): (entry, dtypes) for entry, dtypes in rows}
+        dtypes_by_id = {id(entry.layer): dtypes for entry, dtypes in rows}
         outputs = {id(entry.layer) for entry, _ in rows if entry.info.output}
         for owner in [model, *(entry.layer for entry, _ in rows)]:
             if not computes_itself(owner):
                 continue
             around = owner
-            dtype = wanted[id(owner)][1].compute_dtype if id(owner) in wanted else None
+            dtype = dtypes_by_id[id(owner)].compute_dtype if id(owner) in dtypes_by_id else None
             if owner is model:
                 # Outputs stay in float32, also those that the model itself computes.
                 is_float32 = self.name == "O1" or id(model) in output_layers
                 around = dtype = "float32" if is_float32 else COMPUTE_DTYPE[self.name]
             for child in children(owner):
                 parts = {id(part) for part in flatten_layers(child)}
-                known = wanted.get(id(child))
-                if parts & outputs or (known is not None and known[1].compute_dtype == dtype):
+                child_dtypes = dtypes_by_id.get(id(child))
+                if parts & outputs or (
+                    child_dtypes is not None and child_dtypes.compute_dtype == dtype
+                ):
                     continue
-                if is_network(child) or known is not None:
+                if is_network(child) or child_dtypes is not None:
                     yield child, around
 
     def _products(
@@ -272,10 +278,10 @@ class LayerPolicies:
     @property
     def compute_dtypes(self) -> frozenset[str]:
         """The 16-bit dtypes that some layer, or a product of it, computes in."""
-        found: set[str] = {dtypes.compute_dtype for dtypes in self.layers.values()}
+        dtypes_in_use: set[str] = {dtypes.compute_dtype for dtypes in self.layers.values()}
         for dtypes in self.layers.values():
-            found.update(dtypes.products.all if dtypes.products is not None else ())
-        return frozenset(found) - {"float32", "float8"}
+            dtypes_in_use.update(dtypes.products.all if dtypes.products is not None else ())
+        return frozenset(dtypes_in_use) - {"float32", "float8"}
 
     @property
     def kept_float32(self) -> dict[str, LayerDtypes]:
@@ -304,27 +310,29 @@ class LayerPolicies:
                     received=repr(override.layers),
                 )
 
-    def _assign(self, found: list[LayerEntry]) -> dict[int, LayerDtypes]:
-        wanted: dict[int, LayerDtypes] = {}
-        for entry in found:
-            parent = wanted.get(id(entry.parent))
+    def _assign(self, entries: list[LayerEntry]) -> dict[int, LayerDtypes]:
+        dtypes_by_id: dict[int, LayerDtypes] = {}
+        for entry in entries:
+            parent = dtypes_by_id.get(id(entry.parent))
             if parent is not None and applied_layer(entry.parent) is entry.layer:
-                wanted[id(entry.layer)] = self.layers[entry.info.path] = parent
+                dtypes_by_id[id(entry.layer)] = self.layers[entry.info.path] = parent
                 continue
             paths = (entry.info.path, *entry.ancestors)
             self._paths.update(paths)
             if has_products(entry.info):
                 self._paths_with_products.update(paths)
             if self.keeps_dtypes and nearest_override(self.precision, paths) is None:
-                wanted[id(entry.layer)] = self.layers[entry.info.path] = _dtypes_of(entry.layer)
+                dtypes_by_id[id(entry.layer)] = self.layers[entry.info.path] = _dtypes_of(
+                    entry.layer
+                )
                 continue
-            own = layer_dtypes(self.precision, self.name, entry.info, entry.ancestors)
+            dtypes = layer_dtypes(self.precision, self.name, entry.info, entry.ancestors)
             # Parts of a layer with matrix products compute in its dtype: dropout in attention.
             softmax = entry.info.softmax
-            if own.float32_reason == "level" and not softmax and parent is not None:
-                own = parent
-            wanted[id(entry.layer)] = self.layers[entry.info.path] = own
-        return wanted
+            if dtypes.float32_reason == "level" and not softmax and parent is not None:
+                dtypes = parent
+            dtypes_by_id[id(entry.layer)] = self.layers[entry.info.path] = dtypes
+        return dtypes_by_id
 
 
 def _dtypes_of(layer: Layer) -> LayerDtypes:

@@ -15,9 +15,9 @@ def tensor_float32(*, allowed: bool) -> Iterator[None]:
 
     A setting of the process: it is restored, so that the next run of this process is not affected.
     """
-    before = tf.config.experimental.tensor_float_32_execution_enabled()
+    was_allowed = tf.config.experimental.tensor_float_32_execution_enabled()
     tf.config.experimental.enable_tensor_float_32_execution(allowed)
     try:
         yield
     finally:
-        tf.config.experimental.enable_tensor_float_32_execution(before)
+        tf.config.experimental.enable_tensor_float_32_execution(was_allowed)

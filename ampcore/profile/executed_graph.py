@@ -46,7 +46,9 @@ def executed_operations(
         collected = collector.export_run_metadata()
     finally:
         collector.disable_graph_collection()
-    graphs = [graph for one in collected.function_graphs for graph in one.partition_graphs]
+    graphs = [
+        graph for function in collected.function_graphs for graph in function.partition_graphs
+    ]
     return [operation for graph in graphs for operation in _of_graph(graph, computes_fast_in)]
 
 

@@ -18,7 +18,7 @@ MAX_OPERATIONS: Final = 20
 """The most operations that a finding names."""
 
 
-class Reason(StrEnum):
+class Not16BitReason(StrEnum):
     """Why an operation does not compute in 16 bit."""
 
     CAST_BACK = "cast_back"
@@ -28,7 +28,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class ProfileFinding:
     """The operations that do not compute in 16 bit for one reason.
 
     Attributes:
@@ -38,7 +38,7 @@ class Finding:
         operations: Their names, the longest ones first.
     """
 
-    reason: Reason
+    reason: Not16BitReason
     message: str
     share: float
     operations: tuple[str, ...]
@@ -48,25 +48,25 @@ class Finding:
         return {**vars(self), "operations": list(self.operations), "code": CODE}
 
 
-def find(rows: Sequence[OperationRow], context: ProfileContext) -> list[Finding]:
+def find(rows: Sequence[OperationRow], context: ProfileContext) -> list[ProfileFinding]:
     """What the policy promises and the kernels do not deliver, the largest share first."""
     promised = [row for row in rows if row.promised]
     all_s = total_s(promised)
     sizes = {layer.path: layer.sizes for layer in context.layers}
-    groups: dict[Reason, list[OperationRow]] = {}
+    groups: dict[Not16BitReason, list[OperationRow]] = {}
     for row in promised:
         reason = reason_of(row, sizes)
         if reason is not None:
             groups.setdefault(reason, []).append(row)
-    found = [
+    findings = [
         _finding(reason, group, all_s, sizes, context)
         for reason, group in groups.items()
         if all_s and total_s(group) / all_s >= MIN_SHARE
     ]
-    return sorted(found, key=lambda finding: -finding.share)
+    return sorted(findings, key=lambda finding: -finding.share)
 
 
-def reason_of(row: OperationRow, sizes: Mapping[str, Sequence[int]]) -> Reason | None:
+def reason_of(row: OperationRow, sizes: Mapping[str, Sequence[int]]) -> Not16BitReason | None:
     """Why a promised operation does not compute in 16 bit; None if it does.
 
     Args:
@@ -76,32 +76,32 @@ def reason_of(row: OperationRow, sizes: Mapping[str, Sequence[int]]) -> Reason |
     if not row.promised:
         return None
     if row.tensor_cores is False and _bad_sizes(row, sizes):
-        return Reason.BAD_SIZE
+        return Not16BitReason.BAD_SIZE
     if row.casts_back:
-        return Reason.CAST_BACK
+        return Not16BitReason.CAST_BACK
     if row.dtype == "float32" and not row.in_16_bit:
-        return Reason.FLOAT32_INPUT
+        return Not16BitReason.FLOAT32_INPUT
     if row.tensor_cores is False or not row.in_16_bit:
-        return Reason.MISSING_KERNEL
+        return Not16BitReason.MISSING_KERNEL
     return None
 
 
 def _bad_sizes(row: OperationRow, sizes: Mapping[str, Sequence[int]]) -> list[int]:
-    found = sizes.get(row.layer or "", ())
-    return [size for size in found if size % TENSOR_CORE_MULTIPLE]
+    layer_sizes = sizes.get(row.layer or "", ())
+    return [size for size in layer_sizes if size % TENSOR_CORE_MULTIPLE]
 
 
 def _finding(
-    reason: Reason,
+    reason: Not16BitReason,
     rows: Sequence[OperationRow],
     all_s: float,
     sizes: Mapping[str, Sequence[int]],
     context: ProfileContext,
-) -> Finding:
+) -> ProfileFinding:
     share = total_s(rows) / all_s
     part = f"{share:.0%} of the time of the operations that {context.policy} promises in 16 bit"
     bad = sorted({size for row in rows for size in _bad_sizes(row, sizes)})
-    return Finding(
+    return ProfileFinding(
         reason,
         _message(reason, part, bad, context),
         share,
@@ -109,31 +109,31 @@ def _finding(
     )
 
 
-def _message(reason: Reason, part: str, bad: Sequence[int], context: ProfileContext) -> str:
+def _message(reason: Not16BitReason, part: str, bad: Sequence[int], context: ProfileContext) -> str:
     device = context.device.get("name") or context.device["kind"]
     dtype = context.promised_dtype
     match reason:
-        case Reason.BAD_SIZE:
+        case Not16BitReason.BAD_SIZE:
             listed = ", ".join(map(str, bad[:8]))
             return (
                 f"{part} ran without Tensor Cores because of their sizes ({listed}): make them "
                 f"multiples of {TENSOR_CORE_MULTIPLE}."
             )
-        case Reason.CAST_BACK if context.engine != "graph":
+        case Not16BitReason.CAST_BACK if context.engine != "graph":
             return (
                 f"{part} ran in float32: the engine {context.engine} (XLA) converts {dtype} back "
                 "to float32 for them on this device. Try runtime.engine: graph, or precision."
                 "policy: float32."
             )
-        case Reason.CAST_BACK:
+        case Not16BitReason.CAST_BACK:
             return (
                 f"{part} ran in float32: their {dtype} inputs were converted back, because "
                 f"{device} has no kernel for them in {dtype}."
             )
-        case Reason.MISSING_KERNEL:
+        case Not16BitReason.MISSING_KERNEL:
             return (
                 f"{part} have {dtype} inputs, but {device} has no kernel that computes in {dtype}: "
                 "each number is converted to float32 and back. Use another policy on this device."
             )
-        case Reason.FLOAT32_INPUT:
+        case Not16BitReason.FLOAT32_INPUT:
             return f"{part} ran in float32: their inputs were never converted to {dtype}."

@@ -45,7 +45,9 @@ class Program:
     def __init__(self, data: bytes) -> None:
         proto = hlo_pb2().HloProto()
         proto.ParseFromString(data)
-        self._computations = {one.id: one for one in proto.hlo_module.computations}
+        self._computations = {
+            computation.id: computation for computation in proto.hlo_module.computations
+        }
         self._by_id = {
             instruction.id: instruction
             for computation in self._computations.values()
@@ -53,21 +55,21 @@ class Program:
         }
         self._by_name = {instruction.name: instruction for instruction in self._by_id.values()}
 
-    def operation(self, instruction: str) -> ExecutedOperation | None:
+    def operation(self, instruction_name: str) -> ExecutedOperation | None:
         """An instruction by its name; None for control flow and for an unknown name."""
-        found = self._by_name.get(instruction)
-        if found is None or found.opcode in CONTROL:
+        instruction = self._by_name.get(instruction_name)
+        if instruction is None or instruction.opcode in CONTROL:
             return None
-        matrix = self._matrix(found)
-        name = self._operation_name(matrix or found) or self._operation_name(found)
+        matrix = self._matrix(instruction)
+        name = self._operation_name(matrix or instruction) or self._operation_name(instruction)
         return ExecutedOperation(
             name=name,
-            type=found.custom_call_target or found.opcode,
-            dtype=self._dtype(matrix or found, is_matrix=matrix is not None),
+            type=instruction.custom_call_target or instruction.opcode,
+            dtype=self._dtype(matrix or instruction, is_matrix=matrix is not None),
             is_matrix=matrix is not None,
-            is_cast=self._is_cast(found),
+            is_cast=self._is_cast(instruction),
             casts_back=matrix is not None and self._casts_back(matrix),
-            fused=() if matrix is None else self._fused(found, matrix, name),
+            fused=() if matrix is None else self._fused(instruction, matrix, name),
         )
 
     def _fused(self, instruction: Any, matrix: Any, name: str) -> tuple[str, ...]:
@@ -77,19 +79,19 @@ class Program:
         """
         last = _last_part(name)
         product = last if is_product(last) else _product_of(matrix)
-        others = (_last_part(one.metadata.op_name) for one in self._with_called(instruction))
-        fused = dict.fromkeys(part for part in (last, *others) if part and not is_product(part))
+        parts = (_last_part(op.metadata.op_name) for op in self._with_called(instruction))
+        fused = dict.fromkeys(part for part in (last, *parts) if part and not is_product(part))
         return (product, *list(fused)[:MAX_FUSED]) if name and fused else ()
 
     def _matrix(self, instruction: Any) -> Any:
         """The matrix product that an instruction is or contains, else None."""
-        for one in self._with_called(instruction):
-            if one.opcode in MATRIX_OPCODES:
-                return one
-            if one.opcode == "custom-call" and any(
-                part in one.custom_call_target.lower() for part in MATRIX_CALLS
+        for op in self._with_called(instruction):
+            if op.opcode in MATRIX_OPCODES:
+                return op
+            if op.opcode == "custom-call" and any(
+                part in op.custom_call_target.lower() for part in MATRIX_CALLS
             ):
-                return one
+                return op
         return None
 
     def _with_called(self, instruction: Any) -> Iterator[Any]:
@@ -102,17 +104,17 @@ class Program:
     def _dtype(self, instruction: Any, *, is_matrix: bool) -> str:
         """The dtype of the inputs of a matrix product, else the widest float that is computed."""
         if is_matrix:
-            found = [_dtype(self._by_id[number]) for number in instruction.operand_ids[:2]]
+            dtypes = [_dtype(self._by_id[number]) for number in instruction.operand_ids[:2]]
         else:
-            found = [
-                _dtype(one) for one in self._with_called(instruction) if one.opcode != "parameter"
+            dtypes = [
+                _dtype(op) for op in self._with_called(instruction) if op.opcode != "parameter"
             ]
-        floats = [dtype for dtype in found if dtype in FLOATS]
+        floats = [dtype for dtype in dtypes if dtype in FLOATS]
         return max(floats, key=FLOATS.index, default=NO_FLOAT)
 
     def _is_cast(self, instruction: Any) -> bool:
         moved = {"convert", "parameter", "constant", *PASS_THROUGH}
-        opcodes = {one.opcode for one in self._with_called(instruction)} - {"fusion"}
+        opcodes = {op.opcode for op in self._with_called(instruction)} - {"fusion"}
         return "convert" in opcodes and opcodes <= moved
 
     def _casts_back(self, matrix: Any) -> bool:
@@ -122,18 +124,18 @@ class Program:
         return any(self._is_from_16_bit(number, DEPTH) for number in matrix.operand_ids[:2])
 
     def _is_from_16_bit(self, number: int, depth: int) -> bool:
-        found = self._by_id.get(number)
-        if found is None or depth == 0:
+        instruction = self._by_id.get(number)
+        if instruction is None or depth == 0:
             return False
-        if found.opcode == "parameter":
+        if instruction.opcode == "parameter":
             return any(
                 self._is_from_16_bit(outer, depth - 1) for outer in self._arguments.get(number, ())
             )
-        if any(self._converts_from_16_bit(one) for one in self._with_called(found)):
+        if any(self._converts_from_16_bit(op) for op in self._with_called(instruction)):
             return True
-        if found.opcode not in PASS_THROUGH:
+        if instruction.opcode not in PASS_THROUGH:
             return False
-        return any(self._is_from_16_bit(operand, depth - 1) for operand in found.operand_ids)
+        return any(self._is_from_16_bit(operand, depth - 1) for operand in instruction.operand_ids)
 
     def _converts_from_16_bit(self, instruction: Any) -> bool:
         return instruction.opcode == "convert" and any(
@@ -143,23 +145,25 @@ class Program:
     @cached_property
     def _arguments(self) -> Mapping[int, list[int]]:
         """For the parameters of fusions: what is passed for them."""
-        found: dict[int, list[int]] = {}
+        arguments: dict[int, list[int]] = {}
         for fusion in self._by_id.values():
             if fusion.opcode != "fusion":
                 continue
             for called in fusion.called_computation_ids:
-                for one in self._computations[called].instructions:
-                    if one.opcode == "parameter" and one.parameter_number < len(fusion.operand_ids):
-                        found.setdefault(one.id, []).append(
-                            fusion.operand_ids[one.parameter_number]
+                for instruction in self._computations[called].instructions:
+                    if instruction.opcode == "parameter" and instruction.parameter_number < len(
+                        fusion.operand_ids
+                    ):
+                        arguments.setdefault(instruction.id, []).append(
+                            fusion.operand_ids[instruction.parameter_number]
                         )
-        return found
+        return arguments
 
     def _operation_name(self, instruction: Any) -> str:
         """The name of the TensorFlow operation; of the next one if the compiler made it up."""
-        for one in self._with_called(instruction):
-            if one.metadata.op_name:
-                return str(one.metadata.op_name)
+        for op in self._with_called(instruction):
+            if op.metadata.op_name:
+                return str(op.metadata.op_name)
         for number in instruction.operand_ids:
             if (operand := self._by_id.get(number)) is not None and operand.metadata.op_name:
                 return str(operand.metadata.op_name)

@@ -73,10 +73,12 @@ class ProfileContext:
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """What `to_json` returned."""
         layers = [
-            ProfiledLayer(one["path"], one["compute_dtype"], tuple(one["sizes"]))
-            for one in document["layers"]
+            ProfiledLayer(layer["path"], layer["compute_dtype"], tuple(layer["sizes"]))
+            for layer in document["layers"]
         ]
-        operations = [ExecutedOperation.from_json(one) for one in document["operations"]]
+        operations = [
+            ExecutedOperation.from_json(operation) for operation in document["operations"]
+        ]
         return cls(**{**document, "layers": layers, "operations": operations})
 
 
@@ -154,7 +156,7 @@ class OperationTable:
         ]
         for event in trace.events:
             if event.kind is not EventKind.SPAN and self._is_used(event):
-                phase = next((one for one, *span in outside if _is_in(event, *span)), None)
+                phase = next((name for name, *span in outside if _is_in(event, *span)), None)
                 self._add(event, phase)
 
     @property
@@ -187,8 +189,8 @@ class OperationTable:
         program = self._programs.get(event.program_id) if event.program_id is not None else None
         if program is not None:
             return program.operation(name)
-        found = self._executed.get(short_name(name))
-        return found or _unknown(name or event.name, event.type or "kernel")
+        operation = self._executed.get(short_name(name))
+        return operation or _unknown(name or event.name, event.type or "kernel")
 
     def _new_row(
         self, event: TraceEvent, executed: ExecutedOperation, phase: Phase

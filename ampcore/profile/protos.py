@@ -39,10 +39,10 @@ def _load(name: str) -> Any:
 
 
 def _add_empty_packages(name: str) -> None:
-    found = importlib.util.find_spec("tensorflow") if "tensorflow" not in sys.modules else None
+    spec = importlib.util.find_spec("tensorflow") if "tensorflow" not in sys.modules else None
     root = (
-        Path(found.origin).parent
-        if found is not None and found.origin is not None
+        Path(spec.origin).parent
+        if spec is not None and spec.origin is not None
         else Path(sys.modules["tensorflow"].__path__[0])
     )
     for package in _packages(name):

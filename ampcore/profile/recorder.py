@@ -104,10 +104,12 @@ class ProfileRecorder:
         if self._first_step is None:
             self._first_step = step
             # A run that resumed later has no such steps any more.
-            self.requests = [one for one in self.requests if (one.start or step) >= step]
+            self.requests = [
+                request for request in self.requests if (request.start or step) >= step
+            ]
         while not self.incoming.empty():
             self.requests.append(self.incoming.get())
-        due = [one for one in self.requests if self._start_of(one, step) <= step]
+        due = [request for request in self.requests if self._start_of(request, step) <= step]
         if self._recording is not None or not due:
             return ()
         self.requests.remove(due[0])

@@ -121,7 +121,7 @@ def _dtypes(rows: Sequence[OperationRow], steps: int) -> list[dict[str, Any]]:
             "share": total_s(group) / whole if whole else 0.0,
             "matrices_s": total_s(row for row in group if row.is_matrix) / steps,
         }
-        for dtype, group in sorted(groups.items(), key=lambda one: order.get(one[0], len(order)))
+        for dtype, group in sorted(groups.items(), key=lambda item: order.get(item[0], len(order)))
     ]
 
 
@@ -130,7 +130,7 @@ def _layers(rows: Sequence[OperationRow], steps: int) -> list[dict[str, Any]]:
     for row in rows:
         if row.layer is not None:
             groups[row.layer].append(row)
-    made = [
+    layers = [
         {
             "layer": layer,
             "time_s": total_s(group) / steps,
@@ -140,7 +140,7 @@ def _layers(rows: Sequence[OperationRow], steps: int) -> list[dict[str, Any]]:
         }
         for layer, group in groups.items()
     ]
-    return sorted(made, key=lambda one: -float(one["time_s"] or 0))
+    return sorted(layers, key=lambda layer: -float(layer["time_s"] or 0))
 
 
 def _in_phase(rows: Iterable[OperationRow], phase: Phase) -> float:
@@ -174,18 +174,18 @@ def _kernels(trace: Trace, steps: int) -> list[dict[str, Any]]:
         if event.kind is EventKind.KERNEL:
             times[event.name].append(event.duration_ps * PS)
             operations.setdefault(event.name, event.operation)
-    made: list[dict[str, Any]] = [
+    kernels: list[dict[str, Any]] = [
         {
             "name": name,
             "operation": operations[name],
             "dtype": input_dtype(name),
             "tensor_cores": uses_tensor_cores(name),
-            "calls": len(found) / steps,
-            "total_s": sum(found) / steps,
-            "average_s": sum(found) / len(found),
-            "min_s": min(found),
-            "max_s": max(found),
+            "calls": len(durations) / steps,
+            "total_s": sum(durations) / steps,
+            "average_s": sum(durations) / len(durations),
+            "min_s": min(durations),
+            "max_s": max(durations),
         }
-        for name, found in times.items()
+        for name, durations in times.items()
     ]
-    return sorted(made, key=lambda one: -one["total_s"])[:MAX_ROWS]
+    return sorted(kernels, key=lambda kernel: -kernel["total_s"])[:MAX_ROWS]

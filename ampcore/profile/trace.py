@@ -125,25 +125,25 @@ def _line_events(
     plane: Any, line: Any, read: Callable[[Any, Any, Any], dict[str, Any] | None]
 ) -> list[TraceEvent]:
     """The events of one line with their own times: a line's events are nested or disjoint."""
-    found: list[tuple[int, int, int, Any]] = []
+    spans: list[tuple[int, int, int, Any]] = []
     open_events: list[tuple[int, int]] = []  # end, index in `found`
-    own: list[int] = []
+    self_ps: list[int] = []
     for event in sorted(line.events, key=lambda event: (event.offset_ps, -event.duration_ps)):
-        made = read(plane, line, event)
-        if made is None:
+        fields = read(plane, line, event)
+        if fields is None:
             continue
         start = line.timestamp_ns * 1000 + event.offset_ps
         end = start + event.duration_ps
         while open_events and open_events[-1][0] <= start:
             open_events.pop()
         if open_events:
-            own[open_events[-1][1]] -= event.duration_ps
-        open_events.append((end, len(found)))
-        own.append(event.duration_ps)
-        found.append((start, event.duration_ps, len(found), made))
+            self_ps[open_events[-1][1]] -= event.duration_ps
+        open_events.append((end, len(spans)))
+        self_ps.append(event.duration_ps)
+        spans.append((start, event.duration_ps, len(spans), fields))
     return [
-        TraceEvent(start_ps=start, duration_ps=duration, self_ps=max(own[index], 0), **made)
-        for start, duration, index, made in found
+        TraceEvent(start_ps=start, duration_ps=duration, self_ps=max(self_ps[index], 0), **fields)
+        for start, duration, index, fields in spans
     ]
 
 
@@ -185,7 +185,7 @@ def _kernel_event(plane: Any, _line: Any, event: Any) -> dict[str, Any] | None:
 
 
 def _stats(plane: Any, event: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    stats: dict[str, Any] = {}
     for stat in event.stats:
         field_name = stat.WhichOneof("value")
         if field_name is None:
@@ -193,5 +193,5 @@ def _stats(plane: Any, event: Any) -> dict[str, Any]:
         value = getattr(stat, field_name)
         if field_name == "ref_value":
             value = plane.stat_metadata[value].name
-        found[plane.stat_metadata[stat.metadata_id].name] = value
-    return found
+        stats[plane.stat_metadata[stat.metadata_id].name] = value
+    return stats

@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from ampcore import precision
 from ampcore.data import Dataset
-from ampcore.data.feed import Feed, feed_for
+from ampcore.data.feed import TrainingFeed, feed_for
 from ampcore.diagnostics.input_statistics import InputStatistics
 from ampcore.distributed import Replicas, SingleReplica
 from ampcore.training.jobs.job import TrainingJob
@@ -29,7 +29,7 @@ class RunContext:
     job: TrainingJob
     dataset: Dataset
     plan: Plan
-    feed: Feed
+    feed: TrainingFeed
     device: DeviceInfo
     is_replay: bool = False
     """Whether steps are repeated to look at one of them: nothing is evaluated or explained."""

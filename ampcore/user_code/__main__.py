@@ -30,22 +30,22 @@ def main(arguments: list[str] | None = None) -> int:
         command.add_argument("file", type=Path)
         if name == "extract":
             command.add_argument("folder", type=Path)
-    given = parser.parse_args(arguments)
+    namespace = parser.parse_args(arguments)
     os.umask(0o022)  # another user reads what is extracted
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     try:
-        result: dict[str, Any] = {"files": _run(given)}
+        result: dict[str, Any] = {"files": _run(namespace)}
     except InvalidData as error:
         result = {"message": str(error)}
     sys.stdout.write(f"{json.dumps(result)}\n")
     return 0 if "files" in result else 1
 
 
-def _run(given: argparse.Namespace) -> list[dict[str, Any]]:
-    if given.command == "extract":
-        archive.extract(given.file, given.folder)
+def _run(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    if arguments.command == "extract":
+        archive.extract(arguments.file, arguments.folder)
         return []
-    return [asdict(file) for file in archive.check(given.file)]
+    return [asdict(file) for file in archive.check(arguments.file)]
 
 
 if __name__ == "__main__":

@@ -98,8 +98,8 @@ def _check_folders(names: Sequence[str]) -> None:
     for name in names:
         parts = name.rstrip("/").split("/")
         above = {"/".join(parts[:count]) for count in range(1, len(parts))}
-        if found := files & (above | ({name.rstrip("/")} if name.endswith("/") else set())):
-            raise _invalid(found.pop(), "a file or a folder of this name", "both")
+        if conflicts := files & (above | ({name.rstrip("/")} if name.endswith("/") else set())):
+            raise _invalid(conflicts.pop(), "a file or a folder of this name", "both")
 
 
 def _invalid(name: str | None, expected: str, received: str) -> InvalidData:

@@ -50,8 +50,8 @@ def load_function(folder: Path, entry: str) -> Callable[..., Any]:
             f"model.build: expected a function {attribute!r} in {name!r}; "
             f"received {'nothing of this name' if function is None else type(function).__name__}."
         )
-    found: Callable[..., Any] = function
-    return found
+    builder: Callable[..., Any] = function
+    return builder
 
 
 def _check_names(folder: Path) -> None:
@@ -71,12 +71,12 @@ def _check_names(folder: Path) -> None:
 
 def _forget_other_bundles(folder: Path) -> None:
     """Forget the modules that earlier bundles of this process had, and their folders."""
-    for other in [one for one in _FOLDERS if one != folder]:
-        _FOLDERS.discard(other)
-        sys.path[:] = [path for path in sys.path if path != str(other)]
+    for other_folder in _FOLDERS - {folder}:
+        _FOLDERS.discard(other_folder)
+        sys.path[:] = [path for path in sys.path if path != str(other_folder)]
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
-            if file is not None and file.startswith(f"{other}{os.sep}"):
+            if file is not None and file.startswith(f"{other_folder}{os.sep}"):
                 del sys.modules[name]
 
 
@@ -112,14 +112,14 @@ def _place(error: BaseException, folder: Path) -> str | None:
     """The innermost line of the bundle's code in a traceback: `net.py:14 in build`."""
     if isinstance(error, SyntaxError) and (file := _relative(error.filename or "", folder)):
         return f"{file}:{error.lineno}"
-    found = None
+    place = None
     seen: BaseException | None = error
-    while seen is not None and found is None:
+    while seen is not None and place is None:
         for frame in traceback.extract_tb(seen.__traceback__):
             if (file := _relative(frame.filename, folder)) is not None:
-                found = f"{file}:{frame.lineno} in {frame.name}"
+                place = f"{file}:{frame.lineno} in {frame.name}"
         seen = seen.__cause__ or seen.__context__
-    return found
+    return place
 
 
 def _relative(file: str, folder: Path) -> str | None:

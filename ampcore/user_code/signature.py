@@ -37,7 +37,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Signature:
+class BundleSignature:
     """The inputs and targets of the data.
 
     Attributes:
@@ -63,7 +63,7 @@ class Signature:
         return _only_one(self.targets, "targets")
 
 
-def _only_one(named: Mapping[str, T], what: str) -> T:
-    if len(named) != 1:
-        raise ValueError(f"expected one of the {what} by its name: {', '.join(named)}")
-    return next(iter(named.values()))
+def _only_one(by_name: Mapping[str, T], what: str) -> T:
+    if len(by_name) != 1:
+        raise ValueError(f"expected one of the {what} by its name: {', '.join(by_name)}")
+    return next(iter(by_name.values()))

@@ -60,7 +60,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Network:
+class LayerGraph:
     """The calls of a model's layers, in topological order."""
 
     inputs: tuple[str, ...]
@@ -88,7 +88,7 @@ def connect(
     entries: Sequence[Layer | Reuse],
     inputs: Sequence[str] = (),
     outputs: Sequence[str] = (),
-) -> Network:
+) -> LayerGraph:
     """Connect the entries of `layers`; mistakes are the network's `problems`.
 
     Args:
@@ -105,11 +105,11 @@ def connect(
         _check_inputs(node, entries[node.index].inputs is not None, {*names, *layers}, problems)
     _check_outputs(outputs, layers, problems)
     if problems.problems:
-        return Network(names, nodes, output_names, tuple(problems.problems))
+        return LayerGraph(names, nodes, output_names, tuple(problems.problems))
     ordered, cycle = _in_order(nodes, names)
     if cycle is not None:
-        return Network(names, nodes, output_names, (cycle,))
-    network = Network(names, tuple(ordered), output_names)
+        return LayerGraph(names, nodes, output_names, (cycle,))
+    network = LayerGraph(names, tuple(ordered), output_names)
     unused = islice(_unused(network, declared=bool(inputs)), MAX_PROBLEMS)
     return replace(network, problems=tuple(unused))
 
@@ -130,7 +130,7 @@ class _Problems:
 
 
 def infer(
-    network: Network, shapes: Mapping[str, Shape], sizes: Mapping[str, int]
+    network: LayerGraph, shapes: Mapping[str, Shape], sizes: Mapping[str, int]
 ) -> tuple[dict[str, Inference], list[Problem]]:
     """Infer the shapes of each node from the network's inputs, up to the first problem.
 
@@ -331,7 +331,7 @@ def _cycle(waiting: Mapping[str, Node]) -> Problem:
     )
 
 
-def _unused(network: Network, *, declared: bool) -> Iterator[Problem]:
+def _unused(network: LayerGraph, *, declared: bool) -> Iterator[Problem]:
     """Layers and inputs that no output needs."""
     used_names = set(network.outputs)
     for node in reversed(network.nodes):

@@ -10,7 +10,7 @@ from ampspec.layers.base import InputNames
 from ampspec.layers.entry import LayerEntry
 from ampspec.layers.fields import LayerName, Sizes
 from ampspec.layers.inference import MAX_RANK
-from ampspec.layers.network import Network, connect
+from ampspec.layers.network import LayerGraph, connect
 from ampspec.models.bundle import BundleReference, EntryPoint, Options
 from ampspec.references.package import EntryPointGroup, PackageReference
 
@@ -210,7 +210,7 @@ class Layers(Model):
     outputs: InputNames | None = None
     """The names of the layers that are the outputs of the model; by default the last layer."""
 
-    def connect(self) -> Network:
+    def connect(self) -> LayerGraph:
         """The calls of the layers in the order of their inputs, or the problems with them."""
         return connect(self.layers, tuple(self.inputs), self.outputs or ())
 

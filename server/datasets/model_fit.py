@@ -12,7 +12,7 @@ from ampspec.data.preprocessing import Preprocessing
 from ampspec.documents.problems import json_pointer
 from ampspec.documents.text import plural
 from ampspec.jobs import JobSpec, Problem
-from ampspec.layers.network import Network, Node
+from ampspec.layers.network import LayerGraph, Node
 from ampspec.models.model import Layers
 from ampspec.objectives.task import Outputs, TargetKind
 from server.datasets.described_column import DescribedColumn
@@ -126,7 +126,7 @@ def _input_dtype(
         yield Problem(pointer, "wrong_dtype", f"int32, for the keys of {source}", declared)
 
 
-def _embeddings(spec: JobSpec, network: Network, data: DescribedData) -> Iterator[Problem]:
+def _embeddings(spec: JobSpec, network: LayerGraph, data: DescribedData) -> Iterator[Problem]:
     """The keys of a column are rows of the table that looks them up."""
     for node in network.nodes:
         rows = getattr(node.layer.computing, "input_dim", None)
@@ -146,7 +146,7 @@ def _embeddings(spec: JobSpec, network: Network, data: DescribedData) -> Iterato
                     yield Problem(pointer, "keys_beyond_table", expected, str(rows))
 
 
-def _data_inputs(node: Node, network: Network, data: DescribedData) -> list[str]:
+def _data_inputs(node: Node, network: LayerGraph, data: DescribedData) -> list[str]:
     """The inputs of the data that a layer takes itself."""
     taken = [name for name in node.inputs if name in network.inputs]
     if len(network.inputs) == len(data.inputs) == 1 and taken:
@@ -154,7 +154,7 @@ def _data_inputs(node: Node, network: Network, data: DescribedData) -> list[str]
     return [name for name in taken if name in data.inputs]
 
 
-def _outputs(spec: JobSpec, network: Network, data: DescribedData) -> Iterator[Problem]:
+def _outputs(spec: JobSpec, network: LayerGraph, data: DescribedData) -> Iterator[Problem]:
     """The last Dense layer has a unit for each class, label or number of its target."""
     nodes = {node.name: node for node in network.nodes}
     is_single = len(network.outputs) == len(data.targets) == 1

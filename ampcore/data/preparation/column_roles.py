@@ -70,7 +70,7 @@ def _target_roles(
             )
         _check_columns(group, columns, name, f"targets.{output}")
     if isinstance(task, Outputs):
-        return targets, {output: own.task.target for output, own in task.outputs.items()}
+        return targets, {output: part.task.target for output, part in task.outputs.items()}
     return targets, dict.fromkeys(targets, task.target if task is not None else "class")
 
 
@@ -99,7 +99,9 @@ def column_plans(spec: Columns, roles: Roles, rows: FileRows) -> dict[str, list[
         InvalidData: The preprocessing of a column does not fit its values.
     """
     every = {column for group in roles.inputs.values() for column in group}
-    unknown = [one for one in spec.preprocessing if one != EVERY_COLUMN and one not in every]
+    unknown = [
+        column for column in spec.preprocessing if column != EVERY_COLUMN and column not in every
+    ]
     if unknown:
         raise InvalidData(
             rows.name,
@@ -163,7 +165,7 @@ def _is_number(text: str) -> bool:
 
 
 def check_same_columns(
-    train: Mapping[str, Column], other: Mapping[str, Column], roles: Roles, name: str
+    train: Mapping[str, Column], validation: Mapping[str, Column], roles: Roles, name: str
 ) -> None:
     """Raise InvalidData unless validation examples have the columns of training examples.
 
@@ -172,21 +174,26 @@ def check_same_columns(
     inputs = [column for group in roles.inputs.values() for column in group]
     targets = [column for group in roles.targets.values() for column in group]
     for column in (*inputs, *targets):
-        wanted, found = train[column], other.get(column)
-        if found is not None and column in targets:
-            is_same = _without_last_one(found.shape) == _without_last_one(wanted.shape)
-        else:
-            is_same = found is not None and replace(found, classes=None, missing=0) == replace(
-                wanted, classes=None, missing=0
+        train_column, validation_column = train[column], validation.get(column)
+        if validation_column is not None and column in targets:
+            is_same = _without_last_one(validation_column.shape) == _without_last_one(
+                train_column.shape
             )
+        else:
+            is_same = validation_column is not None and replace(
+                validation_column, classes=None, missing=0
+            ) == replace(train_column, classes=None, missing=0)
         if not is_same:
             received = (
-                f"{found.dtype} {list(found.shape)}" if found is not None else "no such column"
+                f"{validation_column.dtype} {list(validation_column.shape)}"
+                if validation_column is not None
+                else "no such column"
             )
             raise InvalidData(
                 name,
                 f"{column} of the validation examples",
-                expected=f"{wanted.dtype} {list(wanted.shape)}, as of the training examples",
+                expected=f"{train_column.dtype} {list(train_column.shape)}, "
+                "as of the training examples",
                 received=received,
             )
 

@@ -86,8 +86,8 @@ class FileRows:
             elif options.keys:
                 limit = key_limits.get(column, MAX_KEYS)
                 bad = (values < 0) | (values >= limit)
-                known = ", those of the training examples" if column in key_limits else ""
-                expected = f"a key from 0 to {limit - 1}{known}"
+                origin = ", those of the training examples" if column in key_limits else ""
+                expected = f"a key from 0 to {limit - 1}{origin}"
             else:
                 continue
             if bad.any():

@@ -25,7 +25,7 @@ from ampcore.data.preparation.token_layers import (
     kept_tokens,
     token_numbers,
 )
-from ampcore.data.preparation.training_statistics import FLOAT32_ROUNDING, ColumnStatistics
+from ampcore.data.preparation.training_statistics import FLOAT32_ROUNDING, TrainingStatistics
 from ampdata import Column
 from ampspec.data.preprocessing import ColumnRescaling, Preprocessing
 from ampspec.errors import InvalidData
@@ -98,7 +98,7 @@ class ColumnPlan:
         }
         return ", ".join(step for step, is_done in steps.items() if is_done)
 
-    def count(self, rows: Array, statistics: ColumnStatistics) -> None:
+    def count(self, rows: Array, statistics: TrainingStatistics) -> None:
         """Count the values of training rows, as far as the layers need them."""
         if self.options.tokens is not None:
             texts = as_texts(rows)
@@ -114,7 +114,7 @@ class ColumnPlan:
         elif self.options.normalize or self.options.missing == "mean":
             statistics.add_numbers(rows)
 
-    def raw_input(self, name: str, statistics: ColumnStatistics) -> Any:
+    def raw_input(self, name: str, statistics: TrainingStatistics) -> Any:
         """An input of the saved model: values as they are in the file.
 
         Args:
@@ -132,7 +132,7 @@ class ColumnPlan:
             values = tf.constant(rows.astype(dtype, copy=False))
         return tf.reshape(values, (len(rows), *(self.column.shape or (1,))))
 
-    def prepare(self, raw: Any, statistics: ColumnStatistics) -> Any:
+    def prepare(self, raw: Any, statistics: TrainingStatistics) -> Any:
         """The layers that prepare the column, named after the raw input."""
         options = self.options
         if options.tokens is not None:
@@ -143,7 +143,7 @@ class ColumnPlan:
             return ops.cast(raw, "int32")
         return self._numbers(raw, statistics)
 
-    def vocabulary(self, statistics: ColumnStatistics) -> int | None:
+    def vocabulary(self, statistics: TrainingStatistics) -> int | None:
         """The number of different integers that `prepare` makes; None for other values."""
         if self.options.keys:
             return int(max(statistics.values, default=0)) + 1
@@ -153,7 +153,7 @@ class ColumnPlan:
             return len(statistics.most_frequent(self.options.max_categories)) + UNKNOWN
         return None
 
-    def _raw_dtype(self, statistics: ColumnStatistics) -> str:
+    def _raw_dtype(self, statistics: TrainingStatistics) -> str:
         if self.is_text:
             return "string"
         if self.column.dtype == "image":
@@ -164,7 +164,7 @@ class ColumnPlan:
         # Integers keep their dtype until the first layer.
         return "int64" if self.categories is not None else self.column.dtype
 
-    def _exceeds_float32(self, statistics: ColumnStatistics) -> bool:
+    def _exceeds_float32(self, statistics: TrainingStatistics) -> bool:
         """Whether float32 would lose what the layers need of the raw values."""
         if self.categories is not None:
             return max(map(abs, statistics.values), default=0) * FLOAT32_ROUNDING > 1
@@ -179,7 +179,7 @@ class ColumnPlan:
         is_integer = not self.column.dtype.startswith("float")
         return (1 / PIXEL_MAX, 0.0) if rescaling == "pixels" and is_integer else NO_RESCALING
 
-    def _categories(self, raw: Any, statistics: ColumnStatistics) -> Any:
+    def _categories(self, raw: Any, statistics: TrainingStatistics) -> Any:
         name, values = raw.name, statistics.most_frequent(self.options.max_categories)
         if self.column.dtype.startswith("float"):
             # Integers of which some are missing: a missing one is unknown.
@@ -198,7 +198,7 @@ class ColumnPlan:
         numbers = lookup(raw)
         return ops.cast(numbers, "int32") if self.categories == "integer" else numbers
 
-    def _numbers(self, raw: Any, statistics: ColumnStatistics) -> Any:
+    def _numbers(self, raw: Any, statistics: TrainingStatistics) -> Any:
         options, name, values = self.options, raw.name, raw
         uses_mean = options.normalize or options.missing == "mean"
         mean = statistics.mean if uses_mean else np.zeros(1)
@@ -252,7 +252,7 @@ class PreparedInputs:
         self._inputs = dict(inputs)
         self.plans = {plan.name: plan for plans in inputs.values() for plan in plans}
         _check_joined(self._inputs, source)
-        statistics = {name: ColumnStatistics() for name in self.plans}
+        statistics = {name: TrainingStatistics() for name in self.plans}
         counted = [name for name, plan in self.plans.items() if plan.needs_statistics]
         for chunk in read(counted) if counted else ():
             for name in counted:
@@ -298,9 +298,9 @@ class PreparedInputs:
     def specs(self) -> dict[str, tf.TensorSpec]:
         """The shape of one example and the dtype of each input."""
         outputs = self.model.output
-        named = outputs if isinstance(outputs, dict) else {next(iter(self._inputs)): outputs}
+        by_name = outputs if isinstance(outputs, dict) else {next(iter(self._inputs)): outputs}
         return {
-            name: tf.TensorSpec(tensor.shape[1:], tensor.dtype) for name, tensor in named.items()
+            name: tf.TensorSpec(tensor.shape[1:], tensor.dtype) for name, tensor in by_name.items()
         }
 
     def __call__(self, rows: Mapping[str, Array]) -> Any:

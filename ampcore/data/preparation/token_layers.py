@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from keras import layers, ops
 
-from ampcore.data.preparation.training_statistics import Array, ColumnStatistics, most_frequent
+from ampcore.data.preparation.training_statistics import Array, TrainingStatistics, most_frequent
 from ampspec.data.preprocessing import Tokens
 
 UNKNOWN: Final = 1
@@ -45,7 +45,7 @@ def _lower(token: str, tokens: Tokens) -> str:
     return token.lower() if tokens.split == "words" else token
 
 
-def kept_tokens(tokens: Tokens, statistics: ColumnStatistics) -> list[str]:
+def kept_tokens(tokens: Tokens, statistics: TrainingStatistics) -> list[str]:
     """The most frequent tokens, words in small letters."""
     counts: Counter[str] = Counter()
     for token, occurrences in statistics.values.items():
@@ -53,7 +53,7 @@ def kept_tokens(tokens: Tokens, statistics: ColumnStatistics) -> list[str]:
     return most_frequent(counts, tokens.max_tokens - WORDS)
 
 
-def token_numbers(raw: Any, tokens: Tokens, statistics: ColumnStatistics) -> Any:
+def token_numbers(raw: Any, tokens: Tokens, statistics: TrainingStatistics) -> Any:
     """The numbers of tokens. Other spellings of a word, as ÜBER of über, have its number.
 
     Keras lowers ASCII letters only, so that they are in the vocabulary themselves.

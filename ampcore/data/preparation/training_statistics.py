@@ -14,7 +14,7 @@ MAX_ROUNDING: Final = 1e-4
 
 
 @dataclass
-class ColumnStatistics:
+class TrainingStatistics:
     """What the training examples tell about one column.
 
     Attributes:
@@ -38,16 +38,18 @@ class ColumnStatistics:
         # float64 has not all digits of int64.
         wide = np.longdouble if rows.dtype == np.int64 else np.float64
         numbers = rows.reshape(-1, rows.shape[-1] if rows.ndim > 1 else 1).astype(wide)
-        known = ~np.isnan(numbers)
+        is_number = ~np.isnan(numbers)
         if self.shift is None:
             # Without it, the variance of large numbers would lose its digits.
-            shift = np.where(known, numbers, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+            shift = np.where(is_number, numbers, 0).sum(axis=0) / np.maximum(
+                is_number.sum(axis=0), 1
+            )
             self.shift = np.rint(shift) if rows.dtype.kind in "iub" else shift
-        shifted = np.where(known, numbers - self.shift, 0).astype(np.float64)
-        self.count = self.count + known.sum(axis=0)
+        shifted = np.where(is_number, numbers - self.shift, 0).astype(np.float64)
+        self.count = self.count + is_number.sum(axis=0)
         self.total = self.total + shifted.sum(axis=0)
         self.squares = self.squares + (shifted**2).sum(axis=0)
-        largest = np.abs(np.where(known, numbers, 0)).max(axis=0, initial=0)
+        largest = np.abs(np.where(is_number, numbers, 0)).max(axis=0, initial=0)
         self.largest = np.maximum(self.largest, largest.astype(np.float64))
 
     @property

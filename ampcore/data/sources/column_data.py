@@ -71,8 +71,8 @@ def prepared_dataset(
     if held_out is not None:
         check_same_columns(columns, held_out.source.columns, roles, name)
         _check_validation(held_out, inputs, roles, encodings)
-        others = FileExamples(held_out, inputs, roles.targets, encodings)
-        validation = resident_if_small(others, options.memory_bytes)
+        validation_examples = FileExamples(held_out, inputs, roles.targets, encodings)
+        validation = resident_if_small(validation_examples, options.memory_bytes)
     return Dataset(
         train,
         validation,

@@ -21,5 +21,5 @@ def digits(spec: Digits, options: LoadOptions) -> Dataset:
         archive = np.load(file, allow_pickle=False)
         images, labels = archive["images"], archive["labels"]
     x = images.astype(np.float32)[..., np.newaxis] / PIXEL_MAX
-    made = Dataset.split(x, labels, 10, spec.validation_split)
-    return replace(made, place_of=lambda example: RowPlace(row=example + 1))
+    dataset = Dataset.split(x, labels, 10, spec.validation_split)
+    return replace(dataset, place_of=lambda example: RowPlace(row=example + 1))

@@ -81,7 +81,7 @@ def _used_columns(
     groups = [*(spec.inputs or {}).values(), spec.target or (), *(spec.targets or {}).values()]
     names = {column for group in groups for column in group}
     names |= {*TARGET_NAMES, *(INPUT_NAMES if spec.inputs is None else ())}
-    left_out = [one.name for one in available.left_out if one.name in names]
+    left_out = [column.name for column in available.left_out if column.name in names]
     columns = {**available.columns, **dict.fromkeys(left_out, Column((), "string"))}
     roles = column_roles(spec, options.task, columns, name)
     groups = [*roles.inputs.values(), *roles.targets.values()]

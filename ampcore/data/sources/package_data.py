@@ -33,9 +33,9 @@ def package_data(spec: PackageData, options: LoadOptions) -> Dataset:
         InvalidModel: The dataset is not installed, or its options are not valid.
         InvalidData: The function fails, or its arrays are no examples for the task.
     """
-    found, own_options = packages.find(spec)
+    package, own_options = packages.find(spec)
     try:
-        returned = found.build(own_options, spec.split_seed)
+        returned = package.build(own_options, spec.split_seed)
     except TrainingError:
         raise
     except Exception as error:
@@ -44,7 +44,7 @@ def package_data(spec: PackageData, options: LoadOptions) -> Dataset:
         raise InvalidData(
             spec.label, None, expected="arrays", received=f"{type(error).__name__}: {error}"
         ) from error
-    parts = _by_split(_named(returned, spec.label), spec.label)
+    parts = _by_split(_arrays_by_name(returned, spec.label), spec.label)
     sources = {split: _source(arrays, spec.label) for split, arrays in parts.items()}
     held_out = sources.get("validation") or sources.get("test")
     if held_out is None or spec.validation_split:
@@ -54,7 +54,7 @@ def package_data(spec: PackageData, options: LoadOptions) -> Dataset:
     return prepared_dataset(spec, options, *rows)
 
 
-def _named(returned: Any, label: str) -> Arrays:
+def _arrays_by_name(returned: Any, label: str) -> Arrays:
     """The arrays by name."""
     if isinstance(returned, tuple) and len(returned) in NAMES:
         returned = dict(zip(NAMES[len(returned)], returned, strict=True))

@@ -116,11 +116,10 @@ def _with_spec_pointers(
         # Sequences are labelled with keys of the same vocabulary.
         shape = DataShape(tuple(model.input_shape[1:]), classes, vocabulary=classes)
     predicted = tables_from_spec(spec, shape)
-    known = (
-        {} if isinstance(predicted, NotYetKnown) else {table.network: table for table in predicted}
-    )
+    predicted_tables = () if isinstance(predicted, NotYetKnown) else predicted
+    layers_by_network = {table.network: table.layers for table in predicted_tables}
     for table in tables:
-        predicted_layers = known[table.network].layers if table.network in known else ()
+        predicted_layers = layers_by_network.get(table.network, ())
         dimensions = {layer.path: layer.dimensions for layer in predicted_layers}
         layers = (
             replace(layer, dimensions=dimensions.get(layer.path, layer.dimensions))

@@ -32,22 +32,23 @@ def float8_layers(policies: LayerPolicies) -> Iterator[Finding]:
     if policies.name != "mixed_float8":
         return
     computed = [path for path, dtypes in policies.layers.items() if _is_float8(dtypes)]
-    others = _by_reason(policies.layers)
+    paths_by_reason = _by_reason(policies.layers)
     how = "in the device's 8-bit products" if policies.has_float8 else "emulated"
     first = (
         f"{join_names(computed, MAX_PATHS)} multiply in float8, {how}"
         if computed
         else "No layer computes in float8"
     )
-    rest = "; ".join(
-        f"{join_names(paths, MAX_PATHS)} ({REASONS[reason]})" for reason, paths in others.items()
+    excluded_text = "; ".join(
+        f"{join_names(paths, MAX_PATHS)} ({REASONS[reason]})"
+        for reason, paths in paths_by_reason.items()
     )
     yield Finding(
         "float8_layers",
         "info" if computed else "warning",
         "/precision/policy",
-        f"{first}." + (f" Not in float8: {rest}." if rest else ""),
-        {"float8": computed, "others": others, "emulated": not policies.has_float8},
+        f"{first}." + (f" Not in float8: {excluded_text}." if excluded_text else ""),
+        {"float8": computed, "others": paths_by_reason, "emulated": not policies.has_float8},
     )
 
 
@@ -56,8 +57,8 @@ def _is_float8(dtypes: LayerDtypes) -> bool:
 
 
 def _by_reason(layers: Mapping[str, LayerDtypes]) -> dict[NotFloat8Reason, list[str]]:
-    found: defaultdict[NotFloat8Reason, list[str]] = defaultdict(list)
+    paths_by_reason: defaultdict[NotFloat8Reason, list[str]] = defaultdict(list)
     for path, dtypes in layers.items():
         if dtypes.not_float8 is not None:
-            found[dtypes.not_float8].append(path)
-    return dict(found)
+            paths_by_reason[dtypes.not_float8].append(path)
+    return dict(paths_by_reason)

@@ -61,17 +61,17 @@ class Samples:
     @property
     def largest_layer(self) -> str:
         """The layer whose gradients limit the loss scale most: those by its output or variables."""
-        name, found = max(self.variables.items(), key=lambda item: item[1].largest)
-        is_inside = self.max_activation_gradient > found.largest
+        name, histogram = max(self.variables.items(), key=lambda item: item[1].largest)
+        is_inside = self.max_activation_gradient > histogram.largest
         return self.max_activation_gradient_layer if is_inside else _layer_of(name)
 
     def underflowing_layers(self, exponent: int) -> list[str]:
         """The layers with most of the values that underflow at this loss scale, the worst first."""
         counts: dict[str, float] = {}
-        for name, found in self.variables.items():
+        for name, histogram in self.variables.items():
             layer = _layer_of(name)
-            own = found.shares(exponent).underflow * sum(found.counts.values())
-            counts[layer] = counts.get(layer, 0.0) + own
+            underflows = histogram.shares(exponent).underflow * sum(histogram.counts.values())
+            counts[layer] = counts.get(layer, 0.0) + underflows
         layers, missing = [], MOST * sum(counts.values())
         for layer in sorted(counts, key=lambda layer: -counts[layer]):
             if missing <= 0:
@@ -87,21 +87,21 @@ class Samples:
 
     def to_json(self) -> dict[str, Any]:
         """Every field, for a checkpoint."""
-        histograms = {name: found.to_json() for name, found in self.variables.items()}
+        histograms = {name: histogram.to_json() for name, histogram in self.variables.items()}
         return vars(self) | {"variables": histograms}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Samples":
         """The samples that `to_json` wrote."""
         rows = document.get("variables", {}).items()
-        variables = {name: ExponentHistogram.from_json(found) for name, found in rows}
+        variables = {name: ExponentHistogram.from_json(histogram) for name, histogram in rows}
         # Version 0.5 wrote "largest_inside".
         document = {
             name.replace("largest_inside", "max_activation_gradient"): value
             for name, value in document.items()
         }
-        known = {item.name for item in fields(cls)} & document.keys()
-        return cls(**{name: document[name] for name in known} | {"variables": variables})
+        names = {item.name for item in fields(cls)} & document.keys()
+        return cls(**{name: document[name] for name in names} | {"variables": variables})
 
 
 class ScaleTable:
@@ -200,9 +200,9 @@ class ScaleTable:
                 if grad is None:
                     continue
                 name = f"{variable_info.network}/{variable_info.variable}"
-                before = samples.variables.get(name, ExponentHistogram())
-                own = replace(_histogram(grad, scale), largest=float(largest) / scale)
-                samples.variables[name] = before + own
+                total = samples.variables.get(name, ExponentHistogram())
+                histogram = replace(_histogram(grad, scale), largest=float(largest) / scale)
+                samples.variables[name] = total + histogram
         is_16_bit = np.array([dtype != "float32" for dtype in self._replay.dtypes], np.bool_)
         inside = replayed.backward[:, :, 2] * is_16_bit / np.reshape(scales, (-1, 1))
         if float(inside.max(initial=0.0)) > samples.max_activation_gradient:

@@ -69,7 +69,7 @@ MIN_TRAINED_STEPS: Final = 10
 
 
 @dataclass(frozen=True)
-class Finding:
+class StepFinding:
     """What a step is due to, in a sentence, and what to do."""
 
     attribution: Attribution
@@ -129,7 +129,7 @@ class Evidence:
     """Whether layers compute in 16 bits."""
 
 
-def attribute(evidence: Evidence) -> Finding:
+def attribute(evidence: Evidence) -> StepFinding:
     """Attribute a step that was reproduced."""
     cause, probe = evidence.cause, evidence.probe
     if cause is not None and (probe is None or cause.bad_inputs):
@@ -163,36 +163,36 @@ def attribute(evidence: Evidence) -> Finding:
     return _high_in_16_bits_only(evidence, probe) or _rising(evidence, probe)
 
 
-def not_reproducible(what: str) -> Finding:
+def not_reproducible(what: str) -> StepFinding:
     """The finding for a step that gives other results when it is repeated."""
-    return Finding(Attribution.NOT_REPRODUCIBLE, what, CHECK_HARDWARE)
+    return StepFinding(Attribution.NOT_REPRODUCIBLE, what, CHECK_HARDWARE)
 
 
-def _of_cause(cause: CauseDetails) -> Finding:
-    return Finding(BY_CAUSE[cause.cause], *explain_cause(cause))
+def _of_cause(cause: CauseDetails) -> StepFinding:
+    return StepFinding(BY_CAUSE[cause.cause], *explain_cause(cause))
 
 
-def _corrupted(outliers: Sequence[WeightOutlier]) -> Finding:
+def _corrupted(outliers: Sequence[WeightOutlier]) -> StepFinding:
     worst = max(outliers, key=lambda outlier: abs(outlier.value))
-    return Finding(
+    return StepFinding(
         Attribution.WEIGHTS,
         f"One weight of {worst.variable} is {worst.value:.4g}, and all others are at most "
-        f"{worst.others:.4g}: a single weight does not diverge alone, so it was damaged in memory "
-        "or in a file, or set so.",
+        f"{worst.largest_other:.4g}: a single weight does not diverge alone, so it was damaged in "
+        "memory or in a file, or set so.",
         "Resume from a checkpoint before this step, or load the weights again. If it happens "
         "again on this machine only, test its memory.",
     )
 
 
-def _responsible(evidence: Evidence, probe: Probe) -> Finding:
+def _responsible(evidence: Evidence, probe: Probe) -> StepFinding:
     examples = evidence.responsible
     names = join_names([example.example for example in examples])
     noun = "example" if len(examples) == 1 else "examples"
-    without = evidence.without
+    batch, without = probe.this_batch, evidence.without
     effect = (
         f" With other examples in place of {'it' if len(examples) == 1 else 'them'} the gradient "
-        f"norm of the batch is {without.grad_norm:.4g} instead of {probe.own.grad_norm:.4g}, and "
-        f"its loss {without.loss:.4g} instead of {probe.own.loss:.4g}."
+        f"norm of the batch is {without.grad_norm:.4g} instead of {batch.grad_norm:.4g}, and "
+        f"its loss {without.loss:.4g} instead of {batch.loss:.4g}."
         if without is not None
         else ""
     )
@@ -210,11 +210,11 @@ def _responsible(evidence: Evidence, probe: Probe) -> Finding:
     else:
         verb = "stands" if len(examples) == 1 else "stand"
         sentence = f"Training {noun} {names} {verb} out in this step.{effect}"
-    return Finding(Attribution.DATA, sentence, CHECK_EXAMPLES)
+    return StepFinding(Attribution.DATA, sentence, CHECK_EXAMPLES)
 
 
-def _diverged(evidence: Evidence, probe: Probe) -> Finding:
-    level, start = probe.level or probe.own, probe.at_start or probe.own
+def _diverged(evidence: Evidence, probe: Probe) -> StepFinding:
+    level, start = probe.level or probe.this_batch, probe.at_start or probe.this_batch
     happened = (
         "The training had diverged before this step: with these weights the loss of other batches "
         f"is {level.loss:.4g}; at the start of the run it was {start.loss:.4g}."
@@ -222,7 +222,7 @@ def _diverged(evidence: Evidence, probe: Probe) -> Finding:
     if evidence.extremes_before:
         extremes = evidence.extremes_before
         names = join_names([example.example for example in extremes])
-        return Finding(
+        return StepFinding(
             Attribution.DATA,
             f"{happened} It had trained on {'examples' if len(extremes) > 1 else 'example'} "
             f"{names}, with values up to {extremes[0].largest:.4g}, where they are usually "
@@ -230,7 +230,7 @@ def _diverged(evidence: Evidence, probe: Probe) -> Finding:
             f"{CHECK_EXAMPLES} If they are right, lower optimizer.learning_rate, "
             f"{evidence.learning_rate:.4g} at this step.",
         )
-    return Finding(
+    return StepFinding(
         Attribution.WEIGHTS,
         f"{happened} The learning rate, {evidence.learning_rate:.4g} at this step, was too high, "
         "unless an earlier step trained on bad examples.",
@@ -238,9 +238,9 @@ def _diverged(evidence: Evidence, probe: Probe) -> Finding:
     )
 
 
-def _unstable(evidence: Evidence, probe: Probe) -> Finding:
+def _unstable(evidence: Evidence, probe: Probe) -> StepFinding:
     names = join_names([example.example for example in evidence.responsible])
-    return Finding(
+    return StepFinding(
         Attribution.WEIGHTS,
         f"The training is not stable: {_no_progress(probe)}, and of single examples with ordinary "
         f"values ({names}) the loss is far higher. The updates before this step were too large for "
@@ -249,7 +249,7 @@ def _unstable(evidence: Evidence, probe: Probe) -> Finding:
     )
 
 
-def _without_progress(finding: Finding, evidence: Evidence, probe: Probe) -> Finding:
+def _without_progress(finding: StepFinding, evidence: Evidence, probe: Probe) -> StepFinding:
     """A finding about the loss scale, in a run that has learned nothing yet."""
     advice = (
         f"{finding.advice} If the loss stays so high, lower optimizer.learning_rate "
@@ -260,22 +260,22 @@ def _without_progress(finding: Finding, evidence: Evidence, probe: Probe) -> Fin
 
 
 def _no_progress(probe: Probe) -> str:
-    level, start = probe.level or probe.own, probe.at_start or probe.own
+    level, start = probe.level or probe.this_batch, probe.at_start or probe.this_batch
     return (
         f"the loss of other batches is {level.loss:.4g} with the weights before this step, and was "
         f"{start.loss:.4g} at the start of the run"
     )
 
 
-def _unusual_batch(probe: Probe) -> Finding:
-    level = probe.level
+def _unusual_batch(probe: Probe) -> StepFinding:
+    batch, level = probe.this_batch, probe.level
     compared = (
-        f"loss {probe.own.loss:.4g} and gradient norm {probe.own.grad_norm:.4g}, with the same "
+        f"loss {batch.loss:.4g} and gradient norm {batch.grad_norm:.4g}, with the same "
         f"weights; other batches have {level.loss:.4g} and {level.grad_norm:.4g}"
         if level is not None
-        else f"loss {probe.own.loss:.4g}"
+        else f"loss {batch.loss:.4g}"
     )
-    return Finding(
+    return StepFinding(
         Attribution.DATA,
         f"The examples of this step are unusual together: their batch has {compared}. No few of "
         "them make the difference.",
@@ -283,16 +283,16 @@ def _unusual_batch(probe: Probe) -> Finding:
     )
 
 
-def _high_in_16_bits_only(evidence: Evidence, probe: Probe) -> Finding | None:
+def _high_in_16_bits_only(evidence: Evidence, probe: Probe) -> StepFinding | None:
     """A finding if float32 gives a much lower loss or gradient norm than the run."""
-    own = probe.own
+    batch = probe.this_batch
     if evidence.kind is StepKind.LOSS_SPIKE:
-        name, in_run, in_float32 = "loss", evidence.loss_in_run, own.loss
+        name, in_run, in_float32 = "loss", evidence.loss_in_run, batch.loss
     else:
-        name, in_run, in_float32 = "gradient norm", evidence.norm_in_run, own.grad_norm
+        name, in_run, in_float32 = "gradient norm", evidence.norm_in_run, batch.grad_norm
     if not evidence.has_16_bits or abs(in_run) <= 2 * abs(in_float32):
         return None
-    return Finding(
+    return StepFinding(
         Attribution.OPERATION,
         f"The {name} is {in_run:.4g} in the run's precision, but {in_float32:.4g} in float32 with "
         "the same weights and examples: an operation loses its accuracy in 16 bits.",
@@ -301,9 +301,9 @@ def _high_in_16_bits_only(evidence: Evidence, probe: Probe) -> Finding | None:
     )
 
 
-def _rising(evidence: Evidence, probe: Probe) -> Finding:
-    level = probe.level or probe.own
-    return Finding(
+def _rising(evidence: Evidence, probe: Probe) -> StepFinding:
+    level = probe.level or probe.this_batch
+    return StepFinding(
         Attribution.WEIGHTS,
         "The weights before this step are the cause: with them other batches are as high (loss "
         f"{level.loss:.4g}, gradient norm {level.grad_norm:.4g}, in float32). The updates of the "
@@ -312,18 +312,18 @@ def _rising(evidence: Evidence, probe: Probe) -> Finding:
     )
 
 
-def _normal(evidence: Evidence) -> Finding:
+def _normal(evidence: Evidence) -> StepFinding:
     sentence = (
         f"Nothing is remarkable about this step: its loss, {evidence.loss_in_run:.4g}, and its "
         f"gradient norm, {evidence.norm_in_run:.4g}, are finite and not far above those of the "
         "steps before."
     )
     if not evidence.harmless:
-        return Finding(Attribution.NORMAL, sentence, "")
+        return StepFinding(Attribution.NORMAL, sentence, "")
     values = ", ".join(
         f"{example.example} ({example.largest_value:.4g})" for example in evidence.harmless
     )
-    return Finding(
+    return StepFinding(
         Attribution.NORMAL,
         f"{sentence} The values of some of its training examples are unusual, but change little: "
         f"{values}; they are usually at most {evidence.usual_input:.4g}.",

@@ -124,11 +124,11 @@ def _values(value: NDArray[Any], names: Sequence[str]) -> Json:
     if flat.dtype.kind == "f":
         order = np.argsort(np.isfinite(flat), kind="stable")
     chosen = order[:MAX_VALUES].tolist()
-    named = len(names) == flat.size
+    has_names = len(names) == flat.size
     return {
         "kind": "values",
         "values": [
-            {"name": names[index] if named else str(index), "value": flat[index].item()}
+            {"name": names[index] if has_names else str(index), "value": flat[index].item()}
             for index in chosen
         ],
         "shape": list(value.shape),

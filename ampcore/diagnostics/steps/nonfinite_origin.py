@@ -65,10 +65,10 @@ def nonfinite_gradients(
 ) -> list[JsonObject]:
     """The variables whose gradients are not finite as JSON values, in the order of backward."""
     rows = [
-        (variable_info.call, variable_info.to_json(own, scale))
+        (variable_info.call, variable_info.to_json(gradient_stats, scale))
         for infos, of_network, scale in zip(variable_infos(replay), stats, scales, strict=True)
-        for variable_info, own in zip(infos, of_network, strict=True)
-        if has_nonfinite(own)
+        for variable_info, gradient_stats in zip(infos, of_network, strict=True)
+        if has_nonfinite(gradient_stats)
     ]
     return [info for _, info in sorted(rows, key=lambda row: -row[0])]
 

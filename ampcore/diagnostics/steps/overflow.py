@@ -139,9 +139,9 @@ def _finding_facts(diagnosed: DiagnosedStep, position: BatchPosition) -> dict[st
 
 def _unknown_cause(error: Exception) -> dict[str, Any]:
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    found = CauseDetails(OverflowCause.UNKNOWN, reason=reason[:300])
+    details = CauseDetails(OverflowCause.UNKNOWN, reason=reason[:300])
     return {
-        "diagnosis": found.cause.value,
+        "diagnosis": details.cause.value,
         "attribution": Attribution.UNKNOWN.value,
-        "sentence": explain_cause(found).text,
+        "sentence": explain_cause(details).text,
     }

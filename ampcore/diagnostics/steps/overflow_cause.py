@@ -53,7 +53,7 @@ class CauseDetails:
     reason: str = ""
 
 
-class Explanation(NamedTuple):
+class CauseText(NamedTuple):
     """What happened, and what to do; the advice is empty where there is nothing to do."""
 
     sentence: str
@@ -65,111 +65,113 @@ class Explanation(NamedTuple):
         return f"{self.sentence} {self.advice}".strip()
 
 
-def explain_cause(found: CauseDetails) -> Explanation:
+def explain_cause(details: CauseDetails) -> CauseText:
     """The message of a cause: what happened and what to do."""
-    match found.cause:
+    match details.cause:
         case OverflowCause.WEIGHTS:
-            return Explanation(
-                f"{join_names(found.damaged)} contained non-finite values before this step, so "
+            return CauseText(
+                f"{join_names(details.damaged)} contained non-finite values before this step, so "
                 "training cannot continue.",
                 "Resume from an earlier checkpoint and lower optimizer.learning_rate.",
             )
         case OverflowCause.DATA:
-            return _explain_data(found)
+            return _explain_data(details)
         case OverflowCause.SCALE:
-            return _explain_scale(found)
+            return _explain_scale(details)
         case OverflowCause.OPERATION:
-            return _explain_operation(found)
+            return _explain_operation(details)
         case OverflowCause.FLOAT32_OVERFLOW:
-            return _explain_float32(found)
+            return _explain_float32(details)
         case OverflowCause.NOT_REPRODUCED:
-            return Explanation(
+            return CauseText(
                 "Replaying the step with the same weights and examples gave finite gradients: the "
                 "engine rounds slightly differently and the step was borderline.",
                 "If this happens repeatedly, suspect the hardware.",
             )
         case OverflowCause.UNKNOWN:
-            return Explanation(f"The step could not be replayed: {found.reason}")
+            return CauseText(f"The step could not be replayed: {details.reason}")
 
 
-def _explain_data(found: CauseDetails) -> Explanation:
-    noun = "example" if len(found.bad_examples) == 1 else "examples"
-    examples = f"training {noun} {join_names(found.bad_examples)}"
-    if found.bad_inputs:
-        return Explanation(
+def _explain_data(details: CauseDetails) -> CauseText:
+    noun = "example" if len(details.bad_examples) == 1 else "examples"
+    examples = f"training {noun} {join_names(details.bad_examples)}"
+    if details.bad_inputs:
+        return CauseText(
             f"The inputs of {examples} contain non-finite values.",
             "Repair or remove them. The weights are unchanged, because the step was skipped.",
         )
-    if found.layer:
-        return Explanation(
-            f"A loss of layer {found.layer} is not finite, even in float32, although inputs and "
-            f"weights are finite (they reach {found.largest_input:.3g} and "
-            f"{found.largest_weight:.3g}).",
+    if details.layer:
+        return CauseText(
+            f"A loss of layer {details.layer} is not finite, even in float32, although inputs and "
+            f"weights are finite (they reach {details.largest_input:.3g} and "
+            f"{details.largest_weight:.3g}).",
             "Look at its regularizers and at what it adds with add_loss.",
         )
-    which = f" for {examples}" if found.bad_examples else ""
-    return Explanation(
+    which = f" for {examples}" if details.bad_examples else ""
+    return CauseText(
         f"The loss is not finite{which}, even in float32, although inputs and weights are finite.",
         "Check for outliers and wrong labels. If there are none, the run has diverged (its largest "
-        f"weight is {found.largest_weight:.3g}): lower optimizer.learning_rate.",
+        f"weight is {details.largest_weight:.3g}): lower optimizer.learning_rate.",
     )
 
 
-def _explain_scale(found: CauseDetails) -> Explanation:
-    fits = format_scale(found.finite_below)
-    whose = f" of network {found.network}" if found.network else ""
+def _explain_scale(details: CauseDetails) -> CauseText:
+    fits = format_scale(details.finite_below)
+    whose = f" of network {details.network}" if details.network else ""
     happened = (
-        f"The loss scale{whose}, {format_scale(found.scale)}, was too high: at {fits} or less the "
-        "gradients of these examples are finite."
+        f"The loss scale{whose}, {format_scale(details.scale)}, was too high: at {fits} or less "
+        "the gradients of these examples are finite."
     )
-    match found.kind:
+    match details.kind:
         case FixedLossScale():
             advice = f"Set loss_scale.scale to {fits} or less, or loss_scale.mode: dynamic."
-        case DynamicLossScale(minimum=minimum) if found.finite_below < minimum:
+        case DynamicLossScale(minimum=minimum) if details.finite_below < minimum:
             advice = f"loss_scale.minimum is higher: lower it to {fits}."
         case _:
             advice = "No action needed: the loss scale backs off by itself."
-    return Explanation(happened, advice)
+    return CauseText(happened, advice)
 
 
-def _explain_operation(found: CauseDetails) -> Explanation:
+def _explain_operation(details: CauseDetails) -> CauseText:
     what = "An operation overflows"
-    if found.layer:
-        part = "A loss of layer" if found.is_loss else "Layer"
-        what = f"{part} {found.layer} overflows"
-    happened = f"{what} in {found.dtype} at every loss scale, but not in float32"
-    if found.dtype == "float16" and found.largest_input > FLOAT16_MAX:
-        return Explanation(
-            f"{happened}: the inputs reach {found.largest_input:.3g}, and the largest float16 "
+    if details.layer:
+        part = "A loss of layer" if details.is_loss else "Layer"
+        what = f"{part} {details.layer} overflows"
+    happened = f"{what} in {details.dtype} at every loss scale, but not in float32"
+    if details.dtype == "float16" and details.largest_input > FLOAT16_MAX:
+        return CauseText(
+            f"{happened}: the inputs reach {details.largest_input:.3g}, and the largest float16 "
             f"number is {FLOAT16_MAX:.0f}.",
             "Rescale the inputs, or set precision.policy: mixed_bfloat16.",
         )
     ways = []
-    if found.dtype == "float16":
+    if details.dtype == "float16":
         ways.append("set precision.policy: mixed_bfloat16")
-    layers = list(found.layers) or ([_top_level_layer(found.layer)] if found.layer else [])
+    layers = list(details.layers) or ([_top_level_layer(details.layer)] if details.layer else [])
     if 0 < len(layers) <= MAX_NAMES:
         ways.append(f"add {format_overrides(layers)} to precision.overrides")
     ways.append("lower optimizer.learning_rate if the weights have grown without limit")
     advice = ", or ".join(ways)
-    return Explanation(f"{happened}.", f"{advice[0].upper()}{advice[1:]}.")
+    return CauseText(f"{happened}.", f"{advice[0].upper()}{advice[1:]}.")
 
 
-def _explain_float32(found: CauseDetails) -> Explanation:
-    layer = f" (first at {found.layer})" if found.layer else ""
-    return Explanation(
+def _explain_float32(details: CauseDetails) -> CauseText:
+    layer = f" (first at {details.layer})" if details.layer else ""
+    return CauseText(
         f"The loss is finite but its gradients are not, even in float32{layer}: neither the "
         "loss scale nor the precision is the cause.",
-        f"Check for outliers (the inputs reach {found.largest_input:.3g}, the weights "
-        f"{found.largest_weight:.3g}) and for an unbounded derivative (a square root or logarithm "
-        "at 0), or lower optimizer.learning_rate.",
+        f"Check for outliers (the inputs reach {details.largest_input:.3g}, the weights "
+        f"{details.largest_weight:.3g}) and for an unbounded derivative (a square root or "
+        "logarithm at 0), or lower optimizer.learning_rate.",
     )
 
 
 def format_overrides(layers: Sequence[str]) -> str:
     """The entries of `precision.overrides` that keep these layers in float32, in YAML."""
     entries = float32_overrides(layers)
-    return ", ".join(f"{{layers: '{one['layers']}', dtype: {one['dtype']}}}" for one in entries)
+    return ", ".join(
+        f"{{layers: '{entry['layers']}', dtype: {entry['dtype']}}}" for entry in entries
+    )
 
 
 def _top_level_layer(path: str) -> str:

@@ -56,9 +56,9 @@ class Measured(NamedTuple):
 class Probe:
     """What the weights before a step give for its batch and for other batches."""
 
-    own: Measured
+    this_batch: Measured
     """The batch of the step."""
-    others: Sequence[Measured]
+    other_batches: Sequence[Measured]
     """Other batches, with the same weights."""
     at_start: Measured | None = None
     """The first step of the run, whose weights were untrained; None if it is not known."""
@@ -68,9 +68,11 @@ class Probe:
     @property
     def level(self) -> Measured | None:
         """The medians over the other batches; None without any. NaN counts as infinite."""
-        if not self.others:
+        if not self.other_batches:
             return None
-        columns = np.nan_to_num(np.array(self.others), nan=np.inf, posinf=np.inf, neginf=-np.inf)
+        columns = np.nan_to_num(
+            np.array(self.other_batches), nan=np.inf, posinf=np.inf, neginf=-np.inf
+        )
         return Measured(*(float(median) for median in np.median(columns, axis=0)))
 
     @property
@@ -78,7 +80,7 @@ class Probe:
         """Whether these weights are far worse than untrained ones, on other batches too."""
         if self.at_start is None or not math.isfinite(self.at_start.loss):
             return False
-        level = self.level or self.own
+        level = self.level or self.this_batch
         if not math.isfinite(level.loss):
             return True
         return 0 < self.at_start.loss * DIVERGED_RATIO < level.loss
@@ -96,16 +98,17 @@ class Probe:
         level = self.level
         if level is None or not level.is_finite:
             return False
-        return not self.own.is_finite or any(
-            own > DATA_RATIO * abs(other) for own, other in zip(self.own, level, strict=True)
+        return not self.this_batch.is_finite or any(
+            value > DATA_RATIO * abs(median)
+            for value, median in zip(self.this_batch, level, strict=True)
         )
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
         return {
-            "own": self.own.to_json(),
+            "own": self.this_batch.to_json(),
             "others": self.level.to_json() if self.level is not None else None,
-            "other_batches": len(self.others),
+            "other_batches": len(self.other_batches),
             "at_start": self.at_start.to_json() if self.at_start is not None else None,
         }
 
@@ -128,9 +131,9 @@ def measure(replay: Replay, inputs: StepInputs, scales: Sequence[float] | None =
 
 def example_losses(task: Task, batch: Batch) -> NDArray[np.float32]:
     """The loss of each example, outside of training."""
-    found: NDArray[np.float32] = (
+    losses: NDArray[np.float32] = (
         task.measure(task.weights(), task.non_trainable(), batch.map(tf.convert_to_tensor))["loss"]
         .numpy()
         .astype(np.float32)
     )
-    return found
+    return losses

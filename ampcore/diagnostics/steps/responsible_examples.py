@@ -121,13 +121,13 @@ class _Search:
 
     def __init__(self, batch: Batch, actual: Measured, measure: MeasureBatch) -> None:
         self._batch, self._actual, self._measure = batch, actual, measure
-        self._known: dict[tuple[int, ...], Measured] = {}
+        self._measurements: dict[tuple[int, ...], Measured] = {}
 
     def measured_without(self, positions: Positions) -> Measured:
         key = tuple(sorted(positions.tolist()))
-        if key not in self._known:
-            self._known[key] = self._measure(without(self._batch, positions))
-        return self._known[key]
+        if key not in self._measurements:
+            self._measurements[key] = self._measure(without(self._batch, positions))
+        return self._measurements[key]
 
     def is_ordinary_without(self, positions: Positions) -> bool:
         """Whether these examples make a difference of at least `DATA_RATIO`."""
@@ -157,21 +157,22 @@ class _Search:
         return sorted(guilty or effects, key=lambda pair: -_magnitude(pair[1]))
 
 
-def is_higher(measured: Measured, other: Measured, ratio: float) -> bool:
+def is_higher(measured: Measured, reference: Measured, ratio: float) -> bool:
     """Whether a loss or gradient norm is that many times another one, or alone not finite."""
-    if not other.is_finite:
+    if not reference.is_finite:
         return False
     return not measured.is_finite or any(
-        high > ratio * abs(low) for high, low in zip(measured, other, strict=True)
+        high > ratio * abs(low) for high, low in zip(measured, reference, strict=True)
     )
 
 
 def without(batch: Batch, positions: Positions) -> Batch:
     """The batch with other examples of it in the place of these."""
     size = len(batch.parts[0])
-    others = np.setdiff1d(np.arange(size), positions)
+    other_positions = np.setdiff1d(np.arange(size), positions)
     rows = np.arange(size)
-    rows[positions] = others[np.arange(len(positions)) % len(others)] if len(others) else positions
+    if len(other_positions):
+        rows[positions] = np.resize(other_positions, len(positions))
     return batch.map(lambda part: tf.gather(tf.convert_to_tensor(part), rows))
 
 

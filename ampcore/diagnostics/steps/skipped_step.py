@@ -92,26 +92,26 @@ def diagnose_step(
     """
     overflow, first_replayed = _overflow(replay, step)
     search = _CauseSearch(replay, in_float32, step)
-    found, finite_below = search.find_cause(overflow)
+    details, finite_below = search.find_cause(overflow)
     variables, first = [], None
     if overflow is not None:
         variables = nonfinite_gradients(replay, overflow.variables, step.scales)
         first = first_nonfinite(replay, overflow.replayed)
     facts: JsonObject = {
-        "diagnosis": found.cause.value,
+        "diagnosis": details.cause.value,
         "first_layer": first,
         "variables": variables[:MAX_VARIABLES],
         "variables_left_out": len(variables[MAX_VARIABLES:]),
-        "batch": _batch_facts(replay.accumulate, step.position, overflow, found),
+        "batch": _batch_facts(replay.accumulate, step.position, overflow, details),
     }
     if finite_below:
         facts["finite_below"] = finite_below
-    if found.layer:
-        facts["layer"] = found.layer
-    if found.damaged:
-        facts["damaged"] = list(found.damaged[:MAX_VARIABLES])
+    if details.layer:
+        facts["layer"] = details.layer
+    if details.damaged:
+        facts["damaged"] = list(details.damaged[:MAX_VARIABLES])
     replayed = overflow.replayed if overflow is not None else first_replayed
-    return StepDiagnosis(facts, found, search.tried(), replayed)
+    return StepDiagnosis(facts, details, search.tried(), replayed)
 
 
 def _overflow(replay: Replay, step: SkippedStep) -> tuple[NonfiniteStep | None, ReplayResult]:
@@ -206,14 +206,14 @@ class _CauseSearch:
     def _scale_cause(self, lower: dict[int, float | None]) -> tuple[CauseDetails, Any]:
         worst = min(lower, key=lambda number: lower[number] or 0.0)
         several = len(self._step.scales) > 1
-        found = CauseDetails(
+        details = CauseDetails(
             OverflowCause.SCALE,
             kind=self._replay.loss_scales[worst],
             network=self._names()[worst] if several else None,
             scale=float(self._step.scales[worst]),
             finite_below=lower[worst] or 0.0,
         )
-        return found, _by_network(self._names(), lower)
+        return details, _by_network(self._names(), lower)
 
     def _cause_at_any_scale(self, overflow: NonfiniteStep) -> CauseDetails:
         """The cause of gradients that no loss scale makes finite."""
@@ -224,37 +224,37 @@ class _CauseSearch:
         )
         first = first_nonfinite(self._replay, lowest) or {}
         is_loss = first.get("part") == "loss"
-        found = CauseDetails(OverflowCause.OPERATION, layer=first.get("layer"), is_loss=is_loss)
+        details = CauseDetails(OverflowCause.OPERATION, layer=first.get("layer"), is_loss=is_loss)
         dtypes = sorted(set(self._replay.dtypes) - {"float32"})
         if not dtypes:
-            return self._float32_cause(found, self._replay, overflow.first, lowest)
-        other = self._in_float32()
-        micro = _in_dtypes_of(overflow.first, other.task)
-        replayed = other([1.0] * len(self._step.scales), micro)
+            return self._float32_cause(details, self._replay, overflow.first, lowest)
+        float32_replay = self._in_float32()
+        micro = _in_dtypes_of(overflow.first, float32_replay.task)
+        replayed = float32_replay([1.0] * len(self._step.scales), micro)
         self._float32_replayed = replayed._replace(gradients=[], non_trainable=[])
         if not (all(replayed.finite) and replayed.finite_forward):
-            return self._float32_cause(found, other, micro, replayed)
+            return self._float32_cause(details, float32_replay, micro, replayed)
         dtype = str(first.get("dtype", dtypes[0]))
         layers = _overflowing_layers(self._replay, replayed.forward, tf.as_dtype(dtype).max)
         inputs = largest_input(micro.batch)
-        return replace(found, dtype=dtype, layers=layers, largest_input=inputs)
+        return replace(details, dtype=dtype, layers=layers, largest_input=inputs)
 
     def _float32_cause(
-        self, found: CauseDetails, replay: Replay, micro: MicroBatch, replayed: ReplayResult
+        self, details: CauseDetails, replay: Replay, micro: MicroBatch, replayed: ReplayResult
     ) -> CauseDetails:
         """The cause for a micro-batch that is not finite in float32 either."""
-        weights = [value for own in replay.task.weights() for value in own]
-        found = replace(
-            found, largest_weight=largest(weights), largest_input=largest_input(micro.batch)
+        weights = [value for variables in replay.task.weights() for value in variables]
+        details = replace(
+            details, largest_weight=largest(weights), largest_input=largest_input(micro.batch)
         )
         if np.isfinite(replayed.losses).all():
             first = first_nonfinite(replay, replayed) or {}
-            return replace(found, cause=OverflowCause.FLOAT32_OVERFLOW, layer=first.get("layer"))
+            return replace(details, cause=OverflowCause.FLOAT32_OVERFLOW, layer=first.get("layer"))
         rows = micro.first_row + _examples_without_finite_loss(replay.task, micro)
         examples = self._step.position.indices[rows].tolist()
         first = first_nonfinite(replay, replayed) or {}
         adds_loss = first["layer"] if first.get("part") == "loss" else None
-        return replace(found, cause=OverflowCause.DATA, layer=adds_loss, bad_examples=examples)
+        return replace(details, cause=OverflowCause.DATA, layer=adds_loss, bad_examples=examples)
 
     def _names(self) -> list[str]:
         return [network.name for network in self._replay.task.networks]
@@ -270,7 +270,7 @@ def _tried(dtype: str, scale: float, replayed: ReplayResult) -> JsonObject:
 
 
 def _batch_facts(
-    accumulate: int, position: BatchPosition, overflow: NonfiniteStep | None, found: CauseDetails
+    accumulate: int, position: BatchPosition, overflow: NonfiniteStep | None, details: CauseDetails
 ) -> JsonObject:
     indices = position.indices
     facts: JsonObject = {"epoch": position.epoch, "batch": position.batch, "total": len(indices)}
@@ -281,9 +281,9 @@ def _batch_facts(
         facts["micro_batches"] = overflow.micro_batches[:MAX_EXAMPLES]
         facts["nonfinite_micro_batches"] = len(overflow.micro_batches)
     facts["examples"] = indices[:MAX_EXAMPLES].tolist()
-    if len(found.bad_examples):
-        facts["bad_examples"] = list(found.bad_examples[:MAX_EXAMPLES])
-        facts["bad_total"] = len(found.bad_examples)
+    if len(details.bad_examples):
+        facts["bad_examples"] = list(details.bad_examples[:MAX_EXAMPLES])
+        facts["bad_total"] = len(details.bad_examples)
     return facts
 
 

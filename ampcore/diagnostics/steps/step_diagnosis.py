@@ -16,8 +16,8 @@ from ampcore.data import Batch
 from ampcore.diagnostics.input_statistics import EXTREME, STANDS_OUT, InputStatistics, value_parts
 from ampcore.diagnostics.steps.attribution import (
     Evidence,
-    Finding,
     NamedExample,
+    StepFinding,
     StepKind,
     attribute,
 )
@@ -78,7 +78,7 @@ class StepValues:
 class DiagnosedStep:
     """The diagnosis of a step, and what it rests on."""
 
-    finding: Finding
+    finding: StepFinding
     replayed: StepDiagnosis
     """The step at its own loss scales, at others, and in float32."""
     is_finite: bool
@@ -135,7 +135,7 @@ class StepDiagnoser:
         evidence = replace(
             evidence,
             probe=probe,
-            responsible=_named(responsible.positions, responsible.scores, step),
+            responsible=_named_examples(responsible.positions, responsible.scores, step),
             harmless=_unusual(scores, step),
             without=responsible.without,
             outliers=weight_outliers(self._replay.task) if is_bad else (),
@@ -197,14 +197,14 @@ class _Comparison:
         return measure(self._replay, StepInputs(batch, seed), self._scales)
 
     def probe(self, context: StepContext, statistics: InputStatistics | None) -> Probe:
-        own = self.measure(self._step.batch)
-        others = [
+        this_batch = self.measure(self._step.batch)
+        other_batches = [
             self.measure(*inputs)
             for inputs in context.other_inputs()
             # A batch with bad inputs of its own tells nothing about the weights.
             if statistics is None or statistics.scores(inputs.batch).max(initial=0.0) < EXTREME
         ]
-        return Probe(own, others, context.at_start, self._losses())
+        return Probe(this_batch, other_batches, context.at_start, self._losses())
 
     def _losses(self) -> NDArray[np.float32]:
         losses = example_losses(self._replay.task, self._step.batch)
@@ -213,7 +213,7 @@ class _Comparison:
         return losses if is_complete else np.empty(0, np.float32)
 
 
-def _named(
+def _named_examples(
     positions: Sequence[int], scores: Mapping[int, float], step: SkippedStep
 ) -> list[NamedExample]:
     parts = value_parts(step.batch)
@@ -230,7 +230,9 @@ def _named(
 def _unusual(scores: NDArray[np.float64], step: SkippedStep) -> list[NamedExample]:
     order = np.argsort(-scores, kind="stable")[:MAX_HARMLESS]
     positions = [position for position in order.tolist() if scores[position] > STANDS_OUT]
-    return _named(positions, {position: float(scores[position]) for position in positions}, step)
+    return _named_examples(
+        positions, {position: float(scores[position]) for position in positions}, step
+    )
 
 
 def _largest_of(row: Sequence[Any]) -> float:

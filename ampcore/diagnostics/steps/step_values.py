@@ -56,10 +56,10 @@ def variable_rows(replay: Replay, replayed: ReplayResult, scales: list[float]) -
     )
     for infos, stats, scale, network in networks:
         variables = network.model.trainable_variables
-        for info, own, variable in zip(infos, stats, variables, strict=True):
+        for info, gradient_stats, variable in zip(infos, stats, variables, strict=True):
             value = variable.value
             largest = float(tf.reduce_max(tf.abs(value))) if info.size else 0.0
-            rows.append({**info.to_json(own, scale), "largest_value": largest})
+            rows.append({**info.to_json(gradient_stats, scale), "largest_value": largest})
     return sorted(rows, key=lambda row: (-(row["inf"] + row["nan"]), -row["largest"]))
 
 

@@ -26,7 +26,7 @@ class WeightOutlier:
 
     variable: str
     value: float
-    others: float
+    largest_other: float
     """The largest magnitude of the other weights."""
 
 

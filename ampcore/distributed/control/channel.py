@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from ampcore.distributed.control.messages import Connection
+from ampcore.distributed.control.messages import PeerConnection
 from ampspec.documents.text import join_names, plural
 from ampspec.errors import RankDisconnected, RankFailed, TrainingError
 from ampspec.jobs import Reason
@@ -55,7 +55,7 @@ class ControlChannel:
         self,
         rank: int,
         size: int,
-        connections: Mapping[int, Connection],
+        connections: Mapping[int, PeerConnection],
         *,
         timeout_s: float,
         silence_limit_s: float,
@@ -74,8 +74,8 @@ class ControlChannel:
         """What each peer has last said of its training."""
         self._changed = threading.Condition()
         self._inboxes: dict[int, deque[Any]] = {peer: deque() for peer in connections}
-        self._left: set[int] = set()
-        """The ranks that have taken leave."""
+        self._disconnected_ranks: set[int] = set()
+        """The ranks that have disconnected after their last step."""
         self._timed_out: set[int] = set()
         """The ranks whose communication timed out."""
         self._failure: TrainingError | None = None
@@ -97,8 +97,8 @@ class ControlChannel:
         self._check()
         if self._rank != 0:
             self._send(0, {"object": value})
-            found: list[Any] = self._next(0)
-            return found
+            values_of_ranks: list[Any] = self._next(0)
+            return values_of_ranks
         values = [value, *(self._next(peer) for peer in range(1, self._size))]
         self._send_to_all({"object": values})
         return values
@@ -136,7 +136,7 @@ class ControlChannel:
         inbox = self._inboxes[peer]
         self._waits = True
         try:
-            self._wait_for(peer, lambda: inbox or self._failure or peer in self._left)
+            self._wait_for(peer, lambda: inbox or self._failure or peer in self._disconnected_ranks)
         finally:
             self._waits = False
         if inbox:
@@ -175,7 +175,7 @@ class ControlChannel:
         try:
             self._connections[peer].send(message)
         except OSError as error:
-            if peer not in self._left:
+            if peer not in self._disconnected_ranks:
                 self._lose(peer, f"the connection to it is broken ({error})")
 
     def _send_to_all(self, message: dict[str, Any]) -> None:
@@ -198,7 +198,7 @@ class ControlChannel:
         try:
             while (message := self._connections[peer].receive()) is not None:
                 self._handle(peer, message)
-                if peer in self._left:
+                if peer in self._disconnected_ranks:
                     return
             problem = "its process ended, or its machine closed the connection"
         except TimeoutError:
@@ -215,7 +215,7 @@ class ControlChannel:
                 self._changed.notify_all()
         elif "leaves" in message:
             with self._changed:
-                self._left.add(peer)
+                self._disconnected_ranks.add(peer)
                 self._changed.notify_all()
         elif "failed" in message:
             rank, text = message["failed"], message["message"]

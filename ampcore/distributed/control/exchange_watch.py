@@ -54,9 +54,9 @@ class ExchangeWatch:
             with self._counted():
                 return exchange()
         self._count_after(0, tensors)
-        found = exchange()
-        self._count_after(1, found)
-        return found
+        results = exchange()
+        self._count_after(1, results)
+        return results
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -79,12 +79,12 @@ class ExchangeWatch:
     def _run(self) -> None:
         poll_s = min(MAX_POLL_S, self._timeout_s / POLLS_PER_TIMEOUT)
         # Polls are counted rather than seconds: this process may have been suspended meanwhile.
-        before, polls = None, 0
+        last_progress, polls = None, 0
         while not self._closed.wait(poll_s):
-            now = self._progress()
-            self._is_exchanging = now is not None
-            polls = polls + 1 if now is not None and now == before else 0
-            before = now
+            progress = self._progress()
+            self._is_exchanging = progress is not None
+            polls = polls + 1 if progress is not None and progress == last_progress else 0
+            last_progress = progress
             if polls * poll_s >= self._timeout_s:
                 self._on_timeout()
                 return

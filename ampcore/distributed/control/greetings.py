@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection
 from typing import Final
 
-from ampcore.distributed.control.messages import Connection
+from ampcore.distributed.control.messages import PeerConnection
 
 GREETING_S: Final = 2.0
 """How long a connection may take to greet."""
@@ -20,7 +20,7 @@ MAX_GREETINGS: Final = 256
 MAX_GREETING_BYTES: Final = 1024
 
 
-def greet(connection: Connection, rank: int, token: bytes) -> None:
+def greet(connection: PeerConnection, rank: int, token: bytes) -> None:
     """Introduce this rank to rank 0. Raises OSError."""
     connection.send({"rank": rank, "token": token.hex()})
 
@@ -41,11 +41,11 @@ class Greetings:
         self._listener, self._size, self._token = listener, size, token
         self._silence_limit_s = silence_limit_s
         self._changed = threading.Condition()
-        self._accepted: dict[int, Connection] = {}
+        self._accepted: dict[int, PeerConnection] = {}
         self._is_over = False
         self._places = threading.BoundedSemaphore(MAX_GREETINGS)
 
-    def wait(self, timeout_s: float) -> dict[int, Connection]:
+    def wait(self, timeout_s: float) -> dict[int, PeerConnection]:
         """The connections by rank; those of the ranks that came, if others did not in time."""
         deadline = time.monotonic() + timeout_s
         accepting = threading.Thread(target=self._accept_all, args=[deadline], daemon=True)
@@ -82,7 +82,7 @@ class Greetings:
 
     def _read(self, accepted: socket.socket) -> None:
         # The timer also ends a greeting that arrives byte by byte.
-        connection = Connection(accepted, GREETING_S)
+        connection = PeerConnection(accepted, GREETING_S)
         timer = threading.Timer(GREETING_S, connection.abort)
         timer.start()
         try:
@@ -93,7 +93,7 @@ class Greetings:
         if rank is None or not self._add(rank, connection, accepted):
             connection.release()
 
-    def _add(self, rank: int, connection: Connection, accepted: socket.socket) -> bool:
+    def _add(self, rank: int, connection: PeerConnection, accepted: socket.socket) -> bool:
         with self._changed:
             if self._is_over or not 0 < rank < self._size or rank in self._accepted:
                 return False
@@ -102,7 +102,7 @@ class Greetings:
             self._changed.notify_all()
             return True
 
-    def _rank_of(self, connection: Connection) -> int | None:
+    def _rank_of(self, connection: PeerConnection) -> int | None:
         try:
             message = connection.receive(MAX_GREETING_BYTES) or {}
             rank, token = message["rank"], bytes.fromhex(message["token"])

@@ -33,11 +33,11 @@ def _listeners(port: int) -> Iterator[socket.socket]:
         with suppress(OSError):
             if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
                 continue
-            with socket.socket(fileno=os.dup(int(name))) as found:
-                is_tcp = found.family in (socket.AF_INET, socket.AF_INET6)
-                is_listening = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-                if is_tcp and is_listening and found.getsockname()[1] == port:
-                    yield found
+            with socket.socket(fileno=os.dup(int(name))) as duplicate:
+                is_tcp = duplicate.family in (socket.AF_INET, socket.AF_INET6)
+                is_listening = duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+                if is_tcp and is_listening and duplicate.getsockname()[1] == port:
+                    yield duplicate
 
 
 def _bind_to_loopback(listener: socket.socket) -> bool:

@@ -13,7 +13,7 @@ MAX_BYTES: Final = 2**28
 _LENGTH: Final = struct.Struct("!I")
 
 
-class Connection:
+class PeerConnection:
     """A connection to another rank. One thread receives; several may send."""
 
     def __init__(self, sock: socket.socket, timeout_s: float) -> None:

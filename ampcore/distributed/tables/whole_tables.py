@@ -37,8 +37,8 @@ class VariableRows:
     def __getitem__(self, rows: slice) -> Array:
         start, stop, _ = rows.indices(self.shape[0])
         # Gathered from the variable itself: its value would be copied first.
-        found: Array = tf.gather(self._variable, tf.range(start, stop)).numpy()
-        return found
+        array: Array = tf.gather(self._variable, tf.range(start, stop)).numpy()
+        return array
 
     def pieces(self) -> Iterator[Array]:
         """All rows in order, in pieces."""
@@ -53,29 +53,31 @@ class WholeTable:
     All ranks take its pieces, or finish it, together and in the same order as other tables.
 
     Args:
-        own: The rows of this rank, which nobody changes until the table is finished.
+        rank_rows: The rows of this rank, which nobody changes until the table is finished.
         shard: Which rows they are.
         replicas: The ranks that have the others.
     """
 
-    def __init__(self, own: Array | VariableRows, shard: RowShard, replicas: Replicas) -> None:
-        self.own, self.shard, self.replicas = own, shard, replicas
+    def __init__(
+        self, rank_rows: Array | VariableRows, shard: RowShard, replicas: Replicas
+    ) -> None:
+        self.rank_rows, self.shard, self.replicas = rank_rows, shard, replicas
         self._pieces = self._receive()
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the whole table."""
-        return (self.shard.rows, *self.own.shape[1:])
+        return (self.shard.rows, *self.rank_rows.shape[1:])
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Of its elements."""
-        return self.own.dtype
+        return self.rank_rows.dtype
 
     @property
     def nbytes(self) -> int:
         """The size of the whole table."""
-        return self.shard.rows * _row_bytes(self.own)
+        return self.shard.rows * _row_bytes(self.rank_rows)
 
     def pieces(self) -> Iterator[Array]:
         """The rows of the whole table in order, in pieces; each one once."""
@@ -87,19 +89,19 @@ class WholeTable:
             pass
 
     def _receive(self) -> Iterator[Array]:
-        shard, row_bytes = self.shard, _row_bytes(self.own)
+        shard, row_bytes = self.shard, _row_bytes(self.rank_rows)
         local = _local_rows(row_bytes, shard)
         for first in range(0, shard.rows_of(0), local):
-            own = self.own[first : first + local]
-            words = in_words(_bytes(own), local * row_bytes)
-            [found] = self.replicas.all_gather([tf.constant(words)])
-            parts = found.numpy().view(np.uint8).reshape(shard.size, words.nbytes)
+            local_rows = self.rank_rows[first : first + local]
+            words = in_words(_bytes(local_rows), local * row_bytes)
+            [gathered_words] = self.replicas.all_gather([tf.constant(words)])
+            parts = gathered_words.numpy().view(np.uint8).reshape(shard.size, words.nbytes)
             start = first * shard.size
             count = min(local * shard.size, shard.rows - start)
-            piece = np.empty((count, *own.shape[1:]), own.dtype)
+            piece = np.empty((count, *local_rows.shape[1:]), local_rows.dtype)
             for rank, part in enumerate(parts):
                 rows = piece[rank :: shard.size]
-                rows[...] = part[: rows.nbytes].view(own.dtype).reshape(rows.shape)
+                rows[...] = part[: rows.nbytes].view(local_rows.dtype).reshape(rows.shape)
             yield piece
 
 
@@ -122,10 +124,10 @@ class OwnRows:
 
     def receive(self) -> Array:
         """All of them."""
-        found = np.empty(self.shape, self.dtype)
+        array = np.empty(self.shape, self.dtype)
         for first, rows in self._pieces():
-            found[first : first + len(rows)] = rows
-        return found
+            array[first : first + len(rows)] = rows
+        return array
 
     def assign_to(self, variable: Any) -> None:
         """Make them the rows of a variable of Keras, of the same shape and dtype."""

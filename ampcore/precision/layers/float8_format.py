@@ -38,32 +38,32 @@ E5M2: Final = Float8Format("float8_e5m2", 2, -14, 57344.0)
 """For gradients: more range."""
 
 
-def round_to(made: Float8Format, values: Tensor) -> Tensor:
+def round_to(float8: Float8Format, values: Tensor) -> Tensor:
     """Round float32 numbers to the nearest ones of a format, ties to even.
 
     Numbers beyond the largest become the largest (saturation); infinities and NaN become NaN, so
     that the check for finite gradients finds them.
 
     Args:
-        made: The format.
+        float8: The format.
         values: Float32, of any shape.
 
     Returns:
         Float32 numbers that the format can represent.
     """
-    saturated = tf.clip_by_value(values, -made.largest, made.largest)
-    spacing = tf.maximum(_power_of_two(saturated), 2.0**made.smallest_exponent)
-    spacing *= 2.0**-made.mantissa_bits
+    saturated = tf.clip_by_value(values, -float8.largest, float8.largest)
+    spacing = tf.maximum(_power_of_two(saturated), 2.0**float8.smallest_exponent)
+    spacing *= 2.0**-float8.mantissa_bits
     # The division is exact, because the spacing is a power of two; tf.round ties to even.
     rounded = tf.round(saturated / spacing) * spacing
     return tf.where(tf.math.is_finite(values), rounded, float("nan"))
 
 
-def quantize(made: Float8Format, values: Tensor, scale: Tensor, *, native: bool) -> Tensor:
+def quantize(float8: Float8Format, values: Tensor, scale: Tensor, *, native: bool) -> Tensor:
     """Round `values` × `scale` to a format and divide by `scale` again.
 
     Args:
-        made: The format.
+        float8: The format.
         values: Of a floating dtype and any shape.
         scale: A power of two, float32: scaling is then exact, and so are the products of two such
             tensors in float32.
@@ -74,28 +74,28 @@ def quantize(made: Float8Format, values: Tensor, scale: Tensor, *, native: bool)
         Float32.
     """
     wide = tf.cast(values, tf.float32)
-    scaled = tf.clip_by_value(wide * scale, -made.largest, made.largest)
-    rounded = round_to(made, tf.where(tf.math.is_finite(wide), scaled, float("nan")))
+    scaled = tf.clip_by_value(wide * scale, -float8.largest, float8.largest)
+    rounded = round_to(float8, tf.where(tf.math.is_finite(wide), scaled, float("nan")))
     if native:
-        rounded = tf.cast(tf.cast(rounded, made.dtype), tf.float32)
+        rounded = tf.cast(tf.cast(rounded, float8.dtype), tf.float32)
     return rounded / scale
 
 
-def scale_for(made: Float8Format, amax: Tensor, margin: int) -> Tensor:
+def scale_for(float8: Float8Format, amax: Tensor, margin: int) -> Tensor:
     """The largest power of two by which `amax` can be multiplied within the range of a format.
 
     Source: Transformer Engine, `DelayedScaling`: FP8_MAX / amax / 2^margin; here rounded down to a
     power of two.
 
     Args:
-        made: The format.
+        float8: The format.
         amax: The largest magnitude, float32; 0 or not finite: the scale is 1.
         margin: The powers of two that are left free for larger numbers.
     """
-    known = tf.logical_and(amax > 0.0, tf.math.is_finite(amax))
-    scale = _power_of_two(made.largest / tf.where(known, amax, 1.0)) * 2.0**-margin
+    has_scale = tf.logical_and(amax > 0.0, tf.math.is_finite(amax))
+    scale = _power_of_two(float8.largest / tf.where(has_scale, amax, 1.0)) * 2.0**-margin
     # Within these bounds the inverse is a normal number, too.
-    return tf.where(known, tf.clip_by_value(scale, 2.0**-96, 2.0**96), 1.0)
+    return tf.where(has_scale, tf.clip_by_value(scale, 2.0**-96, 2.0**96), 1.0)
 
 
 def largest_magnitude(values: Tensor) -> Tensor:

@@ -68,22 +68,22 @@ class Float8Scaling:
 
     def quantized(self, values: Tensor, operand: Operand) -> Tensor:
         """The operand, rounded to its format: float32."""
-        made = FORMATS[operand]
+        float8 = FORMATS[operand]
         amax = largest_magnitude(values)
         if self.history is not None:
             row = list(FORMATS).index(operand)
             recorded = tf.reduce_max(tf.convert_to_tensor(self.history.value)[row])
             amax = tf.where(recorded > 0.0, recorded, amax)
-        return quantize(made, values, scale_for(made, amax, self._margin), native=self.native)
+        return quantize(float8, values, scale_for(float8, amax, self._margin), native=self.native)
 
     def next_history(self, amaxes: Tensor) -> Tensor:
         """The history after an applied step with these amaxes, float32 (3,).
 
         An amax that is not finite says nothing about a scale: its row does not change.
         """
-        before = tf.convert_to_tensor(self.history.value)  # type: ignore[union-attr]
-        after = tf.concat([amaxes[:, tf.newaxis], before[:, :-1]], axis=1)
-        return tf.where(tf.math.is_finite(amaxes)[:, tf.newaxis], after, before)
+        history = tf.convert_to_tensor(self.history.value)  # type: ignore[union-attr]
+        shifted_history = tf.concat([amaxes[:, tf.newaxis], history[:, :-1]], axis=1)
+        return tf.where(tf.math.is_finite(amaxes)[:, tf.newaxis], shifted_history, history)
 
     @contextmanager
     def recording(self) -> Iterator[Tensor]:
@@ -123,10 +123,10 @@ def recorded_amaxes(scalings: Sequence[Float8Scaling], tape: Any) -> Iterator[li
     if not scalings:
         yield []
         return
-    first, *rest = scalings
-    with first.recording() as probe, recorded_amaxes(rest, tape) as others:
+    first, *later_scalings = scalings
+    with first.recording() as probe, recorded_amaxes(later_scalings, tape) as later_probes:
         tape.watch(probe)
-        yield [probe, *others]
+        yield [probe, *later_probes]
 
 
 @dataclass(frozen=True)
@@ -162,9 +162,11 @@ class Float8Products:
         @tf.custom_gradient  # type: ignore[untyped-decorator]
         def by_role(inputs: Tensor, kernel: Tensor, probe: Tensor) -> Any:
             def gradients(upstream: Tensor, later: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-                own = tf.stack([largest_magnitude(each) for each in (inputs, kernel, upstream)])
-                found = self.products.gradients(inputs, kernel, upstream, self._in_dtype)
-                return (*found, tf.maximum(own, later))
+                amaxes = tf.stack(
+                    [largest_magnitude(operand) for operand in (inputs, kernel, upstream)]
+                )
+                grads = self.products.gradients(inputs, kernel, upstream, self._in_dtype)
+                return (*grads, tf.maximum(amaxes, later))
 
             outputs = self.products.forward(inputs, kernel, self._in_dtype)
             return (outputs, tf.identity(probe)), gradients

@@ -79,7 +79,7 @@ class InPlaceDtypes:
             stack.enter_context(replaced_attributes("_dtype", stored))
             stack.enter_context(replaced_methods(calls))
             # Read after the products are replaced.
-            casts = [(layer, _casting(layer.call, wanted)) for layer, wanted in self.casts]
+            casts = [(layer, _casting(layer.call, dtype)) for layer, dtype in self.casts]
             stack.enter_context(replaced_methods(casts))
             _active.append(self)
             stack.callback(_active.pop)
@@ -110,19 +110,19 @@ class InPlaceDtypes:
             layer.convolution_op = convolution
         for products in self.products:
             products.install()
-        for layer, wanted in self.casts:
-            install_cast(layer, _casting(layer.call, wanted))
+        for layer, dtype in self.casts:
+            install_cast(layer, _casting(layer.call, dtype))
         for name in COMPILED_FUNCTIONS:
             if getattr(model, name, None) is not None:
                 setattr(model, name, None)
 
 
-def _casting(call: Any, wanted: Any) -> Any:
+def _casting(call: Any, target: Any) -> Any:
     """The call of a layer, with floating-point outputs in a dtype, or in that of another layer."""
 
     @wraps(call)
     def casting(*args: Any, **kwargs: Any) -> Any:
-        dtype = wanted if isinstance(wanted, str) else wanted.compute_dtype
+        dtype = target if isinstance(target, str) else target.compute_dtype
         return keras.tree.map_structure(partial(_cast, dtype=dtype), call(*args, **kwargs))
 
     return casting
@@ -151,12 +151,12 @@ def float32_dtypes(model: Model) -> InPlaceDtypes:
 @contextmanager
 def replaced_attributes(name: str, values: Iterable[tuple[Any, Any]]) -> Iterator[None]:
     """A context in which an attribute of each object has another value."""
-    before: list[tuple[Any, Any]] = []
+    previous_values: list[tuple[Any, Any]] = []
     try:
         for owner, value in values:
-            before.append((owner, getattr(owner, name)))
+            previous_values.append((owner, getattr(owner, name)))
             setattr(owner, name, value)
         yield
     finally:
-        for owner, value in reversed(before):
+        for owner, value in reversed(previous_values):
             setattr(owner, name, value)

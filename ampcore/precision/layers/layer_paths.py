@@ -140,7 +140,7 @@ def _is_softmax(layer: Layer) -> bool:
 
 def _output_layers(model: Model) -> set[int]:
     """The ids of the layers that compute a network's outputs."""
-    found: set[int] = set()
+    layer_ids: set[int] = set()
     tensors = list(model.outputs)
     while tensors:
         operation, call = producer(tensors.pop())
@@ -148,12 +148,12 @@ def _output_layers(model: Model) -> set[int]:
             tensors += operation.outputs
             continue
         if isinstance(operation, keras.layers.Layer):
-            found.add(id(operation))
+            layer_ids.add(id(operation))
         if not isinstance(operation, keras.layers.Layer) or isinstance(
             applied_layer(operation), _SHAPE_ONLY_CLASSES
         ):
             tensors += input_tensors(operation, call)
-    return found
+    return layer_ids
 
 
 def layers_of_outputs(model: Model, example: Any = None) -> set[int]:
@@ -172,13 +172,13 @@ def layers_of_outputs(model: Model, example: Any = None) -> set[int]:
     # What layers change in their calls stays as it was.
     with replaced_methods(recorded), keras.StatelessScope():
         outputs = keras.tree.flatten(model(example))
-    found: set[int] = set()
+    layer_ids: set[int] = set()
     for output in outputs:
-        found |= _layers_that_return(output, returned) or {
+        layer_ids |= _layers_that_return(output, returned) or {
             id(model),
             *_last_called(returned, weighted),
         }
-    return found
+    return layer_ids
 
 
 def _recorded_call(layer: Layer, returned: list[tuple[Layer, list[Any], list[Any]]]) -> Any:
@@ -196,14 +196,14 @@ def _recorded_call(layer: Layer, returned: list[tuple[Layer, list[Any], list[Any
 def _layers_that_return(
     tensor: Any, returned: list[tuple[Layer, list[Any], list[Any]]]
 ) -> set[int]:
-    found: set[int] = set()
+    layer_ids: set[int] = set()
     for layer, inputs, results in returned:
         if any(result is tensor for result in results):
-            found.add(id(layer))
+            layer_ids.add(id(layer))
             if isinstance(applied_layer(layer), _SHAPE_ONLY_CLASSES):
-                for given in inputs:
-                    found |= _layers_that_return(given, returned)
-    return found
+                for argument in inputs:
+                    layer_ids |= _layers_that_return(argument, returned)
+    return layer_ids
 
 
 def _last_called(

@@ -61,8 +61,8 @@ class Products:
     def forward(self, inputs: Tensor, kernel: Tensor, in_dtype: InDtype) -> Tensor:
         """The output of the product, with its operands converted by `in_dtype`."""
         dtype = self.dtypes.forward
-        made = self.product(in_dtype(inputs, "inputs", dtype), in_dtype(kernel, "kernel", dtype))
-        return tf.cast(made, self.output_dtype)
+        output = self.product(in_dtype(inputs, "inputs", dtype), in_dtype(kernel, "kernel", dtype))
+        return tf.cast(output, self.output_dtype)
 
     def gradients(
         self, inputs: Tensor, kernel: Tensor, upstream: Tensor, in_dtype: InDtype
@@ -90,5 +90,5 @@ class Products:
         with tf.GradientTape() as tape:
             tape.watch(operands[of])
             outputs = self.product(operands["inputs"], operands["kernel"])
-        found = tape.gradient(outputs, operands[of], in_dtype(upstream, "output_gradient", dtype))
-        return tf.cast(found, inputs.dtype if of == "inputs" else kernel.dtype)
+        grad = tape.gradient(outputs, operands[of], in_dtype(upstream, "output_gradient", dtype))
+        return tf.cast(grad, inputs.dtype if of == "inputs" else kernel.dtype)

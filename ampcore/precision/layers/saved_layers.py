@@ -20,21 +20,21 @@ Layer = Any
 
 def policy_maps(rows: Sequence[tuple[LayerEntry, LayerDtypes]]) -> list[tuple[Layer, Any]]:
     """The layers whose sub-layers store weights in another dtype, each with a map of policies."""
-    wanted = {id(entry.layer): dtypes for entry, dtypes in rows}
+    dtypes_by_id = {id(entry.layer): dtypes for entry, dtypes in rows}
     maps: list[tuple[Layer, Any]] = []
-    for entry, own in rows:
+    for entry, dtypes in rows:
         if is_network(entry.layer):
             continue
-        others = {
-            part.path: keras.DTypePolicy(wanted[id(part)].policy)
+        part_policies = {
+            part.path: keras.DTypePolicy(dtypes_by_id[id(part)].policy)
             for part in flatten_layers(entry.layer, include_self=False)
             if part.path
-            and id(part) in wanted
-            and wanted[id(part)].variable_dtype != own.variable_dtype
+            and id(part) in dtypes_by_id
+            and dtypes_by_id[id(part)].variable_dtype != dtypes.variable_dtype
         }
-        if others:
-            policy = keras.DTypePolicy(own.policy)
-            maps.append((entry.layer, keras.dtype_policies.DTypePolicyMap(policy, others)))
+        if part_policies:
+            policy = keras.DTypePolicy(dtypes.policy)
+            maps.append((entry.layer, keras.dtype_policies.DTypePolicyMap(policy, part_policies)))
     return maps
 
 

@@ -120,7 +120,7 @@ class BestEvaluation:
     def stopped_event(self, best_epoch: int, epoch: int) -> Event:
         """The event of an early end; epochs count from 0."""
         state = self.state
-        found = (
+        best_text = (
             "no value was finite"
             if state.value is None
             else f"the best was {state.value:.6g} in epoch {best_epoch}"
@@ -131,7 +131,7 @@ class BestEvaluation:
             "best_epoch": best_epoch,
             "patience": state.waited,
             "message": f"Stopped early after epoch {epoch}: {state.metric} has not improved in "
-            f"{evaluations}; {found}.",
+            f"{evaluations}; {best_text}.",
         }
         return Event(EventType.STOPPED_EARLY, (state.stopped_at or 1) - 1, data)
 

@@ -42,8 +42,8 @@ class Evaluator:
         states = self._task.initial_metrics()
         for piece, count in self._resident or self._pieces():
             states = self.function(weights, states, piece, tf.constant(count))
-        found = self._task.metric_values(states)
-        return {f"val_{name}": float(value) for name, value in found.items()}
+        metrics = self._task.metric_values(states)
+        return {f"val_{name}": float(value) for name, value in metrics.items()}
 
     def _pieces(self) -> Iterator[tuple[Batch, int]]:
         """Pieces of equal size, and how many of their rows are examples."""

@@ -53,16 +53,16 @@ def example_metrics(task: Task, dataset: Dataset, batch_size: int) -> ExampleMet
         return None
     weights = task.weights()
     function = _traced(task, weights, examples.spec)
-    found: dict[str, list[Array]] = {}
+    parts_by_metric: dict[str, list[Array]] = {}
     targets: list[Array] = []
     for batch in consecutive(examples, batch_size):
         for name, values in function(weights, batch.map(tf.convert_to_tensor)).items():
-            found.setdefault(name, []).append(values.numpy())
+            parts_by_metric.setdefault(name, []).append(values.numpy())
         targets += _targets(batch, examples)
     rows = dataset.validation_rows
     return ExampleMetrics(
         rows=np.arange(len(examples)) if rows is None else rows,
-        values={name: np.concatenate(parts) for name, parts in found.items()},
+        values={name: np.concatenate(parts) for name, parts in parts_by_metric.items()},
         constant=_constant_metrics(task, np.concatenate(targets)) if targets else {},
     )
 

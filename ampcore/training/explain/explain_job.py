@@ -15,7 +15,7 @@ from ampspec.telemetry import Event, EventType, StepBlock
 from ampspec.telemetry.frames import Frame, FrameType
 
 
-class Telemetry(Protocol):
+class TelemetrySink(Protocol):
     """Where the steps and the answer go."""
 
     def block(self, block: StepBlock) -> None:
@@ -25,7 +25,9 @@ class Telemetry(Protocol):
         """Write an event."""
 
 
-def run_explain_job(job: Mapping[str, Any], telemetry: Telemetry, stop: threading.Event) -> Frame:
+def run_explain_job(
+    job: Mapping[str, Any], telemetry: TelemetrySink, stop: threading.Event
+) -> Frame:
     """Explain the step that a job names; returns the frame that ends the trainer.
 
     Args:
@@ -35,8 +37,8 @@ def run_explain_job(job: Mapping[str, Any], telemetry: Telemetry, stop: threadin
 
     Raises TrainingError.
     """
-    wanted: Mapping[str, Any] = job["explain"]
-    step: int = wanted["step"]
+    request: Mapping[str, Any] = job["explain"]
+    step: int = request["step"]
     training = training_job(
         JobSpec.parse(with_split_seed(job["spec"])),
         data_root=_path(job.get("data_root")),
@@ -44,18 +46,18 @@ def run_explain_job(job: Mapping[str, Any], telemetry: Telemetry, stop: threadin
         bundle=_path(job.get("bundle")),
         init=_path(job.get("init")),
     )
-    record = StepRecord(wanted.get("values"), wanted.get("engine"), wanted.get("examples_per_s"))
+    record = StepRecord(request.get("values"), request.get("engine"), request.get("examples_per_s"))
     explainer = StepExplainer(training, Path(job["output_dir"]) / FOLDER, step, record)
     cost = explainer.cost
     facts = {"first_step": cost.first_step, "total_steps": step + 1, "policy": None}
     telemetry.event(Event(EventType.STARTED, None, facts))
     should_stop: Callable[[], bool] = stop.is_set
     try:
-        found = explainer.run(telemetry.block, should_stop)
+        explanation = explainer.run(telemetry.block, should_stop)
     except ReplayStopped:
         return Frame(FrameType.STOPPED)
-    telemetry.event(Event(EventType.EXPLANATION, step, found))
-    return Frame(FrameType.SUCCEEDED, {"summary": {"policy": found["policy"]}})
+    telemetry.event(Event(EventType.EXPLANATION, step, explanation))
+    return Frame(FrameType.SUCCEEDED, {"summary": {"policy": explanation["policy"]}})
 
 
 def _path(text: str | None) -> Path | None:

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from ampcore.data import Batch
-from ampcore.diagnostics.steps.attribution import Attribution, Finding, StepKind
+from ampcore.diagnostics.steps.attribution import Attribution, StepFinding, StepKind
 from ampcore.diagnostics.steps.example_view import example_rows
 from ampcore.diagnostics.steps.nonfinite_values import nonfinite_examples
 from ampcore.diagnostics.steps.probe import StepInputs, measure
@@ -48,7 +48,7 @@ class StepAnalysis:
             *runner.position(self._step), runner.example_indices(self._step)
         )
 
-    def document(self, finding: Finding | None) -> dict[str, Any]:
+    def document(self, finding: StepFinding | None) -> dict[str, Any]:
         """The explanation; `finding` is given if the step is not reproducible."""
         diagnosed = self._diagnose()
         finding = finding or diagnosed.finding
@@ -97,14 +97,14 @@ class StepAnalysis:
     def _tried(self, scales: list[float], diagnosed: DiagnosedStep) -> list[dict[str, Any]]:
         """The computations of the step, that of the run first, and what came out."""
         dtypes = [dtype for dtype in self._replay.dtypes if dtype != "float32"]
-        own = {
+        run_row = {
             "dtype": dtypes[0] if dtypes else "float32",
             "loss_scale": min(scales),
             "finite_loss": diagnosed.replayed.replayed.finite_forward,
             "finite_gradients": all(diagnosed.replayed.replayed.finite),
             "is_own": True,
         }
-        rows = [own, *(row for row in diagnosed.replayed.tried if row["dtype"] != "float32")]
+        rows = [run_row, *(row for row in diagnosed.replayed.tried if row["dtype"] != "float32")]
         if dtypes:
             measured = measure(self._in_float32(), StepInputs(self._batch, self._seed))
             finite = math.isfinite(measured.loss), math.isfinite(measured.grad_norm)
@@ -121,7 +121,7 @@ class StepAnalysis:
             self._float32_replay = Replay(task, scales, self._runner.train_step.accumulate)
         return self._float32_replay
 
-    def _examples(self, finding: Finding, diagnosed: DiagnosedStep) -> dict[str, Any]:
+    def _examples(self, finding: StepFinding, diagnosed: DiagnosedStep) -> dict[str, Any]:
         """The examples to look at: the responsible ones, else those with the largest losses."""
         losses = diagnosed.probe.example_losses if diagnosed.probe is not None else NO_LOSSES
         unusual = diagnosed.responsible.positions

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ampcore.diagnostics.steps.attribution import Finding, StepKind, not_reproducible
+from ampcore.diagnostics.steps.attribution import StepFinding, StepKind, not_reproducible
 from ampcore.training.callback_buffer import OnBlock
 from ampcore.training.explain.step_analysis import StepAnalysis, row_value
 from ampcore.training.explain.step_replay import (
@@ -103,7 +103,7 @@ class StepExplainer:
         safe: dict[str, Any] = json_safe(document)
         return safe
 
-    def _not_reproduced(self, repeated: RepeatedStep, replayed: ReplayedRun) -> Finding | None:
+    def _not_reproduced(self, repeated: RepeatedStep, replayed: ReplayedRun) -> StepFinding | None:
         """The finding if the step gave another result when it was repeated."""
         is_exact = replayed.context.device.kind == "cpu"
         if not repeated.is_reproducible(is_exact=is_exact):
@@ -141,11 +141,10 @@ def _kind(block: StepBlock, spikes: list[Event]) -> StepKind:
 
 def _recorded_differences(values: Mapping[str, Any] | None, block: StepBlock) -> list[str]:
     """The names of the recorded values that are not those of the repeated step, bit for bit."""
-    found = []
-    for name in RECORDED:
-        if values is None or values.get(name) is None:
-            continue
-        before, now = np.float32(values[name]), np.float32(block[name][0])
-        if before != now and not (np.isnan(before) and np.isnan(now)):
-            found.append(name)
-    return found
+    known_values = {name: values.get(name) for name in RECORDED} if values is not None else {}
+    return [
+        name
+        for name, value in known_values.items()
+        if value is not None
+        and not np.array_equal(np.float32(value), np.float32(block[name][0]), equal_nan=True)
+    ]

@@ -61,12 +61,12 @@ class ReplayStart:
             engine: The engine of the run; None: that of its checkpoints.
         """
         ignore = _ignore
-        found = checkpoint.newest(folder, ignore, step) if folder is not None else None
-        if found is not None:
-            return cls(found.checkpoint, engine_name(engine or found.checkpoint.manifest.engine))
+        stored = checkpoint.newest(folder, ignore, step) if folder is not None else None
+        if stored is not None:
+            return cls(stored.checkpoint, engine_name(engine or stored.checkpoint.manifest.engine))
         newest = checkpoint.newest(folder, ignore) if folder is not None else None
-        known = engine or (newest.checkpoint.manifest.engine if newest is not None else None)
-        return cls(None, None if known is None else engine_name(known))
+        name = engine or (newest.checkpoint.manifest.engine if newest is not None else None)
+        return cls(None, None if name is None else engine_name(name))
 
     def cost(self, spec: RunSpec, step: int, examples_per_s: float | None) -> ReplayCost:
         """What the replay costs, at this throughput or that in the checkpoint."""

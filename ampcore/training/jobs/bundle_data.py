@@ -43,12 +43,12 @@ class BundleBatches(BatchSource):
 
 
 def bundle_data(
-    given: Mapping[str, Any], spec: JobSpec, entry: str, folder: Path
+    fields: Mapping[str, Any], spec: JobSpec, entry: str, folder: Path
 ) -> LocalDataset | None:
     """The examples that the function returned; None if it left them to the spec.
 
     Args:
-        given: What the function returned, by name.
+        fields: What the function returned, by name.
         spec: `data` says the batch size, whether arrays are shuffled, and their validation share.
         entry: The function, in errors: `net:build`.
         folder: The code.
@@ -58,8 +58,8 @@ def bundle_data(
         InvalidModel: A part of the spec does not fit them.
         CodeFailed: Reading the first batch raised an error.
     """
-    if given.get("data") is None:
-        if extra := [name for name in DATA_FIELDS if given.get(name) is not None]:
+    if fields.get("data") is None:
+        if extra := [name for name in DATA_FIELDS if fields.get(name) is not None]:
             raise InvalidModel(
                 "model.build",
                 expected=f"that {entry} returns data with its {' and '.join(extra)}, or neither",
@@ -72,38 +72,40 @@ def bundle_data(
             expected=f"none, since {entry} returns the data as the model takes it",
             received=", ".join(preprocessing),
         )
-    is_stream = arrives_in_batches(given["data"])
+    is_stream = arrives_in_batches(fields["data"])
     name = f"data of {entry}"
     with errors_named(name), _code_errors(name, folder):
-        made = local_dataset(
-            given["data"],
-            validation_data=given.get("validation_data"),
+        dataset = local_dataset(
+            fields["data"],
+            validation_data=fields.get("validation_data"),
             validation_split=0.0 if is_stream else _validation_share(spec),
             batch_size=None if is_stream else spec.data.batch_size,
-            steps_per_epoch=given.get("steps_per_epoch"),
+            steps_per_epoch=fields.get("steps_per_epoch"),
             shuffle=spec.data.shuffle,
             seed=spec.train.seed,
         )
-        if made.batch_size != spec.data.batch_size:
+        if dataset.batch_size != spec.data.batch_size:
             raise InvalidModel(
                 "data.batch_size",
-                expected=f"{made.batch_size}, the size of the batches that {entry} returns",
+                expected=f"{dataset.batch_size}, the size of the batches that {entry} returns",
                 received=str(spec.data.batch_size),
             )
-        check_batch_size(made, spec.train.accumulate)
+        check_batch_size(dataset, spec.train.accumulate)
     return replace(
-        made,
-        train=_explained(made.train, name, folder),
-        validation=_explained(made.validation, f"validation_{name}", folder),
+        dataset,
+        train=_explained(dataset.train, name, folder),
+        validation=_explained(dataset.validation, f"validation_{name}", folder),
     )
 
 
-def check_like(made: LocalDataset, loaded: Dataset, entry: str) -> None:
+def check_like(returned_data: LocalDataset, spec_data: Dataset, entry: str) -> None:
     """Raise InvalidData unless the examples have the form of those of the spec.
 
     Without a loss of the bundle the task of the spec decides, for the targets of the spec's data.
     """
-    expected, received = (_form(examples.spec) for examples in (loaded.train, made.train))
+    expected, received = (
+        _form(examples.spec) for examples in (spec_data.train, returned_data.train)
+    )
     if expected != received:
         raise InvalidData(
             f"data of {entry}",
@@ -117,9 +119,9 @@ def check_like(made: LocalDataset, loaded: Dataset, entry: str) -> None:
 def _form(spec: Batch) -> str:
     """The shapes of the inputs and targets, and whether they are integers."""
 
-    def text(one: tf.TensorSpec) -> str:
-        kind = "integers" if one.dtype.is_integer or one.dtype.is_bool else one.dtype.name
-        return f"{kind} of shape {list(one.shape)}"
+    def text(tensor: tf.TensorSpec) -> str:
+        kind = "integers" if tensor.dtype.is_integer or tensor.dtype.is_bool else tensor.dtype.name
+        return f"{kind} of shape {list(tensor.shape)}"
 
     x, y, _ = spec.map(text)
     return f"x: {x}, y: {y}"
@@ -161,7 +163,7 @@ def _code_errors(name: str, folder: Path) -> Iterator[None]:
     except TrainingError:
         raise
     except (Exception, SystemExit) as error:
-        found = explain(error, folder)
+        explanation = explain(error, folder)
         if (full := out_of_memory(error, name)) is not None:
             raise full from error
-        raise CodeFailed(f"{name}: {found or last_line(error)}") from error
+        raise CodeFailed(f"{name}: {explanation or last_line(error)}") from error

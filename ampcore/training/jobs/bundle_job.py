@@ -26,7 +26,7 @@ from ampcore.training.jobs.from_keras import check_model, objectives, output_nam
 from ampcore.training.jobs.job import SpecJob
 from ampcore.training.jobs.keras_model_state import GivenModel
 from ampcore.user_code.module import explain, explained_errors, load_function
-from ampcore.user_code.signature import Input, Signature, Target
+from ampcore.user_code.signature import BundleSignature, Input, Target
 from ampspec.errors import CodeFailed, InvalidModel, TrainingError
 from ampspec.jobs import JobSpec
 from ampspec.models.model import Bundle
@@ -42,7 +42,7 @@ INPUT: Final = "input"
 class _Built:
     """A model, the objectives of its outputs, and data."""
 
-    given: GivenModel
+    model_state: GivenModel
     objectives: Mapping[str, Objective]
     data: LocalDataset | None
     """The examples of the bundle; None: those of the spec."""
@@ -90,26 +90,26 @@ class BundleJob(SpecJob):
             self._built = self._build(loaded)
         else:
             # An earlier run has trained it.
-            self._built.given.put_back()
-        given = self._built.data
-        if given is None:
+            self._built.model_state.put_back()
+        returned_data = self._built.data
+        if returned_data is None:
             self._check_fills_step(loaded)
             return loaded
         # The layers that prepare the spec's data do not fit it; with a loss of the bundle, nor do
         # the targets.
         signature = None if self._built.has_loss else loaded.signature
-        return replace(given.dataset(), signature=signature)
+        return replace(returned_data.dataset(), signature=signature)
 
     def build_task(self, dataset: Dataset, policies: LayerPolicies) -> Task:
         """The model with the policy's dtypes while it is called, its losses and metrics."""
         built = self._built
         if built is None:
             raise TypeError("A bundle is built by load_data, which comes first.")
-        return self.freeze(SupervisedTask(built.given.network(policies), built.objectives))
+        return self.freeze(SupervisedTask(built.model_state.network(policies), built.objectives))
 
     def reason_for(self, error: Exception) -> TrainingError | None:
         """An error in the code of the bundle, for example in the call of a layer."""
-        model = None if self._built is None else self._built.given.model
+        model = None if self._built is None else self._built.model_state.model
         conflict = None if model is None else explain_dtype_conflict(model, error)
         return conflict or explain(error, self._folder)
 
@@ -122,15 +122,15 @@ class BundleJob(SpecJob):
         function = load_function(self._folder, section.build)
         path = local_path(self.spec.data, self._data_root, self._datasets or {})
         with explained_errors(self._folder):
-            made = function(dict(section.options), public_signature(dataset, path))
-        given = _fields(made, section.build)
-        data = bundle_data(given, self.spec, section.build, self._folder)
-        has_loss = given.get("loss") is not None
+            returned_value = function(dict(section.options), public_signature(dataset, path))
+        fields = _fields(returned_value, section.build)
+        data = bundle_data(fields, self.spec, section.build, self._folder)
+        has_loss = fields.get("loss") is not None
         if data is not None and not has_loss:
             check_like(data, dataset, section.build)
         train = dataset.train if data is None else data.train
         example = zero_example(train)
-        model = given["model"]
+        model = fields["model"]
         with explained_errors(self._folder):
             _create_variables(model, example)
         check_model(model)
@@ -138,8 +138,8 @@ class BundleJob(SpecJob):
         with explained_errors(self._folder):
             model = self._augmented(model)
             with errors_named(f"data of {section.build}") if data is not None else nullcontext():
-                made = self._objectives(model, example, dataset, train.spec.y, given)
-            return _Built(GivenModel(model, example), made, data, has_loss)
+                by_output = self._objectives(model, example, dataset, train.spec.y, fields)
+            return _Built(GivenModel(model, example), by_output, data, has_loss)
 
     def _augmented(self, model: Any) -> Any:
         augmentation = getattr(self.spec.data, "augmentation", ())
@@ -152,10 +152,10 @@ class BundleJob(SpecJob):
         return with_augmentation(model, augmentation)
 
     def _objectives(
-        self, model: Any, example: Any, dataset: Dataset, y: Any, given: Mapping[str, Any]
+        self, model: Any, example: Any, dataset: Dataset, y: Any, fields: Mapping[str, Any]
     ) -> dict[str, Objective]:
         """Those of the bundle if it returns a loss, else those of the spec's task."""
-        loss, task = given.get("loss"), self.spec.task
+        loss, task = fields.get("loss"), self.spec.task
         if loss is not None:
             _check_one_loss(task)
             return objectives(
@@ -163,10 +163,10 @@ class BundleJob(SpecJob):
                 example,
                 y,
                 loss=loss,
-                loss_weights=given.get("loss_weights"),
-                metrics=given.get("metrics") or (),
+                loss_weights=fields.get("loss_weights"),
+                metrics=fields.get("metrics") or (),
             )
-        if extra := [name for name in ("loss_weights", "metrics") if given.get(name)]:
+        if extra := [name for name in ("loss_weights", "metrics") if fields.get(name)]:
             raise InvalidModel(
                 "model.build",
                 expected="a loss with its weights and metrics, or neither of them, for those of "
@@ -178,35 +178,36 @@ class BundleJob(SpecJob):
         return task_objectives(task or default_task(signature), model, signature)
 
 
-def public_signature(dataset: Dataset, path: Path | None = None) -> Signature:
+def public_signature(dataset: Dataset, path: Path | None = None) -> BundleSignature:
     """What the function of a bundle learns about the data."""
-    own = dataset.require_signature()
+    signature = dataset.require_signature()
     inputs = {
-        name: Input(tuple(one.shape), one.dtype.name) for name, one in own.inputs.items()
-    } or {INPUT: Input(tuple(own.input_shape), own.input_dtype)}
+        name: Input(tuple(field.shape), field.dtype.name)
+        for name, field in signature.inputs.items()
+    } or {INPUT: Input(tuple(signature.input_shape), signature.input_dtype)}
     targets = {
-        name: Target(one.kind, one.size, tuple(one.shape), one.names)
-        for name, one in own.targets.items()
+        name: Target(target.kind, target.size, tuple(target.shape), target.names)
+        for name, target in signature.targets.items()
     }
-    return Signature(inputs, targets, own.vocabulary, path)
+    return BundleSignature(inputs, targets, signature.vocabulary, path)
 
 
-def _fields(made: Any, entry: str) -> dict[str, Any]:
+def _fields(returned_value: Any, entry: str) -> dict[str, Any]:
     """What the function returned, by name. Raises InvalidModel."""
-    if isinstance(made, keras.Model):
-        return {"model": made}
-    if not isinstance(made, Mapping) or "model" not in made:
+    if isinstance(returned_value, keras.Model):
+        return {"model": returned_value}
+    if not isinstance(returned_value, Mapping) or "model" not in returned_value:
         raise InvalidModel(
             "model.build",
             expected=f"that {entry} returns a keras.Model, or a dictionary with model, and perhaps "
             "loss, loss_weights, metrics, data, validation_data and steps_per_epoch",
-            received=type(made).__name__,
+            received=type(returned_value).__name__,
         )
-    if unknown := [str(name) for name in made if name not in FIELDS]:
+    if unknown := [str(name) for name in returned_value if name not in FIELDS]:
         raise InvalidModel(
             "model.build", expected=f"the keys {', '.join(FIELDS)}", received=", ".join(unknown)
         )
-    return dict(made)
+    return dict(returned_value)
 
 
 def _create_variables(model: Any, example: Any) -> None:
@@ -234,10 +235,11 @@ def _check_registered(model: Any, folder: Path) -> None:
             )
 
 
-def _check_one_loss(task: Any) -> None:
-    singles = [one.task for one in task.outputs.values()] if isinstance(task, Outputs) else [task]
-    for one in singles:
-        if one is not None and (one.loss is not None or one.metrics is not None):
+def _check_one_loss(section: Any) -> None:
+    outputs = section.outputs.values() if isinstance(section, Outputs) else ()
+    tasks = [output.task for output in outputs] or [section]
+    for task in tasks:
+        if task is not None and (task.loss is not None or task.metrics is not None):
             raise InvalidModel(
                 "task",
                 expected="no loss and metrics, since the bundle returns a loss",
@@ -245,7 +247,7 @@ def _check_one_loss(task: Any) -> None:
             )
 
 
-def _check_outputs(model: Any, example: Any, signature: Signature) -> None:
+def _check_outputs(model: Any, example: Any, signature: BundleSignature) -> None:
     """Raise InvalidModel unless each output has a number for each class, label or number."""
     outputs = call_on_example(model, example)
     names = output_names(model, outputs)

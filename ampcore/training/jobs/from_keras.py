@@ -45,7 +45,7 @@ def keras_job(
     if keeps_dtypes:
         precision = {**sections.get("precision", {}), "policy": own_policy(model)}
         sections = {**sections, "precision": precision}
-    section, own = optimizer_section(optimizer)
+    section, keras_optimizer = optimizer_section(optimizer)
     seed = sections["train"].get("seed", 0)
     examples = local_dataset(
         data,
@@ -57,20 +57,22 @@ def keras_job(
         seed=seed if isinstance(seed, int) else 0,
     )
     targets = examples.train.spec.y
-    given = {"loss": loss, "loss_weights": loss_weights, "metrics": metrics}
-    made = objectives(model, examples.example, targets, **given)
+    arguments = {"loss": loss, "loss_weights": loss_weights, "metrics": metrics}
+    by_output = objectives(model, examples.example, targets, **arguments)
     spec = LocalSpec.parse(
         {
             **sections,
             "model": model_section(model),
             "data": data_section(examples, shuffle=shuffle),
-            "losses": {name: each.loss.name for name, each in made.items() if each.loss},
+            "losses": {
+                name: objective.loss.name for name, objective in by_output.items() if objective.loss
+            },
             "optimizer": section,
             "name": model.name,
         }
     )
     check_batch_size(examples, micro_batches(spec))
-    return KerasJob(model, examples, spec, made, own, keeps_dtypes=keeps_dtypes)
+    return KerasJob(model, examples, spec, by_output, keras_optimizer, keeps_dtypes=keeps_dtypes)
 
 
 def check_model(model: object) -> Any:
@@ -114,7 +116,7 @@ def check_model(model: object) -> Any:
 
 def model_section(model: Any) -> dict[str, Any]:
     """The description of a model in a checkpoint."""
-    variables = [f"{stable_path(each)} {list(each.shape)}" for each in model.variables]
+    variables = [f"{stable_path(variable)} {list(variable.shape)}" for variable in model.variables]
     return {"kind": "keras", "variables": variables}
 
 
@@ -129,42 +131,42 @@ def data_section(data: LocalDataset, *, shuffle: bool) -> dict[str, Any]:
     }
 
 
-def optimizer_section(given: object) -> tuple[Any, Any | None]:
+def optimizer_section(identifier: object) -> tuple[Any, Any | None]:
     """The section of a spec for an optimizer, and the optimizer if it is one of Keras.
 
     Args:
-        given: A name, the section of a spec, or an optimizer of Keras.
+        identifier: A name, the section of a spec, or an optimizer of Keras.
 
     Raises:
         InvalidModel: It is none of these, or an optimizer with a loss scale of its own.
     """
-    if isinstance(given, Optimizer):
-        return given.model_dump(), None
-    if isinstance(given, Mapping):
-        return dict(given), None
-    if isinstance(given, str) and given.lower() in OWN_OPTIMIZERS:
-        return {"kind": given.lower()}, None
-    found: Any = given
-    if isinstance(given, str):
+    if isinstance(identifier, Optimizer):
+        return identifier.model_dump(), None
+    if isinstance(identifier, Mapping):
+        return dict(identifier), None
+    if isinstance(identifier, str) and identifier.lower() in OWN_OPTIMIZERS:
+        return {"kind": identifier.lower()}, None
+    optimizer: Any = identifier
+    if isinstance(identifier, str):
         try:
-            found = keras.optimizers.get(given)
+            optimizer = keras.optimizers.get(identifier)
         except ValueError:
-            found = None
-    if isinstance(found, keras.optimizers.LossScaleOptimizer):
+            optimizer = None
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         raise InvalidModel(
             "optimizer",
             expected="an optimizer without a loss scale, since the run has its own: give the "
             "inner_optimizer",
-            received=type(found).__name__,
+            received=type(optimizer).__name__,
         )
-    if not isinstance(found, keras.optimizers.Optimizer):
+    if not isinstance(optimizer, keras.optimizers.Optimizer):
         raise InvalidModel(
             "optimizer",
             expected=f"{', '.join(OWN_OPTIMIZERS)}, the name of an optimizer in keras.optimizers, "
             "a keras.optimizers.Optimizer, or a mapping as in a spec",
-            received=repr(given),
+            received=repr(identifier),
         )
-    return _describe(found).model_dump(), found
+    return _describe(optimizer).model_dump(), optimizer
 
 
 def has_schedule(optimizer: object) -> bool:
@@ -201,26 +203,26 @@ def objectives(
     ]
     names = output_names(model, outputs)
     losses = {
-        name: None if given is None else as_loss(given, f"loss[{name!r}]")
-        for name, given in _for_outputs(loss, names, "loss").items()
+        name: None if argument is None else as_loss(argument, f"loss[{name!r}]")
+        for name, argument in _for_outputs(loss, names, "loss").items()
     }
     targets = by_output(y, names)
     _check_targets(names, losses, targets)
     weights = _for_outputs(loss_weights, names, "loss_weights")
     given_metrics = _for_outputs(metrics, names, "metrics", lists_are_values=True)
-    made = {
+    per_output = {
         name: Objective(
             losses[name],
             1.0 if weights[name] is None else float(weights[name]),
             tuple(
-                as_metric(one, targets[name], prediction, losses[name], f"metrics[{name!r}]")
-                for one in _as_list(given_metrics[name])
+                as_metric(metric, targets[name], prediction, losses[name], f"metrics[{name!r}]")
+                for metric in _as_list(given_metrics[name])
             ),
         )
         for name, prediction in zip(names, predictions, strict=True)
     }
-    trackers(made)  # checks the names before the run
-    return made
+    trackers(per_output)  # checks the names before the run
+    return per_output
 
 
 def _check_flat(outputs: Any) -> None:
@@ -240,13 +242,14 @@ def _call(model: Any, example: Any) -> Any:
     try:
         return call_on_example(model, example)
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
-        given = tf.nest.map_structure(lambda part: (None, *part.shape[1:]), example)
-        known = getattr(model, "input_shape", None)
+        shapes = tf.nest.map_structure(lambda part: (None, *part.shape[1:]), example)
+        input_shape = getattr(model, "input_shape", None)
         raise InvalidData(
             "data",
             "x",
-            expected=f"inputs that the model can be called on{f', {known}' if known else ''}",
-            received=str(given),
+            expected="inputs that the model can be called on"
+            + (f", {input_shape}" if input_shape else ""),
+            received=str(shapes),
         ) from error
 
 
@@ -275,32 +278,32 @@ def check_batch_size(data: LocalDataset, accumulate: int) -> None:
 
 
 def _for_outputs(
-    given: Any, names: Sequence[str], field: str, *, lists_are_values: bool = False
+    argument: Any, names: Sequence[str], field: str, *, lists_are_values: bool = False
 ) -> dict[str, Any]:
     """What is given for each output: by name, by position, or the same for all."""
-    if isinstance(given, Mapping):
-        if unknown := [name for name in given if name not in names]:
+    if isinstance(argument, Mapping):
+        if unknown := [name for name in argument if name not in names]:
             raise InvalidModel(
                 field, expected=f"outputs of the model: {', '.join(names)}", received=str(unknown)
             )
-        return {name: given.get(name) for name in names}
-    is_list = isinstance(given, list | tuple)
-    nested = is_list and any(isinstance(one, list | tuple) for one in given)
+        return {name: argument.get(name) for name in names}
+    is_list = isinstance(argument, list | tuple)
+    nested = is_list and any(isinstance(element, list | tuple) for element in argument)
     if is_list and (not lists_are_values or nested):
-        if len(given) != len(names):
+        if len(argument) != len(names):
             raise InvalidModel(
                 field,
                 expected=f"one for each output: {', '.join(names)}",
-                received=f"a list of {len(given)}",
+                received=f"a list of {len(argument)}",
             )
-        return dict(zip(names, given, strict=True))
-    return dict.fromkeys(names, given)
+        return dict(zip(names, argument, strict=True))
+    return dict.fromkeys(names, argument)
 
 
-def _as_list(given: Any) -> list[Any]:
-    if given is None:
+def _as_list(argument: Any) -> list[Any]:
+    if argument is None:
         return []
-    return list(given) if isinstance(given, list | tuple) else [given]
+    return list(argument) if isinstance(argument, list | tuple) else [argument]
 
 
 def _check_targets(
@@ -347,9 +350,9 @@ def _slots_per_weight(optimizer: Any) -> int | None:
     copy = _copy_of(optimizer)
     if copy is None:
         return None
-    before = len(copy.variables)
+    count_before = len(copy.variables)
     copy.build([keras.Variable([0.0])])
-    return len(copy.variables) - before
+    return len(copy.variables) - count_before
 
 
 def _copy_of(optimizer: Any) -> Any | None:

@@ -179,5 +179,5 @@ class SpecJob(TrainingJob):
 
     def build_optimizer(self, network: Network, total_steps: int) -> tuple[Any, Clip]:
         """The optimizer that the spec names for this network."""
-        own = self.spec.optimizers.get(network.name, self.spec.optimizer)
-        return optimizers.build(own, total_steps), Clip(own.clip_norm, own.clip_value)
+        section = self.spec.optimizers.get(network.name, self.spec.optimizer)
+        return optimizers.build(section, total_steps), Clip(section.clip_norm, section.clip_value)

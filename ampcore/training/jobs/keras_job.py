@@ -46,7 +46,7 @@ class KerasJob(TrainingJob):
         self.spec: LocalSpec = spec
         self.model = model
         self.keeps_dtypes = keeps_dtypes
-        self._given: GivenModel | None = None
+        self._model_state: GivenModel | None = None
         self._data, self._objectives = data, dict(objectives)
         self._optimizer = optimizer
         self._given_optimizer: GivenOptimizer | None = None
@@ -57,17 +57,17 @@ class KerasJob(TrainingJob):
 
     @property
     def _given_model(self) -> GivenModel:
-        if self._given is None:
-            self._given = GivenModel(self.model, self._data.example)
-        return self._given
+        if self._model_state is None:
+            self._model_state = GivenModel(self.model, self._data.example)
+        return self._model_state
 
     @contextmanager
     def lent_model(self) -> Iterator[Callable[[], None]]:
         """A context after which model and optimizer are as before, unless its value is called."""
-        self._given = given = GivenModel(self.model, self._data.example)
+        self._model_state = model_state = GivenModel(self.model, self._data.example)
         optimizer = None if self._optimizer is None else GivenOptimizer(self._optimizer)
         self._given_optimizer = optimizer
-        parts = [part for part in (given, optimizer) if part is not None]
+        parts = [part for part in (model_state, optimizer) if part is not None]
         completed = False
 
         def keep() -> None:
@@ -79,7 +79,7 @@ class KerasJob(TrainingJob):
         finally:
             for part in parts:
                 part.keep() if completed else part.put_back()
-            self._given = self._given_optimizer = None
+            self._model_state = self._given_optimizer = None
 
     def build_task(self, dataset: Dataset, policies: LayerPolicies) -> Task:
         """The model with the policy's dtypes while it is called, its losses and metrics."""
@@ -99,8 +99,8 @@ class KerasJob(TrainingJob):
 
     def build_optimizer(self, network: Network, total_steps: int) -> tuple[Any, Clip]:
         """The given optimizer, or a new one whose slots are zero."""
-        own = self.spec.optimizer
-        if isinstance(own, KerasOptimizer):
-            given = self._given_optimizer or GivenOptimizer(self._optimizer)
-            return given.built_for(network), Clip()
-        return optimizers.build(own, total_steps), Clip(own.clip_norm, own.clip_value)
+        section = self.spec.optimizer
+        if isinstance(section, KerasOptimizer):
+            optimizer = self._given_optimizer or GivenOptimizer(self._optimizer)
+            return optimizer.built_for(network), Clip()
+        return optimizers.build(section, total_steps), Clip(section.clip_norm, section.clip_value)

@@ -69,8 +69,8 @@ class GivenOptimizer:
             self._optimizer.build(weights)
             self._kept = KeptVariables(self._optimizer.variables)
             return self._optimizer
-        known = {id(variable) for variable in trained_variables(self._optimizer)}
-        if not all(id(weight) in known for weight in weights):
+        optimized_ids = {id(variable) for variable in trained_variables(self._optimizer)}
+        if not all(id(weight) in optimized_ids for weight in weights):
             raise InvalidModel(
                 "optimizer",
                 expected="a new optimizer, or one that was built for the trainable weights of this "

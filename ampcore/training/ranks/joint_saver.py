@@ -20,7 +20,7 @@ class Saver(Protocol):
     def is_due(self) -> bool:
         """Whether the interval has passed."""
 
-    def save(self, made: Checkpoint) -> Event:
+    def save(self, checkpoint: Checkpoint) -> Event:
         """Save a checkpoint."""
 
 
@@ -47,20 +47,20 @@ class JointSaver:
         """Whether the interval of rank 0 has passed."""
         return bool(self._replicas.broadcast_object(self._saver.is_due()))
 
-    def save(self, made: Checkpoint) -> Event:
+    def save(self, checkpoint: Checkpoint) -> Event:
         """Save a checkpoint whose tables are `WholeTable`; all ranks call it together."""
-        tables = CheckpointWriter.from_checkpoint(made).tables
-        own = None
+        tables = CheckpointWriter.from_checkpoint(checkpoint).tables
+        event: Event | None = None
         try:
             if self._replicas.rank == 0:
-                own = self._saver.save(made)
+                event = self._saver.save(checkpoint)
         finally:
             # The ranks send all pieces, even if rank 0 can no longer write them.
             for table in tables:
                 table.finish()
-        facts = None if own is None else [own.type.value, own.step, own.data]
+        facts = None if event is None else [event.type.value, event.step, event.data]
         kind, step, data = self._replicas.broadcast_object(facts)
-        event = own or Event(EventType(kind), step, data)
+        event = event or Event(EventType(kind), step, data)
         if event.type == EventType.CHECKPOINT_SAVED:
-            self.saved_steps = made.manifest.step
+            self.saved_steps = checkpoint.manifest.step
         return event

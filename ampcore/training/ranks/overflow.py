@@ -12,27 +12,27 @@ WITHOUT_CAUSE: Final = (OverflowCause.NOT_REPRODUCED.value, OverflowCause.UNKNOW
 """What a rank finds whose own gradients were finite, or that could not repeat the step."""
 
 
-def overflow_causes_of_ranks(replicas: Replicas, found: OverflowCauses) -> OverflowCauses:
+def overflow_causes_of_ranks(replicas: Replicas, causes: OverflowCauses) -> OverflowCauses:
     """The cause that a rank has found, with its number and its examples.
 
     Every rank calls it after it has explained its own part of the last step of a block.
 
     Args:
         replicas: The replicas of the job.
-        found: What this rank has found, by step.
+        causes: What this rank has found, by step.
     """
     if replicas.size == 1:
-        return found
+        return causes
     reports = replicas.all_gather_object(
-        [[step, json_safe(facts)] for step, facts in found.items()]
+        [[step, json_safe(facts)] for step, facts in causes.items()]
     )
     steps = [dict(report) for report in reports]
-    return {step: _of_first_with_cause([own[step] for own in steps]) for step in found}
+    return {step: _of_first_with_cause([by_step[step] for by_step in steps]) for step in causes}
 
 
 def _of_first_with_cause(facts: list[Mapping[str, Any]]) -> dict[str, Any]:
     with_cause = [
-        rank for rank, own in enumerate(facts) if own.get("diagnosis") not in WITHOUT_CAUSE
+        rank for rank, cause in enumerate(facts) if cause.get("diagnosis") not in WITHOUT_CAUSE
     ]
     if not with_cause:
         sentence = (

@@ -43,11 +43,11 @@ class RankTimes:
         """The ranks that the others wait for."""
         if self._steps < MIN_STEPS or len(self._seconds) == 1:
             return ()
-        own = self._own_s()
+        seconds_alone = self._own_s()
         return tuple(
             rank
-            for rank, seconds in enumerate(own)
-            if seconds > SLOW_RATIO * median(own[:rank] + own[rank + 1 :])
+            for rank, seconds in enumerate(seconds_alone)
+            if seconds > SLOW_RATIO * median(seconds_alone[:rank] + seconds_alone[rank + 1 :])
         )
 
     def changed_event(self, step: int) -> Event | None:
@@ -91,11 +91,11 @@ class RankTimes:
         share = _share(sum(self._communication_s), sum(self._seconds))
         if not self.slow_ranks:
             return f"The ranks are equally fast; {share:.0%} of a step is communication."
-        own = self._own_s()
+        seconds = self._own_s()
         names = join_names([f"rank {rank}" for rank in self.slow_ranks])
-        slowest = max(own[rank] for rank in self.slow_ranks)
-        others = median(own)
-        longer = f"{slowest / others:.1f} times as long" if others else "longer"
+        slowest = max(seconds[rank] for rank in self.slow_ranks)
+        median_s = median(seconds)
+        longer = f"{slowest / median_s:.1f} times as long" if median_s else "longer"
         communication = f"{share:.0%} of a step is communication"
         return f"The others wait for {names}, which computes {longer}; {communication}."
 

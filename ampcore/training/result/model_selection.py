@@ -128,14 +128,14 @@ class ModelSelection:
                 raise
             paragraph = str(error).strip().partition("\n\n")[0]
             reason = " ".join(paragraph.split())[:300] or "no details"
-            rest = (
+            location = (
                 "The weights of the best evaluation are in no file but the checkpoint."
                 if suffix
                 else f"Its weights are in {WEIGHTS_FILE}."
             )
             message = (
                 "The model was not saved as a file of Keras: "
-                f"{type(error).__name__}: {reason}. {rest}"
+                f"{type(error).__name__}: {reason}. {location}"
             )
             step = run.totals.steps - 1
             self._callback_buffer.event(Event.warning("model_not_saved", message, step))

@@ -25,7 +25,7 @@ class StateToSave:
     arrays: Mapping[str, Any]
     """Copied, or read from the variables while they are written."""
     counters: dict[str, Any]
-    good: Arrays | None = None
+    good_arrays: Arrays | None = None
     """The state that the run may return to, if it is another one."""
     best: Arrays | None = None
     """The weights of the best evaluation, if the spec keeps them."""
@@ -110,10 +110,10 @@ class RunCheckpoints:
         new_manifest = manifest(
             self._spec, runner, self._device, state.steps, state.counters, engine=engine
         )
-        arrays, good, best = (
+        arrays, good_arrays, best = (
             None if shards is None else runner.tables.whole(shards)
-            for shards in (state.arrays, state.good, state.best)
+            for shards in (state.arrays, state.good_arrays, state.best)
         )
         with phase_span(Phase.CHECKPOINT):
-            saved = self._saver.save(Checkpoint(new_manifest, arrays or {}, good, best))
+            saved = self._saver.save(Checkpoint(new_manifest, arrays or {}, good_arrays, best))
         self._callback_buffer.event(saved)

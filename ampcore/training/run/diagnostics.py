@@ -91,7 +91,7 @@ class RunDiagnostics:
         """Observe a block, and explain its last step if the block stopped at a skip."""
         self._ranges.observe(block)
         self._observe_start(block)
-        found: dict[int, dict[str, Any]] = {}
+        causes: dict[int, dict[str, Any]] = {}
         last = block.end_step - 1
         if stopped_at_skip and block["skipped"][-1]:
             scales = [
@@ -99,11 +99,11 @@ class RunDiagnostics:
             ]
             batch, seed = self._runner.step_inputs(last)
             self._runner.local_task.fetch_rows(batch)
-            found[last] = self._explain_skip(block, scales, batch, seed)
+            causes[last] = self._explain_skip(block, scales, batch, seed)
         self._overflow_causes.observe(int(block["skipped"].sum()))
         for health in self._scale_health.values():
             health.observe(block)
-        return found
+        return causes
 
     def spikes(self, block: StepBlock) -> Iterator[Event]:
         """The events of a block's loss spikes and gradient-norm jumps; call it once a block."""
@@ -151,9 +151,9 @@ class RunDiagnostics:
         self.at_start = Measured(**at_start) if at_start else None
         # A checkpoint of an earlier version has no first loss, and later ones are not it.
         self._has_applied = document.get("has_applied", True)
-        found = document.get("health") or {}
+        health_by_name = document.get("health") or {}
         for name, health in self._scale_health.items():
-            health.restore(found.get(name) or {})
+            health.restore(health_by_name.get(name) or {})
 
     def _samples_table(self, step: int) -> bool:
         return self._scale_table is not None and self._scale_table.is_due(step)

@@ -112,7 +112,7 @@ class _Autotuner:
     def __init__(
         self, runner: StepRunner, first_step: int, steps_left: int, device: str, started_at: float
     ) -> None:
-        self._runner, self._first_step, self._left = runner, first_step, steps_left
+        self._runner, self._first_step, self._steps_left = runner, first_step, steps_left
         self._device, self._started_at = device, started_at
         self._loops: dict[EngineName, Loop] = {}
         self._scales: LossScaleStates = runner.state.scales
@@ -127,7 +127,7 @@ class _Autotuner:
 
     def _decide_overhead_bound(self, graph: EngineTiming) -> tuple[EngineDecision, Loop]:
         """For a step that XLA makes faster: whether the compilation is amortised in this run."""
-        expected_s = graph.step_s * self._left
+        expected_s = graph.step_s * self._steps_left
         saved_s = (1.0 - FUSED_TIME_RATIO) * expected_s
         if saved_s < LOOP_COMPILE_RATIO * graph.compile_s:
             reason = f"compiling would take longer than the {saved_s:.1f} s that it could save"
@@ -137,7 +137,7 @@ class _Autotuner:
         return self._decision("the fastest on the first steps of this job", graph, step, loop)
 
     def _decide_compute_bound(self, graph: EngineTiming) -> tuple[EngineDecision, Loop]:
-        expected_s = graph.step_s * self._left
+        expected_s = graph.step_s * self._steps_left
         if self._is_short(graph.step_s):
             return self._decision(
                 f"run too short to measure engines: about {expected_s:.1f} s", graph
@@ -169,11 +169,11 @@ class _Autotuner:
         return graph.step_s < OVERHEAD_BOUND_S_PER_OPERATION * working
 
     def _is_short(self, step_s: float) -> bool:
-        return step_s * self._left < SHORT_RUN_S
+        return step_s * self._steps_left < SHORT_RUN_S
 
     def _decision(self, reason: str, *candidates: EngineTiming) -> tuple[EngineDecision, Loop]:
         graph, *compiled = candidates
-        faster = [other for other in compiled if other.step_s <= MAX_TIME_RATIO * graph.step_s]
+        faster = [timing for timing in compiled if timing.step_s <= MAX_TIME_RATIO * graph.step_s]
         best = min(faster, key=lambda candidate: candidate.step_s, default=graph)
         autotune_s = time.perf_counter() - self._started_at
         return EngineDecision(best.engine, reason, candidates, autotune_s), self._loops[best.engine]

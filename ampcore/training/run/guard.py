@@ -87,7 +87,7 @@ def nonfinite_advice(spec: RunSpec) -> str:
     return f"Check the data for outliers, lower optimizer.learning_rate{skip if unchecked else ''}."
 
 
-class Guard:
+class NonfiniteStepGuard:
     """Counts non-finite steps in a row over all blocks.
 
     A non-finite step is one that was skipped or, without a finite check, one whose loss or gradient

@@ -37,7 +37,7 @@ class Recovery:
     def __init__(self, spec: RunSpec, *, in_float32: bool = False) -> None:
         self._spec = spec
         self._every = spec.guard.keep_state_every_steps
-        self.good: GoodState | None = None
+        self.good_state: GoodState | None = None
         self.in_float32 = in_float32
         """Whether the run has already fallen back to float32."""
 
@@ -57,17 +57,17 @@ class Recovery:
         """Whether to keep the state after `done` steps if it is good."""
         return self.next_snapshot_step(done - 1) == done
 
-    def keep(self, good: GoodState) -> None:
+    def keep(self, good_state: GoodState) -> None:
         """Use this state for later rollbacks."""
-        self.good = good
+        self.good_state = good_state
 
     def discard(self) -> None:
         """Forget the good state."""
-        self.good = None
+        self.good_state = None
 
     def mark_float32_fallback(self) -> None:
         """Record that the run is in float32 now; there are no further rollbacks."""
-        self.in_float32, self.good = True, None
+        self.in_float32, self.good_state = True, None
 
     def take_recovery_state(self, failure: GuardFailure, diagnosis: str | None) -> GoodState:
         """The state for the recovery; the guard's error with the diagnosis if none is left.
@@ -75,44 +75,44 @@ class Recovery:
         Raises:
             TrainingError: There is no state to go back to, or there were too many rollbacks.
         """
-        good = self.good
-        if good is None or not self.can_recover or good.rollbacks >= MAX_ROLLBACKS:
+        good_state = self.good_state
+        if good_state is None or not self.can_recover or good_state.rollbacks >= MAX_ROLLBACKS:
             raise failure.error(self._spec, diagnosis)
-        good.rollbacks += 1
-        return good
+        good_state.rollbacks += 1
+        return good_state
 
 
-def rollback_event(failure: GuardFailure, good: GoodState, scale_after: float) -> Event:
+def rollback_event(failure: GuardFailure, good_state: GoodState, scale_after: float) -> Event:
     """The event of a rollback."""
     message = (
         f"{failure.message}: rolled back to the weights and optimizer state after "
-        f"{good.steps} steps; the loss scale is now {scale_after:.10g}."
+        f"{good_state.steps} steps; the loss scale is now {scale_after:.10g}."
     )
     return Event(
         EventType.ROLLBACK,
         failure.last_step,
         {
             "first_bad_step": failure.first_step,
-            "steps_kept": good.steps,
-            "rollbacks": good.rollbacks,
+            "steps_kept": good_state.steps,
+            "rollbacks": good_state.rollbacks,
             "scale_after": scale_after,
             "message": message,
         },
     )
 
 
-def fallback_event(failure: GuardFailure, good: GoodState, policy: str) -> Event:
+def fallback_event(failure: GuardFailure, good_state: GoodState, policy: str) -> Event:
     """The event of a fallback to float32."""
     message = (
         f"{failure.message}: the run continues in float32 from the weights and optimizer "
-        f"state after {good.steps} steps."
+        f"state after {good_state.steps} steps."
     )
     return Event(
         EventType.FLOAT32_FALLBACK,
         failure.last_step,
         {
             "first_bad_step": failure.first_step,
-            "steps_kept": good.steps,
+            "steps_kept": good_state.steps,
             "policy_before": policy,
             "message": message,
         },

@@ -25,7 +25,7 @@ TIMES: Final = ("step_time_s",)
 
 
 @dataclass(frozen=True)
-class Difference:
+class ValueDifference:
     """A value or array that differs between two runs of one step."""
 
     name: str
@@ -41,7 +41,7 @@ class RepeatedStep:
 
     block: StepBlock
     """The row of the first time."""
-    differences: tuple[Difference, ...]
+    differences: tuple[ValueDifference, ...]
 
     @property
     def is_close(self) -> bool:
@@ -67,8 +67,9 @@ class RepeatedStep:
     def describe(self) -> str:
         """The differences in a clause."""
         shown = [
-            f"{one.name} ({one.elements} different, up to {one.relative:.3g} of its largest value)"
-            for one in self.differences[:MAX_NAMED]
+            f"{difference.name} ({difference.elements} different, "
+            f"up to {difference.relative:.3g} of its largest value)"
+            for difference in self.differences[:MAX_NAMED]
         ]
         more = len(self.differences) - len(shown)
         return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
@@ -78,7 +79,7 @@ class RepeatedStep:
         return {
             "runs": 2,
             "equal_bits": not self.differences,
-            "differences": [vars(one) for one in self.differences[:MAX_NAMED]],
+            "differences": [vars(difference) for difference in self.differences[:MAX_NAMED]],
             "differences_left_out": len(self.differences[MAX_NAMED:]),
         }
 
@@ -113,43 +114,45 @@ def repeat_step(runner: StepRunner, step: int) -> RepeatedStep:
         runner: A runner whose next step is `step`, with an engine.
         step: The number of the step.
     """
-    before = runner.state.capture()
+    state_before = runner.state.capture()
     first = runner.run_block(step, max_steps=1)
     after_first = runner.state.capture()
-    runner.state.restore(before)
+    runner.state.restore(state_before)
     second = runner.run_block(step, max_steps=1)
     after_second = runner.state.capture()
-    runner.state.restore(before)
+    runner.state.restore(state_before)
     return RepeatedStep(first, compare(first, after_first, second, after_second))
 
 
 def compare(
     first: StepBlock, after_first: Arrays, second: StepBlock, after_second: Arrays
-) -> tuple[Difference, ...]:
+) -> tuple[ValueDifference, ...]:
     """The differences between two results of one step, in its row and in the state after it."""
     names = [name for name in first.names if name not in TIMES]
     pairs = [(name, first[name], second[name]) for name in names]
     pairs += [(name, array, after_second[name]) for name, array in after_first.items()]
-    found = (_difference(*pair) for pair in pairs)
-    return tuple(difference for difference in found if difference is not None)
+    differences = (_difference(*pair) for pair in pairs)
+    return tuple(difference for difference in differences if difference is not None)
 
 
-def _difference(name: str, one: Any, other: Any) -> Difference | None:
-    one, other = np.atleast_1d(one), np.atleast_1d(other)
-    if one.tobytes() == other.tobytes():
+def _difference(name: str, first: Any, second: Any) -> ValueDifference | None:
+    first, second = np.atleast_1d(first), np.atleast_1d(second)
+    if first.tobytes() == second.tobytes():
         return None
-    width = one.dtype.itemsize
-    bits = np.frombuffer(one.tobytes(), np.uint8), np.frombuffer(other.tobytes(), np.uint8)
+    width = first.dtype.itemsize
+    bits = np.frombuffer(first.tobytes(), np.uint8), np.frombuffer(second.tobytes(), np.uint8)
     elements = int((bits[0] != bits[1]).reshape(-1, width).any(axis=1).sum())
-    return Difference(name, elements, _relative(one.astype(np.float64), other.astype(np.float64)))
+    return ValueDifference(
+        name, elements, _relative(first.astype(np.float64), second.astype(np.float64))
+    )
 
 
-def _relative(one: Any, other: Any) -> float:
-    finite = np.isfinite(one) & np.isfinite(other)
-    if (np.isfinite(one) != np.isfinite(other)).any():
+def _relative(first: Any, second: Any) -> float:
+    finite = np.isfinite(first) & np.isfinite(second)
+    if (np.isfinite(first) != np.isfinite(second)).any():
         return float("inf")
     if not finite.any():
         return 0.0
-    largest = float(np.abs(one[finite]).max())
-    distance = float(np.abs(one[finite] - other[finite]).max())
+    largest = float(np.abs(first[finite]).max())
+    distance = float(np.abs(first[finite] - second[finite]).max())
     return distance / largest if largest else (float("inf") if distance else 0.0)

@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ampcore import checkpoint
-from ampcore.checkpoint import Checkpoint, Difference, Manifest, StoredCheckpoint
+from ampcore.checkpoint import Checkpoint, FieldChange, Manifest, StoredCheckpoint
 from ampcore.checkpoint.saver import FOLDER, versions
 from ampcore.checkpoint.state import Arrays
 from ampcore.training.step.step_runner import StepRunner
@@ -40,7 +40,7 @@ def manifest(
 
 def newest(
     folder: Path, spec: RunSpec, *, mapped: bool = False
-) -> tuple[StoredCheckpoint | None, list[Difference], list[Event]]:
+) -> tuple[StoredCheckpoint | None, list[FieldChange], list[Event]]:
     """The newest checkpoint that can be read.
 
     Args:
@@ -109,7 +109,7 @@ def _arrays_for_runner(
     return runner.state.match_variables(variables), restored_scales
 
 
-def resumed_event(stored: StoredCheckpoint, differences: list[Difference]) -> Event:
+def resumed_event(stored: StoredCheckpoint, differences: list[FieldChange]) -> Event:
     """The event of a resumed run: the checkpoint, and the job's changes since."""
     origin = stored.checkpoint.manifest
     data = {

@@ -18,7 +18,7 @@ from ampcore.training.ranks.observer import RankObserver
 from ampcore.training.run.checkpoints import RunCheckpoints
 from ampcore.training.run.counters import GoodStateCounters, RunCounters
 from ampcore.training.run.diagnostics import RunDiagnostics
-from ampcore.training.run.guard import Guard
+from ampcore.training.run.guard import NonfiniteStepGuard
 from ampcore.training.run.recovery import GoodState, Recovery
 from ampcore.training.run.repeat import StepRepeater
 from ampcore.training.run.resume import good_arrays, restore
@@ -86,7 +86,7 @@ class Run:
         if self.context.is_replay and self.spec.guard.on_exceeded == "fail":
             # The run itself may have been retried after it had failed.
             limit = UNLIMITED
-        self.guard = Guard(limit, checked=runner.train_step.checks_finite)
+        self.guard = NonfiniteStepGuard(limit, checked=runner.train_step.checks_finite)
 
     @property
     def spec(self) -> RunSpec:
@@ -138,9 +138,13 @@ class Run:
         if table := self.diagnostics.scale_table(self.totals.steps - 1):
             yield table
 
-    def counters(self, good: GoodState | None = None) -> RunCounters:
+    def counters(self, good_state: GoodState | None = None) -> RunCounters:
         """The counters of a checkpoint, with those of the good state in it."""
-        kept = GoodStateCounters(steps=good.steps, rollbacks=good.rollbacks) if good else None
+        kept = (
+            GoodStateCounters(steps=good_state.steps, rollbacks=good_state.rollbacks)
+            if good_state
+            else None
+        )
         return RunCounters(
             totals=self.totals,
             nonfinite_in_a_row=self.guard.nonfinite_in_a_row,

@@ -16,7 +16,9 @@ def save(run: Run) -> None:
     with phase_span(Phase.CHECKPOINT):
         arrays = run.runner.state.views()
     if damage := run.damage(arrays):
-        run.checkpoints.save_good_state(run.runner, run.recovery.good, run.totals.steps, damage)
+        run.checkpoints.save_good_state(
+            run.runner, run.recovery.good_state, run.totals.steps, damage
+        )
     else:
         run.checkpoints.save(run.runner, _state_to_save(run, arrays))
     if not run.needs_snapshots:
@@ -25,7 +27,7 @@ def save(run: Run) -> None:
 
 def _state_to_save(run: Run, arrays: Mapping[str, Any]) -> StateToSave:
     """The current state with these arrays, and the good state that it may return to."""
-    good_state = run.recovery.good if run.recovery.can_recover else None
+    good_state = run.recovery.good_state if run.recovery.can_recover else None
     if good_state is not None and good_state.steps == run.totals.steps:
         good_state = None  # the same state
     return StateToSave(

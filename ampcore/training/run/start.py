@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from ampcore.checkpoint import Checkpoint, Difference
+from ampcore.checkpoint import Checkpoint, FieldChange
 from ampcore.checkpoint.saver import CheckpointSaver
 from ampcore.data.summary import data_summary
 from ampcore.diagnostics.preflight.category_columns import category_findings
@@ -62,10 +62,10 @@ def start_or_resume(
         TrainingError: The checkpoints cannot be read, or are those of another job.
     """
     spec = context.job.spec
-    found, differences, warnings = NO_CHECKPOINT
+    stored, differences, warnings = NO_CHECKPOINT
     if folder and resume:
-        found, differences, warnings = newest(folder, spec, mapped=context.job.shards_tables)
-    saved = share_checkpoint(context.replicas, found.checkpoint if found else None)
+        stored, differences, warnings = newest(folder, spec, mapped=context.job.shards_tables)
+    saved = share_checkpoint(context.replicas, stored.checkpoint if stored else None)
     saver: Saver = CheckpointSaver(folder, spec.train.checkpoint_every_s)
     if context.job.shards_tables:
         saver = JointSaver(saver, context.replicas)
@@ -81,8 +81,8 @@ def start_or_resume(
     callback_buffer.event(_started_event(context, run))
     for event in (*_preflight(context, run), *warnings, *loaded):
         callback_buffer.event(event)
-    if found:
-        callback_buffer.event(resumed_event(found, differences))
+    if stored:
+        callback_buffer.event(resumed_event(stored, differences))
     if not run.is_done:
         decision = _use_engine(run, spec.runtime.engine, saved, context)
         callback_buffer.event(decision.event(run.totals.steps))
@@ -90,7 +90,7 @@ def start_or_resume(
 
 
 def resumes_in_float32(
-    replicas: Replicas, saved: Checkpoint | None, differences: Sequence[Difference]
+    replicas: Replicas, saved: Checkpoint | None, differences: Sequence[FieldChange]
 ) -> bool:
     """Whether a run continues in float32, to which the guard had changed it.
 
@@ -116,10 +116,10 @@ def _use_engine(
         runner.use_engine("graph", step)
         return EngineDecision("graph", SEVERAL_RANKS)
     device = context.device.kind
-    made = saved.manifest if saved else None
+    manifest = saved.manifest if saved else None
     # On another device or in another precision the measurements are not valid.
-    if made and (made.device, made.policy) == (device, runner.policies.name):
-        pinned = engine_name(made.engine)
+    if manifest and (manifest.device, manifest.policy) == (device, runner.policies.name):
+        pinned = engine_name(manifest.engine)
         runner.use_engine(pinned, step)
         return EngineDecision(pinned, "same engine as the checkpoint")
     return choose_engine(runner, step, run.steps_left, device)

@@ -37,13 +37,15 @@ def step_context(
         window = runner.window(step)
         first = step - batch + window.first_batch
         steps = list(range(first, first + window.end_batch - window.first_batch))
-        nearest = sorted(steps, key=lambda other: abs(other - step))[1 : MAX_OTHERS + 1]
-        return [StepInputs(*runner.step_inputs(other)) for other in nearest]
+        nearest = sorted(steps, key=lambda number: abs(number - step))[1 : MAX_OTHERS + 1]
+        return [StepInputs(*runner.step_inputs(number)) for number in nearest]
 
     def was_trained_on(example: int) -> bool:
         epoch, batch = runner.position(step)
-        before = range(step - batch, step)
-        return epoch > 0 or any(example in runner.example_indices(other) for other in before)
+        earlier_steps = range(step - batch, step)
+        return epoch > 0 or any(
+            example in runner.example_indices(number) for number in earlier_steps
+        )
 
     return StepContext(
         other_inputs,

@@ -13,8 +13,8 @@ def slice_batch(window: Batch, number: Tensor, size: int) -> Batch:
     """Batch `number` of the window's batches of `size`; without a copy on the graph executor."""
 
     def rows(part: Tensor) -> Tensor:
-        others = part.shape[1:]
-        return tf.slice(part, [number * size, *(0 for _ in others)], [size, *others])
+        example_shape = part.shape[1:]
+        return tf.slice(part, [number * size, *(0 for _ in example_shape)], [size, *example_shape])
 
     return window.map(rows)
 

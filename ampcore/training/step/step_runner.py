@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from ampcore.data import Batch
-from ampcore.data.feed import Feed, Window
+from ampcore.data.feed import TrainingFeed, Window
 from ampcore.distributed import Replicas
 from ampcore.models.seeds import step_seed
 from ampcore.models.task import Network, Task
@@ -51,7 +51,7 @@ class StepRunner:
         self,
         train_step: TrainStep,
         plan: Plan,
-        feed: Feed,
+        feed: TrainingFeed,
         policies: LayerPolicies,
         scale_spec: Mapping[str, Any],
         *,

@@ -74,14 +74,14 @@ def _gathered(replicas: Replicas, value: Tensor) -> Tensor:
     """The values of all replicas, (replicas, …), differentiable by those of all of them."""
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def gather(own: Tensor) -> Any:
-        [found] = replicas.all_gather([own[tf.newaxis]])
+    def gather(replica_value: Tensor) -> Any:
+        [values] = replicas.all_gather([replica_value[tf.newaxis]])
 
         def gradient(upstream: Tensor) -> Tensor:
             # Each replica has only the part of its own loss, and needs those of all losses.
             [summed] = replicas.all_reduce([upstream], "sum")
             return summed[replicas.rank]
 
-        return found, gradient
+        return values, gradient
 
     return gather(value)

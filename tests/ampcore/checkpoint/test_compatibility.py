@@ -2,7 +2,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ampcore.checkpoint import Difference, check_compatible, match_arrays
+from ampcore.checkpoint import FieldChange, check_compatible, match_arrays
 from ampspec.errors import IncompatibleCheckpoint
 from ampspec.jobs import Reason
 
@@ -153,7 +153,7 @@ def test_a_field_that_no_longer_exists_is_compared(saved, job):
 
 
 def test_a_difference_shows_both_values():
-    assert str(Difference("train.epochs", 1, None)) == "train.epochs was 1 and is null"
+    assert str(FieldChange("train.epochs", 1, None)) == "train.epochs was 1 and is null"
 
 
 # ---- The arrays

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from ampcore.profile.executed import ExecutedOperation
-from ampcore.profile.findings import Reason
+from ampcore.profile.findings import Not16BitReason
 from ampcore.profile.operations import ProfileContext, ProfiledLayer
 from ampcore.profile.report import build_report
 from ampcore.profile.report_text import report_lines
@@ -116,10 +116,10 @@ def test_onednn_in_bfloat16_is_in_16_bit_and_a_layer_in_float32_was_never_promis
 @pytest.mark.parametrize(
     ("facts", "fast", "reason"),
     [
-        ({"dtype": "float32", "casts_back": True}, ("bfloat16",), Reason.CAST_BACK),
-        ({"dtype": "float32"}, ("bfloat16",), Reason.FLOAT32_INPUT),
-        ({"dtype": "bfloat16", "native": False}, ("bfloat16",), Reason.MISSING_KERNEL),
-        ({"dtype": "bfloat16", "native": None}, (), Reason.MISSING_KERNEL),
+        ({"dtype": "float32", "casts_back": True}, ("bfloat16",), Not16BitReason.CAST_BACK),
+        ({"dtype": "float32"}, ("bfloat16",), Not16BitReason.FLOAT32_INPUT),
+        ({"dtype": "bfloat16", "native": False}, ("bfloat16",), Not16BitReason.MISSING_KERNEL),
+        ({"dtype": "bfloat16", "native": None}, (), Not16BitReason.MISSING_KERNEL),
     ],
 )
 def test_what_a_policy_promises_and_a_kernel_does_not_deliver_has_a_reason(

@@ -9,7 +9,7 @@ import pytest
 
 from ampcore.distributed.control import channel as control
 from ampcore.distributed.control.channel import ControlChannel
-from ampcore.distributed.control.messages import Connection
+from ampcore.distributed.control.messages import PeerConnection
 from ampspec.errors import CheckpointFailed, RankDisconnected, RankFailed, TrainingError
 from ampspec.jobs import Reason
 from tests.waiting import DEADLINE_S, join, wait_until
@@ -29,8 +29,10 @@ class Ranks:
     def __init__(self, size=3):
         pairs = [connected_sockets() for _ in range(size - 1)]
         self.failures = [[] for _ in range(size)]
-        own = {rank: Connection(pair[0], DEADLINE_S) for rank, pair in enumerate(pairs, start=1)}
-        others = [{0: Connection(pair[1], DEADLINE_S)} for pair in pairs]
+        own = {
+            rank: PeerConnection(pair[0], DEADLINE_S) for rank, pair in enumerate(pairs, start=1)
+        }
+        others = [{0: PeerConnection(pair[1], DEADLINE_S)} for pair in pairs]
         self.channels = [
             ControlChannel(
                 rank,
@@ -97,7 +99,7 @@ def test_a_rank_that_is_silent_is_lost():
         channel = ControlChannel(
             0,
             2,
-            {1: Connection(own, 0.2)},
+            {1: PeerConnection(own, 0.2)},
             timeout_s=DEADLINE_S,
             silence_limit_s=0.2,
             on_failure=lambda message: None,
@@ -136,7 +138,7 @@ def test_the_rank_without_a_timeout_of_its_own_hangs(ranks, monkeypatch):
 
 def test_a_rank_that_took_leave_is_not_lost(ranks):
     ranks.channels[2].close()
-    wait_until(lambda: 2 in ranks.channels[0]._left, "the leave of rank 2")
+    wait_until(lambda: 2 in ranks.channels[0]._disconnected_ranks, "the leave of rank 2")
     assert ranks.call("broadcast", [7, None], ranks=(0, 1)) == [7, 7]
     for error in ranks.call("all_gather", [1, 2], ranks=(0, 1)):
         assert "Rank 2 has ended before the others" in str(error)
@@ -145,7 +147,7 @@ def test_a_rank_that_took_leave_is_not_lost(ranks):
 def test_a_message_that_is_no_object_is_refused():
     one, other = connected_sockets()
     with one, other:
-        connection = Connection(one, DEADLINE_S)
+        connection = PeerConnection(one, DEADLINE_S)
         other.sendall(b"\0\0\0\2[]")
         with pytest.raises(ValueError, match="message: expected an object; received list"):
             connection.receive()

@@ -10,7 +10,7 @@ import pytest
 
 from ampcore.distributed.control import greetings
 from ampcore.distributed.control.greetings import Greetings, greet
-from ampcore.distributed.control.messages import Connection
+from ampcore.distributed.control.messages import PeerConnection
 from tests.waiting import DEADLINE_S, join
 
 TOKEN = b"a secret of 16 b"
@@ -24,7 +24,7 @@ def rank_0():
 
         class Rank0:
             greetings = Greetings(listener, 3, TOKEN, DEADLINE_S)
-            found: dict[int, Connection]
+            found: dict[int, PeerConnection]
 
             def connect(self):
                 return stack.enter_context(
@@ -45,7 +45,7 @@ def rank_0():
 
 
 def greet_as(rank_0, rank, token=TOKEN):
-    connection = Connection(rank_0.connect(), DEADLINE_S)
+    connection = PeerConnection(rank_0.connect(), DEADLINE_S)
     greet(connection, rank, token)
     return connection
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ampcore.training.run.guard import Guard, TooManyNonfiniteSteps
+from ampcore.training.run.guard import NonfiniteStepGuard, TooManyNonfiniteSteps
 from ampspec.errors import NonFiniteLoss, SkipBudgetExceeded
 from ampspec.jobs import Reason
 from ampspec.telemetry import StepBlock
@@ -25,7 +25,7 @@ def error(job):
 
 
 def test_consecutive_skips_are_counted_across_blocks():
-    guard = Guard(3, checked=True)
+    guard = NonfiniteStepGuard(3, checked=True)
     assert guard.observe(block(0, [True, False, True])) is None
     assert guard.observe(block(3, [True, True, True, True])) == TooManyNonfiniteSteps(
         2, 4, checked=True
@@ -34,13 +34,13 @@ def test_consecutive_skips_are_counted_across_blocks():
 
 
 def test_the_count_of_bad_steps_continues_from_a_checkpoint():
-    assert Guard(3, checked=True, nonfinite_in_a_row=2).observe(
+    assert NonfiniteStepGuard(3, checked=True, nonfinite_in_a_row=2).observe(
         block(7, [True])
     ) == TooManyNonfiniteSteps(5, 7, checked=True)
 
 
 def test_an_applied_step_resets_the_count():
-    guard = Guard(3, checked=True)
+    guard = NonfiniteStepGuard(3, checked=True)
     for first in range(0, 30, 3):
         assert guard.observe(block(first, [True, True, False])) is None
     assert guard.nonfinite_in_a_row == 0
@@ -48,7 +48,7 @@ def test_an_applied_step_resets_the_count():
 
 @given(st.lists(st.booleans(), max_size=40), st.integers(1, 5), st.integers(1, 7))
 def test_the_guard_finds_the_first_nonfinite_in_a_row_at_the_limit(skipped, limit, size):
-    guard, nonfinite_in_a_row, expected = Guard(limit, checked=True), 0, None
+    guard, nonfinite_in_a_row, expected = NonfiniteStepGuard(limit, checked=True), 0, None
     for step, bad in enumerate(skipped):
         nonfinite_in_a_row = nonfinite_in_a_row + 1 if bad else 0
         if nonfinite_in_a_row == limit and expected is None:
@@ -60,20 +60,20 @@ def test_the_guard_finds_the_first_nonfinite_in_a_row_at_the_limit(skipped, limi
 
 
 def test_without_a_finite_check_losses_that_are_not_finite_count():
-    guard = Guard(2, checked=False)
+    guard = NonfiniteStepGuard(2, checked=False)
     assert guard.observe(block(0, loss=[1.0, np.nan, 1.0, np.inf])) is None
     assert guard.observe(block(4, loss=[np.nan])) == TooManyNonfiniteSteps(3, 4, checked=False)
 
 
 def test_without_a_finite_check_gradients_that_are_not_finite_count():
-    guard = Guard(2, checked=False)
+    guard = NonfiniteStepGuard(2, checked=False)
     found = guard.observe(block(0, loss=[1.0, 1.0, np.nan], norm=[1.0, np.inf, np.nan]))
     assert found == TooManyNonfiniteSteps(1, 2, checked=False)
 
 
 @pytest.mark.parametrize("checked", [True, False])
 def test_gradients_that_are_not_finite_damage_the_state_until_a_reset(checked):
-    guard = Guard(9, checked=checked)
+    guard = NonfiniteStepGuard(9, checked=checked)
     guard.observe(block(0, loss=[1.0, 1.0, 1.0], norm=[1.0, np.inf, np.inf]))
     assert guard.damage == "the gradient norm of step 1 was not finite"
     guard.observe(block(3, loss=[1.0]))
@@ -84,7 +84,7 @@ def test_gradients_that_are_not_finite_damage_the_state_until_a_reset(checked):
 
 @pytest.mark.parametrize("checked", [True, False])
 def test_a_loss_that_is_not_finite_is_damage_until_the_next_applied_step(checked):
-    guard = Guard(9, checked=checked)
+    guard = NonfiniteStepGuard(9, checked=checked)
     guard.observe(block(0, loss=[np.inf, 1.0, np.inf]))
     assert guard.damage == "the loss of step 2 was not finite"
     if checked:
@@ -95,14 +95,14 @@ def test_a_loss_that_is_not_finite_is_damage_until_the_next_applied_step(checked
 
 
 def test_a_skipped_step_does_not_damage_the_state():
-    guard = Guard(9, checked=True)
+    guard = NonfiniteStepGuard(9, checked=True)
     guard.observe(block(0, [True], loss=[np.nan], norm=[np.inf]))
     assert guard.damage is None
 
 
 def test_with_a_finite_check_only_skips_count():
     bad = block(0, [False, False], loss=[np.nan, np.inf])
-    assert Guard(1, checked=True).observe(bad) is None
+    assert NonfiniteStepGuard(1, checked=True).observe(bad) is None
 
 
 def test_the_error_of_consecutive_skips_names_the_steps(job):

@@ -268,7 +268,7 @@ def test_after_a_fallback_the_good_state_is_discarded(job):
     recovery.keep(GoodState({}, 0))
     recovery.mark_float32_fallback()
     assert recovery.in_float32
-    assert recovery.good is None
+    assert recovery.good_state is None
     with pytest.raises(SkipBudgetExceeded):
         recovery.take_recovery_state(TooManyNonfiniteSteps(0, 2, checked=True), None)
 

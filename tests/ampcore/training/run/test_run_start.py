@@ -2,11 +2,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from ampcore.checkpoint import Difference
+from ampcore.checkpoint import FieldChange
 from ampcore.distributed import SingleReplica
 from ampcore.training.run.start import resumes_in_float32
 
-POLICY = Difference("precision.policy", "mixed_float16", "mixed_bfloat16")
+POLICY = FieldChange("precision.policy", "mixed_float16", "mixed_bfloat16")
 
 
 class FollowingRank(SingleReplica):
