@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "own-package"
+EXAMPLE = Path(__file__).parents[1] / "examples" / "custom-package"
 
 
 def install_example(folder: Path) -> Path:

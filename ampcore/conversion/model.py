@@ -1,4 +1,4 @@
-"""Converts a Keras model and proves the result: the spec's own model gives the same outputs."""
+"""Converts a Keras model and proves the result: the model of the spec gives the same outputs."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple

@@ -40,7 +40,7 @@ class Network:
     assigned: tuple[int, ...] = ()
     """The indices of trainable variables that a call in training assigns."""
     is_given: bool = False
-    """Whether it is a person's own model, which may lack what saving it needs."""
+    """Whether it is a custom model, which may lack what saving it needs."""
     in_float32: bool = False
     """Whether it computes in float32, whatever its weights are stored in."""
 

@@ -118,7 +118,7 @@ def apply_policy(
 
 
 def _check_callable(model: Model, example: Any) -> None:
-    """Raise InvalidModel if a person's own layer computes with two dtypes."""
+    """Raise InvalidModel if a custom layer computes with two dtypes."""
     custom_layers = [layer for layer in flatten_layers(model) if computes_itself(layer)]
     inputs = _input_specs(model) if is_network(model) else example
     if not custom_layers or inputs is None:

@@ -34,7 +34,7 @@ HEAD: Final = f"""\
 
 The kinds of layer that `model: {{kind: layers}}` builds a network from: {len(LAYERS)} classes of
 `keras.layers`, with their names, arguments and defaults in Keras. To connect layers, see
-[custom models](../guides/own-models.md). Channels are the last axis, and shapes leave out the
+[custom models](../guides/custom-models.md). Channels are the last axis, and shapes leave out the
 batch; axes are counted as in Keras: the batch is 0, the last axis -1.
 
 A network has at most 1,024 layers and {MAX_PARAMETERS:,} parameters; an output has at most

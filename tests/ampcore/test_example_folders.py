@@ -90,7 +90,7 @@ def test_a_job_starts_from_the_weights_of_another_one(python, tmp_path, monkeypa
 
 
 def test_an_own_keras_model_with_two_inputs_and_outputs_is_trained_locally(python, tmp_path):
-    folder = EXAMPLES / "own-keras-model"
+    folder = EXAMPLES / "custom-keras-model"
     trained = metrics_in(python(tmp_path, folder / "train.py", "out"))
     assert trained["val_rented_accuracy"] > 0.85
     assert trained["val_price_mae"] < 0.5

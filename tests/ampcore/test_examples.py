@@ -28,7 +28,7 @@ def test_an_example_trains_with_generated_data_and_with_a_data_file(name, monkey
 def test_there_is_an_example_of_every_model():
     from ampcore.models import BUILDERS
 
-    files = [*EXAMPLES, ROOT / "examples" / "own-package" / "job.yaml"]
+    files = [*EXAMPLES, ROOT / "examples" / "custom-package" / "job.yaml"]
     assert {JobSpec.from_file(file).model.kind for file in files} == set(BUILDERS)
 
 

@@ -1,4 +1,4 @@
-"""The example of an own loop on several ranks runs as the guide says."""
+"""The example of a custom loop on several ranks runs as the guide says."""
 
 import json
 import os

@@ -21,7 +21,7 @@ from tests.waiting import DEADLINE_S
 pytestmark = pytest.mark.xdist_group("stack")
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "examples" / "own-package" / "pyproject.toml"
+PACKAGE = ROOT / "examples" / "custom-package" / "pyproject.toml"
 LIBRARY = "docs/reference/library.md"
 PLACEHOLDER = re.compile(r"\bID\b")
 EXAMPLES = ("examples/digits-float16.yaml", "examples/digits.yaml")
@@ -43,7 +43,7 @@ RUN_BY_OTHER_TESTS = {
     'eval "$(ampctl completion bash)"   # in ~/.bashrc': "tests/ampclient/cli/test_completion.py",
     ".venv/bin/ampserver up": "tests/e2e/conftest.py",
     "python -m ampdata birds.zip": "tests/ampdata/test_command.py",
-    ".venv/bin/pip install ./examples/own-package    # on each worker that may run such jobs": (
+    ".venv/bin/pip install ./examples/custom-package    # on each worker that may run such jobs": (
         "tests/worker/test_packages.py"
     ),
     "python examples/sok/amp_tf2.py": "tests/ampcore/compat/test_ranks.py",
@@ -63,7 +63,7 @@ RUN_BY_OTHER_TESTS = {
         "tests/ampcore/test_several_ranks_example.py"
     ),
     "cd examples/table": "tests/ampcore/test_example_folders.py",
-    "cd examples/bundle": "tests/e2e/test_own_code.py",
+    "cd examples/bundle": "tests/e2e/test_custom_code.py",
     "cd examples/transfer": "tests/ampcore/test_example_folders.py",
     "ampctl dataset upload shapes": "tests/e2e/test_own_pictures.py",
     # In containers, by `make containers`.

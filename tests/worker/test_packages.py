@@ -50,11 +50,11 @@ def test_a_broken_package_is_logged_and_not_announced(caplog: pytest.LogCaptureF
     with caplog.at_level(logging.ERROR):
         entries = packages.usable_entries()
     assert [(entry["package"], entry["name"]) for entry in entries] == [
-        ("own-package", "two_towers"),
-        ("own-package", "quantile"),
-        ("own-package", "within"),
-        ("own-package", "signum"),
-        ("own-package", "discs"),
+        ("custom-package", "two_towers"),
+        ("custom-package", "quantile"),
+        ("custom-package", "within"),
+        ("custom-package", "signum"),
+        ("custom-package", "discs"),
     ]
     assert "ampcore.models: any of broken-one is not usable: " in caplog.text
     assert "a_module_that_is_missing" in caplog.text
@@ -112,12 +112,12 @@ def test_a_worker_announces_its_packages_and_trains_with_them(
 ) -> None:
     spec = yaml.safe_load((EXAMPLE / "job.yaml").read_text(encoding="utf-8"))
     job = make_job(**spec | {"runtime": {"engine": "graph"}})
-    assert job.queue == "default/own-package"
+    assert job.queue == "default/custom-package"
     send_job_message(redis_url, job.queue)
     wait_until(lambda: worker.state_of(job.id) == State.SUCCEEDED)
     row = worker.row()
     assert row is not None
-    assert row[0].queues == ["default", "default/own-package"]
+    assert row[0].queues == ["default", "default/custom-package"]
 
     def announced() -> list[dict[str, Any]]:
         with worker.database.read() as session:

@@ -20,7 +20,7 @@ def mlp(spec: Mlp, signature: Signature) -> Any:
         raise InvalidModel(
             "model.kind",
             expected="float32 examples for a multilayer perceptron; tokens and other keys need an "
-            "Embedding, as in own layers (model.kind: layers) that begin with {layer: Embedding}",
+            "Embedding, as in model.kind: layers that begin with {layer: Embedding}",
             received=f"{signature.input_dtype} examples of shape {list(signature.input_shape)}",
         )
     return build_networks(spec, signature)

@@ -48,7 +48,7 @@ class InPlaceDtypes:
         saved_policies: As `policies`, where the config of a layer needs another one.
         saved_initializers: Attributes of layers with the initializers that a config needs.
         saves_dtypes: Whether a saved model has these dtypes. Keras does not save those of
-            sub-layers that a person's own layer makes: then all of them are saved as they were.
+            sub-layers that a custom layer makes: then all of them are saved as they were.
     """
 
     policies: Sequence[tuple[Layer, Any]] = ()

@@ -1,6 +1,6 @@
 """Stores the variables of a model in other dtypes, without replacing the variables themselves.
 
-Layers, optimizers and a person's own code keep their references: only the memory behind a Keras
+Layers, optimizers and custom code keep their references: only the memory behind a Keras
 variable is another one.
 """
 

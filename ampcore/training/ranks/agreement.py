@@ -158,7 +158,7 @@ def check_equal_state(runner: StepRunner, step: int) -> None:
         raise RanksDiffer(
             f"Before step {step} {_names(differing)} did not have the weights, optimizer state or "
             "loss scale of rank 0. Check the memory and the processor of these machines, and that "
-            "own code computes the same on all of them."
+            "custom code computes the same on all of them."
         )
 
 

@@ -115,7 +115,7 @@ class ModelSelection:
         return best.stopped_json(self._run.evaluations.last_epoch(self._run.totals.steps))
 
     def _saved(self, files: Iterator[Path], suffix: str) -> Iterator[Path]:
-        """The files; of a person's own model that cannot be saved, a warning instead.
+        """The files; of a custom model that cannot be saved, a warning instead.
 
         Its weights are saved anyway, and what was trained must not be lost.
         """

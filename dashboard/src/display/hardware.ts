@@ -1,6 +1,6 @@
 // The hardware of a worker as pairs of name and value.
 import { bytes } from "./format.ts";
-import { packagesText, sandboxText } from "./own-code.ts";
+import { packagesText, sandboxText } from "./custom-code.ts";
 
 interface Device {
   kind?: string;

@@ -275,15 +275,15 @@ def test_the_own_code_of_a_job_is_listed_and_downloaded(
 
 def test_the_package_of_a_job_is_explained(stack: Any, open_signed_in: Any) -> None:
     spec = {
-        "model": {"kind": "package", "package": "own-package", "name": "two_towers"},
+        "model": {"kind": "package", "package": "custom-package", "name": "two_towers"},
         "data": {"kind": "digits"},
         "runtime": {"queue": "nobody"},  # no worker: it stays queued
     }
     job = stack.client.jobs.submit(spec)
     page = open_signed_in(f"#/jobs/{job.id}")
     package = page.get_by_role("region", name="Package")
-    expect(package).to_contain_text("model two_towers of the package own-package")
-    expect(package).to_contain_text("nobody/own-package")
+    expect(package).to_contain_text("model two_towers of the package custom-package")
+    expect(package).to_contain_text("nobody/custom-package")
     job.cancel()
 
 

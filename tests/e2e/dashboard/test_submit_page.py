@@ -77,13 +77,13 @@ def test_an_older_job_is_resubmitted_with_changes(
 
 def test_the_models_of_packages_are_listed_with_their_options(open_signed_in: Any) -> None:
     options = {"properties": {"units": {"type": "integer"}}, "required": ["units"]}
-    entry = {"package": "own-package", "version": "1.0", "name": "two_towers", "workers": ["a"]}
+    entry = {"package": "custom-package", "version": "1.0", "name": "two_towers", "workers": ["a"]}
     listed = {"items": [], "packages": [{**entry, "description": "Two.", "schema": options}]}
     page = open_signed_in("#/submit")
     page.route("**/api/v1/catalog/models", lambda route: route.fulfill(json=listed))
     page.get_by_label("Model kind").select_option("package")
-    page.get_by_label("Installed on workers").select_option("two_towers of own-package 1.0")
-    expect(page.get_by_label("YAML")).to_have_value(re.compile("package: own-package"))
+    page.get_by_label("Installed on workers").select_option("two_towers of custom-package 1.0")
+    expect(page.get_by_label("YAML")).to_have_value(re.compile("package: custom-package"))
     expect(page.get_by_label("YAML")).to_have_value(re.compile("name: two_towers"))
     expect(page.get_by_text("units (integer, required)")).to_be_visible()
     page.get_by_label("Data kind").select_option("package")  # no worker of the stack has one

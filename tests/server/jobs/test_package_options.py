@@ -5,15 +5,15 @@ import pytest
 from store import workers
 
 JOBS = "/api/v1/jobs"
-MODEL = {"kind": "package", "package": "own-package", "name": "towers", "options": {"units": 8}}
-LOSS = {"kind": "package", "package": "own-package", "name": "quantile"}
+MODEL = {"kind": "package", "package": "custom-package", "name": "towers", "options": {"units": 8}}
+LOSS = {"kind": "package", "package": "custom-package", "name": "quantile"}
 DATA = {"kind": "digits"}
 
 
 def entry(group, name, **properties):
     schema = {"type": "object", "additionalProperties": False, "properties": properties}
     return {
-        **{"group": f"ampcore.{group}", "package": "own-package", "version": "1.0"},
+        **{"group": f"ampcore.{group}", "package": "custom-package", "version": "1.0"},
         **{"name": name, "description": "", "schema": schema},
     }
 
@@ -32,7 +32,7 @@ def database_url(sqlite_url):
 def add_worker(api):
     """Register an online worker that has announced these entries of packages."""
 
-    def add(name, entries, *, queue="default/own-package"):
+    def add(name, entries, *, queue="default/custom-package"):
         with api.database.write() as session:
             workers.register(
                 session, name, hostname="h", pid=1, slots=1, version="1", queues=[queue]
@@ -83,15 +83,15 @@ def test_a_name_that_the_package_does_not_have_is_refused(api, add_worker):
     add_worker("a", [TOWERS, QUANTILE])
     [problem] = submit(api, model=MODEL | {"name": "tower"}).json()["errors"]
     assert (problem["pointer"], problem["suggestion"]) == ("/model/name", "towers")
-    assert problem["expected"] == "one of the ampcore.models of own-package: towers"
+    assert problem["expected"] == "one of the ampcore.models of custom-package: towers"
 
 
 @pytest.mark.parametrize(
     ("entries", "queue"),
     [
-        ([TOWERS], "gpu/own-package"),  # of another queue
-        ([TOWERS | {"package": "another"}], "default/own-package"),
-        (None, "default/own-package"),  # it has not reported yet
+        ([TOWERS], "gpu/custom-package"),  # of another queue
+        ([TOWERS | {"package": "another"}], "default/custom-package"),
+        (None, "default/custom-package"),  # it has not reported yet
     ],
 )
 def test_without_a_worker_that_has_the_package_the_job_waits(api, add_worker, entries, queue):
@@ -117,13 +117,13 @@ def test_options_that_one_of_several_workers_accepts_are_accepted(api, add_worke
 def test_options_whose_schema_cannot_be_used_are_left_to_the_trainer(api, add_worker, caplog):
     add_worker("a", [TOWERS | {"schema": {"$ref": "#/missing"}}])
     assert submit(api, model=with_options(units=0)).status_code == 201
-    assert "towers of own-package 1.0 are left to the trainer" in caplog.text
+    assert "towers of custom-package 1.0 are left to the trainer" in caplog.text
 
 
 def test_options_of_a_metric_and_an_optimizer_are_checked(api, add_worker):
     number = {"type": "number", "exclusiveMinimum": 0}
     add_worker("a", [entry("metrics", "within", tolerance=number), entry("optimizers", "signum")])
-    part = {"kind": "package", "package": "own-package"}
+    part = {"kind": "package", "package": "custom-package"}
     within = part | {"name": "within", "options": {"tolerance": 0}}
     task = {"kind": "classification", "metrics": ["accuracy", within]}
     optimizer = part | {"name": "sign", "options": {}}

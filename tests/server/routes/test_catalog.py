@@ -101,7 +101,7 @@ def test_the_policies_are_served(api):
 
 def test_what_packages_offer_is_listed_with_the_workers_that_have_it(api):
     entry = {
-        **{"package": "own-package", "version": "1.0", "name": "one"},
+        **{"package": "custom-package", "version": "1.0", "name": "one"},
         **{"description": "One.", "schema": {"properties": {"units": {}}}},
     }
     reported = [entry | {"group": group} for group in catalog.EXTENSIBLE.values()]

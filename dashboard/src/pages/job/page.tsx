@@ -10,7 +10,7 @@ import { JobHeader } from "./header.tsx";
 import { InitialWeights } from "./initial-weights.tsx";
 import { EventsTab } from "./events.tsx";
 import { Log } from "./log.tsx";
-import { OwnCode } from "./own-code.tsx";
+import { OwnCode } from "./custom-code.tsx";
 import { Plots } from "./plots.tsx";
 import { Preflight } from "./preflight.tsx";
 import { Profile } from "./profile.tsx";

@@ -1,7 +1,7 @@
 // What packages on workers offer for a part of a spec with `kind: package`.
 import { usePoll } from "../../api/use-poll.ts";
 import type { ExtensibleKindList, Json, JsonObject } from "../../api/types.ts";
-import { optionTexts } from "../../display/own-code.ts";
+import { optionTexts } from "../../display/custom-code.ts";
 import type { Path } from "./schema.ts";
 
 const INTERVAL_MS = 60_000;

@@ -1,4 +1,4 @@
-"""`Trainer.from_keras`: own Keras models with their own data, losses and metrics."""
+"""`Trainer.from_keras`: custom Keras models with their own data, losses and metrics."""
 
 import itertools
 import math

@@ -18,7 +18,7 @@ from ampspec.objectives.optimizer import PackageOptimizer
 from infra.isolation import imported_files
 from tests.installed_packages import install_example, write_broken
 
-TOWERS = {"kind": "package", "package": "own-package", "name": "two_towers"}
+TOWERS = {"kind": "package", "package": "custom-package", "name": "two_towers"}
 SMALL = {"data": {"kind": "digits", "batch_size": 718}, "train": {"steps": 2}}
 
 
@@ -32,7 +32,7 @@ def installed(site, monkeypatch):
     """The example is installed."""
     monkeypatch.syspath_prepend(site)
     yield
-    for name in [name for name in sys.modules if name.partition(".")[0] == "own_package"]:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "custom_package"]:
         del sys.modules[name]
 
 
@@ -68,8 +68,8 @@ def test_a_model_of_a_package_is_trained_with_its_options(run_job, policy):
             r"model\.options\.units: expected .*greater than or equal to 1",
         ),
         ({"options": {"unit": 1}}, r"model\.options\.unit: expected Extra inputs"),
-        ({"name": "towers"}, "two_towers of own-package; received towers of own-package"),
-        ({"package": "other"}, "two_towers of own-package; received two_towers of other"),
+        ({"name": "towers"}, "two_towers of custom-package; received towers of custom-package"),
+        ({"package": "other"}, "two_towers of custom-package; received two_towers of other"),
     ],
 )
 def test_a_mistake_is_an_error_that_names_the_field(run_job, model, message):
@@ -103,7 +103,7 @@ def test_a_broken_package_is_an_error_with_its_cause(run_job, install_broken, co
 
 def package_loss(**fields):
     """A task with a loss of the example, or of the package with these fields."""
-    loss = {"kind": "package", "package": "own-package", "name": "quantile"} | fields
+    loss = {"kind": "package", "package": "custom-package", "name": "quantile"} | fields
     return {"kind": "regression", "loss": loss}
 
 
@@ -184,7 +184,7 @@ def test_a_broken_loss_is_an_error_with_its_cause(
     ("fields", "message"),
     [
         ({"options": {"quantile": 1.0}}, r"task\.loss\.options\.quantile: expected .*less than 1"),
-        ({"name": "other"}, r"task\.loss\.name: .*: quantile of own-package; received other of"),
+        ({"name": "other"}, r"task\.loss\.name: .*: quantile of custom-package; received other of"),
     ],
 )
 def test_a_mistake_in_a_loss_is_an_error_that_names_the_field(run_job, numbers, fields, message):
@@ -194,7 +194,7 @@ def test_a_mistake_in_a_loss_is_an_error_that_names_the_field(run_job, numbers, 
 
 def package_metric(**fields):
     """A task with a metric of the example, or of the package with these fields."""
-    metric = {"kind": "package", "package": "own-package", "name": "within"} | fields
+    metric = {"kind": "package", "package": "custom-package", "name": "within"} | fields
     return {"kind": "regression", "metrics": ["mae", metric]}
 
 
@@ -257,14 +257,14 @@ def test_a_broken_metric_is_an_error_with_its_cause(install_broken, function, me
 
 @pytest.mark.usefixtures("installed")
 def test_a_mistake_in_the_options_of_a_metric_names_the_field():
-    spec = PackageMetric(package="own-package", name="within", options={"tolerance": 0})
+    spec = PackageMetric(package="custom-package", name="within", options={"tolerance": 0})
     with pytest.raises(InvalidModel, match=r"task\.metrics\.options\.tolerance: expected .*than 0"):
         build_metric(spec, 2, has_classes=False)
 
 
 def package_optimizer(**fields):
     """The optimizer of the example, or of the package with these fields."""
-    optimizer = {"kind": "package", "package": "own-package", "name": "signum"}
+    optimizer = {"kind": "package", "package": "custom-package", "name": "signum"}
     return optimizer | {"learning_rate": 0.01} | fields
 
 
@@ -342,7 +342,7 @@ def test_a_broken_optimizer_is_an_error_with_its_cause(install_broken, returned,
     ("fields", "message"),
     [
         ({"options": {"momentum": 1.0}}, r"optimizer\.options\.momentum: expected .*less than 1"),
-        ({"name": "other"}, r"optimizer\.name: .*: signum of own-package; received other of"),
+        ({"name": "other"}, r"optimizer\.name: .*: signum of custom-package; received other of"),
     ],
 )
 def test_a_mistake_in_an_optimizer_is_an_error_that_names_the_field(fields, message):
@@ -353,7 +353,7 @@ def test_a_mistake_in_an_optimizer_is_an_error_that_names_the_field(fields, mess
 
 def package_data(**fields):
     """The dataset of the example, or of the package with these fields."""
-    data = {"kind": "package", "package": "own-package", "name": "discs", "batch_size": 8}
+    data = {"kind": "package", "package": "custom-package", "name": "discs", "batch_size": 8}
     return data | fields
 
 
@@ -455,7 +455,7 @@ def test_each_entry_point_is_described_with_its_schema_or_its_error(install_brok
     install_broken("import missing_one")
     found = {one["name"]: one for one in packages.descriptions()}
     towers, loss, broken = found["two_towers"], found["quantile"], found["any"]
-    assert (towers["package"], towers["version"]) == ("own-package", "1.0")
+    assert (towers["package"], towers["version"]) == ("custom-package", "1.0")
     assert [one["group"] for one in (towers, loss)] == ["ampcore.models", "ampcore.losses"]
     assert found["discs"]["group"] == "ampcore.datasets"
     assert found["within"]["schema"]["properties"]["tolerance"]["exclusiveMinimum"] == 0
@@ -470,9 +470,9 @@ def test_each_entry_point_is_described_with_its_schema_or_its_error(install_brok
 @pytest.mark.usefixtures("installed")
 def test_a_confined_trainer_may_read_the_files_of_packages(site):
     packages.load_all()
-    assert site / "own_package" in imported_files()
+    assert site / "custom_package" in imported_files()
 
 
-@pytest.mark.parametrize("name", ["own-package", "Own_Package", "own.package", "own__package"])
+@pytest.mark.parametrize("name", ["custom-package", "Own_Package", "own.package", "own__package"])
 def test_the_names_of_packages_are_normalized(name):
-    assert packages.normalized(name) == "own-package"
+    assert packages.normalized(name) == "custom-package"

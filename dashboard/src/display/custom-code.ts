@@ -45,7 +45,7 @@ export function sandboxText(hardware: unknown): string | null {
   return limits.length > 0 ? `${kind}, at most ${limits.join(", ")}` : kind;
 }
 
-/** The packages of a worker with their versions: "own-package 1.0". */
+/** The packages of a worker with their versions: "custom-package 1.0". */
 export function packagesText(hardware: unknown): string {
   const entries = objectOf(hardware)["packages"];
   const names = (Array.isArray(entries) ? entries : []).map(objectOf).map((one) => `${String(one["package"])} ${String(one["version"] ?? "")}`.trim());

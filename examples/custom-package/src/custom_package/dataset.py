@@ -1,6 +1,6 @@
 """Images of discs in noise, for a regression of their radius.
 
-A job trains on them with `data: {kind: package, package: own-package, name: discs}`.
+A job trains on them with `data: {kind: package, package: custom-package, name: discs}`.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from ampcore.plugins import PackageDataset
-from own_package.drawing import draw_discs
+from custom_package.drawing import draw_discs
 
 
 class Options(BaseModel):

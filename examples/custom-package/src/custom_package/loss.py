@@ -1,6 +1,6 @@
 """The quantile loss: a model trained with it predicts a quantile of the targets.
 
-A job names it in `loss: {kind: package, package: own-package, name: quantile}` of a regression.
+A job names it in `loss: {kind: package, package: custom-package, name: quantile}` of a regression.
 Source: Koenker and Bassett 1978, doi:10.2307/1913643.
 """
 

@@ -8,7 +8,7 @@ import pytest
 
 pytestmark = pytest.mark.xdist_group("stack")
 
-FOLDER = Path(__file__).parents[2] / "examples" / "own-keras-model"
+FOLDER = Path(__file__).parents[2] / "examples" / "custom-keras-model"
 
 
 def metrics_in(text: str) -> dict[str, float]:

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { optionTexts, packageOf, packagesText, runsOwnCode, sandboxText } from "./own-code.ts";
+import { optionTexts, packageOf, packagesText, runsOwnCode, sandboxText } from "./custom-code.ts";
 
-const part = (name: string) => ({ kind: "package", package: "own-package", name, options: {} });
+const part = (name: string) => ({ kind: "package", package: "custom-package", name, options: {} });
 
 test("a job names what it takes of a package", () => {
   const spec = { model: part("towers"), data: { kind: "digits" }, task: { kind: "regression", loss: part("quantile") } };
-  assert.deepEqual(packageOf({ spec } as never), { name: "own-package", parts: ["model towers", "loss quantile"] });
+  assert.deepEqual(packageOf({ spec } as never), { name: "custom-package", parts: ["model towers", "loss quantile"] });
   const outputs = { kind: "outputs", outputs: { a: { task: { kind: "regression", loss: part("quantile") } } } };
   assert.deepEqual(packageOf({ spec: { data: part("discs"), task: outputs } } as never)?.parts, ["dataset discs", "loss of a quantile"]);
   const two = { task: { kind: "regression", metrics: ["mae", part("within")] }, optimizer: part("signum"), optimizers: { a: part("signum") } };

@@ -1,6 +1,6 @@
 """Signum: the sign of the average gradient decides the direction, the learning rate the distance.
 
-A job names it in `optimizer: {kind: package, package: own-package, name: signum}`.
+A job names it in `optimizer: {kind: package, package: custom-package, name: signum}`.
 Source: Bernstein et al. 2018, arXiv:1802.04434, algorithm 2.
 """
 

@@ -1,6 +1,7 @@
 """The share of estimates that are close to their targets.
 
-A job names it in `metrics: [{kind: package, package: own-package, name: within}]` of a regression.
+A job of regression names it in its task: `metrics: [{kind: package, package: custom-package, name:
+within}]`.
 """
 
 from collections.abc import Callable

@@ -9,7 +9,7 @@ import pytest
 from ampcore import Trainer
 from ampcore.distributed import Cluster
 from ampspec.errors import InvalidModel
-from tests.ampcore.distributed import own_loop_program
+from tests.ampcore.distributed import custom_loop_program
 from tests.ampcore.distributed.rank_processes import run_program
 
 pytestmark = pytest.mark.xdist_group("python_commands")
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.xdist_group("python_commands")
 def ranks(python_commands, tmp_path_factory):
     """What both ranks have seen."""
     return run_program(
-        python_commands / "python", own_loop_program, tmp_path_factory.mktemp("ranks")
+        python_commands / "python", custom_loop_program, tmp_path_factory.mktemp("ranks")
     )
 
 
 def test_a_model_of_keras_trains_on_all_ranks_of_a_program(ranks):
     one, other = (found["trained"] for found in ranks)
     assert one == other
-    alone = own_loop_program.train(2 * own_loop_program.BATCH)
+    alone = custom_loop_program.train(2 * custom_loop_program.BATCH)
     for found, expected in zip(one, alone, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
@@ -35,8 +35,8 @@ def test_a_callback_of_rank_0_acts_on_all_ranks(ranks):
     first, second = (answers["with_callback"] for answers in ranks)
     assert first == second
     assert first["learning_rates"] == pytest.approx([0.1, 0.05])
-    alone = own_loop_program.train_with_callback(
-        2 * own_loop_program.BATCH, [own_loop_program.Schedule()]
+    alone = custom_loop_program.train_with_callback(
+        2 * custom_loop_program.BATCH, [custom_loop_program.Schedule()]
     )
     assert alone["learning_rates"] == first["learning_rates"]
     for weight, expected in zip(first["weights"], alone["weights"], strict=True):

@@ -1,6 +1,6 @@
 """A classifier of images with two towers, one of convolutions and one of dense layers.
 
-A job trains it with `model: {kind: package, package: own-package, name: two_towers}`.
+A job trains it with `model: {kind: package, package: custom-package, name: two_towers}`.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 // What a job needs besides this project, in words; nothing for most jobs.
 import { usePoll } from "../../api/use-poll.ts";
 import type { Job, Worker } from "../../api/types.ts";
-import { packageOf, runsOwnCode, sandboxText } from "../../display/own-code.ts";
+import { packageOf, runsOwnCode, sandboxText } from "../../display/custom-code.ts";
 
 const INTERVAL_MS = 600_000; // a worker reports its sandbox once
 

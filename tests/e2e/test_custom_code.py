@@ -1,4 +1,4 @@
-"""Own code, from a folder to predictions: submitted, trained, downloaded, and used."""
+"""Custom code, from a folder to predictions: submitted, trained, downloaded, and used."""
 
 import re
 import shutil
@@ -22,7 +22,7 @@ def build(options, signature):
 """
 
 
-def test_own_code_is_submitted_trained_and_used_on_raw_data(
+def test_custom_code_is_submitted_trained_and_used_on_raw_data(
     stack: Any, terminal: Any, tmp_path: Path
 ) -> None:
     shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True)

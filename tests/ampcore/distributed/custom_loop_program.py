@@ -1,4 +1,4 @@
-"""The program of each rank in `test_own_loop.py`: it trains a model, then rank 1 stops taking part.
+"""The program of each rank in `test_custom_loop.py`: it trains a model; then rank 1 stops.
 
 The process of rank 1 still sends heartbeats. Each rank writes what it has seen into the folder that
 is its argument.

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent / "src"))
-from own_package.drawing import draw_discs
+from custom_package.drawing import draw_discs
 
 EXAMPLES, SIZE, NOISE, SEED = 1000, 16, 0.1, 0
 """The defaults of the dataset, and the seed of the job."""
