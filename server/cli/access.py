@@ -119,10 +119,10 @@ def list_tokens() -> None:
     from store.access import tokens
 
     with _transaction() as (session, _actor):
-        found = tokens.listing(session)
+        listed_tokens = tokens.listing(session)
     rows = [
         (row.id, row.name, row.role, " ".join(row.rights), row.project, _token_state(row))
-        for row in found
+        for row in listed_tokens
     ]
     typer.echo(table(("ID", "NAME", "ROLE", "RIGHTS", "PROJECT", "STATE"), *rows))
 
@@ -159,7 +159,7 @@ def set_quotas(
     from store.access import audit, projects
 
     _check_project(name)
-    given = {
+    limits = {
         "max_queued": max_queued,
         "max_running": max_running,
         "max_devices": max_devices,
@@ -167,9 +167,9 @@ def set_quotas(
         "max_dataset_bytes": max_dataset_bytes,
     }
     changes: dict[str, float | None] = {
-        quota: None if most == NO_LIMIT else float(most) if "." in most else int(most)
-        for quota, most in given.items()
-        if most is not None
+        quota: None if limit == NO_LIMIT else float(limit) if "." in limit else int(limit)
+        for quota, limit in limits.items()
+        if limit is not None
     }
     if weight is not None:
         changes["weight"] = weight

@@ -158,16 +158,18 @@ def _names(
 ) -> Iterator[Problem]:
     """Named columns exist, and there is one for each target."""
     targets = target_columns(data, spec.task, columns)
-    named: dict[tuple[str, ...], Sequence[str]] = {
+    columns_by_path: dict[tuple[str, ...], Sequence[str]] = {
         _path_of_target(spec, data, output): group for output, group in targets.items()
     }
-    named |= {("data", "inputs", name): group for name, group in (data.inputs or {}).items()}
-    named |= {
+    columns_by_path |= {
+        ("data", "inputs", name): group for name, group in (data.inputs or {}).items()
+    }
+    columns_by_path |= {
         ("data", "preprocessing", name): (name,)
         for name in data.preprocessing
         if name != ANY_COLUMN
     }
-    for path, group in named.items():
+    for path, group in columns_by_path.items():
         for name in group:
             if name not in columns:
                 yield Problem(

@@ -138,8 +138,8 @@ async def put(
     if key.kind is FileKind.BUNDLE:
         check_right(member, Right.CODE, "Uploading a bundle")
     length = required_length(request, MAX_BYTES[key.kind])
-    if (known := await run_sync(uploads.find, key, limiter=receiver.threads)) is not None:
-        return ModelResponse(from_row(StoredFile, known), status_code=200)
+    if (stored_file := await run_sync(uploads.find, key, limiter=receiver.threads)) is not None:
+        return ModelResponse(from_row(StoredFile, stored_file), status_code=200)
     await run_sync(uploads.check_size, key, length, limiter=receiver.threads)
     body = await receiver.receive(
         request,

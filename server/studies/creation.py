@@ -102,9 +102,9 @@ class StudyActions:
             studies.add_jobs(session, row.id, _first_jobs(study))
             audit.record(session, self.actor, "study.create", row.id, kind=study.kind)
             session.refresh(row)
-            made = study_from_row(row, studies.jobs_of(session, row.id))
+            created_study = study_from_row(row, studies.jobs_of(session, row.id))
             location = {"Location": f"/api/v1/studies/{row.id}"}
-            return StoredResponse(201, location, made.model_dump_json())
+            return StoredResponse(201, location, created_study.model_dump_json())
 
         return to_response(respond_once(self.database, self.idempotent_request, make))
 

@@ -254,8 +254,8 @@ def create_jobs(session: Session, submissions: Sequence[CheckedSubmission]) -> S
     specs = [(submission.spec, submission.origin.project) for submission in submissions]
     lock_datasets(session, specs)
     lock_files(session, specs)
-    needed = (submission.origin.needed_job for submission in submissions)
-    _lock_needed(session, {job_id for job_id in needed if job_id})
+    job_ids = (submission.origin.needed_job for submission in submissions)
+    _lock_needed(session, {job_id for job_id in job_ids if job_id})
     rows = jobs.create_all(
         session, [(submission.spec, submission.origin) for submission in submissions]
     )

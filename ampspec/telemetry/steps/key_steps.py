@@ -37,14 +37,14 @@ class LastLossScales:
 class ScaleChanges:
     """Steps whose loss scale differs from the step before: arrays with one value per change.
 
-    `columns` holds the name of the scale's column (`loss_scale`, `loss_scale/generator`); `before`
-    and `after` are float32.
+    `columns` holds the name of the scale's column (`loss_scale`, `loss_scale/generator`); the
+    scales are float32.
     """
 
     steps: NDArray[np.int64]
     columns: NDArray[np.object_]
-    before: NDArray[np.float32]
-    after: NDArray[np.float32]
+    old_scales: NDArray[np.float32]
+    new_scales: NDArray[np.float32]
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -52,7 +52,10 @@ class ScaleChanges:
     def __getitem__(self, index: Any) -> "ScaleChanges":
         """A slice of the changes."""
         return ScaleChanges(
-            self.steps[index], self.columns[index], self.before[index], self.after[index]
+            self.steps[index],
+            self.columns[index],
+            self.old_scales[index],
+            self.new_scales[index],
         )
 
 
@@ -100,7 +103,10 @@ def encode_key_steps(key_steps: KeySteps) -> bytes:
     arrays = {SKIPPED: np.diff(key_steps.skipped, prepend=0)}
     for name, column_changes in of_name.items():
         arrays |= {f"{name}.step": np.diff(column_changes.steps, prepend=0)}
-        arrays |= {f"{name}.before": column_changes.before, f"{name}.after": column_changes.after}
+        arrays |= {
+            f"{name}.before": column_changes.old_scales,
+            f"{name}.after": column_changes.new_scales,
+        }
     return array_codec.encode(arrays)
 
 
@@ -138,8 +144,8 @@ def _joined(parts: Sequence[ScaleChanges]) -> ScaleChanges:
     return ScaleChanges(
         np.concatenate([np.empty(0, np.int64), *(part.steps for part in parts)]),
         np.concatenate([np.empty(0, np.object_), *(part.columns for part in parts)]),
-        np.concatenate([np.empty(0, np.float32), *(part.before for part in parts)]),
-        np.concatenate([np.empty(0, np.float32), *(part.after for part in parts)]),
+        np.concatenate([np.empty(0, np.float32), *(part.old_scales for part in parts)]),
+        np.concatenate([np.empty(0, np.float32), *(part.new_scales for part in parts)]),
     )
 
 

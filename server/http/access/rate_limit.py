@@ -111,6 +111,6 @@ class MemoryCounters(Storage):
         """Bound the memory: remove expired counters, and if there are none, the oldest ones."""
         if len(self._counters) < MAX_COUNTERS:
             return
-        running = {key: one for key, one in self._counters.items() if one.until > now}
+        running = {key: counter for key, counter in self._counters.items() if counter.until > now}
         newest = list(running.items())[-MAX_COUNTERS // 2 :]
         self._counters = dict(newest)

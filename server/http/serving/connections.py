@@ -35,11 +35,11 @@ class Connection(ProblemProtocol):
             self.address = client_network({"client": (normalized_address(self.client[0]), 0)})
         match self.open_connections.admit(self):
             case Admission.ADDRESS_FULL:
-                most = f"This address has {self.open_connections.limits.per_address} connections"
-                self._refuse_all(TooManyOpen(f"{most} open, the maximum."))
+                count = f"This address has {self.open_connections.limits.per_address} connections"
+                self._refuse_all(TooManyOpen(f"{count} open, the maximum."))
             case Admission.SERVER_FULL:
-                most = f"This server has {self.open_connections.limits.total} connections"
-                self._refuse_all(Unavailable(f"{most} open, the maximum; try again soon."))
+                count = f"This server has {self.open_connections.limits.total} connections"
+                self._refuse_all(Unavailable(f"{count} open, the maximum; try again soon."))
             case Admission.RESET:
                 self.drop()
                 return
