@@ -62,7 +62,7 @@ def create(
         values = {**token_request.model_dump(), "created_by": admin.token_name}
         secret = tokens.create(session, **values, secret_of=derived if idempotent_request else None)
         token = from_row(Token, tokens.get_by_secret(session, secret))
-        facts = {"name": token.name, "role": token.role, "rights": list(token.rights)}
+        facts = {"name": token.name, "role": token.role, "scopes": token.scopes}
         audit.record(session, actor, "token.create", token.id, project=token.project, **facts)
         return StoredResponse(201, {"Cache-Control": "no-store"}, token.model_dump_json())
 

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Response
 from sqlalchemy.orm import Session
 
-from ampspec.api.roles import Right
+from ampspec.api.roles import Scope
 from ampspec.api.studies import Estimate
 from ampspec.jobs import JobSpec, SpecValidationError
 from ampspec.studies.kinds import KINDS
 from infra.notify import Notifier
 from server.dataset_folder import DatasetFolder
 from server.datasets.references import pin_dataset
-from server.deps import ActorDep, DatabaseDep, MemberDep, NotifierDep, check_right, services_of
+from server.deps import ActorDep, DatabaseDep, MemberDep, NotifierDep, check_scope, services_of
 from server.errors import Conflict, NotFound, RequestInvalid
 from server.files.initial_weights import check_initial_weights
 from server.files.references import runs_own_code
@@ -56,7 +56,7 @@ def check_study(
     try:
         spec = JobSpec.parse(request.spec)
         if runs_own_code(spec):
-            check_right(principal, Right.CODE, "A study of a spec with a bundle")
+            check_scope(principal, Scope.RUN_CODE, "A study of a spec with a bundle")
         folder.check(spec)
         check_initial_weights(database, spec, principal.project)
         spec = pin_dataset(database, spec, principal.project)
@@ -159,7 +159,7 @@ class StudyActions:
             "options": study.question.options.model_dump(mode="json"),
             "policies": list(study.question.policies),
             "facts": context_facts(study.question),
-            "may_run_code": self.principal.may(Right.CODE),
+            "may_run_code": self.principal.has_scope(Scope.RUN_CODE),
             "token_id": self.actor.token_id,
             "created_by": self.actor.token_name,
             "request_id": self.actor.request_id,

@@ -16,7 +16,7 @@ from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
 from ampspec.api.job.jobs import Job
-from ampspec.api.roles import Right
+from ampspec.api.roles import Scope
 from ampspec.jobs import TERMINAL, SpecValidationError, State
 from ampspec.studies.kinds import KINDS
 from ampspec.studies.plan import JobResult, PlannedJob, Results, StudyContext, StudyKind
@@ -198,11 +198,11 @@ class StudyProgress:
         return self.submitter.check(submission)
 
     def _may_run_code(self, study: tables.Study) -> bool:
-        """Whether the token that created the study had the right, and has it still."""
+        """Whether the token that created the study had the scope, and has it still."""
         if not study.may_run_code:
             return False
         with self.database.read() as session:
-            return tokens.has_right(session, study.token_id, Right.CODE)
+            return tokens.has_scope(session, study.token_id, Scope.RUN_CODE)
 
     def _finish(
         self,

@@ -14,11 +14,11 @@ from typing import Any, Final
 from sqlalchemy.orm import Session
 
 from ampspec.api.job.jobs import Job
-from ampspec.api.roles import Right
+from ampspec.api.roles import Scope
 from ampspec.jobs import JobSpec
 from server.dataset_folder import DatasetFolder
 from server.datasets.references import lock_datasets, pin_dataset
-from server.deps import missing_right
+from server.deps import missing_scope
 from server.dispatch import Dispatcher, dispatch_jobs
 from server.errors import NotFound
 from server.files.initial_weights import check_initial_weights
@@ -150,7 +150,7 @@ class JobSubmitter:
             draft = submission.draft()
             spec = JobSpec.parse(draft.document)
             if runs_own_code(spec) and not submission.may_run_code:
-                raise missing_right(Right.CODE, "A job with a bundle")
+                raise missing_scope(Scope.RUN_CODE, "A job with a bundle")
             self._datasets.check(spec)
             check_packages(self._database, spec)
             spec = pin_dataset(self._database, spec, draft.project)

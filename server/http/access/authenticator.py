@@ -188,5 +188,5 @@ def principal_of_token(valid: ValidToken) -> Principal:
         Role(token.role),
         token.project,
         valid.expires_at,
-        frozenset(token.rights),
+        frozenset(token.scopes),
     )

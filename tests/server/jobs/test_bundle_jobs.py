@@ -36,7 +36,7 @@ def bundle(api):
 
 @pytest.fixture
 def coder(client_with_role):
-    return client_with_role(rights=["code"])
+    return client_with_role(scopes=["jobs:run-code"])
 
 
 def test_a_token_with_the_right_submits_clones_and_extends(api, bundle, coder, make_job):
@@ -56,7 +56,7 @@ def test_an_admin_needs_no_right(api, bundle):
 
 
 @pytest.mark.parametrize("action", ["submit", "clone", "clone to a bundle"])
-def test_a_member_without_the_right_is_refused(api, bundle, coder, client_with_role, action):
+def test_a_member_without_the_scope_is_refused(api, bundle, coder, client_with_role, action):
     member = client_with_role()
     if action == "submit":
         answer = member.post(JOBS, json=SPEC)
@@ -68,8 +68,8 @@ def test_a_member_without_the_right_is_refused(api, bundle, coder, client_with_r
         changes = {"model": SPEC["model"]}
         answer = member.post(f"{JOBS}/{job['id']}/clone", json={"set": changes})
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), answer.text
-    assert "the right 'code'" in answer.json()["detail"]
-    assert "ampctl token create NAME --right code" in answer.json()["detail"]
+    assert "the scope 'jobs:run-code'" in answer.json()["detail"]
+    assert "ampctl token create NAME --scope jobs:run-code" in answer.json()["detail"]
 
 
 def test_others_may_read_and_control_such_a_job(bundle, coder, client_with_role):
@@ -89,7 +89,7 @@ def test_anyone_may_validate_a_spec_before_its_code_is_uploaded(client_with_role
 def test_the_project_must_have_the_bundle(api, client_with_role, project):
     other = FileKey("vision" if project == "default" else "default", "bundle", SHA256)
     weights = FileKey(project, "weights", SHA256)
-    client = client_with_role(project=project, rights=["code"])
+    client = client_with_role(project=project, scopes=["jobs:run-code"])
     client_with_role(project="vision")
     with api.database.write() as session:
         for key in (other, weights):
