@@ -130,7 +130,7 @@ class Jobs(BulkJobs[M, J], JobActions[M, J], Generic[M, J]):
         all jobs; a notebook shows the first ones as a table. Each job is returned once, and no
         job that matches during the whole iteration is left out, even if it changes meanwhile.
         """
-        search = endpoints.Search(
+        search = endpoints.JobSearch(
             states=several(state),
             labels=label_texts(label),
             metrics=several(metric),

@@ -25,7 +25,7 @@ from store.telemetry import evaluations, steps
 from store.telemetry.evaluations import StoredEvaluation
 
 if TYPE_CHECKING:
-    from server.comparison.curves import Curve
+    from server.comparison.curves import JobCurve
 
 FieldPath = tuple[str, ...]
 
@@ -41,7 +41,7 @@ class Compared:
     job: Job
     speedup: float | None
     loss_drift: float | None
-    curve: "Curve"
+    curve: "JobCurve"
     evaluations: Sequence[StoredEvaluation]
 
 

@@ -18,7 +18,7 @@ BODY_TIMEOUT_S: Final = 60.0
 piece."""
 
 
-class Connection(ProblemProtocol):
+class ConnectionProtocol(ProblemProtocol):
     """The protocol of one connection, with time limits; uvicorn's keep-alive limit applies too."""
 
     open_connections: OpenConnections
@@ -117,6 +117,6 @@ class Connection(ProblemProtocol):
             self.transport.close()
 
 
-def connection_class(open_connections: OpenConnections) -> type[Connection]:
+def connection_class(open_connections: OpenConnections) -> type[ConnectionProtocol]:
     """The protocol class for a server whose connections are counted in `open_connections`."""
-    return type("CountedConnection", (Connection,), {"open_connections": open_connections})
+    return type("CountedConnection", (ConnectionProtocol,), {"open_connections": open_connections})

@@ -49,7 +49,7 @@ class FollowQuery:
 
 
 @dataclass(frozen=True)
-class Page(Generic[Item]):
+class StreamPage(Generic[Item]):
     """Some entries of the stream, up to seq `until_seq`; `seq` is the job's last."""
 
     items: Sequence[Item]
@@ -80,14 +80,14 @@ class Feed(Generic[Item]):
         self._subscription = asyncio.Event()
         self._is_stopped = False
 
-    async def pages(self) -> AsyncGenerator[Page[Item], None]:
+    async def pages(self) -> AsyncGenerator[StreamPage[Item], None]:
         """The pages in order; an empty page is a heartbeat."""
         pause_s, next_heartbeat = MIN_POLL_S, anyio.current_time() + HEARTBEAT_S
         with self._streams.subscriptions.subscribe(self._query.job_id) as self._subscription:
             while not (self._is_stopped or self._is_shutting_down):
                 if anyio.current_time() > next_heartbeat:
                     next_heartbeat = anyio.current_time() + HEARTBEAT_S
-                    yield Page((), self._after_seq, self._seq)
+                    yield StreamPage((), self._after_seq, self._seq)
                 self._subscription.clear()
                 page = await self._read_page_or_wait()
                 if page is not None:
@@ -112,7 +112,7 @@ class Feed(Generic[Item]):
     def _is_shutting_down(self) -> bool:
         return self._query.follow and self._streams.shutting_down.is_set()
 
-    async def _read_page_or_wait(self) -> Page[Item] | None:
+    async def _read_page_or_wait(self) -> StreamPage[Item] | None:
         """The next page; None while the database is unavailable, which does not end the stream."""
         try:
             return await self._streams.readers.run(self._query.owner, self._poll)
@@ -122,16 +122,16 @@ class Feed(Generic[Item]):
             log.warning("the database is unavailable; the stream waits for it: %s", error)
             return None
 
-    def _poll(self) -> Page[Item]:
+    def _poll(self) -> StreamPage[Item]:
         with self._database.read() as session:
             # One snapshot: if it sees the end of the job, it sees all entries before it.
             seq_and_state = jobs.seq_and_state(session, self._query.job_id)
             seq, self.state = seq_and_state or (self._seq, None)
             if seq == self._seq:
-                page: Page[Item] = Page((), self._after_seq, seq)
+                page: StreamPage[Item] = StreamPage((), self._after_seq, seq)
             else:
                 items, until_seq = self._read(session, self._after_seq, seq)
-                page = Page(items, until_seq, seq)
+                page = StreamPage(items, until_seq, seq)
         if page.until_seq >= seq or not page.items:
             self._seq = seq
         ended = not self._query.follow or self.state is None or self.state in TERMINAL
