@@ -93,8 +93,8 @@ async def read(
     forms = (TEXT, NDJSON) if follow else (JSON, TEXT, NDJSON)
     form = accept.preferred_media_type(request.headers.get("accept", ""), forms)
     if form == JSON:
-        between = (after_seq, before_seq)
-        page = await run_sync(_page, database, job_id, between, limit, attempt)
+        seq_limits = (after_seq, before_seq)
+        page = await run_sync(_page, database, job_id, seq_limits, limit, attempt)
         return respond_unless_body_cached(request, ModelResponse(page))
     owner = owner_of(request)
     streams.followers.check(owner)
@@ -116,11 +116,11 @@ async def read(
 def _page(
     database: Database,
     job_id: str,
-    between: tuple[int, int | None],
+    seq_limits: tuple[int, int | None],
     limit: int,
     attempt: int | None,
 ) -> LogPage:
-    after_seq, before_seq = between
+    after_seq, before_seq = seq_limits
     with database.read() as session:
         rows = logs.read(
             session,
