@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Any, Final, Unpack
 
 from ampclient import _endpoints as endpoints
+from ampclient._http.deprecation import renamed
 from ampclient._http.operations import M, Operations, operation, short_list
 from ampclient._http.options import RequestOptions
 from ampspec.api.projects import Project
@@ -33,12 +34,13 @@ class Tokens(Operations[M]):
             yield token
 
     @operation
+    @renamed(rights="scopes")
     async def create(
         self,
         name: str,
         *,
         role: str = "member",
-        rights: Sequence[str] = (),
+        scopes: Sequence[str] = (),
         project: str = "default",
         expires_at: datetime | None = None,
         **options: Unpack[RequestOptions],
@@ -46,12 +48,12 @@ class Tokens(Operations[M]):
         """Create a token; only this response contains its `secret`.
 
         An admin may do everything in every project, a member submits and controls the jobs
-        of its project, a viewer reads them. With the right "code" it may submit jobs that run
-        Python code of their own. A project that does not exist is created.
+        of its project, a viewer reads them. With the scope "jobs:run-code" it may submit jobs
+        that run custom Python code. A project that does not exist is created.
         """
         request: dict[str, Any] = {"name": name, "role": role, "project": project}
-        if rights:
-            request["rights"] = list(rights)
+        if scopes:
+            request["scopes"] = list(scopes)
         if expires_at is not None:
             request["expires_at"] = expires_at.astimezone().isoformat()
         return await self._transport.send(endpoints.create_token(request), **options)

@@ -124,8 +124,8 @@ class BulkJobs(JobResource[M, J], Generic[M, J]):
 
     async def _change(
         self,
-        change: Callable[[endpoints.Search], endpoints.JsonRequest[ChangedJobs]],
-        search: endpoints.Search,
+        change: Callable[[endpoints.JobSearch], endpoints.JsonRequest[ChangedJobs]],
+        search: endpoints.JobSearch,
         options: RequestOptions,
     ) -> list[str]:
         ids: list[str] = []
@@ -150,8 +150,8 @@ def _nonempty(**filters: Any) -> dict[str, Any]:
     return values
 
 
-def _search(filters: Mapping[str, Any], *, explanations: bool) -> endpoints.Search:
-    return endpoints.Search(
+def _search(filters: Mapping[str, Any], *, explanations: bool) -> endpoints.JobSearch:
+    return endpoints.JobSearch(
         states=several(filters.get("state")),
         labels=label_texts(filters.get("label")),
         metrics=several(filters.get("metric")),

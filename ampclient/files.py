@@ -54,14 +54,14 @@ class Files(Operations[M]):
 
     @operation
     async def upload_bundle(self, folder: str | PathLike[str]) -> StoredFile:
-        """Upload the code of a folder, unless the project has it; needs the right "code".
+        """Upload the code of a folder, unless the project has it; needs the scope "jobs:run-code".
 
         Names that begin with a dot, __pycache__, node_modules, venv and compiled modules are left
         out. `client.jobs.submit(spec, code=folder)` does this, too.
 
         Raises:
             ValueError: The folder has no files, links, or too many or too large files.
-            Forbidden: The token does not have the right.
+            Forbidden: The token does not have the scope.
             OSError: A file cannot be read.
         """
         return await upload_bundle(self._transport, Path(folder))

@@ -53,7 +53,7 @@ class Jobs(BulkJobs[M, J], JobActions[M, J], Generic[M, J]):
 
         `code` is a folder with the Python modules of a `model: {kind: bundle}`. It is uploaded,
         unless the project has it, and its SHA-256 becomes `model.bundle`. This needs a token with
-        the right "code". Raises ValueError for a folder with links, or that is too large.
+        the scope "jobs:run-code". Raises ValueError for a folder with links, or that is too large.
 
         The request is retried with the same key if the response is lost, so one call queues one
         job. With a key of your own, the call itself can be repeated: the same key and spec return
@@ -130,7 +130,7 @@ class Jobs(BulkJobs[M, J], JobActions[M, J], Generic[M, J]):
         all jobs; a notebook shows the first ones as a table. Each job is returned once, and no
         job that matches during the whole iteration is left out, even if it changes meanwhile.
         """
-        search = endpoints.Search(
+        search = endpoints.JobSearch(
             states=several(state),
             labels=label_texts(label),
             metrics=several(metric),

@@ -26,13 +26,15 @@ class BrowserNotFound(Exception):
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """A headless browser. Raises BrowserNotFound where none is installed."""
-    found = next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
-    if found is None:
+    executable = next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
+    if executable is None:
         raise BrowserNotFound(
             f"no {', '.join(CHROMIUM_NAMES)} in PATH: on Debian, `apt install chromium`"
         )
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=list(CHROMIUM_ARGUMENTS))
+        browser = playwright.chromium.launch(
+            executable_path=executable, args=list(CHROMIUM_ARGUMENTS)
+        )
         try:
             yield browser
         finally:

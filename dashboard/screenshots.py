@@ -93,7 +93,7 @@ def train_compared_jobs(client: Client) -> list[Job]:
 
 def train_jobs(client: Client) -> dict[str, Job]:
     """A job that skips steps and one that fails, when they have ended."""
-    jobs = [client.jobs.submit(one) for one in (SKIPPING_JOB, FAILING_JOB)]
+    jobs = [client.jobs.submit(spec) for spec in (SKIPPING_JOB, FAILING_JOB)]
     client.jobs.wait(jobs, TRAIN_TIMEOUT_S)
     return {"skipping": jobs[0], "failed": jobs[1]}
 

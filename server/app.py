@@ -20,7 +20,7 @@ from server.accounts import project_routes as projects
 from server.accounts import session_routes as session
 from server.accounts import token_routes as tokens
 from server.background.compactor import Compactor
-from server.background.counter import Counter
+from server.background.counter import ServiceCounter
 from server.background.file_remover import FileRemover
 from server.background.reconciler import Reconciler
 from server.background.study_runner import StudyRunner
@@ -46,7 +46,7 @@ from server.http.access.auth_middleware import AuthMiddleware
 from server.http.access.authenticator import FAILURE_RATE, Authenticator
 from server.http.access.rate_limit import RateLimit
 from server.http.access.shared_rate_limit import rate_limit_from_setting, share_counts
-from server.http.admission.middleware import Admission
+from server.http.admission.middleware import AdmissionMiddleware
 from server.http.admission.shared_result import SharedResult
 from server.http.client_address import ClientAddress
 from server.http.limits import BodyLimit, HeaderLimit
@@ -140,7 +140,7 @@ def create_app(
         file_remover,  # stopped last: it may hang, and another server leads before
         reconciler,
         Compactor(background),
-        Counter(background, server_id),
+        ServiceCounter(background, server_id),
         study_runner,
         storage_check,
     )
@@ -204,7 +204,7 @@ def _add_middleware(
     app: FastAPI, settings: Settings, services: Services, limit: RateLimit | None
 ) -> None:
     """Add the middleware, the innermost first."""
-    app.add_middleware(Admission)
+    app.add_middleware(AdmissionMiddleware)
     app.add_middleware(BodyLimit)
     app.add_middleware(AuthMiddleware, authenticator=services.authenticator, limit=limit)
     app.add_middleware(HeaderLimit)

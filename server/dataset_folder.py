@@ -70,5 +70,5 @@ class DatasetFolder:
 
     def _names(self) -> list[str]:
         """The valid paths; only the first ones if there are many."""
-        found = (file.relative_to(self._folder).as_posix() for file in self._folder.rglob("*"))
-        return sorted(islice((name for name in found if self._wrong(name) is None), MAX_NAMES))
+        paths = (file.relative_to(self._folder).as_posix() for file in self._folder.rglob("*"))
+        return sorted(islice((name for name in paths if self._wrong(name) is None), MAX_NAMES))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import Depends, Path, Request
 
-from ampspec.api.roles import Right, Role
+from ampspec.api.roles import Role, Scope
 from ampspec.jobs import JobSpec
 from infra.notify import Notifier
 from infra.storage import Storage
@@ -97,17 +97,17 @@ def _allow(principal: Principal, *roles: Role) -> Principal:
     return principal
 
 
-def check_right(principal: Principal, right: Right, what: str) -> None:
-    """Raise Forbidden unless the principal has the right; `what` is what needs it."""
-    if not principal.may(right):
-        raise missing_right(right, what)
+def check_scope(principal: Principal, scope: Scope, what: str) -> None:
+    """Raise Forbidden unless the principal has the scope; `what` is what needs it."""
+    if not principal.has_scope(scope):
+        raise missing_scope(scope, what)
 
 
-def missing_right(right: Right, what: str) -> Forbidden:
-    """The error for a principal without the right that `what` needs."""
+def missing_scope(scope: Scope, what: str) -> Forbidden:
+    """The error for a principal without the scope that `what` needs."""
     return Forbidden(
-        f"{what} needs a token with the right '{right}', which this one does not have. An admin "
-        f"creates one: ampctl token create NAME --right {right}."
+        f"{what} needs a token with the scope '{scope}', which this one does not have. An admin "
+        f"creates one: ampctl token create NAME --scope {scope}."
     )
 
 

@@ -133,8 +133,8 @@ def _gpu_worker_serves_default_queue(database: Database) -> bool:
     # A worker that serves only `gpu` would receive the message but not claim the job.
     try:
         with database.autocommit() as connection:
-            found = workers.online(connection, GPU_QUEUE)
+            gpu_workers = workers.online(connection, GPU_QUEUE)
     except SQLAlchemyError as error:
         log.warning("cannot find out which workers serve the queue %s: %s", GPU_QUEUE, error)
         return False
-    return any(DEFAULT_QUEUE in worker.queues for worker in found)
+    return any(DEFAULT_QUEUE in worker.queues for worker in gpu_workers)

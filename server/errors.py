@@ -54,7 +54,7 @@ class Unauthorized(ServerError):
 
 
 class Forbidden(ServerError):
-    """The token is valid, but its role and rights do not allow the request."""
+    """The token is valid, but its role and scopes do not allow the request."""
 
 
 class CrossOrigin(ServerError):
@@ -149,7 +149,7 @@ HTTP_PROBLEMS: Final[dict[type[Exception], HttpProblem]] = {
     MalformedHttp: HttpProblem(400, "malformed_http", "The data received is not an HTTP request"),
     MalformedJson: HttpProblem(400, "malformed_json", "The request body is not valid JSON"),
     Unauthorized: HttpProblem(401, "unauthorized", "A valid token is required"),
-    Forbidden: HttpProblem(403, "forbidden", "The token's role or rights do not allow this"),
+    Forbidden: HttpProblem(403, "forbidden", "The token's role or scopes do not allow this"),
     CrossOrigin: HttpProblem(403, "cross_origin", "Cross-origin requests are not allowed"),
     NotFound: HttpProblem(404, "not_found", "Not found"),
     MethodNotAllowed: HttpProblem(

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 def remove_files(database: Database, storage: Storage, removals: Sequence[Removal]) -> None:
     """Delete these files. Those that cannot be deleted now are tried again later."""
-    gone, left = [], []
+    gone, failed_removals = [], []
     for removal in removals:
         try:
             if removal.path is None:
@@ -25,11 +25,11 @@ def remove_files(database: Database, storage: Storage, removals: Sequence[Remova
             gone.append(removal)
         except StorageFailed as error:
             log.warning("cannot delete files of %s now, will retry: %s", removal.folder, error)
-            left.append(removal)
+            failed_removals.append(removal)
     try:
         with database.write() as session:
             file_removals.mark_done(session, gone)
-            file_removals.postpone(session, left)
+            file_removals.postpone(session, failed_removals)
     except SQLAlchemyError as error:  # they are tried again; deleting a missing file does nothing
         log.warning(
             "files were deleted, but the database could not be updated; will retry: %s", error
@@ -40,9 +40,11 @@ def remove_due_files(database: Database, storage: Storage) -> None:
     """Execute removals that failed, or whose process died, and that are due again."""
     with database.read() as session:
         due = file_removals.due(session)
-        needed = [removal for removal in due if file_removals.is_needed(session, removal)]
-    if needed:
+        cancelled_removals = [
+            removal for removal in due if file_removals.is_needed(session, removal)
+        ]
+    if cancelled_removals:
         with database.write() as session:
-            file_removals.mark_done(session, needed)
-    if others := [removal for removal in due if removal not in needed]:
-        remove_files(database, storage, others)
+            file_removals.mark_done(session, cancelled_removals)
+    if due_removals := [removal for removal in due if removal not in cancelled_removals]:
+        remove_files(database, storage, due_removals)

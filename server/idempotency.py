@@ -31,8 +31,8 @@ def respond_once(
     `make` raises.
     """
     with database.write() as session:
-        if request is not None and (known := idempotency.claim(session, request)) is not None:
-            return mark_replayed(known)
+        if request is not None and (stored := idempotency.claim(session, request)) is not None:
+            return mark_replayed(stored)
         response = make(session)
         if request is not None:
             idempotency.store_response(session, request, response)

@@ -158,8 +158,8 @@ def _upgrade_postgresql(connection: sa.Connection, report: Report) -> None:
 
 
 def _start_of(pending: Sequence[Revision]) -> str:
-    after = f" ({len(pending) - 1} after it)" if len(pending) > 1 else ""
-    return f"Revision {pending[0].id}{after}: {pending[0].title}"
+    later_revisions = f" ({len(pending) - 1} after it)" if len(pending) > 1 else ""
+    return f"Revision {pending[0].id}{later_revisions}: {pending[0].title}"
 
 
 def _with_brief_locks(

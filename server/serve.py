@@ -168,11 +168,11 @@ def _connection_limits() -> ConnectionLimits:
     """The limits on connections, derived from the limit on open files."""
     limits = ConnectionLimits()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = limits.total + SPARE_FILES
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    files_needed = limits.total + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < files_needed:
+        soft = files_needed if hard == resource.RLIM_INFINITY else min(files_needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    if soft == resource.RLIM_INFINITY or soft >= files_needed:
         return limits
     fewer = max(1, soft - SPARE_FILES)
     return ConnectionLimits(fewer, max(1, fewer // 4), max(1, fewer // 8))

@@ -19,18 +19,18 @@ RATE: Final = r"^(off|[1-9][0-9]{0,8}/(second|minute|hour|day))$"
 Networks = tuple[IPv4Network | IPv6Network, ...]
 
 
-def _networks(given: Any) -> Any:
+def _networks(value: Any) -> Any:
     """The addresses and networks in a comma-separated list."""
-    if not isinstance(given, str):
-        return given
-    if given == NO_PROXY:
+    if not isinstance(value, str):
+        return value
+    if value == NO_PROXY:
         return ()
     try:
-        return tuple(ip_network(part.strip()) for part in given.split(","))
+        return tuple(ip_network(part.strip()) for part in value.split(","))
     except ValueError as error:
         raise ValueError(
             "expected none, or comma-separated addresses and networks as in "
-            f"{DEFAULT_TRUSTED_PROXIES}, received {given[:80]!r}: {error}."
+            f"{DEFAULT_TRUSTED_PROXIES}, received {value[:80]!r}: {error}."
         ) from None
 
 

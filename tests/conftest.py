@@ -505,12 +505,12 @@ def client_with_role(api: Api) -> Iterator[Callable[..., httpx.Client]]:
     clients: list[httpx.Client] = []
 
     def make(
-        role: str = "member", project: str = "default", rights: Sequence[str] = ()
+        role: str = "member", project: str = "default", scopes: Sequence[str] = ()
     ) -> httpx.Client:
         with api.database.write() as session:
             projects.ensure(session, project)
             secret = tokens.create(
-                session, f"{role} of {project}", role=role, rights=rights, project=project
+                session, f"{role} of {project}", role=role, scopes=scopes, project=project
             )
         headers = {"Authorization": f"Bearer {secret}"}
         client = httpx.Client(base_url=api.url, timeout=DEADLINE_S, headers=headers, verify=NO_TLS)

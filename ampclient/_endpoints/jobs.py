@@ -19,7 +19,7 @@ from ampspec.api.job.validation import Validation
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search:
+class JobSearch:
     """The filters and the order of a list of jobs; empty filters match all jobs."""
 
     states: Sequence[str] = ()
@@ -78,17 +78,17 @@ def submit_jobs(specs: Sequence[Mapping[str, Any]], key: str) -> JsonRequest[lis
     )
 
 
-def cancel_jobs(search: Search) -> JsonRequest[ChangedJobs]:
+def cancel_jobs(search: JobSearch) -> JsonRequest[ChangedJobs]:
     """Cancel the first jobs that match."""
     return _change_jobs("cancel", search)
 
 
-def delete_jobs(search: Search) -> JsonRequest[ChangedJobs]:
+def delete_jobs(search: JobSearch) -> JsonRequest[ChangedJobs]:
     """Delete the first ended jobs that match."""
     return _change_jobs("delete", search)
 
 
-def _change_jobs(action: str, search: Search) -> JsonRequest[ChangedJobs]:
+def _change_jobs(action: str, search: JobSearch) -> JsonRequest[ChangedJobs]:
     return JsonRequest(
         method="POST",
         path=f"/jobs/{action}",
@@ -158,7 +158,7 @@ def get_jobs(job_ids: Sequence[str], wait: Wait = NO_WAIT) -> JsonRequest[list[J
     )
 
 
-def list_jobs(search: Search, limit: int, cursor: str | None) -> JsonRequest[JobViewPage]:
+def list_jobs(search: JobSearch, limit: int, cursor: str | None) -> JsonRequest[JobViewPage]:
     """A page of the jobs that match."""
     place = params(limit=limit, cursor=cursor)
     return JsonRequest(

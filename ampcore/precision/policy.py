@@ -36,7 +36,6 @@ from ampspec.documents.text import join_names
 from ampspec.errors import InvalidModel
 from ampspec.precision.devices import DeviceInfo
 from ampspec.precision.layer_dtypes import (
-    Float32Reason,
     LayerDtypes,
     layer_dtypes,
     nearest_override,
@@ -44,11 +43,6 @@ from ampspec.precision.layer_dtypes import (
 )
 from ampspec.precision.precision import COMPUTE_DTYPE, Override, Policy, Precision
 from ampspec.precision.product_dtypes import ProductDtypes, has_products
-
-ALWAYS_FLOAT32: Final[frozenset[Float32Reason]] = frozenset(
-    {"output", "softmax", "input", "embedding"}
-)
-"""The reasons for which a layer stays in float32 regardless of the spec."""
 
 MAX_PATHS: Final = 12
 """The maximum number of layer paths in a message."""
@@ -282,15 +276,6 @@ class LayerPolicies:
         for dtypes in self.layers.values():
             dtypes_in_use.update(dtypes.products.all if dtypes.products is not None else ())
         return frozenset(dtypes_in_use) - {"float32", "float8"}
-
-    @property
-    def kept_float32(self) -> dict[str, LayerDtypes]:
-        """By path, the layers that stayed in float32 regardless of the spec."""
-        return {
-            path: dtypes
-            for path, dtypes in self.layers.items()
-            if dtypes.float32_reason in ALWAYS_FLOAT32
-        }
 
     def check_all_matched(self) -> None:
         """Check that every override matches a layer, once `apply` has seen every network.

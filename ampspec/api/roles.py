@@ -1,6 +1,8 @@
-"""The roles and rights of tokens; needs no pydantic, so that `ampserver` starts quickly."""
+"""The roles and scopes of tokens; needs no pydantic, so that `ampserver` starts quickly."""
 
+from collections.abc import Sequence
 from enum import StrEnum
+from typing import Any, Final
 
 
 class Role(StrEnum):
@@ -14,8 +16,27 @@ class Role(StrEnum):
     """Read the jobs of its project."""
 
 
-class Right(StrEnum):
+class Scope(StrEnum):
     """A permission beyond the role of a token; an admin has all of them."""
 
-    CODE = "code"
+    RUN_CODE = "jobs:run-code"
     """Submit jobs that run custom Python code."""
+
+
+class FormerScope(StrEnum):
+    """The scopes of version 0.5, which called them rights."""
+
+    CODE = "code"
+
+
+FORMER_SCOPES: Final[dict[str, Scope]] = {FormerScope.CODE: Scope.RUN_CODE}
+
+
+def current_scope(name: Any) -> Any:
+    """The present name of a scope; anything else is returned as it is."""
+    return FORMER_SCOPES.get(name, name) if isinstance(name, str) else name
+
+
+def former_scopes(scopes: Sequence[Any]) -> list[str]:
+    """The names in version 0.5 of those scopes that it had."""
+    return [former for former, scope in FORMER_SCOPES.items() if scope in scopes]

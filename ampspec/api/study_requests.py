@@ -271,5 +271,4 @@ class SearchStudy(_StudyOfSpec):
 
 
 AnyStudy = PrecisionStudy | CapacityStudy | BisectStudy | SearchStudy
-StudyRequest = Annotated[AnyStudy, Field(discriminator="kind")]
 """The body of POST /studies."""

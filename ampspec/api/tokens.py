@@ -4,13 +4,20 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+)
 from pydantic_core import PydanticCustomError
 
 from ampspec.api.base import ApiModel, StoredModel
 from ampspec.api.projects import DEFAULT_PROJECT, ProjectName
-from ampspec.api.roles import Right, Role
-from ampspec.api.session import AnyRight, AnyRole
+from ampspec.api.roles import Role, Scope, current_scope
+from ampspec.api.session import SCOPE_NAMES, AnyRole, Scoped
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
@@ -29,22 +36,22 @@ class TokenRequest(BaseModel):
 
     name: Name = Field(description="The name of the token, for example its owner's.")
     role: Role = Role.MEMBER
-    rights: list[Right] = Field(
+    scopes: list[Annotated[Scope, BeforeValidator(current_scope)]] = Field(
         default_factory=list,
-        max_length=len(Right),
+        max_length=len(Scope),
+        validation_alias=SCOPE_NAMES,
         description="Permissions beyond the role; an admin needs none.",
     )
     project: ProjectName = DEFAULT_PROJECT
     expires_at: Annotated[AwareDatetime, AfterValidator(_check_future)] | None = None
 
 
-class Token(StoredModel):
+class Token(Scoped, StoredModel):
     """A token, without its secret, which is not stored."""
 
     id: str
     name: str
     role: AnyRole
-    rights: list[AnyRight] = Field(default_factory=list, description="Permissions beyond the role.")
     project: str
     created_at: datetime
     created_by: str | None = Field(description="The name of the token that created it.")

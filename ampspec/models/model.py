@@ -218,7 +218,8 @@ class Layers(Model):
 class Bundle(Model):
     """A Keras model built by your Python code, in a sandbox.
 
-    It needs a token with the right `code`: see [custom models](../guides/custom-models.md).
+    It needs a token with the scope `jobs:run-code`: see
+    [custom models](../guides/custom-models.md).
     """
 
     kind: Literal["bundle"] = "bundle"

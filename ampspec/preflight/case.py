@@ -65,14 +65,14 @@ class Case:
         """Each optimizer with its JSON pointer and the networks that it updates, if known."""
         by_network = self.spec.optimizers
         for name, optimizer in by_network.items():
-            yield f"/optimizers/{name}", optimizer, self._named({name})
-        shared_tables = self._named(
+            yield f"/optimizers/{name}", optimizer, self._tables_of({name})
+        shared_tables = self._tables_of(
             {table.network for table in self.tables or ()} - by_network.keys()
         )
         if shared_tables is None or shared_tables:
             yield "/optimizer", self.spec.optimizer, shared_tables
 
-    def _named(self, names: set[str]) -> tuple[LayerTable, ...] | None:
+    def _tables_of(self, networks: set[str]) -> tuple[LayerTable, ...] | None:
         if self.tables is None:
             return None
-        return tuple(table for table in self.tables if table.network in names)
+        return tuple(table for table in self.tables if table.network in networks)

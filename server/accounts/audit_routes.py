@@ -32,9 +32,9 @@ def page(
     cursor: Cursor = None,
 ) -> AuditPage:
     """Read the audit log, newest first."""
-    wanted = {"action": action, "project": project, "token_id": token_id}
-    before = int(cursor) if cursor is not None else None
+    filters = {"action": action, "project": project, "token_id": token_id}
+    before_id = int(cursor) if cursor is not None else None
     with database.read() as session:
-        rows = audit.page(session, **wanted, before_id=before, limit=limit + 1)
+        rows = audit.page(session, **filters, before_id=before_id, limit=limit + 1)
         items = [from_row(AuditEntry, row) for row in rows[:limit]]
     return AuditPage(items=items, next_cursor=str(items[-1].id) if len(rows) > limit else None)

@@ -62,7 +62,7 @@ def create(
         values = {**token_request.model_dump(), "created_by": admin.token_name}
         secret = tokens.create(session, **values, secret_of=derived if idempotent_request else None)
         token = from_row(Token, tokens.get_by_secret(session, secret))
-        facts = {"name": token.name, "role": token.role, "rights": list(token.rights)}
+        facts = {"name": token.name, "role": token.role, "scopes": token.scopes}
         audit.record(session, actor, "token.create", token.id, project=token.project, **facts)
         return StoredResponse(201, {"Cache-Control": "no-store"}, token.model_dump_json())
 
@@ -70,15 +70,15 @@ def create(
     token = Token.model_validate_json(stored.body)
     if not secret:  # the request is a repeat
         secret = _repeat_secret(database, token.id, derived(token.id))
-    made = CreatedToken(**token.model_dump(), secret=secret)
-    return to_response(replace(stored, body=made.model_dump_json()))
+    token_with_secret = CreatedToken(**token.model_dump(), secret=secret)
+    return to_response(replace(stored, body=token_with_secret.model_dump_json()))
 
 
 def _repeat_secret(database: Database, token_id: str, secret: str) -> str:
     """The secret, if it is the token's. Raises Conflict if another token sent the first request."""
     with database.read() as session:
-        known = tokens.get_by_secret(session, secret)
-    if known is None or known.id != token_id:
+        token = tokens.get_by_secret(session, secret)
+    if token is None or token.id != token_id:
         raise Conflict(
             f"This request already created the token {token_id!r}; its secret is returned only to "
             "the token or session that created it. Revoke it and create another with a new key."

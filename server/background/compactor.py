@@ -39,9 +39,9 @@ class Compactor:
     def compact(self) -> bool:
         """Merge once for each attempt with unmerged blocks; whether anything was merged."""
         with self._database.read() as session:
-            found = uncompacted_attempts(session, ATTEMPTS_PER_ROUND + len(self._unmergeable))
-        before = self.merged
-        for uncompacted in found:
+            attempts = uncompacted_attempts(session, ATTEMPTS_PER_ROUND + len(self._unmergeable))
+        merged_before = self.merged
+        for uncompacted in attempts:
             if uncompacted in self._unmergeable or self._thread.is_stopping:
                 continue
             try:
@@ -53,7 +53,7 @@ class Compactor:
                     "cannot merge the steps of %s; they stay in small blocks", uncompacted
                 )
                 self._unmergeable.add(uncompacted)
-        return self.merged > before
+        return self.merged > merged_before
 
     def _merge(self, uncompacted: UncompactedAttempt) -> bool:
         from store.telemetry import (

@@ -14,7 +14,7 @@ INTERVAL_S: Final = 1.0
 TASK: Final = leaders.BACKGROUND
 
 
-class Counter:
+class ServiceCounter:
     """A thread that counts for all servers while it leads; several servers may run one."""
 
     def __init__(self, database: Database, server_id: str, *, every_s: float = INTERVAL_S) -> None:

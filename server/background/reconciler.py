@@ -111,9 +111,9 @@ class Reconciler:
                 return
         with self._database.write() as session:
             gang_members.end_expired_members(session)
-            made = gangs.place(session)
+            reservations = gangs.place(session)
             growing = gangs.request_growth(session)
-        for reservation in made:
+        for reservation in reservations:
             ranks = sum(share.ranks for share in reservation.shares)
             kind = "busy slots" if reservation.is_draining else "slots"
             log.info("reserved %s for the %d ranks of job %s", kind, ranks, reservation.job_id)
@@ -168,5 +168,5 @@ class Reconciler:
         """Seconds since the last round by the database's clock; 0 in the first round."""
         with self._database.read() as session:
             present: datetime = session.scalars(select(now())).one()
-        before, self._database_at = self._database_at, present
-        return (present - (before or present)).total_seconds()
+        last_round_at, self._database_at = self._database_at, present
+        return (present - (last_round_at or present)).total_seconds()

@@ -43,10 +43,10 @@ def _by_dispatch_queue(database: Database, name: str, silent_for_s: float) -> di
     """The undispatched jobs of a queue, by the queue to dispatch them to."""
     with database.read() as session:
         jobs = queue.undispatched_jobs(session, name, silent_for_s=silent_for_s, limit=BATCH)
-    found: dict[str, list[Job]] = {}
+    jobs_by_queue: dict[str, list[Job]] = {}
     for job, dispatch_queue in zip(jobs, dispatch_queues(database, jobs), strict=True):
-        found.setdefault(dispatch_queue, []).append(job)
-    return found
+        jobs_by_queue.setdefault(dispatch_queue, []).append(job)
+    return jobs_by_queue
 
 
 def _send(

@@ -73,15 +73,17 @@ def with_packages(
             prints it.
     """
     group = EXTENSIBLE[name]
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    entries_by_key: dict[tuple[str, ...], dict[str, Any]] = {}
     for worker_id, entries in sorted(reported.items()):
-        for one in entries:
-            if one.get("group") != group:
+        for reported_entry in entries:
+            if reported_entry.get("group") != group:
                 continue
-            key = tuple(str(one.get(part)) for part in ("package", "version", "name"))
-            entry = found.setdefault(key, {"description": "", "schema": {}, **one, "workers": []})
+            key = tuple(str(reported_entry.get(part)) for part in ("package", "version", "name"))
+            entry = entries_by_key.setdefault(
+                key, {"description": "", "schema": {}, **reported_entry, "workers": []}
+            )
             entry["workers"].append(worker_id)
-    packages = [PackageEntry.model_validate(found[key]) for key in sorted(found)]
+    packages = [PackageEntry.model_validate(entries_by_key[key]) for key in sorted(entries_by_key)]
     return ExtensibleKindList(items=kinds(name).items, packages=packages)
 
 

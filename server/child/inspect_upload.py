@@ -33,7 +33,7 @@ def describe_file(file: Path, describe: Callable[[Path], "FileDescription"]) -> 
     from ampspec.errors import InvalidData
 
     try:
-        found = describe(file)
+        description = describe(file)
     except InvalidData as error:
         return {"state": "invalid", "message": str(error)[:MAX_MESSAGE]}
     except MemoryError:
@@ -43,17 +43,20 @@ def describe_file(file: Path, describe: Callable[[Path], "FileDescription"]) -> 
     except OSError as error:  # the disk is full, or the converted file is larger than allowed
         reason = error.strerror or type(error).__name__
         return _undescribed(f"Describing the file failed: {reason}.")
-    preview = found.model_dump(mode="json", include={"preview"})["preview"]
+    preview = description.model_dump(mode="json", include={"preview"})["preview"]
     return _fitted(
         {
             "state": "described",
-            "kind": found.kind,
-            "rows": found.rows,
-            "options": found.options,
-            "splits": found.splits,
-            "left_out": [part.model_dump() for part in found.left_out],
-            "columns": [_column(column) for column in found.columns[:MAX_DESCRIBED_COLUMNS]],
-            "preview": {"rows": preview, "pictures": [one.png for one in found.pictures]},
+            "kind": description.kind,
+            "rows": description.rows,
+            "options": description.options,
+            "splits": description.splits,
+            "left_out": [part.model_dump() for part in description.left_out],
+            "columns": [_column(column) for column in description.columns[:MAX_DESCRIBED_COLUMNS]],
+            "preview": {
+                "rows": preview,
+                "pictures": [picture.png for picture in description.pictures],
+            },
         }
     )
 
@@ -66,7 +69,7 @@ def _column(column: "ColumnDescription") -> dict[str, Any]:
     """The column with the names of its classes."""
     values = column.model_dump(mode="json", exclude={"classes"})
     if column.classes is not None:
-        values["classes"] = [one.name for one in column.classes]
+        values["classes"] = [label.name for label in column.classes]
     return values
 
 

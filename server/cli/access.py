@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ampspec.api.roles import Right, Role
+from ampspec.api.roles import FORMER_SCOPES, FormerScope, Role, Scope
 from server.cli.terminal import fail, read_settings, table
 
 if TYPE_CHECKING:
@@ -78,11 +78,12 @@ def create(
             "read-only."
         ),
     ] = Role.MEMBER,
-    right: Annotated[
-        list[Right] | None,
-        typer.Option(help="code: submit jobs that run Python code of their own. May be repeated."),
+    scope: Annotated[
+        list[Scope] | None,
+        typer.Option(help="jobs:run-code: submit jobs that run custom Python code. Repeatable."),
     ] = None,
     *,
+    right: Annotated[list[FormerScope] | None, typer.Option(hidden=True)] = None,
     project: Annotated[str, typer.Option(help="Created if it does not exist.")] = "default",
     expires: Annotated[
         datetime | None,
@@ -102,13 +103,13 @@ def create(
     expires_at = expires or expires_in  # the name of before
     _check_project(project)
     with _transaction() as (session, actor):
-        rights = sorted(set(right or ()))
+        scopes = sorted({*(scope or ()), *(FORMER_SCOPES[name] for name in right or ())})
         secret = tokens.create(
-            session, name, role=role, rights=rights, project=project, expires_at=expires_at
+            session, name, role=role, scopes=scopes, project=project, expires_at=expires_at
         )
         token = tokens.get_by_secret(session, secret)
         assert token is not None  # noqa: S101 - created in this transaction
-        details = {"name": name, "role": role, "rights": rights}
+        details = {"name": name, "role": role, "scopes": scopes}
         audit.record(session, actor, "token.create", token.id, project=project, **details)
     typer.echo(secret)
 
@@ -119,12 +120,12 @@ def list_tokens() -> None:
     from store.access import tokens
 
     with _transaction() as (session, _actor):
-        found = tokens.listing(session)
+        listed_tokens = tokens.listing(session)
     rows = [
-        (row.id, row.name, row.role, " ".join(row.rights), row.project, _token_state(row))
-        for row in found
+        (row.id, row.name, row.role, " ".join(row.scopes), row.project, _token_state(row))
+        for row in listed_tokens
     ]
-    typer.echo(table(("ID", "NAME", "ROLE", "RIGHTS", "PROJECT", "STATE"), *rows))
+    typer.echo(table(("ID", "NAME", "ROLE", "SCOPES", "PROJECT", "STATE"), *rows))
 
 
 @token_app.command()
@@ -159,7 +160,7 @@ def set_quotas(
     from store.access import audit, projects
 
     _check_project(name)
-    given = {
+    limits = {
         "max_queued": max_queued,
         "max_running": max_running,
         "max_devices": max_devices,
@@ -167,9 +168,9 @@ def set_quotas(
         "max_dataset_bytes": max_dataset_bytes,
     }
     changes: dict[str, float | None] = {
-        quota: None if most == NO_LIMIT else float(most) if "." in most else int(most)
-        for quota, most in given.items()
-        if most is not None
+        quota: None if limit == NO_LIMIT else float(limit) if "." in limit else int(limit)
+        for quota, limit in limits.items()
+        if limit is not None
     }
     if weight is not None:
         changes["weight"] = weight

@@ -39,8 +39,8 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"ampserver {ampspec.__version__}")
         raise typer.Exit
 

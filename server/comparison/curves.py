@@ -25,15 +25,15 @@ DRIFT_WINDOW_SHARE: Final = 10
 
 
 @dataclass(frozen=True)
-class Curve:
+class JobCurve:
     """The downsampled steps of one job; `table` also has the column `elapsed_s`."""
 
     table: StepTable
-    found: KeyStepsInRange
+    key_steps: KeyStepsInRange
 
 
 @dataclass(frozen=True)
-class JobSteps:
+class JobRanges:
     """A job and the attempt ranges that readers see."""
 
     job_id: str
@@ -45,29 +45,29 @@ class JobSteps:
         return self.ranges[-1].end if self.ranges else 0
 
 
-def steps_of_job(session: Session, job_id: str) -> JobSteps:
+def steps_of_job(session: Session, job_id: str) -> JobRanges:
     """Read the ranges of a job."""
-    return JobSteps(job_id, steps.visible_ranges(session, job_id))
+    return JobRanges(job_id, steps.visible_ranges(session, job_id))
 
 
-def steps_per_point(tracks: Sequence[JobSteps], max_buckets: int) -> int:
+def steps_per_point(tracks: Sequence[JobRanges], max_buckets: int) -> int:
     """The number of steps per bucket, so that no job has more than `max_buckets` buckets."""
-    starts = [each.ranges[0].start for each in tracks if each.ranges]
+    starts = [track.ranges[0].start for track in tracks if track.ranges]
     if not starts:
         return 1
-    return bucket_size_for(min(starts), max(each.end for each in tracks), max_buckets)
+    return bucket_size_for(min(starts), max(track.end for track in tracks), max_buckets)
 
 
-def curve(session: Session, each: JobSteps, size: int, columns: Sequence[str] | None) -> Curve:
+def curve(session: Session, track: JobRanges, size: int, columns: Sequence[str] | None) -> JobCurve:
     """A job's steps in buckets of that size; unknown `columns` are left out."""
     read = None if columns is None else [*columns, SKIPPED, STEP_TIME]
-    buckets = to_buckets(downsampling.stored_parts(session, each.job_id, each.ranges, read), size)
+    buckets = to_buckets(downsampling.stored_parts(session, track.job_id, track.ranges, read), size)
     names = [name for name in buckets.names if columns is None or name in columns]
     table = {**step_table.table_of_buckets(buckets, names), ELAPSED: _elapsed_s(buckets)}
-    return Curve(table, key_steps.find(session, each.job_id, each.ranges, 0, None))
+    return JobCurve(table, key_steps.find(session, track.job_id, track.ranges, 0, None))
 
 
-def evaluation_curve(evaluations: Sequence[StoredEvaluation], of_steps: Curve) -> StepTable:
+def evaluation_curve(evaluations: Sequence[StoredEvaluation], of_steps: JobCurve) -> StepTable:
     """The evaluations of a job as columns; `elapsed_s` is interpolated between points of steps."""
     table = evaluation_table(evaluations)
     steps_at_ends = of_steps.table["step"] + of_steps.table["count"]
@@ -76,21 +76,21 @@ def evaluation_curve(evaluations: Sequence[StoredEvaluation], of_steps: Curve) -
     return {**table, ELAPSED: np.zeros(len(evaluations)) if times is None else times}
 
 
-def loss_drift(session: Session, each: JobSteps, baseline: JobSteps) -> float | None:
+def loss_drift(session: Session, track: JobRanges, baseline: JobRanges) -> float | None:
     """The relative difference of the mean loss to the baseline's.
 
     Over the last tenth of the steps that both have. None if there are no such steps, or if they
     have no finite losses.
     """
-    end = min(each.end, baseline.end)
+    end = min(track.end, baseline.end)
     start = end - max(end // DRIFT_WINDOW_SHARE, 1)
-    mine, theirs = (_mean_loss(session, one, start, end) for one in (each, baseline))
+    mine, theirs = (_mean_loss(session, job_steps, start, end) for job_steps in (track, baseline))
     return None if mine is None or not theirs else mine / theirs - 1
 
 
-def _mean_loss(session: Session, each: JobSteps, start: int, end: int) -> float | None:
-    ranges = steps.clip(each.ranges, start, end)
-    buckets = downsampling.downsample(session, each.job_id, ranges, 2, ["loss"])
+def _mean_loss(session: Session, track: JobRanges, start: int, end: int) -> float | None:
+    ranges = steps.clip(track.ranges, start, end)
+    buckets = downsampling.downsample(session, track.job_id, ranges, 2, ["loss"])
     if "loss" not in buckets:
         return None
     loss = buckets["loss"]

@@ -25,7 +25,7 @@ from store.telemetry import evaluations, steps
 from store.telemetry.evaluations import StoredEvaluation
 
 if TYPE_CHECKING:
-    from server.comparison.curves import Curve
+    from server.comparison.curves import JobCurve
 
 FieldPath = tuple[str, ...]
 
@@ -41,7 +41,7 @@ class Compared:
     job: Job
     speedup: float | None
     loss_drift: float | None
-    curve: "Curve"
+    curve: "JobCurve"
     evaluations: Sequence[StoredEvaluation]
 
 
@@ -53,59 +53,59 @@ def visible_jobs(session: Session, query: CompareQuery, principal: Principal) ->
     return [job_from_row(rows[job_id]) for job_id in query.jobs]
 
 
-def etag(session: Session, query: CompareQuery, found: Sequence[Job]) -> str:
+def etag(session: Session, query: CompareQuery, compared_jobs: Sequence[Job]) -> str:
     """The ETag of the comparison: it changes with any of the jobs."""
-    seqs = [jobs.project_and_seq(session, job.id) for job in found]
-    return etag_of(query, seqs, [job.updated_at for job in found])
+    seqs = [jobs.project_and_seq(session, job.id) for job in compared_jobs]
+    return etag_of(query, seqs, [job.updated_at for job in compared_jobs])
 
 
-def compare(session: Session, query: CompareQuery, found: Sequence[Job]) -> Iterator[bytes]:
+def compare(session: Session, query: CompareQuery, compared_jobs: Sequence[Job]) -> Iterator[bytes]:
     """Compare the jobs. Raises RequestInvalid for a column that none of them has."""
     from server.comparison import curves
 
-    tracks = [curves.steps_of_job(session, job.id) for job in found]
-    if query.columns is not None and any(each.ranges for each in tracks):
-        known = [
+    tracks = [curves.steps_of_job(session, job.id) for job in compared_jobs]
+    if query.columns is not None and any(track.ranges for track in tracks):
+        columns = [
             name
-            for each in tracks
-            for name in steps.column_names(session, each.job_id, each.ranges)
+            for track in tracks
+            for name in steps.column_names(session, track.job_id, track.ranges)
         ]
-        check_columns(query.columns, list(dict.fromkeys(known)))
+        check_columns(query.columns, list(dict.fromkeys(columns)))
     size = curves.steps_per_point(tracks, query.max_points)
     baseline = query.jobs.index(query.baseline)
     compared = [
         Compared(
             job,
-            _speedup(job, found[baseline]),
-            curves.loss_drift(session, each, tracks[baseline]),
-            curves.curve(session, each, size, query.columns),
+            _speedup(job, compared_jobs[baseline]),
+            curves.loss_drift(session, track, tracks[baseline]),
+            curves.curve(session, track, size, query.columns),
             evaluations.sample(session, job.id, query.max_points),
         )
-        for job, each in zip(found, tracks, strict=True)
+        for job, track in zip(compared_jobs, tracks, strict=True)
     ]
     return _json_document(query, size, compared)
 
 
 def _speedup(job: Job, baseline: Job) -> float | None:
     mine, theirs = (
-        None if each.summary is None else each.summary.median_examples_per_s
-        for each in (job, baseline)
+        None if compared_job.summary is None else compared_job.summary.median_examples_per_s
+        for compared_job in (job, baseline)
     )
     if mine is None or not theirs or not math.isfinite(mine) or not math.isfinite(theirs):
         return None
     return mine / theirs
 
 
-def _results(found: Sequence[Job]) -> Iterator[Result]:
-    yield Result(name="state", values=[job.state for job in found])
-    yield Result(name="policy", values=[_trained_policy(job) for job in found])
+def _results(compared_jobs: Sequence[Job]) -> Iterator[Result]:
+    yield Result(name="state", values=[job.state for job in compared_jobs])
+    yield Result(name="policy", values=[_trained_policy(job) for job in compared_jobs])
     for name in LOSS_FIELDS:
-        yield _summary_result(name, found)
-    others = (name for job in found for name in job.metrics or {})
-    for name in dict.fromkeys([*MAIN_METRICS, *others]):
-        yield Result(name=name, values=[(job.metrics or {}).get(name) for job in found])
+        yield _summary_result(name, compared_jobs)
+    metric_names = (name for job in compared_jobs for name in job.metrics or {})
+    for name in dict.fromkeys([*MAIN_METRICS, *metric_names]):
+        yield Result(name=name, values=[(job.metrics or {}).get(name) for job in compared_jobs])
     for name in SPEED_FIELDS:
-        yield _summary_result(name, found)
+        yield _summary_result(name, compared_jobs)
 
 
 def _trained_policy(job: Job) -> str | None:
@@ -113,25 +113,25 @@ def _trained_policy(job: Job) -> str | None:
     return (job.summary.policy if job.summary else None) or job.resolved_policy
 
 
-def _summary_result(name: str, found: Sequence[Job]) -> Result:
-    return Result(name=name, values=[getattr(job.summary, name, None) for job in found])
+def _summary_result(name: str, compared_jobs: Sequence[Job]) -> Result:
+    return Result(name=name, values=[getattr(job.summary, name, None) for job in compared_jobs])
 
 
 def _json_document(query: CompareQuery, size: int, compared: Sequence[Compared]) -> Iterator[bytes]:
-    found = [each.job for each in compared]
+    compared_jobs = [entry.job for entry in compared]
     yield b'{"baseline":%b,"steps_per_point":%d,"jobs":[' % (dumps(query.baseline).encode(), size)
-    for index, each in enumerate(compared):
+    for index, entry in enumerate(compared):
         yield b"," if index else b""
-        yield from _one(each)
+        yield from _entry_json(entry)
     spec = [
         Difference(pointer=path, values=values).to_json()
-        for path, values in differences([job.spec for job in found])
+        for path, values in differences([job.spec for job in compared_jobs])
     ]
-    results = [result.to_json() for result in _results(found)]
+    results = [result.to_json() for result in _results(compared_jobs)]
     yield b"]," + dumps({"spec": spec, "results": results})[1:].encode()
 
 
-def _one(compared: Compared) -> Iterator[bytes]:
+def _entry_json(compared: Compared) -> Iterator[bytes]:
     from server.comparison import curves
 
     # Dividing by almost zero gives infinity.
@@ -140,7 +140,7 @@ def _one(compared: Compared) -> Iterator[bytes]:
     yield (
         b","
         + dumps(figures)[1:-1].encode()
-        + skipped_steps_json(compared.curve.found)
+        + skipped_steps_json(compared.curve.key_steps)
         + b',"data":{'
     )
     yield from json_columns(compared.curve.table)
@@ -155,8 +155,8 @@ def differences(documents: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[
     None for a document without the field. A list counts as one value.
     """
     leaves = [dict(_leaf_values(document)) for document in documents]
-    paths = dict.fromkeys(path for each in leaves for path in each)
-    values_by_path = {path: [each.get(path) for each in leaves] for path in paths}
+    paths = dict.fromkeys(path for leaf_values in leaves for path in leaf_values)
+    values_by_path = {path: [leaf_values.get(path) for leaf_values in leaves] for path in paths}
     return [
         (json_pointer(path), values)
         for path, values in values_by_path.items()

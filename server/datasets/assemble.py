@@ -60,13 +60,13 @@ def assemble(
 def _append(
     storage: Storage, folder: str, part: Part, file: IO[bytes], digest: Any, *, check: bool
 ) -> None:
-    own = hashlib.sha256()
+    part_digest = hashlib.sha256()
     for piece in _pieces(storage, folder, part):
         write_all(file, piece)
         digest.update(piece)
         if check:
-            own.update(piece)
-    if check and own.hexdigest() != part.sha256:
+            part_digest.update(piece)
+    if check and part_digest.hexdigest() != part.sha256:
         raise FileDamaged(f"The part {part.name} of an upload has changed since it was stored.")
 
 
@@ -76,10 +76,12 @@ def _pieces(storage: Storage, folder: str, part: Part) -> Iterator[bytes | memor
     if local is None:
         yield from storage.read(folder, part.name, 0, part.size_bytes)
         return
-    buffer, left = memoryview(bytearray(READ_BYTES)), part.size_bytes
+    buffer, remaining_bytes = memoryview(bytearray(READ_BYTES)), part.size_bytes
     with open_regular_file(local) as source:
-        while left > 0 and (size := source.readinto(buffer[:left])):  # type: ignore[attr-defined]
-            left -= size
+        while remaining_bytes > 0 and (size := source.readinto(buffer[:remaining_bytes])):  # type: ignore[attr-defined]
+            remaining_bytes -= size
             yield buffer[:size]
-    if left:
-        raise FileDamaged(f"The part {part.name} of an upload is {left} bytes too short.")
+    if remaining_bytes:
+        raise FileDamaged(
+            f"The part {part.name} of an upload is {remaining_bytes} bytes too short."
+        )

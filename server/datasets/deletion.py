@@ -14,28 +14,30 @@ from store.files.file_removals import Removal
 
 
 def delete_versions(
-    session: Session, project: str, wanted: VersionReference, actor: Actor
+    session: Session, project: str, reference: VersionReference, actor: Actor
 ) -> Sequence[Removal]:
     """Delete a version, or all of them without a number; returns the files to delete afterwards.
 
     Raises NotFound, and Conflict if a job that has not ended uses one of them.
     """
     datasets.lock_project(session, project)
-    versions = datasets.lock_for_deletion(session, project, wanted)
+    versions = datasets.lock_for_deletion(session, project, reference)
     if not versions:
-        raise dataset_not_found(wanted)
+        raise dataset_not_found(reference)
     numbers = [version.number for version in versions]
-    if (job := datasets.unfinished_job(session, project, wanted.name, numbers)) is not None:
-        job_id, job_name, reference = job
+    if (job := datasets.unfinished_job(session, project, reference.name, numbers)) is not None:
+        job_id, job_name, used_version = job
         raise Conflict(
-            f"Cannot delete {reference}: the job {job_name!r} ({job_id}), which has not ended, "
+            f"Cannot delete {used_version}: the job {job_name!r} ({job_id}), which has not ended, "
             "uses it. Wait for its end, or cancel it."
         )
     paths = datasets.delete_versions(session, versions)
-    audit.record(session, actor, "dataset.delete", str(wanted), project=project, versions=numbers)
+    audit.record(
+        session, actor, "dataset.delete", str(reference), project=project, versions=numbers
+    )
     return file_removals.schedule(session, STORAGE_FOLDER, paths)
 
 
-def dataset_not_found(wanted: VersionReference) -> NotFound:
+def dataset_not_found(reference: VersionReference) -> NotFound:
     """The error for a dataset or version that does not exist, or is of another project."""
-    return NotFound(f"There is no dataset {str(wanted)[:80]!r}.")
+    return NotFound(f"There is no dataset {str(reference)[:80]!r}.")

@@ -39,7 +39,7 @@ class _Preview(BaseModel):
     pictures: list[str]
 
 
-class _Output(BaseModel):
+class _DescriptionOutput(BaseModel):
     """What the child prints. Nothing in it is trusted."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
@@ -76,12 +76,12 @@ def describe(
     if output is None:
         return Description(message=f"The file could not be described within {timeout_s:g} s.")
     try:
-        found = _Output.model_validate(json_safe(json.loads(output)))
+        description = _DescriptionOutput.model_validate(json_safe(json.loads(output)))
     except (ValueError, RecursionError) as error:
         kind = "invalid output" if isinstance(error, ValidationError) else "no JSON"
         log.warning("describing a dataset failed: %s, exit code %s", kind, exit_code)
         return Description(message="The program that describes files failed on this file.")
-    return Description(**found.model_dump())
+    return Description(**description.model_dump())
 
 
 def run_program(command: tuple[str, ...], timeout_s: float) -> tuple[bytes | None, int]:

@@ -158,16 +158,18 @@ def _names(
 ) -> Iterator[Problem]:
     """Named columns exist, and there is one for each target."""
     targets = target_columns(data, spec.task, columns)
-    named: dict[tuple[str, ...], Sequence[str]] = {
+    columns_by_path: dict[tuple[str, ...], Sequence[str]] = {
         _path_of_target(spec, data, output): group for output, group in targets.items()
     }
-    named |= {("data", "inputs", name): group for name, group in (data.inputs or {}).items()}
-    named |= {
+    columns_by_path |= {
+        ("data", "inputs", name): group for name, group in (data.inputs or {}).items()
+    }
+    columns_by_path |= {
         ("data", "preprocessing", name): (name,)
         for name in data.preprocessing
         if name != ANY_COLUMN
     }
-    for path, group in named.items():
+    for path, group in columns_by_path.items():
         for name in group:
             if name not in columns:
                 yield Problem(
@@ -191,8 +193,8 @@ def _misfits(
     used = {name for group in targets.values() for name in group}
     inputs = input_columns(data, used, by_name)
     described = DescribedData(by_name, inputs, targets, reference)
-    has_own_code = isinstance(spec.model, Bundle)  # which may use any column as it likes
-    if not has_own_code:
+    has_custom_code = isinstance(spec.model, Bundle)  # which may use any column as it likes
+    if not has_custom_code:
         yield from _inputs_that_are_targets(inputs, used, reference)
     for name in dict.fromkeys(name for group in inputs.values() for name in group):
         misfit = preprocessing_misfit(by_name[name].dtype, preprocessing_of(spec, name))
@@ -216,7 +218,7 @@ def _misfits(
                 pointer = json_pointer(_path_of_target(spec, data, output))
                 expected = f"{misfit.expected}, in {column.name} of {reference}"
                 yield Problem(pointer, "wrong_target", expected, misfit.received)
-    if all(inputs.values()) and not has_own_code:
+    if all(inputs.values()) and not has_custom_code:
         yield from problems_of_model(spec, described)
 
 

@@ -116,7 +116,7 @@ def _input_dtype(
     if any(data.columns[column].dtype in ("string", "image", "") for column in group):
         return
     options = [preprocessing_of(spec, column) for column in group]
-    are_keys = [one.keys or one.categories == "integer" for one in options]
+    are_keys = [option.keys or option.categories == "integer" for option in options]
     source = f"{' and '.join(group[:3])} of {data.reference}"
     pointer = json_pointer(("model", "inputs", name, "dtype"))
     if declared == "int32" and not any(are_keys):

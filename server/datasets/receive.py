@@ -124,9 +124,9 @@ class BodyReceiver:
                     if not await allowed():
                         raise Unauthorized("The token is no longer valid.", ["Bearer"])
             else:
-                await write(waiting.rest())
+                await write(waiting.take_buffer())
                 return True
-            await write(waiting.rest())
+            await write(waiting.take_buffer())
             return False
 
     @asynccontextmanager
@@ -165,15 +165,15 @@ class _Collected:
 
     def add(self, piece: bytes) -> Iterator[memoryview]:
         """Take a piece; yields each buffer that it fills, valid until the next but one is full."""
-        left = memoryview(piece)
-        while left:
-            size = min(len(left), WRITE_BYTES - self._filled)
-            self._buffers[0][self._filled : self._filled + size] = left[:size]
-            self._filled, left = self._filled + size, left[size:]
+        remaining = memoryview(piece)
+        while remaining:
+            size = min(len(remaining), WRITE_BYTES - self._filled)
+            self._buffers[0][self._filled : self._filled + size] = remaining[:size]
+            self._filled, remaining = self._filled + size, remaining[size:]
             if self._filled == WRITE_BYTES:
-                yield self.rest()
+                yield self.take_buffer()
 
-    def rest(self) -> memoryview:
+    def take_buffer(self) -> memoryview:
         """What is collected; the next pieces go into the other buffer."""
         full = self._buffers[0][: self._filled]
         self._buffers.reverse()

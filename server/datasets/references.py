@@ -31,14 +31,14 @@ def pin_dataset(database: Database, spec: JobSpec, project: str) -> JobSpec:
     A spec without a dataset costs no query. Raises SpecValidationError for an unknown one, and for
     one that the spec cannot be trained on.
     """
-    wanted = reference_of(spec)
-    if wanted is None:
+    reference = reference_of(spec)
+    if reference is None:
         return spec
     with database.read() as session:
-        version = datasets.find(session, project, wanted)
+        version = datasets.find(session, project, reference)
         if version is None:
-            raise SpecValidationError([_unknown(session, wanted, project)])
-        pinned = str(VersionReference(wanted.name, version.number))
+            raise SpecValidationError([_unknown(session, reference, project)])
+        pinned = str(VersionReference(reference.name, version.number))
         changes = {"dataset": pinned} | options_of_version(spec.data, version)
         spec = spec.model_copy(update={"data": spec.data.model_copy(update=changes)})
         if problems := problems_of_data(spec, version, pinned):
@@ -51,24 +51,26 @@ def lock_datasets(session: Session, jobs: Iterable[tuple[JobSpec, str]]) -> None
 
     Raises SpecValidationError if one has been deleted since it was pinned.
     """
-    wanted = {
+    pinned_versions = {
         (project, reference.name, reference.number)
         for spec, project in jobs
         if (reference := reference_of(spec)) is not None and reference.number is not None
     }
-    if not wanted:
+    if not pinned_versions:
         return
-    for project, name, number in sorted(wanted - datasets.lock_versions(session, wanted)):
+    for project, name, number in sorted(
+        pinned_versions - datasets.lock_versions(session, pinned_versions)
+    ):
         raise SpecValidationError([_unknown(session, VersionReference(name, number), project)])
 
 
-def _unknown(session: Session, wanted: VersionReference, project: str) -> Problem:
-    newest = datasets.find(session, project, VersionReference(wanted.name))
+def _unknown(session: Session, unknown: VersionReference, project: str) -> Problem:
+    newest = datasets.find(session, project, VersionReference(unknown.name))
     if newest is not None:
-        reference = str(VersionReference(wanted.name, newest.number))
-        expected = f"a version of {wanted.name} (the newest is {reference})"
-        return Problem(POINTER, "no_such_dataset", expected, format_value(str(wanted)), reference)
+        reference = str(VersionReference(unknown.name, newest.number))
+        expected = f"a version of {unknown.name} (the newest is {reference})"
+        return Problem(POINTER, "no_such_dataset", expected, format_value(str(unknown)), reference)
     names = datasets.names(session, project, limit=MAX_NAMES)
     expected = f"a dataset of the project {project} (it has {first_names(names) or 'none yet'})"
-    suggestion = closest_match(wanted.name, names)
-    return Problem(POINTER, "no_such_dataset", expected, format_value(str(wanted)), suggestion)
+    suggestion = closest_match(unknown.name, names)
+    return Problem(POINTER, "no_such_dataset", expected, format_value(str(unknown)), suggestion)

@@ -84,11 +84,11 @@ def _remove(
     actor: ActorDep,
     idempotent_request: IdempotentRequestDep,
 ) -> Remove:
-    def remove(wanted: VersionReference) -> Response:
+    def remove(reference: VersionReference) -> Response:
         removals: list[Removal] = []
 
         def make(session: Session) -> StoredResponse:
-            removals.extend(delete_versions(session, project, wanted, actor))
+            removals.extend(delete_versions(session, project, reference, actor))
             return StoredResponse(204, {}, "")
 
         stored = respond_once(database, idempotent_request, make)
@@ -231,9 +231,9 @@ def delete_version(name: Name, number: Number, remove: RemoveDep) -> Response:
     return remove(VersionReference(name, number))
 
 
-def _find(database: Database, project: str, wanted: VersionReference) -> tables.DatasetVersion:
+def _find(database: Database, project: str, reference: VersionReference) -> tables.DatasetVersion:
     with database.read() as session:
-        version = datasets.find(session, project, wanted)
+        version = datasets.find(session, project, reference)
     if version is None:
-        raise dataset_not_found(wanted)
+        raise dataset_not_found(reference)
     return version

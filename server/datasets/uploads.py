@@ -123,7 +123,7 @@ class Uploads:
     def get(self, key: UploadKey) -> DatasetUpload:
         """An upload. Raises NotFound."""
         with self._database.read() as session:
-            return _found(session, key)
+            return _get_upload(session, key)
 
     def check_offset(self, key: UploadKey, offset_bytes: int) -> DatasetUpload:
         """The upload, if its next byte is at that offset. Raises NotFound and Conflict."""
@@ -159,7 +159,7 @@ class Uploads:
         part = (name, body.size_bytes, body.sha256)
         with self._database.write() as session:
             added = dataset_uploads.add_part(session, key.upload_id, offset_bytes, part)
-            upload = None if added else _found(session, key)
+            upload = None if added else _get_upload(session, key)
         if upload is not None:
             self._storage.remove(folder, [name])
             raise _other_offset(upload, offset_bytes)
@@ -184,7 +184,7 @@ class Uploads:
     def delete(self, key: UploadKey) -> None:
         """Delete an upload and its bytes; the version that it has become stays. Raises NotFound."""
         with self._database.write() as session:
-            _found(session, key)
+            _get_upload(session, key)
             removals = _remove(session, key)
         remove_files(self._database, self._storage, removals)
 
@@ -211,9 +211,9 @@ class Uploads:
     ) -> Completed:
         file = self._assemble(upload, folder)
         self._check_digest(upload, key, file)
-        named = folder / upload.file_name  # readers look at the ending of the name
-        _link(file.path, named)
-        description = self._describe(named)
+        link = folder / upload.file_name  # readers look at the ending of the name
+        _link(file.path, link)
+        description = self._describe(link)
         while True:
             stored = self._store(upload, file)
             completed = self._create_version(upload, key, actor, stored, description)
@@ -257,7 +257,7 @@ class Uploads:
         own_path = datasets.storage_path(upload.project, file.sha256, upload.id)
         with self._database.write() as session:
             datasets.lock_project(session, key.project)
-            current = _found(session, key)
+            current = _get_upload(session, key)
             if current.number is not None:  # another request was faster
                 return Completed(_version(session, key, current.number), is_new=False)
             newest = datasets.find(session, key.project, VersionReference(key.name))
@@ -307,7 +307,7 @@ def _is_same(version: DatasetVersion, new: NewUpload) -> bool:
     return is_valid and (version.sha256, version.size_bytes) == (new.sha256, new.size_bytes)
 
 
-def _found(session: Session, key: UploadKey) -> DatasetUpload:
+def _get_upload(session: Session, key: UploadKey) -> DatasetUpload:
     upload = dataset_uploads.get(session, key.project, key.name, key.upload_id)
     if upload is None:
         raise NotFound(

@@ -210,9 +210,9 @@ def _add_change_failures(operation: dict[str, Any], *, has_key: bool) -> None:
     """Add what all changing routes share: Idempotency-Key, and the error of a lost COMMIT."""
     operation["responses"] |= {str(status): response for status, response in problems(504).items()}
     if has_key:
-        known = operation.setdefault("parameters", [])
-        names = {parameter["name"] for parameter in known}
-        known += [
+        parameters = operation.setdefault("parameters", [])
+        names = {parameter["name"] for parameter in parameters}
+        parameters += [
             parameter
             for parameter in IDEMPOTENCY_KEY_PARAMETER["parameters"]
             if parameter["name"] not in names

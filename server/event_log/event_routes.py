@@ -17,11 +17,17 @@ from store.telemetry import events
 router = APIRouter(prefix="/jobs/{job_id}/events", tags=["events"])
 
 After = Annotated[
-    int, Query(ge=0, le=2**53, description="Only events after this seq; to poll, pass `next`.")
+    int,
+    Query(
+        alias="after",
+        ge=0,
+        le=2**53,
+        description="Only events after this seq; to poll, pass `next`.",
+    ),
 ]
 Before = Annotated[
     int | None,
-    Query(ge=0, le=2**53, description="The newest events with seq < before."),
+    Query(alias="before", ge=0, le=2**53, description="The newest events with seq < before."),
 ]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Types = Annotated[
@@ -45,8 +51,8 @@ def read(
     job_id: VisibleJobId,
     database: DatabaseDep,
     request: Request,
-    after: After = 0,
-    before: Before = None,
+    after_seq: After = 0,
+    before_seq: Before = None,
     limit: Limit = 100,
     type: Types = [],  # noqa: A002, B006 - the parameter's name; FastAPI copies it
     start: Start = None,
@@ -57,15 +63,15 @@ def read(
         rows = events.read(
             session,
             job_id,
-            after_seq=after,
-            before_seq=before,
+            after_seq=after_seq,
+            before_seq=before_seq,
             types=type,
             start=start,
             end=end,
             limit=limit + 1,
         )
-    listed = rows[:limit] if before is None else rows[-limit:]
+    listed = rows[:limit] if before_seq is None else rows[-limit:]
     items = [from_row(JobEvent, row) for row in listed]
-    last = items[-1].seq if items else after
+    last = items[-1].seq if items else after_seq
     page = EventPage(items=items, next=last, more=len(rows) > limit)
     return respond_unless_body_cached(request, ModelResponse(page))

@@ -41,11 +41,22 @@ FORMS: Final[dict[str, Any]] = {
 }
 
 After = Annotated[
-    int, Query(ge=0, le=2**53, description="Only entries after this seq; to poll, pass `next`.")
+    int,
+    Query(
+        alias="after",
+        ge=0,
+        le=2**53,
+        description="Only entries after this seq; to poll, pass `next`.",
+    ),
 ]
 Before = Annotated[
     int | None,
-    Query(ge=0, le=2**53, description="Only the last entries before this seq, in a page of JSON."),
+    Query(
+        alias="before",
+        ge=0,
+        le=2**53,
+        description="Only the last entries before this seq, in a page of JSON.",
+    ),
 ]
 Limit = Annotated[int, Query(ge=1, le=1000, description="Entries in a page of JSON.")]
 Attempt = Annotated[
@@ -69,8 +80,8 @@ async def read(
     database: DatabaseDep,
     streams: StreamsDep,
     authenticator: AuthenticatorDep,
-    after: After = 0,
-    before: Before = None,
+    after_seq: After = 0,
+    before_seq: Before = None,
     limit: Limit = 1000,
     attempt: Attempt = None,
     follow: Follow = False,
@@ -82,12 +93,12 @@ async def read(
     forms = (TEXT, NDJSON) if follow else (JSON, TEXT, NDJSON)
     form = accept.preferred_media_type(request.headers.get("accept", ""), forms)
     if form == JSON:
-        between = (after, before)
-        page = await run_sync(_page, database, job_id, between, limit, attempt)
+        seq_limits = (after_seq, before_seq)
+        page = await run_sync(_page, database, job_id, seq_limits, limit, attempt)
         return respond_unless_body_cached(request, ModelResponse(page))
     owner = owner_of(request)
     streams.followers.check(owner)
-    query = FollowQuery(job_id, after, follow, owner.token_id)
+    query = FollowQuery(job_id, after_seq, follow, owner.token_id)
     feed = Feed(database, streams, query, log_pages(job_id, attempt))
     return LongResponse(
         streams,
@@ -105,18 +116,23 @@ async def read(
 def _page(
     database: Database,
     job_id: str,
-    between: tuple[int, int | None],
+    seq_limits: tuple[int, int | None],
     limit: int,
     attempt: int | None,
 ) -> LogPage:
-    after, before = between
+    after_seq, before_seq = seq_limits
     with database.read() as session:
         rows = logs.read(
-            session, job_id, after_seq=after, before_seq=before, limit=limit + 1, attempt=attempt
+            session,
+            job_id,
+            after_seq=after_seq,
+            before_seq=before_seq,
+            limit=limit + 1,
+            attempt=attempt,
         )
-        page = rows[:limit] if before is None else rows[-limit:]
+        page = rows[:limit] if before_seq is None else rows[-limit:]
         items = [from_row(LogEntry, row) for row in page]
-    last = items[-1].seq if items else after
+    last = items[-1].seq if items else after_seq
     return LogPage(items=items, next=last, more=len(rows) > limit)
 
 

@@ -31,7 +31,9 @@ EVENTS: Final[dict[str, Any]] = {
         }
     }
 }
-After = Annotated[int, Query(ge=0, le=2**53, description="Only entries after this seq.")]
+After = Annotated[
+    int, Query(alias="after", ge=0, le=2**53, description="Only entries after this seq.")
+]
 LastEventId = Annotated[
     int | None,
     Header(ge=0, le=2**53, description="As `after`; a browser sends it when it reconnects."),
@@ -60,7 +62,7 @@ async def stream(
     database: DatabaseDep,
     streams: StreamsDep,
     authenticator: AuthenticatorDep,
-    after: After = 0,
+    after_seq: After = 0,
     last_event_id: LastEventId = None,
     kinds: Kinds = list(StreamKind),  # noqa: B006 - never changed
     columns: Columns = None,
@@ -74,7 +76,7 @@ async def stream(
     owner = owner_of(request)
     streams.followers.check(owner)
     names = None if columns is None else [name.strip() for name in columns.split(",")]
-    first = after if last_event_id is None else last_event_id
+    first = after_seq if last_event_id is None else last_event_id
     query = FollowQuery(job_id, first, follow=True, owner=owner.token_id)
     feed = Feed(database, streams, query, encode_as_events(stream_pages(job_id, kinds, names)))
     return LongResponse(

@@ -16,7 +16,7 @@ PROGRAM: Final = (sys.executable, "-I", "-m", "ampcore.user_code", "check")
 TIMEOUT_S: Final = 60.0
 
 
-class _Output(BaseModel):
+class _InspectionOutput(BaseModel):
     """What the child prints. Nothing in it is trusted."""
 
     model_config = ConfigDict(extra="forbid")
@@ -38,13 +38,13 @@ def inspect_bundle(
     if output is None:
         raise _invalid(f"The bundle could not be checked within {timeout_s:g} s.")
     try:
-        found = _Output.model_validate(json.loads(output))
+        inspection = _InspectionOutput.model_validate(json.loads(output))
     except (ValidationError, ValueError, RecursionError):
         message = f"The program that checks bundles failed with exit code {exit_code}; try again."
         raise Unavailable(message) from None
-    if found.files is None:
-        raise _invalid(found.message or "The bundle is not valid.")
-    return [file.model_dump() for file in found.files]
+    if inspection.files is None:
+        raise _invalid(inspection.message or "The bundle is not valid.")
+    return [file.model_dump() for file in inspection.files]
 
 
 def _invalid(message: str) -> RequestInvalid:

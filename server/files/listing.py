@@ -23,20 +23,20 @@ def file_page(
     session: Session, project: str, kind: FileKind | None, cursor: str | None, limit: int
 ) -> FilePage:
     """A page of the files of a project. Raises RequestInvalid for a malformed cursor."""
-    after = _position(cursor) if cursor is not None else None
-    found = files.page(session, project, kind=kind, position=after, limit=limit + 1)
-    rows = found[:limit]
-    keys = [FileKey(project, FileKind(row.kind), row.sha256) for row in rows]
+    position = _position(cursor) if cursor is not None else None
+    rows = files.page(session, project, kind=kind, position=position, limit=limit + 1)
+    listed = rows[:limit]
+    keys = [FileKey(project, FileKind(row.kind), row.sha256) for row in listed]
     naming = files.jobs_naming(session, keys, limit=MAX_JOBS)
     items = []
-    for key, row in zip(keys, rows, strict=True):
+    for key, row in zip(keys, listed, strict=True):
         jobs = naming.get(key, [])
-        named = {
+        naming_jobs = {
             "job_count": jobs[0].job_count if jobs else 0,
             "jobs": [NamingJob(id=job.id, name=job.name, state=job.state) for job in jobs],
         }
-        items.append(from_row(ListedFile, row, named))
-    more = len(found) > limit
+        items.append(from_row(ListedFile, row, naming_jobs))
+    more = len(rows) > limit
     return FilePage(items=items, next_cursor=_cursor(items[-1]) if more else None)
 
 

@@ -12,19 +12,19 @@ from store.files import files
 from store.files.files import FileKey
 
 
-def runs_own_code(spec: JobSpec) -> bool:
+def runs_custom_code(spec: JobSpec) -> bool:
     """Whether a job of this spec runs Python code of its user."""
     return isinstance(spec.model, Bundle)
 
 
 def files_of(spec: JobSpec) -> dict[str, tuple[FileKind, str]]:
     """The kind and SHA-256 of each file that a spec names, by its JSON pointer."""
-    found = {}
+    file_by_pointer = {}
     if isinstance(spec.model, Bundle):
-        found["/model/bundle"] = (FileKind.BUNDLE, digest_of(spec.model.bundle))
+        file_by_pointer["/model/bundle"] = (FileKind.BUNDLE, digest_of(spec.model.bundle))
     if spec.init is not None and spec.init.weights is not None:
-        found["/init/weights"] = (FileKind.WEIGHTS, digest_of(spec.init.weights))
-    return found
+        file_by_pointer["/init/weights"] = (FileKind.WEIGHTS, digest_of(spec.init.weights))
+    return file_by_pointer
 
 
 def lock_files(session: Session, jobs: Sequence[tuple[JobSpec, str]]) -> None:
@@ -32,11 +32,11 @@ def lock_files(session: Session, jobs: Sequence[tuple[JobSpec, str]]) -> None:
 
     Raises SpecValidationError if a project does not have one.
     """
-    wanted = {key: pointer for spec, project in jobs for pointer, key in _keys(spec, project)}
-    for key in sorted(wanted.keys() - files.lock(session, wanted)):
+    pointers = {key: pointer for spec, project in jobs for pointer, key in _keys(spec, project)}
+    for key in sorted(pointers.keys() - files.lock(session, pointers)):
         expected = f"a {key.kind} of the project {key.project}, which is uploaded first"
         received = format_value(f"{DIGEST_PREFIX}{key.sha256}")
-        raise SpecValidationError([Problem(wanted[key], "no_such_file", expected, received)])
+        raise SpecValidationError([Problem(pointers[key], "no_such_file", expected, received)])
 
 
 def record_files(session: Session, jobs: Sequence[tuple[JobSpec, str, str]]) -> None:
@@ -48,4 +48,7 @@ def record_files(session: Session, jobs: Sequence[tuple[JobSpec, str, str]]) -> 
 
 
 def _keys(spec: JobSpec, project: str) -> list[tuple[str, FileKey]]:
-    return [(pointer, FileKey(project, *found)) for pointer, found in files_of(spec).items()]
+    return [
+        (pointer, FileKey(project, *kind_and_digest))
+        for pointer, kind_and_digest in files_of(spec).items()
+    ]

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from ampspec.api.files import FilePage, Sha256, StoredFile
-from ampspec.api.roles import Right
+from ampspec.api.roles import Scope
 from ampspec.references.stored_files import FileKind
 from server.datasets.receive import required_length
 from server.datasets.routes import Limit, ProjectDep
@@ -20,7 +20,7 @@ from server.deps import (
     MemberDep,
     StorageDep,
     StreamsDep,
-    check_right,
+    check_scope,
 )
 from server.documentation.openapi import BYTES_BODY, ETAG_RESPONSES, FILE_RESPONSES, problems
 from server.file_removal import remove_files
@@ -136,10 +136,10 @@ async def put(
 ) -> Response:
     """Store the body under its SHA-256. A file that no job names is deleted after a day."""
     if key.kind is FileKind.BUNDLE:
-        check_right(member, Right.CODE, "Uploading a bundle")
+        check_scope(member, Scope.RUN_CODE, "Uploading a bundle")
     length = required_length(request, MAX_BYTES[key.kind])
-    if (known := await run_sync(uploads.find, key, limiter=receiver.threads)) is not None:
-        return ModelResponse(from_row(StoredFile, known), status_code=200)
+    if (stored_file := await run_sync(uploads.find, key, limiter=receiver.threads)) is not None:
+        return ModelResponse(from_row(StoredFile, stored_file), status_code=200)
     await run_sync(uploads.check_size, key, length, limiter=receiver.threads)
     body = await receiver.receive(
         request,

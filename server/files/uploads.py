@@ -45,10 +45,10 @@ class FileUploads:
 
     def get(self, key: FileKey) -> ProjectFile:
         """The same. Raises NotFound."""
-        found = self.find(key)
-        if found is None:
+        file = self.find(key)
+        if file is None:
             raise file_not_found(key)
-        return found
+        return file
 
     def check_size(self, key: FileKey, size_bytes: int) -> None:
         """Raise PayloadTooLarge or DatasetQuotaReached before the bytes are received."""

@@ -23,10 +23,10 @@ def check_readiness(
     The storage is not asked: it may never answer. Its last check counts.
     """
     parts = (_database(database), _redis(dispatcher), _artifacts(storage_check))
-    found = [problem for problem in parts if problem is not None]
-    if found:
-        names = " and ".join(problem.pointer.removeprefix("/") for problem in found)
-        raise Unavailable(f"Not ready: {names}.", found)
+    problems = [problem for problem in parts if problem is not None]
+    if problems:
+        names = " and ".join(problem.pointer.removeprefix("/") for problem in problems)
+        raise Unavailable(f"Not ready: {names}.", problems)
 
 
 def _database(database: Database) -> Problem | None:

@@ -22,7 +22,7 @@ MAX_HOPS: Final = 20
 SCHEMES: Final = frozenset({"http", "https"})
 
 
-class Client(NamedTuple):
+class HostAndPort(NamedTuple):
     """The address of a client; the port is 0 if unknown."""
 
     host: str
@@ -49,7 +49,7 @@ class ClientAddress:
 
     def _resolve(self, scope: Scope) -> None:
         host, port = scope["client"][:2]
-        peer = Client(normalized_address(host), port)
+        peer = HostAndPort(normalized_address(host), port)
         scope["client"] = peer
         if not self._is_trusted(peer.host):
             return
@@ -78,8 +78,8 @@ def normalized_address(host: str) -> str:
 
 
 def _nearest_untrusted(
-    peer: Client, hops: Sequence[str], is_trusted: Callable[[str], bool]
-) -> tuple[int, Client]:
+    peer: HostAndPort, hops: Sequence[str], is_trusted: Callable[[str], bool]
+) -> tuple[int, HostAndPort]:
     """The index of the client's entry from the right (0 is the peer), and the client."""
     client, depth = peer, 0
     for hop in reversed(hops[-MAX_HOPS:]):
@@ -105,7 +105,7 @@ def _values(scope: Scope, header: bytes) -> list[str]:
     return [value.strip() for value in joined.decode("latin-1").split(",")] if joined else []
 
 
-def _client(text: str) -> Client | None:
+def _client(text: str) -> HostAndPort | None:
     """The address in an entry: `192.0.2.1`, or with a port `192.0.2.1:80`, `[2001:db8::1]:80`."""
     host, port = text, ""
     if text.startswith("[") and "]" in text:
@@ -117,7 +117,7 @@ def _client(text: str) -> Client | None:
     if address is None:
         return None
     number = int(port) if port.isascii() and port.isdecimal() and len(port) <= 5 else 0
-    return Client(str(address), number)
+    return HostAndPort(str(address), number)
 
 
 def _parsed(host: str) -> IPv4Address | IPv6Address | None:

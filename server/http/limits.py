@@ -30,7 +30,9 @@ UPLOADS: Final = (
 
 def is_upload(method: str, path: str) -> bool:
     """Whether the body of the request is a file."""
-    return any(method == one and pattern.fullmatch(path) for one, pattern in UPLOADS)
+    return any(
+        method == upload_method and pattern.fullmatch(path) for upload_method, pattern in UPLOADS
+    )
 
 
 class HeaderLimit:

@@ -19,9 +19,9 @@ async def check_query_parameters(request: Request) -> None:
     if not request.scope["query_string"]:
         return
     parameters = request.query_params.multi_items()
-    known = sorted(_names(request.scope["route"].dependant))
-    unknown = [name for name in request.query_params if name not in known]
-    problems = [_unknown(name, known) for name in unknown[:MAX_PROBLEMS]]
+    parameter_names = sorted(_names(request.scope["route"].dependant))
+    unknown = [name for name in request.query_params if name not in parameter_names]
+    problems = [_unknown(name, parameter_names) for name in unknown[:MAX_PROBLEMS]]
     problems += [_unstorable(name, value) for name, value in parameters if not is_storable(value)]
     if problems:
         raise RequestInvalid(problems)
@@ -54,11 +54,19 @@ def _names(dependant: Any) -> Iterator[str]:
         yield from _names(inner)
 
 
-def _unknown(name: str, known: Sequence[str]) -> Problem:
+def _unknown(name: str, parameter_names: Sequence[str]) -> Problem:
     location = json_pointer(("query", name))
-    expected = f"one of the parameters {', '.join(known)}" if known else "no parameters"
+    expected = (
+        f"one of the parameters {', '.join(parameter_names)}"
+        if parameter_names
+        else "no parameters"
+    )
     return Problem(
-        location, "unknown_parameter", expected, format_value(name), closest_match(name, known)
+        location,
+        "unknown_parameter",
+        expected,
+        format_value(name),
+        closest_match(name, parameter_names),
     )
 
 

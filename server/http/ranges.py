@@ -17,10 +17,10 @@ def requested_range(headers: Headers, etag: str, size: int) -> tuple[int, int] |
     Several ranges select the whole file, and so does a range if If-Range shows that the client
     knows another version of the file. Raises RangeNotSatisfiable.
     """
-    given = headers.get("range", "")
-    if not given or headers.get("if-range", etag) != etag:
+    range_header = headers.get("range", "")
+    if not range_header or headers.get("if-range", etag) != etag:
         return None
-    match = RANGE.fullmatch(given.strip())
+    match = RANGE.fullmatch(range_header.strip())
     if match is None or match.groups() == ("", ""):
         return None
     first, last = match.groups()

@@ -33,7 +33,7 @@ class RequestId:
         state = scope.setdefault("state", {})
         state["request_id"] = request_id = _id_from_client(scope) or secrets.token_hex(8)
         observer = _ResponseObserver(send, request_id)
-        before = context.set({**context.get(NO_CONTEXT), "request_id": request_id})
+        context_token = context.set({**context.get(NO_CONTEXT), "request_id": request_id})
         try:
             await self.app(scope, receive, observer)
         except Exception:
@@ -43,7 +43,7 @@ class RequestId:
                 raise
         finally:
             _log_request(scope, observer)
-            context.reset(before)
+            context.reset(context_token)
 
 
 class _ResponseObserver:

@@ -207,16 +207,20 @@ def check_has_worker(action: Action, job: tables.Job) -> None:
 
 def refusal(session: Session, action: Action, job: tables.Job) -> Conflict:
     """The error for an action that the job does not allow, with what it allows."""
-    if action is DELETE and (other := jobs.unfinished_user(session, job.id)):
+    if action is DELETE and (user := jobs.unfinished_user(session, job.id)):
         return Conflict(
-            f"Cannot {action.name} the job: job {other}, which has not ended, extends or explains "
+            f"Cannot {action.name} the job: job {user}, which has not ended, extends or explains "
             "it and may need its checkpoint."
         )
-    allowing = [str(other) for other in State if other in action.states]
-    known = State(job.state) if job.state in list(State) else None
+    allowing = [str(state) for state in State if state in action.states]
+    job_state = State(job.state) if job.state in list(State) else None
     left_out = WORKER_ACTIONS if job.source == Source.TRACKED else ()
-    allowed = [other.name for other in ACTIONS if known in other.states and other not in left_out]
-    state = job.state if known else f"{job.state!r}, a state that this version does not know"
+    allowed = [
+        candidate.name
+        for candidate in ACTIONS
+        if job_state in candidate.states and candidate not in left_out
+    ]
+    state = job.state if job_state else f"{job.state!r}, a state that this version does not know"
     return Conflict(
         f"Cannot {action.name} the job: expected the state {' or '.join(allowing)}, received "
         f"{state}. Possible actions in this state: {', '.join(allowed) or 'none'}."

@@ -24,8 +24,8 @@ from store.listing.search_filters import Search
 def cursor_of(position: PagePosition, search: Search, sort: JobOrder) -> str:
     """The cursor for the page after a position."""
     value, listing_started_at = (
-        each.isoformat() if isinstance(each, datetime) else each
-        for each in (position.value, position.listing_started_at)
+        order_value.isoformat() if isinstance(order_value, datetime) else order_value
+        for order_value in (position.value, position.listing_started_at)
     )
     parts = [
         _query_fingerprint(search, sort),

@@ -1,5 +1,6 @@
 """Prometheus metrics of jobs, attempts and artifacts."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Final
@@ -17,7 +18,7 @@ from server.metrics.monotonic_counter import MonotonicCounter
 from store import metrics_queries
 from store.jobs.lease_expiry import LOST
 from store.listing import service_counts
-from store.tables.jobs import REQUEUED
+from store.tables.jobs import REQUEUED, current_outcome
 
 OUTCOMES: Final = (*sorted(TERMINAL), State.PAUSED, REQUEUED, LOST)
 
@@ -55,11 +56,11 @@ class JobMetrics:
         attempts_by_outcome = CounterMetricFamily(
             "ampcore_attempts", "Attempts that have ended, by outcome.", labels=["outcome"]
         )
-        ends: dict[str, int] = dict(map(tuple, counted["attempts"]))
+        ends = Counter[str | None]()  # a server of 0.5 may have stored the counts
+        for outcome, count in counted["attempts"]:
+            ends[current_outcome(outcome)] += count
         for outcome in OUTCOMES:
-            attempts_by_outcome.add_metric(
-                [outcome], self._ends.total(outcome, ends.get(outcome, 0))
-            )
+            attempts_by_outcome.add_metric([outcome], self._ends.total(outcome, ends[outcome]))
         yield attempts_by_outcome
         files = GaugeMetricFamily(
             "ampcore_artifacts_bytes", "Size of the files that jobs have written.", labels=["kind"]

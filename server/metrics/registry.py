@@ -87,15 +87,15 @@ class DatabaseCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All metrics; while the database is unavailable, only `ampcore_database_up`."""
-        found: list[Metric] = []
+        metrics: list[Metric] = []
         try:
             with self._database.read() as session:
                 for part in self._parts:
-                    found += part.collect(session)
+                    metrics += part.collect(session)
         except SQLAlchemyError as error:
             log.warning("cannot read metrics from the database: %s", error)
-            found = []
+            metrics = []
         yield GaugeMetricFamily(
-            "ampcore_database_up", "1 if the database is available, else 0.", value=bool(found)
+            "ampcore_database_up", "1 if the database is available, else 0.", value=bool(metrics)
         )
-        yield from found
+        yield from metrics

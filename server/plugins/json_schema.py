@@ -80,10 +80,12 @@ def schema_problems(schema: Mapping[str, Any], value: Any, pointer: str) -> list
     try:
         validator = _validator(json.dumps(schema))
         errors = islice(validator.iter_errors(value), MAX_PROBLEMS)
-        found = dict.fromkeys(problem for error in errors for problem in _problems(error, pointer))
+        problems = dict.fromkeys(
+            problem for error in errors for problem in _problems(error, pointer)
+        )
     except (SchemaError, UnknownType, Unresolvable, RecursionError, re.error) as error:
         raise NotChecked(f"{type(error).__name__} in its schema") from error
-    return list(found)[:MAX_PROBLEMS]
+    return list(problems)[:MAX_PROBLEMS]
 
 
 def _count(value: Any, levels: int) -> int:
@@ -125,31 +127,31 @@ def _validator(schema: str) -> Any:
 def _problems(error: Any, pointer: str) -> Iterator[Problem]:
     """The problems of an error of jsonschema; a union has those of its closest alternative."""
     at = pointer + json_pointer(error.absolute_path)
-    keyword, wanted, received = error.validator, error.validator_value, error.instance
+    keyword, constraint, received = error.validator, error.validator_value, error.instance
     match keyword:
         case "required":
-            for name in wanted:
+            for name in constraint:
                 if name not in received:
                     yield Problem(at + json_pointer([name]), MISSING, "a value", "nothing")
-        case "additionalProperties" if wanted is False:
-            known = sorted(error.schema.get("properties", {}))
-            expected = f"one of the fields {', '.join(known)}" if known else "no fields"
+        case "additionalProperties" if constraint is False:
+            field_names = sorted(error.schema.get("properties", {}))
+            expected = f"one of the fields {', '.join(field_names)}" if field_names else "no fields"
             for name in received:
-                if name not in known:
+                if name not in field_names:
                     yield _problem(
-                        at + json_pointer([name]), "unknown_field", expected, name, known
+                        at + json_pointer([name]), "unknown_field", expected, name, field_names
                     )
         case "type":
             if not {"enum", "const"} & error.schema.keys():  # these say more
-                yield _problem(at, "wrong_type", _type_names([wanted]), received)
+                yield _problem(at, "wrong_type", _type_names([constraint]), received)
         case "enum" | "const":
-            values = wanted if keyword == "enum" else [wanted]
+            values = constraint if keyword == "enum" else [constraint]
             expected = join_names(map(format_value, values), 20)
             yield _problem(at, "unknown_value", expected, received, map(str, values))
         case "anyOf" | "oneOf" if error.context:
             yield from _closest(error, pointer)
         case _ if keyword in LIMITS:
-            yield _problem(at, "invalid_value", LIMITS[keyword](wanted), received)
+            yield _problem(at, "invalid_value", LIMITS[keyword](constraint), received)
         case _:
             yield _problem(at, "invalid_value", f"a value that satisfies {keyword!r}", received)
 
@@ -198,7 +200,7 @@ def _is_other(errors: Iterable[Any], tag: str | None) -> bool:
 
 
 def _type_names(types: Iterable[Any]) -> str:
-    names = [name for one in types for name in ([one] if isinstance(one, str) else one)]
+    names = [name for kind in types for name in ([kind] if isinstance(kind, str) else kind)]
     return join_names(dict.fromkeys(TYPES.get(name, name) for name in names), 20)
 
 

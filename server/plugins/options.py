@@ -42,15 +42,15 @@ def check_packages(database: Database, spec: JobSpec) -> None:
 def _problems(
     pointer: str, reference: PackageReference, announced: Sequence[dict[str, Any]]
 ) -> list[Problem]:
-    of_package = [one for one in announced if one.get("package") == reference.package]
-    same_group = [one for one in of_package if one.get("group") == reference.group]
-    entries = [one for one in same_group if one.get("name") == reference.name]
+    of_package = [entry for entry in announced if entry.get("package") == reference.package]
+    same_group = [entry for entry in of_package if entry.get("group") == reference.group]
+    entries = [entry for entry in same_group if entry.get("name") == reference.name]
     if entries:
         # Workers may have different versions: what one of them accepts is accepted.
-        return min((_option_problems(pointer, reference, one) for one in entries), key=len)
+        return min((_option_problems(pointer, reference, entry) for entry in entries), key=len)
     if not of_package:
         return []
-    names = sorted({str(one.get("name")) for one in same_group})
+    names = sorted({str(entry.get("name")) for entry in same_group})
     listed = join_names(names, MAX_NAMES) or "none"
     expected = f"one of the {reference.group} of {reference.package}: {listed}"
     suggestion = closest_match(reference.name, names)

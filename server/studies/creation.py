@@ -7,17 +7,17 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Response
 from sqlalchemy.orm import Session
 
-from ampspec.api.roles import Right
+from ampspec.api.roles import Scope
 from ampspec.api.studies import Estimate
 from ampspec.jobs import JobSpec, SpecValidationError
 from ampspec.studies.kinds import KINDS
 from infra.notify import Notifier
 from server.dataset_folder import DatasetFolder
 from server.datasets.references import pin_dataset
-from server.deps import ActorDep, DatabaseDep, MemberDep, NotifierDep, check_right, services_of
+from server.deps import ActorDep, DatabaseDep, MemberDep, NotifierDep, check_scope, services_of
 from server.errors import Conflict, NotFound, RequestInvalid
 from server.files.initial_weights import check_initial_weights
-from server.files.references import runs_own_code
+from server.files.references import runs_custom_code
 from server.http.access.principal import Principal
 from server.http.responses import to_response
 from server.idempotency import IdempotentRequestDep, respond_once
@@ -55,8 +55,8 @@ def check_study(
     request = parse_request(document).prioritized()
     try:
         spec = JobSpec.parse(request.spec)
-        if runs_own_code(spec):
-            check_right(principal, Right.CODE, "A study of a spec with a bundle")
+        if runs_custom_code(spec):
+            check_scope(principal, Scope.RUN_CODE, "A study of a spec with a bundle")
         folder.check(spec)
         check_initial_weights(database, spec, principal.project)
         spec = pin_dataset(database, spec, principal.project)
@@ -102,9 +102,9 @@ class StudyActions:
             studies.add_jobs(session, row.id, _first_jobs(study))
             audit.record(session, self.actor, "study.create", row.id, kind=study.kind)
             session.refresh(row)
-            made = study_from_row(row, studies.jobs_of(session, row.id))
+            created_study = study_from_row(row, studies.jobs_of(session, row.id))
             location = {"Location": f"/api/v1/studies/{row.id}"}
-            return StoredResponse(201, location, made.model_dump_json())
+            return StoredResponse(201, location, created_study.model_dump_json())
 
         return to_response(respond_once(self.database, self.idempotent_request, make))
 
@@ -159,7 +159,7 @@ class StudyActions:
             "options": study.question.options.model_dump(mode="json"),
             "policies": list(study.question.policies),
             "facts": context_facts(study.question),
-            "may_run_code": self.principal.may(Right.CODE),
+            "may_run_code": self.principal.has_scope(Scope.RUN_CODE),
             "token_id": self.actor.token_id,
             "created_by": self.actor.token_name,
             "request_id": self.actor.request_id,

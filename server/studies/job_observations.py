@@ -30,10 +30,10 @@ def job_observations(session: Session, job_id: str) -> JobObservations:
     job = jobs.get(session, job_id)
     if job is None:
         return JobObservations(train_examples=None, split_seed=None, memory=None)
-    found = events.read(
+    event_rows = events.read(
         session, job_id, types=[EventType.STARTED, EventType.PREFLIGHT], limit=MAX_EVENTS
     )
-    data: list[Mapping[str, Any]] = [row.data for row in found if isinstance(row.data, dict)]
+    data: list[Mapping[str, Any]] = [row.data for row in event_rows if isinstance(row.data, dict)]
     started = [event for event in data if "steps_per_epoch" in event]
     figures = [event["data"] for event in data if event.get("code") == FIGURES and "data" in event]
     batch = job.spec["data"]["batch_size"]
@@ -46,8 +46,8 @@ def job_observations(session: Session, job_id: str) -> JobObservations:
 
 def _train_examples(started: Sequence[Mapping[str, Any]], step_examples: int) -> int | None:
     try:
-        steps, rest = started[0]["steps_per_epoch"], started[0]["dropped_examples"]
-        return int(steps) * step_examples + int(rest)
+        steps, dropped_examples = started[0]["steps_per_epoch"], started[0]["dropped_examples"]
+        return int(steps) * step_examples + int(dropped_examples)
     except NOT_THERE:
         return None
 

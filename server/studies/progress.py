@@ -16,7 +16,7 @@ from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
 from ampspec.api.job.jobs import Job
-from ampspec.api.roles import Right
+from ampspec.api.roles import Scope
 from ampspec.jobs import TERMINAL, SpecValidationError, State
 from ampspec.studies.kinds import KINDS
 from ampspec.studies.plan import JobResult, PlannedJob, Results, StudyContext, StudyKind
@@ -103,14 +103,20 @@ class StudyProgress:
         queued = {row.key for row in rows if row.job_id is not None} | set(results)
         waiting = [job for job in planned if job.key not in queued][:MAX_JOBS_PER_ROUND]
         checked = {job.key: self._check(study, question, job, results) for job in waiting}
-        errors = {key: one for key, one in checked.items() if isinstance(one, Exception)}
+        errors = {
+            key: outcome for key, outcome in checked.items() if isinstance(outcome, Exception)
+        }
         if errors and not _can_go_on_without(kind, errors.values()):
             message = f"A job of the study was refused: {next(iter(errors.values()))}"
             ends_as = {"ends_as": studies.FAILED, "message": message}
             self._end(study, rows, new, studies.STOPPING, **ends_as)
             return
         new = new | {key: JobResult.refused(str(error)) for key, error in errors.items()}
-        valid = {key: one for key, one in checked.items() if isinstance(one, CheckedSubmission)}
+        valid = {
+            key: outcome
+            for key, outcome in checked.items()
+            if isinstance(outcome, CheckedSubmission)
+        }
         if new or valid:
             self._queue(study, rows, planned, new, valid)
 
@@ -192,11 +198,11 @@ class StudyProgress:
         return self.submitter.check(submission)
 
     def _may_run_code(self, study: tables.Study) -> bool:
-        """Whether the token that created the study had the right, and has it still."""
+        """Whether the token that created the study had the scope, and has it still."""
         if not study.may_run_code:
             return False
         with self.database.read() as session:
-            return tokens.has_right(session, study.token_id, Right.CODE)
+            return tokens.has_scope(session, study.token_id, Scope.RUN_CODE)
 
     def _finish(
         self,
@@ -238,9 +244,11 @@ class StudyProgress:
                 return
             _record(session, study.id, self._new_results(session, study, rows))
             cancelled += studies.cancel_jobs(session, study.id)
-            left = studies.jobs_of(session, study.id)
-            if not any(row.state is not None and row.state not in TERMINAL for row in left):
-                _record(session, study.id, self._new_results(session, study, left))
+            remaining_jobs = studies.jobs_of(session, study.id)
+            if not any(
+                row.state is not None and row.state not in TERMINAL for row in remaining_jobs
+            ):
+                _record(session, study.id, self._new_results(session, study, remaining_jobs))
                 studies.set_state(session, study, study.ends_as or studies.CANCELLED)
         for job_id in cancelled:
             self.notifier.notify(job_id)
@@ -280,8 +288,8 @@ def _lost_extensions(
     entries = {row.key: row for row in rows}
     lost = {}
     for job in planned:
-        own, extended = entries.get(job.key), entries.get(job.extends or "")
-        is_waiting = own is not None and own.job_id is None and job.key not in results
+        entry, extended = entries.get(job.key), entries.get(job.extends or "")
+        is_waiting = entry is not None and entry.job_id is None and job.key not in results
         if is_waiting and extended is not None and extended.state is None:
             message = "The job that it extends was deleted."
             lost[job.key] = JobResult(extended.job_id, State.CANCELLED, message=message)

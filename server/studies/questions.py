@@ -43,8 +43,14 @@ def in_spec(error: SpecValidationError) -> SpecValidationError:
     """The error with pointers into the body of the request, which has the spec as a field."""
     return SpecValidationError(
         [
-            Problem(f"/spec{one.pointer}", one.code, one.expected, one.received, one.suggestion)
-            for one in error.problems
+            Problem(
+                f"/spec{problem.pointer}",
+                problem.code,
+                problem.expected,
+                problem.received,
+                problem.suggestion,
+            )
+            for problem in error.problems
         ]
     )
 
@@ -100,8 +106,8 @@ def question_of(study: tables.Study, planned: Mapping[str, Mapping[str, Any]]) -
 def _devices(session: Session, spec: JobSpec) -> list[DeviceInfo]:
     """The device that each online worker would train on."""
     machines = workers.online_devices(session)
-    found = (choose_device(machine, spec.runtime.device) for machine in machines)
-    return [device for device in found if device is not None]
+    devices = (choose_device(machine, spec.runtime.device) for machine in machines)
+    return [device for device in devices if device is not None]
 
 
 def _device_facts(devices: Sequence[DeviceInfo]) -> tuple[str | None, int | None]:
@@ -123,7 +129,9 @@ def _measured_batches(session: Session, spec: JobSpec, project: str) -> dict[str
         if _model(row.spec) == model:
             policies: Sequence[Mapping[str, Any]] = (row.answer or {}).get("policies") or ()
             return {
-                one["policy"]: one["largest_batch"] for one in policies if one.get("largest_batch")
+                policy["policy"]: policy["largest_batch"]
+                for policy in policies
+                if policy.get("largest_batch")
             }
     return {}
 

@@ -55,7 +55,7 @@ def _new_result(session: Session, row: Row[Any], storage: Storage | None) -> Job
     latest = row.latest if isinstance(row.latest, dict) else {}
     summary = {**latest, **(row.totals or {}), **(row.summary or {})}
     metrics = metrics_of(row.metrics) or metrics_of_result(row.summary)
-    found = JobResult(
+    result = JobResult(
         row.job_id,
         State(row.state),
         row.reason,
@@ -65,11 +65,11 @@ def _new_result(session: Session, row: Row[Any], storage: Storage | None) -> Job
         row.ran_s,
         **job_observations(session, row.job_id),
     )
-    if storage is not None and found.succeeded:
-        found = replace(found, examples=_examples(session, row.job_id, storage))
+    if storage is not None and result.succeeded:
+        result = replace(result, examples=_examples(session, row.job_id, storage))
     if RANGES not in row.changes:
-        return found
-    return replace(found, losses=_losses(session, row.job_id, row.changes["precision"]["policy"]))
+        return result
+    return replace(result, losses=_losses(session, row.job_id, row.changes["precision"]["policy"]))
 
 
 def _examples(session: Session, job_id: str, storage: Storage) -> ExampleResults | None:

@@ -68,17 +68,17 @@ def _position(cursor: Annotated[str | None, Query(max_length=200)] = None) -> An
 def listing(
     principal: PrincipalDep,
     database: DatabaseDep,
-    before: Annotated[Any, Depends(_position)],
+    position: Annotated[Any, Depends(_position)],
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> StudyPage:
     """List the studies of the token's project, newest first; for admins, of all projects."""
     with database.read() as session:
-        rows = studies.page(session, principal.visible_project, position=before, limit=limit + 1)
+        rows = studies.page(session, principal.visible_project, position=position, limit=limit + 1)
         items = [listed_study_from_row(row) for row in rows[:limit]]
     if len(rows) <= limit:
         return StudyPage(items=items, next_cursor=None)
-    position = f"{items[-1].created_at.isoformat()} {items[-1].id}"
-    return StudyPage(items=items, next_cursor=base64.urlsafe_b64encode(position.encode()).decode())
+    last = f"{items[-1].created_at.isoformat()} {items[-1].id}"
+    return StudyPage(items=items, next_cursor=base64.urlsafe_b64encode(last.encode()).decode())
 
 
 @router.get("/{study_id}", summary="Read a study", responses=problems(404))

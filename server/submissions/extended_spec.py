@@ -46,10 +46,10 @@ def _continued_document(session: Session, job: tables.Job, epochs: int) -> Any:
 
 
 def _steps_per_epoch(session: Session, job: tables.Job) -> int:
-    found = evaluations.steps_per_epoch(session, job.id)
-    if found is None:
+    steps = evaluations.steps_per_epoch(session, job.id)
+    if steps is None:
         raise Conflict("Cannot extend the job: its events do not tell the steps of an epoch.")
-    return found
+    return steps
 
 
 def _check_checkpoint(session: Session, job: tables.Job) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from ampspec.api.job.jobs import Job, SubmittedJobs
-from ampspec.api.roles import Right
+from ampspec.api.roles import Scope
 from ampspec.documents.problems import MAX_PROBLEMS, format_value
 from ampspec.jobs import Problem, SpecValidationError
 from server.deps import ActorDep, MemberDep, services_of
@@ -119,7 +119,7 @@ class NewJobs:
         return to_response(await self.submitter.submit(submission))
 
     def _submission(self, action: str, draft: Callable[[], JobDraft]) -> Submission:
-        may_run_code = self.principal.may(Right.CODE)
+        may_run_code = self.principal.has_scope(Scope.RUN_CODE)
         return Submission(draft, action, self.actor, may_run_code=may_run_code)
 
     def _submit_all(self, documents: Sequence[Any]) -> Response:

@@ -14,15 +14,15 @@ from typing import Any, Final
 from sqlalchemy.orm import Session
 
 from ampspec.api.job.jobs import Job
-from ampspec.api.roles import Right
+from ampspec.api.roles import Scope
 from ampspec.jobs import JobSpec
 from server.dataset_folder import DatasetFolder
 from server.datasets.references import lock_datasets, pin_dataset
-from server.deps import missing_right
+from server.deps import missing_scope
 from server.dispatch import Dispatcher, dispatch_jobs
 from server.errors import NotFound
 from server.files.initial_weights import check_initial_weights
-from server.files.references import lock_files, record_files, runs_own_code
+from server.files.references import lock_files, record_files, runs_custom_code
 from server.http.admission.fair_limiter import FairLimiter
 from server.http.responses import mark_replayed
 from server.plugins.options import check_packages
@@ -149,8 +149,8 @@ class JobSubmitter:
         try:
             draft = submission.draft()
             spec = JobSpec.parse(draft.document)
-            if runs_own_code(spec) and not submission.may_run_code:
-                raise missing_right(Right.CODE, "A job with a bundle")
+            if runs_custom_code(spec) and not submission.may_run_code:
+                raise missing_scope(Scope.RUN_CODE, "A job with a bundle")
             self._datasets.check(spec)
             check_packages(self._database, spec)
             spec = pin_dataset(self._database, spec, draft.project)
@@ -254,8 +254,8 @@ def create_jobs(session: Session, submissions: Sequence[CheckedSubmission]) -> S
     specs = [(submission.spec, submission.origin.project) for submission in submissions]
     lock_datasets(session, specs)
     lock_files(session, specs)
-    needed = (submission.origin.needed_job for submission in submissions)
-    _lock_needed(session, {job_id for job_id in needed if job_id})
+    job_ids = (submission.origin.needed_job for submission in submissions)
+    _lock_needed(session, {job_id for job_id in job_ids if job_id})
     rows = jobs.create_all(
         session, [(submission.spec, submission.origin) for submission in submissions]
     )

@@ -36,7 +36,8 @@ FILES: Final[dict[str, Any]] = {
     if form is not EvaluationsFormat.JSON
 }
 After = Annotated[
-    int, Query(ge=-1, le=MAX_STEP, description="Only later steps; to poll, pass `next`.")
+    int,
+    Query(alias="after", ge=-1, le=MAX_STEP, description="Only later steps; to poll, pass `next`."),
 ]
 End = Annotated[int | None, Query(ge=0, le=MAX_STEP, description="The step after the last one.")]
 MaxPoints = Annotated[
@@ -66,7 +67,7 @@ def read(
     job_id: VisibleJobId,
     database: DatabaseDep,
     request: Request,
-    after: After = -1,
+    after_step: After = -1,
     end: End = None,
     limit: Limit = 10_000,
     max_points: MaxPoints = None,
@@ -78,24 +79,29 @@ def read(
     """
     with database.read() as session:
         if max_points is None:
-            found = evaluations.read(session, job_id, after_step=after, end=end, limit=limit + 1)
+            rows = evaluations.read(
+                session, job_id, after_step=after_step, end=end, limit=limit + 1
+            )
         else:
             limit = max_points
-            found = evaluations.sample(session, job_id, max_points, after_step=after, end=end)
+            rows = evaluations.sample(session, job_id, max_points, after_step=after_step, end=end)
     chosen = (
         form
         or MEDIA_TYPES[preferred_media_type(request.headers.get("accept", ""), list(MEDIA_TYPES))]
     )
-    response = respond_unless_body_cached(request, _response(chosen, found, limit, after))
+    response = respond_unless_body_cached(request, _response(chosen, rows, limit, after_step))
     response.headers["Vary"] = f"{response.headers['Vary']}, Accept"
     return response
 
 
 def _response(
-    form: EvaluationsFormat, found: Sequence[evaluations.StoredEvaluation], limit: int, after: int
+    form: EvaluationsFormat,
+    rows: Sequence[evaluations.StoredEvaluation],
+    limit: int,
+    after_step: int,
 ) -> Response:
     """The first `limit` evaluations in this format."""
-    listed = found[:limit]
+    listed = rows[:limit]
     if form is not EvaluationsFormat.JSON:
         from server.telemetry.evaluation_table import evaluation_table  # loads NumPy
 
@@ -103,10 +109,10 @@ def _response(
         return Response(b"".join(pieces), media_type=FORMATS[form].media_type)
     items = [
         Evaluation.model_validate(
-            {"epoch": one.epoch, "step": one.step, "best": one.is_best, **one.metrics}
+            {"epoch": row.epoch, "step": row.step, "best": row.is_best, **row.metrics}
         )
-        for one in listed
+        for row in listed
     ]
-    last = listed[-1].step if listed else after
-    page = EvaluationPage(items=items, next=None if last < 0 else last, more=len(found) > limit)
+    last = listed[-1].step if listed else after_step
+    page = EvaluationPage(items=items, next=None if last < 0 else last, more=len(rows) > limit)
     return ModelResponse(page)

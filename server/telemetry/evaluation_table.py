@@ -18,14 +18,19 @@ def evaluation_table(evaluations: Sequence[StoredEvaluation]) -> StepTable:
 
     A metric that an evaluation does not have is NaN.
     """
-    every = dict.fromkeys(name for one in evaluations for name in one.metrics)
+    every = dict.fromkeys(name for evaluation in evaluations for name in evaluation.metrics)
     names = list(every)[:MAX_COLUMNS]
-    epochs = [UNKNOWN_EPOCH if one.epoch is None else one.epoch for one in evaluations]
+    epochs = [
+        UNKNOWN_EPOCH if evaluation.epoch is None else evaluation.epoch
+        for evaluation in evaluations
+    ]
     return {
-        "step": np.array([one.step for one in evaluations], np.int64),
+        "step": np.array([evaluation.step for evaluation in evaluations], np.int64),
         "epoch": np.array(epochs, np.int64),
         **{
-            name: np.array([one.metrics.get(name, np.nan) for one in evaluations], np.float64)
+            name: np.array(
+                [evaluation.metrics.get(name, np.nan) for evaluation in evaluations], np.float64
+            )
             for name in names
         },
     }

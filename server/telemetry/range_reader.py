@@ -27,7 +27,7 @@ def read_samples(session: Session, job_id: str, steps: Sequence[int]) -> "list[R
     return samples
 
 
-def evenly_spaced(steps: Sequence[int], most: int) -> list[int]:
+def evenly_spaced(steps: Sequence[int], max_steps: int) -> list[int]:
     """At most `most` of the steps, always with the last one."""
-    stride = -(-len(steps) // most) or 1
+    stride = -(-len(steps) // max_steps) or 1
     return list(steps[::-1][::stride][::-1])

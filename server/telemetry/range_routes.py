@@ -68,7 +68,7 @@ def _content(steps: Sequence[int], samples: "list[RangeSample]", number_format: 
     return Ranges.model_validate(
         {
             "steps": list(steps),
-            "samples": [{"step": one.step, **one.to_json()} for one in samples],
+            "samples": [{"step": sample.step, **sample.to_json()} for sample in samples],
             "report": report
             and {
                 **report.to_json(),

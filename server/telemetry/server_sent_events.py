@@ -27,8 +27,8 @@ def encode_as_events(read: Read[StreamEntry]) -> Read[bytes]:
     Each has its seq as id. They are encoded in the thread that reads them: many steps take long.
     """
 
-    def events(session: Session, after: int, seq: int) -> tuple[Sequence[bytes], int]:
-        entries, until = read(session, after, seq)
+    def events(session: Session, after_seq: int, seq: int) -> tuple[Sequence[bytes], int]:
+        entries, until = read(session, after_seq, seq)
         return [_encoded(entry) for entry in entries], until
 
     return events
@@ -39,10 +39,10 @@ async def server_sent_events(feed: Feed[bytes]) -> AsyncGenerator[bytes, None]:
     yield b"retry: %d\n\n" % RETRY_MS
     was_up_to_date = False
     async for page in feed.pages():
-        if was_up_to_date and page.seq - page.after > LAG_ENTRIES:
-            yield _event("lag", b'{"behind":%d}' % (page.seq - page.after))
+        if was_up_to_date and page.seq - page.until_seq > LAG_ENTRIES:
+            yield _event("lag", b'{"behind":%d}' % (page.seq - page.until_seq))
             was_up_to_date = False
-        was_up_to_date |= bool(page.items) and page.after >= page.seq
+        was_up_to_date |= bool(page.items) and page.until_seq >= page.seq
         yield b"".join(page.items) or b": keep-alive\n\n"
     if feed.is_over:
         yield _event("end", orjson.dumps({"state": feed.state}))

@@ -26,11 +26,11 @@ FILES: Final[dict[str, Any]] = {
     response_model=Steps,
     responses={**ETAG_RESPONSES, 200: {**ETAG_RESPONSES[200], "content": FILES}, **problems(404)},
 )
-async def read(job_id: JobId, wanted: StepsQueryDep, request: Request) -> Response:
+async def read(job_id: JobId, query: StepsQueryDep, request: Request) -> Response:
     """Read every step in a range, exactly once, or the whole range downsampled.
 
     Downsampling hides no event: a point has the minimum, maximum, first, last and mean value, and
     the number of skipped steps; with `max_points` the skipped steps and the loss-scale changes are
     also listed individually. Formats other than JSON return the whole range.
     """
-    return await steps_response(request, job_id, wanted)
+    return await steps_response(request, job_id, query)

@@ -16,7 +16,8 @@ DEFAULT_LIMIT: Final = 10_000
 Start = Annotated[int, Query(ge=0, le=MAX_STEP, description="The first step.")]
 End = Annotated[int | None, Query(ge=0, le=MAX_STEP, description="The step after the last one.")]
 After = Annotated[
-    int | None, Query(ge=-1, le=MAX_STEP, description="Only later steps; to poll, pass `next`.")
+    int | None,
+    Query(alias="after", ge=-1, le=MAX_STEP, description="Only later steps; to poll, pass `next`."),
 ]
 Columns = Annotated[
     str | None,
@@ -55,7 +56,7 @@ class StepsQuery:
 
     start: int
     end: int | None
-    after: int | None
+    after_step: int | None
     columns: list[str] | None
     attempt: int | None
     limit: int | None
@@ -65,7 +66,7 @@ class StepsQuery:
     @property
     def first(self) -> int:
         """The first requested step."""
-        return self.start if self.after is None else max(self.start, self.after + 1)
+        return self.start if self.after_step is None else max(self.start, self.after_step + 1)
 
 
 def _steps_query(
@@ -73,7 +74,7 @@ def _steps_query(
     request: Request,
     start: Start = 0,
     end: End = None,
-    after: After = None,
+    after_step: After = None,
     columns: Columns = None,
     limit: Limit = None,
     max_points: MaxPoints = None,
@@ -81,9 +82,11 @@ def _steps_query(
     form: Form = None,
 ) -> StepsQuery:
     if form is None:
-        types = [each.media_type for each in FORMATS.values()]
+        types = [step_format.media_type for step_format in FORMATS.values()]
         chosen = accept.preferred_media_type(request.headers.get("accept", ""), types)
-        name = next(name for name, each in FORMATS.items() if each.media_type == chosen)
+        name = next(
+            name for name, step_format in FORMATS.items() if step_format.media_type == chosen
+        )
     else:
         name = str(form)
     if limit is not None and max_points is not None:
@@ -94,7 +97,7 @@ def _steps_query(
         names.append("step_time_s")  # the time of each step
     if name == JSON and max_points is None:
         limit = limit or DEFAULT_LIMIT
-    return StepsQuery(start, end, after, names, attempt, limit, max_points, name)
+    return StepsQuery(start, end, after_step, names, attempt, limit, max_points, name)
 
 
 StepsQueryDep = Annotated[StepsQuery, Depends(_steps_query)]

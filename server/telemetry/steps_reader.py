@@ -32,8 +32,8 @@ PAGE: Final = 65_536
 class StepsResult:
     """The result of a read.
 
-    `ranges` are the attempts that readers see, and their steps; `found` are the key steps, None if
-    every step is in the table.
+    `ranges` are the attempts that readers see, and their steps; `key_steps` is None if every step
+    is in the table.
     """
 
     table: StepTable
@@ -41,111 +41,111 @@ class StepsResult:
     last: int | None
     more: bool
     ranges: Sequence[AttemptSteps]
-    found: "KeyStepsInRange | None" = None
+    key_steps: "KeyStepsInRange | None" = None
 
 
-def read_steps(session: Session, job_id: str, wanted: StepsQuery) -> StepsResult:
+def read_steps(session: Session, job_id: str, query: StepsQuery) -> StepsResult:
     """A page of steps, or the whole range downsampled. Raises RequestInvalid."""
-    ranges = steps.visible_ranges(session, job_id, wanted.attempt)
-    columns = ColumnSelection(session, job_id, wanted, ranges)
-    if wanted.max_points is None:
+    ranges = steps.visible_ranges(session, job_id, query.attempt)
+    columns = ColumnSelection(session, job_id, query, ranges)
+    if query.max_points is None:
         return _page(columns)
     if (
         sum(attempt_range.end - attempt_range.start for attempt_range in columns.inside)
-        <= wanted.max_points
+        <= query.max_points
     ):
         return _every_step(columns)
-    return _buckets(columns, wanted.max_points)
+    return _buckets(columns, query.max_points)
 
 
-def all_tables(database: Database, job_id: str, wanted: StepsQuery) -> Iterator[StepTable]:
+def all_tables(database: Database, job_id: str, query: StepsQuery) -> Iterator[StepTable]:
     """All requested steps in tables; no session is held between two of them.
 
     Raises NotFound if the job is deleted before the last one.
     """
-    if wanted.max_points is not None:
+    if query.max_points is not None:
         with database.read() as session:
-            points = read_steps(session, job_id, wanted).table
+            points = read_steps(session, job_id, query).table
         yield points
         return
     with database.read() as session:
-        ranges = steps.visible_ranges(session, job_id, wanted.attempt)
-        names = ColumnSelection(session, job_id, wanted, ranges).names()
-    start, left, more = wanted.first, wanted.limit, True
-    while more and left != 0:
+        ranges = steps.visible_ranges(session, job_id, query.attempt)
+        names = ColumnSelection(session, job_id, query, ranges).names()
+    start, remaining, more = query.first, query.limit, True
+    while more and remaining != 0:
         with database.read() as session:
             # A deleted job must not look like the end of its steps.
             if jobs.project_of(session, job_id) is None:
                 raise job_not_found(job_id)
-            found = steps.read(
+            page = steps.read(
                 session,
                 job_id,
                 start=start,
-                end=wanted.end,
-                limit=PAGE if left is None else min(PAGE, left),
-                attempt=wanted.attempt,
+                end=query.end,
+                limit=PAGE if remaining is None else min(PAGE, remaining),
+                attempt=query.attempt,
                 columns=[*names, SKIPPED],
             )
-        yield step_table.table_of_steps(found.block, names)
-        start, more = found.block.end_step, found.more
-        left = None if left is None else left - len(found.block)
+        yield step_table.table_of_steps(page.block, names)
+        start, more = page.block.end_step, page.more
+        remaining = None if remaining is None else remaining - len(page.block)
 
 
 class ColumnSelection:
     """The columns to return for a range."""
 
     def __init__(
-        self, session: Session, job_id: str, wanted: StepsQuery, ranges: Sequence[AttemptSteps]
+        self, session: Session, job_id: str, query: StepsQuery, ranges: Sequence[AttemptSteps]
     ) -> None:
-        self.session, self.job_id, self.wanted, self.ranges = session, job_id, wanted, ranges
-        self.inside = steps.clip(ranges, wanted.first, wanted.end)
-        self.kept = None if wanted.columns is None else [*wanted.columns, SKIPPED]
+        self.session, self.job_id, self.query, self.ranges = session, job_id, query, ranges
+        self.inside = steps.clip(ranges, query.first, query.end)
+        self.kept = None if query.columns is None else [*query.columns, SKIPPED]
         """The columns to read; at least one, for the number of steps."""
 
-    def names(self, found: Sequence[str] = ()) -> list[str]:
+    def names(self, read_columns: Sequence[str] = ()) -> list[str]:
         """The requested columns, by default all. Raises RequestInvalid for an unknown one.
 
         Args:
-            found: the columns that were read.
+            read_columns: the columns that were read.
         """
-        requested = self.wanted.columns
-        if requested is not None and set(requested) <= {"step", *found}:
+        requested = self.query.columns
+        if requested is not None and set(requested) <= {"step", *read_columns}:
             return [name for name in dict.fromkeys(requested) if name != "step"]
-        if requested is None and found:
-            return list(found)
-        known = steps.column_names(self.session, self.job_id, self.ranges) or list(COLUMNS)
+        if requested is None and read_columns:
+            return list(read_columns)
+        stored_columns = steps.column_names(self.session, self.job_id, self.ranges) or list(COLUMNS)
         if requested is None:
-            return known
+            return stored_columns
         # Without steps yet, a named extra (`loss/generator`) may still appear later.
         later = [
             name for name in requested if not self.inside and name.partition("/")[0] in COLUMNS
         ]
-        check_columns(requested, [*known, *later])
-        return [name for name in dict.fromkeys(requested) if name in known]
+        check_columns(requested, [*stored_columns, *later])
+        return [name for name in dict.fromkeys(requested) if name in stored_columns]
 
 
-def check_columns(requested: Sequence[str], known: Sequence[str]) -> None:
+def check_columns(requested: Sequence[str], stored_columns: Sequence[str]) -> None:
     """Raise RequestInvalid for unknown columns other than `step`."""
-    unknown = [name for name in requested if name not in ("step", *known)]
+    unknown = [name for name in requested if name not in ("step", *stored_columns)]
     if unknown:
-        raise RequestInvalid([_unknown(name, known) for name in unknown])
+        raise RequestInvalid([_unknown(name, stored_columns) for name in unknown])
 
 
 def _page(columns: ColumnSelection) -> StepsResult:
-    wanted = columns.wanted
-    found = steps.read(
+    query = columns.query
+    page = steps.read(
         columns.session,
         columns.job_id,
-        start=wanted.first,
-        end=wanted.end,
-        limit=wanted.limit or PAGE,
-        attempt=wanted.attempt,
+        start=query.first,
+        end=query.end,
+        limit=query.limit or PAGE,
+        attempt=query.attempt,
         columns=columns.kept,
     )
-    block = found.block
+    block = page.block
     table = step_table.table_of_steps(block, columns.names(block.names if len(block) else ()))
-    last = block.end_step - 1 if len(block) else wanted.after
-    return StepsResult(table, 1, last, found.more, columns.ranges)
+    last = block.end_step - 1 if len(block) else query.after_step
+    return StepsResult(table, 1, last, page.more, columns.ranges)
 
 
 def _every_step(columns: ColumnSelection) -> StepsResult:
@@ -160,28 +160,28 @@ def _every_step(columns: ColumnSelection) -> StepsResult:
     table = step_table.concat_tables(
         [step_table.table_of_steps(block, names) for block in (EMPTY_BLOCK, *blocks)]
     )
-    last = blocks[-1].end_step - 1 if blocks else columns.wanted.after
+    last = blocks[-1].end_step - 1 if blocks else columns.query.after_step
     return StepsResult(table, 1, last, False, columns.ranges, _key_steps(columns))
 
 
-def _buckets(columns: ColumnSelection, most: int) -> StepsResult:
+def _buckets(columns: ColumnSelection, max_points: int) -> StepsResult:
     from store.telemetry.downsampling import downsample
 
-    buckets = downsample(columns.session, columns.job_id, columns.inside, most, columns.kept)
+    buckets = downsample(columns.session, columns.job_id, columns.inside, max_points, columns.kept)
     table = step_table.table_of_buckets(buckets, columns.names((*buckets.names, SKIPPED)))
-    last = int(buckets.ends[-1]) - 1 if len(buckets) else columns.wanted.after
+    last = int(buckets.ends[-1]) - 1 if len(buckets) else columns.query.after_step
     return StepsResult(table, buckets.size, last, False, columns.ranges, _key_steps(columns))
 
 
 def _key_steps(columns: ColumnSelection) -> "KeyStepsInRange":
     from store.telemetry import key_steps
 
-    wanted = columns.wanted
-    return key_steps.find(columns.session, columns.job_id, columns.ranges, wanted.first, wanted.end)
+    query = columns.query
+    return key_steps.find(columns.session, columns.job_id, columns.ranges, query.first, query.end)
 
 
-def _unknown(name: str, known: Sequence[str]) -> Problem:
-    names = ["step", *known]
+def _unknown(name: str, stored_columns: Sequence[str]) -> Problem:
+    names = ["step", *stored_columns]
     expected = f"columns among {', '.join(names)}"
     suggestion = closest_match(name, names)
     return Problem("/query/columns", "unknown_column", expected, format_value(name), suggestion)

@@ -41,18 +41,18 @@ class TaggedBody:
     body: bytes | None
 
 
-async def steps_response(request: Request, job_id: str, wanted: StepsQuery) -> Response:
+async def steps_response(request: Request, job_id: str, query: StepsQuery) -> Response:
     """The response with the requested steps.
 
     Raises NotFound for a job that the principal may not see, RequestInvalid for an unknown column.
     """
     services, principal = services_of(request), principal_of(request)
     database, streams = services.database, services.streams
-    media_type = FORMATS[wanted.form].media_type
-    if wanted.form == JSON:
-        known = request.headers.getlist("if-none-match")
+    media_type = FORMATS[query.form].media_type
+    if query.form == JSON:
+        if_none_match = request.headers.getlist("if-none-match")
         # One switch to a thread: each takes as long as a small read.
-        tagged = await run_sync(_document, database, job_id, wanted, principal, known)
+        tagged = await run_sync(_document, database, job_id, query, principal, if_none_match)
         headers = {**CACHE_HEADERS, "ETag": tagged.etag, "Vary": VARY}
         if tagged.body is None:
             return Response(status_code=304, headers=headers)
@@ -60,7 +60,7 @@ async def steps_response(request: Request, job_id: str, wanted: StepsQuery) -> R
     owner = owner_of(request)
     streams.files.check(owner)
     name, pieces = await streams.loaders.run(
-        owner.token_id, _file, database, job_id, wanted, principal.visible_project
+        owner.token_id, _file, database, job_id, query, principal.visible_project
     )
     headers = {**CACHE_HEADERS, "Content-Disposition": content_disposition(name), "Vary": VARY}
     return LongResponse(
@@ -78,22 +78,22 @@ async def steps_response(request: Request, job_id: str, wanted: StepsQuery) -> R
 def _document(
     database: Database,
     job_id: str,
-    wanted: StepsQuery,
+    query: StepsQuery,
     principal: Principal,
-    known: list[str],
+    if_none_match: list[str],
 ) -> TaggedBody:
     with database.read() as session:
         project, seq = jobs.project_and_seq(session, job_id)
         check_visible(principal, job_id, project)
-        etag = etag_of(job_id, seq, wanted)
-        if matches_if_none_match(known, etag):
+        etag = etag_of(job_id, seq, query)
+        if matches_if_none_match(if_none_match, etag):
             return TaggedBody(etag, None)
-        reading = read_steps(session, job_id, wanted)
+        reading = read_steps(session, job_id, query)
     return TaggedBody(etag, b"".join(checked(json_document(reading))))
 
 
 def _file(
-    database: Database, job_id: str, wanted: StepsQuery, visible_project: str | None
+    database: Database, job_id: str, query: StepsQuery, visible_project: str | None
 ) -> tuple[str, Iterator[bytes]]:
     """A file's name and bytes.
 
@@ -104,28 +104,28 @@ def _file(
     if job is None:
         raise job_not_found(job_id)
     began_at = (job.started_at or job.created_at).timestamp()
-    form = FORMATS[wanted.form]
+    form = FORMATS[query.form]
     name = form.name.format(name=job.name, id=job_id, time=int(began_at))
     encode = writer(
-        wanted.form,
+        query.form,
         began_at=began_at,
-        evaluations_in=_evaluations_of(database, job_id, wanted)
-        if wanted.columns is None
+        evaluations_in=_evaluations_of(database, job_id, query)
+        if query.columns is None
         else no_evaluations,
     )
     # An encoder may write its first piece before it asks for a table.
-    tables = _with_first_made(all_tables(database, job_id, wanted))
+    tables = _with_first_made(all_tables(database, job_id, query))
     return name, _with_first_made(encode(tables))
 
 
-def _evaluations_of(database: Database, job_id: str, wanted: StepsQuery) -> EvaluationsIn:
+def _evaluations_of(database: Database, job_id: str, query: StepsQuery) -> EvaluationsIn:
     """Reads the evaluations among a table of steps; of downsampled ones as many as points."""
 
     def evaluations_in(start: int, end: int) -> Sequence[StoredEvaluation]:
-        most = wanted.max_points or end - start
+        max_points = query.max_points or end - start
         with database.read() as session:
             return evaluations.sample(
-                session, job_id, most, after_step=start - 1, end=end, attempt=wanted.attempt
+                session, job_id, max_points, after_step=start - 1, end=end, attempt=query.attempt
             )
 
     return evaluations_in

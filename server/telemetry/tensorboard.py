@@ -73,13 +73,13 @@ def _evaluation_events(
     steps = table["step"]
     last_count = int(table["count"][-1]) if "count" in table else 1
     by_names: dict[tuple[str, ...], list[StoredEvaluation]] = {}
-    for one in evaluations_in(int(steps[0]), int(steps[-1]) + last_count):
-        by_names.setdefault(tuple(one.metrics), []).append(one)
+    for evaluation in evaluations_in(int(steps[0]), int(steps[-1]) + last_count):
+        by_names.setdefault(tuple(evaluation.metrics), []).append(evaluation)
     return b"".join(
         events(
-            at := np.array([one.step for one in group], np.int64),
+            at := np.array([evaluation.step for evaluation in group], np.int64),
             wall_times[np.searchsorted(steps, at, side="right") - 1],
-            {name: np.array([one.metrics[name] for one in group]) for name in names},
+            {name: np.array([evaluation.metrics[name] for evaluation in group]) for name in names},
         )
         for names, group in by_names.items()
         if names
@@ -131,13 +131,13 @@ def _records(
     """The records of steps whose varints, and so the records, have the same size."""
     step_size = int(_varint_sizes(steps[:1])[0])
     summary, offsets = _summary(values)
-    before = WALL_TIME + bytes(8) + STEP + bytes(step_size)
-    data = before + _length_delimited(SUMMARY, summary)
+    prefix = WALL_TIME + bytes(8) + STEP + bytes(step_size)
+    data = prefix + _length_delimited(SUMMARY, summary)
     blank = np.frombuffer(_head(len(data)) + data + bytes(4), np.uint8)
     records = np.tile(blank, (len(steps), 1))  # shape (steps, bytes)
     inside = records[:, HEAD_BYTES:-4]
     _write_column(inside, len(WALL_TIME), wall_times, "<f8")
-    inside[:, len(before) - step_size : len(before)] = _varints(steps, step_size)
+    inside[:, len(prefix) - step_size : len(prefix)] = _varints(steps, step_size)
     for offset, column in zip(offsets, values.values(), strict=True):
         _write_column(inside, len(data) - len(summary) + offset, column, "<f4")
     checksums = _checksums(inside.view(f"V{len(data)}")[:, 0].tolist())
@@ -180,11 +180,11 @@ def _checksums(pieces: Sequence[bytes]) -> NDArray[np.uint32]:
 
 
 def _length_delimited(field: bytes, content: bytes) -> bytes:
-    digits, rest = [], len(content)
-    while rest > 0x7F:
-        digits.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    return field + bytes([*digits, rest]) + content
+    digits, size = [], len(content)
+    while size > 0x7F:
+        digits.append(size & 0x7F | 0x80)
+        size >>= 7
+    return field + bytes([*digits, size]) + content
 
 
 def _varint_sizes(numbers: NDArray[np.uint64]) -> NDArray[np.intp]:

@@ -34,8 +34,8 @@ def json_array(column: NDArray[Any]) -> bytes:
     odd = column[~finite]
     kinds = np.where(np.isnan(odd), 0, np.where(odd > 0, 1, 2))
     kinds[is_missing(odd)] = 3
-    rest = zip(kinds.tolist(), pieces[1:], strict=True)
-    return pieces[0] + b"".join(NON_FINITE_NAMES[kind] + piece for kind, piece in rest)
+    names_and_pieces = zip(kinds.tolist(), pieces[1:], strict=True)
+    return pieces[0] + b"".join(NON_FINITE_NAMES[kind] + piece for kind, piece in names_and_pieces)
 
 
 def json_columns(table: StepTable) -> Iterator[bytes]:
@@ -77,32 +77,32 @@ def json_document(reading: "StepsResult") -> Iterator[bytes]:
     yield b'{"data":{'
     yield from json_columns(reading.table)
     yield b"}"
-    if reading.found is not None:
-        yield from _key_steps_json(reading.found)
-    rest = {
+    if reading.key_steps is not None:
+        yield from _key_steps_json(reading.key_steps)
+    paging = {
         "steps_per_point": reading.steps_per_point,
         "next": reading.last,
         "more": reading.more,
         "attempts": [vars(attempt_range) for attempt_range in reading.ranges],
     }
-    yield b"," + dumps(rest)[1:].encode()
+    yield b"," + dumps(paging)[1:].encode()
 
 
-def skipped_steps_json(found: "KeyStepsInRange") -> bytes:
+def skipped_steps_json(key_steps: "KeyStepsInRange") -> bytes:
     """The skipped steps as another member of a JSON object."""
-    skipped = json_array(found.points.skipped)
-    return b',"skipped_steps":{"total":%d,"steps":%b}' % (found.skipped, skipped)
+    skipped = json_array(key_steps.points.skipped)
+    return b',"skipped_steps":{"total":%d,"steps":%b}' % (key_steps.skipped, skipped)
 
 
-def _key_steps_json(found: "KeyStepsInRange") -> Iterator[bytes]:
-    changes = found.points.changes
-    yield skipped_steps_json(found)
-    yield b',"scale_changes":{"total":%d,' % found.changes
+def _key_steps_json(key_steps: "KeyStepsInRange") -> Iterator[bytes]:
+    changes = key_steps.points.changes
+    yield skipped_steps_json(key_steps)
+    yield b',"scale_changes":{"total":%d,' % key_steps.changes
     yield from json_columns(
         {
             "step": changes.steps,
-            "before": changes.before.astype(np.float32),
-            "after": changes.after.astype(np.float32),
+            "before": changes.old_scales.astype(np.float32),
+            "after": changes.new_scales.astype(np.float32),
         }
     )
     yield b',"column":' + dumps(changes.columns.tolist()).encode() + b"}"

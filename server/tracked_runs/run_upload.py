@@ -51,8 +51,8 @@ def upload_of(body: RunUpload) -> EntriesUpload:
     for index, entry in enumerate(body.entries):
         at: Location = ("body", "entries", index)
         entries.append(_stored_entry(entry, at))
-        if isinstance(found := entries[-1], EncodedBlock):
-            steps += found.count
+        if isinstance(stored_entry := entries[-1], EncodedBlock):
+            steps += stored_entry.count
             if steps > MAX_STEPS:
                 raise _invalid(at, f"at most {MAX_STEPS} steps in an upload", steps)
     return EntriesUpload(body.first_entry, entries, body.total_steps)
@@ -104,19 +104,19 @@ def _last_value(block: StepBlock, name: str) -> float | None:
 
 def _columns(entry: RunSteps, at: Location) -> dict[str, NDArray[Any]]:
     """The columns in the dtypes of a block, those of every block first."""
-    given, at = _given_columns(entry, at)
-    lengths = {len(values) for values in given.values()}
+    values_by_name, at = _given_columns(entry, at)
+    lengths = {len(values) for values in values_by_name.values()}
     if len(lengths) != 1 or not 0 < (count := lengths.pop()) <= MAX_STEPS:
         raise _invalid(at, f"columns of one length from 1 to {MAX_STEPS}", sorted(lengths))
-    found = {name: _column(name, values, (*at, name)) for name, values in given.items()}
-    numbers = {"step": found.pop("step")} if "step" in found else {}
+    arrays = {name: _column(name, values, (*at, name)) for name, values in values_by_name.items()}
+    numbers = {"step": arrays.pop("step")} if "step" in arrays else {}
     for name, value in DEFAULTS.items():
-        if name not in found:
-            found[name] = np.full(count, value, COLUMNS[name])
-    columns = {name: found[name] for name in (*COLUMNS, *found) if name in found}
-    for name, most in (("step_time_s", MAX_STEP_TIME_S), ("examples", np.inf)):
+        if name not in arrays:
+            arrays[name] = np.full(count, value, COLUMNS[name])
+    columns = {name: arrays[name] for name in (*COLUMNS, *arrays) if name in arrays}
+    for name, maximum in (("step_time_s", MAX_STEP_TIME_S), ("examples", np.inf)):
         values = columns[name]
-        if not ((values >= 0) & (values <= most)).all():
+        if not ((values >= 0) & (values <= maximum)).all():
             raise _invalid((*at, name), "finite numbers of 0 or more", "another number")
     return numbers | columns
 

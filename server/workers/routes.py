@@ -117,11 +117,11 @@ def drain(
 
 def _get_worker(session: Session, worker_id: str, project: str | None = None) -> Worker:
     """The worker with that id, with its jobs of one project or of all. Raises NotFound."""
-    found = workers.get(session, worker_id) if is_storable(worker_id) else None
-    if found is None:
+    row_and_slots = workers.get(session, worker_id) if is_storable(worker_id) else None
+    if row_and_slots is None:
         raise NotFound(f"There is no worker {worker_id[:40]!r}.")
     job_ids = workers.jobs_by_worker(session, project=project).get(worker_id, [])
-    return worker_from_row(*found, job_ids, _unsaved(session, job_ids))
+    return worker_from_row(*row_and_slots, job_ids, _unsaved(session, job_ids))
 
 
 def _unsaved(session: Session, job_ids: Sequence[str]) -> list[UnsavedJob]:

@@ -45,7 +45,7 @@ def create(
     name: str,
     *,
     role: str = MEMBER,
-    rights: Sequence[str] = (),
+    scopes: Sequence[str] = (),
     project: str = projects.DEFAULT_PROJECT,
     expires_at: datetime | None = None,
     created_by: str | None = None,
@@ -60,7 +60,7 @@ def create(
     secret = secret_of(token_id) if secret_of else SECRET_PREFIX + secrets.token_urlsafe(32)
     values = {
         "role": role,
-        "rights": list(rights),
+        "scopes": list(scopes),
         "expires_at": expires_at,
         "created_by": created_by,
     }
@@ -145,11 +145,11 @@ def get(session: Session, token_id: str) -> Token | None:
     return session.get(Token, token_id, populate_existing=True)
 
 
-def has_right(session: Session, token_id: str | None, right: str) -> bool:
-    """Whether the token is valid now, and has the right; an admin has every one."""
+def has_scope(session: Session, token_id: str | None, scope: str) -> bool:
+    """Whether the token is valid now, and has the scope; an admin has every one."""
     statement = select(Token).where(Token.id == token_id, is_valid())
     token = session.scalars(statement).one_or_none()
-    return token is not None and (token.role == ADMIN or right in token.rights)
+    return token is not None and (token.role == ADMIN or scope in token.scopes)
 
 
 def listing(session: Session) -> Sequence[Token]:

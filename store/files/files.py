@@ -179,17 +179,6 @@ def remove(session: Session, key: FileKey) -> str:
     return session.scalars(statement.execution_options(synchronize_session=False)).one()
 
 
-def of_job(session: Session, job_id: str) -> Sequence[ProjectFile]:
-    """The files that a job names."""
-    statement = select(ProjectFile).join(
-        JobFile,
-        (JobFile.project == ProjectFile.project)
-        & (JobFile.kind == ProjectFile.kind)
-        & (JobFile.sha256 == ProjectFile.sha256),
-    )
-    return session.scalars(statement.where(JobFile.job_id == job_id)).all()
-
-
 def remove_unused(session: Session) -> list[str]:
     """Delete the rows of files that no job names and that were not used lately.
 

@@ -96,9 +96,7 @@ def create_all(session: Session, new: Sequence[tuple[JobSpec, Origin]]) -> Seque
         *(event_values(row, EventType.STATE, state_event_data(row)) for row in rows),
     )
     sizes = [(row, GangSize.of_spec(spec)) for row, (spec, _) in zip(rows, new, strict=True)]
-    gangs = [
-        {"job_id": job.id, "holds": 0, **vars(size)} for job, size in sizes if size is not None
-    ]
+    gangs = [{"job_id": job.id, **vars(size)} for job, size in sizes if size is not None]
     if gangs:
         insert_rows(session, Gang, *gangs)
     return rows

@@ -88,9 +88,8 @@ def delete_matching(session: Session, search: Search, *, limit: int) -> BulkChan
             if monotonic() - started_s >= MAX_DELETION_S:
                 break
     if deleted_jobs:
-        removals = [{"job_id": job.id, "path": None} for job in deleted_jobs]
-        statement = insert(FileRemoval).values(due_at=from_now(SCHEDULER_TURN_S))
-        session.connection().execute(statement, removals)
+        folders = [{"folder": job.id} for job in deleted_jobs]
+        session.execute(insert(FileRemoval).values(due_at=from_now(SCHEDULER_TURN_S)), folders)
     return BulkChange(deleted_jobs, matching.has_more or job_count < len(matching.jobs))
 
 

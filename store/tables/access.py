@@ -3,11 +3,42 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, Text
+from sqlalchemy import (
+    BigInteger,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Text,
+    TypeDecorator,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
+from ampspec.api.roles import current_scope, former_scopes
 from store.clock import now
-from store.tables.base import Base, new_id
+from store.tables.base import Base, JsonColumn, new_id
+
+
+class ScopesColumn(TypeDecorator[list[str]]):
+    """Permissions beyond the role (ampspec.api.roles.Scope), also by their names in version 0.5.
+
+    Its servers may share the database.
+    """
+
+    impl = JsonColumn
+    cache_ok = True
+
+    def process_bind_param(self, value: list[str] | None, dialect: Dialect) -> list[str] | None:
+        """Add the names of version 0.5."""
+        return None if value is None else [*value, *former_scopes(value)]
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        """Convert the names of version 0.5. A value that is no list is damaged, and stays."""
+        if not isinstance(value, list):
+            return value
+        names = [current_scope(name) for name in value]
+        return [name for index, name in enumerate(names) if name not in names[:index]]
 
 
 class Project(Base):
@@ -54,8 +85,7 @@ class Token(Base):
     name: Mapped[str] = mapped_column(String(200))
     digest: Mapped[str] = mapped_column(String(64), unique=True)
     role: Mapped[str] = mapped_column(String(16))
-    rights: Mapped[list[str]] = mapped_column(default=list)
-    """Rights besides the role's (ampspec.api.roles.Right)."""
+    scopes: Mapped[list[str]] = mapped_column("rights", ScopesColumn, default=list)
     project: Mapped[str] = mapped_column(ForeignKey("projects.name"))
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
     created_by: Mapped[str | None] = mapped_column(String(200))

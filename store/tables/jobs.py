@@ -193,15 +193,20 @@ Index(
 )
 
 
+def current_outcome(outcome: str | None) -> str | None:
+    """An outcome by its present name: version 0.5 stored `handed_back` instead of `requeued`."""
+    return REQUEUED if outcome == "handed_back" else outcome
+
+
 class OutcomeColumn(TypeDecorator[str]):
-    """How an attempt ended; rows of version 0.5 have `handed_back` instead of `requeued`."""
+    """How an attempt ended, by its present name."""
 
     impl = String(16)
     cache_ok = True
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
         """Convert the value of version 0.5."""
-        return REQUEUED if value == "handed_back" else value
+        return current_outcome(value)
 
 
 class Attempt(Base):

@@ -31,7 +31,7 @@ class Study(Base):
     facts: Mapped[dict[str, Any]]
     """Facts about the devices at the time of its creation."""
     may_run_code: Mapped[bool] = mapped_column(default=False)
-    """Whether its jobs may run code of the user: the right of the token that created it."""
+    """Whether its jobs may run code of the user: the scope of the token that created it."""
     answer: Mapped[dict[str, Any] | None]
     token_id: Mapped[str | None] = mapped_column(String(32))
     created_by: Mapped[str | None] = mapped_column(String(200))

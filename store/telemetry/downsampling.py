@@ -11,7 +11,7 @@ from ampspec.telemetry import StepBlock
 from ampspec.telemetry.steps import downsampling
 from ampspec.telemetry.steps.buckets import Buckets
 from ampspec.telemetry.steps.codec import ColumnFilter, decode_buckets, keep_all
-from ampspec.telemetry.steps.downsampling import BUCKETS_PER_CHUNK, StepRange
+from ampspec.telemetry.steps.downsampling import BUCKETS_PER_CHUNK, SeriesRange
 from store.cancellation import checked
 from store.database import BINARY_RESULTS
 from store.tables import StepLevel
@@ -52,14 +52,14 @@ def stored_parts(
     job_id: str,
     ranges: Sequence[AttemptSteps],
     columns: Sequence[str] | None = None,
-) -> list[StepRange]:
+) -> list[SeriesRange]:
     """The ranges as parts of a series; unknown `columns` are left out.
 
     Without `columns`, they have the first `store.telemetry.steps.MAX_COLUMNS`.
     """
     keep = FirstColumns() if columns is None else set(columns).__contains__
     return [
-        StepRange(
+        SeriesRange(
             StoredSeries(session, job_id, attempt_range.attempt, keep),
             attempt_range.start,
             attempt_range.end,

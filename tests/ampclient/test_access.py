@@ -14,6 +14,12 @@ def test_a_token_is_created_with_role_project_and_expiry(client, server):
     assert "amp_secret" not in repr(token)
 
 
+def test_the_scopes_of_a_token_were_called_rights(client, server):
+    with pytest.warns(DeprecationWarning, match=r"create\(rights=\) is now scopes="):
+        token = client.tokens.create("ci", rights=["jobs:run-code"])
+    assert token.scopes == server.tokens[0]["scopes"] == ["jobs:run-code"]
+
+
 def test_an_omitted_expiry_is_not_sent(client, server):
     client.tokens.create("ci")
     sent = json.loads(server.requests[0].content)

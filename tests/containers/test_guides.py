@@ -92,7 +92,7 @@ def test_workers_with_the_rights_of_the_guide_run_code_of_users(new_service):
     project.settings["COMPOSE_FILE"] = ":".join(files)
     project.write_settings()
     project.up()
-    created = ["ampserver", "token", "create", "carol", "--right=code"]
+    created = ["ampserver", "token", "create", "carol", "--scope=jobs:run-code"]
     token = re.findall(r"amp_\S+", project.container("server").execute(*created))[-1]
     export = written("export AMPCORE_URL=").replace("…", token)
     submit = "ampctl dataset upload points.npz && ampctl submit job.yaml --code code --watch"

@@ -68,7 +68,9 @@ def build(options, signature):
 """
 
 
-def test_a_running_job_of_own_code_is_profiled_in_its_sandbox(stack: Any, tmp_path: Path) -> None:
+def test_a_running_job_of_custom_code_is_profiled_in_its_sandbox(
+    stack: Any, tmp_path: Path
+) -> None:
     """The request reaches the sandbox, and the report and the trace leave it."""
     (tmp_path / "net.py").write_text(PROFILED)
     spec = {

@@ -12,7 +12,7 @@ from store.clock import from_now
 from store.files import artifacts
 from store.gangs import gangs
 from store.jobs import jobs
-from store.tables import Attempt, Job
+from store.tables import Attempt, Job, ServiceCount
 from tests.waiting import DEADLINE_S
 
 
@@ -126,6 +126,15 @@ def test_attempt_counters_do_not_decrease_when_a_job_is_deleted(database, scrape
     with database.write() as session:
         assert jobs.delete_job(session, ended.id)
     check()
+
+
+def test_counts_that_version_0_5_stored_are_those_of_present_outcomes(database, scrape):
+    stored = {"counts": [["handed_back", 3], ["requeued", 2], ["lost", 1]], "took_s": 60.0}
+    with database.write() as session:
+        session.add(ServiceCount(name="attempts", counted_at=from_now(0), **stored))
+    samples = scrape()
+    assert samples["ampcore_attempts_total", ("outcome", "requeued")] == 5
+    assert samples["ampcore_attempts_total", ("outcome", "lost")] == 1
 
 
 def test_gangs_have_metrics_of_waiting_jobs_and_reserved_slots(api, scrape, register, make_job):

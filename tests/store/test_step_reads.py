@@ -190,8 +190,8 @@ def assert_points(recorded, start, end):
         zip(
             scale_changes.steps,
             scale_changes.columns,
-            scale_changes.before,
-            scale_changes.after,
+            scale_changes.old_scales,
+            scale_changes.new_scales,
             strict=True,
         )
     )

@@ -2,11 +2,12 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import inspect, select, text, type_coerce, update
 
 from store.access import projects, tokens
 from store.clock import from_now
 from store.tables import Project, Token
+from store.tables.base import JsonColumn
 from tests.databases import ON_SQLITE
 from tests.tables import every_row
 from tests.waiting import DEADLINE_S, join
@@ -27,8 +28,8 @@ def is_valid(database, secret):
 def test_a_token_is_valid_and_its_secret_is_not_stored(database):
     secret, row = make(database)
     assert is_valid(database, secret)
-    columns = [str(getattr(row, column.key)) for column in Token.__table__.columns]
-    assert not any(secret in text or secret.removeprefix("amp_") in text for text in columns)
+    values = [str(getattr(row, name)) for name, _ in inspect(Token).columns.items()]
+    assert not any(secret in text or secret.removeprefix("amp_") in text for text in values)
 
 
 @ON_SQLITE
@@ -45,6 +46,21 @@ def test_a_token_is_a_member_of_the_default_project_by_default(database):
     assert (row.role, row.project, row.created_by) == ("viewer", "vision", "root")
     with database.read() as session:
         assert projects.get(session, "vision") is not None
+
+
+def test_scopes_are_also_stored_by_their_names_in_version_0_5(database):
+    make(database, scopes=["jobs:run-code"])
+    with database.read() as session:
+        [stored] = session.scalars(select(type_coerce(Token.scopes, JsonColumn)))
+        assert stored == ["jobs:run-code", "code"]
+        assert session.scalars(select(Token.scopes)).one() == ["jobs:run-code"]
+
+
+def test_a_token_of_version_0_5_has_its_scopes(database):
+    _, row = make(database)
+    with database.write() as session:
+        session.execute(text("UPDATE tokens SET rights = '[\"code\"]'"))
+        assert tokens.has_scope(session, row.id, "jobs:run-code")
 
 
 @every_row("wrong", ["", "amp_", "amp_ü", "amp_\ud800", "x" * 10_000])

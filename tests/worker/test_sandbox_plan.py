@@ -148,7 +148,7 @@ def test_the_memory_of_the_machine_is_divided_by_the_slots(tmp_path: Path) -> No
         ({}, False),
     ],
 )
-def test_a_job_with_its_own_code_needs_a_sandbox(spec: dict[str, Any], expected: bool) -> None:
+def test_a_job_with_its_custom_code_needs_a_sandbox(spec: dict[str, Any], expected: bool) -> None:
     assert needs_sandbox(spec) is expected
 
 

@@ -240,7 +240,7 @@ def test_an_unexpected_exception_is_an_internal_error(job, tmp_path, capsys):
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_broken_pipe_of_the_jobs_own_code_is_an_error_of_the_job(job, tmp_path, monkeypatch):
+def test_a_broken_pipe_of_the_jobs_custom_code_is_an_error_of_the_job(job, tmp_path, monkeypatch):
     def load(*_, **__):
         raise BrokenPipeError("their server has gone")
 

@@ -65,8 +65,8 @@ def whoami(context: typer.Context, as_json: AsJson = False) -> None:
         print_json({**session.to_json(), "url": client.url})
         return
     facts = [("token", f"{session.token_name} ({session.token_id})"), ("role", session.role)]
-    if session.rights:
-        facts.append(("rights", ", ".join(session.rights)))
+    if session.scopes:
+        facts.append(("scopes", ", ".join(session.scopes)))
     facts += [("project", session.project), ("server", client.url)]
     if session.expires_at is not None:
         facts.append(("expires", formats.moment(session.expires_at)))

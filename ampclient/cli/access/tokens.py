@@ -1,7 +1,6 @@
 """`ampctl token`: create, list and revoke tokens. For admins."""
 
 from datetime import UTC, datetime
-from enum import StrEnum
 from operator import attrgetter
 from typing import Annotated
 
@@ -12,23 +11,10 @@ from ampclient.cli.options import AsJson, Limit, client_of
 from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_items
 from ampclient.cli.output.server_output import print_tokens
 from ampclient.cli.output.tables import print_json
+from ampspec.api.roles import FORMER_SCOPES, FormerScope, Role, Scope
 from ampspec.documents.expiry import EXPIRY_HELP, parse_expiry
 
 group = typer.Typer(help="Create, list and revoke tokens (for admins).", no_args_is_help=True)
-
-
-class Right(StrEnum):
-    """What a token may do besides what its role allows."""
-
-    CODE = "code"
-
-
-class Role(StrEnum):
-    """The role of a token."""
-
-    ADMIN = "admin"
-    MEMBER = "member"
-    VIEWER = "viewer"
 
 
 def _expiry(text: str) -> datetime:
@@ -49,14 +35,15 @@ def create(
     ],
     *,
     role: Annotated[Role, typer.Option(help="Role of the token.")] = Role.MEMBER,
-    right: Annotated[
-        list[Right] | None,
+    scope: Annotated[
+        list[Scope] | None,
         typer.Option(
-            help="Right besides those of the role; code: submit jobs that run Python code of "
-            "their own. May be repeated.",
+            help="Permission beyond the role; jobs:run-code: submit jobs that run custom Python "
+            "code. Repeatable.",
             show_default=False,
         ),
     ] = None,
+    right: Annotated[list[FormerScope] | None, typer.Option(hidden=True)] = None,
     project: Annotated[str, typer.Option(help="Project the token belongs to.")] = "default",
     expires_at: Annotated[
         datetime | None,
@@ -72,14 +59,14 @@ def create(
 ) -> None:
     """Create a token and print its secret (shown only once)."""
     tokens = client_of(context).tokens
-    rights = sorted(set(right or ()))
-    token = tokens.create(name, role=role, rights=rights, project=project, expires_at=expires_at)
+    scopes = sorted({*(scope or ()), *(FORMER_SCOPES[name] for name in right or ())})
+    token = tokens.create(name, role=role, scopes=scopes, project=project, expires_at=expires_at)
     if as_json:
         print_json(token.to_json())
         return
     typer.echo(token.secret)
     until = f" until {formats.moment(token.expires_at)}" if token.expires_at else ""
-    extra = f" with the right {', '.join(token.rights)}" if token.rights else ""
+    extra = f" with the scope {', '.join(token.scopes)}" if token.scopes else ""
     typer.echo(
         f"Token {token.id}: {token.role}{extra} of {token.project}{until}. Keep the secret above: "
         "it is not shown again. To use it, set AMPCORE_URL and AMPCORE_TOKEN.",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ampspec.api.job.ranges import FormatReport, TensorFormatReport
 
 
-class NumberFormat(StrEnum):
+class ReportNumberFormat(StrEnum):
     """The number formats of the reports."""
 
     FLOAT16 = "float16"
@@ -28,8 +28,8 @@ def ranges(
     job_id: JobId,
     *,
     format_: Annotated[
-        NumberFormat, typer.Option("--format", "-f", help="The number format.")
-    ] = NumberFormat.FLOAT16,
+        ReportNumberFormat, typer.Option("--format", "-f", help="The number format.")
+    ] = ReportNumberFormat.FLOAT16,
     start: Start = None,
     end: End = None,
     limit: Annotated[int, typer.Option(min=1, help="The maximum number of rows.")] = 10,

@@ -22,7 +22,7 @@ LONGEST_NAME: Final = 200
 
 
 @dataclass(frozen=True)
-class Submission:
+class SpecToSubmit:
     """A spec to submit, the suffix that its name gets from the grid, and its source."""
 
     document: dict[str, Any]
@@ -41,7 +41,7 @@ class SpecsInvalid(Exception):
 
 def build_submissions(
     files: Sequence[tuple[str, bytes]], assignments: Sequence[str], variants: Sequence[Variant]
-) -> list[Submission]:
+) -> list[SpecToSubmit]:
     """Each file with the assignments, for each variant. Raises InvalidSpec, SpecsInvalid."""
     combinations = [(name, data, variant) for name, data in files for variant in variants]
 
@@ -49,18 +49,18 @@ def build_submissions(
         name, _, variant = combination
         return " ".join([name, *variant.assignments])
 
-    def build(combination: tuple[str, bytes, Variant]) -> Submission:
+    def build(combination: tuple[str, bytes, Variant]) -> SpecToSubmit:
         _, data, variant = combination
         document = parse_spec_file(data, [*assignments, *variant.assignments])
-        return Submission(document, variant.suffix, source(combination))
+        return SpecToSubmit(document, variant.suffix, source(combination))
 
     return _build_all(combinations, build, source)
 
 
-def validate_all(client: "Client", submissions: Sequence[Submission]) -> list[Submission]:
+def validate_all(client: "Client", submissions: Sequence[SpecToSubmit]) -> list[SpecToSubmit]:
     """Validate all on the server and add the suffixes to their names. Raises SpecsInvalid."""
 
-    def with_suffix(submission: Submission) -> Submission:
+    def with_suffix(submission: SpecToSubmit) -> SpecToSubmit:
         validated = client.jobs.validate(submission.document)
         if not submission.suffix:
             return submission
@@ -74,8 +74,8 @@ def validate_all(client: "Client", submissions: Sequence[Submission]) -> list[Su
 
 
 def with_code(
-    client: "Client", submissions: Sequence[Submission], folder: Path, *, upload: bool
-) -> list[Submission]:
+    client: "Client", submissions: Sequence[SpecToSubmit], folder: Path, *, upload: bool
+) -> list[SpecToSubmit]:
     """Name the code of a folder in each spec; with `upload`, the server has it afterwards.
 
     Raises typer.BadParameter for an unsuitable folder, and InvalidSpec for another kind of model.
@@ -103,8 +103,8 @@ def code_source(folder: Path) -> "UploadSource":
 
 
 def with_weights(
-    client: "Client", submissions: Sequence[Submission], file: Path, *, upload: bool
-) -> list[Submission]:
+    client: "Client", submissions: Sequence[SpecToSubmit], file: Path, *, upload: bool
+) -> list[SpecToSubmit]:
     """Let each job start from the weights in a file; with `upload`, the server has it afterwards.
 
     Raises InvalidSpec for a spec with another source of weights.
@@ -142,10 +142,10 @@ def as_usage_error() -> Iterator[None]:
 
 
 def _build_all(
-    items: Sequence[T], make: Callable[[T], Submission], source: Callable[[T], str]
-) -> list[Submission]:
+    items: Sequence[T], make: Callable[[T], SpecToSubmit], source: Callable[[T], str]
+) -> list[SpecToSubmit]:
     """The submission of each item; the errors of all are reported together, without duplicates."""
-    submissions: list[Submission] = []
+    submissions: list[SpecToSubmit] = []
     wrong: dict[tuple[str, ...], tuple[InvalidSpec, list[str]]] = {}
     for item in items:
         try:

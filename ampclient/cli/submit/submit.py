@@ -15,7 +15,7 @@ from ampclient.cli.output.tables import print_json
 from ampclient.cli.submit.grid import variants
 from ampclient.cli.submit.submissions import (
     SpecsInvalid,
-    Submission,
+    SpecToSubmit,
     as_usage_error,
     build_submissions,
     parse_spec_file,
@@ -141,7 +141,7 @@ def submit(
         _print_all(_submitted(client, submissions, key), watch=watch, as_json=as_json)
 
 
-def _print_dry_run(submissions: Sequence[Submission], *, as_json: bool) -> None:
+def _print_dry_run(submissions: Sequence[SpecToSubmit], *, as_json: bool) -> None:
     if as_json:
         documents = [submission.document for submission in submissions]
         print_json(documents[0] if len(documents) == 1 else documents)
@@ -203,7 +203,9 @@ def _print_problems(refused: SpecsInvalid) -> None:
     typer.echo("Nothing was queued.", err=True)
 
 
-def _submitted(client: "Client", submissions: Sequence[Submission], key: str | None) -> "list[Job]":
+def _submitted(
+    client: "Client", submissions: Sequence[SpecToSubmit], key: str | None
+) -> "list[Job]":
     """Submit in order and return the jobs. If one is refused, those before it stay queued."""
     key = key or str(uuid4())
     jobs: list[Job] = []

@@ -82,9 +82,6 @@ STEP_COLUMNS: Final = tuple(column.name for column in COLUMNS)
 NETWORK_COLUMNS: Final = tuple(
     column.name for column in COLUMNS if isinstance(column, NetworkColumn)
 )
-COMMUNICATION_S: Final = "communication_s"
-"""With several replicas the last value of a row: how long this one waited for the others and the
-transfer, in seconds. It is no column of a block."""
 
 
 @dataclass(frozen=True)

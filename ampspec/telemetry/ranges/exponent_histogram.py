@@ -62,15 +62,15 @@ class ExponentHistogram:
         """The number of all values, zeros and non-finite ones included."""
         return sum(self.counts.values()) + self.zeros + self.not_finite
 
-    def __add__(self, other: Self) -> Self:
+    def __add__(self, histogram: Self) -> Self:
         """The histogram of the values of both."""
-        exponents = self.counts.keys() | other.counts.keys()
-        counts = {e: self.counts.get(e, 0) + other.counts.get(e, 0) for e in exponents}
+        exponents = self.counts.keys() | histogram.counts.keys()
+        counts = {e: self.counts.get(e, 0) + histogram.counts.get(e, 0) for e in exponents}
         return type(self)(
             dict(sorted(counts.items())),
-            self.zeros + other.zeros,
-            self.not_finite + other.not_finite,
-            max(self.largest, other.largest),
+            self.zeros + histogram.zeros,
+            self.not_finite + histogram.not_finite,
+            max(self.largest, histogram.largest),
         )
 
     def shares(self, exponent: int, number_format: NumberFormat = FLOAT16) -> FormatShares:

@@ -44,13 +44,13 @@ class TensorRange:
         """The mean squared distance from the mean."""
         return max(self.mean_square - self.mean**2, 0.0)
 
-    def __add__(self, other: Self) -> Self:
+    def __add__(self, tensor_range: Self) -> Self:
         """The range of the values of both."""
-        sizes = self.histogram.size, other.histogram.size
+        sizes = self.histogram.size, tensor_range.histogram.size
         total = max(sum(sizes), 1)
-        mean = (self.mean * sizes[0] + other.mean * sizes[1]) / total
-        square = (self.mean_square * sizes[0] + other.mean_square * sizes[1]) / total
-        return type(self)(self.histogram + other.histogram, mean, square)
+        mean = (self.mean * sizes[0] + tensor_range.mean * sizes[1]) / total
+        square = (self.mean_square * sizes[0] + tensor_range.mean_square * sizes[1]) / total
+        return type(self)(self.histogram + tensor_range.histogram, mean, square)
 
     def to_json(self) -> dict[str, Any]:
         """The fields of the histogram, and the moments."""

@@ -98,16 +98,16 @@ class StepBlock:
     def __repr__(self) -> str:
         return f"<StepBlock steps {self.first_step}–{self.end_step - 1}: {', '.join(self.names)}>"
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, value: object) -> bool:
         """Equal steps, names and values; NaN equals NaN."""
-        if not isinstance(other, StepBlock):
+        if not isinstance(value, StepBlock):
             return NotImplemented
         return (
-            np.array_equal(self["step"], other["step"])
-            and self.first_step == other.first_step
-            and self.names == other.names
+            np.array_equal(self["step"], value["step"])
+            and self.first_step == value.first_step
+            and self.names == value.names
             and all(
-                np.array_equal(self[name], other[name], equal_nan=name != "skipped")
+                np.array_equal(self[name], value[name], equal_nan=name != "skipped")
                 for name in self.names
             )
         )

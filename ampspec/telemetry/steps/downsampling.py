@@ -41,7 +41,7 @@ class StepSeries(Protocol):
 
 
 @dataclass(frozen=True)
-class StepRange:
+class SeriesRange:
     """The steps s of a series with `start` ≤ s < `end`."""
 
     series: StepSeries
@@ -88,7 +88,7 @@ def _chunks(level: Buckets) -> Iterator[Buckets]:
             yield chunk
 
 
-def downsample(parts: Sequence[StepRange], max_buckets: int) -> Buckets:
+def downsample(parts: Sequence[SeriesRange], max_buckets: int) -> Buckets:
     """Consecutive ranges of steps in at most `max_buckets` buckets, as fine as possible.
 
     Every step of the ranges is in exactly one bucket; no other step is.
@@ -106,7 +106,7 @@ def bucket_size_for(start: int, end: int, max_buckets: int) -> int:
     return smallest_bucket_size(start, end, max_buckets, multiple_of=level)
 
 
-def to_buckets(parts: Sequence[StepRange], size: int) -> Buckets:
+def to_buckets(parts: Sequence[SeriesRange], size: int) -> Buckets:
     """Consecutive ranges of steps in buckets of a size from `bucket_size_for`."""
     level = _level_of(size)
     pieces = [

@@ -34,25 +34,28 @@ class LastLossScales:
 
 
 @dataclass(frozen=True)
-class ScaleChanges:
+class LossScaleChanges:
     """Steps whose loss scale differs from the step before: arrays with one value per change.
 
-    `columns` holds the name of the scale's column (`loss_scale`, `loss_scale/generator`); `before`
-    and `after` are float32.
+    `columns` holds the name of the scale's column (`loss_scale`, `loss_scale/generator`); the
+    scales are float32.
     """
 
     steps: NDArray[np.int64]
     columns: NDArray[np.object_]
-    before: NDArray[np.float32]
-    after: NDArray[np.float32]
+    old_scales: NDArray[np.float32]
+    new_scales: NDArray[np.float32]
 
     def __len__(self) -> int:
         return len(self.steps)
 
-    def __getitem__(self, index: Any) -> "ScaleChanges":
+    def __getitem__(self, index: Any) -> "LossScaleChanges":
         """A slice of the changes."""
-        return ScaleChanges(
-            self.steps[index], self.columns[index], self.before[index], self.after[index]
+        return LossScaleChanges(
+            self.steps[index],
+            self.columns[index],
+            self.old_scales[index],
+            self.new_scales[index],
         )
 
 
@@ -64,7 +67,7 @@ class KeySteps:
     """
 
     skipped: NDArray[np.int64]
-    changes: ScaleChanges
+    changes: LossScaleChanges
 
     def between(self, start: int, end: int) -> "KeySteps":
         """The entries at steps s with `start` ≤ s < `end`."""
@@ -100,7 +103,10 @@ def encode_key_steps(key_steps: KeySteps) -> bytes:
     arrays = {SKIPPED: np.diff(key_steps.skipped, prepend=0)}
     for name, column_changes in of_name.items():
         arrays |= {f"{name}.step": np.diff(column_changes.steps, prepend=0)}
-        arrays |= {f"{name}.before": column_changes.before, f"{name}.after": column_changes.after}
+        arrays |= {
+            f"{name}.before": column_changes.old_scales,
+            f"{name}.after": column_changes.new_scales,
+        }
     return array_codec.encode(arrays)
 
 
@@ -113,7 +119,7 @@ def decode_key_steps(payload: bytes) -> KeySteps:
         steps = np.cumsum(arrays[f"{name}.step"])
         names = np.full(len(steps), name, np.object_)
         changes.append(
-            ScaleChanges(steps, names, arrays[f"{name}.before"], arrays[f"{name}.after"])
+            LossScaleChanges(steps, names, arrays[f"{name}.before"], arrays[f"{name}.after"])
         )
     return KeySteps(skipped, _sorted(changes))
 
@@ -123,7 +129,7 @@ def is_loss_scale(name: str) -> bool:
     return name == LOSS_SCALE or name.startswith(f"{LOSS_SCALE}/")
 
 
-def _changes(block: StepBlock, name: str, last_scale: float | None) -> ScaleChanges:
+def _changes(block: StepBlock, name: str, last_scale: float | None) -> LossScaleChanges:
     values = block[name].astype(np.float32)
     chain = np.concatenate(
         [values[:1] if last_scale is None else np.array([last_scale], np.float32), values]
@@ -131,18 +137,18 @@ def _changes(block: StepBlock, name: str, last_scale: float | None) -> ScaleChan
     # NaN means that the column was missing: the previous value is unknown.
     at = np.flatnonzero((chain[1:] != chain[:-1]) & ~np.isnan(chain[1:] + chain[:-1]))
     names = np.full(len(at), name, np.object_)
-    return ScaleChanges(block["step"][at], names, chain[at], chain[at + 1])
+    return LossScaleChanges(block["step"][at], names, chain[at], chain[at + 1])
 
 
-def _joined(parts: Sequence[ScaleChanges]) -> ScaleChanges:
-    return ScaleChanges(
+def _joined(parts: Sequence[LossScaleChanges]) -> LossScaleChanges:
+    return LossScaleChanges(
         np.concatenate([np.empty(0, np.int64), *(part.steps for part in parts)]),
         np.concatenate([np.empty(0, np.object_), *(part.columns for part in parts)]),
-        np.concatenate([np.empty(0, np.float32), *(part.before for part in parts)]),
-        np.concatenate([np.empty(0, np.float32), *(part.after for part in parts)]),
+        np.concatenate([np.empty(0, np.float32), *(part.old_scales for part in parts)]),
+        np.concatenate([np.empty(0, np.float32), *(part.new_scales for part in parts)]),
     )
 
 
-def _sorted(parts: Sequence[ScaleChanges]) -> ScaleChanges:
+def _sorted(parts: Sequence[LossScaleChanges]) -> LossScaleChanges:
     joined = _joined(parts)
     return joined[np.argsort(joined.steps, kind="stable")]

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { optionTexts, packageOf, packagesText, runsOwnCode, sandboxText } from "./custom-code.ts";
+import { optionTexts, packageOf, packagesText, runsCustomCode, sandboxText } from "./custom-code.ts";
 
 const part = (name: string) => ({ kind: "package", package: "custom-package", name, options: {} });
 
@@ -15,8 +15,8 @@ test("a job names what it takes of a package", () => {
 });
 
 test("a bundle is code of the user", () => {
-  assert.equal(runsOwnCode({ spec: { model: { kind: "bundle" } } } as never), true);
-  assert.equal(runsOwnCode({ spec: { model: part("towers") } } as never), false);
+  assert.equal(runsCustomCode({ spec: { model: { kind: "bundle" } } } as never), true);
+  assert.equal(runsCustomCode({ spec: { model: part("towers") } } as never), false);
 });
 
 test("a sandbox has its limits, and a worker without one has none", () => {

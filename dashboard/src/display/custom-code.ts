@@ -29,7 +29,7 @@ function ofOutput(task: unknown, suffix: string): (readonly [string, unknown])[]
 }
 
 /** True for a job that runs code of its user, which needs a sandbox. */
-export function runsOwnCode(job: Pick<Job, "spec">): boolean {
+export function runsCustomCode(job: Pick<Job, "spec">): boolean {
   return objectOf(objectOf(job.spec)["model"])["kind"] === "bundle";
 }
 

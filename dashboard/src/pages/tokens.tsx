@@ -15,7 +15,7 @@ import { dateTime } from "../display/format.ts";
 
 const ROLES = ["viewer", "member", "admin"];
 const DAY_MS = 86_400_000;
-const HEADINGS = ["Name", "State", "Role and rights", "Project", "Created", "Created by", "Expires"];
+const HEADINGS = ["Name", "State", "Role and scopes", "Project", "Created", "Created by", "Expires"];
 
 export function TokensPage(_: { route: Route }) {
   if (!useIsAdmin()) return <EmptyState title="Admin role required">Sign in with an admin token to create and revoke tokens.</EmptyState>;
@@ -46,7 +46,7 @@ function NewToken({ onMade }: { onMade: (token: CreatedToken) => void }) {
   const [create, isCreating] = useOneAtATime(async () => {
     const expires_at = days === "" ? null : new Date(Date.now() + Number(days) * DAY_MS).toISOString();
     try {
-      onMade(await sendJson<CreatedToken>("POST", "/tokens", { name, role, rights: mayRunCode ? ["code"] : [], project, expires_at }));
+      onMade(await sendJson<CreatedToken>("POST", "/tokens", { name, role, scopes: mayRunCode ? ["jobs:run-code"] : [], project, expires_at }));
       setName((now) => (now === name ? "" : now)); // the next name may be typed already
     } catch (error) {
       notify("failed", toApiError(error).message);
@@ -66,7 +66,7 @@ function NewToken({ onMade }: { onMade: (token: CreatedToken) => void }) {
           {ROLES.map((one) => <option key={one}>{one}</option>)}
         </select>
       </label>
-      <label class="field"><span>May run its own code</span>
+      <label class="field"><span>May run custom code</span>
         <input type="checkbox" checked={mayRunCode} onChange={(event) => setMayRunCode(event.currentTarget.checked)} />
       </label>
       <label class="field"><span>Project</span>
@@ -109,7 +109,7 @@ function TokenTable({ tokens, onDone }: { tokens: readonly Token[]; onDone: () =
             <tr key={token.id}>
               <td class="break">{token.name}</td>
               <td><Badge state={stateOf(token)} /></td>
-              <td>{[token.role, ...(token.rights ?? [])].join(", ")}</td>
+              <td>{[token.role, ...(token.scopes ?? [])].join(", ")}</td>
               <td>{token.project}</td>
               <td>{dateTime(token.created_at)}</td>
               <td>{token.created_by}</td>

@@ -69,10 +69,12 @@ class AuthMiddleware:
             scope["state"]["unlogged"] = True  # many wrong secrets would fill the log
             raise
         except DATABASE_ERRORS as error:
-            known = self._authenticator.cached_principal(credential, grace_s=METRICS_GRACE_S)
-            if scope["path"] != METRICS_PATH or known is None or not is_outage(error):
+            cached_principal = self._authenticator.cached_principal(
+                credential, grace_s=METRICS_GRACE_S
+            )
+            if scope["path"] != METRICS_PATH or cached_principal is None or not is_outage(error):
                 raise
-            return known
+            return cached_principal
 
 
 def client_network(scope: Scope) -> str:

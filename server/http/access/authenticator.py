@@ -66,7 +66,7 @@ class Authenticator:
         self.failures = failures
         self._database = database
         self._clock = clock
-        self._known: dict[Credential, _CachedPrincipal] = {}
+        self._principals: dict[Credential, _CachedPrincipal] = {}
         self._asking: dict[Credential, asyncio.Task[Principal | None]] = {}
         self._invalid: dict[Credential, float] = {}
         self._limiter = CapacityLimiter(MAX_LOOKUPS)
@@ -80,11 +80,11 @@ class Authenticator:
 
         An expired token is never returned.
         """
-        known = self._known.get(credential)
-        if known is None:
+        cache_entry = self._principals.get(credential)
+        if cache_entry is None:
             return None
-        believed_until = min(known.looked_up_at + CACHE_TTL_S + grace_s, known.ends_at)
-        return known.principal if self._clock() < believed_until else None
+        believed_until = min(cache_entry.looked_up_at + CACHE_TTL_S + grace_s, cache_entry.ends_at)
+        return cache_entry.principal if self._clock() < believed_until else None
 
     async def authenticate(self, credential: Credential, address: str) -> Principal | None:
         """The principal from the database; None if the secret is not valid.
@@ -140,25 +140,25 @@ class Authenticator:
         """Remove a token and its sessions from the cache, because it or one of them was revoked."""
         with self._changing:
             self._changes += 1
-            for credential, known in list(self._known.items()):
-                if known.principal.token_id == token_id:
-                    del self._known[credential]
+            for credential, cache_entry in list(self._principals.items()):
+                if cache_entry.principal.token_id == token_id:
+                    del self._principals[credential]
 
     async def _ask(self, credential: Credential, address: str) -> Principal | None:
         changes, asked_at = self._changes, self._clock()
-        found = await self.find(credential, address)
+        token = await self.find(credential, address)
         with self._changing:
-            if found is None:
-                self._known.pop(credential, None)
+            if token is None:
+                self._principals.pop(credential, None)
                 _cache_put(self._invalid, credential, asked_at)
             elif changes == self._changes:  # otherwise it may have been revoked in the meantime
-                ends_at = asked_at + found.remaining_s
+                ends_at = asked_at + token.remaining_s
                 _cache_put(
-                    self._known,
+                    self._principals,
                     credential,
-                    _CachedPrincipal(principal_of_token(found), asked_at, ends_at),
+                    _CachedPrincipal(principal_of_token(token), asked_at, ends_at),
                 )
-        return principal_of_token(found) if found is not None else None
+        return principal_of_token(token) if token is not None else None
 
     def _find(self, credential: Credential) -> ValidToken | None:
         find = (
@@ -168,10 +168,10 @@ class Authenticator:
             return find(session, credential.digest)
 
 
-def _cache_put(known: dict[Credential, Value], credential: Credential, value: Value) -> None:
-    if len(known) >= CACHE_SIZE:
-        known.clear()
-    known[credential] = value
+def _cache_put(cache: dict[Credential, Value], credential: Credential, value: Value) -> None:
+    if len(cache) >= CACHE_SIZE:
+        cache.clear()
+    cache[credential] = value
 
 
 def principal_of_token(valid: ValidToken) -> Principal:
@@ -188,5 +188,5 @@ def principal_of_token(valid: ValidToken) -> Principal:
         Role(token.role),
         token.project,
         valid.expires_at,
-        frozenset(token.rights),
+        frozenset(token.scopes),
     )

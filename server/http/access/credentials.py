@@ -52,10 +52,10 @@ def _kind_and_secret(scope: Scope) -> tuple[CredentialKind, str] | None:
 
 def invalid_token_error(scope: Scope) -> Unauthorized:
     """The error for a secret that is wrong, expired or revoked."""
-    first, *others = _challenges(scope)
+    first, *other_challenges = _challenges(scope)
     return Unauthorized(
         f"{HINT}; the token received is not valid on this server.",
-        (f'{first}, error="invalid_token"', *others),
+        (f'{first}, error="invalid_token"', *other_challenges),
     )
 
 

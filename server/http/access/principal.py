@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from ampspec.api.roles import Right, Role
+from ampspec.api.roles import Role, Scope
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Principal:
     role: Role
     project: str
     expires_at: datetime | None = None
-    rights: frozenset[str] = frozenset()
+    scopes: frozenset[str] = frozenset()
 
     @property
     def visible_project(self) -> str | None:
@@ -26,6 +26,6 @@ class Principal:
         """Whether it may see the jobs of a project; None: of no project, which nobody sees."""
         return project is not None and self.visible_project in (None, project)
 
-    def may(self, right: Right) -> bool:
-        """Whether it has the right, as an admin has every one."""
-        return self.role is Role.ADMIN or right in self.rights
+    def has_scope(self, scope: Scope) -> bool:
+        """Whether it has the scope, as an admin has every one."""
+        return self.role is Role.ADMIN or scope in self.scopes

@@ -47,7 +47,7 @@ class RateLimit:
 
 
 @dataclass
-class Counter:
+class WindowCount:
     """The count of a window, and when the window ends."""
 
     until: float
@@ -63,7 +63,7 @@ class MemoryCounters(Storage):
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()
         self._clock = clock
-        self._counters: dict[str, Counter] = {}
+        self._counters: dict[str, WindowCount] = {}
         self._changing = Lock()
 
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
@@ -73,7 +73,7 @@ class MemoryCounters(Storage):
             counter = self._counters.get(key)
             if counter is None or counter.until <= now:
                 self._make_room(now)
-                counter = self._counters[key] = Counter(now + expiry)
+                counter = self._counters[key] = WindowCount(now + expiry)
             counter.count += amount
             return counter.count
 
@@ -82,7 +82,7 @@ class MemoryCounters(Storage):
         with self._changing:
             if key not in self._counters:
                 self._make_room(self._clock())
-            self._counters[key] = Counter(until, count)
+            self._counters[key] = WindowCount(until, count)
 
     def get(self, key: str) -> int:
         """The count in the current window."""
@@ -111,6 +111,6 @@ class MemoryCounters(Storage):
         """Bound the memory: remove expired counters, and if there are none, the oldest ones."""
         if len(self._counters) < MAX_COUNTERS:
             return
-        running = {key: one for key, one in self._counters.items() if one.until > now}
+        running = {key: counter for key, counter in self._counters.items() if counter.until > now}
         newest = list(running.items())[-MAX_COUNTERS // 2 :]
         self._counters = dict(newest)

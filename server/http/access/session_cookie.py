@@ -37,13 +37,13 @@ def check_same_origin(scope: Scope) -> None:
     Browsers set both headers, and no page can change them.
     """
     headers = Headers(scope=scope)
-    own = f"{scope['scheme']}://{headers.get('host', '')}".lower()
+    expected = f"{scope['scheme']}://{headers.get('host', '')}".lower()
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-    if site in (None, "same-origin") and (site if origin is None else origin.lower() == own):
+    if site in (None, "same-origin") and (site if origin is None else origin.lower() == expected):
         return
     raise CrossOrigin(
-        f"Expected the header 'Origin: {own}', received {origin or 'none'}. A proxy in front must "
-        "forward Host and X-Forwarded-Proto, and be listed in AMPCORE_TRUSTED_PROXIES."
+        f"Expected the header 'Origin: {expected}', received {origin or 'none'}. A proxy in front "
+        "must forward Host and X-Forwarded-Proto, and be listed in AMPCORE_TRUSTED_PROXIES."
     )
 
 

@@ -25,7 +25,7 @@ MAX_INTERRUPTS: Final = 2
 """Threads that tell the database to end abandoned queries."""
 
 
-class Admission:
+class AdmissionMiddleware:
     """ASGI middleware: a request takes a slot of its group until its response starts.
 
     A request that may be abandoned ends as soon as its client has left: while it waits for a slot,

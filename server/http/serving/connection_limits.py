@@ -88,8 +88,8 @@ class OpenConnections:
         """Count a new connection, and close another one for it if necessary."""
         address, is_proxy = new.address, self._is_proxy(new.address)
         limits = self.limits
-        most = limits.unfinished_per_proxy if is_proxy else limits.unfinished_per_address
-        if len(self._waiting[Phase.UNFINISHED].get(address, ())) >= most:
+        max_unfinished = limits.unfinished_per_proxy if is_proxy else limits.unfinished_per_address
+        if len(self._waiting[Phase.UNFINISHED].get(address, ())) >= max_unfinished:
             self._drop_oldest(Phase.UNFINISHED, address)
         is_full = not is_proxy and self._by_address[address] >= limits.per_address
         if is_full and not self._drop_oldest(Phase.IDLE, address):
@@ -103,10 +103,10 @@ class OpenConnections:
 
     def enter(self, connection: TrackedConnection, phase: Phase) -> None:
         """Record the new phase of a connection; a refused one is ignored."""
-        before = self._phases.get(connection)
-        if before is None or before is phase:
+        last_phase = self._phases.get(connection)
+        if last_phase is None or last_phase is phase:
             return
-        self._leave_queue(connection, before)
+        self._leave_queue(connection, last_phase)
         self._phases[connection] = phase
         self._join_queue(connection, phase)
 
@@ -132,7 +132,9 @@ class OpenConnections:
         for phase in (Phase.UNFINISHED, Phase.IDLE):
             queues = self._waiting[phase]
             if queues:
-                return self._drop_oldest(phase, max(queues, key=lambda one: len(queues[one])))
+                return self._drop_oldest(
+                    phase, max(queues, key=lambda address: len(queues[address]))
+                )
         return False
 
     def _drop_oldest(self, phase: Phase, address: str) -> bool:

@@ -18,7 +18,7 @@ BODY_TIMEOUT_S: Final = 60.0
 piece."""
 
 
-class Connection(ProblemProtocol):
+class ConnectionProtocol(ProblemProtocol):
     """The protocol of one connection, with time limits; uvicorn's keep-alive limit applies too."""
 
     open_connections: OpenConnections
@@ -35,11 +35,11 @@ class Connection(ProblemProtocol):
             self.address = client_network({"client": (normalized_address(self.client[0]), 0)})
         match self.open_connections.admit(self):
             case Admission.ADDRESS_FULL:
-                most = f"This address has {self.open_connections.limits.per_address} connections"
-                self._refuse_all(TooManyOpen(f"{most} open, the maximum."))
+                count = f"This address has {self.open_connections.limits.per_address} connections"
+                self._refuse_all(TooManyOpen(f"{count} open, the maximum."))
             case Admission.SERVER_FULL:
-                most = f"This server has {self.open_connections.limits.total} connections"
-                self._refuse_all(Unavailable(f"{most} open, the maximum; try again soon."))
+                count = f"This server has {self.open_connections.limits.total} connections"
+                self._refuse_all(Unavailable(f"{count} open, the maximum; try again soon."))
             case Admission.RESET:
                 self.drop()
                 return
@@ -117,6 +117,6 @@ class Connection(ProblemProtocol):
             self.transport.close()
 
 
-def connection_class(open_connections: OpenConnections) -> type[Connection]:
+def connection_class(open_connections: OpenConnections) -> type[ConnectionProtocol]:
     """The protocol class for a server whose connections are counted in `open_connections`."""
-    return type("CountedConnection", (Connection,), {"open_connections": open_connections})
+    return type("CountedConnection", (ConnectionProtocol,), {"open_connections": open_connections})

@@ -43,17 +43,17 @@ class FollowQuery:
     """
 
     job_id: str
-    after: int
+    after_seq: int
     follow: bool
     owner: str
 
 
 @dataclass(frozen=True)
-class Page(Generic[Item]):
-    """Some entries of the stream, up to seq `after`; `seq` is the job's last."""
+class StreamPage(Generic[Item]):
+    """Some entries of the stream, up to seq `until_seq`; `seq` is the job's last."""
 
     items: Sequence[Item]
-    after: int
+    until_seq: int
     seq: int
 
 
@@ -68,30 +68,30 @@ class Feed(Generic[Item]):
         self,
         database: Database,
         streams: Streams,
-        wanted: FollowQuery,
+        query: FollowQuery,
         read: Read[Item],
     ) -> None:
         self.state: str | None = None
         self.is_over = False
-        self._database, self._streams, self._wanted = database, streams, wanted
+        self._database, self._streams, self._query = database, streams, query
         self._read = read
-        self._after = wanted.after
+        self._after_seq = query.after_seq
         self._seq = -1
         self._subscription = asyncio.Event()
         self._is_stopped = False
 
-    async def pages(self) -> AsyncGenerator[Page[Item], None]:
+    async def pages(self) -> AsyncGenerator[StreamPage[Item], None]:
         """The pages in order; an empty page is a heartbeat."""
         pause_s, next_heartbeat = MIN_POLL_S, anyio.current_time() + HEARTBEAT_S
-        with self._streams.subscriptions.subscribe(self._wanted.job_id) as self._subscription:
+        with self._streams.subscriptions.subscribe(self._query.job_id) as self._subscription:
             while not (self._is_stopped or self._is_shutting_down):
                 if anyio.current_time() > next_heartbeat:
                     next_heartbeat = anyio.current_time() + HEARTBEAT_S
-                    yield Page((), self._after, self._seq)
+                    yield StreamPage((), self._after_seq, self._seq)
                 self._subscription.clear()
                 page = await self._read_page_or_wait()
                 if page is not None:
-                    self._after = page.after
+                    self._after_seq = page.until_seq
                     if page.items:
                         yield page
                         pause_s = MIN_POLL_S
@@ -110,31 +110,31 @@ class Feed(Generic[Item]):
 
     @property
     def _is_shutting_down(self) -> bool:
-        return self._wanted.follow and self._streams.shutting_down.is_set()
+        return self._query.follow and self._streams.shutting_down.is_set()
 
-    async def _read_page_or_wait(self) -> Page[Item] | None:
+    async def _read_page_or_wait(self) -> StreamPage[Item] | None:
         """The next page; None while the database is unavailable, which does not end the stream."""
         try:
-            return await self._streams.readers.run(self._wanted.owner, self._look)
+            return await self._streams.readers.run(self._query.owner, self._poll)
         except DATABASE_ERRORS as error:
-            if not self._wanted.follow or not is_outage(error):
+            if not self._query.follow or not is_outage(error):
                 raise
             log.warning("the database is unavailable; the stream waits for it: %s", error)
             return None
 
-    def _look(self) -> Page[Item]:
+    def _poll(self) -> StreamPage[Item]:
         with self._database.read() as session:
             # One snapshot: if it sees the end of the job, it sees all entries before it.
-            known = jobs.seq_and_state(session, self._wanted.job_id)
-            seq, self.state = known or (self._seq, None)
+            seq_and_state = jobs.seq_and_state(session, self._query.job_id)
+            seq, self.state = seq_and_state or (self._seq, None)
             if seq == self._seq:
-                page: Page[Item] = Page((), self._after, seq)
+                page: StreamPage[Item] = StreamPage((), self._after_seq, seq)
             else:
-                items, after = self._read(session, self._after, seq)
-                page = Page(items, after, seq)
-        if page.after >= seq or not page.items:
+                items, until_seq = self._read(session, self._after_seq, seq)
+                page = StreamPage(items, until_seq, seq)
+        if page.until_seq >= seq or not page.items:
             self._seq = seq
-        ended = not self._wanted.follow or self.state is None or self.state in TERMINAL
+        ended = not self._query.follow or self.state is None or self.state in TERMINAL
         self.is_over = ended and not page.items and self._seq == seq
         return page
 
@@ -142,9 +142,9 @@ class Feed(Generic[Item]):
 def log_pages(job_id: str, attempt: int | None) -> Read[LogRow]:
     """Reads log chunks, of one attempt or all."""
 
-    def read(session: Session, after: int, _seq: int) -> tuple[Sequence[LogRow], int]:
-        rows = logs.read(session, job_id, after_seq=after, limit=PAGE, attempt=attempt)
-        return rows, rows[-1].seq if rows else after
+    def read(session: Session, after_seq: int, _seq: int) -> tuple[Sequence[LogRow], int]:
+        rows = logs.read(session, job_id, after_seq=after_seq, limit=PAGE, attempt=attempt)
+        return rows, rows[-1].seq if rows else after_seq
 
     return read
 
@@ -155,10 +155,10 @@ def stream_pages(
     """Reads entries of these kinds."""
 
     def read(
-        session: Session, after: int, seq: int
+        session: Session, after_seq: int, seq: int
     ) -> tuple[Sequence[event_stream.StreamEntry], int]:
         return event_stream.read(
-            session, job_id, after_seq=after, until=seq, kinds=kinds, columns=columns
+            session, job_id, after_seq=after_seq, until=seq, kinds=kinds, columns=columns
         )
 
     return read

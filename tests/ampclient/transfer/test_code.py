@@ -150,7 +150,7 @@ def test_a_token_without_the_right_learns_how_to_get_it(api, client_with_role, f
     token = client_with_role().headers["Authorization"].removeprefix("Bearer ")
     with httpx.Client(timeout=DEADLINE_S) as http_client:
         member = Client(api.url, token, http_client=http_client)
-        with pytest.raises(Forbidden, match="ampctl token create NAME --right code"):
+        with pytest.raises(Forbidden, match="ampctl token create NAME --scope jobs:run-code"):
             member.jobs.submit(SPEC, code=folder)
 
 

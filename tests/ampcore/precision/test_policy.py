@@ -265,8 +265,8 @@ def test_an_override_of_a_nested_network_applies_to_all_its_layers(plain):
 def test_a_layer_that_stays_float32_despite_an_override_is_reported(plain, pattern, path, reason):
     model, policies, _ = apply(plain, "mixed_bfloat16", (pattern, "float16"))
     policies.check_all_matched()
-    assert policies.kept_float32[path].float32_reason == reason
-    assert policies.kept_float32[path].requested_16_bit
+    assert policies.layers[path].float32_reason == reason
+    assert policies.layers[path].requested_16_bit
     assert model.get_layer(path).compute_dtype == "float32"
     assert policies.compute_dtypes == {"bfloat16"}
 

@@ -24,7 +24,6 @@ from ampcore.training.step import step_runner
 from ampcore.training.step.clip import Clip
 from ampcore.training.step.loop import Loop
 from ampcore.training.step.plan import Plan
-from ampcore.training.step.telemetry_row import COMMUNICATION_S
 from ampcore.training.step.train_step import TrainStep
 from ampspec.data.data import Digits
 from ampspec.models.model import EmbeddingModel, Gan, Mlp
@@ -128,7 +127,7 @@ def train_on():
         for number, batch in enumerate(batches):
             seed = step_seed(0, tf.constant(number, tf.int64))
             states, row = function(states, batch, seed)
-            names = (*step.columns, COMMUNICATION_S)[: step.row_width]
+            names = (*step.columns, "communication_s")[: step.row_width]
             rows.append(dict(zip(names, row.numpy(), strict=True)))
         return SimpleNamespace(states=states, rows=rows, row=rows[-1])
 

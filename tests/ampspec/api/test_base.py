@@ -25,6 +25,11 @@ TOKEN = {
 }
 
 
+def test_the_scopes_of_a_token_are_read_as_version_0_5_sends_them():
+    [token] = TokenList.from_json({"items": [{**TOKEN, "rights": ["code", "later"]}]}).items
+    assert (token.scopes, token.rights) == (["jobs:run-code", "later"], ["code"])
+
+
 @pytest.mark.parametrize("name", NON_FINITE)
 def test_a_non_finite_number_is_a_float_in_python_and_a_string_in_json(name):
     latest = Latest.from_json({"loss": name})

@@ -247,7 +247,7 @@ def test_an_optimizer_for_an_unknown_network_is_refused():
 
 
 @pytest.mark.parametrize("name", ["workers", "devices"])
-def test_several_ranks_with_own_code_are_refused(name):
+def test_several_ranks_with_custom_code_are_refused(name):
     problem = problems_of("bundle", runtime=Runtime(**{name: 2}))[f"/runtime/{name}"]
     assert problem.code == "not_available"
     assert "without a network" in problem.detail

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from ampspec.telemetry import StepBlock
 from ampspec.telemetry.steps import downsampling
 from ampspec.telemetry.steps.buckets import Buckets, smallest_bucket_size
-from ampspec.telemetry.steps.downsampling import StepRange, covered_until, downsample, extend_levels
+from ampspec.telemetry.steps.downsampling import (
+    SeriesRange,
+    covered_until,
+    downsample,
+    extend_levels,
+)
 
 
 class Stored:
@@ -104,7 +109,7 @@ def test_a_downsampled_range_equals_buckets_of_its_steps(first, counts, seed, da
         splits = sorted(data.draw(st.lists(st.integers(start, end), max_size=3)))
         max_buckets = data.draw(st.integers(2, 50))
         bounds = [start, *splits, end]
-        parts = [StepRange(stored, *bound) for bound in pairwise(bounds)]
+        parts = [SeriesRange(stored, *bound) for bound in pairwise(bounds)]
         buckets = downsample(parts, max_buckets)
         assert len(buckets) <= max_buckets
         inside = [block.between(start, end) for block in blocks]
@@ -127,7 +132,7 @@ def test_a_long_range_reads_few_steps(small):
     stored = Stored([block])
     for until in (*range(300, 20_000, 300), 20_000):
         stored.grow(until)
-    buckets = downsample([StepRange(stored, 3, 19_999)], 30)
+    buckets = downsample([SeriesRange(stored, 3, 19_999)], 30)
     assert_same(buckets, Buckets.of(block.between(3, 19_999), 768))
     assert stored.steps_read < 2 * 20
 

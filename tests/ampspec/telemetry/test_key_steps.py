@@ -42,7 +42,7 @@ def naive(blocks):
 
 def plain(key_steps):
     changes = key_steps.changes
-    rows = zip(changes.steps, changes.columns, changes.before, changes.after, strict=True)
+    rows = zip(changes.steps, changes.columns, changes.old_scales, changes.new_scales, strict=True)
     return key_steps.skipped.tolist(), [(int(s), c, float(b), float(a)) for s, c, b, a in rows]
 
 

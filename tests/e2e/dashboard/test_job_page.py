@@ -248,7 +248,7 @@ def drag(page: Page, plot: Locator, start: float, end: float) -> None:
     page.mouse.up()
 
 
-def test_the_own_code_of_a_job_is_listed_and_downloaded(
+def test_the_custom_code_of_a_job_is_listed_and_downloaded(
     stack: Any, open_signed_in: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "net.py").write_text("def build(options, signature):\n    return None\n")

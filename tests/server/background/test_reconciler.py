@@ -10,7 +10,7 @@ from ampspec.jobs import Reason, State
 from infra.storage import Storage
 from server.app import create_app
 from server.background.cleanup import WORKER_RETENTION_S
-from server.background.counter import Counter
+from server.background.counter import ServiceCounter
 from server.background.reconciler import TASK, Reconciler
 from server.background.study_runner import StudyRunner
 from server.dispatch import CeleryDispatcher
@@ -318,7 +318,7 @@ def test_a_server_whose_reconciler_hangs_leads_no_more(database, dispatcher):
             update(Leader).values(lease_expires_at=from_now(leaders.LEADER_LEASE_S / 4))
         )
         expires_at = session.scalars(select(Leader.lease_expires_at)).one()
-    counter = Counter(database, "hangs")
+    counter = ServiceCounter(database, "hangs")
     runner = StudyRunner(SimpleNamespace(database=database, keep_plans_of=set), server_id="hangs")
     counter.count()
     runner.advance_all()

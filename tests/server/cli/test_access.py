@@ -52,17 +52,25 @@ def test_a_token_is_created_with_a_role_a_project_and_an_expiry(migrated):
     )
 
 
-def test_a_token_is_created_with_a_right_that_the_list_shows(migrated):
-    _, row = make_token(migrated, "ada", "--right", "code", "--right", "code")
-    assert row.rights == ["code"]
+@every_row(
+    "options",
+    [
+        ["--scope", "jobs:run-code", "--scope", "jobs:run-code"],
+        ["--right", "code", "--right", "code"],  # as in version 0.5
+    ],
+)
+def test_a_token_is_created_with_a_scope_that_the_list_shows(migrated, options):
+    _, row = make_token(migrated, "ada", *options)
+    assert row.scopes == ["jobs:run-code"]
     listed = run("token", "list", url=migrated).stdout.splitlines()[1].split()
-    assert listed[2:4] == ["member", "code"]
+    assert listed[2:4] == ["member", "jobs:run-code"]
 
 
 @every_row(
     "options",
     [
         ["--role", "god"],
+        ["--scope", "god"],
         ["--right", "god"],
         ["--project", "../etc"],
         ["--expires-in", "3y"],
@@ -88,7 +96,7 @@ def test_tokens_are_listed_without_their_secrets_and_revoked_by_id(migrated):
     output = listed.stdout
     assert not any(secret in listed.output + revoked.output for secret in (root, ada))
     header, first, second = output.splitlines()
-    assert header.split() == ["ID", "NAME", "ROLE", "RIGHTS", "PROJECT", "STATE"]
+    assert header.split() == ["ID", "NAME", "ROLE", "SCOPES", "PROJECT", "STATE"]
     assert first.startswith(f"{row.id}  ada ")
     assert "revoked 20" in first
     assert second.endswith("valid")

@@ -1,6 +1,7 @@
 """Submitting a job that starts from trained weights: their source is checked and kept."""
 
 import pytest
+from sqlalchemy import select
 
 from ampspec.jobs import State
 from ampspec.references.stored_files import FileKind
@@ -8,6 +9,7 @@ from store.files import artifacts, files
 from store.files.artifacts import WEIGHTS, StoredArtifact
 from store.files.files import FileKey
 from store.jobs import attempts
+from store.tables import JobFile
 
 JOBS = "/api/v1/jobs"
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
@@ -107,4 +109,5 @@ def test_an_uploaded_file_must_be_one_of_the_project_and_is_kept(api):
         files.add(session, key, path=files.storage_path(key), size_bytes=7, created_by=None)
     job = submit(api, init).json()["id"]
     with api.database.read() as session:
-        assert [file.sha256 for file in files.of_job(session, job)] == [DIGEST]
+        named = select(JobFile.sha256).where(JobFile.job_id == job)
+        assert session.scalars(named).all() == [DIGEST]

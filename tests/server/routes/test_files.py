@@ -63,7 +63,7 @@ def test_a_bundle_needs_the_right_to_run_code(api, client_with_role):
     path = f"/api/v1/files/bundle/{SHA256}"
     answer = client_with_role().put(path, content=CONTENT)
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
-    assert "--right code" in answer.json()["detail"]
+    assert "--scope jobs:run-code" in answer.json()["detail"]
 
 
 @ON_SQLITE

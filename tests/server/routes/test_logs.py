@@ -316,13 +316,13 @@ def connect(api, job):
 def reads(monkeypatch):
     """The threads in which followers read the log, one item for each read."""
     counted = []
-    real = follow.Feed._look
+    real = follow.Feed._poll
 
     def read(feed):
         counted.append(threading.current_thread())
         return real(feed)
 
-    monkeypatch.setattr(follow.Feed, "_look", read)
+    monkeypatch.setattr(follow.Feed, "_poll", read)
     return counted
 
 

@@ -247,7 +247,7 @@ def test_tensorboard_has_the_evaluations_of_the_requested_columns_only(
 EVERYTHING = StepsQuery(
     start=0,
     end=None,
-    after=None,
+    after_step=None,
     columns=None,
     attempt=None,
     limit=None,

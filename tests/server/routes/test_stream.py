@@ -13,7 +13,7 @@ from ampspec.jobs import State
 from ampspec.telemetry import Event, EventType
 from server.background.compactor import Compactor
 from server.http.streaming import follow
-from server.http.streaming.follow import Page
+from server.http.streaming.follow import StreamPage
 from server.telemetry import server_sent_events
 from store.jobs import attempts, jobs
 from store.tables import Job
@@ -255,10 +255,10 @@ def test_a_reader_that_has_not_caught_up_gets_no_lag_event():
         is_over = False
 
         async def pages(self):
-            yield Page((), 0, -1)
-            yield Page([b"first"], 64, 5000)
-            yield Page((), 64, -1)
-            yield Page([b"second"], 128, 5000)
+            yield StreamPage((), 0, -1)
+            yield StreamPage([b"first"], 64, 5000)
+            yield StreamPage((), 64, -1)
+            yield StreamPage([b"second"], 128, 5000)
 
     async def written():
         return [event async for event in server_sent_events.server_sent_events(LongStream())]

@@ -128,7 +128,7 @@ def test_a_viewer_reads_studies_and_creates_and_cancels_none(api, client_with_ro
 
 
 @ON_SQLITE
-def test_a_study_of_own_code_needs_the_right(api, client_with_role):
+def test_a_study_of_custom_code_needs_the_right(api, client_with_role):
     bundle = {"kind": "bundle", "bundle": f"sha256:{'0' * 64}", "build": "net:build"}
     body = {**STUDY, "spec": {**SPEC, "model": bundle}}
     response = client_with_role().post(STUDIES, json=body)
@@ -136,15 +136,15 @@ def test_a_study_of_own_code_needs_the_right(api, client_with_role):
 
 
 @ON_SQLITE
-@pytest.mark.parametrize("loses", ["revoked", "expired", "right"])
-def test_a_study_of_custom_code_ends_when_its_token_has_lost_the_right(
+@pytest.mark.parametrize("loses", ["revoked", "expired", "scope"])
+def test_a_study_of_custom_code_ends_when_its_token_has_lost_the_scope(
     api, client_with_role, loses
 ):
     """Before, a study queued jobs with custom code long after its token was revoked."""
     key = FileKey("default", "bundle", "0" * 64)
     with api.database.write() as session:
         files.add(session, key, path=files.storage_path(key), size_bytes=7, created_by="ada")
-    driver, coder = StudyDriver(api), client_with_role(rights=["code"])
+    driver, coder = StudyDriver(api), client_with_role(scopes=["jobs:run-code"])
     bundle = {"kind": "bundle", "bundle": f"sha256:{'0' * 64}", "build": "net:build"}
     body = {**STUDY, "spec": {**SPEC, "model": bundle}}
     api.client.put("/api/v1/projects/default", json={"max_queued": 1})
@@ -154,7 +154,7 @@ def test_a_study_of_custom_code_ends_when_its_token_has_lost_the_right(
     changes = {
         "revoked": {"revoked_at": now()},
         "expired": {"expires_at": now()},
-        "right": {"rights": []},
+        "scope": {"scopes": []},
     }
     with api.database.write() as session:
         token_id = session.get_one(tables.Study, study).token_id
@@ -166,7 +166,7 @@ def test_a_study_of_custom_code_ends_when_its_token_has_lost_the_right(
     driver.progress.advance(study)
     ended = driver.get(study)
     assert ended["state"] == "failed"
-    assert "right" in ended["message"]
+    assert "scope" in ended["message"]
     assert [key for key, job in driver.jobs(study).items() if job] == [
         key for key, found in driver.jobs(study).items() if found == job
     ]

@@ -54,18 +54,28 @@ def test_the_expiry_of_a_token_is_returned(api):
     assert get_with(api, made["secret"]).json()["expires_at"] == made["expires_at"]
 
 
-def test_a_token_has_the_rights_of_its_creation(api):
-    assert make(api)["rights"] == []
-    made = make(api, rights=["code"])
-    assert made["rights"] == get_with(api, made["secret"]).json()["rights"] == ["code"]
-    listed = {row["id"]: row["rights"] for row in api.client.get(TOKENS).json()["items"]}
-    assert listed[made["id"]] == ["code"]
+@every_row(
+    "body",
+    [
+        {"scopes": ["jobs:run-code"]},
+        {"rights": ["code"]},  # as version 0.5 sends it
+    ],
+)
+def test_a_token_has_the_scopes_of_its_creation(api, body):
+    assert make(api)["scopes"] == []
+    made = make(api, **body)
+    session = get_with(api, made["secret"]).json()
+    [listed] = [row for row in api.client.get(TOKENS).json()["items"] if row["id"] == made["id"]]
+    for document in (made, session, listed):
+        assert (document["scopes"], document["rights"]) == (["jobs:run-code"], ["code"])
 
 
 INVALID = [
+    {"name": "ada", "scopes": ["god"]},
+    {"name": "ada", "scopes": ["jobs:run-code", "jobs:run-code"]},
+    {"name": "ada", "scopes": "jobs:run-code"},
     {"name": "ada", "rights": ["god"]},
-    {"name": "ada", "rights": ["code", "code"]},
-    {"name": "ada", "rights": "code"},
+    {"name": "ada", "scopes": [], "rights": ["code"]},
     {},
     {"name": ""},
     {"name": "x" * 201},
@@ -136,6 +146,6 @@ def test_creating_and_revoking_tokens_is_audited(api, database):
         revoked, created = audit.page(session, limit=10)
     assert (revoked.action, revoked.target) == ("token.revoke", made["id"])
     assert (created.action, created.target) == ("token.create", made["id"])
-    assert created.data == {"name": "ada", "role": "viewer", "rights": []}
+    assert created.data == {"name": "ada", "role": "viewer", "scopes": []}
     assert {entry.project for entry in (revoked, created)} == {"vision"}
     assert {entry.token_name for entry in (revoked, created)} == {"test"}

@@ -28,8 +28,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, BinaryIO, Final
 
-from ampcore import environment
-from ampcore import plugins as packages
+from ampcore import environment, plugins
 from ampcore.distributed import Cluster
 from ampcore.distributed.cores import use_own_cores
 from ampspec import __version__
@@ -83,9 +82,9 @@ def preload() -> None:
     for name in PRELOADED_MODULES:
         import_module(name)
     # Also for the files that a confined trainer may read: a package may lie anywhere.
-    packages.load_all()
+    plugins.load_all()
     gc.collect()
-    # Hundreds of thousands of objects stay forever. The collector must not traverse them while a #
+    # Hundreds of thousands of objects stay forever. The collector must not traverse them while a
     # job's graph is traced, nor write into memory pages that all trainers share.
     gc.freeze()
     gc.enable()

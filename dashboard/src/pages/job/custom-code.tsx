@@ -1,11 +1,11 @@
 // What a job needs besides this project, in words; nothing for most jobs.
 import { usePoll } from "../../api/use-poll.ts";
 import type { Job, Worker } from "../../api/types.ts";
-import { packageOf, runsOwnCode, sandboxText } from "../../display/custom-code.ts";
+import { packageOf, runsCustomCode, sandboxText } from "../../display/custom-code.ts";
 
 const INTERVAL_MS = 600_000; // a worker reports its sandbox once
 
-export function OwnCode({ job }: { job: Job }) {
+export function CustomCode({ job }: { job: Job }) {
   const needed = packageOf(job);
   if (needed) {
     return (
@@ -15,7 +15,7 @@ export function OwnCode({ job }: { job: Job }) {
       </section>
     );
   }
-  return runsOwnCode(job) ? <Sandbox job={job} /> : null;
+  return runsCustomCode(job) ? <Sandbox job={job} /> : null;
 }
 
 function Sandbox({ job }: { job: Job }) {

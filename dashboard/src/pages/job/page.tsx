@@ -10,7 +10,7 @@ import { JobHeader } from "./header.tsx";
 import { InitialWeights } from "./initial-weights.tsx";
 import { EventsTab } from "./events.tsx";
 import { Log } from "./log.tsx";
-import { OwnCode } from "./custom-code.tsx";
+import { CustomCode } from "./custom-code.tsx";
 import { Plots } from "./plots.tsx";
 import { Preflight } from "./preflight.tsx";
 import { Profile } from "./profile.tsx";
@@ -43,7 +43,7 @@ function JobTabs({ tab, onDone, ...props }: TabProps & { tab: string; onDone: ()
     <>
       <JobHeader job={job} onDone={onDone} />
       <InitialWeights job={job} intervalMs={props.intervalMs} pulse={props.pulse} />
-      <OwnCode job={job} />
+      <CustomCode job={job} />
       <DataSummary job={job} intervalMs={props.intervalMs} pulse={props.pulse} />
       <JobSummary job={job} />
       <nav class="tabs" aria-label="Job details">

@@ -17,11 +17,12 @@ def test_create_as_json_prints_the_token_with_its_secret(ampctl):
     assert (document["secret"], document["role"]) == ("amp_secret", "member")
 
 
-def test_a_token_can_have_the_right_to_run_code(ampctl, server):
-    result = ampctl("token", "create", "ci", "--right", "code")
-    assert "member with the right code of default" in result.err.replace("\n", " ")
-    assert server.tokens[0]["rights"] == ["code"]
-    assert "code" in ampctl("token", "list").out
+@every_row("option", ["--scope=jobs:run-code", "--right=code"])
+def test_a_token_can_have_the_scope_to_run_code(ampctl, server, option):
+    result = ampctl("token", "create", "ci", option)
+    assert "member with the scope jobs:run-code of default" in result.err.replace("\n", " ")
+    assert server.tokens[-1]["scopes"] == ["jobs:run-code"]
+    assert "jobs:run-code" in ampctl("token", "list").out
 
 
 @pytest.mark.parametrize(("text", "hours"), [("30d", 30 * 24), ("12h", 12), ("90m", 1.5)])
@@ -54,7 +55,7 @@ def test_list_shows_which_tokens_are_valid_expired_or_revoked(ampctl, server):
         ampctl("token", "create", "anna")
         server.tokens[-1] |= {"expires_at": expires_at, "revoked_at": revoked_at}
     rows = [line.split() for line in ampctl("token", "list").out.splitlines()]
-    assert rows[0] == ["ID", "NAME", "ROLE", "RIGHTS", "PROJECT", "STATE", "CREATED", "BY"]
+    assert rows[0] == ["ID", "NAME", "ROLE", "SCOPES", "PROJECT", "STATE", "CREATED", "BY"]
     assert [row[4] for row in rows[1:]] == ["valid", "expired", "revoked"]
     assert ampctl("token", "list", "--json").json() == server.tokens
 

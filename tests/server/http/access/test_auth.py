@@ -267,7 +267,7 @@ def test_the_cache_of_valid_tokens_is_bounded(database, authenticator, monkeypat
     monkeypatch.setattr("server.http.access.authenticator.CACHE_SIZE", 3)
     for _ in range(10):
         principal_of(authenticator, make(database)[1])
-    assert len(authenticator._known) <= 3
+    assert len(authenticator._principals) <= 3
 
 
 def test_an_invalid_token_is_cached_for_a_limited_time(counting_database, authenticator, clock):
