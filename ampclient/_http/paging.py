@@ -16,18 +16,23 @@ class PagedIterator(Iterator[T], Generic[T]):
     """An iterator that requests each page when it is needed.
 
     `bool`, `len` and an index request the pages that they need, and consume nothing: they are about
-    the items that are still to come. A notebook shows the next items as a table.
+    the items that are still to come. A notebook shows the next items as a table. The error of a
+    request is raised again whenever a later item is needed.
     """
 
     def __init__(self, items: Iterator[T]) -> None:
         self._items = items
         self._fetched: deque[T] = deque()
+        self._error: Exception | None = None
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> T:
-        return self._fetched.popleft() if self._fetched else next(self._items)
+        self._fetch(1)
+        if not self._fetched:
+            raise StopIteration
+        return self._fetched.popleft()
 
     def __bool__(self) -> bool:
         self._fetch(1)
@@ -50,12 +55,22 @@ class PagedIterator(Iterator[T], Generic[T]):
 
     def close(self) -> None:
         """Request no further pages."""
-        self._items = iter(())
+        self._items, self._error = iter(()), None
 
     def _fetch(self, count: int | None) -> None:
         """Request pages until this many items are here; None: all."""
         missing = None if count is None else max(0, count - len(self._fetched))
-        self._fetched.extend(islice(self._items, missing))
+        if missing == 0:
+            return
+        if self._error is not None:
+            raise self._error
+        try:
+            self._fetched.extend(islice(self._items, missing))
+        except BaseException as error:
+            # The generator has ended. Without the error the list would look complete: `list()`
+            # ignores a TypeError of `__len__`.
+            self._error = _repeatable(error)
+            raise
 
     def _repr_html_(self) -> str:
         self._fetch(MAX_ROWS_SHOWN + 1)
@@ -89,9 +104,18 @@ class AsyncPagedIterator(AsyncIterator[T], Awaitable["TableList[T]"], Generic[T]
 
     def __init__(self, items: AsyncGenerator[T, None]) -> None:
         self._items = items
+        self._error: Exception | None = None
 
     async def __anext__(self) -> T:
-        return await anext(self._items)
+        if self._error is not None:
+            raise self._error
+        try:
+            return await anext(self._items)
+        except StopAsyncIteration:
+            raise
+        except BaseException as error:
+            self._error = _repeatable(error)
+            raise
 
     def __await__(self) -> Generator[Any, Any, "TableList[T]"]:
         return self._collect().__await__()
@@ -101,7 +125,14 @@ class AsyncPagedIterator(AsyncIterator[T], Awaitable["TableList[T]"], Generic[T]
         await self._items.aclose()
 
     async def _collect(self) -> "TableList[T]":
-        return TableList([item async for item in self._items])
+        return TableList([item async for item in self])
+
+
+def _repeatable(error: BaseException) -> Exception:
+    """The error to raise when the rest of an incomplete list is needed."""
+    if isinstance(error, Exception):
+        return error
+    return RuntimeError("reading the list was interrupted; request it again")
 
 
 class TableList(list[T]):

@@ -3,13 +3,12 @@
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ampclient._endpoints import JsonRequest, Request
 from ampclient._http.backend import HttpBackend, StreamedResponse
-from ampclient._http.deprecation import warn_deprecated
 from ampclient._http.etags import EtagCache
-from ampclient._http.options import ClientOptions, RequestOptions
+from ampclient._http.options import ClientOptions, RequestOptions, checked_options
 from ampclient._http.raw_response import recorded_responses
 from ampclient._http.responses import parse_response, raise_for_status
 from ampclient._http.retry import RETRY_TIMEOUT_S, RetryState
@@ -57,7 +56,7 @@ class Transport:
         **options: Unpack[RequestOptions],
     ) -> T:
         """The response to `request`, retried for about `retry_timeout_s` where that is safe."""
-        options = _checked(options)
+        options = checked_options(options)
         retries = self.retries(request, retry_timeout_s, options.get("max_retries"))
         while True:
             try:
@@ -163,19 +162,6 @@ class Transport:
                 sent=not isinstance(error, unsent),
                 idempotency_key=request.idempotency_key,
             ) from error
-
-
-def _checked(options: RequestOptions) -> RequestOptions:
-    """The options by their present names. Raises TypeError for one that does not exist."""
-    known = {
-        name: value for name, value in options.items() if name in RequestOptions.__annotations__
-    }
-    for name in options.keys() - known.keys():
-        if name != "timeout":
-            raise TypeError(f"got an unexpected keyword argument {name!r}")
-        warn_deprecated("timeout= is now timeout_s=.")
-        known["timeout_s"] = options["timeout"]  # type: ignore[typeddict-item]  # the old name
-    return cast(RequestOptions, known)
 
 
 def encode_json(body: Any) -> bytes:
