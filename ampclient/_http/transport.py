@@ -53,14 +53,19 @@ class Transport:
         request: JsonRequest[T],
         *,
         retry_timeout_s: float = RETRY_TIMEOUT_S,
+        etag_cache: EtagCache | None = None,
         **options: Unpack[RequestOptions],
     ) -> T:
-        """The response to `request`, retried for about `retry_timeout_s` where that is safe."""
+        """The response to `request`, retried for about `retry_timeout_s` where that is safe.
+
+        With `etag_cache`, it is compared with the last response in there, not with the client's.
+        """
         options = checked_options(options)
+        etag_cache = self._etag_cache if etag_cache is None else etag_cache
         retries = self.retries(request, retry_timeout_s, options.get("max_retries"))
         while True:
             try:
-                return await self._send_once(request, options)
+                return await self._send_once(request, options, etag_cache)
             except (ConnectionFailed, StatusError) as error:
                 next_delay_s = retries.next_delay_s(error)
             await self.sleep(next_delay_s)
@@ -99,10 +104,12 @@ class Transport:
             finally:
                 await self._backend.close_response(response)
 
-    async def _send_once(self, request: JsonRequest[T], options: RequestOptions) -> T:
+    async def _send_once(
+        self, request: JsonRequest[T], options: RequestOptions, etag_cache: EtagCache
+    ) -> T:
         recorded = recorded_responses.get()
         # A raw response must have its content, so no 304.
-        cached = self._etag_cache.get(request) if recorded is None else None
+        cached = etag_cache.get(request) if recorded is None else None
         http_request = self._build_request(request, options)
         if cached is not None:
             http_request.headers["If-None-Match"] = cached.etag
@@ -114,7 +121,7 @@ class Transport:
         if recorded is not None:
             recorded.append(response)
         parsed = parse_response(request, response.status_code, response.headers, response.content)
-        self._etag_cache.store(request, response.headers.get("etag"), parsed)
+        etag_cache.store(request, response.headers.get("etag"), parsed)
         return parsed
 
     def _build_request(

@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 from ampclient import _endpoints as endpoints
 from ampclient._endpoints import NO_WAIT, Wait
+from ampclient._http.etags import EtagCache
 from ampclient._http.operations import run_sync
 from ampclient._http.paging import TableList
 from ampclient._http.retry import POLLING_RETRY_TIMEOUT_S
@@ -130,6 +131,8 @@ class JobUpdates(Generic[J]):
         self._on_outage = on_outage
         self._requested_at_s: float | None = None
         self._server_can_wait = True
+        # A held request waits for a change since the views in here, whatever else reads the jobs.
+        self._etag_cache = EtagCache()
 
     async def next(self, deadline_s: float | None = None) -> list[J]:
         """The jobs: at once at first, then when one of them may have changed or LONG_POLL_S passed.
@@ -187,7 +190,9 @@ class JobUpdates(Generic[J]):
         retry_timeout_s = POLLING_RETRY_TIMEOUT_S if self._on_outage is None else 0.0
         while True:
             try:
-                return await job._transport.send(request, retry_timeout_s=retry_timeout_s)
+                return await job._transport.send(
+                    request, retry_timeout_s=retry_timeout_s, etag_cache=self._etag_cache
+                )
             except (ConnectionFailed, StatusError) as error:
                 if self._on_outage is None:
                     raise

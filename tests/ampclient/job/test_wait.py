@@ -213,3 +213,22 @@ def test_a_job_that_is_deleted_meanwhile_is_not_found(client, server):
     del server.jobs["b"]
     with pytest.raises(NotFound):
         client.jobs.wait(jobs)
+
+
+def test_another_read_of_the_job_does_not_delay_a_waiting_request(sync_client, server):
+    """The server holds a request that has the ETag of the present state."""
+    server.add_job("a", state="running")
+    job = sync_client.jobs.get("a")
+    etag_of_first_view = []
+
+    def read_elsewhere(view):
+        if view.step == 0:
+            etag_of_first_view.append(server.handle(server.requests[-1]).headers["etag"])
+            server.jobs["a"]["step"] = 7
+            assert sync_client.jobs.get("a").step == 7
+        else:
+            server.jobs["a"]["state"] = "succeeded"
+
+    job.wait(on_progress=read_elsewhere)
+    held = [request for request in server.requests if "wait" in request.url.params]
+    assert [held[0].headers["if-none-match"]] == etag_of_first_view
