@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +16,7 @@ from ampclient._telemetry.evaluations import Evaluations
 from ampclient._telemetry.event_stream import EventStreamReader
 from ampclient._telemetry.logs import LogReader
 from ampclient._transfer.downloads import artifact_file, download, select_artifacts, target_path
-from ampclient._transfer.progress import OnProgress, no_progress, parameter_count, warn_old_callback
+from ampclient._transfer.progress import OnProgress, current_callback, no_progress
 from ampspec.api.data_summary import DataSummary
 from ampspec.api.job.artifacts import Artifact
 from ampspec.api.job.attempts import Attempt
@@ -249,15 +249,11 @@ class JobHistory(BoundJob[M]):
         """
         artifacts = await self._transport.send(endpoints.list_artifacts(self.id))
         targets = [(a, target_path(a, Path(to))) for a in select_artifacts(artifacts, path)]
+        by_path = {artifact.path: artifact for artifact, _ in targets}
+        on_progress = current_callback(
+            on_progress, "artifact, size_bytes", lambda path, size, _total: (by_path[path], size)
+        )
         for artifact, target in targets:
             file = artifact_file(self.id, artifact)
-            await download(self._transport, file, target, _current(on_progress, artifact))
+            await download(self._transport, file, target, on_progress)
         return [target for _, target in targets]
-
-
-def _current(on_progress: Callable[..., object], artifact: Artifact) -> OnProgress:
-    """The callback, or that of version 0.5, which is called with the artifact and the bytes."""
-    if parameter_count(on_progress) != 2:
-        return on_progress
-    warn_old_callback("artifact, size_bytes")
-    return lambda name, done_bytes, total_bytes: on_progress(artifact, done_bytes)
