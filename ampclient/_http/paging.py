@@ -1,7 +1,7 @@
 """Lists: lazy ones, which request each page when it is needed, and complete ones."""
 
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterator
 from itertools import islice
 from typing import Any, Final, Generic, Self, TypeVar, overload
 
@@ -79,7 +79,14 @@ class PagedIterator(Iterator[T], Generic[T]):
 
 
 class PagedList(PagedIterator[T]):
-    """The same for a list that is short: iterating keeps its items, and may be repeated."""
+    """The same for a list that is short: iterating keeps its items, and may be repeated.
+
+    Its first page is requested at once. It is shown, added and pickled as a list.
+    """
+
+    def __init__(self, items: Iterator[T]) -> None:
+        super().__init__(items)
+        self._fetch(1)
 
     def __iter__(self) -> Iterator[T]:  # type: ignore[override]  # each iteration has its own place
         index = 0
@@ -98,13 +105,32 @@ class PagedList(PagedIterator[T]):
 
     __hash__ = None  # type: ignore[assignment]  # as of a list
 
+    def __repr__(self) -> str:
+        return repr(list(self))
 
-class AsyncPagedIterator(AsyncIterator[T], Awaitable["TableList[T]"], Generic[T]):
-    """The same for `async for`; awaited, it is the list of all its items."""
+    def __add__(self, other: "list[T] | PagedList[T]") -> list[T]:
+        if not isinstance(other, list | PagedList):
+            return NotImplemented
+        return [*self, *other]
+
+    def __radd__(self, other: list[T]) -> list[T]:
+        return [*other, *self] if isinstance(other, list) else NotImplemented
+
+    def __reduce__(self) -> tuple[type[list[T]], tuple[list[T]]]:
+        return list, (list(self),)
+
+
+class AsyncPagedIterator(AsyncIterator[T], Coroutine[Any, Any, "TableList[T]"], Generic[T]):
+    """The same for `async for`; awaited, it is the list of all its items.
+
+    It may be awaited again, and is a coroutine for `asyncio.create_task`.
+    """
 
     def __init__(self, items: AsyncGenerator[T, None]) -> None:
         self._items = items
         self._error: Exception | None = None
+        self._collected: TableList[T] | None = None
+        self._coroutine: Coroutine[Any, Any, TableList[T]] | None = None
 
     async def __anext__(self) -> T:
         if self._error is not None:
@@ -120,12 +146,27 @@ class AsyncPagedIterator(AsyncIterator[T], Awaitable["TableList[T]"], Generic[T]
     def __await__(self) -> Generator[Any, Any, "TableList[T]"]:
         return self._collect().__await__()
 
+    def send(self, value: Any) -> Any:
+        """Continue as a coroutine."""
+        return self._started().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Continue as a coroutine, with an error."""
+        return self._started().throw(*error)
+
     async def aclose(self) -> None:
         """Request no further pages."""
         await self._items.aclose()
 
+    def _started(self) -> Coroutine[Any, Any, "TableList[T]"]:
+        if self._coroutine is None:
+            self._coroutine = self._collect()
+        return self._coroutine
+
     async def _collect(self) -> "TableList[T]":
-        return TableList([item async for item in self])
+        if self._collected is None:
+            self._collected = TableList([item async for item in self])
+        return self._collected
 
 
 def _repeatable(error: BaseException) -> Exception:

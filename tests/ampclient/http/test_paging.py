@@ -1,12 +1,14 @@
 """Lazy lists: what they request, and what they offer besides iteration."""
 
 import asyncio
+import copy
+import pickle
 
 import httpx
 import pytest
 
 from ampclient import AsyncClient, RawResponse, ServerError
-from ampclient._http.paging import PagedIterator, PagedList
+from ampclient._http.paging import AsyncPagedIterator, PagedIterator, PagedList
 from tests.tables import every_row
 
 
@@ -108,9 +110,10 @@ def test_a_type_error_of_a_request_is_not_taken_for_an_empty_list():
         raise TypeError("unreadable")
         yield
 
-    for kind in (PagedIterator, PagedList):
-        with pytest.raises(TypeError, match="unreadable"):
-            list(kind(items()))
+    with pytest.raises(TypeError, match="unreadable"):
+        list(PagedIterator(items()))
+    with pytest.raises(TypeError, match="unreadable"):
+        PagedList(items())
 
 
 def test_an_interrupted_list_does_not_look_complete(sync_client, many_jobs, respond):
@@ -146,3 +149,59 @@ def test_a_mistyped_option_is_an_error_of_the_call(sync_client, server, name):
     with pytest.raises(TypeError, match="unexpected keyword argument 'limits'"):
         getattr(sync_client, name).list(limits=3)
     assert server.requests == []
+
+
+def test_a_short_list_requests_its_first_page_at_once(sync_client, server, respond):
+    server.next_responses = [respond(500)]
+    with pytest.raises(ServerError):
+        sync_client.workers.list()
+
+
+def test_a_short_list_is_shown_added_copied_and_pickled_as_a_list(sync_client, server, worker):
+    server.workers = [worker(id="w1"), worker(id="w2")]
+    workers = sync_client.workers.list()
+    items = list(workers)
+    assert repr(workers) == repr(items)
+    assert workers + [items[0]] == [*items, items[0]]  # noqa: RUF005 - adding is what is tested
+    assert workers + workers == items * 2
+    assert [items[0]] + workers == [items[0], *items]  # noqa: RUF005
+    for same in (copy.copy(workers), pickle.loads(pickle.dumps(workers))):
+        assert type(same) is list
+        assert same == items
+    with pytest.raises(TypeError, match="unsupported operand"):
+        workers + ("w1",)
+
+
+def test_an_async_list_can_be_awaited_again_and_be_a_task(many_jobs):
+    async def read(client):
+        jobs = client.jobs.list(limit=120)
+        first, again = await jobs, await jobs
+        assert first is again
+        tasks = [asyncio.create_task(client.jobs.list(limit=number)) for number in (120, 3)]
+        return first, *await asyncio.gather(*tasks, client.jobs.list(limit=120))
+
+    first, task, short, gathered = run_async(many_jobs, read)
+    assert first == task == gathered
+    assert (len(first), len(short)) == (120, 3)
+
+
+def test_a_task_of_a_list_can_be_cancelled():
+    async def run():
+        started = asyncio.Event()
+
+        async def items():
+            started.set()
+            await asyncio.Event().wait()
+            yield 1
+
+        jobs = AsyncPagedIterator(items())
+        task = asyncio.create_task(jobs)
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(RuntimeError, match="interrupted"):
+            await jobs
+        AsyncPagedIterator(items()).close()
+
+    asyncio.run(run())
