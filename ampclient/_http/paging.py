@@ -154,6 +154,10 @@ class AsyncPagedIterator(AsyncIterator[T], Coroutine[Any, Any, "TableList[T]"], 
         """Continue as a coroutine, with an error."""
         return self._started().throw(*error)
 
+    def close(self) -> None:
+        """End as a coroutine."""
+        self._started().close()
+
     async def aclose(self) -> None:
         """Request no further pages."""
         await self._items.aclose()

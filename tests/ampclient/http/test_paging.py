@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import operator
 import pickle
 
 import httpx
@@ -165,11 +166,11 @@ def test_a_short_list_is_shown_added_copied_and_pickled_as_a_list(sync_client, s
     assert workers + [items[0]] == [*items, items[0]]  # noqa: RUF005 - adding is what is tested
     assert workers + workers == items * 2
     assert [items[0]] + workers == [items[0], *items]  # noqa: RUF005
-    for same in (copy.copy(workers), pickle.loads(pickle.dumps(workers))):
+    for same in (copy.copy(workers), pickle.loads(pickle.dumps(workers))):  # noqa: S301
         assert type(same) is list
         assert same == items
     with pytest.raises(TypeError, match="unsupported operand"):
-        workers + ("w1",)
+        operator.add(workers, ("w1",))
 
 
 def test_an_async_list_can_be_awaited_again_and_be_a_task(many_jobs):
