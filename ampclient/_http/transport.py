@@ -9,7 +9,7 @@ from ampclient._endpoints import JsonRequest, Request
 from ampclient._http.backend import HttpBackend, StreamedResponse
 from ampclient._http.etags import EtagCache
 from ampclient._http.options import ClientOptions, RequestOptions, checked_options
-from ampclient._http.raw_response import recorded_responses
+from ampclient._http.raw_response import record_response, recorded_responses
 from ampclient._http.responses import parse_response, raise_for_status
 from ampclient._http.retry import RETRY_TIMEOUT_S, RetryState
 from ampclient.connection import Connection
@@ -81,6 +81,7 @@ class Transport:
         http_request = self._build_request(request, options, content=content)
         with self._connection_errors(request):
             response = await self._backend.send(http_request)
+        record_response(response)
         return parse_response(request, response.status_code, response.headers, response.content)
 
     @asynccontextmanager
@@ -96,6 +97,7 @@ class Transport:
                 if status >= 300:
                     content = await self._backend.read(response)
                     raise_for_status(request, status, headers, content)
+                record_response(response)
                 async with (
                     aclosing(self._backend.chunks(response)) as chunks,
                     aclosing(self._backend.events(response)) as events,
@@ -107,9 +109,8 @@ class Transport:
     async def _send_once(
         self, request: JsonRequest[T], options: RequestOptions, etag_cache: EtagCache
     ) -> T:
-        recorded = recorded_responses.get()
         # A raw response must have its content, so no 304.
-        cached = etag_cache.get(request) if recorded is None else None
+        cached = etag_cache.get(request) if recorded_responses.get() is None else None
         http_request = self._build_request(request, options)
         if cached is not None:
             http_request.headers["If-None-Match"] = cached.etag
@@ -118,8 +119,7 @@ class Transport:
         if cached is not None and response.status_code == NOT_MODIFIED:
             unchanged: T = cached.value
             return unchanged
-        if recorded is not None:
-            recorded.append(response)
+        record_response(response)
         parsed = parse_response(request, response.status_code, response.headers, response.content)
         etag_cache.store(request, response.headers.get("etag"), parsed)
         return parsed
