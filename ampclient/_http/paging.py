@@ -97,24 +97,24 @@ class PagedList(PagedIterator[T]):
             yield self._fetched[index]
             index += 1
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, value: object) -> bool:
         """Whether both have the same items."""
-        if not isinstance(other, list | PagedList):
+        if not isinstance(value, list | PagedList):
             return NotImplemented
-        return list(self) == list(other)
+        return list(self) == list(value)
 
     __hash__ = None  # type: ignore[assignment]  # as of a list
 
     def __repr__(self) -> str:
         return repr(list(self))
 
-    def __add__(self, other: "list[T] | PagedList[T]") -> list[T]:
-        if not isinstance(other, list | PagedList):
+    def __add__(self, items: "list[T] | PagedList[T]") -> list[T]:
+        if not isinstance(items, list | PagedList):
             return NotImplemented
-        return [*self, *other]
+        return [*self, *items]
 
-    def __radd__(self, other: list[T]) -> list[T]:
-        return [*other, *self] if isinstance(other, list) else NotImplemented
+    def __radd__(self, items: list[T]) -> list[T]:
+        return [*items, *self] if isinstance(items, list) else NotImplemented
 
     def __reduce__(self) -> tuple[type[list[T]], tuple[list[T]]]:
         return list, (list(self),)

@@ -65,9 +65,9 @@ class BoundJob(Operations[M], JobFields):
         """The same job with other values of some fields; the server is not asked."""
         return self._with_view(self._bound_view.model_copy(update=update, deep=deep))
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, value: object) -> bool:
         """Whether this is a job of the same kind with the same fields."""
-        return isinstance(other, type(self)) and self._bound_view == other._bound_view
+        return isinstance(value, type(self)) and self._bound_view == value._bound_view
 
     def __hash__(self) -> int:
         return hash(self.id)

@@ -75,7 +75,7 @@ class JobSteps(BoundJob[M]):
 
         Steps that a later attempt repeats are not returned again.
         """
-        step_range = endpoints.StepRange(after=after, columns=columns)
+        step_range = endpoints.StepRange(after_step=after, columns=columns)
         reader = StepReader(self._transport, self.id, step_range)
         jobs: list[Any] = [self]
         updates = JobUpdates(jobs, "change", poll_s=poll_s)

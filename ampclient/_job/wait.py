@@ -223,23 +223,23 @@ class _FirstSteps:
     """The first steps of the jobs' current attempts, each fetched once."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int], int | None] = {}
+        self._steps: dict[tuple[str, int], int | None] = {}
 
     def of(self, job: JobView) -> int | None:
         """The first step of the current attempt; None if unknown."""
-        return self._known.get((job.id, job.attempt))
+        return self._steps.get((job.id, job.attempt))
 
     async def fetch(self, job: BoundJob[Any]) -> None:
         """Fetch it once a later attempt trains; errors are ignored."""
         key = (job.id, job.attempt)
-        if job.attempt < 2 or job.state is not State.RUNNING or key in self._known:
+        if job.attempt < 2 or job.state is not State.RUNNING or key in self._steps:
             return
         try:
             attempts = await job._transport.send(endpoints.list_attempts(job.id))
         except AmpcoreError:
             attempts = []
         first = (a.first_step for a in attempts if a.attempt == job.attempt)
-        self._known[key] = next(first, None)
+        self._steps[key] = next(first, None)
 
 
 def _display(
