@@ -1,6 +1,6 @@
 """ampclient: the Python client of an ampcore server.
 
-Importing this loads nothing else; each name below is loaded when first used.
+Importing this loads nothing heavy; each name below is loaded when first used.
 
     from ampclient import Client, JobSpec
 
@@ -16,6 +16,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ampclient._old_names import NEW_NAMES
+from ampspec.old_names import install as _install_old_names
+
 # The names stand once, in the stub, where type checkers read them, too.
 _HOMES = {
     name: module
@@ -26,6 +29,8 @@ _HOMES = {
     )
 }
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - a list of the names in the stub
+
+_install_old_names(NEW_NAMES)
 
 
 def __getattr__(name: str) -> Any:

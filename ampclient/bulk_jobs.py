@@ -11,7 +11,7 @@ from ampclient._http.operations import M, operation
 from ampclient._http.options import RequestOptions
 from ampclient._http.paging import TableList
 from ampclient._job.filters import Labels, label_texts, moment_text, several
-from ampclient._job.resource import JobResource
+from ampclient._job.job import JobResource
 from ampclient._job.wait import J
 from ampclient._spec.build_spec import build_spec
 from ampclient._spec.spec_input import Document, SpecSource

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Final, Unpack
 
 from ampclient import _endpoints as endpoints
+from ampclient._http.deprecation import renamed
 from ampclient._http.operations import M, Operations, operation, paginated
 from ampclient._http.options import RequestOptions
 from ampclient._http.pages import read_pages
 from ampclient._transfer.downloads import RemoteFile, download, is_safe_file_name
-from ampclient._transfer.progress import OnProgress, no_progress
+from ampclient._transfer.progress import OnProgress, current_bytes_callback, no_progress
 from ampclient._transfer.upload_source import typed_name
 from ampclient._transfer.uploads import upload
 from ampclient.errors import UnexpectedResponse
@@ -27,6 +28,7 @@ class Datasets(Operations[M]):
     """The datasets of the token's project."""
 
     @operation
+    @renamed(progress="on_progress")
     async def upload(
         self,
         path: str | PathLike[str],
@@ -54,6 +56,7 @@ class Datasets(Operations[M]):
         dataset = VersionReference.parse(name if name is not None else name_of(file))
         if dataset.number is not None:
             raise ValueError(f"expected a name without a version, received {name!r}")
+        on_progress = current_bytes_callback(on_progress)
         return await upload(self._transport, dataset.name, file, on_progress)
 
     @paginated
@@ -103,6 +106,7 @@ class Datasets(Operations[M]):
         )
 
     @operation
+    @renamed(progress="on_progress")
     async def download(
         self,
         reference: str,
@@ -140,7 +144,7 @@ class Datasets(Operations[M]):
             lambda start: endpoints.get_dataset_content(name, number, start=start),
         )
         target = Path(to) / version.file_name
-        await download(self._transport, file, target, on_progress)
+        await download(self._transport, file, target, current_bytes_callback(on_progress))
         return target
 
     @operation

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Final, Unpack
 
 from ampclient import _endpoints as endpoints
+from ampclient._http.deprecation import renamed
 from ampclient._http.operations import M, Operations, operation, paginated
 from ampclient._http.options import RequestOptions
 from ampclient._http.pages import read_pages
 from ampclient._transfer.code import upload_bundle
 from ampclient._transfer.downloads import RemoteFile, download
 from ampclient._transfer.file_uploads import upload_file
-from ampclient._transfer.progress import OnProgress, no_progress
+from ampclient._transfer.progress import OnProgress, current_bytes_callback, no_progress
 from ampclient._transfer.upload_source import file_source
 from ampclient._transfer.weights import Weights, upload_weights
 from ampspec.api.files import ListedFile, StoredFile
@@ -28,6 +29,7 @@ class Files(Operations[M]):
     """The files of the token's project that jobs name by their SHA-256."""
 
     @operation
+    @renamed(progress="on_progress")
     async def upload(
         self,
         path: str | PathLike[str],
@@ -49,6 +51,7 @@ class Files(Operations[M]):
             DatasetQuotaExceeded: The project has not enough bytes left.
             OSError: The file cannot be read.
         """
+        on_progress = current_bytes_callback(on_progress)
         source = file_source(Path(path))
         return await upload_file(self._transport, FileKind(kind), source, on_progress)
 
@@ -122,6 +125,7 @@ class Files(Operations[M]):
         return await self._transport.send(request, **options)
 
     @operation
+    @renamed(progress="on_progress")
     async def download(
         self,
         reference: str,
@@ -159,5 +163,5 @@ class Files(Operations[M]):
             lambda start: endpoints.get_file_content(file_kind, sha256, start=start),
         )
         target = Path(to) / f"{file_kind}-{sha256[:NAME_DIGITS]}{ENDINGS[file_kind]}"
-        await download(self._transport, file, target, on_progress)
+        await download(self._transport, file, target, current_bytes_callback(on_progress))
         return target

@@ -7,8 +7,7 @@ from uuid import uuid4
 from ampclient import _endpoints as endpoints
 from ampclient._http.operations import M, Sync, operation, run_sync
 from ampclient._http.options import RequestOptions
-from ampclient._job.job import Job
-from ampclient._job.resource import JobResource
+from ampclient._job.job import Job, JobResource
 from ampclient._job.wait import J
 from ampspec.api.runs import RunStatus
 

@@ -22,13 +22,15 @@ from ampclient.study_options import (
     Space,
     StudyArguments,
     StudyKind,
+    sent_options,
 )
 from ampspec.api.studies import Estimate, Study, StudyFields
 
 POLL_S: Final = 1.0
 UNFINISHED: Final = ("running", "stopping")
-SECTIONS: Final = SpecSections.__annotations__.keys()
-SHARED: Final = StudyArguments.__annotations__.keys()
+SECTIONS: Final = {*SpecSections.__annotations__, "timeout"}
+"""With the options of the request; `timeout` is an old name."""
+SHARED: Final = {*StudyArguments.__annotations__, "timeout"}
 
 
 class Studies(Operations[M]):
@@ -214,7 +216,7 @@ class Studies(Operations[M]):
             upload=upload,
         )
         study: dict[str, Any] = {"kind": kind, "spec": document}
-        study["options"] = {**study_options, **kind_options}
+        study["options"] = {**study_options, **sent_options(kind, kind_options)}
         study |= {
             name: arguments[name]
             for name in ("name", "priority")

@@ -4,9 +4,10 @@ The options of a kind are those of its model in `ampspec.api.study_requests`, wh
 and has their defaults; a test compares the names.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Literal, TypedDict
+from types import NoneType
+from typing import Any, Final, Literal, TypedDict, get_args, get_type_hints
 
 from ampclient._spec.spec_input import SpecSections
 from ampclient._transfer.weights import Weights
@@ -36,7 +37,7 @@ class PrecisionOptions(TypedDict, total=False):
     """How a study of precision compares policies with float32."""
 
     seeds: int
-    policies: Sequence[str] | None
+    policies: Iterable[str] | None
     steps: int | None
     metric: str | None
     margin: float | None
@@ -45,7 +46,7 @@ class PrecisionOptions(TypedDict, total=False):
 class CapacityOptions(TypedDict, total=False):
     """How a study of capacity searches the largest batch."""
 
-    policies: Sequence[str] | None
+    policies: Iterable[str] | None
     steps: int
     max_batch: int
     resolution: float
@@ -89,3 +90,23 @@ class BisectArguments(BisectOptions, StudyArguments, total=False):
 
 class SearchArguments(SearchOptions, StudyArguments, total=False):
     """The keyword arguments of `client.studies.search`."""
+
+
+KINDS: Final[Mapping[str, Any]] = {
+    "precision": PrecisionOptions,
+    "capacity": CapacityOptions,
+    "bisect": BisectOptions,
+    "search": SearchOptions,
+}
+
+
+def sent_options(kind: StudyKind, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a kind as JSON: iterables as lists, and None only where it is a value."""
+    types = get_type_hints(KINDS[kind]) if kind in KINDS else {}
+    return {
+        name: [*value]
+        if isinstance(value, Iterable) and not isinstance(value, str | Mapping)
+        else value
+        for name, value in options.items()
+        if value is not None or name not in types or NoneType in get_args(types[name])
+    }

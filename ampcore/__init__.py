@@ -6,8 +6,9 @@ Importing this loads no TensorFlow; the names below that need it are loaded when
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ampcore import old_names
+from ampcore.old_names import NEW_NAMES
 from ampspec import __version__ as __version__
+from ampspec.old_names import install as _install_old_names
 
 if TYPE_CHECKING:
     from ampcore.callbacks import LossScaleCallback, SkipReport, TelemetryCallback
@@ -112,7 +113,7 @@ __all__ = [
 ]
 
 
-old_names.install()
+_install_old_names(NEW_NAMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -193,8 +193,6 @@ HTTP_PROBLEMS: Final[dict[type[Exception], HttpProblem]] = {
 }
 """Exception class to HTTP form. A database error that is an outage (`store.database_errors`) is
 UNAVAILABLE, whatever its class."""
-EXPECTED_ERRORS: Final = tuple(error for error in HTTP_PROBLEMS if error is not Exception)
-"""Errors that can happen in normal operation; any other exception is a bug in the server."""
 
 DATABASE_ERRORS: Final = (DBAPIError, InvalidatePoolError, PoolTimeout)
 """Errors of SQLAlchemy: outages, and queries that are wrong because of a bug."""

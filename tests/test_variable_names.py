@@ -24,7 +24,7 @@ USES = {
     "store": 0,
     "server": 2,
     "worker": 0,
-    "ampclient": 94,
+    "ampclient": 18,  # the parameters `after` and fields `before`, `after` that users name
     "migrations": 0,
     "dashboard": 0,
 }

@@ -122,7 +122,7 @@ def value_named(
     value = values.get(name, [None] * (index + 1))[index]
     if value is not None:
         return value
-    names = [known for known, numbers in values.items() if numbers[index] is not None]
+    names = [key for key, numbers in values.items() if numbers[index] is not None]
     close = closest_match(name, [*names, *ALIASES])
     suggestion = f" Did you mean {close!r}?" if close else ""
     listed = join_names(names, MAX_NAMES) or "none"

@@ -52,11 +52,11 @@ def _columns_that_fit(
     columns: Sequence[TableColumn], rows: Sequence[Row], width: int, gap: int
 ) -> list[int]:
     """The indices of the columns that stay."""
-    needed = [_min_width(column, [row[i] for row in rows]) for i, column in enumerate(columns)]
+    min_widths = [_min_width(column, [row[i] for row in rows]) for i, column in enumerate(columns)]
     kept = list(range(len(columns)))
     ranked = sorted((column.drop_order, i) for i, column in enumerate(columns) if column.drop_order)
     for _, index in ranked:
-        if sum(needed[i] + gap for i in kept) - gap <= width:
+        if sum(min_widths[i] + gap for i in kept) - gap <= width:
             break
         kept.remove(index)
     return kept

@@ -23,26 +23,26 @@ EVALUATIONS_PER_PAGE: Final = 10_000
 
 
 def get_events(
-    job_id: str, *, after: int | None, types: Sequence[str] = (), limit: int = ENTRIES_PER_PAGE
+    job_id: str, *, after_seq: int | None, types: Sequence[str] = (), limit: int = ENTRIES_PER_PAGE
 ) -> JsonRequest[EventPage]:
     """A page of the event log, of all types without `types`."""
     return JsonRequest(
         method="GET",
         path=job_path(job_id, "events"),
         params=[
-            *params(after=after, limit=limit),
+            *params(after=after_seq, limit=limit),
             *(("type", event_type) for event_type in types),
         ],
         read=EventPage.from_json,
     )
 
 
-def get_evaluations(job_id: str, *, after: int | None) -> JsonRequest[EvaluationPage]:
+def get_evaluations(job_id: str, *, after_step: int | None) -> JsonRequest[EvaluationPage]:
     """A page of the evaluations."""
     return JsonRequest(
         method="GET",
         path=job_path(job_id, "evaluations"),
-        params=params(after=after, limit=EVALUATIONS_PER_PAGE),
+        params=params(after=after_step, limit=EVALUATIONS_PER_PAGE),
         read=EvaluationPage.from_json,
     )
 
@@ -64,22 +64,24 @@ def list_attempts(job_id: str) -> JsonRequest[list[Attempt]]:
     return JsonRequest(method="GET", path=job_path(job_id, "attempts"), read=items_of(AttemptList))
 
 
-def get_logs(job_id: str, *, after: int | None, attempt: int | None) -> JsonRequest[LogPage]:
+def get_logs(job_id: str, *, after_seq: int | None, attempt: int | None) -> JsonRequest[LogPage]:
     """A page of the log."""
     return JsonRequest(
         method="GET",
         path=job_path(job_id, "logs"),
-        params=params(after=after, attempt=attempt, limit=ENTRIES_PER_PAGE),
+        params=params(after=after_seq, attempt=attempt, limit=ENTRIES_PER_PAGE),
         read=LogPage.from_json,
     )
 
 
-def follow_logs(job_id: str, *, after: int | None, attempt: int | None) -> JsonRequest[LogEntry]:
+def follow_logs(
+    job_id: str, *, after_seq: int | None, attempt: int | None
+) -> JsonRequest[LogEntry]:
     """The log, then live entries until the job ends; one JSON document per line."""
     return JsonRequest(
         method="GET",
         path=job_path(job_id, "logs"),
-        params=params(follow="true", after=after, attempt=attempt),
+        params=params(follow="true", after=after_seq, attempt=attempt),
         headers=[("Accept", "application/x-ndjson")],
         read=LogEntry.from_json,
     )

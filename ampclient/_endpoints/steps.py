@@ -14,11 +14,11 @@ EXPORT_FORMATS: Final = (ARROW, "csv", "ndjson", "parquet", "tensorboard")
 
 @dataclass(frozen=True)
 class StepRange:
-    """A range of steps, `start` ≤ step < `end` and `after` < step; its columns and attempt."""
+    """A range of steps, `start` ≤ step < `end` and `after_step` < step; its columns and attempt."""
 
     start: int | None = None
     end: int | None = None
-    after: int | None = None
+    after_step: int | None = None
     columns: Sequence[str] | None = None
     attempt: int | None = None
 
@@ -29,7 +29,7 @@ class StepRange:
     @property
     def first(self) -> int:
         """The first step that the range can contain."""
-        return max(self.start or 0, 0 if self.after is None else self.after + 1)
+        return max(self.start or 0, 0 if self.after_step is None else self.after_step + 1)
 
     @property
     def params(self) -> Params:
@@ -37,7 +37,7 @@ class StepRange:
         return params(
             start=self.start,
             end=self.end,
-            after=self.after,
+            after=self.after_step,
             columns=None if self.columns is None else ",".join(self.columns),
             attempt=self.attempt,
         )

@@ -24,14 +24,14 @@ class StreamQuery:
             raise ValueError(f"expected kinds among {expected}; received {list(self.kinds)}")
 
 
-def stream_job(job_id: str, query: StreamQuery, *, after: int) -> Request:
-    """The event stream after the entry with seq `after`, then live until the job ends."""
+def stream_job(job_id: str, query: StreamQuery, *, after_seq: int) -> Request:
+    """The event stream after the entry with this `seq`, then live until the job ends."""
     columns = None if query.columns is None else ",".join(query.columns)
     return Request(
         method="GET",
         path=job_path(job_id, "stream"),
         params=[*(("kinds", kind) for kind in query.kinds), *params(columns=columns)],
-        headers=[("Accept", "text/event-stream"), ("Last-Event-ID", str(after))],
+        headers=[("Accept", "text/event-stream"), ("Last-Event-ID", str(after_seq))],
     )
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
 from ampclient.connection import Connection
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+CONNECTION_LIMITS: Final = {"max_connections": None, "max_keepalive_connections": 20}
+"""A request that the server holds needs a connection for as long: the others must not wait for it.
+"""
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,9 @@ class SyncHttpBackend:
         # A proxy from the environment cannot reach this machine's own loopback address.
         trust_env = not connection.is_loopback
         self._closes_http = http_client is None
-        self._http = http_client or httpx.Client(timeout=timeout_s, trust_env=trust_env)
+        self._http = http_client or httpx.Client(
+            timeout=timeout_s, trust_env=trust_env, limits=httpx.Limits(**CONNECTION_LIMITS)
+        )
 
     def http_request(self, method: str, url: str, **parts: Any) -> "httpx.Request":
         """Build a request."""
@@ -133,7 +139,9 @@ class AsyncHttpBackend:
 
         trust_env = not connection.is_loopback  # as above
         self._closes_http = http_client is None
-        self._http = http_client or httpx.AsyncClient(timeout=timeout_s, trust_env=trust_env)
+        self._http = http_client or httpx.AsyncClient(
+            timeout=timeout_s, trust_env=trust_env, limits=httpx.Limits(**CONNECTION_LIMITS)
+        )
 
     def http_request(self, method: str, url: str, **parts: Any) -> "httpx.Request":
         """Build a request."""

@@ -145,6 +145,11 @@ def _with_response(
     async def raw_method(*args: P.args, **kwargs: P.kwargs) -> RawResponse[T]:
         with record_responses() as responses:
             result = await method(*args, **kwargs)
+        if not responses:
+            raise TypeError(
+                f"{method.__name__} has sent no request, so there is no raw response: call it "
+                "without with_raw_response"
+            )
         return RawResponse(responses[-1], result)
 
     return raw_method

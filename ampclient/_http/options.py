@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import TypedDict, cast
+
+from ampclient._http.deprecation import warn_deprecated
 
 
 class RequestOptions(TypedDict, total=False):
@@ -14,6 +16,19 @@ class RequestOptions(TypedDict, total=False):
     """How often a request is sent again at most. None: the client's limit."""
     headers: Mapping[str, str] | None
     """Headers sent in addition to those of the client. They cannot replace `Authorization`."""
+
+
+def checked_options(options: RequestOptions) -> RequestOptions:
+    """The options by their present names. Raises TypeError for one that does not exist."""
+    checked = {
+        name: value for name, value in options.items() if name in RequestOptions.__annotations__
+    }
+    for name in options.keys() - checked.keys():
+        if name != "timeout":
+            raise TypeError(f"got an unexpected keyword argument {name!r}")
+        warn_deprecated("timeout= is now timeout_s=.")
+        checked["timeout_s"] = options["timeout"]  # type: ignore[typeddict-item]  # the old name
+    return cast(RequestOptions, checked)
 
 
 @dataclass(frozen=True, kw_only=True)

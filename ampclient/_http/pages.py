@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from typing import Protocol, TypeVar
 
 from ampclient._endpoints.request import JsonRequest
-from ampclient._http.options import RequestOptions
+from ampclient._http.options import RequestOptions, checked_options
 from ampclient._http.transport import Transport
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ class Page(Protocol[Item_co]):
         """None: this is the last page."""
 
 
-async def read_pages(
+def read_pages(
     transport: Transport,
     page_request: Callable[[int, str | None], JsonRequest[Page[T]]],
     options: RequestOptions,
@@ -41,7 +41,23 @@ async def read_pages(
         page_size: Maximum number of items per page.
         limit: Maximum number of items; None: all.
         key: Tells items apart, where one that changed is listed again; each is returned once.
+
+    Raises:
+        TypeError: At once, for an option that does not exist.
     """
+    options = checked_options(options)
+    return _read_pages(transport, page_request, options, page_size=page_size, limit=limit, key=key)
+
+
+async def _read_pages(
+    transport: Transport,
+    page_request: Callable[[int, str | None], JsonRequest[Page[T]]],
+    options: RequestOptions,
+    *,
+    page_size: int,
+    limit: int | None,
+    key: Callable[[T], Hashable] | None,
+) -> AsyncGenerator[T, None]:
     size = page_size if limit is None else max(1, min(limit, page_size))
     seen: set[Hashable] = set()
     cursor, count = None, 0

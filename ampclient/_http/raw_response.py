@@ -28,6 +28,13 @@ def record_responses() -> "Iterator[list[httpx.Response]]":
         recorded_responses.reset(token)
 
 
+def record_response(response: "httpx.Response") -> None:
+    """Add a response to those of the current operation, if they are recorded."""
+    responses = recorded_responses.get()
+    if responses is not None:
+        responses.append(response)
+
+
 @dataclass(frozen=True)
 class RawResponse(Generic[T]):
     """A successful HTTP response and the parsed result of the operation."""
@@ -53,7 +60,7 @@ class RawResponse(Generic[T]):
 
     @property
     def content(self) -> bytes:
-        """The body of the response."""
+        """The body of the response. Raises httpx.ResponseNotRead if it was streamed."""
         return self.http_response.content
 
     def parse(self) -> T:

@@ -3,14 +3,13 @@
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ampclient._endpoints import JsonRequest, Request
 from ampclient._http.backend import HttpBackend, StreamedResponse
-from ampclient._http.deprecation import warn_deprecated
 from ampclient._http.etags import EtagCache
-from ampclient._http.options import ClientOptions, RequestOptions
-from ampclient._http.raw_response import recorded_responses
+from ampclient._http.options import ClientOptions, RequestOptions, checked_options
+from ampclient._http.raw_response import record_response, recorded_responses
 from ampclient._http.responses import parse_response, raise_for_status
 from ampclient._http.retry import RETRY_TIMEOUT_S, RetryState
 from ampclient.connection import Connection
@@ -54,14 +53,19 @@ class Transport:
         request: JsonRequest[T],
         *,
         retry_timeout_s: float = RETRY_TIMEOUT_S,
+        etag_cache: EtagCache | None = None,
         **options: Unpack[RequestOptions],
     ) -> T:
-        """The response to `request`, retried for about `retry_timeout_s` where that is safe."""
-        options = _checked(options)
+        """The response to `request`, retried for about `retry_timeout_s` where that is safe.
+
+        With `etag_cache`, it is compared with the last response in there, not with the client's.
+        """
+        options = checked_options(options)
+        etag_cache = self._etag_cache if etag_cache is None else etag_cache
         retries = self.retries(request, retry_timeout_s, options.get("max_retries"))
         while True:
             try:
-                return await self._send_once(request, options)
+                return await self._send_once(request, options, etag_cache)
             except (ConnectionFailed, StatusError) as error:
                 next_delay_s = retries.next_delay_s(error)
             await self.sleep(next_delay_s)
@@ -77,6 +81,7 @@ class Transport:
         http_request = self._build_request(request, options, content=content)
         with self._connection_errors(request):
             response = await self._backend.send(http_request)
+        record_response(response)
         return parse_response(request, response.status_code, response.headers, response.content)
 
     @asynccontextmanager
@@ -92,6 +97,7 @@ class Transport:
                 if status >= 300:
                     content = await self._backend.read(response)
                     raise_for_status(request, status, headers, content)
+                record_response(response)
                 async with (
                     aclosing(self._backend.chunks(response)) as chunks,
                     aclosing(self._backend.events(response)) as events,
@@ -100,10 +106,11 @@ class Transport:
             finally:
                 await self._backend.close_response(response)
 
-    async def _send_once(self, request: JsonRequest[T], options: RequestOptions) -> T:
-        recorded = recorded_responses.get()
+    async def _send_once(
+        self, request: JsonRequest[T], options: RequestOptions, etag_cache: EtagCache
+    ) -> T:
         # A raw response must have its content, so no 304.
-        cached = self._etag_cache.get(request) if recorded is None else None
+        cached = etag_cache.get(request) if recorded_responses.get() is None else None
         http_request = self._build_request(request, options)
         if cached is not None:
             http_request.headers["If-None-Match"] = cached.etag
@@ -112,10 +119,9 @@ class Transport:
         if cached is not None and response.status_code == NOT_MODIFIED:
             unchanged: T = cached.value
             return unchanged
-        if recorded is not None:
-            recorded.append(response)
+        record_response(response)
         parsed = parse_response(request, response.status_code, response.headers, response.content)
-        self._etag_cache.store(request, response.headers.get("etag"), parsed)
+        etag_cache.store(request, response.headers.get("etag"), parsed)
         return parsed
 
     def _build_request(
@@ -163,19 +169,6 @@ class Transport:
                 sent=not isinstance(error, unsent),
                 idempotency_key=request.idempotency_key,
             ) from error
-
-
-def _checked(options: RequestOptions) -> RequestOptions:
-    """The options by their present names. Raises TypeError for one that does not exist."""
-    known = {
-        name: value for name, value in options.items() if name in RequestOptions.__annotations__
-    }
-    for name in options.keys() - known.keys():
-        if name != "timeout":
-            raise TypeError(f"got an unexpected keyword argument {name!r}")
-        warn_deprecated("timeout= is now timeout_s=.")
-        known["timeout_s"] = options["timeout"]  # type: ignore[typeddict-item]  # the old name
-    return cast(RequestOptions, known)
 
 
 def encode_json(body: Any) -> bytes:

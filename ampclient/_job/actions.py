@@ -7,7 +7,7 @@ from uuid import uuid4
 from ampclient import _endpoints as endpoints
 from ampclient._http.operations import M, operation
 from ampclient._http.options import RequestOptions
-from ampclient._job.resource import JobResource
+from ampclient._job.job import JobResource
 from ampclient._job.view import JobView
 from ampclient._job.wait import J
 

@@ -1,7 +1,7 @@
 """What `Job` and `AsyncJob` are made of: a view of a job, and the transport for its operations."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ampclient import _endpoints as endpoints
 from ampclient._http.operations import M, Mode, Operations
@@ -11,7 +11,14 @@ from ampclient._job.view import JobView
 
 if TYPE_CHECKING:
     # A job has the fields of its view: type checkers see them here, `__getattr__` finds them.
-    JobFields = JobView
+    class JobFields(JobView):
+        """The fields, without the constructors, which know no transport."""
+
+        from_json: ClassVar[None]  # type: ignore[assignment]
+        model_construct: ClassVar[None]  # type: ignore[assignment]
+        model_validate: ClassVar[None]  # type: ignore[assignment]
+        model_validate_json: ClassVar[None]  # type: ignore[assignment]
+        model_validate_strings: ClassVar[None]  # type: ignore[assignment]
 else:
     JobFields = object
 
@@ -46,9 +53,21 @@ class BoundJob(Operations[M], JobFields):
         public = (name for name in dir(self._bound_view) if not name.startswith("_"))
         return sorted({*super().__dir__(), *public})
 
-    def __eq__(self, other: object) -> bool:
+    def __iter__(self) -> Generator[tuple[str, Any], None, None]:
+        """The fields and their values, for `dict(job)`."""
+        return iter(self._bound_view)
+
+    def to_json(self) -> dict[str, Any]:
+        """The job as in the response; see `ApiModel.to_json`."""
+        return self._bound_view.to_json()
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """The same job with other values of some fields; the server is not asked."""
+        return self._with_view(self._bound_view.model_copy(update=update, deep=deep))
+
+    def __eq__(self, value: object) -> bool:
         """Whether this is a job of the same kind with the same fields."""
-        return isinstance(other, type(self)) and self._bound_view == other._bound_view
+        return isinstance(value, type(self)) and self._bound_view == value._bound_view
 
     def __hash__(self) -> int:
         return hash(self.id)

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +16,7 @@ from ampclient._telemetry.evaluations import Evaluations
 from ampclient._telemetry.event_stream import EventStreamReader
 from ampclient._telemetry.logs import LogReader
 from ampclient._transfer.downloads import artifact_file, download, select_artifacts, target_path
-from ampclient._transfer.progress import OnProgress, no_progress, parameter_count, warn_old_callback
+from ampclient._transfer.progress import OnProgress, current_callback, no_progress
 from ampspec.api.data_summary import DataSummary
 from ampspec.api.job.artifacts import Artifact
 from ampspec.api.job.attempts import Attempt
@@ -50,15 +50,15 @@ class JobHistory(BoundJob[M]):
         """
         types = [type] if isinstance(type, str) else [*(type or ())]
         remaining = math.inf if limit is None else limit
-        more = True
+        last_seq, more = after, True
         while more and remaining > 0:
             size = int(min(remaining, endpoints.ENTRIES_PER_PAGE))
-            request = endpoints.get_events(self.id, after=after, types=types, limit=size)
+            request = endpoints.get_events(self.id, after_seq=last_seq, types=types, limit=size)
             page = await self._transport.send(request, **options)
             for event in page.items[:size]:
                 yield event
             remaining -= len(page.items)
-            after, more = page.next, page.more and bool(page.items)
+            last_seq, more = page.next, page.more and bool(page.items)
 
     @operation
     async def explanations(
@@ -93,7 +93,7 @@ class JobHistory(BoundJob[M]):
 
         None if it names none, or has not begun.
         """
-        request = endpoints.get_events(self.id, after=None, types=["weights_loaded"])
+        request = endpoints.get_events(self.id, after_seq=None, types=["weights_loaded"])
         page = await self._transport.send(request, **options)
         # A server before 0.6 does not know the type, but has no such jobs either.
         events = [event for event in page.items if event.type == "weights_loaded"]
@@ -105,7 +105,7 @@ class JobHistory(BoundJob[M]):
 
         None before its first step, and for jobs of older workers.
         """
-        request = endpoints.get_events(self.id, after=None, types=["started"])
+        request = endpoints.get_events(self.id, after_seq=None, types=["started"])
         page = await self._transport.send(request, **options)
         events = [event for event in page.items if event.type == "started"]
         return DataSummary.from_event(events[-1].data) if events else None
@@ -119,12 +119,12 @@ class JobHistory(BoundJob[M]):
         If a later attempt evaluated a step again, the metrics are those of the latest one.
         """
         evaluations: list[Evaluation] = []
-        more = True
+        last_step, more = after, True
         while more:
-            request = endpoints.get_evaluations(self.id, after=after)
+            request = endpoints.get_evaluations(self.id, after_step=last_step)
             page = await self._transport.send(request, **options)
             evaluations += page.items
-            after, more = page.next, page.more and bool(page.items)
+            last_step, more = page.next, page.more and bool(page.items)
         return Evaluations.of(evaluations)
 
     @operation
@@ -165,7 +165,7 @@ class JobHistory(BoundJob[M]):
         With `follow` also later entries, each once, until the job has ended; an unreachable server
         is retried for a minute.
         """
-        reader = LogReader(self._transport, self.id, after=after, attempt=attempt)
+        reader = LogReader(self._transport, self.id, after_seq=after, attempt=attempt)
         return reader.follow(self._has_ended) if follow else reader.read()
 
     @iterator
@@ -249,15 +249,11 @@ class JobHistory(BoundJob[M]):
         """
         artifacts = await self._transport.send(endpoints.list_artifacts(self.id))
         targets = [(a, target_path(a, Path(to))) for a in select_artifacts(artifacts, path)]
+        by_path = {artifact.path: artifact for artifact, _ in targets}
+        on_progress = current_callback(
+            on_progress, "artifact, size_bytes", lambda path, size, _total: (by_path[path], size)
+        )
         for artifact, target in targets:
             file = artifact_file(self.id, artifact)
-            await download(self._transport, file, target, _current(on_progress, artifact))
+            await download(self._transport, file, target, on_progress)
         return [target for _, target in targets]
-
-
-def _current(on_progress: Callable[..., object], artifact: Artifact) -> OnProgress:
-    """The callback, or that of version 0.5, which is called with the artifact and the bytes."""
-    if parameter_count(on_progress) != 2:
-        return on_progress
-    warn_old_callback("artifact, size_bytes")
-    return lambda name, done_bytes, total_bytes: on_progress(artifact, done_bytes)

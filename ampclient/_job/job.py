@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from ampclient import _endpoints as endpoints
 from ampclient._http.deprecation import renamed, warn_deprecated
-from ampclient._http.operations import Async, AsyncRaw, M, Sync, SyncRaw, operation
+from ampclient._http.operations import Async, AsyncRaw, M, Operations, Sync, SyncRaw, operation
 from ampclient._http.options import RequestOptions
 from ampclient._http.retry import RETRY_TIMEOUT_S
 from ampclient._job.history import JobHistory
@@ -16,7 +16,16 @@ from ampclient._job.view import JobView
 from ampclient._job.wait import POLL_S, J, wait_until
 
 
-class BaseJob(JobSteps[M], JobHistory[M], Generic[M, J]):
+class JobResource(Operations[M], Generic[M, J]):
+    """Has operations that return jobs of its own mode."""
+
+    def _bind(self, view: JobView) -> J:
+        job_class: Any = AsyncJob if self._mode.is_async else Job
+        job: J = job_class.bind(view, self._transport)
+        return job
+
+
+class BaseJob(JobSteps[M], JobHistory[M], JobResource[M, J], Generic[M, J]):
     """An immutable view of a job; operations that change the job return a new view."""
 
     @cached_property
@@ -190,10 +199,6 @@ class BaseJob(JobSteps[M], JobHistory[M], Generic[M, J]):
         view = await self._transport.send(request, retry_timeout_s=retry_timeout_s, **options)
         return self._bind(view)
 
-    def _bind(self, view: JobView) -> J:
-        job: J = job_class(is_async=self._mode.is_async).bind(view, self._transport)
-        return job
-
 
 class Job(BaseJob[Sync, "Job"]):
     """An immutable view of a job; operations that change the job return a new view.
@@ -222,11 +227,6 @@ class AsyncJob(BaseJob[Async, "AsyncJob"]):
     def with_raw_response(self) -> "BaseJob[AsyncRaw, AsyncJob]":
         """The same operations; each returns its HTTP response, too."""
         return BaseJob.bind(self._bound_view, self._transport, AsyncRaw)
-
-
-def job_class(*, is_async: bool) -> Any:
-    """The class of the jobs that sync or async operations return."""
-    return AsyncJob if is_async else Job
 
 
 def progress_options(

@@ -1,6 +1,6 @@
 """Reads the steps of a job: completely, live, downsampled, or as a file."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -14,7 +14,7 @@ from ampclient._job.wait import POLL_S, JobUpdates
 from ampclient._telemetry.step_sample import StepSample
 from ampclient._telemetry.steps import StepReader, concat_blocks
 from ampclient._transfer.exports import export, iter_response
-from ampclient._transfer.progress import OnProgress, no_progress, parameter_count, warn_old_callback
+from ampclient._transfer.progress import OnProgress, current_callback, no_progress
 from ampspec.jobs import Source
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class JobSteps(BoundJob[M]):
 
         Steps that a later attempt repeats are not returned again.
         """
-        step_range = endpoints.StepRange(after=after, columns=columns)
+        step_range = endpoints.StepRange(after_step=after, columns=columns)
         reader = StepReader(self._transport, self.id, step_range)
         jobs: list[Any] = [self]
         updates = JobUpdates(jobs, "change", poll_s=poll_s)
@@ -128,7 +128,10 @@ class JobSteps(BoundJob[M]):
         """
         step_range = endpoints.StepRange(start=start, end=end, columns=columns, attempt=attempt)
         request = endpoints.stream_steps(self.id, step_range, format, max_points=max_points)
-        return await export(self._transport, request, path, format, _current(on_progress))
+        on_progress = current_callback(
+            on_progress, "size_bytes", lambda _name, size, _total: (size,)
+        )
+        return await export(self._transport, request, path, format, on_progress)
 
     @iterator
     def iter_export(
@@ -148,11 +151,3 @@ class JobSteps(BoundJob[M]):
         step_range = endpoints.StepRange(start=start, end=end, columns=columns, attempt=attempt)
         request = endpoints.stream_steps(self.id, step_range, format, max_points=max_points)
         return iter_response(self._transport, request)
-
-
-def _current(on_progress: Callable[..., object]) -> OnProgress:
-    """The callback, or that of version 0.5, which is called with the number of bytes alone."""
-    if parameter_count(on_progress) != 1:
-        return on_progress
-    warn_old_callback("size_bytes")
-    return lambda name, done_bytes, total_bytes: on_progress(done_bytes)

@@ -66,8 +66,8 @@ class JobView(JobFields):
     @property
     def skipped(self) -> int:
         """Steps skipped so far."""
-        known = self.summary or self.latest
-        return (known.skipped or 0) if known is not None else 0
+        figures = self.summary or self.latest
+        return (figures.skipped or 0) if figures is not None else 0
 
     @property
     def examples_per_s(self) -> float | None:

@@ -7,14 +7,17 @@ all jobs together.
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from ampclient import _endpoints as endpoints
 from ampclient._endpoints import NO_WAIT, Wait
+from ampclient._http.etags import EtagCache
 from ampclient._http.operations import run_sync
 from ampclient._http.paging import TableList
 from ampclient._http.retry import POLLING_RETRY_TIMEOUT_S
 from ampclient._job.bound import BoundJob
+from ampclient._job.hold_limit import HoldLimit
 from ampclient._job.view import JobView
 from ampclient.errors import (
     AmpcoreError,
@@ -30,8 +33,6 @@ J = TypeVar("J", bound=BoundJob[Any])
 T = TypeVar("T")
 POLL_S: Final = 0.5
 """The shortest time between two requests: a running job changes about as often."""
-LONG_POLL_S: Final = 30.0
-"""How long the server may hold a request; proxies commonly end one after 60 s."""
 
 OnOutage = Callable[[AmpcoreError], float]
 """Called with the error of a server that does not respond; returns the seconds until the next try,
@@ -130,9 +131,12 @@ class JobUpdates(Generic[J]):
         self._on_outage = on_outage
         self._requested_at_s: float | None = None
         self._server_can_wait = True
+        self._hold_limit = HoldLimit()
+        # A held request waits for a change since the views in here, whatever else reads the jobs.
+        self._etag_cache = EtagCache()
 
     async def next(self, deadline_s: float | None = None) -> list[J]:
-        """The jobs: at once at first, then when one of them may have changed or LONG_POLL_S passed.
+        """The jobs: at once at first, then when one of them may have changed, or after a while.
 
         It returns soon after `deadline_s`, a time of the monotonic clock. Raises ConnectionFailed
         or StatusError.
@@ -151,8 +155,10 @@ class JobUpdates(Generic[J]):
         return self._jobs
 
     def _wait(self, deadline_s: float | None) -> Wait:
-        left_s = LONG_POLL_S if deadline_s is None else deadline_s - time.monotonic()
-        return Wait(max(0.0, min(LONG_POLL_S, left_s)), self._until)
+        hold_s = self._hold_limit.seconds()
+        if deadline_s is not None:
+            hold_s = max(0.0, min(hold_s, deadline_s - time.monotonic()))
+        return Wait(hold_s, self._until)
 
     async def _pause(self, job: J, until_s: float, deadline_s: float | None) -> None:
         pause_s = min(until_s, deadline_s or until_s) - time.monotonic()
@@ -170,24 +176,35 @@ class JobUpdates(Generic[J]):
         return {job.id: await self._get(job, NO_WAIT) for job in jobs}
 
     async def _get(self, job: J, wait: Wait) -> J:
-        view = await self._send(job, endpoints.get_job(job.id, wait))
+        view = await self._send(job, partial(endpoints.get_job, job.id), wait)
         return _bound(view, job)
 
     async def _get_together(self, jobs: Sequence[J], wait: Wait) -> dict[str, J]:
         fetched: dict[str, J] = {}
         for first in range(0, len(jobs), endpoints.JOBS_PER_REQUEST):
             page = {job.id: job for job in jobs[first : first + endpoints.JOBS_PER_REQUEST]}
-            views = await self._send(jobs[0], endpoints.get_jobs(list(page), wait))
+            views = await self._send(jobs[0], partial(endpoints.get_jobs, list(page)), wait)
             wait = NO_WAIT  # only the first of several requests is held
             fetched |= {view.id: _bound(view, page[view.id]) for view in views}
         missing = [job for job in jobs if job.id not in fetched]
         return fetched | {job.id: await self._get(job, NO_WAIT) for job in missing}
 
-    async def _send(self, job: J, request: endpoints.JsonRequest[T]) -> T:
+    async def _send(
+        self, job: J, request: Callable[[Wait], endpoints.JsonRequest[T]], wait: Wait
+    ) -> T:
+        if wait.seconds > 0:
+            try:
+                return await job._transport.send(
+                    request(wait), etag_cache=self._etag_cache, max_retries=0
+                )
+            except (ConnectionFailed, StatusError) as error:
+                self._hold_limit.reduce(error)
         retry_timeout_s = POLLING_RETRY_TIMEOUT_S if self._on_outage is None else 0.0
         while True:
             try:
-                return await job._transport.send(request, retry_timeout_s=retry_timeout_s)
+                return await job._transport.send(
+                    request(NO_WAIT), retry_timeout_s=retry_timeout_s, etag_cache=self._etag_cache
+                )
             except (ConnectionFailed, StatusError) as error:
                 if self._on_outage is None:
                     raise
@@ -206,23 +223,23 @@ class _FirstSteps:
     """The first steps of the jobs' current attempts, each fetched once."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int], int | None] = {}
+        self._steps: dict[tuple[str, int], int | None] = {}
 
     def of(self, job: JobView) -> int | None:
         """The first step of the current attempt; None if unknown."""
-        return self._known.get((job.id, job.attempt))
+        return self._steps.get((job.id, job.attempt))
 
     async def fetch(self, job: BoundJob[Any]) -> None:
         """Fetch it once a later attempt trains; errors are ignored."""
         key = (job.id, job.attempt)
-        if job.attempt < 2 or job.state is not State.RUNNING or key in self._known:
+        if job.attempt < 2 or job.state is not State.RUNNING or key in self._steps:
             return
         try:
             attempts = await job._transport.send(endpoints.list_attempts(job.id))
         except AmpcoreError:
             attempts = []
         first = (a.first_step for a in attempts if a.attempt == job.attempt)
-        self._known[key] = next(first, None)
+        self._steps[key] = next(first, None)
 
 
 def _display(

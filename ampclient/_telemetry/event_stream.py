@@ -30,15 +30,15 @@ RECONNECT_DELAY_S: Final = 0.5
 
 
 class EventStreamReader:
-    """Reads the entries after the one with seq `after`, and continues after the last one read."""
+    """Reads the entries after `after_seq`, and continues after the last one read."""
 
     def __init__(
-        self, transport: Transport, job_id: str, query: endpoints.StreamQuery, after: int
+        self, transport: Transport, job_id: str, query: endpoints.StreamQuery, after_seq: int
     ) -> None:
         self._transport = transport
         self._job_id = job_id
         self._query = query
-        self._after = after
+        self._last_seq = after_seq
         self._has_ended = False
 
     async def steps(self) -> AsyncGenerator["StepsEvent", None]:
@@ -78,12 +78,12 @@ class EventStreamReader:
                     self._end(_document(message))
                     return
                 if entry := _entry(message):
-                    self._after = entry.seq
+                    self._last_seq = entry.seq
                     yield entry
                 retries.reset()  # again, since the caller may have kept the entry for long
 
     def _request(self) -> endpoints.Request:
-        return endpoints.stream_job(self._job_id, self._query, after=self._after)
+        return endpoints.stream_job(self._job_id, self._query, after_seq=self._last_seq)
 
     def _end(self, document: Any) -> None:
         """End the stream. Raises NotFound if it ended because the job was deleted."""

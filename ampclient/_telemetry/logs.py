@@ -16,14 +16,14 @@ RECONNECT_DELAY_S: Final = 0.5
 
 
 class LogReader:
-    """Reads the entries after the one with seq `after`, and continues after the last one read."""
+    """Reads the entries after `after_seq`, and continues after the last one read."""
 
     def __init__(
-        self, transport: Transport, job_id: str, *, after: int | None, attempt: int | None
+        self, transport: Transport, job_id: str, *, after_seq: int | None, attempt: int | None
     ) -> None:
         self._transport = transport
         self._job_id = job_id
-        self._after = after
+        self._last_seq = after_seq
         self._attempt = attempt
 
     async def read(
@@ -32,7 +32,9 @@ class LogReader:
         """The stored entries that were not read before."""
         more = True
         while more:
-            request = endpoints.get_logs(self._job_id, after=self._after, attempt=self._attempt)
+            request = endpoints.get_logs(
+                self._job_id, after_seq=self._last_seq, attempt=self._attempt
+            )
             page = await self._transport.send(request, retry_timeout_s=retry_timeout_s)
             more = page.more and bool(page.items)
             for entry in page.items:
@@ -69,10 +71,10 @@ class LogReader:
                 retries.reset()  # again, since the caller may have kept the entry for long
 
     def _stream(self) -> endpoints.JsonRequest[LogEntry]:
-        return endpoints.follow_logs(self._job_id, after=self._after, attempt=self._attempt)
+        return endpoints.follow_logs(self._job_id, after_seq=self._last_seq, attempt=self._attempt)
 
     def _advance(self, entry: LogEntry) -> LogEntry:
-        self._after = entry.seq
+        self._last_seq = entry.seq
         return entry
 
 

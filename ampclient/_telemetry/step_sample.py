@@ -120,8 +120,8 @@ def _changes(document: Mapping[str, Any]) -> ScaleChanges:
 
     from ampspec.telemetry.json_values import column_from_json
 
-    before, after = (
+    old_scale, new_scale = (
         np.asarray(column_from_json(document[name]), np.float32) for name in ("before", "after")
     )
     step = np.asarray(document["step"], np.int64)
-    return ScaleChanges(document["total"], step, before, after, tuple(document["column"]))
+    return ScaleChanges(document["total"], step, old_scale, new_scale, tuple(document["column"]))

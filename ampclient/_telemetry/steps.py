@@ -59,7 +59,7 @@ class StepReader:
                 f"The server sent step {block.first_step} again; expected step "
                 f"{self._remaining.first} or later."
             )
-        self._remaining = replace(self._remaining, start=None, after=block.end_step - 1)
+        self._remaining = replace(self._remaining, start=None, after_step=block.end_step - 1)
 
 
 def concat_blocks(
@@ -77,9 +77,9 @@ def concat_blocks(
     block = StepBlock.concat(blocks)
     if block.has_gaps and not may_have_gaps:
         steps = block["step"]
-        before, after = next((a, b) for a, b in pairwise(steps.tolist()) if b - a > 1)
+        gap_start, gap_end = next((a + 1, b) for a, b in pairwise(steps.tolist()) if b - a > 1)
         raise StepsMissing(
-            f"Steps {before + 1} to {after - 1} are missing. Use iter_steps() to read the steps "
+            f"Steps {gap_start} to {gap_end - 1} are missing. Use iter_steps() to read the steps "
             "before and after the gap."
         )
     return block

@@ -23,7 +23,7 @@ async def upload_code(transport: Transport, document: Document, folder: Path) ->
     Raises InvalidSpec for another kind of model, ValueError for an unsuitable folder, and OSError.
     """
     source = await transport.run_in_thread(bundle_source, folder)
-    document_with_bundle = await _named(transport, document, source)
+    document_with_bundle = await _with_digest(transport, document, source)
     await upload_file(transport, FileKind.BUNDLE, source, no_progress)
     return document_with_bundle
 
@@ -37,10 +37,10 @@ async def upload_bundle(transport: Transport, folder: Path) -> StoredFile:
 async def with_code_digest(transport: Transport, document: Document, folder: Path) -> Document:
     """The spec with the SHA-256 of the folder's code; sends nothing. Raises as `upload_code`."""
     source = await transport.run_in_thread(bundle_source, folder)
-    return await _named(transport, document, source)
+    return await _with_digest(transport, document, source)
 
 
-async def _named(transport: Transport, document: Document, source: UploadSource) -> Document:
+async def _with_digest(transport: Transport, document: Document, source: UploadSource) -> Document:
     sha256 = await transport.run_in_thread(source.sha256)
     return name_code(document, f"{DIGEST_PREFIX}{sha256}")
 

@@ -1,7 +1,7 @@
 """How uploads and downloads report their progress."""
 
 from collections.abc import Callable
-from inspect import Parameter, signature
+from inspect import signature
 
 from ampclient._http.deprecation import warn_deprecated
 
@@ -14,24 +14,43 @@ def no_progress(name: str, done_bytes: int, total_bytes: int | None) -> None:
     """Reports nothing."""
 
 
-def parameter_count(callback: Callable[..., object]) -> int | None:
-    """The number of values that a callback takes; None if that is any number or unknown."""
-    try:
-        parameters = signature(callback).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    if any(parameter.kind is Parameter.VAR_POSITIONAL for parameter in parameters):
-        return None
-    positional = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(
-        parameter.kind in positional and parameter.default is Parameter.empty
-        for parameter in parameters
-    )
+def current_callback(
+    on_progress: Callable[..., object],
+    old_parameters: str,
+    old_arguments: Callable[[str, int, int | None], tuple[object, ...]],
+) -> OnProgress:
+    """The callback as it is called now; one of version 0.5 is wrapped, with a warning.
 
-
-def warn_old_callback(values: str) -> None:
-    """Warn of a callback of version 0.5."""
+    Args:
+        on_progress: The callback.
+        old_parameters: The names of what version 0.5 called it with.
+        old_arguments: Returns their values, from the present arguments.
+    """
+    old_count = len(old_parameters.split(", "))
+    if _accepts(on_progress, 3) or not _accepts(on_progress, old_count):
+        return on_progress
     warn_deprecated(
-        f"on_progress({values}) is now called with the name of the file, its bytes transferred so "
-        "far, and all its bytes."
+        f"on_progress({old_parameters}) is now called with the name of the file, its bytes "
+        "transferred so far, and all its bytes."
     )
+    return lambda *values: on_progress(*old_arguments(*values))
+
+
+def current_bytes_callback(on_progress: Callable[..., object]) -> OnProgress:
+    """As `current_callback`, for transfers of one file, whose name version 0.5 left out."""
+    return current_callback(
+        on_progress, "done_bytes, total_bytes", lambda _name, *byte_counts: byte_counts
+    )
+
+
+def _accepts(function: Callable[..., object], count: int) -> bool:
+    """Whether a function accepts so many positional arguments; also if that is unknown."""
+    try:
+        parameters = signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        parameters.bind(*range(count))
+    except TypeError:
+        return False
+    return True

@@ -34,8 +34,8 @@ def list_(
     """List the workers that are online."""
     if context.invoked_subcommand is not None:
         return
-    known = list(client_of(context).workers.list())
-    shown = [worker for worker in known if every or worker.state == "online"][:limit]
+    workers = list(client_of(context).workers.list())
+    shown = [worker for worker in workers if every or worker.state == "online"][:limit]
     print_items(
         shown,
         chosen(output, as_json=as_json),
@@ -43,7 +43,7 @@ def list_(
         name=attrgetter("id"),
         empty="No worker is online.",
     )
-    if not every and (count := sum(worker.state != "online" for worker in known)):
+    if not every and (count := sum(worker.state != "online" for worker in workers)):
         typer.echo(f"{count} lost or stopped workers not shown; use --all to see them.", err=True)
 
 

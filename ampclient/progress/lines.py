@@ -24,9 +24,9 @@ class ProgressLines:
         """Write a line if the state changed, or if the step changed and the last line is old."""
         self._unavailable = False
         progress = self._tracker.update(job)
-        before = self._written.get(job.id)
-        changed = before is None or _phase(before[1]) != _phase(job)
-        if changed or (before is not None and _is_due(job, *before)):
+        last_line = self._written.get(job.id)
+        changed = last_line is None or _phase(last_line[1]) != _phase(job)
+        if changed or (last_line is not None and _is_due(job, *last_line)):
             self._written[job.id] = (time.monotonic(), job)
             # The start of an attempt is printed once.
             shown = progress if changed else replace(progress, first_step=None)
@@ -49,8 +49,8 @@ def _phase(job: JobView) -> tuple[str, int]:
     return f"{job.state}{' uploads' if job.uploading else ''}", job.attempt
 
 
-def _is_due(job: JobView, written_s: float, before: JobView) -> bool:
-    shown, current = ((view.step, view.waiting, view.uploading) for view in (before, job))
+def _is_due(job: JobView, written_s: float, written_view: JobView) -> bool:
+    shown, current = ((view.step, view.waiting, view.uploading) for view in (written_view, job))
     moved = shown != current
     return moved and time.monotonic() - written_s >= EVERY_S
 

@@ -59,11 +59,11 @@ class LiveTable:
 
     def __call__(self, job: JobView) -> None:
         """Show a new view of a job."""
-        before = (self._progresses.get(job.id), self._unavailable)
+        shown_state = (self._progresses.get(job.id), self._unavailable)
         self._unavailable = ""
         self._samples.update(job)
         self._progresses[job.id] = self._tracker.update(job)
-        if before != (self._progresses[job.id], ""):
+        if shown_state != (self._progresses[job.id], ""):
             self._redraw()
 
     def server_unavailable(self, reason: str) -> None:
@@ -95,13 +95,13 @@ class LiveTable:
 
     def _plots(self, progresses: Sequence[JobProgress], height: int) -> list[Text]:
         """The plots of all jobs with steps, stacked; none if they do not all fit."""
-        known = [(s, sample) for s in progresses if (sample := self._samples.get(s.job.id))]
-        size = plot_size(self._console.width, height, len(known))
+        sampled = [(s, sample) for s in progresses if (sample := self._samples.get(s.job.id))]
+        size = plot_size(self._console.width, height, len(sampled))
         if size is None:
             return []
         lines = []
-        for progress, sample in known:
-            lines += [Text(progress.name, style="bold")] if len(known) > 1 else []
+        for progress, sample in sampled:
+            lines += [Text(progress.name, style="bold")] if len(sampled) > 1 else []
             lines += plots(sample, size, self._dot_style)
         return lines
 

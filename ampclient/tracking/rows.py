@@ -86,9 +86,9 @@ class RowBuffer:
     def _is_added(self, row: Row) -> bool:
         """Add the columns that the last row lacks, if the others are equal."""
         last = self._rows[-1]
-        known = [name for name in row if name in last and name != "step_time_s"]
-        if len(known) == len(row.keys() - {"step_time_s"}) or any(
-            row[name] != last[name] for name in known if name != "loss_scale"
+        shared_names = [name for name in row if name in last and name != "step_time_s"]
+        if len(shared_names) == len(row.keys() - {"step_time_s"}) or any(
+            row[name] != last[name] for name in shared_names if name != "loss_scale"
         ):
             return False
         self._scale = row.get("loss_scale", self._scale)
@@ -117,12 +117,12 @@ class RowBuffer:
         if not rows:
             return []
         block = StepBlock(steps[0], _columns(rows), steps)
-        known = [steps_entry(block, self._health(block))]
+        entries = [steps_entry(block, self._health(block))]
         waiting = StepBlock.concat([*self._last, block.select(SCALE_COLUMNS)])
         last = block.end_step - 1
         self._last = [waiting.between(last, block.end_step)]
         scale = float(block["loss_scale"][-1])
-        return known + _events(waiting.between(waiting.first_step, last), scale)
+        return entries + _events(waiting.between(waiting.first_step, last), scale)
 
     def encode_last_events(self) -> list[PendingEntry]:
         """The events of the last row of the run, after which there is no scale."""

@@ -76,10 +76,12 @@ class JobWatcher:
                     self._versions.pop(job_id, None)
 
     def have_ended(self, job_ids: Collection[str]) -> bool:
-        """Whether all of these jobs, which are watched, have ended or are deleted."""
+        """Whether all of these jobs, which are watched, have ended, or one is deleted."""
         unknown = JobVersion(0, "", None)
         versions = [self._versions.get(job_id, unknown) for job_id in job_ids]
-        return all(version is None or version.state in TERMINAL for version in versions)
+        return all(version and version.state in TERMINAL for version in versions) or (
+            None in versions
+        )
 
     async def _run(self) -> None:
         """Read the watched jobs while there are any."""

@@ -5,7 +5,7 @@ It ends when its client leaves and when the server stops.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
@@ -39,7 +39,7 @@ class Until(StrEnum):
     CHANGE = "change"
     """A response with another ETag than that in If-None-Match."""
     TERMINAL = "terminal"
-    """The end of all jobs."""
+    """The end of all jobs, or the deletion of one."""
 
 
 ReadJobs = Callable[[], Awaitable[JobsResponse]]
@@ -79,7 +79,7 @@ class LongPoll:
             with CancelScope() as hold:
                 client = asyncio.create_task(self._cancel_when_client_leaves(hold))
                 try:
-                    jobs = await self._hold(job_ids, read)
+                    jobs = await self._hold(job_ids, read, jobs.states.keys())
                 finally:
                     client.cancel()
         return respond_unless_cached(
@@ -91,7 +91,10 @@ class LongPoll:
             pass
         hold.cancel()
 
-    async def _hold(self, job_ids: Collection[str], read: ReadJobs) -> JobsResponse:
+    async def _hold(
+        self, job_ids: Collection[str], read: ReadJobs, visible_ids: Set[str]
+    ) -> JobsResponse:
+        """The jobs once the request is to be answered, also if one of the visible is deleted."""
         ends_at = anyio.current_time() + self.wait_s
         is_allowed = authorization_check(self.request, self.authenticator)
         with (
@@ -101,8 +104,9 @@ class LongPoll:
             while True:
                 change.clear()
                 jobs = await read()
+                is_over = self._is_over(jobs) or bool(visible_ids - jobs.states.keys())
                 is_late = anyio.current_time() >= ends_at
-                if self._is_over(jobs) or is_late or self.streams.shutting_down.is_set():
+                if is_over or is_late or self.streams.shutting_down.is_set():
                     return jobs
                 async with without_slot(self.request.scope):
                     with waiting(self.request.scope), CancelScope(deadline=ends_at):
@@ -142,7 +146,8 @@ UntilParameter = Annotated[
     Until,
     Query(
         description="`change`: until the response has another ETag than If-None-Match; without "
-        "that header it is sent at once. `terminal`: until all of its jobs have ended."
+        "that header it is sent at once. `terminal`: until all of its jobs have ended, or one is "
+        "deleted."
     ),
 ]
 

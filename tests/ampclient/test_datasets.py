@@ -258,3 +258,27 @@ def test_a_dataset_is_named_after_its_file(file, name):
 def test_a_file_without_a_usable_name_needs_one():
     with pytest.raises(ValueError, match="expected a file name that makes a name"):
         name_of(Path("数据.npz"))
+
+
+def test_callbacks_of_version_0_5_are_called_with_the_bytes(client, file, tmp_path):
+    seen = []
+
+    def report(done_bytes, total_bytes):
+        seen.append((done_bytes, total_bytes))
+
+    for call, argument in (
+        (client.datasets.upload, file),
+        (
+            lambda argument, **more: client.datasets.download(argument, to=tmp_path, **more),
+            "birds-of-prey",
+        ),
+    ):
+        with pytest.warns(DeprecationWarning, match="is now") as warned:
+            call(argument, progress=report)
+        assert [str(warning.message).partition(" is now ")[0] for warning in warned] == [
+            f"{'upload' if argument is file else 'download'}(progress=)",
+            "on_progress(done_bytes, total_bytes)",
+        ]
+        assert {warning.filename for warning in warned} == {__file__}
+        assert seen[-1] == (SIZE, SIZE)
+        del seen[:]

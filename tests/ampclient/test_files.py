@@ -151,3 +151,22 @@ def test_a_list_reads_all_pages(connect, monkeypatch):
         client.files.upload_weights({"x": np.full(3, number, np.float32)})
     assert len({file.sha256 for file in client.files.list()}) == 5
     assert len(list(client.files.list(limit=3))) == 3
+
+
+def test_callbacks_of_version_0_5_are_called_with_the_bytes(connect, file, tmp_path):
+    client, sizes = connect(), (len(CONTENT), len(CONTENT))
+    seen = []
+    with pytest.warns(DeprecationWarning, match="is now (on_progress=|called with)") as warned:
+        stored = client.files.upload(
+            file, kind="weights", progress=lambda done, total: seen.append((done, total))
+        )
+    assert (len(warned), seen[-1]) == (2, sizes)
+    seen.clear()
+    with pytest.warns(DeprecationWarning, match=r"on_progress\(done_bytes, total_bytes\)"):
+        client.files.download(
+            stored.reference,
+            kind="weights",
+            to=tmp_path / "back",
+            on_progress=lambda done, total: seen.append((done, total)),
+        )
+    assert seen[-1] == sizes

@@ -9,6 +9,7 @@ from ampclient import AsyncClient, Client, InvalidRequest, InvalidSpec
 from ampclient.cli import main
 from tests.server.studies.conftest import SPEC, StudyDriver
 from tests.tables import every_row
+from tests.waiting import DEADLINE_S
 
 SPACE = {"optimizer.learning_rate": {"log_uniform": [1e-4, 0.1]}, "data.batch_size": [32, 64]}
 
@@ -78,6 +79,25 @@ def test_mistakes_are_raised_with_their_field(client):
         client.studies.precision(SPEC, seeds=1)
     with pytest.raises(InvalidSpec, match="/spec/model/kind"):
         client.studies.precision({**SPEC, "model": {"kind": "mpl"}})
+
+
+def test_the_old_name_of_the_time_limit_is_no_option_of_the_study(client):
+    with pytest.warns(DeprecationWarning, match="timeout= is now timeout_s="):
+        study = client.studies.precision(SPEC, seeds=2, timeout=DEADLINE_S)
+    assert study.options["seeds"] == 2
+
+
+def test_none_is_sent_only_where_it_is_a_value(client):
+    study = client.studies.bisect(SPEC, seeds=None, steps=None, margin=None)
+    assert (study.options["seeds"], study.options["steps"]) == (3, None)
+    with pytest.raises(InvalidRequest, match="/options/sed"):
+        client.studies.bisect(SPEC, sed=None)
+
+
+@every_row("policies", [{"float32": 1, "mixed_float16": 2}.keys(), ("float32", "mixed_float16")])
+def test_the_policies_may_be_any_iterable(client, policies):
+    study = client.studies.capacity(SPEC, policies=policies)
+    assert study.options["policies"] == ["float32", "mixed_float16"]
 
 
 BUNDLE = {"model": {"kind": "bundle", "options": {}}, "data": {"kind": "digits"}}

@@ -32,6 +32,9 @@ def sync_code(client: Client) -> None:
     client.studies.search("job.yaml", {"train.seed": [1, 2]}, method="grid")
     for job in client.jobs.list():
         assert_type(job, Job)
+        assert_type(job.model_copy(update={"step": 1}), Job)
+    Job.from_json({})  # type: ignore[misc]
+    Job.model_validate({})  # type: ignore[misc]
 
 
 async def async_code(client: AsyncClient) -> None:

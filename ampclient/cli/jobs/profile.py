@@ -50,7 +50,7 @@ def _profile_now(job: Job, steps: int) -> None:
     """Request a profile and wait for its report; exits if there will be none."""
     from ampclient._job.wait import wait_for
 
-    before, seq = len(_reports(job)), max((event.seq for event in job.events()), default=0)
+    report_count, seq = len(_reports(job)), max((event.seq for event in job.events()), default=0)
     try:
         job.profile(steps)
     except Conflict:
@@ -60,7 +60,7 @@ def _profile_now(job: Job, steps: int) -> None:
     typer.echo(f"Profiling {steps} steps of job {job.id} …", err=True)
     _wait_for_event(job, seq)
     # Its file is uploaded after the event.
-    wait_for([job], done=lambda view: view.state.is_terminal or len(_reports(job)) > before)
+    wait_for([job], done=lambda view: view.state.is_terminal or len(_reports(job)) > report_count)
 
 
 def _wait_for_event(job: Job, seq: int) -> None:

@@ -135,13 +135,13 @@ def _origin(job: "JobView") -> list[tuple[str, str]]:
         if job.source == Source.TRACKED
         else ("queue", f"{job.queue}, priority {job.priority}"),
     ]
-    known = (
+    origins = (
         ("submitted by", job.created_by),
         ("cloned from", job.cloned_from),
         ("extends", job.extends),
         ("explains", job.explains and f"step {job.explain_step} of {job.explains}"),
     )
-    return facts + [(name, value) for name, value in known if value]
+    return facts + [(name, value) for name, value in origins if value]
 
 
 def _weights(job: "JobView", loaded: "LoadedWeights | None") -> list[tuple[str, str]]:
@@ -241,8 +241,8 @@ def _metrics(job: "JobView") -> list[tuple[str, str]]:
 
 
 def _with_best(loss: float | None, best: float | None) -> str:
-    known = f" (best {formats.number(best)})" if best is not None else ""
-    return f"{formats.number(loss)}{known}"
+    suffix = f" (best {formats.number(best)})" if best is not None else ""
+    return f"{formats.number(loss)}{suffix}"
 
 
 def _with_health(scale: float | None, health: str | None) -> str:

@@ -95,6 +95,19 @@ def test_a_raw_response_has_the_headers_and_the_result(server):
     assert job.refresh() == job
 
 
+def test_streamed_responses_are_raw_responses_too(sync_client, server, tmp_path):
+    server.add_job("a", state="succeeded")
+    server.add_steps("a", 3)
+    raw_job = sync_client.jobs.get("a").with_raw_response
+    steps = raw_job.steps()
+    assert (steps.status_code, len(steps.parse()["step"])) == (200, 3)
+    assert steps.headers["content-type"] == "application/vnd.apache.arrow.stream"
+    export = raw_job.export(tmp_path)
+    assert (export.status_code, export.parse()) == (200, tmp_path / "digits-a.csv")
+    with pytest.raises(TypeError, match="wait has sent no request"):
+        raw_job.wait()
+
+
 def test_the_async_client_returns_raw_responses(server):
     async def read():
         http_client = httpx.AsyncClient(transport=httpx.MockTransport(server))

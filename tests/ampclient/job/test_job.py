@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ampclient import Conflict, NotFound, State
+from ampclient import Conflict, Job, NotFound, State
 
 SPEC = {"model": {"kind": "cnn", "filters": [8]}, "data": {"kind": "digits"}}
 
@@ -101,3 +101,19 @@ def test_steps_can_be_read_for_one_attempt(client, server):
     server.add_steps("a", 3)
     client.jobs.get("a").steps(attempt=1)
     assert server.requests[-1].url.params["attempt"] == "1"
+
+
+def test_a_job_is_a_dict_of_its_fields_and_copied_with_others(sync_client, server):
+    server.add_job("a", step=3)
+    job = sync_client.jobs.get("a")
+    assert dict(job)["step"] == 3
+    assert job.to_json() == Job.to_json(job) == server.jobs["a"]
+    later = job.model_copy(update={"step": 4})
+    assert (type(later), later.step, job.step) == (Job, 4, 3)
+    assert later.refresh() == job
+
+
+def test_a_job_has_no_constructors_of_models():
+    """Type checkers are told so, too: tests/ampclient/typed_usage.py."""
+    for name in ("from_json", "model_construct", "model_validate", "model_validate_json"):
+        assert not hasattr(Job, name)

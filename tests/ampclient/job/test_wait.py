@@ -147,14 +147,14 @@ def test_several_jobs_are_fetched_with_one_request(client, server):
 def test_the_server_is_asked_to_wait_for_the_end(client, server, job):
     server.change("a", state="succeeded")
     job.wait()
-    assert queries(server, "/api/v1/jobs/a")[1:] == [{"wait": "30", "until": "terminal"}]
+    assert queries(server, "/api/v1/jobs/a")[1:] == [{"wait": "20", "until": "terminal"}]
 
 
 def test_the_server_is_asked_to_wait_for_a_change_if_progress_is_shown(client, server, job):
     server.change("a", state="running")
     server.change("a", state="succeeded")
     job.wait(on_progress=lambda view: None)
-    assert queries(server, "/api/v1/jobs/a")[1:] == [{}, {"wait": "30", "until": "change"}]
+    assert queries(server, "/api/v1/jobs/a")[1:] == [{}, {"wait": "20", "until": "change"}]
 
 
 def test_the_server_waits_no_longer_than_the_client(client, server, job):
@@ -170,7 +170,7 @@ def test_a_held_request_may_take_longer_than_others(client, server, job):
     server.change("a", state="succeeded")
     job.wait()
     first, held = (request.extensions["timeout"]["read"] for request in server.requests)
-    assert held == first + 30
+    assert held == first + 20
 
 
 def test_more_jobs_than_one_request_may_name(client, server):
@@ -213,3 +213,116 @@ def test_a_job_that_is_deleted_meanwhile_is_not_found(client, server):
     del server.jobs["b"]
     with pytest.raises(NotFound):
         client.jobs.wait(jobs)
+
+
+def test_another_read_of_the_job_does_not_delay_a_waiting_request(sync_client, server):
+    """The server holds a request that has the ETag of the present state."""
+    server.add_job("a", state="running")
+    job = sync_client.jobs.get("a")
+    etag_of_first_view = []
+
+    def read_elsewhere(view):
+        if view.step == 0:
+            etag_of_first_view.append(server.handle(server.requests[-1]).headers["etag"])
+            server.jobs["a"]["step"] = 7
+            assert sync_client.jobs.get("a").step == 7
+        else:
+            server.jobs["a"]["state"] = "succeeded"
+
+    job.wait(on_progress=read_elsewhere)
+    held = [request for request in server.requests if "wait" in request.url.params]
+    assert [held[0].headers["if-none-match"]] == etag_of_first_view
+
+
+def refuse_held_requests(server, refuse):
+    """Answer each request that the server may hold with `refuse(seconds)`, unless that is None."""
+    handle = server.handle
+
+    def handle_unless_refused(request):
+        refused = refuse(float(request.url.params.get("wait", 0)))
+        return handle(request) if refused is None else refused
+
+    server.handle = handle_unless_refused
+
+
+def holds(server):
+    """How long each request for jobs might be held, in seconds."""
+    return [
+        float(query.get("wait", 0))
+        for path in ("/api/v1/jobs", "/api/v1/jobs/a")
+        for query in queries(server, path)
+    ]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("headers", [{}, {"retry-after": "7"}])
+def test_jobs_are_polled_for_a_while_if_the_server_refuses_to_hold_a_request(
+    client, server, clock, status, headers
+):
+    def refuse(seconds):
+        if seconds:
+            refused_at_s.append(clock.now_s)
+            return httpx.Response(status, json={"code": "too_many_open"}, headers=headers)
+        return None
+
+    server.add_job("a", state="running")
+    job = client.jobs.get("a")
+    for _ in range(200):
+        server.change("a")
+    server.change("a", state="succeeded")
+    refused_at_s = []
+    start_s = clock.now_s
+    refuse_held_requests(server, refuse)
+    assert job.wait(poll_s=0.5).state is State.SUCCEEDED
+    assert [moment_s - start_s for moment_s in refused_at_s] == [0, 60]
+    assert set(clock.slept) == {0.5}
+
+
+@pytest.mark.parametrize("cut", [504, 502, httpx.ReadError("cut")])
+def test_requests_are_held_for_less_behind_a_proxy_that_cuts_them(client, server, respond, cut):
+    def refuse(seconds):
+        return respond(cut)(None) if seconds > 6 else None
+
+    server.add_job("a", state="running")
+    job = client.jobs.get("a")
+    for _ in range(3):
+        server.change("a")
+    server.change("a", state="succeeded")
+    refuse_held_requests(server, refuse)
+    assert job.wait().state is State.SUCCEEDED
+    # Each failed one is sent again at once without being held.
+    assert holds(server)[1:] == [20, 0, 10, 0, 5, 5]
+
+
+def test_nothing_is_held_behind_a_proxy_that_cuts_every_held_request(client, server, respond):
+    server.add_job("a", state="running")
+    job = client.jobs.get("a")
+    for _ in range(9):
+        server.change("a")
+    server.change("a", state="succeeded")
+    refuse_held_requests(server, lambda seconds: respond(504)(None) if seconds else None)
+    assert job.wait().state is State.SUCCEEDED
+    assert holds(server)[1:] == [20, 0, 10, 0, 5, 0, 2.5, 0, 1.25, *[0] * 6]
+
+
+def test_several_jobs_are_polled_too(client, server, respond):
+    for name in ("a", "b"):
+        server.add_job(name)
+    jobs = [client.jobs.get(name) for name in ("a", "b")]
+    del server.requests[:]
+    for name in ("a", "b"):
+        server.change(name)
+        server.change(name, state="succeeded")
+    refuse_held_requests(server, lambda seconds: respond(503)(None) if seconds else None)
+    assert [job.state for job in client.jobs.wait(jobs)] == ["succeeded", "succeeded"]
+    assert holds(server) == [20, 0, 0]
+
+
+def test_a_server_that_cannot_be_reached_is_no_reason_to_hold_for_less(client, server, respond):
+    server.add_job("a", state="running")
+    job = client.jobs.get("a")
+    server.change("a")
+    server.change("a", state="succeeded")
+    server.next_responses = [respond(httpx.ConnectError("refused"))] * 3
+    assert job.wait().state is State.SUCCEEDED
+    assert holds(server)[1:] == [20, 0, 0, 0, 20]

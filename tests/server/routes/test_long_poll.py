@@ -288,6 +288,30 @@ def test_a_job_that_is_deleted_meanwhile_is_not_found(api, make_job, waiting, et
     assert response().status_code == 404
 
 
+def test_a_job_that_is_deleted_ends_the_wait_for_the_others(api, make_job, waiting):
+    running, ended = make_job(State.RUNNING), make_job(State.SUCCEEDED)
+    response = waiting("", id=f"{running.id},{ended.id}", until="terminal")
+    with api.database.write() as session:
+        assert jobs.delete_job(session, ended.id)
+    assert [job["id"] for job in response().json()["items"]] == [running.id]
+
+
+def test_a_job_that_is_deleted_before_the_request_is_held_ends_it(api, make_job, monkeypatch):
+    running, ended = make_job(State.RUNNING), make_job(State.SUCCEEDED)
+    streams = api.app.state.services.streams
+    count_waiting = streams.waiting.one
+
+    def delete_meanwhile(owner):
+        with api.database.write() as session:
+            assert jobs.delete_job(session, ended.id)
+        return count_waiting(owner)
+
+    monkeypatch.setattr(streams.waiting, "one", delete_meanwhile)
+    query = {"id": f"{running.id},{ended.id}", "wait": LONG, "until": "terminal"}
+    response = api.client.get("/api/v1/jobs", params=query)
+    assert [job["id"] for job in response.json()["items"]] == [running.id]
+
+
 @every_row(
     "query",
     [

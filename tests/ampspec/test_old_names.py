@@ -5,8 +5,12 @@ import sys
 
 import pytest
 
+import ampclient
 import ampdata
-from ampcore.old_names import NEW_NAMES
+from ampclient import _old_names as old_names_of_ampclient
+from ampcore import old_names as old_names_of_ampcore
+
+NEW_NAMES = {**old_names_of_ampcore.NEW_NAMES, **old_names_of_ampclient.NEW_NAMES}
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +29,13 @@ def test_a_module_is_found_under_its_old_name_with_a_warning(old, new):
     public = {name: value for name, value in contents.items() if not name.startswith("_")}
     assert public
     assert {name: getattr(module, name) for name in public} == public
+
+
+def test_names_of_an_old_module_are_those_of_the_new_one():
+    with pytest.warns(DeprecationWarning, match=r"ampclient\.job is now ampclient\._job\.job"):
+        from ampclient.job import Job
+
+    assert Job is ampclient.Job
 
 
 def test_other_names_are_not_found():
