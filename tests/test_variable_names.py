@@ -22,7 +22,7 @@ USES = {
     "ampcore": 49,
     "infra": 0,
     "store": 0,
-    "server": 2,
+    "server": 0,
     "worker": 0,
     "ampclient": 18,  # the parameters `after` and fields `before`, `after` that users name
     "migrations": 0,

@@ -129,8 +129,8 @@ class LongPoll:
     def _is_over(self, jobs: JobsResponse) -> bool:
         if self.until is Until.TERMINAL:
             return jobs.have_ended
-        known = self.request.headers.getlist("if-none-match")
-        return not matches_if_none_match(known, jobs.etag)
+        known_etags = self.request.headers.getlist("if-none-match")
+        return not matches_if_none_match(known_etags, jobs.etag)
 
 
 Wait = Annotated[
