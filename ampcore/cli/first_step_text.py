@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from ampcore.diagnostics.ranges.perturbation import RISKY_CHANGE, LayerPerturbation
+from ampspec.documents.text import table_lines
 from ampspec.precision.precision import float32_overrides
 from ampspec.telemetry.ranges.range_report import RangeReport
 from ampspec.telemetry.ranges.unit_scaling import UnitScale
@@ -23,7 +24,7 @@ def range_lines(report: RangeReport, scales: Sequence[UnitScale]) -> list[str]:
         for layer_scale in scales
     ]
     head = ("layer", "std of outputs", "multiply by", "std of gradients", "multiply by")
-    return [*_table(head, rows), "", report.sentence, *override_lines(report.float32_layers)]
+    return [*table_lines(head, rows), "", report.sentence, *override_lines(report.float32_layers)]
 
 
 def perturbation_lines(perturbations: Sequence[LayerPerturbation], number_format: str) -> list[str]:
@@ -37,14 +38,14 @@ def perturbation_lines(perturbations: Sequence[LayerPerturbation], number_format
         )
         for change in perturbations
     ]
+    table = table_lines(("layer", "gradient change", "loss change", ""), rows)
     risky = [change.layer for change in perturbations if change.is_risky]
     if not risky:
         end = (
             f"No layer is risky: rounded to {number_format} alone, none changes the gradients by "
             f"more than {RISKY_CHANGE:.0%} of their norm."
         )
-        return [*_table(("layer", "gradient change", "loss change", ""), rows), "", end]
-    table = _table(("layer", "gradient change", "loss change", ""), rows)
+        return [*table, "", end]
     sentence = f"Rounded to {number_format} alone, {', '.join(risky)} would harm the gradients."
     return [*table, "", sentence, *override_lines(risky)]
 
@@ -54,17 +55,6 @@ def override_lines(layers: Iterable[str]) -> list[str]:
     entries = float32_overrides(layers)
     head = ["precision:", "  overrides:"] if entries else []
     return head + [f"    - {{layers: '{entry['layers']}', dtype: float32}}" for entry in entries]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    lines = []
-    for row in (head, *rows):
-        first, *numbers = row
-        cells = [first.ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True)]
-        lines.append("  ".join(cells).rstrip())
-    return lines
 
 
 def _number(value: float | None) -> str:

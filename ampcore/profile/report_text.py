@@ -1,7 +1,9 @@
 """Formats the report of a profile for people, from its JSON form."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
+
+from ampspec.documents.text import table_lines
 
 BAR_WIDTH: Final = 30
 NAME_WIDTH: Final = 58
@@ -37,10 +39,10 @@ def report_lines(report: Mapping[str, Any], *, rows: int = 20) -> Iterator[str]:
     yield from _bars("phase", report["phases"])
     yield from _bars("dtype", report["dtypes"])
     yield ""
-    yield from table(OPERATION_HEADINGS, map(_operation, report["operations"][:rows]))
+    yield from table_lines(OPERATION_HEADINGS, map(_operation, report["operations"][:rows]))
     if report["kernels"]:
         yield ""
-        yield from table(KERNEL_HEADINGS, map(_kernel, report["kernels"][:rows]))
+        yield from table_lines(KERNEL_HEADINGS, map(_kernel, report["kernels"][:rows]))
     for finding in report["findings"]:
         yield ""
         yield f"warning: {finding['message']}"
@@ -122,15 +124,3 @@ def _kernel(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _yes(value: bool | None) -> str:
     return {True: "yes", False: "no", None: ""}[value]
-
-
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The rows below their headings, in columns; the first column is left-aligned."""
-    lines = [headings, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
-    for line in lines:
-        cells = [
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()

@@ -1,6 +1,6 @@
-"""Counts and lists of names for messages."""
+"""Counts, lists of names and tables as text."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 MAX_NAMES: Final = 5
@@ -21,3 +21,27 @@ def join_names(names: Iterable[object], max_names: int = MAX_NAMES) -> str:
 def first_names(names: Sequence[str]) -> str:
     """The first names of a list that may be truncated, so the remaining names are not counted."""
     return ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
+
+
+def table_lines(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    left_aligned: Collection[str] | None = None,
+) -> list[str]:
+    """The rows below their headings, in columns.
+
+    Args:
+        headings: One for each column.
+        rows: The cells.
+        left_aligned: The headings of the columns that are no numbers; None: of the first one.
+    """
+    left_aligned = headings[:1] if left_aligned is None else left_aligned
+    lines = [headings, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if heading in left_aligned else cell.rjust(width)
+            for heading, cell, width in zip(headings, line, widths, strict=True)
+        ).rstrip()
+        for line in lines
+    ]

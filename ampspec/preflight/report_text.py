@@ -1,7 +1,9 @@
 """Formats a preflight report for people, from its JSON form, so that a client can show it too."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
+
+from ampspec.documents.text import table_lines
 
 HEADINGS: Final = ("layer", "kind", "output", "parameters", "multiply-adds", "compute", "weights")
 MEMORY_LABELS: Final = {"casts": "16-bit copies of the weights"}
@@ -12,7 +14,9 @@ SUFFIXES: Final = ("", "k", "M", "G", "T", "P", "E")
 def report_lines(report: Mapping[str, Any], *, layers: bool = False) -> Iterator[str]:
     """The figures, one per line, and the findings; with `layers`, the layer table first."""
     if layers and report["layers"]:
-        yield from _table(report["layers"])
+        several = len({layer["network"] for layer in report["layers"]}) > 1
+        rows = [_cells(layer, several=several) for layer in report["layers"]]
+        yield from table_lines(HEADINGS, rows, set(HEADINGS) - {"parameters", "multiply-adds"})
         yield ""
     if report["figures"] is not None:
         yield from figure_lines(report["figures"])
@@ -60,19 +64,6 @@ def format_bytes(size_bytes: int) -> str:
     if size_bytes < 2**30:
         return f"{size_bytes / 2**20:.1f} MiB"
     return f"{size_bytes / 2**30:.1f} GiB"
-
-
-def _table(layers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    several = len({layer["network"] for layer in layers}) > 1
-    rows = [HEADINGS, *(_cells(layer, several=several) for layer in layers)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    for row in rows:
-        cells = (
-            cell.rjust(width) if HEADINGS[column] in ("parameters", "multiply-adds") else
-            cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )  # fmt: skip
-        yield "  ".join(cells).rstrip()
 
 
 def _cells(layer: Mapping[str, Any], *, several: bool) -> tuple[str, ...]:

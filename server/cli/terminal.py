@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
+from ampspec.documents.text import table_lines
+
 if TYPE_CHECKING:
     from server.settings import Settings
 
@@ -29,10 +31,5 @@ def fail(error: Exception | str) -> NoReturn:
 
 def table(*rows: tuple[object, ...]) -> str:
     """Format rows as aligned columns; None is a dash."""
-    texts = [["-" if cell is None else str(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    lines = (
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
-        for row in texts
-    )
-    return "\n".join(line.rstrip() for line in lines)
+    headings, *cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    return "\n".join(table_lines(headings, cells, left_aligned=headings))
