@@ -26,9 +26,9 @@ from store.telemetry.ingest import LogChunk
 from tests.processes import has_ended
 from tests.waiting import wait_until
 from tests.worker.conftest import program
+from worker.attempt.rank_log import RankLog
 from worker.context import WorkerContext
 from worker.gangs.gang_runner import GangRunner
-from worker.gangs.rank_log import RankLog
 from worker.rank_ports import RankPorts, local_addresses, own_host, port_of, ports_of
 from worker.slots import Devices, Slots
 from worker.tasks import run_queued_jobs
@@ -264,6 +264,32 @@ def test_a_killed_rank_ends_all_others(gang: Gang, rank: int) -> None:
     assert (f"Rank {rank}:" in str(job.message)) == (rank > 0)
     assert all(map(has_ended, processes))
     assert gang.states()[rank] == "failed"
+
+
+def test_ranks_are_shown_as_running_while_they_train(gang: Gang) -> None:
+    """Checked: if only RankGroup changes the state of a rank, rank 0 stays "starting"."""
+    for name in ("w0", "w1"):
+        gang.add_worker(name, "ranks_wait", slots=2)
+    gang.start(devices=2)
+    gang.processes(4)
+    wait_until(lambda: gang.states() == ["running"] * 4, "all ranks run", show=gang.states)
+
+
+def test_a_rank_that_the_oom_killer_ended_is_reported_as_out_of_memory(
+    gang: Gang, tmp_path: Path
+) -> None:
+    """Checked: without the counter of OOM kills the reason is that a signal killed the rank."""
+    events = tmp_path / "memory.events"
+    events.write_text("low 0\noom 1\noom_kill 4\n")
+    for name in ("w0", "w1"):
+        gang.add_worker(name, "ranks_wait", memory_events=events)
+    gang.start()
+    processes = gang.processes(2)
+    events.write_text("low 0\noom 2\noom_kill 5\n")
+    os.kill(processes[1].pid, signal.SIGKILL)
+    job = gang.until_ended()
+    assert (job.state, job.reason) == (State.FAILED, Reason.OUT_OF_MEMORY)
+    assert str(job.message).startswith("Rank 1: The system killed the trainer process")
 
 
 def test_the_reason_of_a_failed_rank_is_that_of_the_job(gang: Gang) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -14,14 +14,11 @@ from ampspec.jobs import Reason
 from store.database import Database
 from store.gangs import gang_members
 from store.tables import GangMember
-from worker.attempt.outcome import RANK_FAILED, AttemptOutcome, AttemptResult
+from worker.attempt.outcome import RANK_FAILED, AttemptOutcome, AttemptResult, Failure
+from worker.attempt.rank import LocalRank
 from worker.attempt.stop_reason import StopReason
-from worker.gangs.rank import LocalRank
-from worker.gangs.rank_failure import RankFailure, cause_of
+from worker.gangs.rank_failure import cause_of
 from worker.gangs.rank_group import SHUTDOWN, RankGroup
-from worker.rank_ports import ports_of
-from worker.trainer.standby import Standby
-from worker.trainer.trainer_process import TrainerProcess
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +40,7 @@ class Ended:
     """The last polled state of the workers of the other ranks."""
 
     all_have_ended: bool = False
-    failure: RankFailure | None = None
+    failure: Failure | None = None
     """The cause of their failures."""
     stop_request: str | None = None
     """Why a worker requests that the attempt stop."""
@@ -69,9 +66,7 @@ class GangLeader:
         first: LocalRank,
         local_ranks: RankGroup,
     ) -> None:
-        self._first = first
-        self._local_ranks = local_ranks
-        local_ranks.include_in_report(first)
+        self.first, self._local_ranks = first, local_ranks
         self._database, self._job_id, self._attempt = database, job_id, attempt
         self._progress = Ended()
         self._stop_requested = self._stop_stored = False
@@ -89,16 +84,6 @@ class GangLeader:
         """Stop the thread."""
         self._done.set()
         self._thread.join()
-
-    def start_rank_0(self, standby: Standby) -> TrainerProcess:
-        """Request the process of rank 0."""
-        ports = ports_of(self._first.cluster, standby.hardware())
-        self._first.process = standby.request_rank(ports)
-        return self._first.process
-
-    def assignment(self) -> dict[str, Any]:
-        """The part of rank 0's assignment that describes the gang."""
-        return self._first.assignment()
 
     def stop_reason(self) -> StopReason | None:
         """Why rank 0 must stop because of another rank; None while it need not."""
@@ -127,7 +112,7 @@ class GangLeader:
         """
         if result is None:
             return None
-        self._first.state = STATE_OF_OUTCOME.get(result.outcome, "stopped")
+        self.first.outcome = STATE_OF_OUTCOME.get(result.outcome, "stopped")
         has_succeeded = result.outcome is AttemptOutcome.SUCCEEDED
         stop_at = time.monotonic() + (grace_s if has_succeeded else 0.0)
         while may_wait() and not (self._progress.all_have_ended and self._local_ranks.has_ended):
@@ -136,7 +121,7 @@ class GangLeader:
             time.sleep(POLL_S / 5)
         return with_cause(result, self._failure())
 
-    def _failure(self) -> RankFailure | None:
+    def _failure(self) -> Failure | None:
         """The cause of the failures of other ranks, on any worker."""
         return cause_of([self._local_ranks.failure, self._progress.failure])
 
@@ -160,7 +145,7 @@ class GangLeader:
 def summary_of(members: Sequence[GangMember]) -> Ended:
     """Summarize the rows of an attempt's workers; the first is the worker of rank 0."""
     failures = [
-        RankFailure(Reason(member.reason), member.message or "")
+        Failure(Reason(member.reason), member.message or "")
         for member in members
         if member.reason in REASONS
     ]
@@ -172,11 +157,11 @@ def summary_of(members: Sequence[GangMember]) -> Ended:
     )
 
 
-def with_cause(result: AttemptResult, failure: RankFailure | None) -> AttemptResult:
+def with_cause(result: AttemptResult, failure: Failure | None) -> AttemptResult:
     """The result of an attempt, from the result of rank 0 and a failure of another rank."""
     if result.outcome is not AttemptOutcome.FAILED or result.reason is None:
         return result
-    first = RankFailure(result.reason, result.message or "")
+    first = Failure(result.reason, result.message or "")
     # A rank 0 that was only stopped does not know why: the other ranks' cause comes first.
     failures = [failure, first] if result.message == RANK_FAILED else [first, failure]
     cause = cause_of(failures) or first

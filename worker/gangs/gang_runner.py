@@ -13,9 +13,9 @@ from store.gangs import gang_members
 from store.gangs.gang_members import Assignment, Started
 from store.jobs import attempts
 from worker.attempt.attempt import JobAttempt
+from worker.attempt.rank import LocalRank
 from worker.context import WorkerContext
 from worker.gangs.gang_leader import GangLeader
-from worker.gangs.rank import LocalRank
 from worker.gangs.rank_group import RankGroup
 from worker.rank_ports import RankPorts, accelerators_in, local_addresses, port_of
 
@@ -165,9 +165,8 @@ class _Member:
         job, context = started.job, self._context
         first, last = ranks[0].number, ranks[-1].number
         log.info("ranks %d to %d of %d start", first, last, len(started.addresses))
-        other_ranks = [rank for rank in ranks if rank.number > 0]
         with context.work_dirs.attempt_dir(job.id, job.attempt, "-ranks") as folder:
-            group = RankGroup(context, job, self._assignment, other_ranks, folder)
+            group = RankGroup(context, job, self._assignment, ranks, folder)
             group.start()
             try:
                 if first == 0:
