@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, TypeVar
+from typing import Final, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 INITIAL_BACKOFF_S: Final = 0.1
+HEARTBEAT_INTERVAL_S: Final = 2.0
 
 
 class WriteAbandoned(Exception):
@@ -34,8 +35,11 @@ class Lease:
     job_id: str
     attempt: int
     lease_s: float
-    heartbeat_interval_s: ClassVar[float] = 2.0
-    """The longest time between two renewals, which also read pending requests."""
+
+    @property
+    def heartbeat_interval_s(self) -> float:
+        """The longest time between two renewals, which also read pending requests."""
+        return min(HEARTBEAT_INTERVAL_S, self.lease_s / 5)
 
     def renew(
         self, session: Session, entries: Sequence[TelemetryEntry], entries_written: int

@@ -62,7 +62,7 @@ class TelemetryWriter:
             metrics,
             on_event,
         )
-        self._heartbeat_interval_s = min(lease.heartbeat_interval_s, lease.lease_s / 5)
+        self._heartbeat_interval_s = lease.heartbeat_interval_s
         self._heartbeat_at = time.monotonic()
         self._entries_written = 0
         self._step_summary = StepSummary()

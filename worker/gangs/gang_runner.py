@@ -182,20 +182,17 @@ class _Member:
         job, context = started.job, self._context
         with context.database.read() as session:
             used_s = attempts.used_s(session, job.id)
-        leader = GangLeader(context.database, job.id, job.attempt, first=first, local_ranks=group)
         run = threading.Thread(target=group.run, name="rank-group")
         run.start()
-        leader.start()
         try:
             with (
                 context.work_dirs.attempt_dir(job.id, job.attempt) as folder,
                 context.metrics.busy_slot(),
             ):
-                JobAttempt(context, job, used_s, folder, gang=leader).run()
+                JobAttempt(context, job, used_s, folder, gang=GangLeader(first, group)).run()
         finally:
-            group.stop(kill=True)
+            group.kill()
             run.join()
-            leader.close()
 
     def _rank(self, started: Started, index: int, device: int) -> LocalRank:
         """The rank with this number among those of this worker."""

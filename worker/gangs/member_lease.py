@@ -2,15 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
 from store.gangs import gang_members
 from store.leases import LeaseStatus
+from store.tables import GangMember
 from store.telemetry import logs
 from store.telemetry.ingest import LogChunk, TelemetryEntry
 from worker.database_retry import Lease
+
+MEMBER_INTERVAL_S: Final = 1.0
+LEADER_INTERVAL_S: Final = 0.5
+"""Of the worker of rank 0, which also reads the state of the others."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,14 @@ class MemberLease(Lease):
     """Why this worker requests that the attempt stop; None while it does not."""
     devices: Callable[[], Sequence[dict[str, Any]]]
     """Describes the ranks."""
-    heartbeat_interval_s: ClassVar[float] = 1.0
+    on_members: Callable[[Sequence[GangMember]], object] | None = None
+    """Gets the rows of all workers with each heartbeat; None: they are not read."""
+
+    @property
+    def heartbeat_interval_s(self) -> float:
+        """Shorter than that of a job, since rank 0 may wait for other ranks."""
+        longest_s = MEMBER_INTERVAL_S if self.on_members is None else LEADER_INTERVAL_S
+        return min(longest_s, self.lease_s / 5)
 
     def renew(
         self, session: Session, entries: Sequence[TelemetryEntry], entries_written: int
@@ -44,5 +56,8 @@ class MemberLease(Lease):
             stop_request=self.stop_request(),
             devices=self.devices(),
         )
-        # No writer reads the seq, which is the job's.
-        return LeaseStatus(seq=0, requested=requested) if is_active else None
+        if not is_active:
+            return None
+        if self.on_members is not None:
+            self.on_members(gang_members.listing(session, self.job_id, self.attempt))
+        return LeaseStatus(seq=0, requested=requested)  # no writer reads the seq, the job's

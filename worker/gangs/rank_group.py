@@ -16,7 +16,7 @@ from ampspec.telemetry.frames import Frame, FrameType
 from store.gangs import gang_members
 from store.gangs.gang_members import Assignment
 from store.leases import max_reconnect_wait_s
-from store.tables import Job
+from store.tables import GangMember, Job
 from worker.attempt.attempt_files import AttemptFiles
 from worker.attempt.outcome import Failure, TrainerExit, rank_failure
 from worker.attempt.rank import LocalRank
@@ -28,7 +28,7 @@ from worker.background_thread import run_in_background
 from worker.context import WorkerContext
 from worker.database_retry import RetryingDatabase
 from worker.gangs.member_lease import MemberLease
-from worker.gangs.rank_failure import cause_of
+from worker.gangs.rank_failure import OtherWorkers, cause_of, summary_of
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,10 @@ class RankGroup:
             context.worker_id,
             stop_request=lambda: self._stop_request,
             devices=self._describe,
+            on_members=self._read_members if self._first is not None else None,
         )
+        self.other_workers = OtherWorkers()
+        """On the worker of rank 0: the state of the others."""
         self._writer = TelemetryWriter(
             self._database, lease, context.metrics, lambda _event: None, WriteBuffer()
         )
@@ -131,11 +134,18 @@ class RankGroup:
         for run in runs:
             run.result()
 
-    def stop(self, *, kill: bool = False) -> None:
-        """Ask the ranks to stop, or end them at once."""
-        self._must_stop.set()
-        if kill:
-            self._must_kill.set()
+    def request_stop(self) -> None:
+        """Request that all workers of the gang end their ranks; by the worker of rank 0."""
+        if not self._must_stop.is_set():
+            self._must_stop.set()
+            job_id, attempt = self._job.id, self._assignment.attempt
+            self._writer.enqueue_transaction(
+                lambda session: gang_members.request_stop(session, job_id, attempt)
+            )
+
+    def kill(self) -> None:
+        """End the ranks of this worker at once."""
+        self._must_kill.set()
 
     def close(self) -> None:
         """Record that the worker's ranks have ended, and stop renewing their lease."""
@@ -160,6 +170,9 @@ class RankGroup:
     def _describe(self) -> list[dict[str, Any]]:
         return [rank.describe() for rank in self._all_ranks]
 
+    def _read_members(self, members: Sequence[GangMember]) -> None:
+        self.other_workers = summary_of(members)
+
     def _run_rank(self, rank: LocalRank, supervisor: TrainerSupervisor) -> None:
         trainer_exit = supervisor.run()
         if (failure := rank_failure(trainer_exit)) is not None:
@@ -178,12 +191,14 @@ class RankGroup:
         if must_stop:
             # Until rank 0 has saved, the others wait for it; beside it they are not killed.
             grace_s = self._context.grace_s if self._first is None else math.inf
-            grace_s = 0 if self._must_kill.is_set() else grace_s
             pending_stop = pending_stop.updated(StopReason.RANK_0, grace_s=grace_s, now=now)
         first_has_ended = self._first is not None and self._first.outcome is not None
         if self._failures or (must_stop and first_has_ended):
             reason = StopReason.RANK_ENDED
             pending_stop = pending_stop.updated(reason, grace_s=END_GRACE_S, now=now)
+        if self._must_kill.is_set():
+            reason = StopReason.RANK_ENDED
+            pending_stop = pending_stop.updated(reason, grace_s=0, now=now)
         return pending_stop
 
     def _is_stopping(self, now: float) -> bool:
