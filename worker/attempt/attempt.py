@@ -112,6 +112,7 @@ class JobAttempt:
             self._supervisor.close()
 
     def _update_stop(self, pending_stop: PendingStop) -> PendingStop:
+        """Add what has come up; the other ranks stop together with the trainer."""
         reason = self._stop_conditions.stop_reason()
         if reason is not None and self._gang is not None:
             self._gang.request_stop()

@@ -93,7 +93,7 @@ class PendingStop:
 NOT_STOPPED: Final = PendingStop()
 
 
-def lost_lease(writer: TelemetryWriter, self_fence_s: float) -> StopReason | None:
+def fence_reason(writer: TelemetryWriter, self_fence_s: float) -> StopReason | None:
     """Why the worker has lost its lease, or may have lost it; None while it has it."""
     if writer.is_fenced:
         return StopReason.FENCED
@@ -114,8 +114,8 @@ class StopConditions:
     def stop_reason(self) -> StopReason | None:
         """The highest-ranking reason to stop now; None when there is none."""
         writer = self.writer
-        if (lost := lost_lease(writer, self.self_fence_s)) is not None:
-            return lost
+        if (reason := fence_reason(writer, self.self_fence_s)) is not None:
+            return reason
         conditions = {
             StopReason.CANCEL: writer.requested == jobs.CANCEL,
             StopReason.TIMEOUT: time.monotonic() >= self.timeout_at,

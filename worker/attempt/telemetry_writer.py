@@ -1,7 +1,8 @@
 """Writes the telemetry of one attempt to the database, in order and fenced by the attempt.
 
-The slot's thread enqueues what it reads from the trainer; the writer's own thread stores it, and
-retries while the database is unreachable.
+The trainer's supervisor enqueues what it reads from it; the writer's own thread stores it, and
+retries while the database is unreachable. A worker with other ranks than rank 0 has another
+writer, with another lease, for what they print.
 """
 
 import logging

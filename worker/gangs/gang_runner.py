@@ -14,6 +14,7 @@ from store.gangs.gang_members import Assignment, Started
 from store.jobs import attempts
 from worker.attempt.attempt import JobAttempt
 from worker.attempt.rank import LocalRank
+from worker.background_thread import run_in_background
 from worker.context import WorkerContext
 from worker.gangs.gang_leader import GangLeader
 from worker.gangs.rank_group import RankGroup
@@ -182,8 +183,7 @@ class _Member:
         job, context = started.job, self._context
         with context.database.read() as session:
             used_s = attempts.used_s(session, job.id)
-        run = threading.Thread(target=group.run, name="rank-group")
-        run.start()
+        other_ranks = run_in_background(group.run)
         try:
             with (
                 context.work_dirs.attempt_dir(job.id, job.attempt) as folder,
@@ -192,7 +192,7 @@ class _Member:
                 JobAttempt(context, job, used_s, folder, gang=GangLeader(first, group)).run()
         finally:
             group.kill()
-            run.join()
+            other_ranks.result()
 
     def _rank(self, started: Started, index: int, device: int) -> LocalRank:
         """The rank with this number among those of this worker."""

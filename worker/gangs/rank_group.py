@@ -1,4 +1,7 @@
-"""Runs the ranks of a gang on one worker, except rank 0, which `worker.attempt.attempt` runs."""
+"""RankGroup: the ranks of a gang on one worker, except rank 0, which `JobAttempt` runs.
+
+Each has a `TrainerSupervisor`; here is when they stop, and the lease of the worker's ranks.
+"""
 
 import logging
 import math
@@ -20,7 +23,7 @@ from store.tables import GangMember, Job
 from worker.attempt.attempt_files import AttemptFiles
 from worker.attempt.outcome import Failure, TrainerExit, rank_failure
 from worker.attempt.rank import LocalRank
-from worker.attempt.stop_reason import PendingStop, StopReason, lost_lease
+from worker.attempt.stop_reason import PendingStop, StopReason, fence_reason
 from worker.attempt.telemetry_writer import TelemetryWriter
 from worker.attempt.trainer_supervisor import TrainerSupervisor
 from worker.attempt.write_buffer import WriteBuffer
@@ -41,7 +44,7 @@ END_GRACE_S: Final = 2.0
 
 
 class RankGroup:
-    """Runs ranks until they have ended, and records their end.
+    """Runs ranks until they have ended, each in a thread, and records their end.
 
     Args:
         context: What the attempts of this worker share.
@@ -185,7 +188,7 @@ class RankGroup:
     def _update_stop(self, pending_stop: PendingStop) -> PendingStop:
         """Add what has come up; called by the supervisor of each rank."""
         now = time.monotonic()
-        reason = lost_lease(self._writer, self._context.self_fence_s)
+        reason = fence_reason(self._writer, self._context.self_fence_s)
         pending_stop = pending_stop.updated(reason, grace_s=0, now=now)
         must_stop = self._is_stopping(now)
         if must_stop:
@@ -193,12 +196,10 @@ class RankGroup:
             grace_s = self._context.grace_s if self._first is None else math.inf
             pending_stop = pending_stop.updated(StopReason.RANK_0, grace_s=grace_s, now=now)
         first_has_ended = self._first is not None and self._first.outcome is not None
-        if self._failures or (must_stop and first_has_ended):
-            reason = StopReason.RANK_ENDED
-            pending_stop = pending_stop.updated(reason, grace_s=END_GRACE_S, now=now)
-        if self._must_kill.is_set():
-            reason = StopReason.RANK_ENDED
-            pending_stop = pending_stop.updated(reason, grace_s=0, now=now)
+        must_kill = self._must_kill.is_set()
+        if self._failures or must_kill or (must_stop and first_has_ended):
+            grace_s = 0 if must_kill else END_GRACE_S
+            pending_stop = pending_stop.updated(StopReason.RANK_ENDED, grace_s=grace_s, now=now)
         return pending_stop
 
     def _is_stopping(self, now: float) -> bool:
