@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError, ProgrammingError
 
 from ampspec.jobs import State
 from ampspec.telemetry import Event, EventType, StepBlock
@@ -175,6 +175,31 @@ def test_since_heartbeat_grows_while_the_database_is_unreachable(
     wait_until(lambda: running.writer.since_heartbeat_s > 0.5)
     unreliable.connect_failures = 0
     wait_until(lambda: running.writer.since_heartbeat_s < 0.5)
+
+
+@ON_SQLITE
+def test_there_is_a_pause_after_a_heartbeat_that_fails_for_good(
+    unreliable: Unreliable,
+    job: Any,
+    wait_until: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Checked: if the pause counts from the last success, it is 0 after the first failure."""
+    running = RunningWriter(unreliable, job, lease_s=0.5)
+    take_batch, pauses = running.writer.buffer.take_batch, []
+
+    def take_batch_after(pause_s: float) -> Any:
+        pauses.append(pause_s)
+        return take_batch(pause_s)
+
+    monkeypatch.setattr(running.writer.buffer, "take_batch", take_batch_after)
+    unreliable.error = ProgrammingError("UPDATE", None, Exception("no such column"))
+    unreliable.connect_failures = 10**6
+    running.writer.start()
+    wait_until(lambda: unreliable.tries >= 4)
+    running.writer.close()
+    assert any(pauses[1:])
+    assert running.writer.error is not None
 
 
 @ON_SQLITE

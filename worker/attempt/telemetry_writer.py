@@ -64,7 +64,7 @@ class TelemetryWriter:
             on_event,
         )
         self._heartbeat_interval_s = lease.heartbeat_interval_s
-        self._heartbeat_at = time.monotonic()
+        self._heartbeat_at = self._tried_at = time.monotonic()
         self._entries_written = 0
         self._step_summary = StepSummary()
         # The thread inherits the context that adds the job's id to each log line.
@@ -107,8 +107,10 @@ class TelemetryWriter:
     def _run(self) -> None:
         try:
             while not self.is_fenced:
-                heartbeat_due_s = max(self._heartbeat_interval_s - self.since_heartbeat_s, 0.0)
-                if (batch := self.buffer.take_batch(heartbeat_due_s)) is None:
+                # After the last try, so that one that cannot succeed is not repeated at once.
+                heartbeat_at = self._tried_at + self._heartbeat_interval_s
+                timeout_s = max(heartbeat_at - time.monotonic(), 0.0)
+                if (batch := self.buffer.take_batch(timeout_s)) is None:
                     return
                 self._write(batch)
                 self.buffer.batch_done()
@@ -145,6 +147,7 @@ class TelemetryWriter:
 
     def _append(self, entries: Sequence[TelemetryEntry]) -> bool:
         """Write entries, or a heartbeat without any; False when the attempt is fenced."""
+        self._tried_at = time.monotonic()
         status, began = self._database.write(partial(self._append_once, entries))
         if status is None:
             log.warning("another attempt owns the job, or the job has ended")
