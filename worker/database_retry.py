@@ -3,21 +3,25 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from store import leases
 from store.database import Database
 from store.database_errors import is_outage
-from store.leases import LEASE_S, max_reconnect_wait_s
+from store.leases import LEASE_S, LeaseStatus, max_reconnect_wait_s
+from store.telemetry import ingest
+from store.telemetry.ingest import TelemetryEntry
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 INITIAL_BACKOFF_S: Final = 0.1
+HEARTBEAT_INTERVAL_S: Final = 2.0
 
 
 class WriteAbandoned(Exception):
@@ -31,6 +35,31 @@ class Lease:
     job_id: str
     attempt: int
     lease_s: float
+
+    @property
+    def heartbeat_interval_s(self) -> float:
+        """The longest time between two renewals, which also read pending requests."""
+        return min(HEARTBEAT_INTERVAL_S, self.lease_s / 5)
+
+    def renew(
+        self, session: Session, entries: Sequence[TelemetryEntry], entries_written: int
+    ) -> LeaseStatus | None:
+        """Renew it and write entries, if there are any.
+
+        Args:
+            session: The transaction, which may be repeated.
+            entries: The next entries of the attempt.
+            entries_written: How many it has written before.
+
+        Returns:
+            None if another attempt owns the job or the job has ended: nothing is written then.
+        """
+        job_id, attempt, lease_s = self.job_id, self.attempt, self.lease_s
+        if not entries:
+            return leases.renew_lease(session, job_id, attempt, lease_s=lease_s)
+        return ingest.append(
+            session, job_id, attempt, entries, entries_written=entries_written, lease_s=lease_s
+        )
 
 
 @dataclass(frozen=True)

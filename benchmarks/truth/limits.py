@@ -24,7 +24,7 @@ from infra.isolation import TEMP_FOLDER, Confinement
 from infra.isolation.process_group_tracker import ProcessGroupTracker
 from truth.case import Outcome, PlantedFault, Verdict
 from truth.case import Question as Asked
-from worker.attempt.outcome import TrainerExit, result_of
+from worker.attempt.outcome import Failure, TrainerExit, result_of
 from worker.trainer.fork_server import ForkServer
 from worker.trainer.frame_validator import FINAL_FRAMES
 from worker.trainer.isolation import TrainerFolder
@@ -154,12 +154,13 @@ def train(spec: Mapping[str, Any], limits: Limits, job_id: str) -> JobResult:
             trial.read(frame)
         if monitor is not None:
             monitor.stop()
+    violation = monitor.violation if monitor is not None else None
     ended = TrainerExit(
         trial.last,
         process.exit_code,
         last_line=process.log_capture.last_line(),
         log_tail=process.log_capture.tail,
-        violation=monitor.violation if monitor is not None else None,
+        failure=Failure(violation.reason, violation.message) if violation is not None else None,
     )
     result = result_of(ended, None)
     if result is None:

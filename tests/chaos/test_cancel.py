@@ -23,8 +23,8 @@ def test_a_queued_or_starting_job_is_cancelled_before_it_trains(cluster: Cluster
     """Mechanisms: a queued job is cancelled at once; stop requests are read while a trainer loads.
 
     Checked: if store/jobs/jobs.py needs a worker for a queued job too, the cancel is refused; if
-    worker/attempt/attempt.py reads stop requests only once the trainer is ready, the job stays
-    "stopping".
+    worker/attempt/trainer_supervisor.py reads stop requests only once the trainer is ready, the job
+    stays "stopping".
     """
     cluster.ensure_workers(0)
     job = cluster.submit_paused_at(SPEC, step=0)

@@ -21,7 +21,8 @@ def test_a_step_is_explained_once_by_another_worker_after_the_first_was_killed(
 
     Its checkpoints are those of the job that it explains, also in the second attempt. Checked:
     without `expire` in server/background/reconciler.py no worker takes the explanation; with
-    `explain=None` for attempts after the first one in worker/attempt/attempt.py it trains instead.
+    `explain=None` for attempts after the first one in worker/attempt/trainer_supervisor.py it
+    trains instead.
     """
     workers = cluster.ensure_workers(2, SCRIPTED)
     job = cluster.finish(cluster.client.jobs.submit(SPEC))

@@ -70,7 +70,7 @@ def test_a_job_whose_ranks_are_killed_in_each_phase_equals_an_undisturbed_one(
     """Mechanisms: as in test_gangs.py, with the collectives and the checkpoints of the library.
 
     While rank 0 saves or evaluates, the others wait for it. Checked: with `"resume": False` in
-    worker/attempt/attempt.py it fails with "it restarted at step 0".
+    worker/attempt/trainer_supervisor.py it fails with "it restarted at step 0".
     """
     cluster.ensure_workers(2)
     kills = [(phase, number) for phase in phases.ALL for number in range(2)]

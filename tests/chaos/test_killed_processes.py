@@ -13,8 +13,8 @@ def test_a_job_resumes_from_its_last_checkpoint_after_its_trainer_was_killed(
 ) -> None:
     """Mechanism: the recorded checkpoint is downloaded, and the trainer resumes from it.
 
-    Checked: with `"resume": False` in worker/attempt/attempt.py it fails with "it restarted at step
-    0".
+    Checked: with `"resume": False` in worker/attempt/trainer_supervisor.py it fails with "it
+    restarted at step 0".
     """
     cluster.ensure_workers(1, trainer)
     job = cluster.submit_paused_at(SPEC)

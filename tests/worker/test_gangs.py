@@ -1,5 +1,6 @@
 """Gangs on two workers: they start together, and end together whatever happens to one rank."""
 
+import hashlib
 import os
 import re
 import signal
@@ -15,9 +16,12 @@ from sqlalchemy import update
 
 from ampcore.distributed.cluster import Cluster
 from ampspec.jobs import Reason, State
+from infra.storage import Storage
 from store import workers
 from store.clock import from_now
 from store.database import Database
+from store.files import datasets
+from store.files.datasets import Description, StoredDataset
 from store.gangs import gang_members, gangs
 from store.jobs import attempts, jobs, lease_expiry
 from store.tables import Attempt, GangMember, Job
@@ -26,13 +30,14 @@ from store.telemetry.ingest import LogChunk
 from tests.processes import has_ended
 from tests.waiting import wait_until
 from tests.worker.conftest import program
+from worker.attempt.rank_log import RankLog
 from worker.context import WorkerContext
 from worker.gangs.gang_runner import GangRunner
-from worker.gangs.rank_log import RankLog
 from worker.rank_ports import RankPorts, local_addresses, own_host, port_of, ports_of
 from worker.slots import Devices, Slots
 from worker.tasks import run_queued_jobs
 from worker.trainer.standby import Standby
+from worker.transfer.dataset_cache import DatasetCache
 from worker.work_dirs import WorkDirs
 
 JOB_TIMEOUT_S = 0.5
@@ -78,9 +83,10 @@ class Gang:
         self.runners.append(runner)
         return context
 
-    def submit(self, workers: int = 2, devices: int = 1, **runtime: Any) -> None:
+    def submit(self, workers: int = 2, devices: int = 1, data: Any = None, **runtime: Any) -> None:
         parts = {"workers": workers, "devices": devices, "max_attempts": 1, **runtime}
-        self.job_id = self.make_job(runtime=parts).id
+        options = {} if data is None else {"model": {"kind": "lstm_lm"}, "data": data}
+        self.job_id = self.make_job(runtime=parts, **options).id
 
     def place(self) -> bool:
         with self.database.write() as session:
@@ -264,6 +270,52 @@ def test_a_killed_rank_ends_all_others(gang: Gang, rank: int) -> None:
     assert (f"Rank {rank}:" in str(job.message)) == (rank > 0)
     assert all(map(has_ended, processes))
     assert gang.states()[rank] == "failed"
+
+
+def test_ranks_are_shown_as_running_while_they_train(gang: Gang) -> None:
+    """Checked: if only RankGroup changes the state of a rank, rank 0 stays "starting"."""
+    for name in ("w0", "w1"):
+        gang.add_worker(name, "ranks_wait", slots=2)
+    gang.start(devices=2)
+    gang.processes(4)
+    wait_until(lambda: gang.states() == ["running"] * 4, "all ranks run", show=gang.states)
+
+
+def test_a_rank_that_the_oom_killer_ended_is_reported_as_out_of_memory(
+    gang: Gang, tmp_path: Path
+) -> None:
+    """Checked: without the counter of OOM kills the reason is that a signal killed the rank."""
+    events = tmp_path / "memory.events"
+    events.write_text("low 0\noom 1\noom_kill 4\n")
+    for name in ("w0", "w1"):
+        gang.add_worker(name, "ranks_wait", memory_events=events)
+    gang.start()
+    processes = gang.processes(2)
+    events.write_text("low 0\noom 2\noom_kill 5\n")
+    os.kill(processes[1].pid, signal.SIGKILL)
+    job = gang.until_ended()
+    assert (job.state, job.reason) == (State.FAILED, Reason.OUT_OF_MEMORY)
+    assert str(job.message).startswith("Rank 1: The system killed the trainer process")
+
+
+def test_a_worker_that_cannot_load_the_data_says_why(gang: Gang, tmp_path: Path) -> None:
+    """Checked: if an error of the worker is INTERNAL_ERROR, whatever it is, the job is retried."""
+    gang.add_worker("w0", "ranks_wait")
+    storage, cache = Storage((tmp_path / "empty").as_uri()), DatasetCache(tmp_path / "cache")
+    gang.add_worker("w1", "ranks_wait", storage=storage, dataset_cache=cache)
+    file = tmp_path / "poems.txt"
+    file.write_text("roses are red")
+    sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
+    path = datasets.storage_path("default", sha256, "0123456789ab")
+    size, _ = gang.contexts["w0"].storage.put(datasets.STORAGE_FOLDER, path, file)
+    with gang.database.write() as session:
+        stored = StoredDataset(path, file.name, size, sha256)
+        datasets.add_version(session, "default", "poems", stored, Description(), created_by=None)
+    gang.submit(data={"kind": "text", "dataset": "poems@1"})
+    assert gang.place()
+    job = gang.until_ended()
+    assert (job.state, job.reason) == (State.FAILED, Reason.INVALID_DATA)
+    assert job.message == "Rank 1: The storage has no file for the dataset poems@1."
 
 
 def test_the_reason_of_a_failed_rank_is_that_of_the_job(gang: Gang) -> None:

@@ -3,7 +3,14 @@ import signal
 from ampspec.jobs import Reason
 from ampspec.telemetry.frames import Frame, FrameType
 from tests.tables import every_row
-from worker.attempt.outcome import AttemptOutcome, TrainerExit, failed_in_worker, result_of
+from worker.attempt.outcome import (
+    AttemptOutcome,
+    TrainerExit,
+    failed_in_worker,
+    invalid_telemetry,
+    rank_failure,
+    result_of,
+)
 from worker.attempt.stop_reason import StopReason
 
 SUCCEEDED = Frame(FrameType.SUCCEEDED, {"summary": {"steps": 1}})
@@ -54,6 +61,27 @@ def test_a_stopped_trainer_gets_the_requested_outcome(
     result = result_of(TrainerExit(*trainer_exit, stop_reason), 60.0)
     assert result is not None
     assert result.outcome is outcome
+
+
+@every_row(
+    ("trainer_exit", "reason"),
+    [
+        (TrainerExit(SUCCEEDED, 0), None),
+        (TrainerExit(STOPPED, 0), None),  # rank 0 told it before its worker
+        (TrainerExit(FAILED, 1, StopReason.RANK_0), Reason.OUT_OF_MEMORY),
+        (TrainerExit(None, KILLED), Reason.PROCESS_KILLED),
+        (TrainerExit(None, KILLED, StopReason.RANK_ENDED), None),
+        (TrainerExit(None, -signal.SIGTERM, StopReason.RANK_0, was_alive=False), None),
+        (TrainerExit(None, KILLED, StopReason.RANK_0, was_alive=False), Reason.PROCESS_KILLED),
+        (TrainerExit(None, 7, StopReason.RANK_0, was_alive=False), Reason.INTERNAL_ERROR),
+        (TrainerExit(STOPPED, 0, failure=invalid_telemetry("x")), Reason.INVALID_TELEMETRY),
+    ],
+)
+def test_a_rank_fails_by_itself_or_was_stopped(
+    trainer_exit: TrainerExit, reason: Reason | None
+) -> None:
+    failure = rank_failure(trainer_exit)
+    assert (failure and failure.reason) == reason
 
 
 def test_a_timeout_message_names_the_limit_and_the_retry() -> None:

@@ -1,85 +1,125 @@
-"""The lines of ranks are kept until the database has them."""
+"""What ranks print is stored like the telemetry of a job, with the lease of their worker."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import SimpleNamespace
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from sqlalchemy.exc import OperationalError, ProgrammingError
+import pytest
+from sqlalchemy import update
 
+from ampspec.jobs import State
+from store.clock import from_now
+from store.database import Database
+from store.gangs import gang_members
+from store.tables import GangMember, Job
+from store.telemetry import logs
 from store.telemetry.ingest import LogChunk
-from worker.gangs.rank_log import RETRY_S, UnstoredLines
+from tests.waiting import DEADLINE_S, wait_until
+from tests.worker.unreliable_database import Unreliable
+from worker.attempt.telemetry_writer import TelemetryWriter
+from worker.attempt.write_buffer import WriteBuffer
+from worker.database_retry import RetryingDatabase
+from worker.gangs.member_lease import MemberLease
+from worker.usage import SlotMetrics
 
 FIRST, SECOND = LogChunk("stdout", "[rank 1] a\n"), LogChunk("stdout", "[rank 1] b\n")
+DEVICES = [{"rank": 1, "state": "running", "device": "a CPU"}]
+WORKER = "w1"
 
 
-class FakeDatabase:
-    """A database whose transactions fail with `error` while there is one."""
+class Ranks:
+    """The writer of a worker with rank 1 of a job."""
 
-    def __init__(self) -> None:
-        self.error: Exception | None = None
-        self.tries = 0
+    def __init__(self, database: Database, job: Job, lease_s: float) -> None:
+        self.job_id = job.id
+        self.stop_request: str | None = None
+        self.database = Unreliable(database)
+        self.attempt_ended = threading.Event()
+        with database.write() as session:
+            fields = {"worker_id": WORKER, "first_rank": 1, "ranks": 1}
+            session.add(
+                GangMember(
+                    job_id=job.id,
+                    attempt=job.attempt,
+                    state=gang_members.RUNNING,
+                    lease_expires_at=from_now(lease_s),
+                    **fields,
+                )
+            )
+        unreliable: Any = self.database
+        lease = MemberLease(
+            job.id, job.attempt, lease_s, WORKER, lambda: self.stop_request, lambda: DEVICES
+        )
+        self.writer = TelemetryWriter(
+            RetryingDatabase(unreliable, self.attempt_ended),
+            lease,
+            SlotMetrics(),
+            lambda _: None,
+            WriteBuffer(),
+        )
+        self.writer.start()
 
-    @contextmanager
-    def write(self) -> Iterator[Any]:
-        self.tries += 1
-        yield None
-        if self.error is not None:
-            raise self.error
+    def log(self) -> list[str]:
+        with self.database.database.read() as session:
+            return [row.text for row in logs.read(session, self.job_id, limit=10)]
+
+    def member(self) -> GangMember:
+        with self.database.database.read() as session:
+            [member] = gang_members.listing(session, self.job_id)
+            return member
 
 
-def outage() -> Exception:
-    return OperationalError("COMMIT", {}, SimpleNamespace(sqlstate="57P01"))
+@pytest.fixture
+def start(database: Database, make_job: Callable[..., Any]) -> Iterator[Callable[..., Ranks]]:
+    started: list[Ranks] = []
+
+    def run(lease_s: float = 30.0) -> Ranks:
+        started.append(Ranks(database, make_job(State.STARTING), lease_s))
+        return started[-1]
+
+    yield run
+    for ranks in started:
+        ranks.attempt_ended.set()
+        ranks.writer.close()
 
 
-def unstored(stored: list[list[LogChunk]], clock: dict[str, float]) -> UnstoredLines:
-    def append(_session: object, lines: Sequence[LogChunk]) -> None:
-        stored.append(list(lines))
-
-    return UnstoredLines(append, lambda: clock["s"])
-
-
-def test_lines_are_kept_during_an_outage_and_stored_after_it() -> None:
+def test_lines_are_kept_during_an_outage_and_stored_after_it(start: Callable[..., Ranks]) -> None:
     """Fails if an error of the database drops them."""
-    stored: list[list[LogChunk]] = []
-    clock, database = {"s": 0.0}, FakeDatabase()
-    lines = unstored(stored, clock)
-    database.error = outage()
-    lines.add([FIRST])
-    lines.store(database)
-    lines.add([SECOND])
-    lines.store(database)
-    assert database.tries == 1, (
-        "the reading of ranks does not wait for the database again and again"
-    )
-    clock["s"], database.error = RETRY_S, None
-    lines.store(database)
-    assert stored[-1] == [FIRST, SECOND]
-    lines.store(database)
-    assert database.tries == 2
+    ranks = start()
+    ranks.database.connect_failures = 10**6
+    ranks.writer.enqueue(FIRST)
+    wait_until(lambda: ranks.database.tries > 0, "the first line could not be stored")
+    ranks.writer.enqueue(SECOND)
+    ranks.database.connect_failures = 0
+    assert ranks.writer.buffer.wait_until_empty(DEADLINE_S)
+    assert "".join(ranks.log()) == FIRST.text + SECOND.text
 
 
-def test_lines_that_are_left_at_the_end_are_stored_with_it() -> None:
-    stored: list[list[LogChunk]] = []
-    database = FakeDatabase()
-    lines = unstored(stored, {"s": 0.0})
-    database.error = outage()
-    lines.add([FIRST])
-    lines.store(database)
-    stored.clear()
-    for _ in range(2):  # the transaction may be repeated
-        lines.store_in(None)
-    assert stored == [[FIRST], [FIRST]]
+def test_lines_that_are_left_at_the_end_are_stored_with_it(start: Callable[..., Ranks]) -> None:
+    ranks = start()
+    ranks.database.connect_failures = 2
+    ranks.writer.enqueue(FIRST)
+    ranks.writer.enqueue(SECOND)
+    ranks.writer.close()
+    assert "".join(ranks.log()) == FIRST.text + SECOND.text
 
 
-def test_lines_that_the_database_refuses_do_not_stop_later_ones() -> None:
-    stored: list[list[LogChunk]] = []
-    database = FakeDatabase()
-    lines = unstored(stored, {"s": 0.0})
-    database.error = ProgrammingError("INSERT", {}, SimpleNamespace(sqlstate="42601"))
-    lines.add([FIRST])
-    lines.store(database)
-    database.error = None
-    lines.add([SECOND])
-    lines.store(database)
-    assert stored[-1] == [SECOND]
+def test_an_attempt_that_has_ended_stores_no_lines(start: Callable[..., Ranks]) -> None:
+    ranks = start()
+    with ranks.database.database.write() as session:
+        session.execute(update(Job).values(attempt=Job.attempt + 1))
+    ranks.writer.enqueue(FIRST)
+    wait_until(lambda: ranks.writer.is_fenced, "the writer is fenced")
+    assert ranks.log() == []
+
+
+def test_a_heartbeat_describes_the_ranks_and_exchanges_requests(
+    start: Callable[..., Ranks],
+) -> None:
+    ranks = start(lease_s=0.5)
+    ranks.stop_request = "shutdown"
+    wait_until(lambda: ranks.member().stop_request == "shutdown", "the request is stored")
+    assert ranks.member().devices == DEVICES
+    with ranks.database.database.write() as session:
+        gang_members.request_stop(session, ranks.job_id, 1)
+    wait_until(lambda: ranks.writer.requested == gang_members.STOP, "the request is read")

@@ -53,6 +53,17 @@ def test_a_fenced_trainer_is_killed_without_grace(final: StopReason) -> None:
     assert updated(final).kill_at == NOW
 
 
+def test_a_rank_that_another_one_leaves_alone_is_killed_sooner_and_not_asked_to_stop() -> None:
+    """The end of a rank neither asks nor replaces a request, but shortens the time of both."""
+    pending_stop = NOT_STOPPED.updated(StopReason.RANK_0, grace_s=math.inf, now=NOW)
+    assert pending_stop == PendingStop(StopReason.RANK_0, math.inf)
+    left = pending_stop.updated(StopReason.RANK_ENDED, grace_s=2.0, now=NOW)
+    assert left == PendingStop(StopReason.RANK_0, NOW + 2)
+    alone = NOT_STOPPED.updated(StopReason.RANK_ENDED, grace_s=2.0, now=NOW)
+    assert alone.updated(StopReason.RANK_0, grace_s=10.0, now=NOW) == left
+    assert [reason for reason in StopReason if not reason.is_request] == [StopReason.RANK_ENDED]
+
+
 def stop_conditions(
     *,
     requested: str | None = None,

@@ -2,14 +2,12 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
 import pytest
 from sqlalchemy import update
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.orm import Session
+from sqlalchemy.exc import InterfaceError, OperationalError, ProgrammingError
 
 from ampspec.jobs import State
 from ampspec.telemetry import Event, EventType, StepBlock
@@ -22,6 +20,7 @@ from store.telemetry import events, logs, steps
 from store.telemetry.ingest import LogChunk
 from tests.databases import ON_SQLITE
 from tests.waiting import DEADLINE_S
+from tests.worker.unreliable_database import Unreliable
 from worker.attempt.telemetry_writer import TelemetryWriter
 from worker.attempt.write_buffer import WriteBuffer
 from worker.database_retry import Lease, RetryingDatabase
@@ -37,31 +36,6 @@ def block(first_step: int = 0) -> Frame:
     header = {"first_step": first_step, "count": 4, "stats": asdict(steps.stats)}
     header |= {"last": {**LAST, "examples_per_s": 9.0}, "scale_health": "steady"}
     return Frame(FrameType.STEPS, header, encode(steps), 1000)
-
-
-class Unreliable:
-    """A database whose next transactions fail before they start or after their commit."""
-
-    def __init__(self, database: Database) -> None:
-        self.database = database
-        self.connect_failures = 0
-        self.lost_commit_responses = 0
-        self.tries = 0
-        self.error: Exception = OperationalError(
-            "COMMIT", None, Exception("the connection is gone")
-        )
-
-    @contextmanager
-    def write(self) -> Iterator[Session]:
-        self.tries += 1
-        if self.connect_failures:
-            self.connect_failures -= 1
-            raise self.error
-        with self.database.write() as session:
-            yield session
-        if self.lost_commit_responses:
-            self.lost_commit_responses -= 1
-            raise self.error
 
 
 @pytest.fixture
@@ -201,6 +175,31 @@ def test_since_heartbeat_grows_while_the_database_is_unreachable(
     wait_until(lambda: running.writer.since_heartbeat_s > 0.5)
     unreliable.connect_failures = 0
     wait_until(lambda: running.writer.since_heartbeat_s < 0.5)
+
+
+@ON_SQLITE
+def test_there_is_a_pause_after_a_heartbeat_that_fails_for_good(
+    unreliable: Unreliable,
+    job: Any,
+    wait_until: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Checked: if the pause counts from the last success, it is 0 after the first failure."""
+    running = RunningWriter(unreliable, job, lease_s=0.5)
+    take_batch, pauses = running.writer.buffer.take_batch, []
+
+    def take_batch_after(pause_s: float) -> Any:
+        pauses.append(pause_s)
+        return take_batch(pause_s)
+
+    monkeypatch.setattr(running.writer.buffer, "take_batch", take_batch_after)
+    unreliable.error = ProgrammingError("UPDATE", None, Exception("no such column"))
+    unreliable.connect_failures = 10**6
+    running.writer.start()
+    wait_until(lambda: unreliable.tries >= 4)
+    running.writer.close()
+    assert any(pauses[1:])
+    assert running.writer.error is not None
 
 
 @ON_SQLITE

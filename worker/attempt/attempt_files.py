@@ -83,7 +83,7 @@ class AttemptFiles:
 
     def _download(self, download_dir: Path) -> Downloads:
         storage, database, job = self._context.storage, self._database, self._job
-        explain = explained_step(database, job)
+        explain = None if self._only_data else explained_step(database, job)
         resume, init = self._fetch_weights(download_dir)
         dataset = self._fetch_data(storage)
         try:

@@ -1,22 +1,19 @@
 """OtherRanks: what an attempt, which runs rank 0, needs of the other ranks of its job."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from worker.attempt.outcome import AttemptResult
+from worker.attempt.rank import LocalRank
 from worker.attempt.stop_reason import StopReason
-from worker.trainer.standby import Standby
-from worker.trainer.trainer_process import TrainerProcess
 
 
 class OtherRanks(Protocol):
     """The other ranks of an attempt; `worker.gangs.gang_leader.GangLeader` is one."""
 
-    def start_rank_0(self, standby: Standby) -> TrainerProcess:
-        """Request the process of rank 0."""
-
-    def assignment(self) -> dict[str, Any]:
-        """The part of rank 0's assignment that describes the gang."""
+    @property
+    def first(self) -> LocalRank:
+        """Rank 0."""
 
     def stop_reason(self) -> StopReason | None:
         """Why rank 0 must stop because of another rank; None while it need not."""

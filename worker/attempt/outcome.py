@@ -1,4 +1,7 @@
-"""AttemptResult: how an attempt ended, derived from its trainer's exit, and how it is recorded."""
+"""AttemptResult: how an attempt ended, derived from its trainer's exit, and how it is recorded.
+
+A rank other than rank 0 has no result of its own, only a failure or none.
+"""
 
 import signal
 from dataclasses import dataclass
@@ -13,7 +16,6 @@ from ampspec.telemetry.frames import Frame, FrameType
 from store.database_errors import describe
 from store.jobs import attempts
 from worker.attempt.stop_reason import StopReason
-from worker.trainer.sandbox_monitor import Violation
 
 MAX_MESSAGE: Final = 8192
 RESIZED: Final = "Slots for more of its ranks are free."
@@ -28,6 +30,14 @@ class AttemptOutcome(StrEnum):
     CANCELLED = "cancelled"
     PAUSED = "paused"
     REQUEUED = "requeued"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a trainer process, or the ranks of a worker, failed."""
+
+    reason: Reason
+    message: str
 
 
 @dataclass(frozen=True)
@@ -71,10 +81,8 @@ class TrainerExit:
     """The end of its log, where a library may say why it ended the process."""
     oom_killed: bool = False
     """The OOM killer killed a process of this cgroup at about that time."""
-    violation: Violation | None = None
-    """The limit of its sandbox that it exceeded."""
-    invalid_telemetry: str | None = None
-    """The error in its first invalid frame."""
+    failure: Failure | None = None
+    """Why its worker could not run it, or ended it: a limit of its sandbox, an invalid frame."""
     was_alive: bool = True
     """It had not ended by itself: its worker had to kill it."""
 
@@ -82,6 +90,14 @@ class TrainerExit:
     def was_killed_by_others(self) -> bool:
         """Whether a signal ended it that its worker had not sent."""
         return not self.was_alive and self.exit_code < 0 and self.exit_code != -signal.SIGTERM
+
+    @property
+    def has_crashed(self) -> bool:
+        """Whether it ended without a final frame, and not because its worker wanted it to."""
+        was_stopped = self.stop_reason is not None and (
+            self.was_alive or self.exit_code == -signal.SIGTERM
+        )
+        return self.frame is None and not was_stopped
 
     def __str__(self) -> str:
         last_message = self.frame.type if self.frame is not None else "none"
@@ -96,30 +112,41 @@ def result_of(trainer_exit: TrainerExit, timeout_s: float | None) -> AttemptResu
     match trainer_exit:
         case TrainerExit(stop_reason=StopReason.FENCED | StopReason.SELF_FENCE):
             return None
-        case TrainerExit(violation=Violation(reason=reason, message=message)):
-            return AttemptResult(AttemptOutcome.FAILED, reason, message)
-        case TrainerExit(invalid_telemetry=str(problem)):
-            message = invalid_telemetry_message(problem)
-            return AttemptResult(AttemptOutcome.FAILED, Reason.INVALID_TELEMETRY, message)
+        case TrainerExit(failure=Failure() as failure):
+            return _failed(failure)
         case TrainerExit(frame=Frame(type=FrameType.SUCCEEDED, header=header)):
             return _success(trainer_exit, header["summary"])
         case TrainerExit(stop_reason=StopReason.CANCEL):
             return AttemptResult(AttemptOutcome.CANCELLED)
         case TrainerExit(frame=Frame(type=FrameType.FAILED, header=header)):
-            reason, message = Reason(header["reason"]), header["message"][:MAX_MESSAGE]
-            return AttemptResult(AttemptOutcome.FAILED, reason, message)
+            return _failed(_reported_failure(header))
         case TrainerExit(frame=None, stop_reason=StopReason.RANK_FAILED) if (
             trainer_exit.was_killed_by_others
         ):
             # The others failed because they lost this rank.
-            return AttemptResult(AttemptOutcome.FAILED, *crash_reason(trainer_exit))
+            return _failed(_crash(trainer_exit))
         case TrainerExit(stop_reason=StopReason() as reason):
             return _result_of_stop(reason, timeout_s)
         case TrainerExit(frame=Frame(type=FrameType.STOPPED)):
             message = "Something other than its worker stopped the trainer process with SIGTERM."
             return AttemptResult(AttemptOutcome.FAILED, Reason.PROCESS_KILLED, message)
         case _:
-            return AttemptResult(AttemptOutcome.FAILED, *crash_reason(trainer_exit))
+            return _failed(_crash(trainer_exit))
+
+
+def rank_failure(trainer_exit: TrainerExit) -> Failure | None:
+    """Why a rank other than rank 0 failed; None if it succeeded or was stopped.
+
+    Without a request of its worker, STOPPED is no failure: rank 0 tells the others first.
+    """
+    match trainer_exit:
+        case TrainerExit(failure=Failure() as failure):
+            return failure
+        case TrainerExit(frame=Frame(type=FrameType.FAILED, header=header)):
+            return _reported_failure(header)
+        case _ if trainer_exit.has_crashed:
+            return _crash(trainer_exit)
+    return None
 
 
 def _result_of_stop(reason: StopReason, timeout_s: float | None) -> AttemptResult:
@@ -147,18 +174,35 @@ def _success(trainer_exit: TrainerExit, summary: dict[str, Any]) -> AttemptResul
     return AttemptResult(AttemptOutcome.SUCCEEDED, summary=summary)
 
 
-def invalid_telemetry_message(problem: str) -> str:
-    """The message of a failure because of a frame that is not valid."""
-    return (
+def invalid_telemetry(problem: str | None) -> Failure | None:
+    """The failure because of a frame that is not valid; None without one."""
+    if problem is None:
+        return None
+    return Failure(
+        Reason.INVALID_TELEMETRY,
         f"The worker received telemetry that no trainer sends: {problem}. Nothing after it is "
-        "stored, and the job is not retried. Let the code of the job write to its own files only."
+        "stored, and the job is not retried. Let the code of the job write to its own files only.",
     )
+
+
+def failure_in_worker(error: Exception) -> Failure:
+    """The failure because of an error in the worker itself."""
+    message = f"The worker could not run the job: {describe(error)}"
+    return Failure(Reason.INTERNAL_ERROR, message[:MAX_MESSAGE])
 
 
 def failed_in_worker(error: Exception) -> AttemptResult:
     """The result of an attempt that failed in the worker itself."""
-    message = f"The worker could not run the job: {describe(error)}"
-    return AttemptResult(AttemptOutcome.FAILED, Reason.INTERNAL_ERROR, message[:MAX_MESSAGE])
+    return _failed(failure_in_worker(error))
+
+
+def _failed(failure: Failure) -> AttemptResult:
+    return AttemptResult(AttemptOutcome.FAILED, failure.reason, failure.message)
+
+
+def _reported_failure(header: dict[str, Any]) -> Failure:
+    """The failure in the header of a FAILED frame."""
+    return Failure(Reason(header["reason"]), header["message"][:MAX_MESSAGE])
 
 
 def _timeout_message(timeout_s: float) -> str:
@@ -166,30 +210,33 @@ def _timeout_message(timeout_s: float) -> str:
     return f"The job ran for {limit}; a retry has the same limit."
 
 
-def crash_reason(trainer_exit: TrainerExit) -> tuple[Reason, str]:
-    """The reason and the message for a process that ended without a final frame.
+def _crash(trainer_exit: TrainerExit) -> Failure:
+    """Why a process ended without a final frame.
 
     A library that ends the process itself, such as C++ code without memory, says why in the log.
     """
     last_line = f" Its last log line: “{trainer_exit.last_line}”." if trainer_exit.last_line else ""
-    failure = allocation_failure(trainer_exit.log_tail)
-    if failure is not None and -trainer_exit.exit_code not in (signal.SIGKILL, signal.SIGTERM):
-        return Reason.OUT_OF_MEMORY, (
-            f"The trainer process ended because an allocation of memory failed: “{failure}”. Lower "
-            "data.batch_size, use a smaller model or less data, or allow trainers more memory."
+    allocation = allocation_failure(trainer_exit.log_tail)
+    if allocation is not None and -trainer_exit.exit_code not in (signal.SIGKILL, signal.SIGTERM):
+        message = (
+            "The trainer process ended because an allocation of memory failed: "
+            f"“{allocation}”. Lower data.batch_size, use a smaller model or less data, or allow "
+            "trainers more memory."
         )
+        return Failure(Reason.OUT_OF_MEMORY, message)
     if trainer_exit.exit_code >= 0:
         sentence = (
             f"The trainer process exited with code {trainer_exit.exit_code} and reported no result."
         )
-        return Reason.INTERNAL_ERROR, sentence + last_line
+        return Failure(Reason.INTERNAL_ERROR, sentence + last_line)
     if trainer_exit.exit_code == -signal.SIGKILL and trainer_exit.oom_killed:
-        return Reason.OUT_OF_MEMORY, (
+        message = (
             "The system killed the trainer process because the machine ran out of memory. Lower "
             "data.batch_size, use a smaller model or less data, or give workers more memory."
         )
+        return Failure(Reason.OUT_OF_MEMORY, message)
     killed = f"The trainer process was killed by {_signal_name(-trainer_exit.exit_code)}."
-    return Reason.PROCESS_KILLED, killed + last_line
+    return Failure(Reason.PROCESS_KILLED, killed + last_line)
 
 
 def _signal_name(number: int) -> str:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -21,6 +21,8 @@ class StopReason(Enum):
     SHUTDOWN = "the worker is shutting down"
     RESIZE = "more ranks can start"
     RANK_FAILED = "another rank has failed"
+    RANK_0 = "the worker of rank 0 requested it"
+    RANK_ENDED = "another rank on its worker has ended"
     CANCEL = "a cancel was requested"
     SELF_FENCE = "the database was unreachable for too long"
     FENCED = "another attempt owns the job"
@@ -30,12 +32,25 @@ class StopReason(Enum):
         """Whether the worker has lost the job: the trainer is killed without a grace period."""
         return self in (StopReason.SELF_FENCE, StopReason.FENCED)
 
+    @property
+    def is_request(self) -> bool:
+        """Whether the trainer is asked to stop; else it ends by itself, or is killed."""
+        return self is not StopReason.RANK_ENDED
+
     def outranks(self, earlier_reason: "StopReason") -> bool:
         """Whether it replaces a reason that came earlier; equal ranks do not."""
         return _RANK.get(self, 0) > _RANK.get(earlier_reason, 0)
 
 
+_WITHOUT_CHECKPOINT: Final = (
+    StopReason.CANCEL,
+    StopReason.RANK_0,  # rank 0 alone saves one
+    StopReason.RANK_ENDED,
+    StopReason.SELF_FENCE,
+    StopReason.FENCED,
+)
 _RANK: Final = {
+    StopReason.RANK_ENDED: -1,
     StopReason.RANK_FAILED: 1,
     StopReason.CANCEL: 2,
     StopReason.SELF_FENCE: 3,
@@ -54,19 +69,17 @@ class PendingStop:
         self, stop_reason: StopReason | None, *, grace_s: float, now: float
     ) -> "PendingStop":
         """Add a reason to stop; it never extends the time until the kill."""
-        if stop_reason is None or (
-            self.stop_reason is not None and not stop_reason.outranks(self.stop_reason)
-        ):
+        if stop_reason is None:
             return self
-        return PendingStop(
-            stop_reason, min(self.kill_at, now + (0 if stop_reason.is_final else grace_s))
-        )
+        kill_at = min(self.kill_at, now + (0 if stop_reason.is_final else grace_s))
+        if self.stop_reason is not None and not stop_reason.outranks(self.stop_reason):
+            return replace(self, kill_at=kill_at)
+        return PendingStop(stop_reason, kill_at)
 
     @property
     def discards_steps(self) -> bool:
         """Whether the job needs no checkpoint of its last steps."""
-        reason = self.stop_reason
-        return reason is StopReason.CANCEL or (reason is not None and reason.is_final)
+        return self.stop_reason in _WITHOUT_CHECKPOINT
 
     def is_due(self, now: float) -> bool:
         """Whether the trainer must be killed now."""
@@ -78,6 +91,13 @@ class PendingStop:
 
 
 NOT_STOPPED: Final = PendingStop()
+
+
+def fence_reason(writer: TelemetryWriter, self_fence_s: float) -> StopReason | None:
+    """Why the worker has lost its lease, or may have lost it; None while it has it."""
+    if writer.is_fenced:
+        return StopReason.FENCED
+    return StopReason.SELF_FENCE if writer.since_heartbeat_s > self_fence_s else None
 
 
 @dataclass(frozen=True)
@@ -94,9 +114,9 @@ class StopConditions:
     def stop_reason(self) -> StopReason | None:
         """The highest-ranking reason to stop now; None when there is none."""
         writer = self.writer
+        if (reason := fence_reason(writer, self.self_fence_s)) is not None:
+            return reason
         conditions = {
-            StopReason.FENCED: writer.is_fenced,
-            StopReason.SELF_FENCE: writer.since_heartbeat_s > self.self_fence_s,
             StopReason.CANCEL: writer.requested == jobs.CANCEL,
             StopReason.TIMEOUT: time.monotonic() >= self.timeout_at,
             StopReason.PAUSE: writer.requested == jobs.PAUSE,

@@ -1,7 +1,8 @@
 """Writes the telemetry of one attempt to the database, in order and fenced by the attempt.
 
-The slot's thread enqueues what it reads from the trainer; the writer's own thread stores it, and
-retries while the database is unreachable.
+The trainer's supervisor enqueues what it reads from it; the writer's own thread stores it, and
+retries while the database is unreachable. A worker with other ranks than rank 0 has another
+writer, with another lease, for what they print.
 """
 
 import logging
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -19,19 +20,15 @@ from ampspec.telemetry import Event, EventType
 from ampspec.telemetry.frames import Frame, FrameType
 from ampspec.telemetry.steps.block import BlockStats
 from ampspec.telemetry.steps.summary import StepSummary
-from store import leases
 from store.jobs import attempts
 from store.leases import LeaseStatus
-from store.telemetry import ingest, step_totals
+from store.telemetry import step_totals
 from store.telemetry.ingest import EncodedBlock, LogChunk, TelemetryEntry
 from worker.attempt.write_buffer import PendingWrite, Transaction, WriteBuffer
 from worker.database_retry import Lease, RetryingDatabase, WriteAbandoned
 from worker.usage import SlotMetrics
 
 log = logging.getLogger(__name__)
-
-MAX_HEARTBEAT_INTERVAL_S: Final = 2.0
-"""A heartbeat extends the job's lease and reads pending requests to cancel or pause."""
 
 
 class TelemetryWriter:
@@ -55,7 +52,7 @@ class TelemetryWriter:
     ) -> None:
         self.buffer = buffer
         self.requested: str | None = None
-        """The server's request to the attempt: `store.jobs.jobs.CANCEL`, `PAUSE` or None."""
+        """The last request that the lease has read, such as `store.jobs.jobs.CANCEL`, or None."""
         self.is_fenced = False
         """True once another attempt owns the job or the job has ended: no write is accepted."""
         self.error: Exception | None = None
@@ -66,8 +63,8 @@ class TelemetryWriter:
             metrics,
             on_event,
         )
-        self._heartbeat_interval_s = min(MAX_HEARTBEAT_INTERVAL_S, lease.lease_s / 5)
-        self._heartbeat_at = time.monotonic()
+        self._heartbeat_interval_s = lease.heartbeat_interval_s
+        self._heartbeat_at = self._tried_at = time.monotonic()
         self._entries_written = 0
         self._step_summary = StepSummary()
         # The thread inherits the context that adds the job's id to each log line.
@@ -110,8 +107,10 @@ class TelemetryWriter:
     def _run(self) -> None:
         try:
             while not self.is_fenced:
-                heartbeat_due_s = max(self._heartbeat_interval_s - self.since_heartbeat_s, 0.0)
-                if (batch := self.buffer.take_batch(heartbeat_due_s)) is None:
+                # After the last try, so that one that cannot succeed is not repeated at once.
+                heartbeat_at = self._tried_at + self._heartbeat_interval_s
+                timeout_s = max(heartbeat_at - time.monotonic(), 0.0)
+                if (batch := self.buffer.take_batch(timeout_s)) is None:
                     return
                 self._write(batch)
                 self.buffer.batch_done()
@@ -148,6 +147,7 @@ class TelemetryWriter:
 
     def _append(self, entries: Sequence[TelemetryEntry]) -> bool:
         """Write entries, or a heartbeat without any; False when the attempt is fenced."""
+        self._tried_at = time.monotonic()
         status, began = self._database.write(partial(self._append_once, entries))
         if status is None:
             log.warning("another attempt owns the job, or the job has ended")
@@ -162,16 +162,7 @@ class TelemetryWriter:
     ) -> tuple[LeaseStatus | None, float]:
         # The lease counts from before the statement: the response may take long.
         began = time.monotonic()
-        job_id, attempt, lease_s = self._lease.job_id, self._lease.attempt, self._lease.lease_s
-        if not entries:
-            return leases.renew_lease(session, job_id, attempt, lease_s=lease_s), began
-        entries_written = self._entries_written
-        return (
-            ingest.append(
-                session, job_id, attempt, entries, entries_written=entries_written, lease_s=lease_s
-            ),
-            began,
-        )
+        return self._lease.renew(session, entries, self._entries_written), began
 
     def _mark_running(self, header: dict[str, Any], session: Session) -> None:
         """Mark the job as running, and continue its step totals from before `first_step`."""

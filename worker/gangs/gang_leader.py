@@ -1,36 +1,21 @@
-"""GangLeader: on the worker of rank 0, watches the other ranks and asks them to stop."""
+"""GangLeader: on the worker of rank 0, ends the attempt of all ranks together."""
 
-import logging
-import threading
 import time
-from collections.abc import Callable, Sequence
-from contextvars import copy_context
-from dataclasses import dataclass
-from typing import Any, Final
-
-from sqlalchemy.exc import SQLAlchemyError
+from collections.abc import Callable
+from typing import Final
 
 from ampspec.jobs import Reason
-from store.database import Database
-from store.gangs import gang_members
-from store.tables import GangMember
-from worker.attempt.outcome import RANK_FAILED, AttemptOutcome, AttemptResult
+from worker.attempt.outcome import RANK_FAILED, AttemptOutcome, AttemptResult, Failure
+from worker.attempt.rank import LocalRank
 from worker.attempt.stop_reason import StopReason
-from worker.gangs.rank import LocalRank
-from worker.gangs.rank_failure import RankFailure, cause_of
+from worker.gangs.rank_failure import cause_of
 from worker.gangs.rank_group import SHUTDOWN, RankGroup
-from worker.rank_ports import ports_of
-from worker.trainer.standby import Standby
-from worker.trainer.trainer_process import TrainerProcess
 
-log = logging.getLogger(__name__)
-
-POLL_S: Final = 0.5
+POLL_S: Final = 0.1
 PORT_TAKEN: Final = (
     "Another process had taken the port of a rank before it started. The job starts again with "
     "other ports; this does not count as a failed attempt."
 )
-REASONS: Final = frozenset(Reason)
 STATE_OF_OUTCOME: Final = {
     AttemptOutcome.SUCCEEDED: "succeeded",
     AttemptOutcome.FAILED: "failed",
@@ -38,78 +23,26 @@ STATE_OF_OUTCOME: Final = {
 STOP_REASONS: Final = {SHUTDOWN: StopReason.SHUTDOWN}
 
 
-@dataclass(frozen=True)
-class Ended:
-    """The last polled state of the workers of the other ranks."""
-
-    all_have_ended: bool = False
-    failure: RankFailure | None = None
-    """The cause of their failures."""
-    stop_request: str | None = None
-    """Why a worker requests that the attempt stop."""
-
-
 class GangLeader:
-    """Watches the workers of an attempt's other ranks, in a separate thread.
+    """What the attempt of rank 0 needs of the other ranks, on any worker.
 
     Args:
-        database: The database.
-        job_id: The job.
-        attempt: The attempt; its worker runs rank 0.
         first: Rank 0.
-        local_ranks: The other ranks of this worker.
+        ranks: The ranks of its worker, which also reads the state of the other workers.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        job_id: str,
-        attempt: int,
-        *,
-        first: LocalRank,
-        local_ranks: RankGroup,
-    ) -> None:
-        self._first = first
-        self._local_ranks = local_ranks
-        local_ranks.include_in_report(first)
-        self._database, self._job_id, self._attempt = database, job_id, attempt
-        self._progress = Ended()
-        self._stop_requested = self._stop_stored = False
-        self._done = threading.Event()
-        run = copy_context().run
-        self._thread = threading.Thread(
-            target=run, args=[self._run], name="gang-leader", daemon=True
-        )
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop the thread."""
-        self._done.set()
-        self._thread.join()
-
-    def start_rank_0(self, standby: Standby) -> TrainerProcess:
-        """Request the process of rank 0."""
-        ports = ports_of(self._first.cluster, standby.hardware())
-        self._first.process = standby.request_rank(ports)
-        return self._first.process
-
-    def assignment(self) -> dict[str, Any]:
-        """The part of rank 0's assignment that describes the gang."""
-        return self._first.assignment()
+    def __init__(self, first: LocalRank, ranks: RankGroup) -> None:
+        self.first, self._ranks = first, ranks
 
     def stop_reason(self) -> StopReason | None:
         """Why rank 0 must stop because of another rank; None while it need not."""
         if self._failure() is not None:
             return StopReason.RANK_FAILED
-        return STOP_REASONS.get(self._progress.stop_request or "")
+        return STOP_REASONS.get(self._ranks.other_workers.stop_request or "")
 
     def request_stop(self) -> None:
         """Request that all workers end the other ranks."""
-        self._stop_requested = True
-        self._local_ranks.stop()
+        self._ranks.request_stop()
 
     def conclude(
         self,
@@ -127,56 +60,25 @@ class GangLeader:
         """
         if result is None:
             return None
-        self._first.state = STATE_OF_OUTCOME.get(result.outcome, "stopped")
+        self.first.outcome = STATE_OF_OUTCOME.get(result.outcome, "stopped")
         has_succeeded = result.outcome is AttemptOutcome.SUCCEEDED
         stop_at = time.monotonic() + (grace_s if has_succeeded else 0.0)
-        while may_wait() and not (self._progress.all_have_ended and self._local_ranks.has_ended):
+        while may_wait() and not (self._ranks.other_workers.have_ended and self._ranks.has_ended):
             if time.monotonic() >= stop_at:
                 self.request_stop()
-            time.sleep(POLL_S / 5)
+            time.sleep(POLL_S)
         return with_cause(result, self._failure())
 
-    def _failure(self) -> RankFailure | None:
+    def _failure(self) -> Failure | None:
         """The cause of the failures of other ranks, on any worker."""
-        return cause_of([self._local_ranks.failure, self._progress.failure])
-
-    def _run(self) -> None:
-        while not self._done.is_set():
-            try:
-                self._poll()
-            except SQLAlchemyError as error:
-                log.warning("cannot read the state of the other ranks: %s", error)
-            self._done.wait(POLL_S)
-
-    def _poll(self) -> None:
-        if self._stop_requested and not self._stop_stored:
-            with self._database.write() as session:
-                gang_members.request_stop(session, self._job_id, self._attempt)
-            self._stop_stored = True
-        with self._database.read() as session:
-            self._progress = summary_of(gang_members.listing(session, self._job_id, self._attempt))
+        return cause_of([self._ranks.failure, self._ranks.other_workers.failure])
 
 
-def summary_of(members: Sequence[GangMember]) -> Ended:
-    """Summarize the rows of an attempt's workers; the first is the worker of rank 0."""
-    failures = [
-        RankFailure(Reason(member.reason), member.message or "")
-        for member in members
-        if member.reason in REASONS
-    ]
-    stop_requests = [member.stop_request for member in members if member.stop_request is not None]
-    return Ended(
-        all_have_ended=all(member.state == gang_members.ENDED for member in members[1:]),
-        failure=cause_of(failures),
-        stop_request=stop_requests[0] if stop_requests else None,
-    )
-
-
-def with_cause(result: AttemptResult, failure: RankFailure | None) -> AttemptResult:
+def with_cause(result: AttemptResult, failure: Failure | None) -> AttemptResult:
     """The result of an attempt, from the result of rank 0 and a failure of another rank."""
     if result.outcome is not AttemptOutcome.FAILED or result.reason is None:
         return result
-    first = RankFailure(result.reason, result.message or "")
+    first = Failure(result.reason, result.message or "")
     # A rank 0 that was only stopped does not know why: the other ranks' cause comes first.
     failures = [failure, first] if result.message == RANK_FAILED else [first, failure]
     cause = cause_of(failures) or first

@@ -13,9 +13,10 @@ from store.gangs import gang_members
 from store.gangs.gang_members import Assignment, Started
 from store.jobs import attempts
 from worker.attempt.attempt import JobAttempt
+from worker.attempt.rank import LocalRank
+from worker.background_thread import run_in_background
 from worker.context import WorkerContext
 from worker.gangs.gang_leader import GangLeader
-from worker.gangs.rank import LocalRank
 from worker.gangs.rank_group import RankGroup
 from worker.rank_ports import RankPorts, accelerators_in, local_addresses, port_of
 
@@ -165,9 +166,8 @@ class _Member:
         job, context = started.job, self._context
         first, last = ranks[0].number, ranks[-1].number
         log.info("ranks %d to %d of %d start", first, last, len(started.addresses))
-        other_ranks = [rank for rank in ranks if rank.number > 0]
         with context.work_dirs.attempt_dir(job.id, job.attempt, "-ranks") as folder:
-            group = RankGroup(context, job, self._assignment, other_ranks, folder)
+            group = RankGroup(context, job, self._assignment, ranks, folder)
             group.start()
             try:
                 if first == 0:
@@ -183,20 +183,16 @@ class _Member:
         job, context = started.job, self._context
         with context.database.read() as session:
             used_s = attempts.used_s(session, job.id)
-        leader = GangLeader(context.database, job.id, job.attempt, first=first, local_ranks=group)
-        run = threading.Thread(target=group.run, name="rank-group")
-        run.start()
-        leader.start()
+        other_ranks = run_in_background(group.run)
         try:
             with (
                 context.work_dirs.attempt_dir(job.id, job.attempt) as folder,
                 context.metrics.busy_slot(),
             ):
-                JobAttempt(context, job, used_s, folder, gang=leader).run()
+                JobAttempt(context, job, used_s, folder, gang=GangLeader(first, group)).run()
         finally:
-            group.stop(kill=True)
-            run.join()
-            leader.close()
+            group.kill()
+            other_ranks.result()
 
     def _rank(self, started: Started, index: int, device: int) -> LocalRank:
         """The rank with this number among those of this worker."""

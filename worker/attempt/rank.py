@@ -1,12 +1,11 @@
-"""One rank of a gang on this worker: its process, and how it ended."""
+"""LocalRank: which rank of a gang a trainer process of this worker is."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ampspec.telemetry.frames import Frame
-from worker.trainer.frame_validator import FINAL_FRAMES
+from worker.rank_ports import ports_of
+from worker.trainer.standby import Standby
 from worker.trainer.trainer_process import TrainerProcess
 
 
@@ -20,26 +19,23 @@ class LocalRank:
     own_ranks: tuple[int, int]
     """Which of the ranks on this worker it is, from 0, and how many there are."""
     process: TrainerProcess | None = None
-    last: Frame | None = None
-    """Its final frame."""
-    state: str = "starting"
-    ready_by: float = math.inf
+    outcome: str | None = None
+    """How it has ended: `succeeded`, `failed` or `stopped`; None before."""
+
+    @property
+    def state(self) -> str:
+        """Its outcome; before that, whether its process is ready."""
+        is_ready = self.process is not None and self.process.ready is not None
+        return self.outcome or ("running" if is_ready else "starting")
+
+    def start(self, standby: Standby) -> TrainerProcess:
+        """Request its process."""
+        self.process = standby.request_rank(ports_of(self.cluster, standby.hardware()))
+        return self.process
 
     def assignment(self) -> dict[str, Any]:
         """The part of its trainer's assignment that describes the gang."""
         return {"cluster": dict(self.cluster), "own_ranks": list(self.own_ranks)}
-
-    def require_process(self) -> TrainerProcess:
-        """Its process, once it is started."""
-        if self.process is None:
-            raise RuntimeError(f"rank {self.number} has no process")
-        return self.process
-
-    def add(self, frames: Sequence[Frame]) -> None:
-        """Keep the final frame; rank 0 alone reports steps and events."""
-        for frame in frames:
-            if frame.type in FINAL_FRAMES:
-                self.last = frame
 
     def describe(self) -> dict[str, Any]:
         """Its row in the views of the job."""
