@@ -10,7 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 from ampcore.keras_internals import flatten_layers
-from ampcore.precision.layers.in_place import SIXTEEN_BITS, replaced_attributes
+from ampcore.precision.layers.in_place import replaced_attributes
+from ampspec.precision.precision import DTYPES_OF_16_BITS
 
 Tensor = Any
 
@@ -22,12 +23,12 @@ def float32_regularizers(model: Any) -> Iterator[None]:
         (layer, _in_float32(layer.activity_regularizer))
         for layer in flatten_layers(model)
         if getattr(layer, "activity_regularizer", None) is not None
-        and layer.compute_dtype in SIXTEEN_BITS
+        and layer.compute_dtype in DTYPES_OF_16_BITS
     ]
     weights = [
         (variable, _in_float32(variable.regularizer))
         for variable in model.trainable_variables
-        if variable.regularizer is not None and variable.dtype in SIXTEEN_BITS
+        if variable.regularizer is not None and variable.dtype in DTYPES_OF_16_BITS
     ]
     with ExitStack() as stack:
         stack.enter_context(replaced_attributes("activity_regularizer", activities))

@@ -13,7 +13,7 @@ from ampcore.keras_internals import flatten_layers
 from ampcore.precision import float16_on_cpu
 from ampcore.precision.layers.dtype_conflict import explain_dtype_conflict
 from ampcore.precision.layers.float8_products import Float8Scaling
-from ampcore.precision.layers.in_place import SIXTEEN_BITS, InPlaceDtypes
+from ampcore.precision.layers.in_place import InPlaceDtypes
 from ampcore.precision.layers.layer_paths import (
     LayerEntry,
     applied_layer,
@@ -41,7 +41,13 @@ from ampspec.precision.layer_dtypes import (
     nearest_override,
     resolve_policy,
 )
-from ampspec.precision.precision import COMPUTE_DTYPE, Override, Policy, Precision
+from ampspec.precision.precision import (
+    COMPUTE_DTYPE,
+    DTYPES_OF_16_BITS,
+    Override,
+    Policy,
+    Precision,
+)
 from ampspec.precision.product_dtypes import ProductDtypes, has_products
 
 MAX_PATHS: Final = 12
@@ -340,7 +346,7 @@ def own_policy(model: Model) -> Policy:
 
 def _policy_of_model(model: Model) -> list[tuple[Model, Any]]:
     """Float32 for a model that was created in another policy: it would round its inputs."""
-    changed = model.compute_dtype in SIXTEEN_BITS
+    changed = model.compute_dtype in DTYPES_OF_16_BITS
     return [(model, keras.DTypePolicy("float32"))] if changed else []
 
 

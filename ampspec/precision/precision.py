@@ -27,6 +27,7 @@ Policy = Literal[
     "auto",
 ]
 Dtype = Literal["float32", "float16", "bfloat16"]
+DTYPES_OF_16_BITS: Final = frozenset({"float16", "bfloat16"})
 ProductDtype = Dtype | Literal["float8"]
 """In float8, inputs and weights of a product are e4m3 numbers, gradients are e5m2 numbers."""
 Role = Literal["forward", "input_gradient", "weight_gradient"]

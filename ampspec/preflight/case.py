@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from ampspec.objectives.optimizer import Optimizer
 from ampspec.precision.devices import DeviceInfo
-from ampspec.precision.precision import COMPUTE_DTYPE
+from ampspec.precision.precision import COMPUTE_DTYPE, DTYPES_OF_16_BITS
 from ampspec.preflight.layer_table import LayerRow, LayerTable, all_layers
 from ampspec.training.run import RunSpec
 
@@ -58,7 +58,7 @@ class Case:
         else:
             requested = (override.dtype for override in self.spec.precision.overrides)
             dtypes = {COMPUTE_DTYPE[self.policy], *requested}
-        return tuple(sorted(dtypes - {"float32"}))
+        return tuple(sorted(dtypes & DTYPES_OF_16_BITS))
 
     @property
     def optimizers(self) -> Iterator[tuple[str, Optimizer, tuple[LayerTable, ...] | None]]:

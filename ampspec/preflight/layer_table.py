@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from ampspec.layers.inference import Shape
 from ampspec.precision.layer_dtypes import Float32Reason, LayerInfo, layer_dtypes
-from ampspec.precision.precision import Dtype, Precision
+from ampspec.precision.precision import DTYPES_OF_16_BITS, Dtype, Precision
 from ampspec.precision.product_dtypes import ProductDtypes
 
 RESHAPING_LAYERS: Final = frozenset({"Flatten", "Reshape"})
@@ -62,7 +62,7 @@ class LayerRow:
     @property
     def half(self) -> bool:
         """Whether it computes in 16 bits."""
-        return self.compute_dtype != "float32"
+        return self.compute_dtype in DTYPES_OF_16_BITS
 
     @property
     def float8_share(self) -> float:

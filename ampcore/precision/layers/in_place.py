@@ -20,11 +20,11 @@ from ampcore.precision.layers.layer_products import (
     install_cast,
     remove_installed_call,
 )
+from ampspec.precision.precision import DTYPES_OF_16_BITS
 
 Layer = Any
 Model = Any
 
-SIXTEEN_BITS: Final = frozenset({"float16", "bfloat16"})
 COMPILED_FUNCTIONS: Final = ("train_function", "test_function", "predict_function")
 """The attributes of a model that hold what Keras has traced with the dtypes of before."""
 
@@ -142,9 +142,11 @@ def float32_dtypes(model: Model) -> InPlaceDtypes:
     layers = [model, *flatten_layers(model, include_self=False)]
     policy = keras.DTypePolicy("float32")
     return InPlaceDtypes(
-        [(layer, policy) for layer in layers if layer.compute_dtype in SIXTEEN_BITS],
+        [(layer, policy) for layer in layers if layer.compute_dtype in DTYPES_OF_16_BITS],
         plain=[layer for layer in layers if has_installed_call(layer)],
-        as_float32=[variable for variable in model.variables if variable.dtype in SIXTEEN_BITS],
+        as_float32=[
+            variable for variable in model.variables if variable.dtype in DTYPES_OF_16_BITS
+        ],
     )
 
 

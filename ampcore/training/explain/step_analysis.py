@@ -22,6 +22,7 @@ from ampcore.training.explain.step_replay import ReplayedRun
 from ampcore.training.run.repeat import RepeatedStep
 from ampcore.training.run.step_context import step_context
 from ampcore.training.step.step_runner import StepRunner
+from ampspec.precision.precision import DTYPES_OF_16_BITS
 from ampspec.telemetry import StepBlock
 
 MAX_EXAMPLES: Final = 8
@@ -96,7 +97,7 @@ class StepAnalysis:
 
     def _tried(self, scales: list[float], diagnosed: DiagnosedStep) -> list[dict[str, Any]]:
         """The computations of the step, that of the run first, and what came out."""
-        dtypes = [dtype for dtype in self._replay.dtypes if dtype != "float32"]
+        dtypes = [dtype for dtype in self._replay.dtypes if dtype in DTYPES_OF_16_BITS]
         run_row = {
             "dtype": dtypes[0] if dtypes else "float32",
             "loss_scale": min(scales),

@@ -6,9 +6,9 @@ from ampcore.keras_internals import trained_variables
 from ampcore.models.stateless_call import assigned_variables
 from ampcore.models.task import Network
 from ampcore.precision import LayerPolicies
-from ampcore.precision.layers.in_place import SIXTEEN_BITS
 from ampcore.precision.layers.weight_storage import KeptVariables, store_as
 from ampspec.errors import InvalidModel
+from ampspec.precision.precision import DTYPES_OF_16_BITS
 
 NETWORK: Final = "model"
 """The name of the network, and of its file."""
@@ -77,7 +77,7 @@ class GivenOptimizer:
                 "model",
                 received=f"{type(self._optimizer).__name__}, built for other weights",
             )
-        if any(weight.dtype in SIXTEEN_BITS for weight in weights):
+        if any(weight.dtype in DTYPES_OF_16_BITS for weight in weights):
             raise InvalidModel(
                 "optimizer",
                 expected="a new optimizer, for a policy with 16-bit weights",
@@ -98,5 +98,5 @@ class GivenOptimizer:
 
     def _store_in_float32(self) -> None:
         for variable in self._optimizer.variables:
-            if variable.dtype in SIXTEEN_BITS:
+            if variable.dtype in DTYPES_OF_16_BITS:
                 store_as(variable, "float32")

@@ -3,6 +3,7 @@
 import pytest
 
 from ampspec.jobs import JobSpec
+from ampspec.precision.devices import DeviceInfo
 from ampspec.preflight import run_checks
 from ampspec.preflight.case import Case
 from ampspec.preflight.checks.alignment import nearest_multiples
@@ -54,6 +55,16 @@ def test_an_output_or_softmax_in_16_bits_is_a_warning(job, facts, code):
     )
     [finding] = [finding for finding in findings.findings if finding.code == code]
     assert (finding.severity, finding.data) == ("warning", {"layers": ["end"]})
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_a_layer_of_integers_or_double_precision_is_no_layer_in_16_bits(job, dtype):
+    slow_device = DeviceInfo("cpu", features=frozenset({"avx2"}))
+    layer = LayerRow("lookup", "IntegerLookup", (1,), (2,), compute_dtype=dtype, output=True)
+    case = Case(job(), "float32", (LayerTable("model", (layer,)),), (slow_device,))
+    codes = {finding.code for finding in run_checks(case).findings}
+    assert not codes & {"half_precision_output", "bfloat16_on_cpu", "float16_on_cpu"}
+    assert case.half_dtypes == ()
 
 
 def test_an_output_in_float32_is_no_warning(findings_of):
