@@ -17,7 +17,7 @@ from ampcore.compat.session_server import SessionRanks, session_config, start_se
 from ampcore.distributed import (
     Cluster,
     ReduceOp,
-    SingleReplica,
+    SingleRank,
     cluster_from_environment,
     connect_from_environment,
     environment,
@@ -30,7 +30,7 @@ _OPERATIONS: Final = get_args(ReduceOp)
 
 
 class Ranks(Protocol):
-    """The communication that a loop needs: a part of `ampcore.distributed.Replicas`.
+    """The communication that a loop needs: a part of `ampcore.distributed.Communicator`.
 
     Tensors are tf.Tensor, not values that can be converted to one.
     """
@@ -138,7 +138,7 @@ def current_ranks() -> Ranks:
             f"{rank()} of {size()}. Received: none, or one in the other form (TF 2, or graph and "
             "session)."
         )
-    return SingleReplica()
+    return SingleRank()
 
 
 def all_reduce(

@@ -21,7 +21,7 @@ _SHARED_ATTRIBUTES: Final = ("_iterations", "_u_product", "_m_cache")
 """Scalars that every update of a Keras optimizer changes: the count, and products of Nadam."""
 
 
-_SUM_OVER_REPLICAS: Final = "all_reduce_sum_gradients"
+_SUM_OVER_RANKS: Final = "all_reduce_sum_gradients"
 """The function with which tf_keras aggregates the gradients in a tf.distribute strategy."""
 
 
@@ -201,7 +201,7 @@ class LegacyKerasOptimizer:
         original = sys.modules["tf_keras"].optimizers.legacy.Optimizer._aggregate_gradients
         aggregator = self.optimizer.gradient_aggregator
         is_original = type(self.optimizer)._aggregate_gradients is original
-        if is_original and getattr(aggregator, "__name__", "") == _SUM_OVER_REPLICAS:
+        if is_original and getattr(aggregator, "__name__", "") == _SUM_OVER_RANKS:
             return None
         return _aggregated(self.optimizer._aggregate_gradients, grads, variables)
 

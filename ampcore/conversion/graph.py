@@ -13,7 +13,7 @@ from ampcore.conversion.layer import layer_of_spec
 from ampspec.layers.base import Layer
 from ampspec.layers.catalog import LAYERS
 from ampspec.layers.entry import Reuse
-from ampspec.layers.network import INPUT
+from ampspec.layers.graph import INPUT
 
 Document = dict[str, Any]
 

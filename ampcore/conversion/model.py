@@ -14,7 +14,7 @@ from ampcore.conversion.graph import Graph, functional, read_graph
 from ampcore.models.networks.building_blocks import build_network
 from ampcore.models.weight_names import weights_of_model
 from ampspec.documents.problems import from_pydantic
-from ampspec.layers.network import INPUT, infer
+from ampspec.layers.graph import INPUT, infer
 from ampspec.models.model import Layers
 from ampspec.networks import DataShape, describe_networks
 

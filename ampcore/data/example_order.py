@@ -1,4 +1,4 @@
-"""Which examples each step trains on: the order of an epoch, and the part of one replica in it."""
+"""Which examples each step trains on: the order of an epoch, and the part of one rank in it."""
 
 from typing import Final, Protocol
 
@@ -43,27 +43,27 @@ class ExampleOrder:
 
 
 class PartOrder:
-    """The part of one replica in the order of an epoch.
+    """The part of one rank in the order of an epoch.
 
-    The examples of a step are divided into consecutive parts of equal size, by rank: the replicas
+    The examples of a step are divided into consecutive parts of equal size, by rank: the ranks
     together train on the same examples as one process does.
     """
 
     is_sequential = False
 
-    def __init__(self, order: ExampleOrder, rank: int, replicas: int) -> None:
-        self._order, self._rank, self._replicas = order, rank, replicas
+    def __init__(self, order: ExampleOrder, rank: int, ranks: int) -> None:
+        self._order, self._rank, self._ranks = order, rank, ranks
         self.shuffle, self.steps = order.shuffle, order.steps
-        self.step_examples = order.step_examples // replicas
+        self.step_examples = order.step_examples // ranks
 
     def of_epoch(self, epoch: int) -> NDArray[np.int64]:
-        """The indices of this replica's examples of an epoch, in order."""
+        """The indices of this rank's examples of an epoch, in order."""
         order = self._order.of_epoch(epoch)
-        parts = order.reshape(self.steps, self._replicas, self.step_examples)
+        parts = order.reshape(self.steps, self._ranks, self.step_examples)
         return parts[:, self._rank].reshape(-1)
 
     def of_step(self, epoch: int, batch: int) -> NDArray[np.int64]:
-        """The indices of this replica's examples of one step."""
+        """The indices of this rank's examples of one step."""
         start = self._rank * self.step_examples
         return self._order.of_step(epoch, batch)[start : start + self.step_examples]
 
@@ -74,11 +74,11 @@ class BatchOrder:
     shuffle = False
 
     def __init__(self, steps: int, step_examples: int, part: tuple[int, int] = (0, 1)) -> None:
-        rank, replicas = part
-        self.steps, self.step_examples = steps, step_examples // replicas
+        rank, ranks = part
+        self.steps, self.step_examples = steps, step_examples // ranks
         self._all_examples, self._start = step_examples, rank * self.step_examples
 
     def of_step(self, epoch: int, batch: int) -> NDArray[np.int64]:
-        """The numbers of this replica's examples of one step, from the start of its epoch."""
+        """The numbers of this rank's examples of one step, from the start of its epoch."""
         start = batch * self._all_examples + self._start
         return np.arange(start, start + self.step_examples)

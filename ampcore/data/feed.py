@@ -58,7 +58,7 @@ def feed_for(
     """A resident feed for arrays of at most `budget_bytes` on the device, else a streamed one.
 
     `step_examples` is the number of examples per step; the remainder of an epoch is left out. With
-    several replicas `part` is the number of this one and how many they are: each gets its part of
+    several ranks `part` is the number of this one and how many they are: each gets its part of
     every step.
     """
     if isinstance(examples, BatchSource):
@@ -78,7 +78,7 @@ def feed_for(
 class ResidentFeed:
     """All examples on the device.
 
-    With shuffling, or for one of several replicas, there is a second copy in the epoch's order, so
+    With shuffling, or for one of several ranks, there is a second copy in the epoch's order, so
     that batches are slices of it without copying.
     """
 
@@ -188,14 +188,14 @@ class StreamedFeed:
 class BatchFeed:
     """The batches of a source; the next windows are read in a thread of tf.data.
 
-    One of several replicas reads all batches, and uses its part of each step.
+    One of several ranks reads all batches, and uses its part of each step.
     """
 
     def __init__(
         self, source: BatchSource, step_examples: int, part: tuple[int, int] = (0, 1)
     ) -> None:
         self._source = source
-        self._rank, self._replicas = part
+        self._rank, self._ranks = part
         self._step_batches = step_examples // source.batch_size
         self.order = BatchOrder(source.batches // self._step_batches, step_examples, part)
         fitting = WINDOW_BYTES // max(1, step_examples * example_bytes(source))
@@ -302,8 +302,8 @@ class BatchFeed:
         return window
 
     def _own(self, batches: list[Batch]) -> list[Batch]:
-        """The batches of this replica, among those of whole steps."""
-        count = self._step_batches // self._replicas
+        """The batches of this rank, among those of whole steps."""
+        count = self._step_batches // self._ranks
         first = self._rank * count
         return [
             batch

@@ -1,31 +1,49 @@
-"""Training on several devices: the communication between the replicas of a job.
+"""Training on several devices: the communication between the ranks of a job.
 
 Importing this package, `cluster` and `launcher` loads no TensorFlow.
 """
 
 import sys
+import warnings
+from typing import Any, Final
 
 from ampcore.distributed import environment
 from ampcore.distributed.cluster import Cluster
-from ampcore.distributed.replicas import ReduceOp, Replicas, SingleReplica
+from ampcore.distributed.communicator import Communicator, ReduceOp, SingleRank
 from ampspec.errors import AddressInUse
 
 __all__ = [
     "Cluster",
+    "Communicator",
     "ReduceOp",
-    "Replicas",
-    "SingleReplica",
+    "SingleRank",
     "cluster_from_environment",
+    "communicator_of",
     "connect",
     "connect_from_environment",
-    "replicas_of",
 ]
 
-_connected: tuple[Cluster, Replicas] | None = None
+_OLD_NAMES: Final = {
+    "Replicas": "Communicator",
+    "SingleReplica": "SingleRank",
+    "replicas_of": "communicator_of",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The names of version 0.5, until 0.7."""
+    if name not in _OLD_NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    message = f"{__name__}.{name} is now {_OLD_NAMES[name]}; the old name goes with 0.7"
+    warnings.warn(message, DeprecationWarning, stacklevel=2)
+    return globals()[_OLD_NAMES[name]]
+
+
+_connected: tuple[Cluster, Communicator] | None = None
 """What this process is connected with."""
 
 
-def connect(cluster: Cluster, bucket_bytes: int | None = None) -> Replicas:
+def connect(cluster: Cluster, bucket_bytes: int | None = None) -> Communicator:
     """Connect this process with the other ranks of a job.
 
     It must come before the first tensor is made: TensorFlow cannot use earlier ones afterwards. A
@@ -42,24 +60,24 @@ def connect(cluster: Cluster, bucket_bytes: int | None = None) -> Replicas:
     from ampcore.distributed import connection
 
     global _connected  # noqa: PLW0603 - a process can connect only once
-    replicas = connection.connect(cluster, bucket_bytes)
-    _connected = cluster, replicas
-    return replicas
+    communicator = connection.connect(cluster, bucket_bytes)
+    _connected = cluster, communicator
+    return communicator
 
 
-def replicas_of(cluster: Cluster) -> Replicas | None:
-    """The replicas of this cluster, if this process has connected with them and not closed them."""
+def communicator_of(cluster: Cluster) -> Communicator | None:
+    """The connection with the ranks of this cluster, if this process has one and it is open."""
     if _connected is None or _connected[0] != cluster or _connected[1].is_closed:
         return None
     return _connected[1]
 
 
-def connect_from_environment() -> Replicas:
-    """The replicas of a program that `python -m ampcore launch` started.
+def connect_from_environment() -> Communicator:
+    """The connection with the ranks of a program that `python -m ampcore launch` started.
 
-    A program that was started in another way is a single replica. Later calls return the same
-    replicas. If another process has taken the
-    port of this rank, the program exits so that the launcher starts all ranks with other ports.
+    A program that was started in another way is a single rank. Later calls return the same object.
+    If another process has taken the port of this rank, the program exits so that the launcher
+    starts all ranks with other ports.
 
     Raises:
         RankDisconnected: Another rank did not connect in time.
@@ -67,8 +85,8 @@ def connect_from_environment() -> Replicas:
     """
     cluster = cluster_from_environment()
     if cluster is None:
-        return SingleReplica()
-    if (earlier := replicas_of(cluster)) is not None:
+        return SingleRank()
+    if (earlier := communicator_of(cluster)) is not None:
         return earlier
     try:
         return connect(cluster)

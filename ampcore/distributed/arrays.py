@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from ampcore.distributed.replicas import Replicas
+from ampcore.distributed.communicator import Communicator
 
 Array = NDArray[Any]
 Arrays = dict[str, Array]
@@ -19,41 +19,41 @@ WORD: Final = np.dtype(np.int32)
 """Bytes travel as integers, which all collectives can transfer."""
 
 
-def broadcast_arrays(replicas: Replicas, arrays: Mapping[str, Array] | None) -> Arrays:
+def broadcast_arrays(communicator: Communicator, arrays: Mapping[str, Array] | None) -> Arrays:
     """The arrays of rank 0 on every rank, bit for bit.
 
     No rank needs memory for more than the arrays and one piece.
 
     Args:
-        replicas: The replicas of the job.
+        communicator: The ranks of the job.
         arrays: On rank 0, the arrays; the other ranks pass None.
 
     Returns:
         On rank 0 the given arrays; on the other ranks new ones.
     """
-    if replicas.size == 1:
+    if communicator.size == 1:
         return dict(arrays or {})
     mine = {name: np.asarray(array, order="C") for name, array in (arrays or {}).items()}
-    header = replicas.broadcast_object(
+    header = communicator.broadcast_object(
         [[name, array.dtype.name, list(array.shape)] for name, array in mine.items()]
     )
-    if replicas.rank > 0:
+    if communicator.rank > 0:
         mine = {name: np.empty(shape, _dtype(dtype)) for name, dtype, shape in header}
     for piece in _pieces([array.reshape(-1).view(np.uint8) for array in mine.values()]):
         size = sum(map(len, piece))
-        if replicas.rank == 0:
-            broadcast_bytes(replicas, np.concatenate(piece), size)
+        if communicator.rank == 0:
+            broadcast_bytes(communicator, np.concatenate(piece), size)
             continue
-        received = broadcast_bytes(replicas, None, size)
+        received = broadcast_bytes(communicator, None, size)
         for part in piece:
             part[:], received = received[: len(part)], received[len(part) :]
     return mine
 
 
-def broadcast_bytes(replicas: Replicas, data: Bytes | None, size: int) -> Bytes:
+def broadcast_bytes(communicator: Communicator, data: Bytes | None, size: int) -> Bytes:
     """The `size` bytes of rank 0 on every rank; the other ranks' `data` is not used."""
     words = in_words(np.empty(0, np.uint8) if data is None else data, size)
-    [sent] = replicas.broadcast([tf.constant(words)])
+    [sent] = communicator.broadcast([tf.constant(words)])
     received: Bytes = sent.numpy().view(np.uint8)[:size]
     return received
 

@@ -13,9 +13,9 @@ from typing import Any, Final, Literal
 import tensorflow as tf
 
 from ampcore.distributed.buckets import DEFAULT_BUCKET_BYTES, in_buckets
+from ampcore.distributed.communicator import ReduceOp
 from ampcore.distributed.control.channel import NAMING_S, ControlChannel
 from ampcore.distributed.control.exchange_watch import ExchangeWatch
-from ampcore.distributed.replicas import ReduceOp
 from ampcore.distributed.tables.size_classes import SIZES
 from ampcore.phase_scopes import phase_scope
 from ampcore.phases import Phase
@@ -80,7 +80,7 @@ class Collectives:
         self._only_token = self._new_token() if hint == "NCCL" else None
 
     def all_reduce(self, tensors: Sequence[Tensor], op: ReduceOp) -> list[Tensor]:
-        """See `Replicas.all_reduce`; one operation for each tensor."""
+        """See `Communicator.all_reduce`; one operation for each tensor."""
         keys = self._keys(f"all_reduce/{op}", tensors)
         results = [self._reduce(tensor, key, op) for tensor, key in zip(tensors, keys, strict=True)]
         return [tensor / self.size for tensor in results] if op == "mean" else results
@@ -88,7 +88,7 @@ class Collectives:
     def all_gather(
         self, tensors: Sequence[Tensor], size_class: Tensor | None = None
     ) -> list[Tensor]:
-        """See `Replicas.all_gather`."""
+        """See `Communicator.all_gather`."""
         keys = self._keys("all_gather", tensors, size_class)
         return [
             _with_bits_of_float16(tensor, partial(self._gather, key=key))
@@ -98,12 +98,12 @@ class Collectives:
     def all_to_all(
         self, tensors: Sequence[Tensor], size_class: Tensor | None = None
     ) -> list[Tensor]:
-        """See `Replicas.all_to_all`."""
+        """See `Communicator.all_to_all`."""
         keys = self._keys("all_to_all", tensors, size_class)
         return [self._exchange(tensor, key) for tensor, key in zip(tensors, keys, strict=True)]
 
     def broadcast(self, tensors: Sequence[Tensor], root: int) -> list[Tensor]:
-        """See `Replicas.broadcast`."""
+        """See `Communicator.broadcast`."""
         if self.size == 1:
             return list(tensors)
         keys = self._keys(f"broadcast/{root}", tensors)
@@ -232,8 +232,8 @@ def _with_bits_of_float16(tensor: Tensor, move: Callable[[Tensor], Tensor]) -> T
     return tf.bitcast(move(tf.bitcast(tensor, tf.float16)), tf.bfloat16)
 
 
-class CollectiveReplicas:
-    """Replicas that communicate with TensorFlow's collectives: see `Replicas`.
+class CollectiveCommunicator:
+    """Ranks that communicate with TensorFlow's collectives: see `Communicator`.
 
     Args:
         collectives: The operations between compiled functions and inside of them.
@@ -255,12 +255,12 @@ class CollectiveReplicas:
 
     @property
     def size(self) -> int:
-        """The number of replicas."""
+        """The number of ranks."""
         return self._collectives.size
 
     @property
     def rank(self) -> int:
-        """The number of this replica."""
+        """The number of this rank."""
         return self._collectives.rank
 
     def all_reduce(self, tensors: Sequence[Tensor], op: ReduceOp = "mean") -> list[Tensor]:
@@ -296,7 +296,7 @@ class CollectiveReplicas:
             )
 
     def broadcast(self, tensors: Sequence[Tensor], root: int = 0) -> list[Tensor]:
-        """The tensors of the replica with rank `root`."""
+        """The tensors of rank `root`."""
         with phase_scope(Phase.COMMUNICATION):
             tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
             return self._watch.exchanged(
@@ -304,7 +304,7 @@ class CollectiveReplicas:
             )
 
     def barrier(self) -> None:
-        """Wait until all replicas are here."""
+        """Wait until all ranks are here."""
         self._control.all_gather(None)
 
     def broadcast_object(self, value: Any) -> Any:

@@ -19,7 +19,7 @@ from tensorflow.python.eager import context
 
 from ampcore.distributed.buckets import DEFAULT_BUCKET_BYTES
 from ampcore.distributed.cluster import Cluster
-from ampcore.distributed.collectives import CollectiveReplicas, Collectives, Hint
+from ampcore.distributed.collectives import CollectiveCommunicator, Collectives, Hint
 from ampcore.distributed.control.channel import ControlChannel
 from ampcore.distributed.control.exchange_watch import ExchangeWatch
 from ampcore.distributed.control.greetings import Greetings, greet
@@ -39,7 +39,7 @@ PROBE_S: Final = 1.0
 """How long a rank that did not connect is looked for, to name it."""
 
 
-def connect(cluster: Cluster, bucket_bytes: int | None = None) -> CollectiveReplicas:
+def connect(cluster: Cluster, bucket_bytes: int | None = None) -> CollectiveCommunicator:
     """See `ampcore.distributed.connect`."""
     keep_freed_memory()
     accelerators = use_own_accelerator(cluster.local_rank)
@@ -62,7 +62,7 @@ def connect(cluster: Cluster, bucket_bytes: int | None = None) -> CollectiveRepl
     collectives.timeout_s = 0.0  # from here on the watch has the timeout
     watch = ExchangeWatch(cluster.timeout_s, control.report_timeout)
     control.is_exchanging = watch.is_exchanging
-    return CollectiveReplicas(collectives, control, watch, bucket_bytes or DEFAULT_BUCKET_BYTES)
+    return CollectiveCommunicator(collectives, control, watch, bucket_bytes or DEFAULT_BUCKET_BYTES)
 
 
 def use_own_accelerator(local_rank: int) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from ampcore.distributed.replicas import Replicas
+from ampcore.distributed.communicator import Communicator
 from ampcore.distributed.row_shards import RowShard
 from ampcore.distributed.tables.size_classes import SizeClass, agree_on_sizes
 
@@ -23,7 +23,7 @@ Tensor = Any
 
 
 def sharded_lookup(
-    replicas: Replicas, shard: RowShard, table: Any, keys: Tensor, dtype: Any = tf.float32
+    communicator: Communicator, shard: RowShard, table: Any, keys: Tensor, dtype: Any = tf.float32
 ) -> Tensor:
     """The vectors of keys from a table of which every rank has its own rows.
 
@@ -32,7 +32,7 @@ def sharded_lookup(
     rows, the sum over the losses of all ranks.
 
     Args:
-        replicas: The replicas of the job.
+        communicator: The ranks of the job.
         shard: The rows of this rank.
         table: Its rows, (shard.local_rows, dim): a variable or a tensor.
         keys: Integers of any shape, from 0 to shard.rows - 1.
@@ -41,13 +41,13 @@ def sharded_lookup(
     Returns:
         A tensor of the shape of the keys, and `dim`.
     """
-    if replicas.size == 1:
+    if communicator.size == 1:
         return tf.cast(tf.gather(table, keys), dtype)
     flat = tf.reshape(keys, [-1])
     with tf.name_scope("sharded_lookup"):
-        route = _route(replicas, shard, flat)
+        route = _route(communicator, shard, flat)
         rows = tf.gather(table, route.asked_rows)
-        vectors = _travel(replicas, route, rows, tf.as_dtype(dtype))
+        vectors = _travel(communicator, route, rows, tf.as_dtype(dtype))
     return tf.reshape(vectors, tf.concat([tf.shape(keys), tf.shape(vectors)[1:]], axis=0))
 
 
@@ -67,12 +67,12 @@ class _Route(NamedTuple):
     asked_places: Tensor
 
 
-def _route(replicas: Replicas, shard: RowShard, keys: Tensor) -> _Route:
-    ranks = replicas.size
+def _route(communicator: Communicator, shard: RowShard, keys: Tensor) -> _Route:
+    ranks = communicator.size
     distinct, positions = tf.unique(keys)
     owners = tf.cast(shard.owner(distinct), tf.int32)
     counts = tf.math.bincount(owners, minlength=ranks, maxlength=ranks)
-    [size] = agree_on_sizes(replicas, [tf.reduce_max(counts)])
+    [size] = agree_on_sizes(communicator, [tf.reduce_max(counts)])
     # The distinct keys by owner, and the place of each among those of its owner.
     order = tf.argsort(owners, stable=True)
     starts = tf.cumsum(counts, exclusive=True)
@@ -84,26 +84,26 @@ def _route(replicas: Replicas, shard: RowShard, keys: Tensor) -> _Route:
         tf.cast(shard.local(distinct), tf.int32) + 1,  # 0 is padding
         [ranks * size.size],
     )
-    [asked] = replicas.all_to_all([requested_rows], size.number)
+    [asked] = communicator.all_to_all([requested_rows], size.number)
     asked_places = tf.cast(tf.where(asked > 0)[:, 0], tf.int32)
     return _Route(
         size, tf.gather(places, positions), tf.gather(asked, asked_places) - 1, asked_places
     )
 
 
-def _travel(replicas: Replicas, route: _Route, rows: Tensor, dtype: tf.DType) -> Tensor:
+def _travel(communicator: Communicator, route: _Route, rows: Tensor, dtype: tf.DType) -> Tensor:
     """The vectors of this rank's keys, from the rows that it sends to the others."""
-    slots = replicas.size * route.size.size
+    slots = communicator.size * route.size.size
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def travel(rows: Tensor) -> tuple[Tensor, Any]:
         shape = tf.stack([slots, tf.shape(rows)[1]])
         sent = tf.scatter_nd(route.asked_places[:, tf.newaxis], tf.cast(rows, dtype), shape)
-        [received] = replicas.all_to_all([sent], route.size.number)
+        [received] = communicator.all_to_all([sent], route.size.number)
 
         def gradient(by_vectors: Tensor) -> Tensor:
             sums = tf.math.unsorted_segment_sum(tf.cast(by_vectors, tf.float32), route.place, slots)
-            [back] = replicas.all_to_all([sums], route.size.number)
+            [back] = communicator.all_to_all([sums], route.size.number)
             return tf.cast(tf.gather(back, route.asked_places), rows.dtype)
 
         return tf.gather(received, route.place), gradient

@@ -1,7 +1,7 @@
-"""Sparse gradients of several replicas; none of them becomes dense.
+"""Sparse gradients of several ranks; none of them becomes dense.
 
-The gradient of a replicated table is combined over all replicas, since each has looked up other
-rows. That of a sharded table stays on its rank: the lookup has brought it there from all replicas.
+The gradient of a replicated table is combined over all ranks, since each has looked up other
+rows. That of a sharded table stays on its rank: the lookup has brought it there from all ranks.
 The decisions about a step need only its norm: the norms of all ranks together stand for it.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from ampcore.distributed.replicas import Replicas
+from ampcore.distributed.communicator import Communicator
 from ampcore.distributed.tables.size_classes import SizeClass, agree_on_sizes
 from ampcore.precision import sum_duplicate_rows
 
@@ -20,11 +20,11 @@ Tensor = Any
 LARGEST: Final = float(np.finfo(np.float32).max)
 
 
-def mean_of_rows(replicas: Replicas, grads: Sequence[Any]) -> list[Any]:
-    """The mean of sparse gradients over all replicas, the same bits on all of them.
+def mean_of_rows(communicator: Communicator, grads: Sequence[Any]) -> list[Any]:
+    """The mean of sparse gradients over all ranks, the same bits on all of them.
 
     Args:
-        replicas: The replicas.
+        communicator: The ranks.
         grads: Float32 tf.IndexedSlices without duplicate rows, of replicated tables.
 
     Returns:
@@ -32,31 +32,33 @@ def mean_of_rows(replicas: Replicas, grads: Sequence[Any]) -> list[Any]:
     """
     if not grads:
         return []
-    sizes = agree_on_sizes(replicas, [tf.size(grad.indices) for grad in grads])
-    gathered = [_gathered(replicas, grad, size) for grad, size in zip(grads, sizes, strict=True)]
+    sizes = agree_on_sizes(communicator, [tf.size(grad.indices) for grad in grads])
+    gathered = [
+        _gathered(communicator, grad, size) for grad, size in zip(grads, sizes, strict=True)
+    ]
     return sum_duplicate_rows(gathered)
 
 
-def _gathered(replicas: Replicas, grad: Any, size: SizeClass) -> Any:
-    """The rows of all replicas one after the other, divided by their number."""
+def _gathered(communicator: Communicator, grad: Any, size: SizeClass) -> Any:
+    """The rows of all ranks one after the other, divided by their number."""
     padding = size.size - tf.size(grad.indices)
     rows = tf.pad(grad.indices + 1, [[0, padding]])  # 0 is padding
     values = tf.pad(grad.values, [[0, padding], [0, 0]])
-    [rows] = replicas.all_gather([rows], size.number)
-    [values] = replicas.all_gather([values], size.number)
+    [rows] = communicator.all_gather([rows], size.number)
+    [values] = communicator.all_gather([values], size.number)
     is_row = rows > 0
-    values = tf.boolean_mask(values, is_row) / replicas.size
+    values = tf.boolean_mask(values, is_row) / communicator.size
     return tf.IndexedSlices(values, tf.boolean_mask(rows, is_row) - 1, grad.dense_shape)
 
 
-def shard_norms(replicas: Replicas, grads: Sequence[Any]) -> Tensor:
+def shard_norms(communicator: Communicator, grads: Sequence[Any]) -> Tensor:
     """What this rank adds to the norms of all ranks: a vector (size,) that is 0 for the others.
 
     The sum of these vectors over the ranks has the norm of each rank's gradients. It is finite
     exactly if all elements of all gradients are; its own norm is that of all of them together.
 
     Args:
-        replicas: The replicas.
+        communicator: The ranks.
         grads: Float32 tf.IndexedSlices without duplicate rows, of sharded tables.
     """
     # In float64 the squares of float32 values do not overflow.
@@ -65,6 +67,6 @@ def shard_norms(replicas: Replicas, grads: Sequence[Any]) -> Tensor:
     finite = tf.math.is_finite(norm)
     norm = tf.where(finite, tf.minimum(norm, LARGEST), norm)
     is_this_rank = tf.one_hot(
-        replicas.rank, replicas.size, on_value=True, off_value=False, dtype=tf.bool
+        communicator.rank, communicator.size, on_value=True, off_value=False, dtype=tf.bool
     )
     return tf.where(is_this_rank, tf.cast(norm, tf.float32), 0.0)

@@ -1,7 +1,7 @@
-"""The seeds of Keras's random layers, such as Dropout, where several replicas share a step.
+"""The seeds of Keras's random layers, such as Dropout, where several ranks share a step.
 
 Each such layer has a seed and a counter, and every call takes the next number. Between steps all
-replicas have the same counters: those of one process that has trained on the micro-batches of all
+ranks have the same counters: those of one process that has trained on the micro-batches of all
 of them. In a step each begins at the number of its first micro-batch.
 """
 
@@ -22,11 +22,11 @@ STATE_NAME: Final = "seed_generator_state"
 
 
 class DropoutSeeds:
-    """Moves the counters of one replica within a step.
+    """Moves the counters of one rank within a step.
 
     Args:
         task: The networks with random layers.
-        shard: The micro-batches of this replica.
+        shard: The micro-batches of this rank.
     """
 
     def __init__(self, task: Task, shard: MicroBatchShard) -> None:
@@ -39,15 +39,15 @@ class DropoutSeeds:
             ]
             for network in task.networks
         ]
-        self._is_needed = shard.replicas > 1 and any(self._counters)
+        self._is_needed = shard.ranks > 1 and any(self._counters)
 
     @property
     def shifts(self) -> bool:
-        """Whether this replica begins a step with other values than those between steps."""
+        """Whether this rank begins a step with other values than those between steps."""
         return self._is_needed and self._shard.first > 0
 
     def before(self, values: NonTrainable, micro_batch: Batch, seed: Tensor) -> NonTrainable:
-        """The values that this replica begins the step with; the same objects where no seed is.
+        """The values that this rank begins the step with; the same objects where no seed is.
 
         Args:
             values: The values between steps.
@@ -68,12 +68,12 @@ class DropoutSeeds:
     def after(
         self, values: NonTrainable, first_values: NonTrainable, updates: Sequence[StateUpdates]
     ) -> list[StateUpdates]:
-        """The updates of the step, the same counters on all replicas.
+        """The updates of the step, the same counters on all ranks.
 
         Args:
             values: The values between steps, before this one.
             first_values: The values that `before` returned.
-            updates: Those of the micro-batches of this replica.
+            updates: Those of the micro-batches of this rank.
         """
         counted = [dict(network) for network in updates]
         if not self._is_needed:
@@ -83,7 +83,7 @@ class DropoutSeeds:
                 tf.convert_to_tensor(state[network][index]) for state in (values, first_values)
             )
             moved = tf.convert_to_tensor(updates[network][index]) - first
-            counted[network][index] = value + self._shard.replicas * moved
+            counted[network][index] = value + self._shard.ranks * moved
         return counted
 
     def _moving(self, updates: Sequence[StateUpdates]) -> list[tuple[int, int]]:

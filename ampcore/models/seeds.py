@@ -1,7 +1,7 @@
 """The random seeds of a step: one for each step and micro-batch.
 
-The micro-batches of all replicas are numbered together. So a step draws the same noise on two
-replicas as in one process that accumulates twice as many micro-batches.
+The micro-batches of all ranks are numbered together. So a step draws the same noise on two
+ranks as in one process that accumulates twice as many micro-batches.
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ _ALGORITHM: Final = "philox"
 
 @dataclass(frozen=True)
 class MicroBatchShard:
-    """The micro-batches of a step that one replica trains on: `count` of `count` × `replicas`."""
+    """The micro-batches of a step that one rank trains on: `count` of `count` × `ranks`."""
 
     count: int = 1
     rank: int = 0
-    replicas: int = 1
+    ranks: int = 1
 
     @property
     def first(self) -> int:
@@ -30,11 +30,11 @@ class MicroBatchShard:
 
     @property
     def total(self) -> int:
-        """The micro-batches of the step on all replicas."""
-        return self.replicas * self.count
+        """The micro-batches of the step on all ranks."""
+        return self.ranks * self.count
 
     def seed(self, step_seed: Tensor, index: Tensor | int) -> Tensor:
-        """The seed of the noise in micro-batch `index` of this replica, int64 (2,)."""
+        """The seed of the noise in micro-batch `index` of this rank, int64 (2,)."""
         return micro_batch_seed(step_seed, self.first + index, self.total)
 
 

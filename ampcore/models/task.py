@@ -202,11 +202,11 @@ class Task(ABC):
         return [network.weights() for network in self.networks]
 
     def shards(self) -> Mapping[int, RowShard]:
-        """The trainable variables that hold only this replica's rows of a table, by `id`."""
+        """The trainable variables that hold only this rank's rows of a table, by `id`."""
         return {}
 
     def without_communication(self, rows_of: "Task | None" = None) -> "Task":
-        """The task of a replica that computes alone, with the rows that `fetch_rows` has fetched.
+        """The task of a rank that computes alone, with the rows that `fetch_rows` has fetched.
 
         The networks and their variables are the same.
 
@@ -216,7 +216,7 @@ class Task(ABC):
         return self
 
     def fetch_rows(self, batch: Batch) -> None:  # noqa: B027 - most tasks have all rows
-        """Fetch the rows of tables that a batch names; all replicas call it together."""
+        """Fetch the rows of tables that a batch names; all ranks call it together."""
 
     def non_trainable(self) -> NonTrainable:
         """The state variables themselves, not copies."""

@@ -147,7 +147,7 @@ def _check_optimizer(optimizer: Any) -> None:
     if tf.distribute.has_strategy() and not hasattr(optimizer, "apply_where"):
         raise ValueError(
             "Expected no tf.distribute strategy around an optimizer of Keras: it would add up "
-            "the gradients of all replicas after they were checked. "
+            "the gradients of all ranks after they were checked. "
             f"Received: {type(tf.distribute.get_strategy()).__name__}"
         )
 

@@ -1,4 +1,4 @@
-"""The parts of a run that do not depend on its precision, and the step that it is built with."""
+"""RunContext: job, data, plan and device of a run; `build_runner` makes its StepRunner."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,7 +8,7 @@ from ampcore import precision
 from ampcore.data import Dataset
 from ampcore.data.feed import TrainingFeed, feed_for
 from ampcore.diagnostics.input_statistics import InputStatistics
-from ampcore.distributed import Replicas, SingleReplica
+from ampcore.distributed import Communicator, SingleRank
 from ampcore.training.jobs.job import TrainingJob
 from ampcore.training.step.plan import Plan
 from ampcore.training.step.step_runner import StepRunner
@@ -33,7 +33,7 @@ class RunContext:
     device: DeviceInfo
     is_replay: bool = False
     """Whether steps are repeated to look at one of them: nothing is evaluated or explained."""
-    replicas: Replicas = field(default_factory=SingleReplica)
+    communicator: Communicator = field(default_factory=SingleRank)
     """The processes that train the job together."""
 
     @classmethod
@@ -42,7 +42,7 @@ class RunContext:
         job: TrainingJob,
         dataset: Dataset,
         device: DeviceInfo,
-        replicas: Replicas,
+        communicator: Communicator,
         *,
         is_replay: bool = False,
     ) -> Self:
@@ -56,10 +56,12 @@ class RunContext:
             shuffle=spec.data.shuffle,
             seed=spec.train.seed,
             budget_bytes=RESIDENT_SHARE * memory_bytes if memory_bytes else float("inf"),
-            part=(replicas.rank, replicas.size),
+            part=(communicator.rank, communicator.size),
         )
         plan = Plan.from_spec(spec.train, dataset.steps_per_epoch(examples))
-        return cls(job.for_replicas(replicas), dataset, plan, feed, device, is_replay, replicas)
+        return cls(
+            job.for_ranks(communicator), dataset, plan, feed, device, is_replay, communicator
+        )
 
     @property
     def spec(self) -> RunSpec:
@@ -68,8 +70,8 @@ class RunContext:
 
     @property
     def accumulate(self) -> int:
-        """The micro-batches of a step on this replica."""
-        return micro_batches(self.spec) // self.replicas.size
+        """The micro-batches of a step on this rank."""
+        return micro_batches(self.spec) // self.communicator.size
 
     @cached_property
     def input_statistics(self) -> InputStatistics | None:
@@ -98,11 +100,11 @@ class RunContext:
             loss_scales=[precision.from_spec(scale_spec)] * len(task.networks),
             clips=list(clips),
             accumulate=self.accumulate,
-            replicas=self.replicas,
+            communicator=self.communicator,
             exchange=spec.runtime.exchange,
             skip_nonfinite=spec.guard.skip_nonfinite,
         )
-        if self.replicas.size > 1:
+        if self.communicator.size > 1:
             _check_exchange(train_step)
         return StepRunner(
             train_step,

@@ -23,7 +23,7 @@ def train(run: Run, reports: NoReports, should_stop: Callable[[], bool]) -> None
         TrainingError: The run failed.
     """
     reports.begin()
-    while not run.is_done and not any(run.context.replicas.all_gather_object(should_stop())):
+    while not run.is_done and not any(run.context.communicator.all_gather_object(should_stop())):
         reports.before_block()
         train_block(run)
         reports.after_block()
@@ -46,7 +46,7 @@ def train_block(run: Run, until: int | None = None) -> None:
     run.emit(run.repeater.before_block(runner, first_step))
 
     # Which skip is explained depends on the time; all ranks stop at the same one.
-    stops_at_skip = run.context.replicas.broadcast_object(diagnostics.explains_next_skip)
+    stops_at_skip = run.context.communicator.broadcast_object(diagnostics.explains_next_skip)
     stop = STOP_AT_SKIP if stops_at_skip else run.guard.stop_condition
     block = runner.run_block(first_step, max_steps=_max_steps(run, until), stop=stop)
 
@@ -88,7 +88,7 @@ def _overflow_causes(run: Run, block: StepBlock, *, stops_at_skip: bool) -> Over
     """Why the last step of the block was skipped, if the block stopped to explain it."""
     causes = run.diagnostics.after_block(block, stopped_at_skip=stops_at_skip)
     if stops_at_skip and block["skipped"][-1]:
-        causes = overflow_causes_of_ranks(run.context.replicas, causes)
+        causes = overflow_causes_of_ranks(run.context.communicator, causes)
     for cause in causes.values():
         # A loss scale that was too high backs off: then the run was only too short.
         is_scale = cause["attribution"] == Attribution.LOSS_SCALE

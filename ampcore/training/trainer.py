@@ -31,7 +31,7 @@ from ampcore.training.ranks.connection import check_connected, only_own_events, 
 from ampcore.training.reports.epoch_reports import EpochReports, NoReports, Verbose
 from ampcore.training.result.model_selection import ModelSelection
 from ampcore.training.result.train_result import TrainResult
-from ampcore.training.run.prepared_run import prepared_run
+from ampcore.training.run.prepared_context import prepared_context
 from ampcore.training.run.run import Run
 from ampcore.training.run.saving import save
 from ampcore.training.run.start import start_or_resume
@@ -260,7 +260,7 @@ class Trainer:
         Raises:
             TrainingError: The data or the model cannot be loaded.
         """
-        with prepared_run(self._job) as context:
+        with prepared_context(self._job) as context:
             runner = context.build_runner()
             self._job.set_initial_weights(runner.task)
             return UntrainedJob(context, runner)
@@ -292,7 +292,7 @@ class Trainer:
         else:
             callback_buffer = CallbackBuffer(None, only_own_events(on_event))
         check_rank_count(self.spec, 1 if self._cluster is None else self._cluster.size)
-        with prepared_run(self._job, self._cluster) as context:
+        with prepared_context(self._job, self._cluster) as context:
             try:
                 with self._job.lent_model() as keep_trained:
                     result = self._train(context, callback_buffer, should_stop or (lambda: False))
@@ -337,7 +337,7 @@ class Trainer:
         """Whether the trained model is saved: by this rank, or by rank 0 with rows of this one."""
         saves = self._output_dir is not None
         runner = run.runner
-        return bool(runner.replicas.broadcast_object(saves)) if runner.tables.shards else saves
+        return bool(runner.communicator.broadcast_object(saves)) if runner.tables.shards else saves
 
     def _profile_recorder(self, device: DeviceInfo) -> ProfileRecorder:
         profile = self.spec.runtime.profile
@@ -381,6 +381,6 @@ class Trainer:
             best=selection.best_json(),
             stopped_early=selection.stopped_json(),
             best_model_files=best_files,
-            ranks=run.ranks.times.to_json() if run.runner.replicas.size > 1 else None,
+            ranks=run.ranks.times.to_json() if run.runner.communicator.size > 1 else None,
             global_batch_size=runner.train_step.shard.total * self.spec.data.batch_size,
         )

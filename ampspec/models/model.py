@@ -9,8 +9,8 @@ from ampspec.documents.base import LayerSizes, Probability, SpecModel, Units
 from ampspec.layers.base import InputNames
 from ampspec.layers.entry import LayerEntry
 from ampspec.layers.fields import LayerName, Sizes
+from ampspec.layers.graph import LayerGraph, connect
 from ampspec.layers.inference import MAX_RANK
-from ampspec.layers.network import LayerGraph, connect
 from ampspec.models.bundle import BundleReference, EntryPoint, Options
 from ampspec.references.package import EntryPointGroup, PackageReference
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ampspec.models.model import ModelSpec
 from ampspec.networks import custom_layers, embedding, gan, images, language
-from ampspec.networks.layers import DataShape, InputConfig, LayerConfig, NetworkConfig
+from ampspec.networks.description import DataShape, InputConfig, LayerConfig, NetworkConfig
 
 NetworkFunction = Callable[[Any, DataShape], dict[str, NetworkConfig]]
 

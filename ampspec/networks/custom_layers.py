@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
+from ampspec.layers.graph import Node
 from ampspec.layers.kinds.attention import ATTENTION_LAYERS
-from ampspec.layers.network import Node
 from ampspec.models.model import Layers
-from ampspec.networks.layers import DataShape, InputConfig, LayerConfig, NetworkConfig
+from ampspec.networks.description import DataShape, InputConfig, LayerConfig, NetworkConfig
 
 FIELDS_OF_DIMENSIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "units": ("units",),

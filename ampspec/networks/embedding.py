@@ -6,7 +6,7 @@ Source: https://github.com/NVIDIA-Merlin/HugeCTR/tree/main/sparse_operation_kit
 from typing import Final
 
 from ampspec.models.model import EmbeddingModel
-from ampspec.networks.layers import DataShape, NetworkBuilder, NetworkConfig
+from ampspec.networks.description import DataShape, NetworkBuilder, NetworkConfig
 
 TABLE_LAYER: Final = "embedding"
 

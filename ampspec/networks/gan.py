@@ -8,8 +8,8 @@ from typing import Final
 
 from ampspec.layers.inference import Shape
 from ampspec.models.model import Gan
+from ampspec.networks.description import DataShape, NetworkBuilder, NetworkConfig
 from ampspec.networks.images import image_shape
-from ampspec.networks.layers import DataShape, NetworkBuilder, NetworkConfig
 
 UPSAMPLINGS: Final = 2
 """How many times the generator doubles the image size."""

@@ -8,7 +8,7 @@ with the projection shortcuts of its section 3.3, option B (resnet).
 from typing import Final
 
 from ampspec.models.model import Cnn, LeNet5, Mlp, ResNet
-from ampspec.networks.layers import DataShape, NetworkBuilder, NetworkConfig
+from ampspec.networks.description import DataShape, NetworkBuilder, NetworkConfig
 
 LENET_SIZE: Final = (32, 32)
 RESNET_STAGES: Final = 3

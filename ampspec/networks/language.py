@@ -7,7 +7,7 @@ arXiv:1706.03762; normalization before each part as in Radford et al. 2019 (GPT-
 from typing import Final
 
 from ampspec.models.model import LstmLm, TransformerLm
-from ampspec.networks.layers import DataShape, NetworkBuilder, NetworkConfig, PositionNumbers
+from ampspec.networks.description import DataShape, NetworkBuilder, NetworkConfig, PositionNumbers
 
 DIM: Final = "/model/dim"
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ampspec.layers.inference import Shape, count_parameters
-from ampspec.networks.layers import LayerConfig, NetworkConfig, PositionNumbers
+from ampspec.networks.description import LayerConfig, NetworkConfig, PositionNumbers
 from ampspec.preflight.layer_table import Dimension, LayerRow, LayerTable, count_saved_activations
 
 

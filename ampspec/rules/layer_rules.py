@@ -5,8 +5,8 @@ from typing import Any
 
 from ampspec.data.data import Digits, Synthetic, SyntheticClicks
 from ampspec.documents.problems import Parts, Problem, json_pointer
+from ampspec.layers.graph import infer
 from ampspec.layers.inference import Shape
-from ampspec.layers.network import infer
 from ampspec.models.model import Layers, NamedInput
 from ampspec.objectives.task import Outputs
 from ampspec.rules.data_rules import CLASSES, DIGITS_SHAPE

@@ -22,31 +22,31 @@ SIZES = {"4 B": 1, "220 kB": 55_000, "4.8 MB": 1_200_000}
 
 def main(dtype: Any = "float32") -> None:
     """Measure each size: the median and the fastest of several rounds."""
-    replicas = distributed.connect_from_environment()
+    communicator = distributed.connect_from_environment()
     found = {}
     for name, elements in SIZES.items():
         tensor = tf.fill([elements], 1.0)
-        loop = _loop(replicas, tensor, dtype)
+        loop = _loop(communicator, tensor, dtype)
         loop()
-        times = [_timed(replicas, loop) / REPEATS for _ in range(ROUNDS)]
+        times = [_timed(communicator, loop) / REPEATS for _ in range(ROUNDS)]
         median_s = statistics.median(times)
         found[name] = {
             "ms": round(1e3 * median_s, 3),
             "fastest_ms": round(1e3 * min(times), 3),
             "gb_per_s": round(4 * elements / median_s / 1e9, 3),
         }
-    if replicas.rank == 0:
+    if communicator.rank == 0:
         print(json.dumps(found))
-    replicas.close()
+    communicator.close()
 
 
-def _loop(replicas: Any, tensor: Any, dtype: Any) -> Any:
+def _loop(communicator: Any, tensor: Any, dtype: Any) -> Any:
     pieces = [tensor] if tensor.shape[0] == 1 else tf.split(tensor, 8)
 
     def exchange(values: Any) -> Any:
         if dtype == "float32":
-            return replicas.all_reduce(values)
-        return mean_in_16_bits(replicas, values, dtype)
+            return communicator.all_reduce(values)
+        return mean_in_16_bits(communicator, values, dtype)
 
     @tf.function(autograph=False)  # type: ignore[untyped-decorator]
     def loop() -> Any:
@@ -58,8 +58,8 @@ def _loop(replicas: Any, tensor: Any, dtype: Any) -> Any:
     return loop
 
 
-def _timed(replicas: Any, loop: Any) -> float:
-    replicas.barrier()
+def _timed(communicator: Any, loop: Any) -> float:
+    communicator.barrier()
     start = time.perf_counter()
     loop()[1].numpy()
     return time.perf_counter() - start

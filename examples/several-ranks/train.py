@@ -15,7 +15,7 @@ from ampcore.precision import DynamicLossScale, apply_if_finite
 STEPS, BATCH = 40, 32
 
 # Before the first tensor: TensorFlow could not use it afterwards.
-replicas = distributed.connect_from_environment()
+communicator = distributed.connect_from_environment()
 
 keras.utils.set_random_seed(7)  # the same initial weights on all ranks
 keras.mixed_precision.set_global_policy("mixed_float16")
@@ -35,8 +35,8 @@ random = np.random.default_rng(1)
 x = random.normal(size=(STEPS * BATCH, 16)).astype("float32")
 y = np.argmax(x[:, :4], axis=1)
 # The rows of this rank: of 0, 1, 2, 3, … on two ranks 0, 2, … or 1, 3, …
-data = tf.data.Dataset.from_tensor_slices((x, y)).shard(replicas.size, replicas.rank)
-data = data.batch(BATCH // replicas.size, drop_remainder=True)
+data = tf.data.Dataset.from_tensor_slices((x, y)).shard(communicator.size, communicator.rank)
+data = data.batch(BATCH // communicator.size, drop_remainder=True)
 
 
 @tf.function
@@ -47,7 +47,7 @@ def train_step(state, features, labels):
         scaled = loss_scale.scale(state, loss)
     gradients = loss_scale.unscale(state, tape.gradient(scaled, model.trainable_variables))
     # Before the finite check, so that all ranks decide the same.
-    loss, *gradients = replicas.all_reduce([loss, *gradients])
+    loss, *gradients = communicator.all_reduce([loss, *gradients])
     groups = [(optimizer, gradients, model.trainable_variables)]
     state, applied = apply_if_finite(loss_scale, state, groups)
     return state, loss, applied
@@ -60,15 +60,15 @@ for features, labels in data:
     skipped += int(not applied)
 
 summary = {
-    "rank": replicas.rank,
-    "ranks": replicas.size,
+    "rank": communicator.rank,
+    "ranks": communicator.size,
     "first_loss": losses[0],
     "last_loss": losses[-1],
     "skipped": skipped,
     "loss_scale": float(state.scale),
     "weights": float(sum(np.abs(weight).sum() for weight in model.get_weights())),
 }
-summaries = replicas.all_gather_object(summary)  # of all ranks, as a check
-if replicas.rank == 0:
+summaries = communicator.all_gather_object(summary)  # of all ranks, as a check
+if communicator.rank == 0:
     print(json.dumps(summaries))
-replicas.close()
+communicator.close()

@@ -35,10 +35,10 @@ def mean_over_ranks(vectors):
 class ShardedEmbedding(keras.layers.Layer):
     """A table whose rows are spread over the ranks; all ranks look keys up together."""
 
-    def __init__(self, replicas, table):
+    def __init__(self, communicator, table):
         super().__init__(dtype="float32")
-        self.replicas = replicas
-        self.shard = RowShard(len(table), replicas.rank, replicas.size)
+        self.communicator = communicator
+        self.shard = RowShard(len(table), communicator.rank, communicator.size)
         rows = self.shard.own_rows(table)
         self.table = self.add_weight(
             shape=rows.shape, initializer=lambda shape, dtype: rows, name="embeddings"
@@ -46,16 +46,16 @@ class ShardedEmbedding(keras.layers.Layer):
 
     def call(self, keys):
         """The embeddings of the keys of this rank's examples, in float32."""
-        vectors = sharded_lookup(self.replicas, self.shard, self.table.value, keys)
+        vectors = sharded_lookup(self.communicator, self.shard, self.table.value, keys)
         return mean_over_ranks(vectors)
 
 
 class Network(keras.Model):
     """The table, and one dense layer that computes in float16, or in another dtype."""
 
-    def __init__(self, replicas, table, dtype):
+    def __init__(self, communicator, table, dtype):
         super().__init__()
-        self.embedding = ShardedEmbedding(replicas, table)
+        self.embedding = ShardedEmbedding(communicator, table)
         self.flatten = keras.layers.Flatten()
         self.dense = keras.layers.Dense(
             1, dtype="float32" if dtype == "float32" else f"mixed_{dtype}"
@@ -78,11 +78,11 @@ def batches(steps, seed=7):
         yield tf.constant(keys[mine], tf.int32), tf.constant(labels[mine], tf.float32)
 
 
-def make_model(replicas, dtype):
+def make_model(communicator, dtype):
     """The model, with the same first weights on all ranks."""
     keras.utils.set_random_seed(1)
     table = np.random.default_rng(2).normal(0, 0.05, (VOCABULARY, DIMENSION)).astype("float32")
-    return Network(replicas, table, dtype)
+    return Network(communicator, table, dtype)
 
 
 def whole_table(rows):
@@ -101,9 +101,9 @@ def save(path, model):
 
 def train(steps, dtype="float16", initial_scale=2.0**15, path=None):
     """Train; returns what rank 0 prints."""
-    replicas = distributed.connect_from_environment()  # with several ranks, before any tensor
-    compat.init(replicas)
-    model = make_model(replicas, dtype)
+    communicator = distributed.connect_from_environment()  # with several ranks, before any tensor
+    compat.init(communicator)
+    model = make_model(communicator, dtype)
     optimizer = compat.LossScaleOptimizer(keras.optimizers.Adam(0.1), initial_scale=initial_scale)
 
     @tf.function
@@ -129,7 +129,7 @@ def train(steps, dtype="float16", initial_scale=2.0**15, path=None):
     losses = [float(step(keys, labels)) for keys, labels in batches(steps)]
     if path is not None:
         save(path, model)
-    replicas.close()  # only if all went well: the others end when this rank is lost
+    communicator.close()  # only if all went well: the others end when this rank is lost
     return {
         "ranks": compat.size(),
         "losses": losses,

@@ -7,7 +7,7 @@ from server.file_removal import remove_files
 from store import workers
 from store.access import browser_sessions, idempotency
 from store.database import Database
-from store.files import dataset_uploads, file_removals, files
+from store.files import dataset_uploads, file_removals, project_files
 from store.files.file_removals import Removal
 
 DAY_S: Final = 86_400.0
@@ -36,6 +36,6 @@ def delete_expired_uploads(database: Database, storage: Storage) -> None:
 def delete_unused_files(database: Database, storage: Storage) -> None:
     """Delete files that no job names, a day after their last use."""
     with database.write() as session:
-        paths = files.remove_unused(session)
-        removals = file_removals.schedule(session, files.STORAGE_FOLDER, paths)
+        paths = project_files.remove_unused(session)
+        removals = file_removals.schedule(session, project_files.STORAGE_FOLDER, paths)
     remove_files(database, storage, removals)

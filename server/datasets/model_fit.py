@@ -12,7 +12,7 @@ from ampspec.data.preprocessing import Preprocessing
 from ampspec.documents.problems import json_pointer
 from ampspec.documents.text import plural
 from ampspec.jobs import JobSpec, Problem
-from ampspec.layers.network import LayerGraph, Node
+from ampspec.layers.graph import LayerGraph, Node
 from ampspec.models.model import Layers
 from ampspec.objectives.task import Outputs, TargetKind
 from server.datasets.described_column import DescribedColumn

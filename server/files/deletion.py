@@ -10,9 +10,9 @@ from ampspec.references.stored_files import DIGEST_PREFIX
 from server.errors import Conflict, NotFound
 from store.access import audit
 from store.access.audit import Actor
-from store.files import file_removals, files
+from store.files import file_removals, project_files
 from store.files.file_removals import Removal
-from store.files.files import STORAGE_FOLDER, FileKey
+from store.files.project_files import STORAGE_FOLDER, FileKey
 
 MAX_NAMED: Final = 5
 """Of the jobs that name the file, in the message."""
@@ -24,9 +24,9 @@ def delete_file(session: Session, key: FileKey, actor: Actor) -> Sequence[Remova
     Raises NotFound, and Conflict if a job names it, also one that has ended: it may be retried,
     cloned or extended.
     """
-    if not files.lock_for_deletion(session, key):
+    if not project_files.lock_for_deletion(session, key):
         raise file_not_found(key)
-    if jobs := files.jobs_naming(session, [key], limit=MAX_NAMED).get(key, []):
+    if jobs := project_files.jobs_naming(session, [key], limit=MAX_NAMED).get(key, []):
         count = jobs[0].job_count
         listed = ", ".join(f"{job.name!r} ({job.id}, {job.state})" for job in jobs)
         more = f" and {count - len(jobs)} more" if count > len(jobs) else ""
@@ -34,7 +34,7 @@ def delete_file(session: Session, key: FileKey, actor: Actor) -> Sequence[Remova
             f"Cannot delete the {key.kind} {DIGEST_PREFIX}{key.sha256}: {plural(count, 'job')} "
             f"{'names' if count == 1 else 'name'} it: {listed}{more}. Delete those jobs first."
         )
-    path = files.remove(session, key)
+    path = project_files.remove(session, key)
     audit.record(session, actor, "file.delete", key.sha256, project=key.project, kind=key.kind)
     return file_removals.schedule(session, STORAGE_FOLDER, [path])
 

@@ -12,8 +12,8 @@ from ampspec.references.stored_files import FileKind
 from server.errors import RequestInvalid
 from server.http.parameters import parse_utc
 from server.row_models import from_row
-from store.files import files
-from store.files.files import FileKey, FilePosition
+from store.files import project_files
+from store.files.project_files import FileKey, FilePosition
 
 MAX_JOBS: Final = 10
 """Of those that name a file."""
@@ -24,10 +24,10 @@ def file_page(
 ) -> FilePage:
     """A page of the files of a project. Raises RequestInvalid for a malformed cursor."""
     position = _position(cursor) if cursor is not None else None
-    rows = files.page(session, project, kind=kind, position=position, limit=limit + 1)
+    rows = project_files.page(session, project, kind=kind, position=position, limit=limit + 1)
     listed = rows[:limit]
     keys = [FileKey(project, FileKind(row.kind), row.sha256) for row in listed]
-    naming = files.jobs_naming(session, keys, limit=MAX_JOBS)
+    naming = project_files.jobs_naming(session, keys, limit=MAX_JOBS)
     items = []
     for key, row in zip(keys, listed, strict=True):
         jobs = naming.get(key, [])

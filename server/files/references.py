@@ -8,8 +8,8 @@ from ampspec.documents.problems import format_value
 from ampspec.jobs import JobSpec, Problem, SpecValidationError
 from ampspec.models.model import Bundle
 from ampspec.references.stored_files import DIGEST_PREFIX, FileKind, digest_of
-from store.files import files
-from store.files.files import FileKey
+from store.files import project_files
+from store.files.project_files import FileKey
 
 
 def runs_custom_code(spec: JobSpec) -> bool:
@@ -33,7 +33,7 @@ def lock_files(session: Session, jobs: Sequence[tuple[JobSpec, str]]) -> None:
     Raises SpecValidationError if a project does not have one.
     """
     pointers = {key: pointer for spec, project in jobs for pointer, key in _keys(spec, project)}
-    for key in sorted(pointers.keys() - files.lock(session, pointers)):
+    for key in sorted(pointers.keys() - project_files.lock(session, pointers)):
         expected = f"a {key.kind} of the project {key.project}, which is uploaded first"
         received = format_value(f"{DIGEST_PREFIX}{key.sha256}")
         raise SpecValidationError([Problem(pointers[key], "no_such_file", expected, received)])
@@ -41,7 +41,7 @@ def lock_files(session: Session, jobs: Sequence[tuple[JobSpec, str]]) -> None:
 
 def record_files(session: Session, jobs: Sequence[tuple[JobSpec, str, str]]) -> None:
     """Keep the locked files of new jobs, each a spec, its project and its id."""
-    files.add_job_files(
+    project_files.add_job_files(
         session,
         [(job_id, key) for spec, project, job_id in jobs for _, key in _keys(spec, project)],
     )

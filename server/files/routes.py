@@ -35,7 +35,7 @@ from server.idempotency import IdempotentRequestDep, respond_once
 from server.row_models import from_row
 from store.access.idempotency import StoredResponse
 from store.files.file_removals import Removal
-from store.files.files import STORAGE_FOLDER, FileKey
+from store.files.project_files import STORAGE_FOLDER, FileKey
 
 router = APIRouter(prefix="/files", tags=["files"])
 FILE: Final = "/{kind}/{sha256}"

@@ -15,9 +15,9 @@ from server.files.weights_check import check_weights
 from store.access import audit
 from store.access.audit import Actor
 from store.database import Database
-from store.files import file_removals, files
+from store.files import file_removals, project_files
 from store.files.datasets import DatasetQuotaReached, check_quota
-from store.files.files import STORAGE_FOLDER, FileKey
+from store.files.project_files import STORAGE_FOLDER, FileKey
 from store.tables import ProjectFile
 
 MAX_BYTES: Final = {FileKind.BUNDLE: 32 * 2**20, FileKind.WEIGHTS: 16 * 2**30}
@@ -41,7 +41,7 @@ class FileUploads:
     def find(self, key: FileKey) -> ProjectFile | None:
         """The file with that key, whose use is recorded; None if the project does not have it."""
         with self._database.write() as session:
-            return files.find_used(session, key)
+            return project_files.find_used(session, key)
 
     def get(self, key: FileKey) -> ProjectFile:
         """The same. Raises NotFound."""
@@ -77,7 +77,7 @@ class FileUploads:
     def _store(
         self, key: FileKey, body: ReceivedBody, contents: list[Any] | None, actor: Actor
     ) -> StoredUpload:
-        path = files.storage_path(key)
+        path = project_files.storage_path(key)
         with self._database.write() as session:  # deletes the file if this process dies
             file_removals.schedule_after(session, UNRECORDED_REMOVAL_S, STORAGE_FOLDER, [path])
         self._storage.put(STORAGE_FOLDER, path, body.file, sha256=body.sha256)
@@ -94,7 +94,7 @@ class FileUploads:
         self, key: FileKey, path: str, size_bytes: int, contents: list[Any] | None, actor: Actor
     ) -> StoredUpload:
         with self._database.write() as session:
-            row = files.add(
+            row = project_files.add(
                 session,
                 key,
                 path=path,

@@ -24,6 +24,7 @@ from ampspec.jobs.tracked import COLUMN_NAME
 from ampspec.telemetry import COLUMNS, Event, EventType, StepBlock
 from ampspec.telemetry.json_values import column_from_json
 from ampspec.telemetry.steps import array_codec
+from ampspec.telemetry.steps.block import LATEST_COLUMNS
 from ampspec.telemetry.steps.missing import MISSING, is_missing
 from server.errors import RequestInvalid
 from store.jobs.tracked_runs import EntriesUpload
@@ -39,7 +40,6 @@ DEFAULTS: Final[dict[str, float]] = {
 """Values of columns that were left out; other columns are not stored then, and not plotted."""
 MAX_INT32: Final = 2**31 - 1
 MAX_STEP_TIME_S: Final = 1e9
-LATEST: Final = ("loss", "loss_scale", "grad_norm", "learning_rate")
 MAX_PACKED_BYTES: Final = 8 * 2**20
 """The size of the unpacked columns of one entry."""
 
@@ -81,7 +81,9 @@ def _encoded_block(entry: RunSteps, at: Location) -> EncodedBlock:
         raise _invalid((*at, "first_step"), "the first of ascending steps", str(error)) from None
     if block.end_step > MAX_STEP:
         raise _invalid((*at, "first_step"), f"steps below {MAX_STEP}", block.end_step - 1)
-    latest = {name: value for name in LATEST if (value := _last_value(block, name)) is not None}
+    latest = {
+        name: value for name in LATEST_COLUMNS if (value := _last_value(block, name)) is not None
+    }
     return EncodedBlock(
         first_step=block.first_step,
         count=len(block),

@@ -12,7 +12,7 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from store.clock import from_now, now
-from store.files import datasets, files
+from store.files import datasets, project_files
 from store.tables import Artifact, DatasetVersion, FileRemoval, ProjectFile
 
 SCHEDULER_TURN_S: Final = 60.0
@@ -69,7 +69,7 @@ def is_needed(session: Session, removal: Removal) -> bool:
             select(DatasetVersion.number).where(DatasetVersion.path == removal.path).limit(1)
         )
         return session.scalar(version_row) is not None
-    if removal.folder == files.STORAGE_FOLDER:
+    if removal.folder == project_files.STORAGE_FOLDER:
         file_row = select(ProjectFile.kind).where(ProjectFile.path == removal.path).limit(1)
         return session.scalar(file_row) is not None
     return session.get(Artifact, (removal.folder, removal.path)) is not None

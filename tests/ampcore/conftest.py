@@ -11,11 +11,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
 @pytest.fixture(scope="session")
-def two_replicas() -> type:
-    """Two replicas as one of them sees them; `other` makes the tensors of the other one."""
+def two_ranks() -> type:
+    """Two ranks as one of them sees them; `other` makes the tensors of the other one."""
     import tensorflow as tf
 
-    class TwoReplicas:
+    class TwoRanks:
         size, rank = 2, 1
 
         def __init__(self, other: Callable[[Any], Any] = lambda tensor: tensor) -> None:
@@ -29,4 +29,4 @@ def two_replicas() -> type:
                 {"mean": (a + b) / 2, "sum": a + b, "max": tf.maximum(a, b)}[op] for a, b in pairs
             ]
 
-    return TwoReplicas
+    return TwoRanks

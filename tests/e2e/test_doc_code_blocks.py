@@ -59,7 +59,7 @@ RUN_BY_OTHER_TESTS = {
         ),
         "tests/e2e/test_two_machines.py",
     ),
-    "replicas = distributed.connect_from_environment()  # before the first tensor": (
+    "communicator = distributed.connect_from_environment()  # before the first tensor": (
         "tests/ampcore/test_several_ranks_example.py"
     ),
     "cd examples/table": "tests/ampcore/test_example_folders.py",

@@ -8,9 +8,9 @@ from sqlalchemy import delete, update
 from ampspec.references.stored_files import FileKind
 from store.access import projects
 from store.clock import from_now
-from store.files import datasets, file_removals, files
+from store.files import datasets, file_removals, project_files
 from store.files.datasets import DatasetQuotaReached
-from store.files.files import STORAGE_FOLDER, FileKey
+from store.files.project_files import STORAGE_FOLDER, FileKey
 from store.tables import Job, ProjectFile
 from tests.waiting import join
 
@@ -23,9 +23,9 @@ def key(content="a", project="default", kind=FileKind.WEIGHTS):
 def add(in_transaction):
     def add(key, path=None, size_bytes=10):
         in_transaction(projects.ensure, key.project)
-        path = path or files.storage_path(key)
+        path = path or project_files.storage_path(key)
         values = {"path": path, "size_bytes": size_bytes, "created_by": "ada"}
-        return in_transaction(files.add, key, **values)
+        return in_transaction(project_files.add, key, **values)
 
     return add
 
@@ -33,7 +33,7 @@ def add(in_transaction):
 @pytest.fixture
 def find(in_transaction):
     def find(key):
-        return in_transaction(files.find, key)
+        return in_transaction(project_files.find, key)
 
     return find
 
@@ -55,8 +55,8 @@ def job_of(in_transaction, make_job):
 
     def job_of(key):
         job_id = make_job(project=key.project).id
-        assert in_transaction(files.lock, [key]) == {key}
-        in_transaction(files.add_job_files, [(job_id, key)])
+        assert in_transaction(project_files.lock, [key]) == {key}
+        in_transaction(project_files.add_job_files, [(job_id, key)])
         return job_id
 
     return job_of
@@ -90,35 +90,35 @@ def test_a_file_that_no_job_names_is_deleted_a_day_after_its_last_use(
     in_transaction, add, find, age
 ):
     path = add(key()).path
-    age(files.UNUSED_S - 60)
-    assert in_transaction(files.remove_unused) == []
-    age(files.UNUSED_S + 60)
-    assert in_transaction(files.remove_unused) == [path]
+    age(project_files.UNUSED_S - 60)
+    assert in_transaction(project_files.remove_unused) == []
+    age(project_files.UNUSED_S + 60)
+    assert in_transaction(project_files.remove_unused) == [path]
     assert find(key()) is None
 
 
 def test_a_lookup_keeps_a_file(in_transaction, add, age):
     add(key())
-    age(files.UNUSED_S + 60)
-    assert in_transaction(files.find_used, key()).size_bytes == 10
-    assert in_transaction(files.remove_unused) == []
-    recent = in_transaction(files.find, key()).last_used_at
-    assert in_transaction(files.find_used, key()).last_used_at == recent  # no write
+    age(project_files.UNUSED_S + 60)
+    assert in_transaction(project_files.find_used, key()).size_bytes == 10
+    assert in_transaction(project_files.remove_unused) == []
+    recent = in_transaction(project_files.find, key()).last_used_at
+    assert in_transaction(project_files.find_used, key()).last_used_at == recent  # no write
 
 
 def test_a_file_is_kept_as_long_as_a_job_names_it(in_transaction, add, age, job_of):
     path = add(key()).path
     job_id = job_of(key())
-    age(files.UNUSED_S + 60)
-    assert in_transaction(files.remove_unused) == []
+    age(project_files.UNUSED_S + 60)
+    assert in_transaction(project_files.remove_unused) == []
     in_transaction(lambda session: session.execute(delete(Job).where(Job.id == job_id)))
-    assert in_transaction(files.remove_unused) == [path]
+    assert in_transaction(project_files.remove_unused) == [path]
 
 
 def test_only_existing_files_are_locked(in_transaction, add):
     add(key())
-    assert in_transaction(files.lock, [key(), key("b"), key(project="vision")]) == {key()}
-    assert in_transaction(files.lock, []) == set()
+    assert in_transaction(project_files.lock, [key(), key("b"), key(project="vision")]) == {key()}
+    assert in_transaction(project_files.lock, []) == set()
 
 
 def test_a_file_that_a_new_job_names_is_not_deleted_at_the_same_time(
@@ -126,19 +126,19 @@ def test_a_file_that_a_new_job_names_is_not_deleted_at_the_same_time(
 ):
     add(key())
     job_id = make_job().id
-    age(files.UNUSED_S + 60)
+    age(project_files.UNUSED_S + 60)
     removed = []
 
     def remove():
         with database.write() as session:
-            removed.extend(files.remove_unused(session))
+            removed.extend(project_files.remove_unused(session))
 
     removing = threading.Thread(target=remove)
     with database.write() as session:
-        assert files.lock(session, [key()]) == {key()}
+        assert project_files.lock(session, [key()]) == {key()}
         removing.start()
         until_blocked(removing)
-        files.add_job_files(session, [(job_id, key())])
+        project_files.add_job_files(session, [(job_id, key())])
     join(removing)
     assert removed == []
 

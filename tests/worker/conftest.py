@@ -18,8 +18,8 @@ from ampspec.references.stored_files import FileKind
 from infra.notify import Notifier
 from infra.storage import Storage
 from store.database import Database
-from store.files import artifacts, files
-from store.files.files import STORAGE_FOLDER, FileKey
+from store.files import artifacts, project_files
+from store.files.project_files import STORAGE_FOLDER, FileKey
 from store.jobs import jobs
 from store.tables import Artifact, EventRow, Job
 from store.telemetry import events, steps
@@ -196,12 +196,12 @@ def make_bundle_job(
     def make(storage: Storage, content: bytes | None = None, project: str = "default") -> Job:
         content = bundle_archive() if content is None else content
         key = FileKey(project, FileKind.BUNDLE, hashlib.sha256(content).hexdigest())
-        file, path = tmp_path / "bundle.zip", files.storage_path(key)
+        file, path = tmp_path / "bundle.zip", project_files.storage_path(key)
         file.write_bytes(content)
         size, _ = storage.put(STORAGE_FOLDER, path, file)
         file.unlink()
         with database.write() as session:
-            files.add(session, key, path=path, size_bytes=size, created_by=None)
+            project_files.add(session, key, path=path, size_bytes=size, created_by=None)
         model = {"kind": "bundle", "bundle": f"sha256:{key.sha256}"}
         job: Job = make_job(model=model, runtime={"max_attempts": 1})
         return job

@@ -3,7 +3,7 @@
 import pytest
 
 from ampspec.jobs import State
-from store.files.files import STORAGE_FOLDER
+from store.files.project_files import STORAGE_FOLDER
 from store.tables import ProjectFile
 from tests.worker import test_sandbox
 from tests.worker.conftest import bundle_archive, program

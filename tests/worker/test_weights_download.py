@@ -12,8 +12,8 @@ from ampspec.jobs import Reason, State
 from ampspec.references.stored_files import FileKind
 from infra.storage import Storage
 from store.database import Database
-from store.files import artifacts, files
-from store.files.files import STORAGE_FOLDER, FileKey
+from store.files import artifacts, project_files
+from store.files.project_files import STORAGE_FOLDER, FileKey
 from store.tables import Job
 from tests.worker.conftest import Running, Start
 
@@ -41,8 +41,8 @@ def uploaded(database: Database, tmp_path: Path) -> str:
     file = tmp_path / "uploaded"
     file.write_bytes(b"uploaded")
     with database.write() as session:
-        path = files.storage_path(key)
-        files.add(session, key, path=path, size_bytes=8, created_by=None)
+        path = project_files.storage_path(key)
+        project_files.add(session, key, path=path, size_bytes=8, created_by=None)
     Storage((tmp_path / "artifacts").as_uri()).put(STORAGE_FOLDER, path, file)
     return f"sha256:{DIGEST}"
 

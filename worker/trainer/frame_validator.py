@@ -20,6 +20,7 @@ from ampspec.telemetry.frames import Frame, FrameType
 from ampspec.telemetry.json_values import json_safe, storable_text
 from ampspec.telemetry.ranges.range_samples import RangeSample
 from ampspec.telemetry.steps import array_codec
+from ampspec.telemetry.steps.block import LATEST_COLUMNS
 from ampspec.telemetry.steps.steps_frame import MAX_BLOCK_BYTES
 from worker.trainer.frame_schema import (
     EVENTS_OF_OTHERS,
@@ -41,7 +42,6 @@ MAX_STEP_TIME_S: Final = 1e9
 MAX_RECEIVED: Final = 100
 """Characters of a wrong value in a message."""
 REQUIRED_COLUMNS: Final = ("loss", "skipped", "step_time_s", "examples")
-LATEST: Final = ("loss", "loss_scale", "grad_norm", "learning_rate")
 FINAL_FRAMES: Final = (FrameType.SUCCEEDED, FrameType.FAILED, FrameType.STOPPED)
 
 
@@ -115,7 +115,7 @@ class FrameValidator:
         if block.end_step > MAX_STEP:
             raise _invalid("the end of a block", f"at most {MAX_STEP}", block.end_step)
         self._next_step = block.end_step
-        last = {name: float(block[name][-1]) for name in LATEST if name in block}
+        last = {name: float(block[name][-1]) for name in LATEST_COLUMNS if name in block}
         checked = {
             **header,
             "count": len(block),

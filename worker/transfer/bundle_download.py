@@ -12,8 +12,8 @@ from ampspec.jobs import Reason
 from ampspec.references.stored_files import FileKind, digest_of
 from infra.job_failure import JobFailure
 from infra.storage import FileNotStored, Storage
-from store.files import files
-from store.files.files import STORAGE_FOLDER, FileKey
+from store.files import project_files
+from store.files.project_files import STORAGE_FOLDER, FileKey
 from worker.database_retry import RetryingDatabase
 from worker.trainer.isolation import TrainerFolder
 from worker.transfer.dataset_cache import CachedFile, DatasetCache, content_name
@@ -53,7 +53,7 @@ def fetch_bundle(
         return None
     reference = spec["model"]["bundle"]
     key = FileKey(project, FileKind.BUNDLE, digest_of(reference))
-    row = database.write(lambda session: files.find(session, key))
+    row = database.write(lambda session: project_files.find(session, key))
     if row is None:
         raise BundleMissing(f"The project has no bundle {reference}.")
 

@@ -10,8 +10,8 @@ from ampspec.jobs import Reason
 from ampspec.references.stored_files import FileKind, digest_of
 from infra.job_failure import JobFailure
 from infra.storage import FileDamaged, FileNotStored, Storage
-from store.files import artifacts, files
-from store.files.files import STORAGE_FOLDER, FileKey
+from store.files import artifacts, project_files
+from store.files.project_files import STORAGE_FOLDER, FileKey
 from store.tables import Job
 from worker.database_retry import RetryingDatabase
 from worker.transfer.storage_retry import fetch_with_retries
@@ -75,5 +75,5 @@ def _find(session: Session, project: str, init: dict[str, Any]) -> _StoredWeight
             return None
         return _StoredWeights(artifact.job_id, artifact.path, artifact.sha256)
     key = FileKey(project, FileKind.WEIGHTS, digest_of(init["weights"]))
-    file = files.find(session, key)
+    file = project_files.find(session, key)
     return None if file is None else _StoredWeights(STORAGE_FOLDER, file.path, file.sha256)

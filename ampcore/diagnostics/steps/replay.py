@@ -73,7 +73,7 @@ class Replay:
 
     One compiled function, traced when it is first called. `loss_scales` are those that the
     task is trained with, one for each network; `accumulate` is the number of micro-batches in a
-    step, and `shard` which of all replicas' they are.
+    step, and `shard` which of all ranks' they are.
     """
 
     def __init__(

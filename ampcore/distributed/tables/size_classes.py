@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import tensorflow as tf
 
-from ampcore.distributed.replicas import Replicas
+from ampcore.distributed.communicator import Communicator
 
 Tensor = Any
 
@@ -40,14 +40,14 @@ class SizeClass(NamedTuple):
     size: Tensor
 
 
-def agree_on_sizes(replicas: Replicas, counts: Sequence[Tensor]) -> list[SizeClass]:
+def agree_on_sizes(communicator: Communicator, counts: Sequence[Tensor]) -> list[SizeClass]:
     """For each count the smallest size that is enough on all ranks; one exchange for all.
 
     Args:
-        replicas: The replicas.
+        communicator: The ranks.
         counts: Int32 scalars: how many rows this rank has.
     """
-    [largest] = replicas.all_reduce([tf.stack(counts)], "max")
+    [largest] = communicator.all_reduce([tf.stack(counts)], "max")
     numbers = tf.searchsorted(tf.constant(SIZES, tf.int32), largest)
     sizes = tf.gather(tf.constant(SIZES, tf.int32), numbers)
     return [

@@ -13,7 +13,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from ampcore.distributed.arrays import broadcast_bytes, in_words
-from ampcore.distributed.replicas import Replicas
+from ampcore.distributed.communicator import Communicator
 from ampcore.distributed.row_shards import RowShard
 
 Array = NDArray[Any]
@@ -55,13 +55,13 @@ class WholeTable:
     Args:
         rank_rows: The rows of this rank, which nobody changes until the table is finished.
         shard: Which rows they are.
-        replicas: The ranks that have the others.
+        communicator: The ranks that have the others.
     """
 
     def __init__(
-        self, rank_rows: Array | VariableRows, shard: RowShard, replicas: Replicas
+        self, rank_rows: Array | VariableRows, shard: RowShard, communicator: Communicator
     ) -> None:
-        self.rank_rows, self.shard, self.replicas = rank_rows, shard, replicas
+        self.rank_rows, self.shard, self.communicator = rank_rows, shard, communicator
         self._pieces = self._receive()
 
     @property
@@ -94,7 +94,7 @@ class WholeTable:
         for first in range(0, shard.rows_of(0), local):
             local_rows = self.rank_rows[first : first + local]
             words = in_words(_bytes(local_rows), local * row_bytes)
-            [gathered_words] = self.replicas.all_gather([tf.constant(words)])
+            [gathered_words] = self.communicator.all_gather([tf.constant(words)])
             parts = gathered_words.numpy().view(np.uint8).reshape(shard.size, words.nbytes)
             start = first * shard.size
             count = min(local * shard.size, shard.rows - start)
@@ -109,16 +109,16 @@ class OwnRows:
     """The rows of this rank in a table that rank 0 has. All ranks receive them together, once.
 
     Args:
-        replicas: The ranks.
+        communicator: The ranks.
         shard: The rows of this rank.
         whole: On rank 0, the whole table, perhaps a file that is mapped into memory.
         like: An array with the dtype, and the shape of the rows, on every rank.
     """
 
     def __init__(
-        self, replicas: Replicas, shard: RowShard, whole: Array | None, like: Array
+        self, communicator: Communicator, shard: RowShard, whole: Array | None, like: Array
     ) -> None:
-        self._replicas, self._shard, self._whole, self._like = replicas, shard, whole, like
+        self._communicator, self._shard, self._whole, self._like = communicator, shard, whole, like
         self.shape = (shard.local_rows, *like.shape[1:])
         self.dtype = like.dtype
 
@@ -141,7 +141,7 @@ class OwnRows:
         rows = _local_rows(row_bytes, shard) * shard.size
         for start in range(0, shard.rows, rows):
             piece = None if self._whole is None else _bytes(self._whole[start : start + rows])
-            data = broadcast_bytes(self._replicas, piece, rows * row_bytes)
+            data = broadcast_bytes(self._communicator, piece, rows * row_bytes)
             count = min(rows, shard.rows - start)
             part = data[: count * row_bytes].view(like.dtype).reshape(count, *like.shape[1:])
             yield start // shard.size, shard.own_rows(part)

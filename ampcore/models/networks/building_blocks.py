@@ -14,8 +14,8 @@ from ampspec.layers.base import Layer, default_name
 from ampspec.layers.weight_options import Constraint, Initializer, Regularizer, WeightOption
 from ampspec.models.model import ModelSpec
 from ampspec.networks import DataShape, NetworkConfig, describe_networks
+from ampspec.networks.description import PositionNumbers
 from ampspec.networks.images import image_shape
-from ampspec.networks.layers import PositionNumbers
 
 OPTION_MODULES: Final[dict[type[WeightOption], Any]] = {
     Initializer: keras.initializers,

@@ -1,7 +1,4 @@
-"""The classifiers mlp, cnn, lenet5 and resnet, for data that they can take.
-
-`ampspec.networks.images` describes their layers, and names their sources.
-"""
+"""Checks the data of mlp, cnn, lenet5, resnet; builds them from `ampspec.networks.images`."""
 
 from typing import Any
 

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from ampcore.data.dataset import Signature
 from ampcore.data.examples import Batch
+from ampcore.distributed.communicator import Communicator
 from ampcore.distributed.lookup import sharded_lookup
-from ampcore.distributed.replicas import Replicas
 from ampcore.distributed.row_shards import RowShard
 from ampcore.models.classification import binary_cross_entropy
 from ampcore.models.networks.building_blocks import build_networks
@@ -33,8 +33,8 @@ class ClickPrediction(Task):
 
     Args:
         networks: The one network; its table holds the rows of `shard`.
-        shard: The rows of this replica; None: all of them.
-        replicas: The replicas that have the others; None: this one has all.
+        shard: The rows of this rank; None: all of them.
+        communicator: The ranks that have the others; None: this one has all.
     """
 
     metrics = ("loss", "accuracy")
@@ -43,10 +43,10 @@ class ClickPrediction(Task):
         self,
         networks: Sequence[Network],
         shard: RowShard | None = None,
-        replicas: Replicas | None = None,
+        communicator: Communicator | None = None,
     ) -> None:
         super().__init__(networks)
-        self._shard, self._replicas = shard, replicas
+        self._shard, self._communicator = shard, communicator
         model = self.networks[0].model
         table = model.get_layer(TABLE_LAYER)
         self._table = _index_of(table.embeddings, model.trainable_variables)
@@ -76,7 +76,7 @@ class ClickPrediction(Task):
         }
 
     def shards(self) -> Mapping[int, RowShard]:
-        """The table, if other replicas own some of its rows."""
+        """The table, if other ranks own some of its rows."""
         if self._shard is None:
             return {}
         return {id(self.table): self._shard}
@@ -93,13 +93,13 @@ class ClickPrediction(Task):
         return self.networks[0].model.trainable_variables[self._table]
 
     def rows(self, keys: Tensor) -> Tensor:
-        """The rows of keys, in the dtype of the table; all replicas call it together."""
+        """The rows of keys, in the dtype of the table; all ranks call it together."""
         return self._look_up(self.table.value, keys, self.table.dtype)
 
     def _look_up(self, table: Any, keys: Tensor, dtype: Any) -> Tensor:
-        if self._shard is None or self._replicas is None:
+        if self._shard is None or self._communicator is None:
             return tf.gather(table, keys)
-        return sharded_lookup(self._replicas, self._shard, table, keys, dtype)
+        return sharded_lookup(self._communicator, self._shard, table, keys, dtype)
 
     def _logits(
         self, weights: Weights, non_trainable: NonTrainable, keys: Tensor, *, training: bool
@@ -115,10 +115,10 @@ class ClickPrediction(Task):
 
 
 class FetchedRows(ClickPrediction):
-    """The same network on one replica alone, for batches whose rows it has fetched.
+    """The same network on one rank alone, for batches whose rows it has fetched.
 
     Args:
-        task: The task whose replicas own the rows.
+        task: The task whose ranks own the rows.
         like: Another one, with which it shares the rows; None: it has its own.
     """
 
@@ -154,19 +154,19 @@ class FetchedRows(ClickPrediction):
 
 
 def sharded(
-    spec: EmbeddingModel, signature: Signature, policies: DtypePolicies, replicas: Replicas
+    spec: EmbeddingModel, signature: Signature, policies: DtypePolicies, communicator: Communicator
 ) -> ClickPrediction:
-    """The task of `embedding` with a table of which this replica has its own rows.
+    """The task of `embedding` with a table of which this rank has its own rows.
 
     The whole table has the rows that one process would have given it.
     """
     _check_keys(spec, signature)
-    shard = RowShard(spec.vocabulary, replicas.rank, replicas.size)
+    shard = RowShard(spec.vocabulary, communicator.rank, communicator.size)
     own = spec.model_copy(update={"vocabulary": shard.local_rows})
     [model] = build_networks(own, signature).values()
     layer = model.get_layer(TABLE_LAYER)
     assign_initial_rows(layer.embeddings, shard, layer.embeddings_initializer)
-    return ClickPrediction([Network("model", policies.apply(model))], shard, replicas)
+    return ClickPrediction([Network("model", policies.apply(model))], shard, communicator)
 
 
 @register("embedding", ClickPrediction)

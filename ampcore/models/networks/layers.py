@@ -10,8 +10,8 @@ from ampcore.models.registry import register
 from ampspec.data.target_columns import OUTPUT
 from ampspec.documents.problems import Problem
 from ampspec.errors import InvalidModel
+from ampspec.layers.graph import infer
 from ampspec.layers.inference import Inference
-from ampspec.layers.network import infer
 from ampspec.models.model import Layers, NamedInput
 from ampspec.networks.custom_layers import named_sizes
 from ampspec.rules.layer_rules import output_problem

@@ -18,9 +18,9 @@ from ampspec.training.run import RunSpec
 
 
 class RunEvaluations:
-    """Evaluates a run between its blocks; of several replicas the first one, for all.
+    """Evaluates a run between its blocks; of several ranks the first one, for all.
 
-    Where replicas have different rows of a table, all of them evaluate the same examples together.
+    Where ranks have different rows of a table, all of them evaluate the same examples together.
 
     Args:
         context: The examples, and after which steps the run evaluates; a replay never does.
@@ -29,7 +29,7 @@ class RunEvaluations:
 
     def __init__(self, context: RunContext, task: Task) -> None:
         self._spec, self._plan = context.job.spec, context.plan
-        self._replicas = context.replicas
+        self._communicator = context.communicator
         self._validation = validation = None if context.is_replay else context.dataset.validation
         self.use_task(task)
         self.best = (
@@ -46,7 +46,7 @@ class RunEvaluations:
         validation = self._validation
         self._evaluator = (
             None
-            if validation is None or not (self._replicas.rank == 0 or task.shards())
+            if validation is None or not (self._communicator.rank == 0 or task.shards())
             else Evaluator(task, validation, _batch_size(validation, self._spec))
         )
 
@@ -77,8 +77,8 @@ class RunEvaluations:
     def _evaluate(self, runner: StepRunner, totals: Totals) -> Iterator[Event]:
         with phase_span(Phase.EVALUATION):
             local_evaluation = self._evaluator and self._evaluator(runner.weights.evaluated())
-        # The same numbers decide on all replicas whether the run ends early.
-        evaluation: Evaluation = self._replicas.broadcast_object(local_evaluation)
+        # The same numbers decide on all ranks whether the run ends early.
+        evaluation: Evaluation = self._communicator.broadcast_object(local_evaluation)
         yield totals.keep(evaluation, is_best=self._is_best(evaluation, runner, totals.steps))
         if self.best is not None and self.best.has_stopped:
             yield self.best.stopped_event(

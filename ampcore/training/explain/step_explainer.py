@@ -24,7 +24,7 @@ from ampcore.training.explain.step_replay import (
     replay_to,
 )
 from ampcore.training.jobs.job import TrainingJob
-from ampcore.training.run.prepared_run import prepared_run
+from ampcore.training.run.prepared_context import prepared_context
 from ampcore.training.run.repeat import RepeatedStep, repeat_step
 from ampspec.telemetry import Event, EventType, StepBlock
 from ampspec.telemetry.json_values import json_safe
@@ -80,7 +80,7 @@ class StepExplainer:
             ReplayStopped: `should_stop` returned true.
             TrainingError: The run cannot be repeated.
         """
-        with prepared_run(self._job, is_replay=True) as context:
+        with prepared_context(self._job, is_replay=True) as context:
             check_has_step(context, self._step)
             stop = should_stop or (lambda: False)
             replayed = replay_to(context, self._step, self._start, on_block, stop)

@@ -6,7 +6,7 @@ from ampcore.data import Batch
 from ampcore.diagnostics.ranges.perturbation import LayerPerturbation, PerturbationTest
 from ampcore.diagnostics.ranges.range_probe import RangeProbe
 from ampcore.training.context import RunContext
-from ampcore.training.run.prepared_run import device_settings
+from ampcore.training.run.prepared_context import device_settings
 from ampcore.training.step.step_runner import StepRunner
 from ampspec.telemetry.ranges.number_formats import NUMBER_FORMATS
 from ampspec.telemetry.ranges.range_report import range_report

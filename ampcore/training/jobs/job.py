@@ -10,7 +10,7 @@ from typing import Any
 from ampcore import data, models, optimizers
 from ampcore.checkpoint.initial_weights import take_weights
 from ampcore.data import Dataset
-from ampcore.distributed import Replicas, SingleReplica
+from ampcore.distributed import Communicator, SingleRank
 from ampcore.models.frozen_layers import freeze_layers
 from ampcore.models.networks.embedding import sharded
 from ampcore.models.task import Network, Task
@@ -77,13 +77,13 @@ class TrainingJob(ABC):
         changed.spec = self.spec.model_copy(update=sections)
         return changed
 
-    def for_replicas(self, replicas: Replicas) -> "TrainingJob":
-        """The same job as one of these replicas trains it."""
+    def for_ranks(self, communicator: Communicator) -> "TrainingJob":
+        """The same job as one of these ranks trains it."""
         return self
 
     @property
     def shards_tables(self) -> bool:
-        """Whether each replica has other rows of its tables."""
+        """Whether each rank has other rows of its tables."""
         return False
 
     def reason_for(self, error: Exception) -> TrainingError | None:
@@ -112,20 +112,20 @@ class SpecJob(TrainingJob):
     ) -> None:
         self.spec: JobSpec = spec
         self._data_root, self._datasets, self._init = data_root, datasets, init
-        self._replicas: Replicas = SingleReplica()
+        self._communicator: Communicator = SingleRank()
 
-    def for_replicas(self, replicas: Replicas) -> TrainingJob:
-        """The same job, with tables whose rows the replicas share if the spec says so."""
+    def for_ranks(self, communicator: Communicator) -> TrainingJob:
+        """The same job, with tables whose rows the ranks share if the spec says so."""
         changed = copy(self)
-        changed._replicas = replicas
+        changed._communicator = communicator
         return changed
 
     @property
     def shards_tables(self) -> bool:
-        """Whether several replicas train, and the spec divides the table between them."""
+        """Whether several ranks train, and the spec divides the table between them."""
         model = self.spec.model
         is_sharded = isinstance(model, EmbeddingModel) and model.placement == "sharded"
-        return is_sharded and self._replicas.size > 1
+        return is_sharded and self._communicator.size > 1
 
     def load_data(self) -> Dataset:
         """The data that the spec names."""
@@ -149,7 +149,7 @@ class SpecJob(TrainingJob):
         """The model that the spec names, for this data."""
         spec, signature = self.spec, dataset.require_signature()
         if isinstance(spec.model, EmbeddingModel) and self.shards_tables:
-            return self.freeze(sharded(spec.model, signature, policies, self._replicas))
+            return self.freeze(sharded(spec.model, signature, policies, self._communicator))
         augmentation = getattr(spec.data, "augmentation", ())
         return self.freeze(models.build(spec.model, signature, policies, spec.task, augmentation))
 

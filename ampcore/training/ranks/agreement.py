@@ -14,7 +14,7 @@ import tensorflow as tf
 from ampcore.checkpoint import Checkpoint, Manifest
 from ampcore.checkpoint.saver import versions
 from ampcore.checkpoint.state import Arrays
-from ampcore.distributed import Replicas
+from ampcore.distributed import Communicator
 from ampcore.distributed.arrays import broadcast_arrays
 from ampcore.distributed.tables.whole_tables import OwnRows
 from ampcore.training.context import RunContext
@@ -40,9 +40,9 @@ def check_rank_count(spec: RunSpec, size: int) -> None:
     )
 
 
-def check_equal_settings(replicas: Replicas, context: RunContext) -> None:
+def check_equal_settings(communicator: Communicator, context: RunContext) -> None:
     """Raise RanksDiffer if the ranks have other settings, versions or numbers of examples."""
-    if replicas.size == 1:
+    if communicator.size == 1:
         return
     spec = json.dumps(context.job.spec.to_json(), sort_keys=True)
     settings = {
@@ -51,7 +51,7 @@ def check_equal_settings(replicas: Replicas, context: RunContext) -> None:
         "the number of steps": [context.plan.total_steps, context.plan.steps_per_epoch],
         "the kind of the device": context.device.kind,
     }
-    settings_by_rank = replicas.all_gather_object(settings)
+    settings_by_rank = communicator.all_gather_object(settings)
     for name, value in settings_by_rank[0].items():
         differing = [
             rank for rank, of_rank in enumerate(settings_by_rank) if of_rank[name] != value
@@ -67,11 +67,11 @@ def check_equal_settings(replicas: Replicas, context: RunContext) -> None:
             )
 
 
-def share_checkpoint(replicas: Replicas, saved: Checkpoint | None) -> Checkpoint | None:
+def share_checkpoint(communicator: Communicator, saved: Checkpoint | None) -> Checkpoint | None:
     """The checkpoint that rank 0 has read, on every rank; of others than rank 0 without arrays."""
-    if replicas.size == 1:
+    if communicator.size == 1:
         return saved
-    text = replicas.broadcast_object(saved and saved.manifest.model_dump_json())
+    text = communicator.broadcast_object(saved and saved.manifest.model_dump_json())
     if text is None or saved is not None:
         return saved
     return Checkpoint(Manifest.model_validate_json(text), {})
@@ -82,13 +82,13 @@ def share_arrays(runner: StepRunner, saved: Checkpoint) -> Checkpoint:
 
     Of tables whose rows are on several ranks it may have `OwnRows`, which all ranks must receive.
     """
-    replicas = runner.replicas
-    if replicas.size == 1:
+    communicator = runner.communicator
+    if communicator.size == 1:
         return saved
-    is_leader = replicas.rank == 0
+    is_leader = communicator.rank == 0
     shared_states: list[Arrays | None] = []
     for arrays in (saved.good_arrays, saved.best_arrays):
-        if replicas.broadcast_object(arrays is not None):
+        if communicator.broadcast_object(arrays is not None):
             arrays_of_state = _share(runner, arrays or {} if is_leader else None)
             shared_states.append(_with_received_rows(arrays_of_state))
         else:
@@ -116,11 +116,11 @@ def _with_received_rows(arrays: Mapping[str, Any]) -> Arrays:
 
 def _share(runner: StepRunner, arrays: Arrays | None) -> dict[str, Any]:
     """The arrays of rank 0; of tables whose rows are on several ranks the `OwnRows` of this one."""
-    replicas, shards = runner.replicas, runner.tables.shards
+    communicator, shards = runner.communicator, runner.tables.shards
     whole = None if arrays is None else {n: a for n, a in arrays.items() if n not in shards}
-    shared: dict[str, Any] = broadcast_arrays(replicas, whole)
+    shared: dict[str, Any] = broadcast_arrays(communicator, whole)
     tables = {name: array for name, array in (arrays or {}).items() if name in shards}
-    header = replicas.broadcast_object(
+    header = communicator.broadcast_object(
         [[name, array.dtype.name, list(array.shape)] for name, array in tables.items()]
     )
     for name, dtype, (rows, *row_shape) in header:
@@ -131,16 +131,16 @@ def _share(runner: StepRunner, arrays: Arrays | None) -> dict[str, Any]:
                 f"{shard.rows}."
             )
         like = np.empty((0, *row_shape), tf.as_dtype(dtype).as_numpy_dtype)
-        shared[name] = OwnRows(replicas, shard, tables.get(name), like)
+        shared[name] = OwnRows(communicator, shard, tables.get(name), like)
     return shared
 
 
 def share_state(runner: StepRunner) -> None:
     """Give every rank the variables and loss scales of rank 0; rows of tables are its own."""
-    replicas = runner.replicas
-    if replicas.size > 1:
-        arrays = runner.state.capture_common() if replicas.rank == 0 else None
-        runner.state.restore_common(broadcast_arrays(replicas, arrays))
+    communicator = runner.communicator
+    if communicator.size > 1:
+        arrays = runner.state.capture_common() if communicator.rank == 0 else None
+        runner.state.restore_common(broadcast_arrays(communicator, arrays))
 
 
 def check_equal_state(runner: StepRunner, step: int) -> None:
@@ -149,10 +149,10 @@ def check_equal_state(runner: StepRunner, step: int) -> None:
     Statistics that each rank keeps for itself are left out, and so are the rows of tables that it
     owns.
     """
-    replicas = runner.replicas
-    if replicas.size == 1:
+    communicator = runner.communicator
+    if communicator.size == 1:
         return
-    digests = replicas.all_gather_object(_digest(runner))
+    digests = communicator.all_gather_object(_digest(runner))
     differing = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
     if differing:
         raise RanksDiffer(

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from ampcore import distributed
-from ampcore.distributed import Cluster, Replicas, SingleReplica
+from ampcore.distributed import Cluster, Communicator, SingleRank
 from ampcore.training.callback_buffer import OnEvent
 from ampspec.errors import InvalidModel, TrainingError
 from ampspec.telemetry import Event, EventType
@@ -17,10 +17,10 @@ RANK_SETTINGS: Final = ("workers", "devices", "elastic")
 
 
 @contextmanager
-def connected(cluster: Cluster | None, exchange: Exchange) -> Iterator[Replicas]:
-    """The replicas of a job while it trains. An error in one rank ends all of them.
+def connected(cluster: Cluster | None, exchange: Exchange) -> Iterator[Communicator]:
+    """The ranks of a job while it trains. An error in one rank ends all of them.
 
-    A program that has connected before uses its replicas afterwards, too: they are closed only
+    A program that has connected before uses its ranks afterwards, too: they are closed only
     after an error.
 
     Raises:
@@ -28,29 +28,29 @@ def connected(cluster: Cluster | None, exchange: Exchange) -> Iterator[Replicas]
         RankFailed: Another rank has failed.
     """
     if cluster is None:
-        yield SingleReplica()
+        yield SingleRank()
         return
-    earlier = distributed.replicas_of(cluster)
-    replicas = earlier or distributed.connect(cluster, exchange.bucket_bytes)
+    earlier = distributed.communicator_of(cluster)
+    communicator = earlier or distributed.connect(cluster, exchange.bucket_bytes)
     try:
-        yield replicas
-        replicas.barrier()  # rank 0 may still have been saving
+        yield communicator
+        communicator.barrier()  # rank 0 may still have been saving
     except Exception as error:
-        cause = replicas.explain(error) or error
-        replicas.close(_as_training_error(cause))
+        cause = communicator.explain(error) or error
+        communicator.close(_as_training_error(cause))
         if cause is error:
             raise
         raise cause from error
     except BaseException:
-        replicas.close(TrainingError("It was interrupted."))
+        communicator.close(TrainingError("It was interrupted."))
         raise
     if earlier is None:
-        replicas.close()
+        communicator.close()
 
 
 def check_connected(cluster: Cluster | None) -> None:
     """Raise InvalidModel if a model was created before its process connected with other ranks."""
-    if cluster is not None and cluster.size > 1 and distributed.replicas_of(cluster) is None:
+    if cluster is not None and cluster.size > 1 and distributed.communicator_of(cluster) is None:
         raise InvalidModel(
             "model",
             expected="a model that is created after ampcore.distributed.connect_from_environment()",

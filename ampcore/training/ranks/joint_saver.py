@@ -4,7 +4,7 @@ from typing import Protocol
 
 from ampcore.checkpoint import Checkpoint
 from ampcore.checkpoint.writer import CheckpointWriter
-from ampcore.distributed import Replicas
+from ampcore.distributed import Communicator
 from ampspec.telemetry import Event, EventType
 
 
@@ -29,12 +29,12 @@ class JointSaver:
 
     Args:
         saver: That of this rank; only rank 0's has a folder.
-        replicas: The ranks.
+        communicator: The ranks.
     """
 
-    def __init__(self, saver: Saver, replicas: Replicas) -> None:
-        self._saver, self._replicas = saver, replicas
-        self._is_enabled: bool = replicas.broadcast_object(saver.is_enabled)
+    def __init__(self, saver: Saver, communicator: Communicator) -> None:
+        self._saver, self._communicator = saver, communicator
+        self._is_enabled: bool = communicator.broadcast_object(saver.is_enabled)
         self.saved_steps: int | None = None
         """The number of steps in the newest checkpoint; None without one."""
 
@@ -45,21 +45,21 @@ class JointSaver:
 
     def is_due(self) -> bool:
         """Whether the interval of rank 0 has passed."""
-        return bool(self._replicas.broadcast_object(self._saver.is_due()))
+        return bool(self._communicator.broadcast_object(self._saver.is_due()))
 
     def save(self, checkpoint: Checkpoint) -> Event:
         """Save a checkpoint whose tables are `WholeTable`; all ranks call it together."""
         tables = CheckpointWriter.from_checkpoint(checkpoint).tables
         event: Event | None = None
         try:
-            if self._replicas.rank == 0:
+            if self._communicator.rank == 0:
                 event = self._saver.save(checkpoint)
         finally:
             # The ranks send all pieces, even if rank 0 can no longer write them.
             for table in tables:
                 table.finish()
         facts = None if event is None else [event.type.value, event.step, event.data]
-        kind, step, data = self._replicas.broadcast_object(facts)
+        kind, step, data = self._communicator.broadcast_object(facts)
         event = event or Event(EventType(kind), step, data)
         if event.type == EventType.CHECKPOINT_SAVED:
             self.saved_steps = checkpoint.manifest.step

@@ -35,7 +35,7 @@ class RankObserver:
         if not self._has_others:
             return
         times = [block.stats.duration_s, runner.communication_s]
-        reports = runner.replicas.all_gather_object(times)
+        reports = runner.communicator.all_gather_object(times)
         if is_warm:
             self.times.observe(len(block), reports)
             if (changed := self.times.changed_event(done - 1)) is not None:

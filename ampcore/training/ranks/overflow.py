@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ampcore.diagnostics.steps.overflow_cause import OverflowCause
-from ampcore.distributed import Replicas
+from ampcore.distributed import Communicator
 from ampspec.telemetry.json_values import json_safe
 from ampspec.telemetry.scale_events import OverflowCauses
 
@@ -12,18 +12,18 @@ WITHOUT_CAUSE: Final = (OverflowCause.NOT_REPRODUCED.value, OverflowCause.UNKNOW
 """What a rank finds whose own gradients were finite, or that could not repeat the step."""
 
 
-def overflow_causes_of_ranks(replicas: Replicas, causes: OverflowCauses) -> OverflowCauses:
+def overflow_causes_of_ranks(communicator: Communicator, causes: OverflowCauses) -> OverflowCauses:
     """The cause that a rank has found, with its number and its examples.
 
     Every rank calls it after it has explained its own part of the last step of a block.
 
     Args:
-        replicas: The replicas of the job.
+        communicator: The ranks of the job.
         causes: What this rank has found, by step.
     """
-    if replicas.size == 1:
+    if communicator.size == 1:
         return causes
-    reports = replicas.all_gather_object(
+    reports = communicator.all_gather_object(
         [[step, json_safe(facts)] for step, facts in causes.items()]
     )
     steps = [dict(report) for report in reports]

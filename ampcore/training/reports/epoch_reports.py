@@ -52,7 +52,7 @@ class EpochReports(NoReports):
 
     def __init__(self, run: Run, callbacks: Sequence[Any], model: Any, verbose: Verbose) -> None:
         super().__init__(run)
-        is_leader = run.runner.replicas.rank == 0
+        is_leader = run.runner.communicator.rank == 0
         self._verbose = _resolved(verbose) if is_leader else 0
         params = {
             "epochs": run.context.plan.epochs,
@@ -61,7 +61,7 @@ class EpochReports(NoReports):
         }
         self._callbacks = RunCallbacks(callbacks if is_leader else (), model, params)
         # Of rank 0, which calls them: a program may give them to that rank alone.
-        self._has_callbacks = run.runner.replicas.broadcast_object(bool(callbacks))
+        self._has_callbacks = run.runner.communicator.broadcast_object(bool(callbacks))
         self._bar: Any = None
         self._epoch: int | None = None
         self._logs: dict[str, float] = {}
@@ -105,7 +105,7 @@ class EpochReports(NoReports):
             done = self._run.position[1] or self._run.context.plan.steps_per_epoch
             self._bar.update(done, list(logs.items()), finalize=True)
         stops = self._callbacks.end_epoch(epoch, logs, self._optimizer)
-        if self._has_callbacks and self._run.runner.replicas.broadcast_object(stops):
+        if self._has_callbacks and self._run.runner.communicator.broadcast_object(stops):
             stop_by_callback(self._run)
         self._share_learning_rate()
 
@@ -122,11 +122,11 @@ class EpochReports(NoReports):
 
     def _share_learning_rate(self) -> None:
         """Give all ranks the learning rate that the callbacks of rank 0 may have assigned."""
-        replicas = self._run.runner.replicas
-        if replicas.size == 1 or not self._has_callbacks:
+        communicator = self._run.runner.communicator
+        if communicator.size == 1 or not self._has_callbacks:
             return
         rate = float(self._optimizer.learning_rate)
-        shared = replicas.broadcast_object(rate)
+        shared = communicator.broadcast_object(rate)
         if shared != rate:
             self._optimizer.learning_rate = shared
 

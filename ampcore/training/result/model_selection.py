@@ -58,7 +58,7 @@ class ModelSelection:
         """
         run = self._run
         runner = run.runner
-        if folder is None or not run.is_done or runner.tables.shards or runner.replicas.rank:
+        if folder is None or not run.is_done or runner.tables.shards or runner.communicator.rank:
             return
         with phase_span(Phase.EVALUATION):
             metrics = example_metrics(runner.task, run.context.dataset, run.spec.data.batch_size)

@@ -1,1 +1,1 @@
-"""A run from its first block to its last: set-up, order, recovery."""
+"""The Run: set-up, checkpoints, guard and recovery; `train_loop` has the order of a block."""

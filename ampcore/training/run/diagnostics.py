@@ -43,7 +43,7 @@ class RunDiagnostics:
         )
         self._overflow_causes = OverflowDiagnostics(replay)
         has_float16 = "float16" in runner.policies.compute_dtypes
-        samples = context.replicas.rank == 0 and not context.is_replay
+        samples = context.communicator.rank == 0 and not context.is_replay
         self._scale_table = ScaleTable(replay) if has_float16 and samples else None
         self._spikes = SpikeDetector()
         self.at_start: Measured | None = None
@@ -159,9 +159,9 @@ class RunDiagnostics:
         return self._scale_table is not None and self._scale_table.is_due(step)
 
     def _fetches_rows(self, *, is_due: bool) -> bool:
-        """Whether a sample of the first replica needs rows of the others: the same on all."""
+        """Whether a sample of the first rank needs rows of the others: the same on all."""
         runner = self._runner
-        return bool(runner.tables.shards) and bool(runner.replicas.broadcast_object(is_due))
+        return bool(runner.tables.shards) and bool(runner.communicator.broadcast_object(is_due))
 
     def _sample_ranges(self, step: int) -> Event:
         scales = list(self._runner.state.scale_by_network.values())

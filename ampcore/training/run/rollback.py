@@ -1,4 +1,4 @@
-"""Recovers a run that no longer learns, and keeps the states that it may return to."""
+"""Keeps the states that a run may return to, and applies what `recovery` decides."""
 
 from ampcore.checkpoint.state import Arrays
 from ampcore.training.run import recovery

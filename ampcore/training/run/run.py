@@ -67,7 +67,9 @@ class Run:
         self.checkpoints = RunCheckpoints(saver, callback_buffer, spec, device.kind)
         self.totals = Totals()
         self.recovery = Recovery(spec, in_float32=float32)
-        self.ranks = RankObserver(context.replicas.size, spec.runtime.exchange.check_every_steps)
+        self.ranks = RankObserver(
+            context.communicator.size, spec.runtime.exchange.check_every_steps
+        )
         every = None if context.is_replay else spec.diagnostics.repeat_step_every
         self.repeater = StepRepeater(every, is_exact=device.kind == "cpu")
         self.warned_of_damage = False
@@ -158,7 +160,7 @@ class Run:
     def start(self) -> Sequence[Event]:
         """Begin at the first step, with the job's initial weights; returns what they are."""
         events: Sequence[Event] = ()
-        if self.context.replicas.rank == 0:
+        if self.context.communicator.rank == 0:
             events = self.context.job.set_initial_weights(self.runner.task)
         share_state(self.runner)
         if self.needs_snapshots:

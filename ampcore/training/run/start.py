@@ -11,7 +11,7 @@ from ampcore.diagnostics.preflight.category_columns import category_findings
 from ampcore.diagnostics.preflight.data_findings import data_findings
 from ampcore.diagnostics.preflight.input_range import input_findings
 from ampcore.diagnostics.preflight.model_preflight import preflight_events
-from ampcore.distributed import Replicas
+from ampcore.distributed import Communicator
 from ampcore.profile.recorder import ProfileRecorder
 from ampcore.training.callback_buffer import CallbackBuffer
 from ampcore.training.context import RunContext
@@ -65,11 +65,11 @@ def start_or_resume(
     stored, differences, warnings = NO_CHECKPOINT
     if folder and resume:
         stored, differences, warnings = newest(folder, spec, mapped=context.job.shards_tables)
-    saved = share_checkpoint(context.replicas, stored.checkpoint if stored else None)
+    saved = share_checkpoint(context.communicator, stored.checkpoint if stored else None)
     saver: Saver = CheckpointSaver(folder, spec.train.checkpoint_every_s)
     if context.job.shards_tables:
-        saver = JointSaver(saver, context.replicas)
-    float32 = resumes_in_float32(context.replicas, saved, differences)
+        saver = JointSaver(saver, context.communicator)
+    float32 = resumes_in_float32(context.communicator, saved, differences)
     run = Run(context, saver, callback_buffer, float32=float32, recorder=recorder)
     loaded: Sequence[Event] = ()
     if saved:
@@ -77,7 +77,7 @@ def start_or_resume(
         run.restore(saved)
     else:
         loaded = run.start()
-    check_equal_settings(context.replicas, context)
+    check_equal_settings(context.communicator, context)
     callback_buffer.event(_started_event(context, run))
     for event in (*_preflight(context, run), *warnings, *loaded):
         callback_buffer.event(event)
@@ -90,7 +90,7 @@ def start_or_resume(
 
 
 def resumes_in_float32(
-    replicas: Replicas, saved: Checkpoint | None, differences: Sequence[FieldChange]
+    communicator: Communicator, saved: Checkpoint | None, differences: Sequence[FieldChange]
 ) -> bool:
     """Whether a run continues in float32, to which the guard had changed it.
 
@@ -101,7 +101,7 @@ def resumes_in_float32(
         difference.field.startswith(PRECISION_FIELDS) for difference in differences
     )
     in_float32 = saved is not None and bool(RunCounters.from_manifest(saved.manifest).in_float32)
-    return bool(replicas.broadcast_object(in_float32 and not precision_changed))
+    return bool(communicator.broadcast_object(in_float32 and not precision_changed))
 
 
 def _use_engine(
@@ -112,7 +112,7 @@ def _use_engine(
     if engine != "auto":
         runner.use_engine(engine, step)
         return EngineDecision(engine, "set by runtime.engine")
-    if context.replicas.size > 1:
+    if context.communicator.size > 1:
         runner.use_engine("graph", step)
         return EngineDecision("graph", SEVERAL_RANKS)
     device = context.device.kind
@@ -152,7 +152,7 @@ def _started_event(context: RunContext, run: Run) -> Event:
         "tf32": context.job.spec.precision.tf32 and context.device.has_tf32,
         "dropped_examples": context.dataset.dropped_examples(examples),
         "global_batch_size": examples,
-        "ranks": context.replicas.size,
+        "ranks": context.communicator.size,
         "data": data_summary(context.dataset).to_json(),
     }
     if classes := _class_names(context):

@@ -30,7 +30,7 @@ def step_context(
     """
 
     def other_inputs() -> Sequence[StepInputs]:
-        # Rows of other replicas are fetched by all of them together, for the step alone.
+        # Rows of other ranks are fetched by all of them together, for the step alone.
         if runner.tables.shards:
             return ()
         _, batch = runner.position(step)

@@ -1,1 +1,1 @@
-"""What the next step depends on, and the checkpoints of it."""
+"""What the next step depends on; a StepRunner owns it, and `run` saves and restores it."""

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 from ampcore.checkpoint import state
-from ampcore.distributed import Replicas
+from ampcore.distributed import Communicator
 from ampcore.distributed.row_shards import RowShard
 from ampcore.distributed.tables.whole_tables import VariableRows, WholeTable
 from ampcore.models.task import Task
@@ -18,11 +18,11 @@ class ShardedTables:
     Args:
         task: The networks.
         optimizers: One for each network, whose slots have the same rows.
-        replicas: The ranks.
+        communicator: The ranks.
     """
 
-    def __init__(self, task: Task, optimizers: Sequence[Any], replicas: Replicas) -> None:
-        self._task, self._optimizers, self._replicas = task, optimizers, replicas
+    def __init__(self, task: Task, optimizers: Sequence[Any], communicator: Communicator) -> None:
+        self._task, self._optimizers, self._communicator = task, optimizers, communicator
 
     @cached_property
     def shards(self) -> Mapping[str, RowShard]:
@@ -40,7 +40,7 @@ class ShardedTables:
     def whole(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """A captured state or model, with whole tables that arrive in pieces."""
         return {
-            name: WholeTable(array, self.shards[name], self._replicas)
+            name: WholeTable(array, self.shards[name], self._communicator)
             if name in self.shards
             else array
             for name, array in arrays.items()
@@ -50,7 +50,9 @@ class ShardedTables:
         """The tables by `id` of the models' variables; all ranks take their pieces together."""
         shards = self._task.shards()
         return {
-            id(variable): WholeTable(VariableRows(variable), shards[id(variable)], self._replicas)
+            id(variable): WholeTable(
+                VariableRows(variable), shards[id(variable)], self._communicator
+            )
             for network in self._task.networks
             for variable in network.model.trainable_variables
             if id(variable) in shards
@@ -61,5 +63,5 @@ class ShardedTables:
         if not self.shards:
             return list(names)
         return list(
-            dict.fromkeys(chain.from_iterable(self._replicas.all_gather_object(list(names))))
+            dict.fromkeys(chain.from_iterable(self._communicator.all_gather_object(list(names))))
         )

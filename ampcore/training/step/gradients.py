@@ -37,7 +37,7 @@ class NetworkGradients(NamedTuple):
         recompute_gradients: Computes `gradients` again from the scaled ones, unclipped; None where
             that takes more than a division. A branch that is rarely taken calls it instead of
             keeping `gradients` in memory.
-        norm_inputs: Tensors with the norm and the finiteness of the gradients of all replicas;
+        norm_inputs: Tensors with the norm and the finiteness of the gradients of all ranks;
             None: `gradients` have them.
         norm: The global norm before clipping; None before it is computed.
     """
@@ -66,8 +66,8 @@ class StepGradients(NamedTuple):
         networks: Those of each network of the task.
         nonfinite_micro_batches: How many micro-batches had non-finite gradients, float32; not
             counted for a single one.
-        communication_s: How long this replica waited for the others and the transfer, in seconds,
-            float32; None for a single replica.
+        communication_s: How long this rank waited for the others and the transfer, in seconds,
+            float32; None for a single rank.
     """
 
     networks: list[NetworkGradients]

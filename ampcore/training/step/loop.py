@@ -155,7 +155,7 @@ class Loop:
 def _compiled(step: TrainStep, engine: EngineName) -> Step:
     if engine != "xla_step":
         return step
-    if step.replicas.size > 1:
+    if step.communicator.size > 1:
         return split_step(step)
     compiled: Step = tf.function(step.__call__, autograph=False, jit_compile=True)
     return compiled

@@ -1,4 +1,4 @@
-"""A step of several replicas in which XLA compiles the gradients and the update.
+"""A step of several ranks in which XLA compiles the gradients and the update.
 
 XLA cannot compile the communication between processes, so it stays between the two programs.
 """
@@ -37,7 +37,7 @@ def split_step(step: TrainStep) -> Step:
 
     def call(states: LossScaleStates, batch: Batch, seed: Tensor) -> tuple[LossScaleStates, Tensor]:
         gradients = accumulated_gradients(states, batch, seed)
-        gradients = step.mean_of_replicas(states, gradients)
+        gradients = step.mean_of_ranks(states, gradients)
         next_states, row = update(states, gradients)
         return next_states, row
 

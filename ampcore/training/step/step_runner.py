@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ampcore.data import Batch
 from ampcore.data.feed import TrainingFeed, Window
-from ampcore.distributed import Replicas
+from ampcore.distributed import Communicator
 from ampcore.models.seeds import step_seed
 from ampcore.models.task import Network, Task
 from ampcore.phase_scopes import phase_span
@@ -64,7 +64,7 @@ class StepRunner:
         self._block_size = AdaptiveBlockSize()
         self._loop: Loop | None = None
         optimizers = train_step.optimizers
-        self.tables = ShardedTables(self.task, optimizers, self.replicas)
+        self.tables = ShardedTables(self.task, optimizers, self.communicator)
         self.state = TrainState(
             self.networks, optimizers, train_step.loss_scales, scale_spec, self.tables
         )
@@ -87,9 +87,9 @@ class StepRunner:
         return self.task.networks
 
     @property
-    def replicas(self) -> Replicas:
+    def communicator(self) -> Communicator:
         """The processes that make each step together."""
-        return self.train_step.replicas
+        return self.train_step.communicator
 
     @property
     def step_examples(self) -> int:
@@ -163,7 +163,7 @@ class StepRunner:
         available = min(self._plan.left_in_epoch(first_step), window.end_batch - batch)
         available = available if max_steps is None else min(available, max_steps)
         asked_at = time.perf_counter()
-        count = min(self.replicas.all_gather_object(self._block_size.next_size(available)))
+        count = min(self.communicator.all_gather_object(self._block_size.next_size(available)))
         start = time.perf_counter()
         self.state.scales, rows = self._loop.run(
             self.state.scales,
@@ -175,7 +175,7 @@ class StepRunner:
         )
         ended = time.perf_counter()
         self._block_size.observe(len(rows), ended - start)
-        if self.replicas.size > 1:
+        if self.communicator.size > 1:
             # Before the block, too, it waits for the others: for one whose input is slow.
             in_steps_s = float(rows[:, -1].sum(dtype=np.float64))
             self.communication_s = start - asked_at + in_steps_s

@@ -1,8 +1,8 @@
-"""BatchNormalization over the examples of all replicas.
+"""BatchNormalization over the examples of all ranks.
 
-Each replica computes the moments of its own examples; all of them combine these, so that a batch is
-normalised as one process would normalise the batches of all replicas together. Gradients flow back
-through the combination: an output of one replica depends on the inputs of all.
+Each rank computes the moments of its own examples; all of them combine these, so that a batch is
+normalised as one process would normalise the batches of all ranks together. Gradients flow back
+through the combination: an output of one rank depends on the inputs of all.
 
 Source: Chan et al. 1979, Updating Formulae and a Pairwise Algorithm for Computing Sample Variances.
 """
@@ -15,7 +15,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from ampcore.distributed.replicas import Replicas
+from ampcore.distributed.communicator import Communicator
 from ampcore.keras_internals import MOMENTS, flatten_layers, replaced_methods
 from ampcore.models.task import Network
 from ampspec.errors import InvalidModel
@@ -27,11 +27,11 @@ _FIELD: Final = "runtime.exchange.batch_norm"
 
 
 @contextmanager
-def synchronized_moments(replicas: Replicas, networks: Sequence[Network]) -> Iterator[None]:
-    """While it is open, these networks are traced with the moments of all replicas."""
+def synchronized_moments(communicator: Communicator, networks: Sequence[Network]) -> Iterator[None]:
+    """While it is open, these networks are traced with the moments of all ranks."""
     layers = [layer for network in networks for layer in batch_norm_layers(network.model)]
     with replaced_methods(
-        ((layer, partial(_moments, replicas, layer)) for layer in layers), MOMENTS
+        ((layer, partial(_moments, communicator, layer)) for layer in layers), MOMENTS
     ):
         yield
 
@@ -57,7 +57,7 @@ def check_synchronizable(networks: Sequence[Network]) -> None:
                 )
 
 
-def _moments(replicas: Replicas, layer: Layer, inputs: Tensor, mask: Tensor | None) -> Any:
+def _moments(communicator: Communicator, layer: Layer, inputs: Tensor, mask: Tensor | None) -> Any:
     if mask is not None:
         raise InvalidModel(
             _FIELD,
@@ -65,22 +65,22 @@ def _moments(replicas: Replicas, layer: Layer, inputs: Tensor, mask: Tensor | No
             received=f"sync and the layer {layer.path or layer.name}",
         )
     mean, variance = tf.nn.moments(inputs, layer._reduction_axes)
-    means, variances = tf.unstack(_gathered(replicas, tf.stack([mean, variance])), axis=1)
+    means, variances = tf.unstack(_gathered(communicator, tf.stack([mean, variance])), axis=1)
     mean = tf.reduce_mean(means, axis=0)
     return mean, tf.reduce_mean(variances + tf.square(means - mean), axis=0)
 
 
-def _gathered(replicas: Replicas, value: Tensor) -> Tensor:
-    """The values of all replicas, (replicas, …), differentiable by those of all of them."""
+def _gathered(communicator: Communicator, value: Tensor) -> Tensor:
+    """The values of all ranks, (ranks, …), differentiable by those of all of them."""
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def gather(replica_value: Tensor) -> Any:
-        [values] = replicas.all_gather([replica_value[tf.newaxis]])
+    def gather(rank_value: Tensor) -> Any:
+        [values] = communicator.all_gather([rank_value[tf.newaxis]])
 
         def gradient(upstream: Tensor) -> Tensor:
-            # Each replica has only the part of its own loss, and needs those of all losses.
-            [summed] = replicas.all_reduce([upstream], "sum")
-            return summed[replicas.rank]
+            # Each rank has only the part of its own loss, and needs those of all losses.
+            [summed] = communicator.all_reduce([upstream], "sum")
+            return summed[communicator.rank]
 
         return values, gradient
 

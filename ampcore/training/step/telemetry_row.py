@@ -1,4 +1,4 @@
-"""The values that a step reports. A new one is a line in `COLUMNS`, and nothing else."""
+"""The values that a step reports: a line in `COLUMNS` is a new one, which is stored and served."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -12,7 +12,7 @@ from typing import Any, Self
 import tensorflow as tf
 
 from ampcore.data import Batch
-from ampcore.distributed import Replicas, SingleReplica
+from ampcore.distributed import Communicator, SingleRank
 from ampcore.models.dropout_seeds import DropoutSeeds
 from ampcore.models.seeds import MicroBatchShard
 from ampcore.models.task import Network, Task
@@ -42,8 +42,8 @@ class TrainStep:
         optimizers: One for each network.
         loss_scales: One for each network.
         clips: The limits of each network's gradients.
-        accumulate: The micro-batches of a step, on each replica.
-        replicas: The processes that make each step together.
+        accumulate: The micro-batches of a step, on each rank.
+        communicator: The processes that make each step together.
         exchange: How they exchange gradients and statistics.
         skip_nonfinite: Whether non-finite gradients skip a step without a loss scale, too.
     """
@@ -53,7 +53,7 @@ class TrainStep:
     loss_scales: Sequence[LossScale]
     clips: Sequence[Clip]
     accumulate: int = 1
-    replicas: Replicas = field(default_factory=SingleReplica)
+    communicator: Communicator = field(default_factory=SingleRank)
     exchange: Exchange = field(default_factory=Exchange)
     skip_nonfinite: bool = True
     _: KW_ONLY
@@ -69,22 +69,22 @@ class TrainStep:
 
         Args:
             states: The states of the loss scales.
-            batch: The examples of all micro-batches of this replica.
+            batch: The examples of all micro-batches of this rank.
             seed: Int64 (2,), different in every step: for the noise of the task.
 
         Returns:
             The states of the next step, and the row: a float32 vector with a value for each of
-            `columns`, and the time of the communication if there are several replicas. Its losses
+            `columns`, and the time of the communication if there are several ranks. Its losses
             and norms are unscaled, and the norms are those before clipping.
         """
         gradients = self.accumulated_gradients(states, batch, seed)
-        gradients = self.mean_of_replicas(states, gradients)
+        gradients = self.mean_of_ranks(states, gradients)
         return self.update(states, gradients)
 
     def accumulated_gradients(
         self, states: LossScaleStates, batch: Batch, seed: Tensor
     ) -> StepGradients:
-        """The mean gradients of this replica's micro-batches; arguments as of the call."""
+        """The mean gradients of this rank's micro-batches; arguments as of the call."""
         compute = partial(network_gradients, self.task, self.loss_scales, states)
         seeds = DropoutSeeds(self.task, self.shard)
         values = first_values = self.task.non_trainable()
@@ -100,18 +100,18 @@ class TrainStep:
             networks=[network._replace(state_updates=new) for network, new in networks]
         )
 
-    def mean_of_replicas(self, states: LossScaleStates, gradients: StepGradients) -> StepGradients:
-        """The results of all replicas together, and how long the communication took.
+    def mean_of_ranks(self, states: LossScaleStates, gradients: StepGradients) -> StepGradients:
+        """The results of all ranks together, and how long the communication took.
 
-        The time is that after this replica has all its gradients: it includes waiting for slower
-        replicas, but not what was sent while gradients were still computed.
+        The time is that after this rank has all its gradients: it includes waiting for slower
+        ranks, but not what was sent while gradients were still computed.
         """
-        if self.replicas.size == 1:
+        if self.communicator.size == 1:
             return gradients
         with tf.control_dependencies(_results(gradients)):
             start = tf.timestamp()
         mean = all_reduce_gradients(
-            self.replicas,
+            self.communicator,
             gradients,
             self.exchange.gradient_dtype,
             [state.scale for state in states],
@@ -128,7 +128,7 @@ class TrainStep:
 
         Args:
             states: The states of the loss scales.
-            gradients: Those of all replicas.
+            gradients: Those of all ranks.
 
         Returns:
             The states of the next step, and the row.
@@ -173,8 +173,8 @@ class TrainStep:
 
     @property
     def shard(self) -> MicroBatchShard:
-        """The micro-batches of this replica among those of the step."""
-        return MicroBatchShard(self.accumulate, self.replicas.rank, self.replicas.size)
+        """The micro-batches of this rank among those of the step."""
+        return MicroBatchShard(self.accumulate, self.communicator.rank, self.communicator.size)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -184,7 +184,7 @@ class TrainStep:
     @property
     def row_width(self) -> int:
         """The number of values in a row: `columns`, and the time of the communication if any."""
-        return len(self.columns) + (self.replicas.size > 1)
+        return len(self.columns) + (self.communicator.size > 1)
 
     @property
     def _row_layout(self) -> RowLayout:
@@ -214,8 +214,8 @@ class TrainStep:
             )
 
     def _sharded(self) -> list[list[bool]] | None:
-        """Whether each trainable variable holds the rows of this replica only; None: none does."""
-        shards = self.task.shards() if self.replicas.size > 1 else {}
+        """Whether each trainable variable holds the rows of this rank only; None: none does."""
+        shards = self.task.shards() if self.communicator.size > 1 else {}
         if not shards:
             return None
         return [
@@ -225,13 +225,13 @@ class TrainStep:
 
     def _moments(self) -> AbstractContextManager[None]:
         """How BatchNormalization computes its moments while the gradients are traced."""
-        if self.replicas.size == 1 or self.exchange.batch_norm != "sync":
+        if self.communicator.size == 1 or self.exchange.batch_norm != "sync":
             return nullcontext()
-        return synchronized_moments(self.replicas, self.task.networks)
+        return synchronized_moments(self.communicator, self.task.networks)
 
 
 def _results(gradients: StepGradients) -> list[Tensor]:
-    """Everything that is ready once a replica has all gradients."""
+    """Everything that is ready once a rank has all gradients."""
     losses = [network.loss for network in gradients.networks]
     grads = [grad for network in gradients.networks for grad in network.gradients]
     results = [gradients.nonfinite_micro_batches, *losses, *grads]

@@ -20,6 +20,8 @@ COLUMNS: Final[dict[str, DTypeLike]] = {
     "examples": np.int32,
 }
 """The columns of every block and their dtypes; named extras (`loss/generator`) are float32."""
+LATEST_COLUMNS: Final = ("loss", "loss_scale", "grad_norm", "learning_rate")
+"""The columns whose last values a job shows."""
 
 Column = NDArray[Any]
 

@@ -11,7 +11,7 @@ import pytest
 
 from ampcore.checkpoint.model_files import save_models, save_weights
 from ampcore.checkpoint.model_tables import layer_tables, save_with_tables
-from ampcore.distributed import SingleReplica
+from ampcore.distributed import SingleRank
 from ampcore.distributed.row_shards import RowShard
 from ampcore.distributed.tables import whole_tables
 from ampcore.distributed.tables.whole_tables import VariableRows, WholeTable
@@ -20,7 +20,7 @@ from ampcore.models.task import Network
 from ampcore.precision import layer_policies
 from ampspec.models.model import EmbeddingModel
 from ampspec.precision.precision import Precision
-from tests.ampcore.distributed.thread_replicas import on_ranks
+from tests.ampcore.distributed.thread_communicator import on_ranks
 
 ROWS, DIM, RANKS = 51, 4, 2
 SPEC = EmbeddingModel(vocabulary=ROWS, dim=DIM, slots=3, nnz=2, hidden=(5,), placement="sharded")
@@ -43,9 +43,9 @@ def whole_network(policy):
 def network_of_rank(policy, whole, shard):
     """The network of a rank with its rows, and the same other weights."""
     keras.utils.set_random_seed(0)
-    replicas = SimpleNamespace(rank=shard.rank, size=shard.size)
+    communicator = SimpleNamespace(rank=shard.rank, size=shard.size)
     [network] = sharded(
-        SPEC, SIGNATURE, layer_policies(Precision(policy=policy)), replicas
+        SPEC, SIGNATURE, layer_policies(Precision(policy=policy)), communicator
     ).networks
     for own, other in zip(network.model.weights, whole.model.weights, strict=True):
         value = np.asarray(other.value.numpy())
@@ -63,14 +63,14 @@ def folders(request, tmp_path, monkeypatch):
     shards = [RowShard(ROWS, rank, RANKS) for rank in range(RANKS)]
     networks = [network_of_rank(request.param, whole, shard) for shard in shards]
 
-    def save(replicas):
-        network, shard = networks[replicas.rank], shards[replicas.rank]
+    def save(communicator):
+        network, shard = networks[communicator.rank], shards[communicator.rank]
         table = network.model.get_layer("embedding").embeddings
 
         def tables():
-            return {id(table): WholeTable(VariableRows(table), shard, replicas)}
+            return {id(table): WholeTable(VariableRows(table), shard, communicator)}
 
-        if replicas.rank > 0:
+        if communicator.rank > 0:
             for _ in range(2):
                 tables()[id(table)].finish()
             return
@@ -133,7 +133,7 @@ def tables_of(model):
     shard = RowShard(7, 0, 1)
     variables = [inner.get_layer(name).embeddings for name in ("first", "second")]
     return {
-        id(variable): WholeTable(VariableRows(variable), shard, SingleReplica())
+        id(variable): WholeTable(VariableRows(variable), shard, SingleRank())
         for variable in variables
     }
 

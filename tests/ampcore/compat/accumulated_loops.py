@@ -40,9 +40,9 @@ def apply(optimizer: Any, parts: list[list[Any]], variables: list[Any]) -> list[
 
 
 def train_tf2(steps: int, path: str, dtype: str) -> dict[str, Any]:
-    replicas = distributed.connect_from_environment()
-    compat.init(replicas)
-    model = amp_tf2.make_model(replicas, dtype)
+    communicator = distributed.connect_from_environment()
+    compat.init(communicator)
+    model = amp_tf2.make_model(communicator, dtype)
     inner = keras.optimizers.Adam(0.1)
     optimizer = compat.LossScaleOptimizer(inner, initial_scale=LARGE_SCALE)
 

@@ -37,8 +37,8 @@ class CountingRanks:
 
 def main(folder: Path) -> None:
     """Train four steps."""
-    replicas = connect_from_environment()
-    ranks = CountingRanks(replicas)
+    communicator = connect_from_environment()
+    ranks = CountingRanks(communicator)
     compat.init(ranks)
     shards = [compat.rank()] if compat.size() > 1 else [0, 1]
     weight = tf.Variable([1.0 + compat.rank(), 2.0])
@@ -72,7 +72,7 @@ def main(folder: Path) -> None:
         steps.append({"scale": scale, "skipped": skipped, "values": values})
     report = {"size": compat.size(), "calls": ranks.calls, "steps": steps}
     (folder / f"{compat.rank()}.json").write_text(json.dumps(report), encoding="utf-8")
-    replicas.close()
+    communicator.close()
 
 
 if __name__ == "__main__":

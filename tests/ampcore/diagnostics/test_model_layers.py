@@ -17,7 +17,7 @@ from ampcore.models import Network
 from ampcore.models.networks.building_blocks import build_network, data_shape
 from ampcore.precision import layer_policies
 from ampspec.layers.catalog import LAYERS
-from ampspec.layers.network import infer
+from ampspec.layers.graph import infer
 from ampspec.models import model
 from ampspec.networks import NETWORKS, DataShape, describe_networks
 from ampspec.precision.precision import Precision

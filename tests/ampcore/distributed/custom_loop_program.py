@@ -65,37 +65,37 @@ def train_with_callback(batch_size, callbacks):
     return {"weights": weights, "learning_rates": result.history["learning_rate"]}
 
 
-def told(replicas):
+def told(communicator):
     """What rank 0 is told when it waits for rank 1, in the third step of a loop."""
 
     @tf.function(autograph=False)
     def loop(steps):
         return tf.while_loop(
             lambda step, _: step < steps,
-            lambda step, total: (step + 1, replicas.all_reduce([total + 1.0])[0]),
+            lambda step, total: (step + 1, communicator.all_reduce([total + 1.0])[0]),
             (0, tf.zeros(3)),
         )
 
     loop(tf.constant(2))
-    if replicas.rank == 1:
-        return replicas._control.failure(DEADLINE_S)
-    replicas._watch._timeout_s = SHORT_S
+    if communicator.rank == 1:
+        return communicator._control.failure(DEADLINE_S)
+    communicator._watch._timeout_s = SHORT_S
     try:
         loop(tf.constant(1))
     except tf.errors.OpError as error:
-        return replicas.explain(error)
+        return communicator.explain(error)
     return None
 
 
 def main():
     folder = Path(sys.argv[1])
-    replicas = distributed.connect_from_environment()
+    communicator = distributed.connect_from_environment()
     trained = train(BATCH)
-    with_callback = train_with_callback(BATCH, [Schedule()] if replicas.rank == 0 else [])
-    failure = told(replicas)
+    with_callback = train_with_callback(BATCH, [Schedule()] if communicator.rank == 0 else [])
+    failure = told(communicator)
     lost = {"ranks": getattr(failure, "ranks", None), "message": str(failure)}
     answer = {"trained": trained, "with_callback": with_callback, "lost": lost}
-    (folder / f"rank-{replicas.rank}.json").write_text(json.dumps(answer))
+    (folder / f"rank-{communicator.rank}.json").write_text(json.dumps(answer))
 
 
 if __name__ == "__main__":

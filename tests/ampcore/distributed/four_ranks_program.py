@@ -68,8 +68,8 @@ def train(trainer):
 
 def main():
     cluster = distributed.cluster_from_environment()
-    replicas = Shared(distributed.connect(cluster))  # before the first tensor of the model
-    distributed.replicas_of = lambda cluster: replicas
+    communicator = Shared(distributed.connect(cluster))  # before the first tensor of the model
+    distributed.communicator_of = lambda cluster: communicator
     rows, arrays = train(trainer(cluster=cluster))
     np.savez(FOLDER / f"weights-{cluster.rank}.npz", **arrays)
     (FOLDER / f"rank-{cluster.rank}.json").write_text(json.dumps(rows))

@@ -16,23 +16,23 @@ SHORT_S = 2.0
 """How long rank 0 waits for a rank that does nothing. To connect, the ranks have more time."""
 
 
-def told(replicas):
+def told(communicator):
     """What this rank is told when rank 0 waits for rank 1."""
-    if replicas.rank == 1:
-        return replicas._control.failure(DEADLINE_S)  # it waits for a lock, as a deadlock does
-    replicas._control._timeout_s = SHORT_S
+    if communicator.rank == 1:
+        return communicator._control.failure(DEADLINE_S)  # it waits for a lock, as a deadlock does
+    communicator._control._timeout_s = SHORT_S
     try:
-        replicas.barrier()
+        communicator.barrier()
     except RankDisconnected as error:
         return error
     return None
 
 
 def main():
-    replicas = distributed.connect_from_environment()
-    failure = told(replicas)
+    communicator = distributed.connect_from_environment()
+    failure = told(communicator)
     answer = {"ranks": getattr(failure, "ranks", None), "message": str(failure)}
-    (Path(sys.argv[1]) / f"rank-{replicas.rank}.json").write_text(json.dumps(answer))
+    (Path(sys.argv[1]) / f"rank-{communicator.rank}.json").write_text(json.dumps(answer))
 
 
 if __name__ == "__main__":

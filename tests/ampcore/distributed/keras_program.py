@@ -1,6 +1,6 @@
-"""One step of Keras's LossScaleOptimizer on two replicas, with an infinity on one of them.
+"""One step of Keras's LossScaleOptimizer on two ranks, with an infinity on one of them.
 
-Prints the weight after the step: its argument says which replica gets the infinity, or `none`.
+Prints the weight after the step: its argument says which rank gets the infinity, or `none`.
 """
 
 import sys
@@ -23,13 +23,13 @@ def main(bad):
 
     @tf.function
     def step():
-        def on_replica():
+        def on_rank():
             number = tf.distribute.get_replica_context().replica_id_in_sync_group
             is_bad = tf.constant(bad) == tf.strings.as_string(number)
             gradient = tf.where(is_bad, np.inf, 1.0) * optimizer.scale_loss(tf.ones([1]))
             optimizer.apply([gradient], [weight])
 
-        strategy.run(on_replica)
+        strategy.run(on_rank)
 
     step()
     print(float(weight.numpy()[0]))

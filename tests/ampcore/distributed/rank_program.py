@@ -34,13 +34,13 @@ MANY = 2000
 
 
 class Shared:
-    """The replicas of this process, which several trainers use one after the other."""
+    """The ranks of this process, which several trainers use one after the other."""
 
-    def __init__(self, replicas):
-        self._replicas = replicas
+    def __init__(self, communicator):
+        self._communicator = communicator
 
     def __getattr__(self, name):
-        return getattr(self._replicas, name)
+        return getattr(self._communicator, name)
 
     def close(self, failure=None):
         pass
@@ -68,13 +68,13 @@ def weights_of(trainer):
     return trainer._current_run.runner.state.capture()
 
 
-def collectives(replicas):
+def collectives(communicator):
     """Each operation once in a compiled loop, with an infinity on rank 1 in the third step."""
 
     def body(step, total, skipped):
-        is_bad = tf.logical_and(step == 2, replicas.rank == 1)
-        own = tf.fill([3], float(replicas.rank + 1)) + tf.where(is_bad, np.inf, 0.0)
-        [mean] = replicas.all_reduce([own])
+        is_bad = tf.logical_and(step == 2, communicator.rank == 1)
+        own = tf.fill([3], float(communicator.rank + 1)) + tf.where(is_bad, np.inf, 0.0)
+        [mean] = communicator.all_reduce([own])
         finite = tf.reduce_all(tf.math.is_finite(mean))
         total = tf.cond(finite, lambda: total + mean, lambda: total)
         return step + 1, total, skipped + tf.cast(tf.logical_not(finite), tf.int32)
@@ -85,24 +85,24 @@ def collectives(replicas):
 
     @tf.function(autograph=False)
     def others():
-        own = float(replicas.rank)
+        own = float(communicator.rank)
         return (
-            *replicas.all_reduce([tf.constant([1, 7 * replicas.rank])], "max"),
-            *replicas.all_gather([tf.fill([2, 1], own)]),
-            *replicas.all_to_all([tf.range(4.0) + 10 * own]),
-            *replicas.broadcast([tf.constant([own + 5])], root=1),
+            *communicator.all_reduce([tf.constant([1, 7 * communicator.rank])], "max"),
+            *communicator.all_gather([tf.fill([2, 1], own)]),
+            *communicator.all_to_all([tf.range(4.0) + 10 * own]),
+            *communicator.broadcast([tf.constant([own + 5])], root=1),
         )
 
     @tf.function(autograph=False)
     def many():
         return tf.while_loop(
             lambda step, _: step < MANY,
-            lambda step, total: (step + 1, replicas.all_reduce([total + 1.0])[0]),
+            lambda step, total: (step + 1, communicator.all_reduce([total + 1.0])[0]),
             (0, tf.zeros(3)),
         )
 
     arrays = {"a": np.float16([1.5]), "b": np.array(3, np.uint8), "c": np.ones((2, 3), bool)}
-    received = broadcast_arrays(replicas, arrays if replicas.rank == 0 else None)
+    received = broadcast_arrays(communicator, arrays if communicator.rank == 0 else None)
     _, total, skipped = loop()
     return {
         "total": total.numpy().tolist(),
@@ -113,8 +113,8 @@ def collectives(replicas):
         "again": [each.numpy().tolist() for each in others()],
         "arrays": [[name, array.dtype.name, array.tolist()] for name, array in received.items()],
         "objects": [
-            replicas.broadcast_object({"rank": replicas.rank}),
-            replicas.all_gather_object(replicas.rank),
+            communicator.broadcast_object({"rank": communicator.rank}),
+            communicator.all_gather_object(communicator.rank),
         ],
     }
 
@@ -150,9 +150,9 @@ def write(rank, found, arrays):
 
 def main():
     cluster = distributed.cluster_from_environment()
-    replicas = Shared(distributed.connect(cluster))
-    distributed.replicas_of = lambda cluster: replicas
-    found = {"collectives": collectives(replicas)}
+    communicator = Shared(distributed.connect(cluster))
+    distributed.communicator_of = lambda cluster: communicator
+    found = {"collectives": collectives(communicator)}
     arrays = {}
 
     def run(name, trainer, should_stop=None):
@@ -169,7 +169,7 @@ def main():
 
     def stop_on_rank_1():
         calls.append(None)
-        return replicas.rank == 1 and len(calls) > 2
+        return communicator.rank == 1 and len(calls) > 2
 
     run("stopped", Trainer(job, cluster=cluster, output_dir=folder), stop_on_rank_1)
     run("resumed", Trainer(job, cluster=cluster, output_dir=folder, resume=True))
@@ -185,7 +185,7 @@ def main():
     found["scale_differs"] = observed(*differing_job("scale_differs", cluster, change_the_scale))
 
     # Rank 1 is killed while rank 0 waits for it.
-    if replicas.rank == 1:
+    if communicator.rank == 1:
         write(1, found, arrays)
         os.kill(os.getpid(), signal.SIGKILL)
     found["killed"] = observed(Trainer(job, cluster=cluster))

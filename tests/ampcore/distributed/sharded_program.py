@@ -26,8 +26,8 @@ def variable_bytes(runner):
 def main():
     whole_tables.PIECE_BYTES = 64  # several pieces for each table
     cluster = distributed.cluster_from_environment()
-    replicas = Shared(distributed.connect(cluster))
-    distributed.replicas_of = lambda cluster: replicas
+    communicator = Shared(distributed.connect(cluster))
+    distributed.communicator_of = lambda cluster: communicator
     found, arrays = {}, {}
 
     def run(name, job, folder=None, *, resume=False, should_stop=None):
@@ -49,22 +49,22 @@ def main():
     job = JobSpec.parse(JOBS["float16"])
 
     def stop_on_rank_1(trainer):
-        return replicas.rank == 1 and trainer._current_run.totals.steps > 0
+        return communicator.rank == 1 and trainer._current_run.totals.steps > 0
 
     run("stopped", job, should_stop=stop_on_rank_1)
-    replicas.barrier()
-    if replicas.rank == 0:
+    communicator.barrier()
+    if communicator.rank == 0:
         shutil.copytree(FOLDER / "stopped", FOLDER / "stopped_copy")
     run("resumed", job, "stopped", resume=True)
     run("resumed_from_one", job, "alone", resume=True)
     as_replicated = JOBS["float16_replicated"]
-    replicas.barrier()
+    communicator.barrier()
     run("resumed_replicated", JobSpec.parse(as_replicated), "stopped_copy", resume=True)
 
     run("overflow", overflow_job(), should_stop=plant_overflow_once())
     for name, own in arrays.items():
-        np.savez(FOLDER / f"{name}-{replicas.rank}.npz", **own)
-    (FOLDER / f"rank-{replicas.rank}.json").write_text(json.dumps(found))
+        np.savez(FOLDER / f"{name}-{communicator.rank}.npz", **own)
+    (FOLDER / f"rank-{communicator.rank}.json").write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import pytest
 
 from ampcore.distributed import arrays
 from ampcore.distributed.arrays import broadcast_arrays
-from tests.ampcore.distributed.thread_replicas import on_ranks
+from tests.ampcore.distributed.thread_communicator import on_ranks
 
 GIVEN = {
     "scalar": np.array(3, np.uint8),
@@ -32,25 +32,25 @@ def test_no_more_than_a_piece_is_sent_at_once(monkeypatch):
     monkeypatch.setattr(arrays, "PIECE_BYTES", 64)
     sent = []
 
-    def run(replicas):
-        broadcast = replicas.broadcast
+    def run(communicator):
+        broadcast = communicator.broadcast
 
         def observed(tensors, root=0):
             sent.extend(tensor.shape.num_elements() * tensor.dtype.size for tensor in tensors)
             return broadcast(tensors, root)
 
-        replicas.broadcast = observed
+        communicator.broadcast = observed
         given = {str(number): np.full(25, number, np.float32) for number in range(5)}
-        return broadcast_arrays(replicas, None if replicas.rank else given)
+        return broadcast_arrays(communicator, None if communicator.rank else given)
 
     on_ranks(2, run)
     assert sorted(sent) == [52] * 2 + [64] * 14
 
 
 def test_the_others_can_change_what_they_received():
-    def run(replicas):
-        found = broadcast_arrays(replicas, None if replicas.rank else {"a": np.zeros(3)})
-        found["a"] += replicas.rank
+    def run(communicator):
+        found = broadcast_arrays(communicator, None if communicator.rank else {"a": np.zeros(3)})
+        found["a"] += communicator.rank
         return found["a"].tolist()
 
     assert on_ranks(2, run) == [[0.0] * 3, [1.0] * 3]

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ampcore.distributed import SingleReplica
+from ampcore.distributed import SingleRank
 from ampcore.distributed.lookup import sharded_lookup
 from ampcore.distributed.row_shards import RowShard
-from tests.ampcore.distributed.thread_replicas import on_ranks
+from tests.ampcore.distributed.thread_communicator import on_ranks
 
 ROWS, DIM = 23, 3
 TABLE = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
@@ -16,15 +16,15 @@ TABLE = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
 def look_up(keys_of_ranks, dtype="float32", gradient=None):
     """On each rank its vectors and the gradient by its own rows; by default the vectors count."""
 
-    def run(replicas):
-        shard = RowShard(ROWS, replicas.rank, replicas.size)
+    def run(communicator):
+        shard = RowShard(ROWS, communicator.rank, communicator.size)
         table = tf.Variable(shard.own_rows(TABLE))
-        keys = tf.constant(keys_of_ranks[replicas.rank], tf.int32)
+        keys = tf.constant(keys_of_ranks[communicator.rank], tf.int32)
         with tf.GradientTape() as tape:
-            vectors = sharded_lookup(replicas, shard, table, keys, dtype)
+            vectors = sharded_lookup(communicator, shard, table, keys, dtype)
         by_vectors = vectors if gradient is None else tf.fill(vectors.shape, gradient)
         found = tape.gradient(vectors, table, tf.cast(by_vectors, dtype))
-        return shard, vectors.numpy(), found, replicas.sent_bytes
+        return shard, vectors.numpy(), found, communicator.sent_bytes
 
     return on_ranks(len(keys_of_ranks), run)
 
@@ -87,11 +87,9 @@ def test_a_key_travels_once_however_often_a_batch_names_it():
     assert few == many
 
 
-def test_one_replica_gathers_from_its_own_table():
+def test_one_rank_gathers_from_its_own_table():
     with tf.GradientTape() as tape:
         table = tf.Variable(TABLE)
-        vectors = sharded_lookup(
-            SingleReplica(), RowShard(ROWS, 0, 1), table, tf.constant([[3, 3]])
-        )
+        vectors = sharded_lookup(SingleRank(), RowShard(ROWS, 0, 1), table, tf.constant([[3, 3]]))
     np.testing.assert_array_equal(vectors, TABLE[[[3, 3]]])
     assert isinstance(tape.gradient(vectors, table), tf.IndexedSlices)

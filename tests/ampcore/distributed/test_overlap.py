@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from ampcore.distributed.collectives import CollectiveReplicas, Collectives
+from ampcore.distributed.collectives import CollectiveCommunicator, Collectives
 from ampcore.distributed.compression import mean_in_16_bits
 from ampcore.distributed.control.channel import ControlChannel
 from ampcore.distributed.control.exchange_watch import ExchangeWatch
@@ -21,7 +21,7 @@ def loop_body(hint, exchange):
         0, 1, {}, timeout_s=DEADLINE_S, silence_limit_s=DEADLINE_S, on_failure=lambda message: None
     )
     watch = ExchangeWatch(DEADLINE_S, control.report_timeout)
-    replicas = CollectiveReplicas(collectives, control, watch, bucket_bytes=4 * SIZE)
+    communicator = CollectiveCommunicator(collectives, control, watch, bucket_bytes=4 * SIZE)
     weights = [tf.Variable(tf.zeros([SIZE]), name=f"layer{index}") for index in range(LAYERS)]
 
     @tf.function(autograph=False)
@@ -31,7 +31,7 @@ def loop_body(hint, exchange):
                 value = tf.ones([SIZE])
                 for weight in weights:
                     value = tf.sin(value * weight)
-            gradients = exchange(replicas, tape.gradient(value, weights))
+            gradients = exchange(communicator, tape.gradient(value, weights))
             for weight, gradient in zip(weights, gradients, strict=True):
                 weight.assign_sub(gradient)
             return step + 1
@@ -40,7 +40,7 @@ def loop_body(hint, exchange):
 
     graph = loop.get_concrete_function().graph
     [name] = [one.get_attr("body").name for one in graph.get_operations() if one.type == "While"]
-    replicas.close()
+    communicator.close()
     return {one.name: one for one in graph._get_function(name).graph.get_operations()}
 
 
@@ -64,10 +64,10 @@ def all_before(operation):
 @pytest.mark.parametrize(
     ("kind", "exchange"),
     [
-        ("CollectiveReduceV2", lambda replicas, gradients: replicas.all_reduce(gradients)),
+        ("CollectiveReduceV2", lambda communicator, gradients: communicator.all_reduce(gradients)),
         (
             "CollectiveAllToAllV2",
-            lambda replicas, gradients: mean_in_16_bits(replicas, gradients, "bfloat16"),
+            lambda communicator, gradients: mean_in_16_bits(communicator, gradients, "bfloat16"),
         ),
     ],
 )
@@ -81,7 +81,7 @@ def test_no_exchange_waits_for_another_one(kind, exchange):
 def test_nccl_exchanges_the_last_layers_first():
     """All ranks must start the operations in the same order, each after the one before."""
     first, *others = order(
-        loop_body("NCCL", lambda replicas, gradients: replicas.all_reduce(gradients)),
+        loop_body("NCCL", lambda communicator, gradients: communicator.all_reduce(gradients)),
         "CollectiveReduceV2",
     )
     sines = [one for one in all_before(others[-1]) if one.type == "Cos"]

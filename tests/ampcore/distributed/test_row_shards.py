@@ -8,7 +8,7 @@ import tensorflow as tf
 from ampcore.distributed.row_shards import RowShard
 from ampcore.distributed.tables import whole_tables
 from ampcore.distributed.tables.whole_tables import OwnRows, VariableRows, WholeTable
-from tests.ampcore.distributed.thread_replicas import on_ranks
+from tests.ampcore.distributed.thread_communicator import on_ranks
 
 
 @pytest.mark.parametrize(("rows", "size"), [(7, 3), (6, 3), (5, 1), (3, 3)])
@@ -36,14 +36,14 @@ def test_a_rank_without_rows_is_refused(rows, rank):
 def test_a_table_is_put_together_and_divided_again(monkeypatch, piece_bytes, table):
     monkeypatch.setattr(whole_tables, "PIECE_BYTES", piece_bytes)
 
-    def run(replicas):
-        shard = RowShard(11, replicas.rank, replicas.size)
-        whole = WholeTable(shard.own_rows(table), shard, replicas)
+    def run(communicator):
+        shard = RowShard(11, communicator.rank, communicator.size)
+        whole = WholeTable(shard.own_rows(table), shard, communicator)
         assert (whole.shape, whole.dtype, whole.nbytes) == (table.shape, table.dtype, table.nbytes)
         pieces = list(whole.pieces())
         whole.finish()
-        given = table if replicas.rank == 0 else None
-        own = OwnRows(replicas, shard, given, table[:0]).receive()
+        given = table if communicator.rank == 0 else None
+        own = OwnRows(communicator, shard, given, table[:0]).receive()
         return pieces, own, shard.own_rows(table)
 
     for pieces, own, expected in on_ranks(3, run):
@@ -57,17 +57,17 @@ def test_rows_are_read_from_a_variable_and_assigned_to_one_in_pieces(monkeypatch
     monkeypatch.setattr(whole_tables, "PIECE_BYTES", 12)
     table = (np.arange(33).reshape(11, 3) / 4).astype(tf.as_dtype(dtype).as_numpy_dtype)
 
-    def run(replicas):
-        shard = RowShard(11, replicas.rank, replicas.size)
+    def run(communicator):
+        shard = RowShard(11, communicator.rank, communicator.size)
         own = keras.Variable(np.zeros_like(shard.own_rows(table)), dtype=dtype)
-        given = table if replicas.rank == 0 else None
-        OwnRows(replicas, shard, given, table[:0]).assign_to(own)
+        given = table if communicator.rank == 0 else None
+        OwnRows(communicator, shard, given, table[:0]).assign_to(own)
         rows = VariableRows(own)
         assert (rows.shape, rows.dtype) == (tuple(own.shape), table.dtype)
         pieces = list(rows.pieces())
         assert len(pieces) > 1
         assert np.concatenate(pieces).tobytes() == shard.own_rows(table).tobytes()
-        return np.concatenate(list(WholeTable(rows, shard, replicas).pieces()))
+        return np.concatenate(list(WholeTable(rows, shard, communicator).pieces()))
 
     for found in on_ranks(2, run):
         assert found.tobytes() == table.tobytes()
@@ -81,10 +81,10 @@ def test_rows_of_a_variable_are_those_at_the_time_when_they_are_read():
 
 
 def test_a_rank_that_takes_no_pieces_passes_over_them():
-    def run(replicas):
-        shard = RowShard(5, replicas.rank, replicas.size)
-        table = WholeTable(shard.own_rows(np.arange(5.0)), shard, replicas)
-        if replicas.rank == 0:
+    def run(communicator):
+        shard = RowShard(5, communicator.rank, communicator.size)
+        table = WholeTable(shard.own_rows(np.arange(5.0)), shard, communicator)
+        if communicator.rank == 0:
             return next(table.pieces()), table.finish()
         return table.finish()
 

@@ -1,4 +1,4 @@
-"""Sparse gradients of several replicas, which stay sparse."""
+"""Sparse gradients of several ranks, which stay sparse."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from ampcore.distributed.sparse_gradients import mean_of_rows, shard_norms
 from ampcore.precision import global_norm, sum_duplicate_rows
 from ampcore.training.step.exchange import all_reduce_gradients
 from ampcore.training.step.gradients import NetworkGradients, StepGradients
-from tests.ampcore.distributed.thread_replicas import on_ranks
+from tests.ampcore.distributed.thread_communicator import on_ranks
 
 BIG = float(np.finfo(np.float32).max)
 
@@ -70,9 +70,9 @@ def test_the_gradient_of_a_shard_stays_on_its_rank_and_becomes_the_mean():
         assert of_table.numpy().tolist() == [3.0, 3.0]
 
 
-def test_a_shard_that_the_loss_does_not_depend_on_has_no_norm(two_replicas):
+def test_a_shard_that_the_loss_does_not_depend_on_has_no_norm(two_ranks):
     network = NetworkGradients(tf.constant(1.0), [None, tf.ones([2])], {}, {}, [])
     step = StepGradients([network], tf.constant(0.0))
-    [mean] = all_reduce_gradients(two_replicas(), step, sharded=[[True, False]]).networks
+    [mean] = all_reduce_gradients(two_ranks(), step, sharded=[[True, False]]).networks
     assert mean.gradients[0] is None
     assert mean.norm_inputs is None

@@ -46,11 +46,11 @@ def test_a_step_that_is_not_divided_keeps_its_own_seed():
     assert micro_batch_seed(seed, 0, 1) is seed
 
 
-def test_replicas_draw_the_seeds_of_one_process_that_trains_on_all_of_a_step():
+def test_ranks_draw_the_seeds_of_one_process_that_trains_on_all_of_a_step():
     seed = step_seed(3, tf.constant(5, tf.int64))
     alone = [MicroBatchShard(count=4).seed(seed, index).numpy().tolist() for index in range(4)]
     together = [
-        MicroBatchShard(count=2, rank=rank, replicas=2).seed(seed, index).numpy().tolist()
+        MicroBatchShard(count=2, rank=rank, ranks=2).seed(seed, index).numpy().tolist()
         for rank in range(2)
         for index in range(2)
     ]

@@ -420,7 +420,7 @@ def test_a_step_of_a_keras_optimizer_that_xla_compiles_is_applied_or_skipped(val
 
 
 def test_keras_optimizers_are_refused_inside_a_strategy():
-    """Keras would add up gradients there that were checked one replica at a time."""
+    """Keras would add up gradients there that were checked one rank at a time."""
     variable = keras.Variable([1.0])
     groups = [(keras.optimizers.SGD(), [tf.ones([1])], [variable])]
     with (

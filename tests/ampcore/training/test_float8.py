@@ -71,11 +71,11 @@ def test_a_skipped_step_leaves_the_histories_as_they_were(step, batch, train, un
     assert row["skipped"] == 1
 
 
-def test_replicas_share_the_largest_magnitudes(two_replicas, make_step, make_task, batch, train):
+def test_ranks_share_the_largest_magnitudes(two_ranks, make_step, make_task, batch, train):
     task = make_task(Mlp(hidden=(16,)), policy="mixed_float8")
     step = make_step(DynamicLossScale(), task=task)
     # Not twice the tensor: TensorFlow's graph optimizer takes max(x, 2x) for x.
-    train(replace(step, replicas=two_replicas(other=lambda tensor: tensor + 1.0)), batch)
+    train(replace(step, communicator=two_ranks(other=lambda tensor: tensor + 1.0)), batch)
     assert history(step)[0, 0] == 1 + np.abs(batch.x.numpy()).max()
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from ampspec.models import model
 from ampspec.networks import NETWORKS, DataShape, describe_networks
-from ampspec.networks.layers import NetworkBuilder
+from ampspec.networks.description import NetworkBuilder
 
 MODELS = [
     (model.Mlp(dropout=0.5), (28, 28)),

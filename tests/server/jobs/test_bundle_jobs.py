@@ -7,8 +7,8 @@ from sqlalchemy import select, update
 
 from server.background import cleanup
 from store.clock import from_now
-from store.files import files
-from store.files.files import FileKey
+from store.files import project_files
+from store.files.project_files import FileKey
 from store.tables import JobFile, ProjectFile
 
 JOBS = "/api/v1/jobs"
@@ -30,7 +30,9 @@ def bundle(api):
     """The row of a bundle in the default project, as after its upload."""
     key = FileKey("default", "bundle", SHA256)
     with api.database.write() as session:
-        files.add(session, key, path=files.storage_path(key), size_bytes=7, created_by="ada")
+        project_files.add(
+            session, key, path=project_files.storage_path(key), size_bytes=7, created_by="ada"
+        )
     return key
 
 
@@ -93,8 +95,8 @@ def test_the_project_must_have_the_bundle(api, client_with_role, project):
     client_with_role(project="vision")
     with api.database.write() as session:
         for key in (other, weights):
-            path = files.storage_path(key)
-            files.add(session, key, path=path, size_bytes=7, created_by="ada")
+            path = project_files.storage_path(key)
+            project_files.add(session, key, path=path, size_bytes=7, created_by="ada")
     answer = client.post(JOBS, json=SPEC)
     assert answer.status_code == 422
     [problem] = answer.json()["errors"]
@@ -107,10 +109,12 @@ def test_a_bundle_is_kept_as_long_as_its_job(api, bundle, coder):
 
     def is_there_after_cleanup():
         with api.database.write() as session:
-            session.execute(update(ProjectFile).values(last_used_at=from_now(-2 * files.UNUSED_S)))
+            session.execute(
+                update(ProjectFile).values(last_used_at=from_now(-2 * project_files.UNUSED_S))
+            )
         cleanup.delete_unused_files(api.database, storage)
         with api.database.read() as session:
-            return files.find(session, bundle) is not None
+            return project_files.find(session, bundle) is not None
 
     assert is_there_after_cleanup()
     coder.post(f"{JOBS}/{job['id']}/cancel")

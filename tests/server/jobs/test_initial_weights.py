@@ -5,9 +5,9 @@ from sqlalchemy import select
 
 from ampspec.jobs import State
 from ampspec.references.stored_files import FileKind
-from store.files import artifacts, files
+from store.files import artifacts, project_files
 from store.files.artifacts import WEIGHTS, StoredArtifact
-from store.files.files import FileKey
+from store.files.project_files import FileKey
 from store.jobs import attempts
 from store.tables import JobFile
 
@@ -106,7 +106,9 @@ def test_an_uploaded_file_must_be_one_of_the_project_and_is_kept(api):
     assert (found["pointer"], found["code"]) == ("/init/weights", "no_such_file")
     key = FileKey("default", FileKind.WEIGHTS, DIGEST)
     with api.database.write() as session:
-        files.add(session, key, path=files.storage_path(key), size_bytes=7, created_by=None)
+        project_files.add(
+            session, key, path=project_files.storage_path(key), size_bytes=7, created_by=None
+        )
     job = submit(api, init).json()["id"]
     with api.database.read() as session:
         named = select(JobFile.sha256).where(JobFile.job_id == job)

@@ -12,8 +12,8 @@ from ampspec.jobs import State
 from ampspec.references.stored_files import FileKind
 from server.files.listing import MAX_JOBS
 from store.clock import now
-from store.files import files
-from store.files.files import FileKey
+from store.files import project_files
+from store.files.project_files import FileKey
 from store.tables import AuditEntry, ProjectFile
 from tests.databases import ON_SQLITE
 from tests.tables import every_row
@@ -43,7 +43,9 @@ def job_with(api, make_job):
     def make(sha256, state=State.QUEUED, **parts):
         job = make_job(state, **parts)
         with api.database.write() as session:
-            files.add_job_files(session, [(job.id, FileKey("default", FileKind.WEIGHTS, sha256))])
+            project_files.add_job_files(
+                session, [(job.id, FileKey("default", FileKind.WEIGHTS, sha256))]
+            )
         return job.id
 
     return make
@@ -107,7 +109,7 @@ def test_a_malformed_cursor_is_refused(api, cursor):
 @ON_SQLITE
 def test_a_file_is_deleted_with_its_content(api, upload):
     path = f"{FILES}/weights/{upload(1)}"
-    folder = api.data_dir / "artifacts" / files.STORAGE_FOLDER
+    folder = api.data_dir / "artifacts" / project_files.STORAGE_FOLDER
     assert any(one.is_file() for one in folder.rglob("*"))
     key = {"Idempotency-Key": "a"}
     answers = [api.client.delete(path, headers=key) for _ in range(2)]

@@ -12,7 +12,7 @@ from server.background import cleanup
 from server.files.uploads import MAX_BYTES
 from store.access import projects
 from store.clock import from_now
-from store.files import files
+from store.files import project_files
 from store.tables import AuditEntry, FileRemoval, ProjectFile
 from tests.databases import ON_SQLITE
 from tests.tables import every_row
@@ -28,7 +28,7 @@ def stored_contents(api):
     """The contents of all files in the storage folder."""
 
     def read():
-        folder = api.data_dir / "artifacts" / files.STORAGE_FOLDER
+        folder = api.data_dir / "artifacts" / project_files.STORAGE_FOLDER
         return [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
 
     return read
@@ -146,7 +146,9 @@ def test_an_unused_file_and_its_content_are_deleted(api, stored_contents):
     cleanup.delete_unused_files(api.database, storage)
     assert stored_contents() == [CONTENT]
     with api.database.write() as session:
-        session.execute(update(ProjectFile).values(last_used_at=from_now(-files.UNUSED_S - 60)))
+        session.execute(
+            update(ProjectFile).values(last_used_at=from_now(-project_files.UNUSED_S - 60))
+        )
     cleanup.delete_unused_files(api.database, storage)
     assert stored_contents() == []
     assert api.client.head(WEIGHTS).status_code == 404

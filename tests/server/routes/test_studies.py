@@ -9,8 +9,8 @@ from ampspec.jobs import JobSpec
 from store import studies, tables
 from store.access import audit
 from store.clock import now
-from store.files import files
-from store.files.files import FileKey
+from store.files import project_files
+from store.files.project_files import FileKey
 from store.tables import StudyJob
 from tests.databases import ON_SQLITE
 from tests.server.studies.conftest import StudyDriver
@@ -143,7 +143,9 @@ def test_a_study_of_custom_code_ends_when_its_token_has_lost_the_scope(
     """Before, a study queued jobs with custom code long after its token was revoked."""
     key = FileKey("default", "bundle", "0" * 64)
     with api.database.write() as session:
-        files.add(session, key, path=files.storage_path(key), size_bytes=7, created_by="ada")
+        project_files.add(
+            session, key, path=project_files.storage_path(key), size_bytes=7, created_by="ada"
+        )
     driver, coder = StudyDriver(api), client_with_role(scopes=["jobs:run-code"])
     bundle = {"kind": "bundle", "bundle": f"sha256:{'0' * 64}", "build": "net:build"}
     body = {**STUDY, "spec": {**SPEC, "model": bundle}}

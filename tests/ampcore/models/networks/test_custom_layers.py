@@ -14,7 +14,7 @@ from ampcore.models.supervised import SupervisedTask
 from ampcore.precision import layer_policies
 from ampspec.errors import InvalidModel
 from ampspec.layers.catalog import LAYERS
-from ampspec.layers.network import INPUT, infer
+from ampspec.layers.graph import INPUT, infer
 from ampspec.models import model
 from ampspec.models.model import Layers
 from ampspec.networks import DataShape, describe_networks

@@ -10,7 +10,7 @@ from ampcore.distributed.row_shards import RowShard
 from ampcore.distributed.tables import whole_tables
 from ampcore.distributed.tables.whole_tables import WholeTable
 from ampcore.training.ranks.joint_saver import JointSaver
-from tests.ampcore.distributed.thread_replicas import on_ranks
+from tests.ampcore.distributed.thread_communicator import on_ranks
 
 TABLE = np.arange(40, dtype=np.float32).reshape(10, 4)
 MANIFEST = Manifest(
@@ -24,12 +24,12 @@ def save(monkeypatch):
     monkeypatch.setattr(whole_tables, "PIECE_BYTES", 32)
 
     def run(folder):
-        def on_rank(replicas):
-            saver = CheckpointSaver(folder if replicas.rank == 0 else None, None)
-            joint = JointSaver(saver, replicas)
-            shard = RowShard(10, replicas.rank, replicas.size)
-            made = WholeTable(shard.own_rows(TABLE), shard, replicas)
-            other = WholeTable(shard.own_rows(TABLE[:, 0]), shard, replicas)
+        def on_rank(communicator):
+            saver = CheckpointSaver(folder if communicator.rank == 0 else None, None)
+            joint = JointSaver(saver, communicator)
+            shard = RowShard(10, communicator.rank, communicator.size)
+            made = WholeTable(shard.own_rows(TABLE), shard, communicator)
+            other = WholeTable(shard.own_rows(TABLE[:, 0]), shard, communicator)
             arrays = {"table": made, "count": np.array(3), "other": other}
             event = joint.save(Checkpoint(MANIFEST, arrays))
             return joint.is_enabled, event, joint.saved_steps

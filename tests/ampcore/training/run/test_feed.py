@@ -67,9 +67,9 @@ def test_every_step_trains_on_its_part_of_the_order_resident_or_streamed(
 
 @given(st.integers(1, 4), st.integers(1, 3), st.booleans())
 @settings(max_examples=15, deadline=None)
-def test_replicas_train_on_consecutive_parts_of_each_step(replicas, size, shuffle):
-    own, data = order(20, replicas * size, shuffle=shuffle), examples(20)
-    parts = [PartOrder(own, rank, replicas) for rank in range(replicas)]
+def test_ranks_train_on_consecutive_parts_of_each_step(ranks, size, shuffle):
+    own, data = order(20, ranks * size, shuffle=shuffle), examples(20)
+    parts = [PartOrder(own, rank, ranks) for rank in range(ranks)]
     feeds = [
         made
         for part in parts
@@ -77,7 +77,7 @@ def test_replicas_train_on_consecutive_parts_of_each_step(replicas, size, shuffl
     ]
     for step in range(2 * own.steps):
         epoch, batch = divmod(step, own.steps)
-        expected = np.split(own.of_step(epoch, batch), replicas)
+        expected = np.split(own.of_step(epoch, batch), ranks)
         for number, made in enumerate(feeds):
             found = labels_of_step(made, epoch, batch)
             assert found == expected[number // 2].tolist()

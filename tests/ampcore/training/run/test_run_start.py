@@ -3,13 +3,13 @@ from types import SimpleNamespace
 import pytest
 
 from ampcore.checkpoint import FieldChange
-from ampcore.distributed import SingleReplica
+from ampcore.distributed import SingleRank
 from ampcore.training.run.start import resumes_in_float32
 
 POLICY = FieldChange("precision.policy", "mixed_float16", "mixed_bfloat16")
 
 
-class FollowingRank(SingleReplica):
+class FollowingRank(SingleRank):
     """A rank that hears what rank 0 has decided."""
 
     def __init__(self, decision):
@@ -30,8 +30,8 @@ def saved(*, in_float32):
 )
 def test_a_fallback_to_float32_lasts_until_the_precision_changes(in_float32, differences, resumes):
     checkpoint = saved(in_float32=in_float32)
-    assert resumes_in_float32(SingleReplica(), checkpoint, differences) is resumes
-    assert resumes_in_float32(SingleReplica(), None, differences) is False
+    assert resumes_in_float32(SingleRank(), checkpoint, differences) is resumes
+    assert resumes_in_float32(SingleRank(), None, differences) is False
 
 
 @pytest.mark.parametrize("decision", [True, False])

@@ -1,4 +1,4 @@
-"""An update bypasses the part of Keras that would add up gradients over replicas again."""
+"""An update bypasses the part of Keras that would add up gradients over ranks again."""
 
 import keras
 import numpy as np

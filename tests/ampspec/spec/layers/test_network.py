@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ampspec.documents.problems import MAX_PROBLEMS
 from ampspec.layers import inference, network
 from ampspec.layers.base import default_name
-from ampspec.layers.network import connect, infer
+from ampspec.layers.graph import connect, infer
 from ampspec.models.model import Layers
 
 

@@ -1,4 +1,4 @@
-"""Replicas that are threads of one process and exchange tensors in memory, outside of functions."""
+"""Ranks that are threads of one process and exchange tensors in memory, outside of functions."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import tensorflow as tf
 
 
-class ThreadReplicas:
-    """One of several replicas; each thread has one."""
+class ThreadCommunicator:
+    """One of several ranks; each thread has one."""
 
     def __init__(self, rank, size, meeting):
         self.rank, self.size, self._meeting = rank, size, meeting
@@ -62,12 +62,12 @@ class Meeting:
 
 
 def on_ranks(size, function):
-    """The results of a function of the replicas, which all ranks call at once."""
+    """The results of a function of the ranks, which all ranks call at once."""
     meeting = Meeting(size)
 
     def run(rank):
         try:
-            return function(ThreadReplicas(rank, size, meeting))
+            return function(ThreadCommunicator(rank, size, meeting))
         except BaseException:
             meeting.abort()  # the others would wait
             raise

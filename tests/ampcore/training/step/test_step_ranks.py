@@ -1,4 +1,4 @@
-"""A step that several replicas make together, and the same step with one."""
+"""A step that several ranks make together, and the same step with one."""
 
 from dataclasses import replace
 
@@ -27,22 +27,22 @@ def normed(make_step, task_of):
     return make
 
 
-def test_replicas_with_equal_gradients_train_as_one(two_replicas, normed, batch, train, values):
-    replicas = two_replicas()
-    one, several = normed(), normed(replicas=replicas)
+def test_ranks_with_equal_gradients_train_as_one(two_ranks, normed, batch, train, values):
+    communicator = two_ranks()
+    one, several = normed(), normed(communicator=communicator)
     single, replicated = train(one, batch, times=3), train(several, batch, times=3)
     np.testing.assert_equal(values(several), values(one))
     for column in ("loss", "grad_norm", "skipped"):
         assert [row[column] for row in replicated.rows] == [row[column] for row in single.rows]
     # Once a step, not once a micro-batch: losses, bad micro-batches, statistics and gradients.
-    assert replicas.calls == ["mean"]  # it is traced once
+    assert communicator.calls == ["mean"]  # it is traced once
 
 
-def test_an_infinity_in_another_replica_skips_the_step_in_this_one(  # noqa: PLR0917 - fixtures
-    two_replicas, make_step, make_task, batch, train, unchanged
+def test_an_infinity_in_another_rank_skips_the_step_in_this_one(  # noqa: PLR0917 - fixtures
+    two_ranks, make_step, make_task, batch, train, unchanged
 ):
     step = make_step(DynamicLossScale(), task=make_task(Mlp(hidden=(16,))), optimizer=Adam())
-    step = replace(step, replicas=two_replicas(other=lambda tensor: tensor * np.inf))
+    step = replace(step, communicator=two_ranks(other=lambda tensor: tensor * np.inf))
     with unchanged(step):
         after = train(step, batch)
     assert after.row["skipped"] == 1.0
@@ -50,7 +50,7 @@ def test_an_infinity_in_another_replica_skips_the_step_in_this_one(  # noqa: PLR
 
 
 @pytest.mark.parametrize("engine", ["graph", "xla_loop"])
-def test_one_replica_adds_no_operation_to_a_loop(make_step, make_loop, monkeypatch, engine):
+def test_one_rank_adds_no_operation_to_a_loop(make_step, make_loop, monkeypatch, engine):
     made = make_loop(make_step(DynamicLossScale()), engine).loop.operations
     monkeypatch.delattr("ampcore.training.step.train_step.all_reduce_gradients")
     monkeypatch.delattr("ampcore.training.step.train_step.DropoutSeeds.before")

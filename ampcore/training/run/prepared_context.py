@@ -11,7 +11,7 @@ import keras
 
 from ampcore.allocation_errors import out_of_memory
 from ampcore.diagnostics import hardware
-from ampcore.distributed import Cluster, Replicas
+from ampcore.distributed import Cluster, Communicator
 from ampcore.precision.float16_on_cpu import without_op_fusion
 from ampcore.precision.tensor_float32 import tensor_float32
 from ampcore.training.context import RunContext
@@ -23,7 +23,7 @@ from ampspec.training.run import RunSpec
 
 
 @contextmanager
-def prepared_run(
+def prepared_context(
     job: TrainingJob, cluster: Cluster | None = None, *, is_replay: bool = False
 ) -> Iterator[RunContext]:
     """A context in which a run of this job can be built and trained.
@@ -40,11 +40,14 @@ def prepared_run(
     """
     spec = job.spec
     device = hardware.select(spec.runtime.device)
-    with connected(cluster, spec.runtime.exchange) as replicas, _known_reasons(job, replicas):
+    with (
+        connected(cluster, spec.runtime.exchange) as communicator,
+        _known_reasons(job, communicator),
+    ):
         keras.utils.set_random_seed(spec.train.seed)
         dataset = job.load_data()
         info = hardware.device_info(device)
-        context = RunContext.of(job, dataset, info, replicas, is_replay=is_replay)
+        context = RunContext.of(job, dataset, info, communicator, is_replay=is_replay)
         with device_settings(spec, info):
             yield context
 
@@ -60,7 +63,7 @@ def device_settings(spec: RunSpec, device: DeviceInfo) -> Iterator[None]:
 
 
 @contextmanager
-def _known_reasons(job: TrainingJob, replicas: Replicas) -> Iterator[None]:
+def _known_reasons(job: TrainingJob, communicator: Communicator) -> Iterator[None]:
     """Turns an error into the TrainingError that says why, if that is known."""
     try:
         yield
@@ -68,7 +71,7 @@ def _known_reasons(job: TrainingJob, replicas: Replicas) -> Iterator[None]:
         raise
     except Exception as error:
         # An error of the communication may have been raised in code of the job.
-        reason = out_of_memory(error) or replicas.explain(error) or job.reason_for(error)
+        reason = out_of_memory(error) or communicator.explain(error) or job.reason_for(error)
         if reason is None:
             raise
         raise reason from error

@@ -1,4 +1,4 @@
-"""The replicas of a job: processes that train the same weights on different examples."""
+"""Communicator: how a rank, one process of a job on several devices, reaches the others."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
@@ -9,29 +9,29 @@ Tensor = Any
 ReduceOp = Literal["mean", "sum", "max"]
 
 
-class Replicas(Protocol):
-    """The number of replicas, the rank of this one, and the communication between them.
+class Communicator(Protocol):
+    """The number of ranks, the number of this one, and the communication between them.
 
-    Every method except `explain` and `close` is called by all replicas, in the same order, with
+    Every method except `explain` and `close` is called by all ranks, in the same order, with
     tensors of the same shapes and dtypes. The first five may be part of a compiled function, but
-    not of a branch that one replica may take and another may not; the others are called between
+    not of a branch that one rank may take and another may not; the others are called between
     compiled functions.
     """
 
     @property
     def size(self) -> int:
-        """The number of replicas, at least 1."""
+        """The number of ranks, at least 1."""
 
     @property
     def rank(self) -> int:
-        """The number of this replica: 0 … size - 1."""
+        """The number of this rank: 0 … size - 1."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether this replica has taken leave of the others."""
+        """Whether this rank has disconnected."""
 
     def all_reduce(self, tensors: Sequence[Tensor], op: ReduceOp = "mean") -> list[Tensor]:
-        """Combine each tensor with those at the same position on all other replicas.
+        """Combine each tensor with those at the same position on all other ranks.
 
         All receive the same values, bit for bit. NaN and infinities stay non-finite.
         """
@@ -55,10 +55,10 @@ class Replicas(Protocol):
         """
 
     def broadcast(self, tensors: Sequence[Tensor], root: int = 0) -> list[Tensor]:
-        """The tensors of the replica with rank `root`."""
+        """The tensors of rank `root`."""
 
     def barrier(self) -> None:
-        """Wait until all replicas are here."""
+        """Wait until all ranks are here."""
 
     def broadcast_object(self, value: Any) -> Any:
         """What rank 0 passes, on every rank: JSON values. The others wait for rank 0."""
@@ -67,14 +67,14 @@ class Replicas(Protocol):
         """What each rank passes, in order of rank: JSON values."""
 
     def explain(self, error: Exception) -> TrainingError | None:
-        """Why a call failed, if the cause is another replica or the connection to it."""
+        """Why a call failed, if the cause is another rank or the connection to it."""
 
     def close(self, failure: TrainingError | None = None) -> None:
-        """Take leave of the others; a failure ends them too."""
+        """Disconnect; a failure ends the other ranks, too."""
 
 
-class SingleReplica:
-    """A single replica: no communication, and no additional operation in a step."""
+class SingleRank:
+    """A single rank: no communication, and no additional operation in a step."""
 
     @property
     def size(self) -> int:
@@ -123,7 +123,7 @@ class SingleReplica:
         return [value]
 
     def explain(self, error: Exception) -> TrainingError | None:
-        """None: there is no other replica."""
+        """None: there is no other rank."""
         return None
 
     def close(self, failure: TrainingError | None = None) -> None:
