@@ -50,7 +50,7 @@ def get(api, path, **query):
     return answer.json()
 
 
-def test_unkncustom_codes_are_shown_as_they_are(api, newer_job):
+def test_unknown_codes_are_shown_as_they_are(api, newer_job):
     job = get(api, f"/jobs/{newer_job}")
     assert {name: job[name] for name in NEW_CODES} == NEW_CODES
     assert "unreadable" not in job
@@ -58,7 +58,7 @@ def test_unkncustom_codes_are_shown_as_they_are(api, newer_job):
     assert listed["reason"] == "preempted"
 
 
-def test_every_record_shows_unkncustom_codes(api, make_job, write):
+def test_every_record_shows_unknown_codes(api, make_job, write):
     job_id = make_job(State.FAILED).id
     write("UPDATE attempts SET reason = 'preempted', outcome = 'moved'")
     write("UPDATE events SET type = 'migrated'")
@@ -90,7 +90,7 @@ def test_a_token_with_an_unknown_role_is_listed_and_refused(api, client_with_rol
     assert "auditor" in {token["role"] for token in get(api, "/tokens")["items"]}
 
 
-def test_jobs_with_unkncustom_codes_can_be_compared(api, newer_job, make_job):
+def test_jobs_with_unknown_codes_can_be_compared(api, newer_job, make_job):
     other = make_job(State.SUCCEEDED).id
     compared = get(api, "/compare", jobs=f"{newer_job},{other}")
     assert [each["job"]["state"] for each in compared["jobs"]] == ["archived", "succeeded"]
