@@ -2,5 +2,5 @@
 
 from typing import Final
 
-__version__: Final = "0.5.0"
+__version__: Final = "0.6.0"
 """The version of ampcore, the same for all its packages."""

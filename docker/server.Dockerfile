@@ -42,7 +42,7 @@ FROM python:3.11.14-slim-bookworm
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="ampcore server" \
     org.opencontainers.image.description="API server and migrations of ampcore" \
-    org.opencontainers.image.version="0.5.0" \
+    org.opencontainers.image.version="0.6.0" \
     org.opencontainers.image.revision=$REVISION \
     org.opencontainers.image.licenses="MIT" \
     org.opencontainers.image.base.name="docker.io/library/python:3.11.14-slim-bookworm" \

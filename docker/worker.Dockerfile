@@ -35,7 +35,7 @@ FROM python:3.11.14-slim-bookworm
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="ampcore worker" \
     org.opencontainers.image.description="Trains jobs of ampcore with TensorFlow" \
-    org.opencontainers.image.version="0.5.0" \
+    org.opencontainers.image.version="0.6.0" \
     org.opencontainers.image.revision=$REVISION \
     org.opencontainers.image.licenses="MIT" \
     org.opencontainers.image.base.name="docker.io/library/python:3.11.14-slim-bookworm" \

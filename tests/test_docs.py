@@ -141,8 +141,8 @@ def unknown_in(words):
     return None
 
 
-CURRENT_DOCUMENTS = [document for document in DOCUMENTS if document.name != "CHANGELOG.md"]
-"""All but the changelog, which describes older versions too."""
+CURRENT_DOCUMENTS = [document for document in DOCUMENTS if "changelog" not in document.name.lower()]
+"""All but the changelogs, which describe older versions."""
 
 
 def every_option(command):
