@@ -1,5 +1,6 @@
 """Lists: lazy ones, which request each page when it is needed, and complete ones."""
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterator
 from itertools import islice
@@ -131,6 +132,7 @@ class AsyncPagedIterator(AsyncIterator[T], Coroutine[Any, Any, "TableList[T]"], 
         self._error: Exception | None = None
         self._collected: TableList[T] | None = None
         self._coroutine: Coroutine[Any, Any, TableList[T]] | None = None
+        self._collecting = asyncio.Lock()
 
     async def __anext__(self) -> T:
         if self._error is not None:
@@ -168,9 +170,10 @@ class AsyncPagedIterator(AsyncIterator[T], Coroutine[Any, Any, "TableList[T]"], 
         return self._coroutine
 
     async def _collect(self) -> "TableList[T]":
-        if self._collected is None:
-            self._collected = TableList([item async for item in self])
-        return self._collected
+        async with self._collecting:
+            if self._collected is None:
+                self._collected = TableList([item async for item in self])
+            return self._collected
 
 
 def _repeatable(error: BaseException) -> Exception:

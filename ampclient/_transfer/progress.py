@@ -1,7 +1,7 @@
 """How uploads and downloads report their progress."""
 
 from collections.abc import Callable
-from inspect import signature
+from inspect import Parameter, signature
 
 from ampclient._http.deprecation import warn_deprecated
 
@@ -27,7 +27,8 @@ def current_callback(
         old_arguments: Returns their values, from the present arguments.
     """
     old_count = len(old_parameters.split(", "))
-    if _accepts(on_progress, 3) or not _accepts(on_progress, old_count):
+    is_current = _accepts(on_progress, 3) and not _binds_a_value(on_progress, old_count)
+    if is_current or not _accepts(on_progress, old_count):
         return on_progress
     warn_deprecated(
         f"on_progress({old_parameters}) is now called with the name of the file, its bytes "
@@ -40,6 +41,25 @@ def current_bytes_callback(on_progress: Callable[..., object]) -> OnProgress:
     """As `current_callback`, for transfers of one file, whose name version 0.5 left out."""
     return current_callback(
         on_progress, "done_bytes, total_bytes", lambda _name, *byte_counts: byte_counts
+    )
+
+
+def _binds_a_value(function: Callable[..., object], position: int) -> bool:
+    """Whether the parameter at a position is a bound value: `lambda done, total, bar=bar: …`.
+
+    One that may be left out, as `total_bytes=None`, is none.
+    """
+    try:
+        parameters = list(signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    required = [p for p in parameters[:position] if p.default is Parameter.empty]
+    if len(required) < position or len(parameters) == position:
+        return False
+    bound = parameters[position]
+    return bound.kind is Parameter.POSITIONAL_OR_KEYWORD and bound.default not in (
+        None,
+        Parameter.empty,
     )
 
 

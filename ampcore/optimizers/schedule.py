@@ -7,7 +7,7 @@ at most one part in 2^23, so that neighbouring steps may share a rate.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 from keras.optimizers.schedules import CosineDecay, ExponentialDecay, LearningRateSchedule
@@ -57,6 +57,11 @@ class Warmup(LearningRateSchedule):  # type: ignore[misc]
         risen = tf.cast(step + 1, tf.float32) / float(self.warmup_steps)
         later = self.decay(tf.maximum(step - self.warmup_steps, 0))
         return tf.where(step < self.warmup_steps, self.learning_rate * risen, later)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """The schedule that `get_config` described; `after` is an earlier name of `decay`."""
+        return cls(**{"decay" if name == "after" else name: config[name] for name in config})
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor."""

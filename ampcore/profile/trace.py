@@ -126,7 +126,7 @@ def _line_events(
 ) -> list[TraceEvent]:
     """The events of one line with their own times: a line's events are nested or disjoint."""
     spans: list[tuple[int, int, int, Any]] = []
-    open_events: list[tuple[int, int]] = []  # end, index in `found`
+    open_events: list[tuple[int, int]] = []  # end, index in `spans`
     self_ps: list[int] = []
     for event in sorted(line.events, key=lambda event: (event.offset_ps, -event.duration_ps)):
         fields = read(plane, line, event)

@@ -75,12 +75,12 @@ class JobWatcher:
                 if job_id not in self._requests:
                     self._versions.pop(job_id, None)
 
-    def have_ended(self, job_ids: Collection[str]) -> bool:
-        """Whether all of these jobs, which are watched, have ended, or one is deleted."""
+    def end_is_reached(self, job_ids: Collection[str]) -> bool:
+        """Whether all of these jobs, which are watched, have ended, or one of them is deleted."""
         unknown = JobVersion(0, "", None)
         versions = [self._versions.get(job_id, unknown) for job_id in job_ids]
-        return all(version and version.state in TERMINAL for version in versions) or (
-            None in versions
+        return any(version is None for version in versions) or all(
+            version is not None and version.state in TERMINAL for version in versions
         )
 
     async def _run(self) -> None:

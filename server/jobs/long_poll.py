@@ -118,7 +118,7 @@ class LongPoll:
         """Wait until it is worth reading the jobs again."""
         shutting_down = self.streams.shutting_down
         if self.until is Until.TERMINAL:
-            while not (self.watcher.have_ended(jobs.states) or shutting_down.is_set()):
+            while not (self.watcher.end_is_reached(jobs.states) or shutting_down.is_set()):
                 change.clear()
                 await self.streams.wait_for_update_or_shutdown(change)
         else:

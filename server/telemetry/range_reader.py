@@ -28,6 +28,6 @@ def read_samples(session: Session, job_id: str, steps: Sequence[int]) -> "list[R
 
 
 def evenly_spaced(steps: Sequence[int], max_steps: int) -> list[int]:
-    """At most `most` of the steps, always with the last one."""
+    """At most `max_steps` of the steps, always with the last one."""
     stride = -(-len(steps) // max_steps) or 1
     return list(steps[::-1][::stride][::-1])

@@ -394,6 +394,15 @@ def ranks_wait(trainer: Trainer) -> None:
     trainer.stop()
 
 
+def ranks_print_a_last_line(trainer: Trainer) -> None:
+    if rank_of(trainer) == 0:
+        trainer.begin()
+        trainer.write(steps(0, 30))
+    time.sleep(1)
+    print("the last line", flush=True)
+    trainer.succeed()
+
+
 def rank_1_fails(trainer: Trainer) -> None:
     if trainer.job["cluster"]["rank"] == 1:
         trainer.write(Frame(FrameType.FAILED, {"reason": "invalid_data", "message": "It is NaN."}))

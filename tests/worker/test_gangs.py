@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 from sqlalchemy import update
+from sqlalchemy.exc import ProgrammingError
 
 from ampcore.distributed.cluster import Cluster
 from ampspec.jobs import Reason, State
@@ -30,9 +32,14 @@ from store.telemetry.ingest import LogChunk
 from tests.processes import has_ended
 from tests.waiting import wait_until
 from tests.worker.conftest import program
+from worker.attempt.outcome import AttemptOutcome, AttemptResult, Failure
 from worker.attempt.rank_log import RankLog
+from worker.attempt.telemetry_writer import TelemetryWriter
 from worker.context import WorkerContext
+from worker.gangs import rank_group
+from worker.gangs.gang_leader import with_cause
 from worker.gangs.gang_runner import GangRunner
+from worker.gangs.member_lease import MemberLease
 from worker.rank_ports import RankPorts, local_addresses, own_host, port_of, ports_of
 from worker.slots import Devices, Slots
 from worker.tasks import run_queued_jobs
@@ -296,6 +303,66 @@ def test_a_rank_that_the_oom_killer_ended_is_reported_as_out_of_memory(
     job = gang.until_ended()
     assert (job.state, job.reason) == (State.FAILED, Reason.OUT_OF_MEMORY)
     assert str(job.message).startswith("Rank 1: The system killed the trainer process")
+
+
+def test_the_last_lines_of_ranks_beside_rank_0_are_stored_before_the_job_ends(
+    gang: Gang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checked: without `wait_until_empty` in RankGroup.has_ended they are lost."""
+    append = TelemetryWriter._append
+
+    def append_slowly(writer: TelemetryWriter, entries: Any) -> bool:
+        if entries and isinstance(writer._lease, MemberLease):
+            threading.Event().wait(0.5)
+        return append(writer, entries)
+
+    monkeypatch.setattr(TelemetryWriter, "_append", append_slowly)
+    gang.add_worker("w0", "ranks_print_a_last_line", slots=2)
+    gang.start(workers=1, devices=2)
+    assert gang.until_ended().state == State.SUCCEEDED
+    assert "[rank 1] the last line" in gang.log()
+
+
+def test_a_line_of_a_rank_that_the_database_refuses_ends_the_attempt(
+    gang: Gang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checked: a gang that ends soon after that line succeeded, without its log."""
+
+    def refuse(*_args: Any, **_options: Any) -> None:
+        raise ProgrammingError("INSERT", {}, Exception("no such column"))
+
+    monkeypatch.setattr(logs, "append", refuse)
+    for name in ("w0", "w1"):
+        gang.add_worker(name, "ranks_print_a_last_line")
+    gang.start()
+    job = gang.until_ended()
+    assert (job.state, job.reason) == (State.FAILED, Reason.INTERNAL_ERROR)
+
+
+def test_a_rank_whose_thread_cannot_start_ends_the_gang(
+    gang: Gang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checked: without `finally` in RankGroup.run the job stays active for ever."""
+    start, calls = rank_group.run_in_background, []
+
+    def fail_the_second(work: Any) -> Any:
+        calls.append(work)
+        if len(calls) == 2:
+            raise RuntimeError("can't start new thread")
+        return start(work)
+
+    monkeypatch.setattr(rank_group, "run_in_background", fail_the_second)
+    gang.add_worker("w0", "ranks_wait", slots=3)
+    gang.start(workers=1, devices=3)
+    job = gang.until_ended()
+    assert (job.state, job.reason) == (State.FAILED, Reason.INTERNAL_ERROR)
+    assert "can't start new thread" in str(job.message)
+
+
+def test_a_rank_without_memory_is_the_cause_of_a_rank_0_that_was_killed() -> None:
+    killed = AttemptResult(AttemptOutcome.FAILED, Reason.PROCESS_KILLED, "It was killed.")
+    memory = Failure(Reason.OUT_OF_MEMORY, "Rank 1: no memory.")
+    assert with_cause(killed, memory).reason == Reason.OUT_OF_MEMORY
 
 
 def test_a_worker_that_cannot_load_the_data_says_why(gang: Gang, tmp_path: Path) -> None:

@@ -9,7 +9,12 @@ from store.gangs import gang_members
 from store.tables import GangMember
 from worker.attempt.outcome import Failure
 
-PRECEDENCE: Final = {Reason.PORT_TAKEN: -1, Reason.INTERNAL_ERROR: 1, Reason.RANK_LOST: 2}
+PRECEDENCE: Final = {
+    Reason.PORT_TAKEN: -2,
+    Reason.OUT_OF_MEMORY: -1,
+    Reason.INTERNAL_ERROR: 1,
+    Reason.RANK_LOST: 2,
+}
 """The lowest number is the cause; reasons that are not listed have 0.
 
 When a rank is killed, the others lose it, and their communication may end with any error.

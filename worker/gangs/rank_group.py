@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,7 @@ from store.gangs.gang_members import Assignment
 from store.leases import max_reconnect_wait_s
 from store.tables import GangMember, Job
 from worker.attempt.attempt_files import AttemptFiles
-from worker.attempt.outcome import Failure, TrainerExit, rank_failure
+from worker.attempt.outcome import Failure, TrainerExit, failure_in_worker, rank_failure
 from worker.attempt.rank import LocalRank
 from worker.attempt.stop_reason import PendingStop, StopReason, fence_reason
 from worker.attempt.telemetry_writer import TelemetryWriter
@@ -81,7 +81,11 @@ class RankGroup:
         self.other_workers = OtherWorkers()
         """On the worker of rank 0: the state of the others."""
         self._writer = TelemetryWriter(
-            self._database, lease, context.metrics, lambda _event: None, WriteBuffer()
+            self._database,
+            lease,
+            context.metrics,
+            lambda _event: None,
+            WriteBuffer(context.buffer_bytes),
         )
         self._supervisors = [
             (rank, self._supervisor(rank, lease, folder / f"rank-{rank.number}"))
@@ -114,13 +118,14 @@ class RankGroup:
 
     @property
     def has_ended(self) -> bool:
-        """Whether all its ranks have ended."""
-        return self._have_ended.is_set()
+        """Whether all its ranks have ended, and what they wrote is stored."""
+        return self._have_ended.is_set() and self._writer.buffer.wait_until_empty(0)
 
     @property
     def failure(self) -> Failure | None:
         """Why its ranks failed; None while none has."""
-        return cause_of(self._failures)
+        error = self._writer.error
+        return cause_of([*self._failures, failure_in_worker(error) if error is not None else None])
 
     def start(self) -> None:
         """Start to renew the lease of the worker's ranks."""
@@ -128,12 +133,16 @@ class RankGroup:
 
     def run(self) -> None:
         """Run the ranks until they have ended."""
-        runs = [
-            run_in_background(partial(self._run_rank, rank, supervisor))
-            for rank, supervisor in self._supervisors
-        ]
-        wait(runs)
-        self._have_ended.set()
+        runs: list[Future[None]] = []
+        try:
+            for rank, supervisor in self._supervisors:
+                runs.append(run_in_background(partial(self._run_rank, rank, supervisor)))
+        except Exception as error:
+            self._failures.append(failure_in_worker(error))  # ends the ranks that have started
+            raise
+        finally:
+            wait(runs)
+            self._have_ended.set()
         for run in runs:
             run.result()
 
@@ -152,8 +161,8 @@ class RankGroup:
 
     def close(self) -> None:
         """Record that the worker's ranks have ended, and stop renewing their lease."""
-        failure = self.failure
         self._writer.close()  # stores the end of the log
+        failure = self.failure
         try:
             self._database.write(
                 partial(

@@ -92,10 +92,10 @@ def scale_for(float8: Float8Format, amax: Tensor, margin: int) -> Tensor:
         amax: The largest magnitude, float32; 0 or not finite: the scale is 1.
         margin: The powers of two that are left free for larger numbers.
     """
-    has_scale = tf.logical_and(amax > 0.0, tf.math.is_finite(amax))
-    scale = _power_of_two(float8.largest / tf.where(has_scale, amax, 1.0)) * 2.0**-margin
+    is_usable = tf.logical_and(amax > 0.0, tf.math.is_finite(amax))
+    scale = _power_of_two(float8.largest / tf.where(is_usable, amax, 1.0)) * 2.0**-margin
     # Within these bounds the inverse is a normal number, too.
-    return tf.where(has_scale, tf.clip_by_value(scale, 2.0**-96, 2.0**96), 1.0)
+    return tf.where(is_usable, tf.clip_by_value(scale, 2.0**-96, 2.0**96), 1.0)
 
 
 def largest_magnitude(values: Tensor) -> Tensor:

@@ -141,10 +141,10 @@ def _kind(block: StepBlock, spikes: list[Event]) -> StepKind:
 
 def _recorded_differences(values: Mapping[str, Any] | None, block: StepBlock) -> list[str]:
     """The names of the recorded values that are not those of the repeated step, bit for bit."""
-    known_values = {name: values.get(name) for name in RECORDED} if values is not None else {}
+    recorded_values = {name: values.get(name) for name in RECORDED} if values is not None else {}
     return [
         name
-        for name, value in known_values.items()
+        for name, value in recorded_values.items()
         if value is not None
         and not np.array_equal(np.float32(value), np.float32(block[name][0]), equal_nan=True)
     ]

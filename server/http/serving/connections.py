@@ -35,11 +35,17 @@ class ConnectionProtocol(ProblemProtocol):
             self.address = client_network({"client": (normalized_address(self.client[0]), 0)})
         match self.open_connections.admit(self):
             case Admission.ADDRESS_FULL:
-                count = f"This address has {self.open_connections.limits.per_address} connections"
-                self._refuse_all(TooManyOpen(f"{count} open, the maximum."))
+                connections_text = (
+                    f"This address has {self.open_connections.limits.per_address} connections"
+                )
+                self._refuse_all(TooManyOpen(f"{connections_text} open, the maximum."))
             case Admission.SERVER_FULL:
-                count = f"This server has {self.open_connections.limits.total} connections"
-                self._refuse_all(Unavailable(f"{count} open, the maximum; try again soon."))
+                connections_text = (
+                    f"This server has {self.open_connections.limits.total} connections"
+                )
+                self._refuse_all(
+                    Unavailable(f"{connections_text} open, the maximum; try again soon.")
+                )
             case Admission.RESET:
                 self.drop()
                 return

@@ -206,3 +206,17 @@ def test_a_task_of_a_list_can_be_cancelled():
         AsyncPagedIterator(items()).close()
 
     asyncio.run(run())
+
+
+def test_an_async_list_may_be_awaited_by_two_tasks_at_a_time(many_jobs):
+    async def read(client):
+        jobs = client.jobs.list(limit=120)
+
+        async def wait_for_it():
+            return await jobs
+
+        return await asyncio.gather(wait_for_it(), wait_for_it())
+
+    first, second = run_async(many_jobs, read)
+    assert len(first) == 120
+    assert first == second

@@ -61,6 +61,16 @@ def test_bound_arguments_are_not_counted():
     assert reporter.calls == [(1, 2)]
 
 
+def test_a_value_that_a_default_binds_is_kept():
+    reporter = Reporter()
+    with pytest.warns(DeprecationWarning, match="is now called with"):
+        on_progress = current_bytes_callback(
+            lambda done, total, reporter=reporter: reporter.old(done, total)
+        )
+    on_progress("model.keras", 1, 2)
+    assert reporter.calls == [(1, 2)]
+
+
 def test_a_function_that_takes_neither_is_called_as_now():
     with pytest.raises(TypeError, match="takes 0 positional arguments but 3 were given"):
         current_bytes_callback(lambda: None)("model.keras", 1, 2)

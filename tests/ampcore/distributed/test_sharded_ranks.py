@@ -27,6 +27,8 @@ from tests.ampcore.distributed.sharded_jobs import (
 pytestmark = pytest.mark.xdist_group("python_commands")
 
 FOLLOWS = 1e-5
+FOLLOWS_IN_16_BITS = 2.0**-10
+"""One rounding in float16: processors add up the parts of a batch in different orders."""
 TABLE = "model/model/0/embedding/embeddings"
 WITH_WEIGHTS = (*JOBS, "again", "resumed", "resumed_from_one", "resumed_replicated", "overflow")
 
@@ -102,8 +104,9 @@ def test_two_ranks_train_as_one_process(ranks, alone, name):
     expected, found = alone(name), ranks.found[0][name]
     for column in ("skipped", "loss_scale"):
         assert found["rows"][column] == expected.rows[column].tolist()
-    np.testing.assert_allclose(found["rows"]["loss"], expected.rows["loss"], rtol=1e-5)
-    assert_close(ranks.arrays[name], expected.arrays, 1e-4 if "16" in name else FOLLOWS)
+    tolerance = FOLLOWS_IN_16_BITS if "16" in name else FOLLOWS
+    np.testing.assert_allclose(found["rows"]["loss"], expected.rows["loss"], rtol=tolerance)
+    assert_close(ranks.arrays[name], expected.arrays, tolerance)
     assert found["result"]["parameters"] == expected.result["parameters"]
 
 
@@ -126,8 +129,9 @@ def test_the_exchanges_of_a_lookup_are_communication_in_a_profile(ranks):
 def test_a_sharded_table_trains_as_a_replicated_one(ranks, names):
     sharded, replicated = (ranks.found[0][name] for name in names)
     assert sharded["rows"]["skipped"] == replicated["rows"]["skipped"]
-    np.testing.assert_allclose(sharded["rows"]["loss"], replicated["rows"]["loss"], rtol=1e-6)
-    assert_close(*(ranks.arrays[name] for name in names))
+    tolerance = FOLLOWS_IN_16_BITS if "float16" in names else FOLLOWS
+    np.testing.assert_allclose(sharded["rows"]["loss"], replicated["rows"]["loss"], rtol=tolerance)
+    assert_close(*(ranks.arrays[name] for name in names), tolerance)
 
 
 def test_each_rank_has_its_rows_of_the_table_and_of_the_optimizer_state(ranks):

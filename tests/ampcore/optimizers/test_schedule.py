@@ -112,3 +112,12 @@ def test_a_thousand_boundaries_need_no_more_operations_than_one():
         return len(traced.graph.get_operations())
 
     assert operations(range(1024)) == operations((5,))
+
+
+def test_a_warmup_that_was_saved_with_the_earlier_name_of_its_decay_is_loaded():
+    config = {"after": 0.5, "learning_rate": 1.0, "warmup_steps": 3}
+    assert schedule.Warmup.from_config(config).get_config() == {
+        "decay": 0.5,
+        "learning_rate": 1.0,
+        "warmup_steps": 3,
+    }

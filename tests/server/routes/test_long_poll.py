@@ -214,7 +214,7 @@ def test_a_list_is_held_until_all_of_its_jobs_have_ended(api, make_job, waiting,
     response = waiting("", id=f"{first.id},{second.id}", until="terminal")
     watcher = api.app.state.services.job_watcher
     end(api, first)
-    wait_until(lambda: first.id in watcher._versions and watcher.have_ended([first.id]))
+    wait_until(lambda: first.id in watcher._versions and watcher.end_is_reached([first.id]))
     assert api.app.state.services.streams.waiting.count == 1
     end(api, second)
     assert {job["state"] for job in response().json()["items"]} == {"succeeded"}
