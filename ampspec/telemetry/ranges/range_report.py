@@ -12,7 +12,6 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Final
 
-from ampspec.precision.precision import DTYPES_OF_16_BITS
 from ampspec.telemetry.ranges.exponent_histogram import (
     SCALE_EXPONENTS,
     ExponentHistogram,
@@ -174,7 +173,7 @@ def _combined(samples: Sequence[RangeSample]) -> list[LayerRange]:
 def _is_kept(layer: LayerRange, layers: Iterable[LayerRange]) -> bool:
     """Whether the policy of the run keeps this layer in float32."""
     return layer.dtype == "float32" and any(
-        other_layer.dtype in DTYPES_OF_16_BITS for other_layer in layers
+        other_layer.dtype in ("float16", "bfloat16") for other_layer in layers
     )
 
 
