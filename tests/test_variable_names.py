@@ -19,7 +19,7 @@ NOT_A_NAME = frozenset(WORDS.split())
 USES = {
     "ampspec": 2,
     "ampdata": 0,
-    "ampcore": 49,
+    "ampcore": 0,
     "infra": 0,
     "store": 0,
     "server": 0,

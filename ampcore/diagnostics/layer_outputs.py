@@ -112,8 +112,8 @@ def variable_owners(task: Task) -> dict[int, LayerRef]:
 def _watched(task: Task) -> Iterator[tuple[Any, LayerRef]]:
     """The layers of the networks; a layer comes before its parts."""
     for network in task.networks:
-        for found in walk_layers(network.model):
-            yield found.layer, LayerRef(network.name, found.info.path, found.info.kind)
+        for entry in walk_layers(network.model):
+            yield entry.layer, LayerRef(network.name, entry.info.path, entry.info.kind)
 
 
 def _recording_loss(add_loss: Any, layer_ref: LayerRef, record: Any) -> Any:

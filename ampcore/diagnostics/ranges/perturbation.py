@@ -153,11 +153,11 @@ def _layers_to_round(task: Task) -> list[LayerRef]:
     dtypes = layer_dtypes(task)
     is_mixed = set(dtypes.values()) != {"float32"}
     return [
-        LayerRef(network.name, found.info.path, found.info.kind)
+        LayerRef(network.name, entry.info.path, entry.info.kind)
         for network in task.networks
-        for found in walk_layers(network.model)
-        if found.info.kind not in SHAPE_ONLY_LAYERS
-        and not (is_mixed and dtypes[network.name, found.info.path] == "float32")
+        for entry in walk_layers(network.model)
+        if entry.info.kind not in SHAPE_ONLY_LAYERS
+        and not (is_mixed and dtypes[network.name, entry.info.path] == "float32")
     ]
 
 

@@ -88,17 +88,17 @@ class RangeProbe:
         )
 
     def _layers(self, counts: Any, stats: Any) -> list[LayerRange]:
-        found: dict[LayerRef, dict[TensorKind, TensorRange]] = {}
+        ranges: dict[LayerRef, dict[TensorKind, TensorRange]] = {}
         rows = zip(self._rows, self._strides, counts, stats, strict=True)
         for row, stride, own_counts, own_stats in rows:
             measured = _tensor_range(own_counts, own_stats, stride)
             if measured.histogram.size:
-                of_layer = found.setdefault(row.layer, {})
-                known = of_layer.get(row.kind)
-                of_layer[row.kind] = measured if known is None else known + measured
+                of_layer = ranges.setdefault(row.layer, {})
+                earlier_range = of_layer.get(row.kind)
+                of_layer[row.kind] = measured if earlier_range is None else earlier_range + measured
         return [
             LayerRange(*ref, self._dtypes.get((ref.network, ref.path), "float32"), tensors)
-            for ref, tensors in found.items()
+            for ref, tensors in ranges.items()
         ]
 
     def _function(self, batch: Batch, seed: Tensor) -> tuple[Tensor, Tensor]:
@@ -205,13 +205,13 @@ def _flat(value: Any) -> Tensor:
 
 def layer_dtypes(task: Task) -> dict[tuple[str, str], str]:
     """By network and path, what each layer computes in during the training."""
-    found = {}
+    dtypes = {}
     for network in task.networks:
         with network.dtypes.applied():
-            found.update(
+            dtypes.update(
                 {
                     (network.name, entry.info.path): str(entry.layer.compute_dtype)
                     for entry in walk_layers(network.model)
                 }
             )
-    return found
+    return dtypes

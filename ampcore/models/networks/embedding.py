@@ -142,15 +142,15 @@ class FetchedRows(ClickPrediction):
 
     def weights(self) -> Weights:
         """The variables themselves, with the fetched rows as the table."""
-        [own] = super().weights()
+        [weights] = super().weights()
         rows = self._rows
         if self.networks[0].in_float32 and rows.dtype != tf.float32:
             rows = tf.cast(rows, tf.float32)
-        return [[*own[: self._table], rows, *own[self._table + 1 :]]]
+        return [[*weights[: self._table], rows, *weights[self._table + 1 :]]]
 
     def _look_up(self, table: Any, keys: Tensor, dtype: Any) -> Tensor:
-        found = tf.searchsorted(self._keys, tf.reshape(keys, [-1]))
-        return tf.gather(table, tf.reshape(found, tf.shape(keys)))
+        places = tf.searchsorted(self._keys, tf.reshape(keys, [-1]))
+        return tf.gather(table, tf.reshape(places, tf.shape(keys)))
 
 
 def sharded(
@@ -162,8 +162,8 @@ def sharded(
     """
     _check_keys(spec, signature)
     shard = RowShard(spec.vocabulary, communicator.rank, communicator.size)
-    own = spec.model_copy(update={"vocabulary": shard.local_rows})
-    [model] = build_networks(own, signature).values()
+    rank_spec = spec.model_copy(update={"vocabulary": shard.local_rows})
+    [model] = build_networks(rank_spec, signature).values()
     layer = model.get_layer(TABLE_LAYER)
     assign_initial_rows(layer.embeddings, shard, layer.embeddings_initializer)
     return ClickPrediction([Network("model", policies.apply(model))], shard, communicator)
@@ -198,4 +198,4 @@ def _check_keys(spec: EmbeddingModel, signature: Signature) -> None:
 
 
 def _index_of(variable: Any, variables: Sequence[Any]) -> int:
-    return next(place for place, other in enumerate(variables) if other is variable)
+    return next(place for place, candidate in enumerate(variables) if candidate is variable)

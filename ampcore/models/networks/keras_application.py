@@ -56,8 +56,8 @@ def _number_from_zero(model: Any) -> None:
     for _, stem, number in unnamed:
         first[stem] = min(first.get(stem, number), number)
     for layer, stem, number in unnamed:
-        left = number - first[stem]
-        layer.name = f"{stem}_{left}" if left else stem
+        offset = number - first[stem]
+        layer.name = f"{stem}_{offset}" if offset else stem
 
 
 def _logits(model: Any) -> Any:

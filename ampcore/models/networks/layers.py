@@ -36,45 +36,45 @@ def _first_problem(spec: Layers, signature: Signature) -> Problem | None:
     network = spec.connect()
     if network.problems:
         return network.problems[0]
-    given = _given_inputs(network.inputs, signature)
-    if set(given) != set(network.inputs):
+    data_inputs = _data_inputs(network.inputs, signature)
+    if set(data_inputs) != set(network.inputs):
         return Problem(
             "/model/inputs",
             "model_cannot_take_data",
-            f"the inputs of the data: {', '.join(given)}",
+            f"the inputs of the data: {', '.join(data_inputs)}",
             ", ".join(network.inputs),
         )
     for name, declared in spec.inputs.items():
-        if declared != given[name]:
+        if declared != (data_input := data_inputs[name]):
             return Problem(
                 f"/model/inputs/{name}",
                 "model_cannot_take_data",
-                f"the examples of the data: {given[name].dtype} {list(given[name].shape)}",
+                f"the examples of the data: {data_input.dtype} {list(data_input.shape)}",
                 f"{declared.dtype} {list(declared.shape)}",
             )
     sizes = named_sizes(data_shape(signature))
-    shapes = {name: one.shape for name, one in given.items()}
-    found, problems = infer(network, shapes, sizes)
+    shapes = {name: declared_input.shape for name, declared_input in data_inputs.items()}
+    inferences, problems = infer(network, shapes, sizes)
     if problems:
         return problems[0]
-    return next(_output_problems(spec, network.outputs, found, signature), None)
+    return next(_output_problems(spec, network.outputs, inferences, signature), None)
 
 
-def _given_inputs(names: tuple[str, ...], signature: Signature) -> dict[str, NamedInput]:
+def _data_inputs(names: tuple[str, ...], signature: Signature) -> dict[str, NamedInput]:
     """The inputs of the data; the only one has the name that the model gives it."""
     if not signature.inputs:
         only = NamedInput(shape=signature.input_shape, dtype=signature.input_dtype)
         return {names[0]: only}
     return {
-        name: NamedInput(shape=tuple(one.shape), dtype=one.dtype.name)
-        for name, one in signature.inputs.items()
+        name: NamedInput(shape=tuple(array_spec.shape), dtype=array_spec.dtype.name)
+        for name, array_spec in signature.inputs.items()
     }
 
 
 def _output_problems(
     spec: Layers,
     outputs: tuple[str, ...],
-    found: Mapping[str, Inference],
+    inferences: Mapping[str, Inference],
     signature: Signature,
 ) -> Iterator[Problem]:
     targets = signature.targets
@@ -89,7 +89,7 @@ def _output_problems(
         )
         return
     for output in outputs:
-        target, received = targets[output], found[output].output
+        target, received = targets[output], inferences[output].output
         expected = target.output_shape
         if target.kind == "input" and math.prod(received) == math.prod(expected):
             expected = received  # the targets get the shape of the output

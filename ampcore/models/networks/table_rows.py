@@ -51,10 +51,10 @@ def assign_initial_rows(table: Any, shard: RowShard, initializer: Any) -> None:
             alg=PHILOX,
             dtype=tf.float32,
         )
-        own = (numbers * (high - low) + low)[shard.rank :: shard.size]
+        rank_rows = (numbers * (high - low) + low)[shard.rank :: shard.size]
         first = start // shard.size
-        indices = tf.range(first, first + len(own))
-        rounded = tf.cast(own, table.dtype)
+        indices = tf.range(first, first + len(rank_rows))
+        rounded = tf.cast(rank_rows, table.dtype)
         table.value.scatter_update(tf.IndexedSlices(rounded, indices))
 
 
