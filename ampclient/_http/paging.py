@@ -1,12 +1,14 @@
 """Lists: lazy ones, which request each page when it is needed, and complete ones."""
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterator
 from itertools import islice
-from typing import Any, Final, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
 
 from ampclient._display import notebook_html
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 MAX_ROWS_SHOWN: Final = 20
@@ -132,7 +134,7 @@ class AsyncPagedIterator(AsyncIterator[T], Coroutine[Any, Any, "TableList[T]"], 
         self._error: Exception | None = None
         self._collected: TableList[T] | None = None
         self._coroutine: Coroutine[Any, Any, TableList[T]] | None = None
-        self._collecting = asyncio.Lock()
+        self._collecting: asyncio.Lock | None = None
 
     async def __anext__(self) -> T:
         if self._error is not None:
@@ -170,6 +172,9 @@ class AsyncPagedIterator(AsyncIterator[T], Coroutine[Any, Any, "TableList[T]"], 
         return self._coroutine
 
     async def _collect(self) -> "TableList[T]":
+        from asyncio import Lock  # only when needed: clients that do not wait start without it
+
+        self._collecting = self._collecting or Lock()
         async with self._collecting:
             if self._collected is None:
                 self._collected = TableList([item async for item in self])

@@ -228,7 +228,7 @@ def test_models_of_float_examples_refuse_integer_examples(build, spec):
 
 
 def test_a_multilayer_perceptron_says_that_tokens_need_an_embedding(build):
-    with pytest.raises(InvalidModel, match=r"layers\) that begin with \{layer: Embedding\}"):
+    with pytest.raises(InvalidModel, match=r"layers that begin with \{layer: Embedding\}"):
         build(Mlp(), Signature((8,), "int32", 2, 5))
 
 

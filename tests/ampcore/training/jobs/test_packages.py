@@ -473,6 +473,8 @@ def test_a_confined_trainer_may_read_the_files_of_packages(site):
     assert site / "custom_package" in imported_files()
 
 
-@pytest.mark.parametrize("name", ["custom-package", "Own_Package", "own.package", "own__package"])
+@pytest.mark.parametrize(
+    "name", ["custom-package", "Custom_Package", "custom.package", "custom__package"]
+)
 def test_the_names_of_packages_are_normalized(name):
     assert packages.normalized(name) == "custom-package"

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ampspec.documents.problems import MAX_PROBLEMS
-from ampspec.layers import inference, network
+from ampspec.layers import graph as graph_module
+from ampspec.layers import inference
 from ampspec.layers.base import default_name
 from ampspec.layers.graph import connect, infer
 from ampspec.models.model import Layers
@@ -202,7 +203,7 @@ def test_a_reused_layer_takes_only_inputs_for_its_weights():
 
 
 def test_the_parameters_of_all_layers_are_bounded_and_a_reuse_adds_none(monkeypatch):
-    monkeypatch.setattr(network, "MAX_PARAMETERS", 4 * 4 + 4)
+    monkeypatch.setattr(graph_module, "MAX_PARAMETERS", 4 * 4 + 4)
     graph = own_layers(dense("a"), {"reuse": "a"}).connect()
     assert infer(graph, {"input": (4,)}, {})[1] == []
     problem = shape_problem(dense("a"), dense("b"))
@@ -230,17 +231,17 @@ def test_a_thousand_layers_in_reverse_order_are_connected():
 
 def test_many_mistakes_are_bounded_and_only_the_first_get_suggestions(monkeypatch):
     compared = []
-    monkeypatch.setattr(network, "closest_match", lambda word, names: compared.append(word))
+    monkeypatch.setattr(graph_module, "closest_match", lambda word, names: compared.append(word))
     inputs = [f"unknown_{index}" for index in range(64)]
     adds = [{"layer": "Add", "inputs": inputs} for _ in range(1024)]
     assert len(own_layers(*adds).connect().problems) == MAX_PROBLEMS
-    assert len(compared) == network.MAX_SUGGESTIONS
+    assert len(compared) == graph_module.MAX_SUGGESTIONS
     unused = [dense("a"), *({"layer": "ReLU", "inputs": ["a"]} for _ in range(1000))]
     assert len(own_layers(*unused).connect().problems) == MAX_PROBLEMS
 
 
 def test_connect_needs_no_names_of_inputs():
-    assert connect(own_layers(dense()).layers).inputs == (network.INPUT,)
+    assert connect(own_layers(dense()).layers).inputs == (graph_module.INPUT,)
 
 
 @pytest.mark.parametrize(
