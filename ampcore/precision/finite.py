@@ -101,7 +101,11 @@ def clip_by_global_norm(
     if limit is not None:
         message = "clip_by_global_norm(limit=) is now clip_norm=; the old name goes with 0.7"
         warnings.warn(message, DeprecationWarning, stacklevel=2)
-    clip_norm = limit if clip_norm is None else clip_norm
+        if clip_norm is not None:
+            raise TypeError(
+                "clip_by_global_norm() takes clip_norm or its old name limit, not both"
+            )
+        clip_norm = limit
     if clip_norm is None:
         raise TypeError("clip_by_global_norm() needs clip_norm, the largest global norm")
     exact = exact_norm(grads, global_norm(grads) if norm is None else norm)
