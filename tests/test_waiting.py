@@ -23,7 +23,6 @@ ALLOWED = {
     "chaos/programs/patched_worker.py": "a clock that the test sets",
     "chaos/soak.py": "lasts as long as it is asked to",
     "slow_store.py": "a store that is slow",
-    "worker/test_gangs.py": "a database that is slow",
     "worker/hostile_code.py": "a trainer that waits for its worker",
     "worker/scripted_trainer.py": "a trainer that waits for the test",
     "chaos/test_cancel_races.py": "shifts the start of a thread; nothing waits for it",

@@ -40,6 +40,7 @@ from worker.gangs import rank_group
 from worker.gangs.gang_leader import with_cause
 from worker.gangs.gang_runner import GangRunner
 from worker.gangs.member_lease import MemberLease
+from worker.gangs.rank_group import RankGroup
 from worker.rank_ports import RankPorts, local_addresses, own_host, port_of, ports_of
 from worker.slots import Devices, Slots
 from worker.tasks import run_queued_jobs
@@ -309,14 +310,26 @@ def test_the_last_lines_of_ranks_beside_rank_0_are_stored_before_the_job_ends(
     gang: Gang, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Checked: without `wait_until_empty` in RankGroup.has_ended they are lost."""
-    append = TelemetryWriter._append
+    append, has_ended = TelemetryWriter._append, RankGroup.has_ended.fget
+    is_awaited = threading.Event()
 
-    def append_slowly(writer: TelemetryWriter, entries: Any) -> bool:
-        if entries and isinstance(writer._lease, MemberLease):
-            threading.Event().wait(0.5)
+    def watched(group: RankGroup) -> bool:
+        value = bool(has_ended(group))  # type: ignore[misc]
+        if group._have_ended.is_set() and not value:
+            is_awaited.set()
+        return value
+
+    def append_late(writer: TelemetryWriter, entries: Any) -> bool:
+        """Store lines once the worker of rank 0 waits for them, or has ended the job without."""
+        if isinstance(writer._lease, MemberLease) and "the last line" in str(entries):
+            wait_until(
+                lambda: is_awaited.is_set() or not State(gang.job().state).is_active,
+                "the job waits for the lines of its ranks, or has ended",
+            )
         return append(writer, entries)
 
-    monkeypatch.setattr(TelemetryWriter, "_append", append_slowly)
+    monkeypatch.setattr(RankGroup, "has_ended", property(watched))
+    monkeypatch.setattr(TelemetryWriter, "_append", append_late)
     gang.add_worker("w0", "ranks_print_a_last_line", slots=2)
     gang.start(workers=1, devices=2)
     assert gang.until_ended().state == State.SUCCEEDED
