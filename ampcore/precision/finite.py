@@ -102,9 +102,7 @@ def clip_by_global_norm(
         message = "clip_by_global_norm(limit=) is now clip_norm=; the old name goes with 0.7"
         warnings.warn(message, DeprecationWarning, stacklevel=2)
         if clip_norm is not None:
-            raise TypeError(
-                "clip_by_global_norm() takes clip_norm or its old name limit, not both"
-            )
+            raise TypeError("clip_by_global_norm() takes clip_norm or its old name limit, not both")
         clip_norm = limit
     if clip_norm is None:
         raise TypeError("clip_by_global_norm() needs clip_norm, the largest global norm")
