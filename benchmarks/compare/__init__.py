@@ -13,7 +13,8 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -32,10 +33,14 @@ STARTUP_STATEMENT = (
 
 @dataclass(frozen=True)
 class CandidateProgram:
-    """`python -m <module> <variant>…` with the interpreter that has what it needs."""
+    """`python -m <module> <variant>…` with the interpreter that has what it needs.
+
+    Programs that differ in `instance` alone are processes of their own.
+    """
 
     module: str
     python: Path = Path(sys.executable)
+    instance: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,17 +55,22 @@ class Candidate:
 class CandidateProcess:
     """A running program with prepared variants.
 
-    `facts` is what it reports about itself: versions, and the settings that variants chose.
+    `facts` is what it reports about itself: versions, the settings that variants chose, and why
+    variants failed. Reading it waits until all variants are prepared.
     """
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
-        self.facts: dict[str, Any] = self._read()
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What the program reports about itself."""
+        return self._read()  # type: ignore[no-any-return]
 
     @classmethod
     @contextmanager
     def started(cls, program: CandidateProgram, variants: Sequence[str]) -> Iterator[Self]:
-        """Start it, wait until it is ready, and stop it at the exit."""
+        """Start it, and stop it at the exit."""
         process = subprocess.Popen(
             [str(program.python), "-m", program.module, *variants],
             cwd=BENCHMARKS,
@@ -99,6 +109,8 @@ class Result:
     chosen: dict[str, str]
     """The settings that candidates chose as their fastest."""
     versions: dict[str, str]
+    failed: dict[str, str] = field(default_factory=dict)
+    """Why candidates could not be prepared; they have no rounds."""
 
     def median(self, name: str) -> float:
         """The median over the rounds."""
@@ -121,30 +133,66 @@ class Result:
 
 
 def compare(candidates: Sequence[Candidate], rounds: int) -> Result:
-    """Measure in interleaved rounds whose order rotates, so that no order is favoured."""
+    """Measure in interleaved rounds whose order rotates, so that no order is favoured.
+
+    Raises:
+        RuntimeError: A candidate cannot be prepared.
+    """
+    result = compare_available(candidates, rounds, at_once=1)
+    if result.failed:
+        raise RuntimeError(f"Expected all candidates to be prepared; failed: {result.failed}")
+    return result
+
+
+def compare_available(
+    candidates: Sequence[Candidate], rounds: int, *, at_once: int = CORES
+) -> Result:
+    """The same, without the candidates that cannot be prepared; says why they cannot.
+
+    Args:
+        candidates: The candidates.
+        rounds: The rounds of each.
+        at_once: How many programs prepare themselves at the same time. Candidates that choose among
+            several settings need 1: they measure while they prepare.
+    """
     with ExitStack() as stack:
         variants: dict[CandidateProgram, list[str]] = {}
         for one in candidates:
             variants.setdefault(one.program, []).append(one.variant)
-        runners = {
-            program: stack.enter_context(CandidateProcess.started(program, names))
-            for program, names in variants.items()
+        running: dict[CandidateProgram, CandidateProcess] = {}
+        for programs in in_groups(list(variants), at_once):
+            for program in programs:
+                started = CandidateProcess.started(program, variants[program])
+                running[program] = stack.enter_context(started)
+            for program in programs:
+                assert running[program].facts
+        facts = {program: process.facts for program, process in running.items()}
+        failed = {
+            one.name: facts[one.program]["failed"][one.variant]
+            for one in candidates
+            if one.variant in facts[one.program]["failed"]
         }
-        times: dict[str, list[float]] = {one.name: [] for one in candidates}
+        ready = [one for one in candidates if one.name not in failed]
+        times: dict[str, list[float]] = {one.name: [] for one in ready}
         for index in range(rounds):
-            for one in rotated(candidates, index):
+            for one in rotated(ready, index):
                 time.sleep(SETTLE_S)
-                times[one.name].append(runners[one.program].step_ms(one.variant))
-        facts = {program: runner.facts for program, runner in runners.items()}
+                times[one.name].append(running[one.program].step_ms(one.variant))
     return Result(
         times,
         {
             one.name: facts[one.program]["chosen"][one.variant]
-            for one in candidates
+            for one in ready
             if one.variant in facts[one.program]["chosen"]
         },
         {name: it for fact in facts.values() for name, it in fact["versions"].items()},
+        failed,
     )
+
+
+def in_groups(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    """The items in order, in groups of this size."""
+    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 def rotated(candidates: Sequence[T], by: int) -> Sequence[T]:

@@ -27,6 +27,32 @@ class Cnn:
     PARAMETERS = 1_199_882
 
 
+class Cnn512(Cnn):
+    """The same network in batches for a GPU."""
+
+    BATCH, STEPS = 512, 100
+
+
+class Cnn4096(Cnn):
+    """The same network in batches that fill a large GPU."""
+
+    BATCH, STEPS = 4096, 30
+
+
+class Dense4096:
+    """Two dense layers of 4096, batch 8192: matrix products that fill a large GPU."""
+
+    BATCH, STEPS = 8192, 30
+    INPUT = (784,)
+    HIDDEN = (4096, 4096)
+
+
+class Dense4095(Dense4096):
+    """The same with layers of 4095: no multiple of 8, as Tensor Cores want it."""
+
+    HIDDEN = (4095, 4095)
+
+
 class Wide:
     """Three dense layers of 2048, batch 512: nearly nothing but matrix products."""
 
@@ -35,6 +61,21 @@ class Wide:
     HIDDEN = (2048, 2048, 2048)
     # Forward, and backward for the weights and for the inputs; the first layer omits the latter.
     FLOPS = 2 * BATCH * (3 * 3 * 2048 * 2048 - 2048 * 2048 + 3 * 2048 * CLASSES)
+
+
+class Gan:
+    """Two networks with an optimizer each, on 28 × 28 images, batch 256."""
+
+    BATCH, STEPS = 256, 60
+    INPUT = (28, 28, 1)
+    LATENT, GENERATOR, DISCRIMINATOR = 100, (64, 32, 8), (24, 64, 128)
+
+
+class ResNet50:
+    """ResNet-50 (He et al. 2016) on images of 224 × 224, batch 128, Adam."""
+
+    BATCH, STEPS = 128, 4
+    INPUT = (224, 224, 3)
 
 
 class Product:

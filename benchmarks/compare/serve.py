@@ -9,6 +9,7 @@ import os
 import statistics
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -26,16 +27,23 @@ def serve(variants: Mapping[str, Callable[[], Any]], *packages: str) -> None:
     """
     # The output of libraries must not be taken for a response.
     answers, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
-    rounds, chosen = {}, {}
+    rounds, chosen, failed = {}, {}, {}
     for name in sys.argv[1:]:
-        prepared = variants[name]()
-        if isinstance(prepared, Mapping):
-            chosen[name], rounds[name] = fastest(prepared)
-        else:
-            rounds[name] = prepared
-            warm_up(prepared)
-    versions = {package: importlib.metadata.version(package) for package in packages}
-    print(json.dumps({"versions": versions, "chosen": chosen}), file=answers, flush=True)
+        try:
+            prepared = variants[name]()
+            if isinstance(prepared, Mapping):
+                chosen[name], rounds[name] = fastest(prepared)
+            else:
+                warm_up(prepared)
+                rounds[name] = prepared
+        except Exception as error:
+            traceback.print_exc()
+            failed[name] = f"{type(error).__name__}: {error}"[:500]
+    installed = importlib.metadata.packages_distributions()
+    names = {name.lower() for found in installed.values() for name in found}
+    versions = {name: importlib.metadata.version(name) for name in packages if name in names}
+    facts = {"versions": versions, "chosen": chosen, "failed": failed}
+    print(json.dumps(facts), file=answers, flush=True)
     for line in sys.stdin:
         name = line.removeprefix("run ").strip()
         print(json.dumps({"step_ms": step_ms(rounds[name])}), file=answers, flush=True)

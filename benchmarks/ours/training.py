@@ -5,9 +5,10 @@ as a job's autotuning does. A problem with the suffix `_keras` is the same netwo
 to `Trainer.from_keras`. With the loss scale `none` steps that are not finite are not skipped, as in
 the peers' loops; `checked` skips them, as jobs do by default. Every step is recorded and passed on,
 except in variants with the suffix `-last` or `-silent`: no job runs like that; they show the cost
-of the records.
+of the records. AMPCORE_BENCH_DEVICE names the device: `cpu`, or `gpu`.
 """
 
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +16,20 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from compare.problems import CLASSES, LEARNING_RATE, Cnn, Mlp, Sparse, Wide
+from compare.problems import (
+    CLASSES,
+    LEARNING_RATE,
+    Cnn,
+    Cnn512,
+    Cnn4096,
+    Dense4095,
+    Dense4096,
+    Gan,
+    Mlp,
+    ResNet50,
+    Sparse,
+    Wide,
+)
 from compare.serve import TimedRound, serve
 
 from ampcore import JobSpec, data, models
@@ -32,6 +46,7 @@ from ampcore.training.step.step_runner import StepRunner
 from ampspec.precision.precision import Precision
 
 OWN = "_keras"
+DEVICE: Any = os.environ.get("AMPCORE_BENCH_DEVICE", "cpu")
 ENGINES = ("graph", "xla_step", "xla_loop")
 LOSS_SCALES = {
     "none": {"mode": "none"},
@@ -39,6 +54,14 @@ LOSS_SCALES = {
     "fixed": {"mode": "fixed", "scale": 1024.0},
     "dynamic": {"mode": "dynamic"},
 }
+
+
+CNN = {"kind": "cnn", "dropout": 0.25, "dense_dropout": 0.5}
+
+
+def mlp(problem: Any) -> dict[str, Any]:
+    """The spec of a network of dense layers."""
+    return {"kind": "mlp", "hidden": list(problem.HIDDEN)}
 
 
 def images(problem: Any) -> dict[str, Any]:
@@ -52,19 +75,48 @@ def images(problem: Any) -> dict[str, Any]:
     }
 
 
-PROBLEMS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
-    "mlp": (Mlp.STEPS, {"kind": "mlp", "hidden": list(Mlp.HIDDEN)}, images(Mlp)),
-    "wide": (Wide.STEPS, {"kind": "mlp", "hidden": list(Wide.HIDDEN)}, images(Wide)),
-    "cnn": (Cnn.STEPS, {"kind": "cnn", "dropout": 0.25, "dense_dropout": 0.5}, images(Cnn)),
+ADAM = {"optimizer": {"kind": "adam", "learning_rate": LEARNING_RATE}}
+CLICKS = {"slots": 1, "nnz": 1, "vocabulary": Sparse.VOCABULARY}
+PROBLEMS: dict[str, tuple[int, dict[str, Any]]] = {
+    **{
+        one.__name__.lower(): (one.STEPS, {**ADAM, "model": mlp(one), "data": images(one)})
+        for one in (Mlp, Wide, Dense4096, Dense4095)
+    },
+    **{
+        one.__name__.lower(): (one.STEPS, {**ADAM, "model": CNN, "data": images(one)})
+        for one in (Cnn, Cnn512, Cnn4096)
+    },
     "sparse": (
         Sparse.STEPS,
         {
-            **{"kind": "embedding", "slots": 1, "nnz": 1},
-            **{"vocabulary": Sparse.VOCABULARY, "dim": Sparse.DIMENSION},
+            **ADAM,
+            "model": {"kind": "embedding", "dim": Sparse.DIMENSION, **CLICKS},
+            "data": {
+                **{"kind": "synthetic_clicks", **CLICKS},
+                **{"examples": Sparse.TOUCHED * Sparse.STEPS, "batch_size": Sparse.TOUCHED},
+            },
         },
+    ),
+    "gan": (
+        Gan.STEPS,
         {
-            **{"kind": "synthetic_clicks", "slots": 1, "nnz": 1, "vocabulary": Sparse.VOCABULARY},
-            **{"examples": Sparse.TOUCHED * Sparse.STEPS, "batch_size": Sparse.TOUCHED},
+            "model": {
+                **{"kind": "gan", "latent": Gan.LATENT},
+                **{"generator": list(Gan.GENERATOR), "discriminator": list(Gan.DISCRIMINATOR)},
+            },
+            "data": images(Gan),
+            "optimizers": {
+                "generator": {"kind": "adam", "learning_rate": 1e-3},
+                "discriminator": {"kind": "rmsprop", "learning_rate": 1e-4},
+            },
+        },
+    ),
+    "resnet50": (
+        ResNet50.STEPS,
+        {
+            **ADAM,
+            "model": {"kind": "keras_application", "name": "ResNet50"},
+            "data": images(ResNet50),
         },
     ),
 }
@@ -73,15 +125,14 @@ PROBLEMS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
 def build_runner(problem: str, policy: str, loss_scale: str) -> StepRunner:
     """The state of a job before its first step."""
     is_own = problem.endswith(OWN)
-    steps, model, examples = PROBLEMS[problem.removesuffix(OWN)]
+    steps, sections = PROBLEMS[problem.removesuffix(OWN)]
     spec = JobSpec.parse(
         {
-            "model": model,
-            "data": {**examples, "validation_split": 0.0, "shuffle": False},
+            **sections,
+            "data": {**sections["data"], "validation_split": 0.0, "shuffle": False},
             "precision": {"policy": policy},
             "loss_scale": LOSS_SCALES[loss_scale],
             "guard": {"skip_nonfinite": loss_scale != "none"},
-            "optimizer": {"kind": "adam", "learning_rate": LEARNING_RATE},
             "train": {"steps": steps, "checkpoint_every_s": None},
         }
     )
@@ -91,7 +142,7 @@ def build_runner(problem: str, policy: str, loss_scale: str) -> StepRunner:
     dataset = job.load_data()
     plan = Plan.from_spec(spec.train, steps)
     feed = feed_for(dataset.train, spec.data.batch_size, shuffle=False, seed=0, budget_bytes=2**40)
-    facts = hardware.device_info(hardware.select("cpu"))
+    facts = hardware.device_info(hardware.select(DEVICE))
     return RunContext(job, dataset, plan, feed, facts).build_runner()
 
 
