@@ -6,9 +6,13 @@ import time
 from typing import Final
 
 from infra.defaults import DRAIN_TIMEOUT_S
+from worker.database_retry import RetryingDatabase
 
 GRACE_S: Final = 10.0
 """How long a trainer may take after SIGTERM to finish its block and save a checkpoint."""
+
+DATABASE_TIMEOUT_S: Final = 5.0
+"""How long a worker that shuts down tries to reach its database."""
 
 
 class Shutdown(threading.Event):
@@ -32,6 +36,10 @@ class Shutdown(threading.Event):
         """Take it back."""
         super().clear()
         self._began = math.inf
+
+    def gives_up_on(self, database: RetryingDatabase) -> bool:
+        """Whether the worker shuts down and must not wait: for files, or for its database."""
+        return self.is_over or (self.is_set() and database.longest_write_s > DATABASE_TIMEOUT_S)
 
     @property
     def is_over(self) -> bool:

@@ -4,6 +4,6 @@ Import the codec by its own name (`ampspec.telemetry.steps.codec`): it loads pya
 """
 
 from ampspec.telemetry.events import Event, EventType
-from ampspec.telemetry.steps.block import COLUMNS, StepBlock
+from ampspec.telemetry.steps.block import BLOCK_COLUMNS, StepBlock
 
-__all__ = ["COLUMNS", "Event", "EventType", "StepBlock"]
+__all__ = ["BLOCK_COLUMNS", "Event", "EventType", "StepBlock"]

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from ampspec.documents.problems import closest_match, format_value
 from ampspec.jobs import Problem
-from ampspec.telemetry import COLUMNS
+from ampspec.telemetry import BLOCK_COLUMNS
 from ampspec.telemetry.steps.buckets import SKIPPED
 from ampspec.telemetry.steps.downsampling import EMPTY_BLOCK
 from server.deps import job_not_found
@@ -113,12 +113,16 @@ class ColumnSelection:
             return [name for name in dict.fromkeys(requested) if name != "step"]
         if requested is None and read_columns:
             return list(read_columns)
-        stored_columns = steps.column_names(self.session, self.job_id, self.ranges) or list(COLUMNS)
+        stored_columns = steps.column_names(self.session, self.job_id, self.ranges) or list(
+            BLOCK_COLUMNS
+        )
         if requested is None:
             return stored_columns
         # Without steps yet, a named extra (`loss/generator`) may still appear later.
         later = [
-            name for name in requested if not self.inside and name.partition("/")[0] in COLUMNS
+            name
+            for name in requested
+            if not self.inside and name.partition("/")[0] in BLOCK_COLUMNS
         ]
         check_columns(requested, [*stored_columns, *later])
         return [name for name in dict.fromkeys(requested) if name in stored_columns]

@@ -234,7 +234,7 @@ def test_a_worker_without_its_database_can_be_shut_down(
     until_running: Wait,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("worker.attempt.finalize.SHUTDOWN_DATABASE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("worker.shutdown.DATABASE_TIMEOUT_S", 0.2)
     running = start("ends_on_sigterm", grace_s=1.0, database=proxied_database)
     until_running(running)
     trainer = running.process()
@@ -262,7 +262,7 @@ def test_a_worker_that_loses_its_database_while_it_stores_the_report_can_be_shut
             running.context.shutting_down.set()
             return stored
 
-    monkeypatch.setattr("worker.attempt.finalize.SHUTDOWN_DATABASE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("worker.shutdown.DATABASE_TIMEOUT_S", 0.2)
     storage = Cuts((tmp_path / "cuts").as_uri())
     is_started = threading.Event()
     running = start("good", database=proxied_database, storage=storage)

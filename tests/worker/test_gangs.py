@@ -30,11 +30,13 @@ from store.tables import Attempt, GangMember, Job
 from store.telemetry import logs
 from store.telemetry.ingest import LogChunk
 from tests.processes import has_ended
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE_S, wait_until
 from tests.worker.conftest import program
+from tests.worker.unreliable_database import Unreliable
 from worker.attempt.outcome import AttemptOutcome, AttemptResult, Failure
 from worker.attempt.rank_log import RankLog
 from worker.attempt.telemetry_writer import TelemetryWriter
+from worker.background_thread import run_in_background
 from worker.context import WorkerContext
 from worker.gangs import rank_group
 from worker.gangs.gang_leader import with_cause
@@ -460,6 +462,27 @@ def test_a_worker_that_shuts_down_hands_the_gang_back(gang: Gang, name: str) -> 
     job = gang.until_ended()
     assert (job.state, job.reason, job.failures) == (State.QUEUED, Reason.WORKER_SHUTDOWN, 0)
     assert all(map(has_ended, processes))
+
+
+def test_a_worker_without_its_database_can_be_shut_down(
+    gang: Gang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fails if the worker waits for its database, to record the end of its ranks."""
+    monkeypatch.setattr("worker.shutdown.DATABASE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("worker.gangs.rank_group.LEADER_WAIT_S", 0.2)
+    unreliable: Any = Unreliable(gang.database)
+    gang.add_worker("w0", "ranks_wait")
+    gang.add_worker("w1", "ranks_wait", database=unreliable)
+    gang.start()
+    rank_1 = gang.processes(2)[1]
+    unreliable.connect_failures = 10**6
+    gang.contexts["w1"].shutting_down.set()
+    stopping = run_in_background(gang.runners[1].stop)
+    try:
+        stopping.result(DEADLINE_S)
+    finally:
+        unreliable.connect_failures = 0
+    assert has_ended(rank_1)
 
 
 def test_a_timeout_stops_every_rank(gang: Gang) -> None:

@@ -32,3 +32,10 @@ class Unreliable:
         if self.lost_commit_responses:
             self.lost_commit_responses -= 1
             raise self.error
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        if self.connect_failures:
+            raise self.error
+        with self.database.read() as session:
+            yield session

@@ -36,8 +36,6 @@ REPORT_FILE: Final = "report.json"
 
 CANCELLED_UPLOAD_TIMEOUT_S: Final = 2.0
 """How long a job that is cancelled waits for its uploads: a person is waiting for it to end."""
-SHUTDOWN_DATABASE_TIMEOUT_S: Final = 5.0
-"""How long a worker that shuts down waits for one write to the database."""
 
 NEEDS_ALL_FILES: Final = (AttemptOutcome.SUCCEEDED, AttemptOutcome.PAUSED)
 """The outcomes that require every file to be stored."""
@@ -155,9 +153,7 @@ class Finalizer:
     @property
     def _must_shut_down(self) -> bool:
         """Whether the worker shuts down and must not wait: for files, or for the database."""
-        shutting_down = self.stop_conditions.shutting_down
-        is_stuck = self.uploader.database.longest_write_s > SHUTDOWN_DATABASE_TIMEOUT_S
-        return shutting_down.is_over or (shutting_down.is_set() and is_stuck)
+        return self.stop_conditions.shutting_down.gives_up_on(self.uploader.database)
 
 
 def _without_files(

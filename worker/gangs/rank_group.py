@@ -25,11 +25,11 @@ from worker.attempt.outcome import Failure, TrainerExit, failure_in_worker, rank
 from worker.attempt.rank import LocalRank
 from worker.attempt.stop_reason import PendingStop, StopReason, fence_reason
 from worker.attempt.telemetry_writer import TelemetryWriter
-from worker.attempt.trainer_supervisor import TrainerSupervisor
+from worker.attempt.trainer_supervisor import POLL_S, TrainerSupervisor
 from worker.attempt.write_buffer import WriteBuffer
 from worker.background_thread import run_in_background
 from worker.context import WorkerContext
-from worker.database_retry import RetryingDatabase
+from worker.database_retry import RetryingDatabase, WriteAbandoned
 from worker.gangs.member_lease import MemberLease
 from worker.gangs.rank_failure import OtherWorkers, cause_of, summary_of
 
@@ -160,7 +160,18 @@ class RankGroup:
         self._must_kill.set()
 
     def close(self) -> None:
-        """Record that the worker's ranks have ended, and stop renewing their lease."""
+        """Record that the worker's ranks have ended, and stop renewing their lease.
+
+        A worker that shuts down gives up on a database that it cannot reach: the lease expires.
+        """
+        recording = run_in_background(self._record_end)
+        while not wait([recording], timeout=POLL_S).done:
+            if self._context.shutting_down.gives_up_on(self._database):
+                self._attempt_ended.set()
+        self._attempt_ended.set()
+        recording.result()
+
+    def _record_end(self) -> None:
         self._writer.close()  # stores the end of the log
         failure = self.failure
         try:
@@ -175,9 +186,8 @@ class RankGroup:
                     devices=self._describe(),
                 )
             )
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, WriteAbandoned) as error:
             log.warning("cannot record the end of the ranks: %s", error)
-        self._attempt_ended.set()
 
     def _describe(self) -> list[dict[str, Any]]:
         return [rank.describe() for rank in self._all_ranks]

@@ -40,9 +40,9 @@ export const PANELS = [
 /** Columns that are no quantity of the training. */
 const UNPLOTTED: ReadonlySet<string> = new Set(["step", "count", "skipped", "step_time_s", "examples", "last_step", "logged_step"]);
 
-/** One panel for each quantity that the steps have values of; `withOthers` adds all other columns. */
-export function jobPanels(data: Columns, withOthers = false): Panel[] {
-  const panels: readonly (readonly [string, string])[] = [...PANELS, ...(withOthers ? otherPanels(data) : [])];
+/** One panel for each quantity that the steps have values of: those of PANELS first, then by name. */
+export function jobPanels(data: Columns): Panel[] {
+  const panels: readonly (readonly [string, string])[] = [...PANELS, ...otherPanels(data)];
   return panels.map(([key, title]) => ({
     key,
     title,

@@ -9,7 +9,7 @@ import type { SkipMarker, StepRange } from "../../plots/skip-markers.ts";
 import { jobPanels, type Columns } from "../../plots/curves.ts";
 import { metricLines, withMetrics } from "../../plots/evaluations.ts";
 import { number, lossScale, stepLabel } from "../../display/format.ts";
-import { hasEnded, isTracked } from "../../display/jobs.ts";
+import { hasEnded } from "../../display/jobs.ts";
 import { SkipMarkers } from "./skip-markers.tsx";
 import type { TabProps } from "./tab-props.ts";
 import { rangeFromQuery, zoomTo } from "./ranges.ts";
@@ -64,11 +64,9 @@ interface Props {
 
 function StepPlots({ job, steps, evaluations, range }: Props) {
   const [marker, setMarker] = useState<SkipMarker | null>(null);
-  // The values of a tracked run have names of its own.
-  const tracked = isTracked(job);
   const { x, panels } = useMemo(
-    () => withMetrics(jobPanels(steps.data as Columns, tracked), steps.data["step"] as number[], metricLines(evaluations)),
-    [steps, evaluations, tracked],
+    () => withMetrics(jobPanels(steps.data as Columns), steps.data["step"] as number[], metricLines(evaluations)),
+    [steps, evaluations],
   );
   const all: StepRange = [0, Math.max(1, (steps.attempts.at(-1)?.end ?? job.step) - 1)];
   const shown = range ?? all;
