@@ -26,10 +26,9 @@ from server.background.reconciler import Reconciler
 from server.background.study_runner import StudyRunner
 from server.catalog import routes as catalog
 from server.comparison import routes as compare
-from server.dataset_folder import DatasetFolder
+from server.data_root import DataRoot
 from server.datasets import routes as datasets
 from server.datasets import upload_routes as uploads
-from server.datasets.receive import BodyReceiver, delete_leftovers
 from server.datasets.uploads import Uploads
 from server.dispatch import CeleryDispatcher, Dispatcher
 from server.documentation import openapi
@@ -38,7 +37,7 @@ from server.event_log import event_routes as events
 from server.event_log import log_routes as logs
 from server.event_log import stream_routes as stream
 from server.files import routes as files
-from server.files.uploads import FileUploads
+from server.files.file_store import FileStore
 from server.health import routes as health
 from server.health.readiness import check_readiness
 from server.http import problem_responses
@@ -52,6 +51,7 @@ from server.http.client_address import ClientAddress
 from server.http.limits import BodyLimit, HeaderLimit
 from server.http.methods import HeadAsGet
 from server.http.parameters import check_query_parameters
+from server.http.receive_body import BodyReceiver, delete_leftovers
 from server.http.request_id import RequestId
 from server.http.responses import FiniteJSONResponse
 from server.http.streaming.subscribe import relay_notifications
@@ -110,21 +110,21 @@ def create_app(
     server_id = new_id()
     reconciler = Reconciler(background, dispatcher, lease_s=settings.lease_s, server_id=server_id)
     file_remover = FileRemover(background, storage, server_id)
-    dataset_folder = DatasetFolder(settings.datasets_dir, settings.data_prefixes)
+    data_root = DataRoot(settings.datasets_dir, settings.data_prefixes)
     services = Services(
         database,
         dispatcher,
         Notifier(settings.redis_url),
-        dataset_folder,
+        data_root,
         storage,
         Authenticator(database, RateLimit(FAILURE_RATE)),
         Metrics(database, reconciler),
         SharedResult(partial(check_readiness, database, dispatcher, storage_check)),
         JobReader(database),
         JobWatcher(database),
-        JobSubmitter(database, dataset_folder, dispatcher),
+        JobSubmitter(database, data_root, dispatcher),
         Uploads(database, storage, settings.uploads_dir, settings.max_dataset_bytes),
-        FileUploads(database, storage),
+        FileStore(database, storage),
         BodyReceiver(settings.uploads_dir),
         new_planner(),
     )

@@ -9,16 +9,16 @@ from ampspec.api.roles import Role, Scope
 from ampspec.jobs import JobSpec
 from infra.notify import Notifier
 from infra.storage import Storage
-from server.datasets.receive import BodyReceiver
 from server.datasets.references import pin_dataset
 from server.datasets.uploads import Uploads
 from server.dispatch import Dispatcher
 from server.errors import Forbidden, NotFound
+from server.files.file_store import FileStore
 from server.files.initial_weights import check_initial_weights
-from server.files.uploads import FileUploads
 from server.http.access.authenticator import Authenticator
 from server.http.access.principal import Principal
 from server.http.admission.shared_result import SharedResult
+from server.http.receive_body import BodyReceiver
 from server.http.streaming.streams import Streams
 from server.metrics.registry import Metrics
 from server.plugins.options import check_packages
@@ -136,7 +136,7 @@ def _visible_job_id(job_id: Annotated[str, Depends(_job_id)], request: Request) 
 def _spec(document: SpecBody, request: Request) -> JobSpec:
     spec = JobSpec.parse(document)
     services = services_of(request)
-    services.dataset_folder.check(spec)
+    services.data_root.check(spec)
     check_packages(services.database, spec)
     project = principal_of(request).project
     check_initial_weights(services.database, spec, project)
@@ -151,7 +151,7 @@ MetricsDep = Annotated[Metrics, _service("metrics")]
 ReadinessDep = Annotated[SharedResult[None], _service("readiness")]
 StreamsDep = Annotated[Streams, _service("streams")]
 UploadsDep = Annotated[Uploads, _service("uploads")]
-FileUploadsDep = Annotated[FileUploads, _service("file_uploads")]
+FileUploadsDep = Annotated[FileStore, _service("file_uploads")]
 BodyReceiverDep = Annotated[BodyReceiver, _service("body_receiver")]
 AuthenticatorDep = Annotated[Authenticator, _service("authenticator")]
 JobId = Annotated[str, Depends(_job_id)]

@@ -18,7 +18,7 @@ from store.access.projects import QuotaReached
 from store.access.tokens import LastAdminToken
 from store.database_errors import CommitOutcomeUnknown
 from store.files.dataset_uploads import TooManyUploads
-from store.files.datasets import DatasetQuotaReached
+from store.files.datasets import StorageQuotaReached
 from store.jobs.tracked_runs import RunConflict
 
 TOO_MANY_OPEN_RETRY_S: Final = 2.0
@@ -160,7 +160,7 @@ HTTP_PROBLEMS: Final[dict[type[Exception], HttpProblem]] = {
     LastAdminToken: HttpProblem(409, "last_admin", "This is the last admin token"),
     LengthRequired: HttpProblem(411, "length_required", "A Content-Length is required"),
     PayloadTooLarge: HttpProblem(413, "payload_too_large", "The request body is too large"),
-    DatasetQuotaReached: HttpProblem(
+    StorageQuotaReached: HttpProblem(
         413, "dataset_quota_exceeded", "The project's quota of dataset bytes is exhausted"
     ),
     UnsupportedMediaType: HttpProblem(

@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 
 from infra.notify import Notifier
 from infra.storage import Storage
-from server.dataset_folder import DatasetFolder
-from server.datasets.receive import BodyReceiver
+from server.data_root import DataRoot
 from server.datasets.uploads import Uploads
 from server.dispatch import Dispatcher
-from server.files.uploads import FileUploads
+from server.files.file_store import FileStore
 from server.http.access.authenticator import Authenticator
 from server.http.admission.shared_result import SharedResult
+from server.http.receive_body import BodyReceiver
 from server.http.streaming.streams import Streams
 from server.jobs.job_reader import JobReader
 from server.jobs.job_watcher import JobWatcher
@@ -27,7 +27,7 @@ class Services:
     database: Database
     dispatcher: Dispatcher
     notifier: Notifier
-    dataset_folder: DatasetFolder
+    data_root: DataRoot
     """Files that the operator has placed there, for `data.path`."""
     storage: Storage
     authenticator: Authenticator
@@ -38,7 +38,7 @@ class Services:
     job_watcher: JobWatcher
     submitter: JobSubmitter
     uploads: Uploads
-    file_uploads: FileUploads
+    file_uploads: FileStore
     body_receiver: BodyReceiver
     planner: Planner
     """Plans studies for requests."""

@@ -74,7 +74,7 @@ ALLOWED_IN_SERVER = {
     "event_log": ("deps", "documentation", "http", "row_models", "telemetry"),
     "comparison": ("deps", "documentation", "errors", "http", "row_models", "telemetry"),
     "jobs": (
-        "dataset_folder",
+        "data_root",
         "metrics",
         "request_bodies",
         "datasets",
@@ -92,7 +92,7 @@ ALLOWED_IN_SERVER = {
         "telemetry",
     ),
     "submissions": (
-        "dataset_folder",
+        "data_root",
         "datasets",
         "deps",
         "dispatch",
@@ -109,7 +109,7 @@ ALLOWED_IN_SERVER = {
     ),
     "studies": (
         "submissions",
-        "dataset_folder",
+        "data_root",
         "datasets",
         "deps",
         "dispatch",

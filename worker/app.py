@@ -28,7 +28,7 @@ from worker.trainer.memory_cgroups import CgroupsMissing, MemoryCgroups, find_me
 from worker.trainer.sandbox_plan import plan_sandbox
 from worker.trainer.standby import Standby
 from worker.trainer.trainer_status import adopt_orphans
-from worker.transfer.dataset_cache import FOLDER, DatasetCache
+from worker.transfer.download_cache import FOLDER, DownloadCache
 from worker.work_dirs import WorkDirs
 
 log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ def create_context(settings: WorkerSettings) -> WorkerContext:
         work_dirs=work_dirs,
         standby=Standby(isolation=isolation),
         data_root=datasets,
-        dataset_cache=DatasetCache(settings.scratch_dir / FOLDER, settings.dataset_cache_bytes),
+        download_cache=DownloadCache(settings.scratch_dir / FOLDER, settings.dataset_cache_bytes),
         data_prefixes=settings.data_prefixes,
         notifier=Notifier(settings.redis_url),
         isolation=isolation,

@@ -20,7 +20,7 @@ from worker.trainer.memory_cgroups import MemoryCgroup
 from worker.trainer.oom_kills import OomKillCounter, memory_events_file
 from worker.trainer.sandbox_plan import SandboxPlan
 from worker.trainer.standby import READY_TIMEOUT_S, Standby
-from worker.transfer.dataset_cache import DatasetCache
+from worker.transfer.download_cache import DownloadCache
 from worker.transfer.upload_progress import STALL_S
 from worker.usage import SlotMetrics
 from worker.work_dirs import WorkDirs
@@ -40,7 +40,7 @@ class WorkerContext:
     work_dirs: WorkDirs
     standby: Standby
     data_root: Path
-    dataset_cache: DatasetCache
+    download_cache: DownloadCache
     notifier: Notifier
     storage_check: StorageCheck | None = None
     """None: the storage is not checked before jobs are taken."""

@@ -29,7 +29,7 @@ from worker.trainer.isolation_plan import (
 from worker.trainer.sandbox_plan import DEFAULT_DISK_BYTES, SandboxMode, SandboxSettings
 from worker.trainer.sandbox_plan import DEFAULT_PROCESSES as DEFAULT_BUNDLE_PROCESSES
 from worker.transfer.data_object import PACKAGES
-from worker.transfer.dataset_cache import DEFAULT_MAX_BYTES
+from worker.transfer.download_cache import DEFAULT_MAX_BYTES
 from worker.transfer.upload_progress import STALL_S
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from ampcore.checkpoint.tensors import WEIGHTS_FORMAT, encode_tensors
 from ampcore.conversion.errors import NotConvertible
 from ampcore.conversion.graph import Graph, functional, read_graph
-from ampcore.models.networks.building_blocks import build_network
+from ampcore.models.builders.from_description import build_network
 from ampcore.models.weight_names import weights_of_model
 from ampspec.documents.problems import from_pydantic
 from ampspec.layers.graph import INPUT, infer

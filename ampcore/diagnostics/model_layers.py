@@ -16,7 +16,7 @@ from ampspec.layers.inference import Inference, Shape, ShapeError
 from ampspec.preflight.layer_table import Dimension, LayerRow, LayerTable, count_saved_activations
 
 
-def tables_from_model(task: Task, policies: LayerPolicies) -> tuple[LayerTable, ...] | None:
+def tables_from_keras(task: Task, policies: LayerPolicies) -> tuple[LayerTable, ...] | None:
     """The layer tables of a task's networks, with their actual dtypes.
 
     None if a network is a subclassed model, whose layers do not know their inputs.

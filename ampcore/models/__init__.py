@@ -1,7 +1,7 @@
 """Networks, and the tasks that they are trained on."""
 
-from ampcore.models import networks
+from ampcore.models import builders
 from ampcore.models.registry import BUILDERS, build
 from ampcore.models.task import Network, Task
 
-__all__ = ["BUILDERS", "Network", "Task", "build", "networks"]
+__all__ = ["BUILDERS", "Network", "Task", "build", "builders"]

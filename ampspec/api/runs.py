@@ -79,7 +79,7 @@ class RunLog(RequestModel):
 Entry = Annotated[RunSteps | RunEvent | RunLog, Field(discriminator="type")]
 
 
-class RunUpload(RequestModel):
+class RunEntries(RequestModel):
     """Telemetry of a tracked run. Without entries it only renews the lease."""
 
     first_entry: Entries = Field(

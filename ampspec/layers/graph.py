@@ -109,9 +109,9 @@ def connect(
     ordered, cycle = _in_order(nodes, names)
     if cycle is not None:
         return LayerGraph(names, nodes, output_names, (cycle,))
-    network = LayerGraph(names, tuple(ordered), output_names)
-    unused = islice(_unused(network, declared=bool(inputs)), MAX_PROBLEMS)
-    return replace(network, problems=tuple(unused))
+    graph = LayerGraph(names, tuple(ordered), output_names)
+    unused = islice(_unused(graph, declared=bool(inputs)), MAX_PROBLEMS)
+    return replace(graph, problems=tuple(unused))
 
 
 class _Problems:
@@ -130,19 +130,19 @@ class _Problems:
 
 
 def infer(
-    network: LayerGraph, shapes: Mapping[str, Shape], sizes: Mapping[str, int]
+    graph: LayerGraph, shapes: Mapping[str, Shape], sizes: Mapping[str, int]
 ) -> tuple[dict[str, Inference], list[Problem]]:
     """Infer the shapes of each node from the network's inputs, up to the first problem.
 
     Args:
-        network: A network without problems.
+        graph: A network without problems.
         shapes: The shape of one example of each input.
         sizes: By word, such as `classes`, the size decided by the data.
     """
     known_shapes = dict(shapes)
     inferences: dict[str, Inference] = {}
     parameters = 0
-    for node in network.nodes:
+    for node in graph.nodes:
         try:
             inference = _infer_node(node, known_shapes, sizes, inferences)
         except ShapeError as error:
@@ -331,17 +331,17 @@ def _cycle(waiting: Mapping[str, Node]) -> Problem:
     )
 
 
-def _unused(network: LayerGraph, *, declared: bool) -> Iterator[Problem]:
+def _unused(graph: LayerGraph, *, declared: bool) -> Iterator[Problem]:
     """Layers and inputs that no output needs."""
-    used_names = set(network.outputs)
-    for node in reversed(network.nodes):
+    used_names = set(graph.outputs)
+    for node in reversed(graph.nodes):
         if node.name in used_names:
             used_names.update(_dependencies(node))
-    for node in sorted(network.nodes, key=lambda node: node.index):
+    for node in sorted(graph.nodes, key=lambda node: node.index):
         if node.name not in used_names:
-            expected = f"a layer that an output needs ({join_names(network.outputs)})"
+            expected = f"a layer that an output needs ({join_names(graph.outputs)})"
             yield Problem(node.pointer, "unreachable_layer", expected, node.name)
-    for name in network.inputs:
+    for name in graph.inputs:
         if name not in used_names:
             expected = "an input that an output needs"
             pointer = json_pointer(("model", "inputs", name)) if declared else LAYERS_POINTER

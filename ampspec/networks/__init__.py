@@ -1,7 +1,7 @@
-"""The layers of every kind of model, without TensorFlow; the only description of them.
+"""The layers of built-in and listed models, without TensorFlow; the only description of them.
 
 `ampcore.models` builds Keras models from it, `ampspec.preflight` estimates memory and FLOPs. The
-models of keras.applications are not here: Keras alone knows their layers.
+models of keras.applications, packages and bundles are not here: Keras alone knows their layers.
 """
 
 from collections.abc import Callable
@@ -9,9 +9,14 @@ from typing import Any, Final
 
 from ampspec.models.model import ModelSpec
 from ampspec.networks import custom_layers, embedding, gan, images, language
-from ampspec.networks.description import DataShape, InputConfig, LayerConfig, NetworkConfig
+from ampspec.networks.description import (
+    DataShape,
+    InputDescription,
+    LayerDescription,
+    NetworkDescription,
+)
 
-NetworkFunction = Callable[[Any, DataShape], dict[str, NetworkConfig]]
+NetworkFunction = Callable[[Any, DataShape], dict[str, NetworkDescription]]
 
 NETWORKS: Final[dict[str, NetworkFunction]] = {
     "mlp": images.mlp,
@@ -29,15 +34,15 @@ NETWORKS: Final[dict[str, NetworkFunction]] = {
 __all__ = [
     "NETWORKS",
     "DataShape",
-    "InputConfig",
-    "LayerConfig",
-    "NetworkConfig",
+    "InputDescription",
+    "LayerDescription",
+    "NetworkDescription",
     "NetworkFunction",
     "describe_networks",
 ]
 
 
-def describe_networks(spec: ModelSpec, data: DataShape) -> dict[str, NetworkConfig]:
+def describe_networks(spec: ModelSpec, data: DataShape) -> dict[str, NetworkDescription]:
     """The networks of a model by name, for data that the model can take.
 
     Raises KeyError for a kind that is not in NETWORKS.

@@ -6,7 +6,12 @@ from typing import Final
 from ampspec.layers.graph import Node
 from ampspec.layers.kinds.attention import ATTENTION_LAYERS
 from ampspec.models.model import Layers
-from ampspec.networks.description import DataShape, InputConfig, LayerConfig, NetworkConfig
+from ampspec.networks.description import (
+    DataShape,
+    InputDescription,
+    LayerDescription,
+    NetworkDescription,
+)
 
 FIELDS_OF_DIMENSIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "units": ("units",),
@@ -16,19 +21,19 @@ FIELDS_OF_DIMENSIONS: Final[Mapping[str, tuple[str, ...]]] = {
 """By dimension of a matrix product, the fields that may set it."""
 
 
-def custom_layers(spec: Layers, data: DataShape) -> dict[str, NetworkConfig]:
+def custom_layers(spec: Layers, data: DataShape) -> dict[str, NetworkDescription]:
     """The layers in the order of their inputs; the spec has no problems."""
-    network = spec.connect()
+    graph = spec.connect()
     sizes = named_sizes(data)
     inputs = tuple(
-        InputConfig(name, spec.inputs[name].shape, spec.inputs[name].dtype)
+        InputDescription(name, spec.inputs[name].shape, spec.inputs[name].dtype)
         if name in spec.inputs
-        else InputConfig(name, data.example, data.dtype)
-        for name in network.inputs
+        else InputDescription(name, data.example, data.dtype)
+        for name in graph.inputs
     )
-    layers = tuple(_config(node, sizes) for node in network.nodes)
+    layers = tuple(_description(node, sizes) for node in graph.nodes)
     return {
-        "model": NetworkConfig("layers", inputs, layers, network.outputs, network.output_layers)
+        "model": NetworkDescription("layers", inputs, layers, graph.outputs, graph.output_layers)
     }
 
 
@@ -38,7 +43,7 @@ def named_sizes(data: DataShape) -> dict[str, int]:
     return sizes if data.vocabulary is None else sizes | {"vocabulary": data.vocabulary}
 
 
-def _config(node: Node, sizes: Mapping[str, int]) -> LayerConfig:
+def _description(node: Node, sizes: Mapping[str, int]) -> LayerDescription:
     layer = node.layer.with_sizes(sizes)
     inputs = node.inputs
     if layer.layer in ATTENTION_LAYERS and len(inputs) == 1:
@@ -49,6 +54,6 @@ def _config(node: Node, sizes: Mapping[str, int]) -> LayerConfig:
         for field in fields
         if hasattr(layer, field)
     }
-    return LayerConfig(
+    return LayerDescription(
         layer, node.name, inputs, layer.keras_arguments, pointers, shares=node.reuses
     )

@@ -34,7 +34,7 @@ class DataShape:
 
 
 @dataclass(frozen=True)
-class LayerConfig:
+class LayerDescription:
     """One layer of the grammar in its place in a network."""
 
     layer: Layer
@@ -50,7 +50,7 @@ class LayerConfig:
 
 
 @dataclass(frozen=True)
-class InputConfig:
+class InputDescription:
     """One input of a network; the shape is that of one example."""
 
     name: str
@@ -59,13 +59,13 @@ class InputConfig:
 
 
 @dataclass(frozen=True)
-class NetworkConfig:
+class NetworkDescription:
     """One network: its inputs, its layers in the order of building, and its outputs."""
 
     name: str
     """The name of the Keras model."""
-    inputs: tuple[InputConfig, ...]
-    layers: tuple[LayerConfig, ...]
+    inputs: tuple[InputDescription, ...]
+    layers: tuple[LayerDescription, ...]
     outputs: tuple[str, ...]
     """The names of the layers that are the outputs of the network."""
     output_layers: frozenset[str] = frozenset()
@@ -83,8 +83,8 @@ class NetworkBuilder:
         input_dtype: InputDtype = "float32",
     ) -> None:
         self._name = name
-        self._input = InputConfig(input_name, input_shape, input_dtype)
-        self._layers: list[LayerConfig] = []
+        self._input = InputDescription(input_name, input_shape, input_dtype)
+        self._layers: list[LayerDescription] = []
         self.output = input_name
         """The name of the last layer, whose output is the next layer's default input."""
 
@@ -126,14 +126,14 @@ class NetworkBuilder:
         }
         fields = {size: pointer for size, pointer in (spec_fields or {}).items() if pointer}
         self._layers.append(
-            LayerConfig(layer, name, inputs or (self.output,), keras_arguments, fields)
+            LayerDescription(layer, name, inputs or (self.output,), keras_arguments, fields)
         )
         self.output = name
         return name
 
-    def network(self) -> NetworkConfig:
+    def network(self) -> NetworkDescription:
         """The network with the layers that were added."""
-        return NetworkConfig(
+        return NetworkDescription(
             self._name,
             (self._input,),
             tuple(self._layers),

@@ -6,12 +6,12 @@ Source: https://github.com/NVIDIA-Merlin/HugeCTR/tree/main/sparse_operation_kit
 from typing import Final
 
 from ampspec.models.model import EmbeddingModel
-from ampspec.networks.description import DataShape, NetworkBuilder, NetworkConfig
+from ampspec.networks.description import DataShape, NetworkBuilder, NetworkDescription
 
 TABLE_LAYER: Final = "embedding"
 
 
-def embedding(spec: EmbeddingModel, data: DataShape) -> dict[str, NetworkConfig]:
+def embedding(spec: EmbeddingModel, data: DataShape) -> dict[str, NetworkDescription]:
     """One table for all slots → flatten → Dense for each of `hidden` → one logit."""
     builder = NetworkBuilder("embedding", "keys", data.example, "int32")
     builder.add("Embedding", TABLE_LAYER, input_dim=spec.vocabulary, output_dim=spec.dim)

@@ -8,7 +8,7 @@ from typing import Final
 
 from ampspec.layers.inference import Shape
 from ampspec.models.model import Gan
-from ampspec.networks.description import DataShape, NetworkBuilder, NetworkConfig
+from ampspec.networks.description import DataShape, NetworkBuilder, NetworkDescription
 from ampspec.networks.images import image_shape
 
 UPSAMPLINGS: Final = 2
@@ -17,13 +17,13 @@ KERNEL: Final = 5
 DROPOUT: Final = 0.4
 
 
-def gan(spec: Gan, data: DataShape) -> dict[str, NetworkConfig]:
+def gan(spec: Gan, data: DataShape) -> dict[str, NetworkDescription]:
     """The two networks; 477,713 and 245,169 parameters on 28 × 28 × 1."""
     shape = image_shape(data.example)
     return {"generator": _generator(spec, shape), "discriminator": _discriminator(spec, shape)}
 
 
-def _generator(spec: Gan, shape: Shape) -> NetworkConfig:
+def _generator(spec: Gan, shape: Shape) -> NetworkDescription:
     """Noise → Dense → a quarter of the image → (norm → Conv → double)… → image from 0 to 1."""
     builder = NetworkBuilder("generator", "noise", (spec.latent,))
     height, width = (side // 2**UPSAMPLINGS for side in shape[:2])
@@ -45,7 +45,7 @@ def _generator(spec: Gan, shape: Shape) -> NetworkConfig:
     return builder.network()
 
 
-def _discriminator(spec: Gan, shape: Shape) -> NetworkConfig:
+def _discriminator(spec: Gan, shape: Shape) -> NetworkDescription:
     """(Conv → pool → Dropout)… → one logit."""
     builder = NetworkBuilder("discriminator", "images", shape)
     for index, filters in enumerate(spec.discriminator):

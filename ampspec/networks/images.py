@@ -8,13 +8,13 @@ with the projection shortcuts of its section 3.3, option B (resnet).
 from typing import Final
 
 from ampspec.models.model import Cnn, LeNet5, Mlp, ResNet
-from ampspec.networks.description import DataShape, NetworkBuilder, NetworkConfig
+from ampspec.networks.description import DataShape, NetworkBuilder, NetworkDescription
 
 LENET_SIZE: Final = (32, 32)
 RESNET_STAGES: Final = 3
 
 
-def mlp(spec: Mlp, data: DataShape) -> dict[str, NetworkConfig]:
+def mlp(spec: Mlp, data: DataShape) -> dict[str, NetworkDescription]:
     """Flatten → (Dense → Dropout) for each of `hidden` → logits."""
     builder = NetworkBuilder("mlp", "examples", data.example)
     if len(data.example) > 1:
@@ -30,7 +30,7 @@ def mlp(spec: Mlp, data: DataShape) -> dict[str, NetworkConfig]:
     return _classifier(builder, data.classes)
 
 
-def cnn(spec: Cnn, data: DataShape) -> dict[str, NetworkConfig]:
+def cnn(spec: Cnn, data: DataShape) -> dict[str, NetworkDescription]:
     """Valid convolutions → 2 × 2 max-pool → Dropout → (Dense → Dropout)… → logits."""
     builder = _image_network("cnn", data)
     for index, filters in enumerate(spec.filters):
@@ -50,7 +50,7 @@ def cnn(spec: Cnn, data: DataShape) -> dict[str, NetworkConfig]:
     return _classifier(builder, data.classes)
 
 
-def lenet5(spec: LeNet5, data: DataShape) -> dict[str, NetworkConfig]:
+def lenet5(spec: LeNet5, data: DataShape) -> dict[str, NetworkDescription]:
     """Conv 6 → pool → Conv 16 → pool → 120 → 84 → logits, on images of 32 × 32."""
     builder = _image_network("lenet5", data)
     if data.example[:2] != LENET_SIZE:
@@ -77,7 +77,7 @@ def lenet5(spec: LeNet5, data: DataShape) -> dict[str, NetworkConfig]:
     return _classifier(builder, data.classes)
 
 
-def resnet(spec: ResNet, data: DataShape) -> dict[str, NetworkConfig]:
+def resnet(spec: ResNet, data: DataShape) -> dict[str, NetworkDescription]:
     """Conv → three stages of n blocks with `width`, 2 and 4 times `width` filters → mean → logits.
 
     Every stage but the first halves the image.
@@ -130,7 +130,7 @@ def _add_dense_stack(
             builder.add("Dropout", f"dense_dropout_{index + 1}", rate=dropout)
 
 
-def _classifier(builder: NetworkBuilder, classes: int) -> dict[str, NetworkConfig]:
+def _classifier(builder: NetworkBuilder, classes: int) -> dict[str, NetworkDescription]:
     builder.add("Dense", "predictions", units=classes)
     return {"model": builder.network()}
 

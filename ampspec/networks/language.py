@@ -7,12 +7,17 @@ arXiv:1706.03762; normalization before each part as in Radford et al. 2019 (GPT-
 from typing import Final
 
 from ampspec.models.model import LstmLm, TransformerLm
-from ampspec.networks.description import DataShape, NetworkBuilder, NetworkConfig, PositionNumbers
+from ampspec.networks.description import (
+    DataShape,
+    NetworkBuilder,
+    NetworkDescription,
+    PositionNumbers,
+)
 
 DIM: Final = "/model/dim"
 
 
-def lstm_lm(spec: LstmLm, data: DataShape) -> dict[str, NetworkConfig]:
+def lstm_lm(spec: LstmLm, data: DataShape) -> dict[str, NetworkDescription]:
     """Embedding → LSTM for each of `layers` → logits (T, vocabulary)."""
     builder = _token_network("lstm_lm", data, spec.dim)
     for index in range(1, spec.layers + 1):
@@ -27,7 +32,7 @@ def lstm_lm(spec: LstmLm, data: DataShape) -> dict[str, NetworkConfig]:
     return {"model": builder.network()}
 
 
-def transformer_lm(spec: TransformerLm, data: DataShape) -> dict[str, NetworkConfig]:
+def transformer_lm(spec: TransformerLm, data: DataShape) -> dict[str, NetworkDescription]:
     """Embedding + learned positions → causal blocks → norm → logits (T, vocabulary)."""
     builder = _token_network("transformer_lm", data, spec.dim)
     tokens = builder.output

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ampspec.layers.inference import Shape, count_parameters
-from ampspec.networks.description import LayerConfig, NetworkConfig, PositionNumbers
+from ampspec.networks.description import LayerDescription, NetworkDescription, PositionNumbers
 from ampspec.preflight.layer_table import Dimension, LayerRow, LayerTable, count_saved_activations
 
 
-def table_from_network(name: str, network: NetworkConfig) -> LayerTable:
+def table_from_description(name: str, network: NetworkDescription) -> LayerTable:
     """The layers of a network in float32; `name` is that of the network in the spec.
 
     A layer that is called several times has one row, with the work of all calls.
@@ -35,7 +35,7 @@ def table_from_network(name: str, network: NetworkConfig) -> LayerTable:
     return LayerTable(name, tuple(rows.values()))
 
 
-def _row(config: LayerConfig, shapes: list[Shape]) -> LayerRow:
+def _row(config: LayerDescription, shapes: list[Shape]) -> LayerRow:
     """One call of a layer."""
     layer = config.layer
     inference = layer.infer(*shapes)
@@ -71,7 +71,7 @@ def _with_call(row: LayerRow, call: LayerRow) -> LayerRow:
     )
 
 
-def _dimensions(config: LayerConfig, sizes: Mapping[str, int]) -> tuple[Dimension, ...]:
+def _dimensions(config: LayerDescription, sizes: Mapping[str, int]) -> tuple[Dimension, ...]:
     """The sizes that a field of the spec decides."""
     return tuple(
         Dimension(name, size, config.spec_fields[name])

@@ -8,7 +8,7 @@ from ampspec.jobs import JobSpec
 from ampspec.models.model import EmbeddingModel, ModelSpec
 from ampspec.networks import NETWORKS, DataShape, describe_networks
 from ampspec.preflight.data import NotYetKnown, data_shape
-from ampspec.preflight.layer_rows import table_from_network
+from ampspec.preflight.layer_rows import table_from_description
 from ampspec.preflight.layer_table import LayerTable
 
 
@@ -52,4 +52,4 @@ def _frozen(table: LayerTable, patterns: Sequence[str]) -> LayerTable:
 def tables_from_model_spec(model: ModelSpec, data: DataShape) -> tuple[LayerTable, ...]:
     """The networks of a model in float32, for data that it can take."""
     networks = describe_networks(model, data)
-    return tuple(table_from_network(name, network) for name, network in networks.items())
+    return tuple(table_from_description(name, network) for name, network in networks.items())

@@ -66,11 +66,11 @@ def problems_of_model(spec: JobSpec, data: DescribedData) -> Iterator[Problem]:
     if not isinstance(spec.model, Layers):
         return
     yield from _input_shapes(spec, spec.model, data)
-    network = spec.model.connect()
-    if network.problems:
+    graph = spec.model.connect()
+    if graph.problems:
         return
-    yield from _embeddings(spec, network, data)
-    yield from _outputs(spec, network, data)
+    yield from _embeddings(spec, graph, data)
+    yield from _outputs(spec, graph, data)
 
 
 def _is_encoded(column: DescribedColumn, options: Preprocessing) -> bool:
@@ -126,13 +126,13 @@ def _input_dtype(
         yield Problem(pointer, "wrong_dtype", f"int32, for the keys of {source}", declared)
 
 
-def _embeddings(spec: JobSpec, network: LayerGraph, data: DescribedData) -> Iterator[Problem]:
+def _embeddings(spec: JobSpec, graph: LayerGraph, data: DescribedData) -> Iterator[Problem]:
     """The keys of a column are rows of the table that looks them up."""
-    for node in network.nodes:
+    for node in graph.nodes:
         rows = getattr(node.layer.computing, "input_dim", None)
         if node.layer.computing.layer != "Embedding" or not isinstance(rows, int):
             continue
-        for name in _data_inputs(node, network, data):
+        for name in _data_inputs(node, graph, data):
             for column in (data.columns[column] for column in data.inputs[name]):
                 if preprocessing_of(spec, column.name).categories is not None:
                     continue
@@ -146,19 +146,19 @@ def _embeddings(spec: JobSpec, network: LayerGraph, data: DescribedData) -> Iter
                     yield Problem(pointer, "keys_beyond_table", expected, str(rows))
 
 
-def _data_inputs(node: Node, network: LayerGraph, data: DescribedData) -> list[str]:
+def _data_inputs(node: Node, graph: LayerGraph, data: DescribedData) -> list[str]:
     """The inputs of the data that a layer takes itself."""
-    taken = [name for name in node.inputs if name in network.inputs]
-    if len(network.inputs) == len(data.inputs) == 1 and taken:
+    taken = [name for name in node.inputs if name in graph.inputs]
+    if len(graph.inputs) == len(data.inputs) == 1 and taken:
         return list(data.inputs)
     return [name for name in taken if name in data.inputs]
 
 
-def _outputs(spec: JobSpec, network: LayerGraph, data: DescribedData) -> Iterator[Problem]:
+def _outputs(spec: JobSpec, graph: LayerGraph, data: DescribedData) -> Iterator[Problem]:
     """The last Dense layer has a unit for each class, label or number of its target."""
-    nodes = {node.name: node for node in network.nodes}
-    is_single = len(network.outputs) == len(data.targets) == 1
-    for name in network.outputs:
+    nodes = {node.name: node for node in graph.nodes}
+    is_single = len(graph.outputs) == len(data.targets) == 1
+    for name in graph.outputs:
         target = next(iter(data.targets)) if is_single else name
         layer = nodes[name].layer.computing if name in nodes else None
         units = getattr(layer, "units", None)

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from ampspec.api.datasets import DatasetVersion, FileName, Sha256, Upload, UploadRequest
-from server.datasets.receive import ReceivedBody, required_length
 from server.datasets.routes import Name, ProjectDep
 from server.datasets.uploads import Completed, UploadKey, Uploads, check_digest
 from server.deps import (
@@ -22,6 +21,7 @@ from server.deps import (
 )
 from server.documentation.openapi import BYTES_BODY, problems
 from server.http.json_body import JsonRoute
+from server.http.receive_body import ReceivedBody, required_length
 from server.http.responses import ModelResponse, to_response
 from server.http.streaming.streams import authorization_check
 from server.idempotency import IdempotentRequestDep, respond_once

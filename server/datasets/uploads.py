@@ -20,9 +20,9 @@ from ampspec.references.dataset_reference import VersionReference
 from infra.storage import Storage, StorageFailed
 from server.datasets.assemble import AssembledFile, Part, assemble
 from server.datasets.describe import describe
-from server.datasets.receive import ReceivedBody, too_large
 from server.errors import Conflict, NotFound, RequestInvalid
 from server.file_removal import remove_files
+from server.http.receive_body import ReceivedBody, too_large
 from store.access import audit
 from store.access.audit import Actor
 from store.database import Database
@@ -105,7 +105,7 @@ class Uploads:
             is_shared: whether several clients may continue the upload. If not, its row has no
                 SHA-256, by which others find it: the caller checks that of the bytes.
 
-        Raises PayloadTooLarge, DatasetQuotaReached and TooManyUploads.
+        Raises PayloadTooLarge, StorageQuotaReached and TooManyUploads.
         """
         self.check_size(new.size_bytes)
         newest = datasets.find(session, project, VersionReference(new.name))

@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 from ampspec.api.files import FilePage, Sha256, StoredFile
 from ampspec.api.roles import Scope
 from ampspec.references.stored_files import FileKind
-from server.datasets.receive import required_length
 from server.datasets.routes import Limit, ProjectDep
 from server.deps import (
     ActorDep,
@@ -25,9 +24,10 @@ from server.deps import (
 from server.documentation.openapi import BYTES_BODY, ETAG_RESPONSES, FILE_RESPONSES, problems
 from server.file_removal import remove_files
 from server.files.deletion import delete_file
+from server.files.file_store import MAX_BYTES
 from server.files.listing import file_page
-from server.files.uploads import MAX_BYTES
 from server.http.etag import respond_unless_body_cached
+from server.http.receive_body import required_length
 from server.http.responses import ModelResponse, to_response
 from server.http.streaming import downloads
 from server.http.streaming.streams import authorization_check

@@ -12,7 +12,7 @@ from ampspec.api.studies import Estimate
 from ampspec.jobs import JobSpec, SpecValidationError
 from ampspec.studies.kinds import KINDS
 from infra.notify import Notifier
-from server.dataset_folder import DatasetFolder
+from server.data_root import DataRoot
 from server.datasets.references import pin_dataset
 from server.deps import ActorDep, DatabaseDep, MemberDep, NotifierDep, check_scope, services_of
 from server.errors import Conflict, NotFound, RequestInvalid
@@ -42,7 +42,7 @@ from store.database import Database
 
 def check_study(
     database: Database,
-    folder: DatasetFolder,
+    folder: DataRoot,
     planner: Planner,
     principal: Principal,
     document: Any,
@@ -184,9 +184,7 @@ def get_visible_study(session: Session, study_id: str, principal: Principal) -> 
 
 def _checked_study(body: StudyBody, principal: MemberDep, request: Request) -> CheckedStudy:
     services = services_of(request)
-    return check_study(
-        services.database, services.dataset_folder, services.planner, principal, body
-    )
+    return check_study(services.database, services.data_root, services.planner, principal, body)
 
 
 async def _planner(request: Request) -> Planner:

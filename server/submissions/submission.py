@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from ampspec.api.job.jobs import Job
 from ampspec.api.roles import Scope
 from ampspec.jobs import JobSpec
-from server.dataset_folder import DatasetFolder
+from server.data_root import DataRoot
 from server.datasets.references import lock_datasets, pin_dataset
 from server.deps import missing_scope
 from server.dispatch import Dispatcher, dispatch_jobs
@@ -104,7 +104,7 @@ class _SubmissionResult:
 class JobSubmitter:
     """Creates the jobs that are submitted to one application."""
 
-    def __init__(self, database: Database, datasets: DatasetFolder, dispatcher: Dispatcher) -> None:
+    def __init__(self, database: Database, datasets: DataRoot, dispatcher: Dispatcher) -> None:
         self._database, self._datasets, self._dispatcher = database, datasets, dispatcher
         self._checks = FairLimiter(CHECK_THREADS, CHECKS_PER_TOKEN)
         self._batcher = RequestBatcher(self._write_and_dispatch)

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Response
 
 from ampspec.api.job.jobs import Job
-from ampspec.api.runs import RunEnd, RunStatus, RunUpload
+from ampspec.api.runs import RunEnd, RunEntries, RunStatus
 from ampspec.jobs.tracked import TrackedSpec
 from server.deps import JobId
 from server.documentation.openapi import CREATED_RESPONSES, problems
@@ -26,7 +26,7 @@ def create(spec: TrackedSpec, runs: TrackedRunsDep) -> Response:
 
 
 @router.post("/{job_id}/steps", summary="Upload telemetry", responses=problems(404, 409))
-def upload(job_id: JobId, body: RunUpload, runs: TrackedRunsDep) -> RunStatus:
+def upload(job_id: JobId, body: RunEntries, runs: TrackedRunsDep) -> RunStatus:
     """Store steps, events and log text of a tracked run, and renew its lease.
 
     Each entry is stored once, in the order of its number: uploads are idempotent.

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Response
 from sqlalchemy.orm import Session
 
-from ampspec.api.runs import RunEnd, RunStatus, RunUpload
+from ampspec.api.runs import RunEnd, RunEntries, RunStatus
 from ampspec.documents.problems import json_pointer
 from ampspec.jobs import Problem, Source, State
 from ampspec.jobs.tracked import TrackedSpec
@@ -18,7 +18,7 @@ from server.http.responses import to_response
 from server.idempotency import IdempotentRequestDep, respond_once
 from server.jobs.actions import get_visible_job
 from server.row_models import job_from_row
-from server.tracked_runs.run_upload import upload_of
+from server.tracked_runs.run_entries import upload_of
 from store import tables
 from store.access import audit
 from store.access.audit import Actor
@@ -51,7 +51,7 @@ class TrackedRuns:
 
         return to_response(respond_once(self.database, self.idempotent_request, make))
 
-    def upload(self, job_id: str, body: RunUpload) -> RunStatus:
+    def upload(self, job_id: str, body: RunEntries) -> RunStatus:
         """Store telemetry; the audit log has no entry for it, as for the telemetry of workers.
 
         Raises:

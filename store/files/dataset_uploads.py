@@ -55,7 +55,7 @@ def start(
     *,
     reserve: bool = True,
 ) -> DatasetUpload:
-    """Start an upload, and reserve its bytes. Raises DatasetQuotaReached and TooManyUploads."""
+    """Start an upload, and reserve its bytes. Raises StorageQuotaReached and TooManyUploads."""
     check_quota(session, project, upload.size_bytes if reserve else 0)
     upload_count = select(func.count()).where(
         DatasetUpload.project == project, DatasetUpload.number.is_(None)

@@ -26,7 +26,7 @@ UNDESCRIBED: Final = "undescribed"
 INVALID: Final = "invalid"
 
 
-class DatasetQuotaReached(Exception):
+class StorageQuotaReached(Exception):
     """The project may not store that many more bytes of datasets."""
 
 
@@ -92,13 +92,13 @@ def used_bytes(session: Session, *projects: str) -> Mapping[str, int]:
 
 
 def check_quota(session: Session, project: str, more_bytes: int) -> None:
-    """Lock the project. Raises DatasetQuotaReached if it may not store that many more bytes."""
+    """Lock the project. Raises StorageQuotaReached if it may not store that many more bytes."""
     quota = lock_project(session, project)
     if quota is None or more_bytes == 0:
         return
     stored_bytes = used_bytes(session, project).get(project, 0)
     if stored_bytes + more_bytes > quota:
-        raise DatasetQuotaReached(
+        raise StorageQuotaReached(
             f"The project {project!r} has a quota of {quota} bytes for datasets and files; "
             f"{stored_bytes} are used, and this upload needs {more_bytes}. Delete versions of "
             "datasets (`ampctl dataset list`) or files (`ampctl file list`), or ask an admin for "

@@ -68,7 +68,7 @@ class TooManyColumns(Exception):
 
 
 @dataclass(frozen=True)
-class EntriesUpload:
+class EntriesBatch:
     """Entries of a run, numbered from 0 over all of its uploads.
 
     `total_steps` is the expected number of steps, None if it is unknown or was sent before.
@@ -108,7 +108,7 @@ def create(session: Session, spec: TrackedSpec, origin: Origin) -> Job:
     return job
 
 
-def append(session: Session, job_id: str, upload: EntriesUpload) -> Job:
+def append(session: Session, job_id: str, upload: EntriesBatch) -> Job:
     """Store the entries that were not stored before, and renew the lease.
 
     Entries that an earlier upload has stored are skipped, so that a repeated upload changes

@@ -11,7 +11,7 @@ from store.access import projects
 from store.clock import from_now
 from store.files import dataset_uploads, datasets, file_removals
 from store.files.dataset_uploads import MAX_OPEN, NewUpload, TooManyUploads
-from store.files.datasets import STORAGE_FOLDER, DatasetQuotaReached, Description, StoredDataset
+from store.files.datasets import STORAGE_FOLDER, Description, StorageQuotaReached, StoredDataset
 from store.tables import DatasetUpload, Job
 from tests.waiting import join
 
@@ -158,7 +158,7 @@ def test_a_quota_limits_stored_and_announced_bytes(database, add, in_transaction
     add()
     in_transaction(projects.update, "default", {"max_dataset_bytes": 30})
     in_transaction(dataset_uploads.start, "default", NewUpload("birds", "f", 20), None)
-    with pytest.raises(DatasetQuotaReached, match=r"quota of 30 bytes.*30 are used.*needs 1"):
+    with pytest.raises(StorageQuotaReached, match=r"quota of 30 bytes.*30 are used.*needs 1"):
         in_transaction(dataset_uploads.start, "default", NewUpload("birds", "f", 1), None)
     in_transaction(dataset_uploads.start, "default", NewUpload("birds", "f", 0), None)
 
@@ -172,7 +172,7 @@ def test_of_two_concurrent_uploads_only_one_fits_into_the_quota(
     def start():
         try:
             in_transaction(dataset_uploads.start, "default", NewUpload("b", "f", 20), None)
-        except DatasetQuotaReached as error:
+        except StorageQuotaReached as error:
             refused.append(error)
 
     thread = threading.Thread(target=start)

@@ -9,7 +9,7 @@ from ampspec.references.stored_files import FileKind
 from store.access import projects
 from store.clock import from_now
 from store.files import datasets, file_removals, project_files
-from store.files.datasets import DatasetQuotaReached
+from store.files.datasets import StorageQuotaReached
 from store.files.project_files import STORAGE_FOLDER, FileKey
 from store.tables import Job, ProjectFile
 from tests.waiting import join
@@ -81,7 +81,7 @@ def test_files_count_in_the_quota_of_the_project(database, add, in_transaction):
     add(key())
     with database.read() as session:
         assert datasets.used_bytes(session) == {"default": 10}
-    with pytest.raises(DatasetQuotaReached, match="10 bytes for datasets and files; 10 are used"):
+    with pytest.raises(StorageQuotaReached, match="10 bytes for datasets and files; 10 are used"):
         add(key("b"), size_bytes=1)
     assert add(key()).size_bytes == 10  # it is there already
 

@@ -16,7 +16,7 @@ from store.access import projects
 from store.access.projects import QuotaReached
 from store.clock import from_now
 from store.jobs import attempts, jobs, lease_expiry, tracked_runs
-from store.jobs.tracked_runs import EntriesUpload, RunConflict, StepsNotInOrder
+from store.jobs.tracked_runs import EntriesBatch, RunConflict, StepsNotInOrder
 from store.tables import Attempt, EventRow, Job, LogRow, RunThroughput, StepBlockRow
 from store.telemetry import compaction, compaction_queue, steps
 from store.telemetry.ingest import LogChunk
@@ -38,7 +38,7 @@ def send(in_transaction, run):
 
     def send(first_entry, *entries, **more):
         return in_transaction(
-            tracked_runs.append, run.id, EntriesUpload(first_entry, entries, **more)
+            tracked_runs.append, run.id, EntriesBatch(first_entry, entries, **more)
         )
 
     return send
@@ -171,7 +171,7 @@ def test_any_sequence_of_overlapping_uploads_stores_each_entry_once(
     entries = [make_block(index * 2, 2) for index in range(6)]
     for first, last in [*cuts, (0, 6)]:
         try:
-            in_transaction(tracked_runs.append, job.id, EntriesUpload(first, entries[first:last]))
+            in_transaction(tracked_runs.append, job.id, EntriesBatch(first, entries[first:last]))
         except RunConflict:
             continue
     assert stored_losses(database, job.id) == [float(step) for step in range(12)]
@@ -184,7 +184,7 @@ def test_of_two_concurrent_uploads_of_the_same_entries_one_is_stored(database, r
         start.wait()
         try:
             with database.write() as session:
-                tracked_runs.append(session, run.id, EntriesUpload(0, [make_block(0, 3)]))
+                tracked_runs.append(session, run.id, EntriesBatch(0, [make_block(0, 3)]))
         except Exception as error:
             errors.append(error)
 

@@ -30,7 +30,7 @@ from worker.context import WorkerContext
 from worker.tasks import run_queued_jobs
 from worker.trainer.child.fork_server import TRAINER_NAME
 from worker.trainer.standby import Standby
-from worker.transfer.dataset_cache import DatasetCache
+from worker.transfer.download_cache import DownloadCache
 from worker.work_dirs import WorkDirs
 
 SCRIPT = Path(__file__).with_name("scripted_trainer.py")
@@ -131,7 +131,7 @@ def make_context(database: Database, tmp_path: Path) -> Iterator[Callable[..., W
             "work_dirs": WorkDirs(tmp_path / "scratch", WORKER),
             "standby": Standby(program(script)),
             "data_root": tmp_path / "datasets",
-            "dataset_cache": DatasetCache(tmp_path / "scratch" / "dataset-cache"),
+            "download_cache": DownloadCache(tmp_path / "scratch" / "dataset-cache"),
             "notifier": Notifier("redis://127.0.0.1:1"),
             "memory_events": None,
             "lease_s": 4.0,

@@ -8,7 +8,7 @@ from store.tables import ProjectFile
 from tests.worker import test_sandbox
 from tests.worker.conftest import bundle_archive, program
 from worker.trainer.standby import Standby
-from worker.transfer.dataset_cache import FOLDER, DatasetCache
+from worker.transfer.download_cache import FOLDER, DownloadCache
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def run(start, protected_data, plan):
             standby=Standby(program(script)),
             work_dirs=protected_data.work_dirs,
             data_root=protected_data.data / "datasets",
-            dataset_cache=DatasetCache(protected_data.data / "scratch" / FOLDER),
+            download_cache=DownloadCache(protected_data.data / "scratch" / FOLDER),
             sandbox_plan=plan,
         )
 

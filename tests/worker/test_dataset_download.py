@@ -15,8 +15,8 @@ from tests.worker.conftest import program
 from tests.worker.test_isolation import KINDS
 from worker.trainer.isolation import TrainerFolder
 from worker.trainer.standby import Standby
-from worker.transfer.dataset_cache import FOLDER, CachedFile, DatasetCache
 from worker.transfer.dataset_download import JobDataset, place_dataset
+from worker.transfer.download_cache import FOLDER, CachedFile, DownloadCache
 
 DATA = {"kind": "text", "dataset": "poems@1"}
 
@@ -73,7 +73,7 @@ def test_a_trainer_reads_its_dataset_and_cannot_change_that_of_others(
         standby=Standby(program("attacks_dataset"), isolation),
         work_dirs=data.work_dirs,
         data_root=data.data / "datasets",
-        dataset_cache=DatasetCache(cache),
+        download_cache=DownloadCache(cache),
         isolation=isolation,
     )
     job = running.ended()
@@ -160,7 +160,7 @@ def test_the_dataset_is_kept_in_the_cache_until_its_attempt_ends(
 ):
     running = start("waits_with_dataset", job=make_job_later(publish, make_dataset_job, tmp_path))
     until_running(running)
-    cache = DatasetCache(tmp_path / "scratch" / FOLDER, 0)
+    cache = DownloadCache(tmp_path / "scratch" / FOLDER, 0)
     [file] = (tmp_path / "scratch" / FOLDER).glob("*/content")
     cache.acquire("f" * 64, 1, lambda new: new.write_bytes(b"x"), lambda _: True).close()
     assert file.exists()

@@ -47,7 +47,7 @@ from worker.rank_ports import RankPorts, local_addresses, own_host, port_of, por
 from worker.slots import Devices, Slots
 from worker.tasks import run_queued_jobs
 from worker.trainer.standby import Standby
-from worker.transfer.dataset_cache import DatasetCache
+from worker.transfer.download_cache import DownloadCache
 from worker.work_dirs import WorkDirs
 
 JOB_TIMEOUT_S = 0.5
@@ -383,8 +383,8 @@ def test_a_rank_without_memory_is_the_cause_of_a_rank_0_that_was_killed() -> Non
 def test_a_worker_that_cannot_load_the_data_says_why(gang: Gang, tmp_path: Path) -> None:
     """Checked: if an error of the worker is INTERNAL_ERROR, whatever it is, the job is retried."""
     gang.add_worker("w0", "ranks_wait")
-    storage, cache = Storage((tmp_path / "empty").as_uri()), DatasetCache(tmp_path / "cache")
-    gang.add_worker("w1", "ranks_wait", storage=storage, dataset_cache=cache)
+    storage, cache = Storage((tmp_path / "empty").as_uri()), DownloadCache(tmp_path / "cache")
+    gang.add_worker("w1", "ranks_wait", storage=storage, download_cache=cache)
     file = tmp_path / "poems.txt"
     file.write_text("roses are red")
     sha256 = hashlib.sha256(file.read_bytes()).hexdigest()

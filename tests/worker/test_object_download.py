@@ -12,7 +12,7 @@ from store.jobs import jobs
 from tests.infra import conftest as service_conftest
 from worker.transfer import object_download
 from worker.transfer.data_object import DataObject
-from worker.transfer.dataset_cache import FOLDER, DatasetCache
+from worker.transfer.download_cache import FOLDER, DownloadCache
 
 TEXT = b"roses are red"
 MD5 = "d566ae832973a05839f03ec7cf9cc8d4"
@@ -137,8 +137,8 @@ def test_a_worker_reads_only_below_its_own_prefixes(start_job, stored, monkeypat
 
 
 def test_an_object_larger_than_the_cache_is_refused(start_job, tmp_path):
-    cache = DatasetCache(tmp_path / "small", 12)
-    job = start_job(dataset_cache=cache).ended()
+    cache = DownloadCache(tmp_path / "small", 12)
+    job = start_job(download_cache=cache).ended()
     assert job.reason == "invalid_data"
     assert job.message.endswith(
         "expected at most 12 bytes, the size of the worker's cache of datasets; received 13."

@@ -26,7 +26,7 @@ from tests.chaos.programs.control import Control
 from tests.worker.conftest import WORKER, Running
 from worker.context import WorkerContext
 from worker.trainer.standby import Standby
-from worker.transfer.dataset_cache import DatasetCache
+from worker.transfer.download_cache import DownloadCache
 from worker.work_dirs import WorkDirs
 
 pytestmark = pytest.mark.slow
@@ -87,7 +87,7 @@ def context(
         work_dirs=WorkDirs(tmp_path / "scratch", WORKER),
         standby=standby,
         data_root=tmp_path,
-        dataset_cache=DatasetCache(tmp_path / "dataset-cache"),
+        download_cache=DownloadCache(tmp_path / "dataset-cache"),
         notifier=Notifier("redis://127.0.0.1:1"),
     )
     yield context

@@ -87,7 +87,7 @@ class AttemptFiles:
         resume, init = self._fetch_weights(download_dir)
         dataset = self._fetch_data(storage)
         try:
-            cache = self._context.dataset_cache
+            cache = self._context.download_cache
             bundle = fetch_bundle(cache, storage, database, job.project, job.spec)
         except BaseException:
             if dataset is not None:
@@ -133,13 +133,13 @@ class AttemptFiles:
             return fetch_object(
                 url,
                 job,
-                cache=self._context.dataset_cache,
+                cache=self._context.download_cache,
                 prefixes=self._context.data_prefixes,
                 database=self._database,
                 enqueue=self._enqueue,
             )
         return fetch_dataset(
-            self._context.dataset_cache, storage, self._database, job.project, job.spec
+            self._context.download_cache, storage, self._database, job.project, job.spec
         )
 
     def place_checkpoints(self, trainer_folder: TrainerFolder | None) -> None:

@@ -16,7 +16,7 @@ from store.files import project_files
 from store.files.project_files import STORAGE_FOLDER, FileKey
 from worker.database_retry import RetryingDatabase
 from worker.trainer.isolation import TrainerFolder
-from worker.transfer.dataset_cache import CachedFile, DatasetCache, content_name
+from worker.transfer.download_cache import CachedFile, DownloadCache, content_name
 from worker.transfer.storage_retry import fetch_with_retries
 
 BUNDLE_DIR: Final = "bundle"
@@ -39,7 +39,7 @@ class JobBundle:
 
 
 def fetch_bundle(
-    cache: DatasetCache,
+    cache: DownloadCache,
     storage: Storage,
     database: RetryingDatabase,
     project: str,

@@ -20,7 +20,7 @@ from store.files.datasets import STORAGE_FOLDER
 from store.tables import DatasetVersion
 from worker.database_retry import RetryingDatabase
 from worker.trainer.isolation import TrainerFolder
-from worker.transfer.dataset_cache import CachedFile, DatasetCache, content_name
+from worker.transfer.download_cache import CachedFile, DownloadCache, content_name
 from worker.transfer.storage_retry import fetch_with_retries
 
 DATA_DIR: Final = "data"
@@ -43,7 +43,7 @@ class JobDataset:
 
 
 def fetch_dataset(
-    cache: DatasetCache,
+    cache: DownloadCache,
     storage: Storage,
     database: RetryingDatabase,
     project: str,
@@ -71,7 +71,7 @@ def fetch_dataset(
 
 
 def _acquire(
-    cache: DatasetCache,
+    cache: DownloadCache,
     database: RetryingDatabase,
     reference: str,
     version: DatasetVersion,

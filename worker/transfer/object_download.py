@@ -24,8 +24,8 @@ from store.telemetry.ingest import LogChunk
 from worker.database_retry import RetryingDatabase
 from worker.trainer.log_capture import STDERR
 from worker.transfer.data_object import DataObject, ObjectVersion
-from worker.transfer.dataset_cache import CacheWaitAbandoned, DatasetCache
 from worker.transfer.dataset_download import DatasetMissing, JobDataset
+from worker.transfer.download_cache import CacheWaitAbandoned, DownloadCache
 from worker.transfer.storage_retry import RETRY_DELAYS_S
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ def fetch_object(
     url: str,
     job: Job,
     *,
-    cache: DatasetCache,
+    cache: DownloadCache,
     prefixes: Sequence[ObjectUrl],
     database: RetryingDatabase,
     enqueue: Enqueue,

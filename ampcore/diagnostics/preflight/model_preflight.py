@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ampcore import data, models
 from ampcore.diagnostics import hardware
-from ampcore.diagnostics.model_layers import tables_from_model
+from ampcore.diagnostics.model_layers import tables_from_keras
 from ampcore.diagnostics.ranges.float8_layers import float8_layers
 from ampcore.models.task import Task
 from ampcore.precision import LayerPolicies, layer_policies
@@ -58,7 +58,7 @@ def preflight_task(
 
     Without figures for a model that does not tell how its layers are connected.
     """
-    tables = tables_from_model(task, policies)
+    tables = tables_from_keras(task, policies)
     if tables is not None and isinstance(spec, JobSpec):
         tables = tuple(_with_spec_pointers(tables, spec, task))
     case = Case(spec, policies.name, tables, (device,), machines=1, total_steps=steps)

@@ -11,8 +11,8 @@ from ampcore import data, models, optimizers
 from ampcore.checkpoint.initial_weights import take_weights
 from ampcore.data import Dataset
 from ampcore.distributed import Communicator, SingleRank
+from ampcore.models.builders.embedding import sharded
 from ampcore.models.frozen_layers import freeze_layers
-from ampcore.models.networks.embedding import sharded
 from ampcore.models.task import Network, Task
 from ampcore.precision import LayerPolicies
 from ampcore.training.step.clip import Clip

@@ -83,7 +83,7 @@ def restore(runner: StepRunner, saved: Checkpoint) -> None:
 
 
 def good_arrays(runner: StepRunner, saved: Checkpoint) -> Arrays | None:
-    """The good state in a checkpoint, for `StepRunner.restore`; None without one.
+    """The good state in a checkpoint, for `TrainState.restore`; None without one.
 
     Raises:
         IncompatibleCheckpoint: Its arrays are not those of the runner's variables.

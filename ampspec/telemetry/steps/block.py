@@ -19,7 +19,8 @@ BLOCK_COLUMNS: Final[dict[str, DTypeLike]] = {
     "step_time_s": np.float32,
     "examples": np.int32,
 }
-"""The columns of every block and their dtypes; named extras (`loss/generator`) are float32."""
+"""The columns of every block and their dtypes. All others, `loss/generator` or a new one, are
+float32, and need no line here."""
 LATEST_COLUMNS: Final = ("loss", "loss_scale", "grad_norm", "learning_rate")
 """The columns whose last values a job shows."""
 

@@ -29,7 +29,7 @@ export interface Panel {
 }
 
 export const THROUGHPUT = "examples_per_s";
-export const PANELS = [
+const PANELS = [
   ["loss", "Loss"],
   ["loss_scale", "Loss scale"],
   [THROUGHPUT, "Examples/s"],
@@ -38,12 +38,11 @@ export const PANELS = [
 ] as const;
 
 /** Columns that are no quantity of the training. */
-const UNPLOTTED: ReadonlySet<string> = new Set(["step", "count", "skipped", "step_time_s", "examples", "last_step", "logged_step"]);
+const UNPLOTTED: ReadonlySet<string> = new Set(["step", "count", "skipped", "step_time_s", "examples", "last_step", "logged_step", "elapsed_s"]);
 
 /** One panel for each quantity that the steps have values of: those of PANELS first, then by name. */
 export function jobPanels(data: Columns): Panel[] {
-  const panels: readonly (readonly [string, string])[] = [...PANELS, ...otherPanels(data)];
-  return panels.map(([key, title]) => ({
+  return titledColumns([data]).map(([key, title]) => ({
     key,
     title,
     isLossScale: key === "loss_scale",
@@ -51,12 +50,12 @@ export function jobPanels(data: Columns): Panel[] {
   })).filter((panel) => panel.curves.some(hasValues));
 }
 
-/** Key and title of a panel for each column that has none; `a/b` is a curve of the panel of `a`. */
-function otherPanels(data: Columns): [string, string][] {
-  const names = columnNames(data);
+/** Key and title of a panel for each quantity in some of the tables; `a/b` is a curve of the panel of `a`. */
+export function titledColumns(tables: readonly Columns[]): (readonly [string, string])[] {
+  const names = [...new Set(tables.flatMap(columnNames))];
   const taken = new Set([...PANELS.map(([key]) => key as string), ...UNPLOTTED, ...names.filter((name) => !name.includes("/"))]);
   const isOther = (name: string) => (name.includes("/") ? !taken.has(name.split("/")[0]!) : !PANELS.some(([key]) => key === name) && !UNPLOTTED.has(name));
-  return names.filter(isOther).map((name) => [name, name]);
+  return [...PANELS, ...names.filter(isOther).map((name) => [name, name] as const)];
 }
 
 export function hasValues({ mean, nonFinite }: Curve): boolean {

@@ -26,6 +26,12 @@ test("jobs with equal names are told apart, by step and by time", () => {
   assert.deepEqual(panels[0]?.curves[1]?.mean, [3, undefined]);
 });
 
+test("a column without a title of its own is compared, too", () => {
+  const jobs = [compared("aaaaaaaa", { step: [0], loss: [1] }), compared("bbbbbbbb", { step: [0], loss: [2], "margin.mean": [0.5] })];
+  const { panels } = overlayPanels(jobs, "step");
+  assert.deepEqual(panels.map(({ key, curves }) => [key, curves.map(({ mean }) => mean)]), [["loss", [[1], [2]]], ["margin", [[null], [0.5]]]]);
+});
+
 test("a non-finite value is found at its place on the common axis", () => {
   const jobs = [
     compared("aaaaaaaa", { step: [0, 1], grad_norm: [1, 2] }),

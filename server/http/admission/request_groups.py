@@ -37,7 +37,7 @@ DOWNLOAD_PATHS: Final = re.compile(
     r"/api/v1/(?:jobs/[^/]+/artifacts/.+|datasets/[^/]+/versions/[^/]+/content|files/[^/]+/[^/]+)"
 )
 COMPLETION_PATHS: Final = re.compile(r"/api/v1/datasets/[^/]+/uploads/[^/]+/complete")
-"""They read a whole file, in threads of their own (server.datasets.receive)."""
+"""They read a whole file, in threads of their own (server.http.receive_body)."""
 PLAN_PATHS: Final = re.compile(r"/api/v1/(?:studies|studies/estimate|jobs/validate)")
 PURE_PLAN_PATHS: Final = frozenset({"/api/v1/studies/estimate", "/api/v1/jobs/validate"})
 JOB_PATH: Final = re.compile(r"/api/v1/jobs/[0-9a-f]{12}")

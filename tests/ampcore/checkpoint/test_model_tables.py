@@ -15,7 +15,7 @@ from ampcore.distributed import SingleRank
 from ampcore.distributed.row_shards import RowShard
 from ampcore.distributed.tables import whole_tables
 from ampcore.distributed.tables.whole_tables import VariableRows, WholeTable
-from ampcore.models.networks.embedding import embedding, sharded
+from ampcore.models.builders.embedding import embedding, sharded
 from ampcore.models.task import Network
 from ampcore.precision import layer_policies
 from ampspec.models.model import EmbeddingModel

@@ -12,7 +12,7 @@ from keras import layers
 import ampcore
 from ampcore.conversion import NotConvertible, layers_spec_from_keras, model
 from ampcore.conversion.layer import layer_of_spec
-from ampcore.models.networks.building_blocks import build_network, keras_layer
+from ampcore.models.builders.from_description import build_network, keras_layer
 from ampspec.jobs import JobSpec
 from ampspec.layers.catalog import LAYERS
 from ampspec.layers.inference import ShapeError

@@ -12,16 +12,16 @@ from keras import layers
 from ampcore import models
 from ampcore.conversion import layer as conversion
 from ampcore.data import Signature
-from ampcore.diagnostics.model_layers import tables_from_model
+from ampcore.diagnostics.model_layers import tables_from_keras
 from ampcore.models import Network
-from ampcore.models.networks.building_blocks import build_network, data_shape
+from ampcore.models.builders.from_description import build_network, data_shape
 from ampcore.precision import layer_policies
 from ampspec.layers.catalog import LAYERS
 from ampspec.layers.graph import infer
 from ampspec.models import model
 from ampspec.networks import NETWORKS, DataShape, describe_networks
 from ampspec.precision.precision import Precision
-from ampspec.preflight.layer_rows import table_from_network
+from ampspec.preflight.layer_rows import table_from_description
 from ampspec.preflight.spec_tables import tables_from_model_spec
 from tests.ampspec.spec.layers.documents import DOCUMENTS, network_of
 
@@ -124,7 +124,7 @@ class BrokenInitializer(keras.initializers.Ones):
 
 def built(spec, signature, precision):
     policies = layer_policies(precision)
-    return tables_from_model(models.build(spec, signature, policies), policies)
+    return tables_from_keras(models.build(spec, signature, policies), policies)
 
 
 def comparable(layer):
@@ -159,10 +159,10 @@ def test_the_row_of_every_kind_of_layer_equals_that_of_the_keras_layer(kind):
         shapes = {name: one.shape for name, one in spec.inputs.items()}
         assume(not infer(spec.connect(), shapes, {})[1])
         [config] = describe_networks(spec, DataShape((), 1)).values()
-        [mine] = table_from_network("model", config).with_policy(MIXED, MIXED.policy).layers
+        [mine] = table_from_description("model", config).with_policy(MIXED, MIXED.policy).layers
         policies = layer_policies(MIXED)
         network = Network("model", policies.apply(build_network(config)))
-        [real] = tables_from_model(SimpleNamespace(networks=[network]), policies)[0].layers
+        [real] = tables_from_keras(SimpleNamespace(networks=[network]), policies)[0].layers
         assert comparable(mine) == comparable(real)
 
     check()
@@ -221,7 +221,7 @@ def test_the_multiply_adds_of_a_layer_match_its_definition(layer, shape, multipl
     class SingleNetworkTask:
         networks = (network,)
 
-    [table] = tables_from_model(SingleNetworkTask, layer_policies(Precision()))
+    [table] = tables_from_keras(SingleNetworkTask, layer_policies(Precision()))
     assert table.multiply_adds == multiply_adds
 
 
@@ -229,7 +229,7 @@ def test_an_attention_with_a_config_of_its_own_is_counted():
     inputs = keras.Input((3, 8))
     model = keras.Model(inputs, WithOtherConfig(2, 4)(inputs, inputs))
     networks = [Network("model", model)]
-    [table] = tables_from_model(SimpleNamespace(networks=networks), layer_policies(Precision()))
+    [table] = tables_from_keras(SimpleNamespace(networks=networks), layer_policies(Precision()))
     assert table.multiply_adds == 4 * 3 * 8 * 8 + 2 * 3 * 3 * 8
 
 
@@ -251,7 +251,7 @@ def test_the_inputs_of_an_attention_are_query_value_and_key_in_any_order():
     query, value = keras.Input((3, 8)), keras.Input((5, 8))
     attention = layers.MultiHeadAttention(2, 4, use_bias=False)
     network = Network("model", keras.Model([value, query], attention(value=value, query=query)))
-    [table] = tables_from_model(SimpleNamespace(networks=[network]), layer_policies(Precision()))
+    [table] = tables_from_keras(SimpleNamespace(networks=[network]), layer_policies(Precision()))
     projections = 2 * (3 + 5) * 8 * 8
     assert table.multiply_adds == projections + 2 * 3 * 5 * 8
 

@@ -5,7 +5,7 @@ import pytest
 from keras import layers
 
 from ampcore.conversion import layers_spec_from_keras
-from ampcore.models.networks.building_blocks import build_network
+from ampcore.models.builders.from_description import build_network
 from ampcore.models.task import Network
 from ampcore.models.weight_names import named_weights, weights_of_model
 from ampspec.models.model import Layers

@@ -12,10 +12,10 @@ from ampspec.references.dataset_reference import VersionReference
 from infra.storage import FileNotStored, Storage, StorageFailed
 from server.background.cleanup import delete_expired_uploads
 from server.datasets.assemble import FILE_NAME
-from server.datasets.receive import LEFTOVER_S, ReceivedBody, delete_leftovers
 from server.datasets.uploads import UploadKey, Uploads
 from server.errors import Conflict, NotFound, PayloadTooLarge, RequestInvalid
 from server.file_removal import remove_due_files
+from server.http.receive_body import LEFTOVER_S, ReceivedBody, delete_leftovers
 from store.access import projects
 from store.access.audit import Actor
 from store.clock import from_now
@@ -314,7 +314,7 @@ def test_a_completed_upload_no_longer_counts_in_the_quota(database, uploads, upl
         projects.update(session, "default", {"max_dataset_bytes": 5})
     upload()
     start(uploads, size=2)
-    with pytest.raises(datasets.DatasetQuotaReached):
+    with pytest.raises(datasets.StorageQuotaReached):
         start(uploads, size=1)
 
 

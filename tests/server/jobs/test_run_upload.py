@@ -10,7 +10,7 @@ import pytest
 from ampspec.api.runs import MAX_COLUMNS, MAX_ENTRIES, MAX_STEPS, ScaleHealthName
 from ampspec.telemetry.scale_health import ScaleHealth
 from ampspec.telemetry.steps import array_codec
-from server.tracked_runs.run_upload import DEFAULTS
+from server.tracked_runs.run_entries import DEFAULTS
 from store.telemetry import steps
 from tests.tables import every_row
 

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
 from ampspec.jobs import SpecValidationError
-from server.dataset_folder import DatasetFolder
+from server.data_root import DataRoot
 from server.errors import NotFound
 from server.submissions import submission as submission_module
 from server.submissions.submission import CHECKS_PER_TOKEN, JobDraft, JobSubmitter, Submission
@@ -46,7 +46,7 @@ def counting_database(database):
 
 @pytest.fixture
 def submitter(counting_database, dispatcher, tmp_path):
-    return JobSubmitter(counting_database, DatasetFolder(tmp_path), dispatcher)
+    return JobSubmitter(counting_database, DataRoot(tmp_path), dispatcher)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from sqlalchemy import func, select, update
 
 from ampcore.checkpoint.tensors import encode_tensors
 from server.background import cleanup
-from server.files.uploads import MAX_BYTES
+from server.files.file_store import MAX_BYTES
 from store.access import projects
 from store.clock import from_now
 from store.files import project_files

@@ -5,7 +5,7 @@ import pytest
 from sqlalchemy import func, select
 
 from ampspec.jobs import State
-from server.dataset_folder import DatasetFolder
+from server.data_root import DataRoot
 from store.access import projects
 from store.tables import AuditEntry, IdempotencyKey, Job
 from tests.databases import ON_SQLITE
@@ -78,14 +78,14 @@ def test_projects_do_not_share_keys(post, client_with_role, count):
 
 def test_a_request_with_the_key_of_a_running_one_gets_its_response(post, count, monkeypatch):
     arrived, go_on = Event(), Event()
-    check = DatasetFolder.check
+    check = DataRoot.check
 
     def wait(*arguments):
         arrived.set()
         assert go_on.wait(DEADLINE_S)
         return check(*arguments)
 
-    monkeypatch.setattr(DatasetFolder, "check", wait)
+    monkeypatch.setattr(DataRoot, "check", wait)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(post)
         assert arrived.wait(DEADLINE_S)

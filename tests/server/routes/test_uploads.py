@@ -203,7 +203,7 @@ def test_a_full_disk_is_a_temporary_error_that_keeps_what_is_stored(
     address = start(size=6)
     append(address, 0, b"abc")
     with monkeypatch.context() as patch:
-        patch.setattr("server.datasets.receive._HashedFile.write", fail_with_full_disk)
+        patch.setattr("server.http.receive_body._HashedFile.write", fail_with_full_disk)
         answer = append(address, 3, b"def")
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     assert "Retry-After" in answer.headers
@@ -259,7 +259,7 @@ def test_what_arrived_before_the_connection_broke_is_kept(api, start, append, be
 
 
 def test_an_upload_ends_when_its_token_is_revoked(api, start, begin_append, monkeypatch):
-    monkeypatch.setattr("server.datasets.receive.AUTH_CHECK_S", 0.0)  # at every piece
+    monkeypatch.setattr("server.http.receive_body.AUTH_CHECK_S", 0.0)  # at every piece
     with api.database.write() as session:
         token = tokens.create(session, "soon revoked")
     address = start()

@@ -5,7 +5,7 @@ import { isTracked } from "../../display/jobs.ts";
 import { Attempts } from "./attempts.tsx";
 import { DataSummary } from "./data-summary.tsx";
 import { JobSummary } from "./summary.tsx";
-import { Files } from "./files.tsx";
+import { Artifacts } from "./artifacts.tsx";
 import { JobHeader } from "./header.tsx";
 import { InitialWeights } from "./initial-weights.tsx";
 import { EventsTab } from "./events.tsx";
@@ -21,7 +21,7 @@ import { useJobPage } from "./use-job-page.ts";
 
 const TABS = [
   ["plots", "Plots"], ["ranges", "Ranges"], ["events", "Events"], ["log", "Log"], ["preflight", "Preflight"],
-  ["profile", "Profile"], ["attempts", "Attempts"], ["files", "Files"], ["spec", "Spec"],
+  ["profile", "Profile"], ["attempts", "Attempts"], ["files", "Artifacts"], ["spec", "Spec"],
 ] as const;
 /** What only a job on a worker has. */
 const WORKER_TABS: ReadonlySet<string> = new Set(["ranges", "preflight", "profile", "files"]);
@@ -71,7 +71,7 @@ function Tab({ name, ...props }: TabProps & { name: string }) {
     case "preflight": return <Preflight {...props} />;
     case "profile": return <Profile {...props} />;
     case "attempts": return <Attempts {...props} />;
-    case "files": return <Files {...props} />;
+    case "files": return <Artifacts {...props} />;
     case "spec": return <SpecText {...props} />;
     default: return <Plots {...props} />;
   }

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ampcore.models.networks.building_blocks import keras_layer
+from ampcore.models.builders.from_description import keras_layer
 from ampspec.layers.catalog import LAYERS, LEFT_OUT, LEFT_OUT_ARGUMENTS
 from ampspec.layers.inference import ShapeError
 from ampspec.layers.weight_options import Constraint, Initializer, Regularizer, WeightOption

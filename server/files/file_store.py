@@ -6,17 +6,17 @@ from typing import Any, Final
 from ampspec.jobs import Problem
 from ampspec.references.stored_files import FileKind
 from infra.storage import Storage
-from server.datasets.receive import ReceivedBody, too_large
 from server.datasets.uploads import UNRECORDED_REMOVAL_S
 from server.errors import RequestInvalid
 from server.files.deletion import file_not_found
 from server.files.inspection import inspect_bundle
 from server.files.weights_check import check_weights
+from server.http.receive_body import ReceivedBody, too_large
 from store.access import audit
 from store.access.audit import Actor
 from store.database import Database
 from store.files import file_removals, project_files
-from store.files.datasets import DatasetQuotaReached, check_quota
+from store.files.datasets import StorageQuotaReached, check_quota
 from store.files.project_files import STORAGE_FOLDER, FileKey
 from store.tables import ProjectFile
 
@@ -25,14 +25,14 @@ MAX_BYTES: Final = {FileKind.BUNDLE: 32 * 2**20, FileKind.WEIGHTS: 16 * 2**30}
 
 
 @dataclass(frozen=True)
-class StoredUpload:
+class AddedFile:
     """The file that an upload has become; it may have existed before."""
 
     file: ProjectFile
     is_new: bool
 
 
-class FileUploads:
+class FileStore:
     """The files of all projects: their rows, and their content in the storage."""
 
     def __init__(self, database: Database, storage: Storage) -> None:
@@ -51,17 +51,17 @@ class FileUploads:
         return file
 
     def check_size(self, key: FileKey, size_bytes: int) -> None:
-        """Raise PayloadTooLarge or DatasetQuotaReached before the bytes are received."""
+        """Raise PayloadTooLarge or StorageQuotaReached before the bytes are received."""
         if size_bytes > MAX_BYTES[key.kind]:
             raise too_large(MAX_BYTES[key.kind])
         with self._database.write() as session:
             check_quota(session, key.project, size_bytes)
 
-    def store(self, key: FileKey, body: ReceivedBody, actor: Actor) -> StoredUpload:
+    def store(self, key: FileKey, body: ReceivedBody, actor: Actor) -> AddedFile:
         """Store a complete body; deletes the local file.
 
         Raises RequestInvalid for other bytes than announced, or a file that is not of its kind,
-        Unavailable, StorageFailed and DatasetQuotaReached.
+        Unavailable, StorageFailed and StorageQuotaReached.
         """
         try:
             if body.sha256 != key.sha256:
@@ -76,14 +76,14 @@ class FileUploads:
 
     def _store(
         self, key: FileKey, body: ReceivedBody, contents: list[Any] | None, actor: Actor
-    ) -> StoredUpload:
+    ) -> AddedFile:
         path = project_files.storage_path(key)
         with self._database.write() as session:  # deletes the file if this process dies
             file_removals.schedule_after(session, UNRECORDED_REMOVAL_S, STORAGE_FOLDER, [path])
         self._storage.put(STORAGE_FOLDER, path, body.file, sha256=body.sha256)
         try:
             stored = self._record(key, path, body.size_bytes, contents, actor)
-        except DatasetQuotaReached:
+        except StorageQuotaReached:
             self._storage.remove(STORAGE_FOLDER, [path])
             raise
         if not stored.is_new:  # another request was faster
@@ -92,7 +92,7 @@ class FileUploads:
 
     def _record(
         self, key: FileKey, path: str, size_bytes: int, contents: list[Any] | None, actor: Actor
-    ) -> StoredUpload:
+    ) -> AddedFile:
         with self._database.write() as session:
             row = project_files.add(
                 session,
@@ -108,4 +108,4 @@ class FileUploads:
                 audit.record(
                     session, actor, "file.upload", key.sha256, project=key.project, **details
                 )
-        return StoredUpload(row, is_new)
+        return AddedFile(row, is_new)

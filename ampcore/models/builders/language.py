@@ -7,8 +7,8 @@ arXiv:1706.03762; normalization before each part as in Radford et al. 2019 (GPT-
 from typing import Any
 
 from ampcore.data.dataset import Signature
+from ampcore.models.builders.from_description import build_networks
 from ampcore.models.classification import Classification
-from ampcore.models.networks.building_blocks import build_networks
 from ampcore.models.registry import register
 from ampspec.errors import InvalidModel
 from ampspec.models.model import LstmLm, TransformerLm

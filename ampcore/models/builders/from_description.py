@@ -13,7 +13,7 @@ from ampspec.errors import InvalidModel
 from ampspec.layers.base import Layer, default_name
 from ampspec.layers.weight_options import Constraint, Initializer, Regularizer, WeightOption
 from ampspec.models.model import ModelSpec
-from ampspec.networks import DataShape, NetworkConfig, describe_networks
+from ampspec.networks import DataShape, NetworkDescription, describe_networks
 from ampspec.networks.description import PositionNumbers
 from ampspec.networks.images import image_shape
 
@@ -41,28 +41,30 @@ def data_shape(signature: Signature) -> DataShape:
     )
 
 
-def build_network(network: NetworkConfig) -> Any:
+def build_network(network: NetworkDescription) -> Any:
     """A functional Keras model; its layers are made in the order of the description.
 
     Each layer draws seeds for its initial weights when it is made, so the order decides them. A
     model with several inputs or outputs takes or returns them by name.
     """
     inputs = {
-        config.name: keras.Input(config.shape, dtype=config.dtype, name=config.name)
-        for config in network.inputs
+        description.name: keras.Input(
+            description.shape, dtype=description.dtype, name=description.name
+        )
+        for description in network.inputs
     }
     tensors, keras_layers = dict(inputs), {}
-    for config in network.layers:
-        layer, layer_inputs = config.layer, [tensors[name] for name in config.inputs]
+    for description in network.layers:
+        layer, layer_inputs = description.layer, [tensors[name] for name in description.inputs]
         if isinstance(layer, PositionNumbers):
-            tensors[config.name] = _position_numbers(*layer_inputs)
+            tensors[description.name] = _position_numbers(*layer_inputs)
             continue
-        if config.shares is None:
-            keras_layers[config.name] = keras_layer(
-                layer.layer, config.keras_arguments, config.name
+        if description.shares is None:
+            keras_layers[description.name] = keras_layer(
+                layer.layer, description.keras_arguments, description.name
             )
-        call = partial(keras_layers[config.shares or config.name], **layer.call_arguments)
-        tensors[config.name] = call(layer_inputs) if layer.input_list else call(*layer_inputs)
+        call = partial(keras_layers[description.shares or description.name], **layer.call_arguments)
+        tensors[description.name] = call(layer_inputs) if layer.input_list else call(*layer_inputs)
     outputs = {name: tensors[name] for name in network.outputs}
     return keras.Model(single_or_all(inputs), single_or_all(outputs), name=network.name)
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from ampcore.distributed.row_shards import RowShard
-from ampcore.models.networks import table_rows
-from ampcore.models.networks.table_rows import assign_initial_rows
+from ampcore.models.builders import table_rows
+from ampcore.models.builders.table_rows import assign_initial_rows
 
 
 @pytest.mark.parametrize("piece_values", [1, 100, 2**22])

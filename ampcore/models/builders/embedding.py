@@ -14,9 +14,9 @@ from ampcore.data.examples import Batch
 from ampcore.distributed.communicator import Communicator
 from ampcore.distributed.lookup import sharded_lookup
 from ampcore.distributed.row_shards import RowShard
+from ampcore.models.builders.from_description import build_networks
+from ampcore.models.builders.table_rows import assign_initial_rows
 from ampcore.models.classification import binary_cross_entropy
-from ampcore.models.networks.building_blocks import build_networks
-from ampcore.models.networks.table_rows import assign_initial_rows
 from ampcore.models.registry import DtypePolicies, register
 from ampcore.models.stateless_call import StateUpdates, call_stateless
 from ampcore.models.task import Network, NonTrainable, Task, Tensor, Weights

@@ -9,7 +9,7 @@ import type { TabProps } from "./tab-props.ts";
 
 const EXPORT_FORMATS = ["csv", "ndjson", "parquet", "arrow", "tensorboard"];
 
-export function Files({ job, intervalMs, pulse }: TabProps) {
+export function Artifacts({ job, intervalMs, pulse }: TabProps) {
   const files = usePoll<ArtifactList>(`/jobs/${job.id}/artifacts`, intervalMs, pulse);
   return (
     <div class="stack">

@@ -1,6 +1,6 @@
 """The networks by `kind`; each module registers its builder and its task."""
 
-from ampcore.models.networks import (
+from ampcore.models.builders import (
     classifiers,
     embedding,
     gan,

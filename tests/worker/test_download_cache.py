@@ -12,13 +12,13 @@ import pytest
 
 from ampspec.references.object_url import ObjectUrl
 from tests.waiting import DEADLINE_S, join, wait_until
-from worker.transfer import dataset_cache
+from worker.transfer import download_cache
 from worker.transfer.data_object import ObjectVersion
-from worker.transfer.dataset_cache import (
+from worker.transfer.download_cache import (
     CONTENT,
     LOCK_SUFFIX,
     CacheWaitAbandoned,
-    DatasetCache,
+    DownloadCache,
     content_name,
 )
 
@@ -38,7 +38,7 @@ def take(folder):
             take.downloads.append(name)
             file.write_bytes(name.encode() * 10)
 
-        cache = DatasetCache(folder, max_bytes)
+        cache = DownloadCache(folder, max_bytes)
         return cache.acquire(name, 10, fetch or download, never.wait)
 
     take.downloads = []
@@ -145,7 +145,7 @@ def test_a_job_that_ends_stops_waiting_for_the_download_of_another(take, folder)
     assert begun.wait(DEADLINE_S)
     ended.set()
     with pytest.raises(CacheWaitAbandoned):
-        DatasetCache(folder).acquire("a", 10, pytest.fail, ended.wait)
+        DownloadCache(folder).acquire("a", 10, pytest.fail, ended.wait)
     end.set()
     join(downloading)
 
@@ -153,8 +153,8 @@ def test_a_job_that_ends_stops_waiting_for_the_download_of_another(take, folder)
 def test_a_killed_worker_holds_no_file(take, folder):
     program = (
         "import sys, threading; from pathlib import Path\n"
-        "from worker.transfer.dataset_cache import *\n"
-        "cache = DatasetCache(Path(sys.argv[1]))\n"
+        "from worker.transfer.download_cache import *\n"
+        "cache = DownloadCache(Path(sys.argv[1]))\n"
         "cache.acquire('a', 10, lambda f: f.write_bytes(b'a' * 10), threading.Event().wait)\n"
         "print('ready', flush=True); sys.stdin.read()"
     )
@@ -172,7 +172,7 @@ def test_a_killed_worker_holds_no_file(take, folder):
 def test_a_lock_file_that_is_deleted_meanwhile_is_not_used(take, folder, monkeypatch):
     take("a").close()
     opened = []
-    real_try = dataset_cache._try_lock
+    real_try = download_cache._try_lock
 
     def delete_then_lock(lock, kind):
         if not opened:
@@ -180,7 +180,7 @@ def test_a_lock_file_that_is_deleted_meanwhile_is_not_used(take, folder, monkeyp
             (folder / f"a{LOCK_SUFFIX}").unlink()
         return real_try(lock, kind)
 
-    monkeypatch.setattr(dataset_cache, "_try_lock", delete_then_lock)
+    monkeypatch.setattr(download_cache, "_try_lock", delete_then_lock)
     file = take("a")
     assert (folder / f"a{LOCK_SUFFIX}").exists()
     wait_until(lambda: file.path.read_bytes() == b"a" * 10, "the file is there")

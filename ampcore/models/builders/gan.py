@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from ampcore.data.dataset import Signature
 from ampcore.data.examples import Batch
+from ampcore.models.builders.from_description import build_networks, check_images
 from ampcore.models.classification import binary_cross_entropy
-from ampcore.models.networks.building_blocks import build_networks, check_images
 from ampcore.models.registry import register
 from ampcore.models.stateless_call import StateUpdates, with_updates
 from ampcore.models.task import NonTrainable, Task, Tensor, Weights

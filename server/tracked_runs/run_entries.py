@@ -13,10 +13,10 @@ from ampspec.api.runs import (
     MAX_STEP,
     MAX_STEPS,
     Entry,
+    RunEntries,
     RunEvent,
     RunLog,
     RunSteps,
-    RunUpload,
 )
 from ampspec.documents.problems import Location, format_value, json_pointer
 from ampspec.jobs import Problem
@@ -27,7 +27,7 @@ from ampspec.telemetry.steps import array_codec
 from ampspec.telemetry.steps.block import LATEST_COLUMNS
 from ampspec.telemetry.steps.missing import MISSING, is_missing
 from server.errors import RequestInvalid
-from store.jobs.tracked_runs import EntriesUpload
+from store.jobs.tracked_runs import EntriesBatch
 from store.telemetry.ingest import EncodedBlock, LogChunk, TelemetryEntry
 
 DEFAULTS: Final[dict[str, float]] = {
@@ -44,7 +44,7 @@ MAX_PACKED_BYTES: Final = 8 * 2**20
 """The size of the unpacked columns of one entry."""
 
 
-def upload_of(body: RunUpload) -> EntriesUpload:
+def upload_of(body: RunEntries) -> EntriesBatch:
     """The entries as they are stored. Raises RequestInvalid for the first invalid one."""
     entries: list[TelemetryEntry] = []
     steps = 0
@@ -55,7 +55,7 @@ def upload_of(body: RunUpload) -> EntriesUpload:
             steps += stored_entry.count
             if steps > MAX_STEPS:
                 raise _invalid(at, f"at most {MAX_STEPS} steps in an upload", steps)
-    return EntriesUpload(body.first_entry, entries, body.total_steps)
+    return EntriesBatch(body.first_entry, entries, body.total_steps)
 
 
 def _stored_entry(entry: Entry, at: Location) -> TelemetryEntry:

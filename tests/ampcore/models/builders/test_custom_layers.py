@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from ampcore import models
 from ampcore.data import Signature
 from ampcore.data.examples import Batch
-from ampcore.models.networks.building_blocks import build_network, data_shape
+from ampcore.models.builders.from_description import build_network, data_shape
 from ampcore.models.supervised import SupervisedTask
 from ampcore.precision import layer_policies
 from ampspec.errors import InvalidModel

@@ -2,7 +2,7 @@ import pytest
 
 from ampspec.jobs import SpecValidationError
 from ampspec.references.object_url import ObjectUrl
-from server.dataset_folder import DatasetFolder
+from server.data_root import DataRoot
 from tests.tables import every_row
 
 
@@ -28,7 +28,7 @@ def folder(tmp_path):
 
 
 def check(folder, make_spec, path):
-    DatasetFolder(folder).check(make_spec(data={"kind": "npz", "path": path}))
+    DataRoot(folder).check(make_spec(data={"kind": "npz", "path": path}))
 
 
 @every_row(
@@ -40,7 +40,7 @@ def test_a_file_in_the_folder_is_accepted(folder, make_spec, path):
 
 def test_a_folder_is_accepted_for_data_that_may_be_one(folder, make_spec):
     spec = make_spec(data={"kind": "images", "path": "images"})
-    DatasetFolder(folder).check(spec)
+    DataRoot(folder).check(spec)
 
 
 @every_row(
@@ -109,7 +109,7 @@ def test_a_symlink_out_of_the_folder_is_neither_listed_nor_suggested(folder, mak
 
 
 def test_data_without_a_path_needs_no_folder(tmp_path, make_spec):
-    DatasetFolder(tmp_path / "nothing").check(make_spec())
+    DataRoot(tmp_path / "nothing").check(make_spec())
 
 
 def test_a_submitted_job_cannot_leave_the_folder(api):
@@ -132,7 +132,7 @@ PREFIXES = [ObjectUrl.parse_prefix("s3://bucket/birds"), ObjectUrl.parse_prefix(
 
 def test_an_object_below_an_allowed_prefix_is_accepted(folder, make_spec):
     spec = make_spec(data={"kind": "npz", "path": "s3://bucket/birds/all.npz"})
-    DatasetFolder(folder, PREFIXES).check(spec)
+    DataRoot(folder, PREFIXES).check(spec)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_any_other_object_is_refused_with_the_allowed_prefixes(
 ):
     spec = make_spec(data={"kind": "npz", "path": "s3://bucket/birds2/all.npz"})
     with pytest.raises(SpecValidationError) as caught:
-        DatasetFolder(folder, prefixes).check(spec)
+        DataRoot(folder, prefixes).check(spec)
     [problem] = caught.value.problems
     assert (problem.pointer, problem.code) == ("/data/path", "url_not_allowed")
     assert problem.detail == f'Expected {expected}; received "s3://bucket/birds2/all.npz".'

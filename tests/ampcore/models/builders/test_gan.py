@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ampcore.models.networks import gan
+from ampcore.models.builders import gan
 from ampcore.models.stateless_call import with_updates
 from ampspec.errors import InvalidModel
 from ampspec.models.model import Gan

@@ -53,7 +53,7 @@ class CachedFile:
         os.close(self._lock)
 
 
-class DatasetCache:
+class DownloadCache:
     """The cached files of one machine.
 
     Args:

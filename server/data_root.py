@@ -15,7 +15,7 @@ FOLDERS: Final = ("csv", "images", "parquet", "tfrecord")
 MAX_NAMES: Final = 1000
 
 
-class DatasetFolder:
+class DataRoot:
     """The data that a path may name: files below one folder, objects below some prefixes.
 
     Args:

@@ -1,4 +1,4 @@
-"""The values that a step reports: a line in `COLUMNS` is a new one, which is stored and served."""
+"""The values that a step reports: a line in `COLUMNS` is stored, served, exported and plotted."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

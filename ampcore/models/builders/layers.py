@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ampcore.data.dataset import Signature
-from ampcore.models.networks.building_blocks import build_networks, data_shape
+from ampcore.models.builders.from_description import build_networks, data_shape
 from ampcore.models.registry import register
 from ampspec.data.target_columns import OUTPUT
 from ampspec.documents.problems import Problem

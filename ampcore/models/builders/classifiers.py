@@ -3,8 +3,8 @@
 from typing import Any
 
 from ampcore.data.dataset import Signature
+from ampcore.models.builders.from_description import build_networks, check_images
 from ampcore.models.classification import Classification
-from ampcore.models.networks.building_blocks import build_networks, check_images
 from ampcore.models.registry import register
 from ampspec.errors import InvalidModel
 from ampspec.models.model import Cnn, LeNet5, Mlp, ResNet

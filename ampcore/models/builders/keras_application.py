@@ -8,8 +8,8 @@ import keras
 from keras import layers
 
 from ampcore.data.dataset import Signature
+from ampcore.models.builders.from_description import image_input
 from ampcore.models.classification import Classification
-from ampcore.models.networks.building_blocks import image_input
 from ampcore.models.registry import register
 from ampspec.errors import InvalidModel
 from ampspec.models.model import KerasApplication
