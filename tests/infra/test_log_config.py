@@ -30,9 +30,9 @@ def write():
 
 
 def test_a_log_line_has_the_fields_of_its_context(write):
-    with log_context(request_id="r-1"), log_context(job_id="j", attempt=2, other=None):
+    with log_context(request_id="r-1"), log_context(job_id="j", attempt=2, rank=1, other=None):
         text, logged = write("job %s", "starts")
-    assert text == "INFO amp: job starts request_id=r-1 job_id=j attempt=2"
+    assert text == "INFO amp: job starts request_id=r-1 job_id=j attempt=2 rank=1"
     assert (logged["level"], logged["logger"], logged["message"]) == ("INFO", "amp", "job starts")
     assert (logged["request_id"], logged["job_id"], logged["attempt"]) == ("r-1", "j", 2)
     assert logged["time"].endswith("+00:00")

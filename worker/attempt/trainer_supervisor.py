@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ampspec.telemetry.frames import Frame, FrameType
 from infra.job_failure import JobFailure
+from infra.log_config import log_context
 from store.tables import Job
 from worker.attempt.attempt_files import AttemptFiles, Downloads
 from worker.attempt.outcome import Failure, TrainerExit, failure_in_worker, invalid_telemetry
@@ -73,15 +74,16 @@ class TrainerSupervisor:
 
     def run(self) -> TrainerExit:
         """Run the process until it has ended; an error of the worker is part of its exit."""
-        try:
-            trainer_exit = self._run()
-        except JobFailure as error:
-            return TrainerExit(None, 0, failure=Failure(error.reason, str(error)))
-        except Exception as error:
-            log.exception("the trainer process failed in the worker")
-            return TrainerExit(None, 0, failure=failure_in_worker(error))
-        log.info("the trainer process exited: %s", trainer_exit)
-        return trainer_exit
+        with log_context(rank=self._rank.number if self._rank is not None else None):
+            try:
+                trainer_exit = self._run()
+            except JobFailure as error:
+                return TrainerExit(None, 0, failure=Failure(error.reason, str(error)))
+            except Exception as error:
+                log.exception("the trainer process failed in the worker")
+                return TrainerExit(None, 0, failure=failure_in_worker(error))
+            log.info("the trainer process exited: %s", trainer_exit)
+            return trainer_exit
 
     def close(self) -> None:
         """Remove the files of the process."""
