@@ -50,7 +50,7 @@ def test_a_model_of_the_sample_passes(request, name):
     completed = subprocess.run(
         [sys.executable, root / "benchmarks" / "model_zoo.py", "--json", name],
         env={**os.environ, "PYTHONPATH": str(root)},
-        timeout=DEADLINE_S,
+        timeout=4 * DEADLINE_S,  # it trains a model in five ways
         capture_output=True,
         text=True,
         check=False,
@@ -170,7 +170,7 @@ def test_a_run_with_a_file_of_rows_checks_only_the_models_that_it_lacks(request,
             *("--json-lines", path, "stateful_lstm", "text_vectorization"),
         ],
         env={**os.environ, "PYTHONPATH": str(root)},
-        timeout=DEADLINE_S,
+        timeout=4 * DEADLINE_S,  # it trains a model in five ways
         capture_output=True,
         text=True,
         check=False,

@@ -21,7 +21,7 @@ import { useJobPage } from "./use-job-page.ts";
 
 const TABS = [
   ["plots", "Plots"], ["ranges", "Ranges"], ["events", "Events"], ["log", "Log"], ["preflight", "Preflight"],
-  ["profile", "Profile"], ["attempts", "Attempts"], ["files", "Artifacts"], ["spec", "Spec"],
+  ["profile", "Profile"], ["attempts", "Attempts"], ["files", "Files"], ["spec", "Spec"],
 ] as const;
 /** What only a job on a worker has. */
 const WORKER_TABS: ReadonlySet<string> = new Set(["ranges", "preflight", "profile", "files"]);
