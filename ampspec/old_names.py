@@ -32,7 +32,8 @@ class OldNames(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Fill it with the names of the other module."""
         contents = vars(import_module(self.new_names[module.__name__]))
-        vars(module).update({k: v for k, v in contents.items() if not k.startswith("__")})
+        shared = {name for name in contents if not name.startswith("__")} | {"__getattr__"}
+        vars(module).update({name: contents[name] for name in shared & contents.keys()})
 
 
 def install(new_names: Mapping[str, str]) -> None:

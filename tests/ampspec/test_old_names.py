@@ -7,6 +7,7 @@ import pytest
 
 import ampclient
 import ampdata
+import ampspec.telemetry
 from ampclient import _old_names as old_names_of_ampclient
 from ampcore import old_names as old_names_of_ampcore
 
@@ -36,6 +37,14 @@ def test_names_of_an_old_module_are_those_of_the_new_one():
         from ampclient.job import Job
 
     assert Job is ampclient.Job
+
+
+def test_the_columns_of_steps_have_their_old_name_too():
+    with pytest.warns(DeprecationWarning, match=r"the old name goes with") as warned:
+        from ampcore.telemetry import COLUMNS
+
+    assert any("COLUMNS is now BLOCK_COLUMNS" in str(warning.message) for warning in warned)
+    assert COLUMNS is ampspec.telemetry.BLOCK_COLUMNS
 
 
 def test_other_names_are_not_found():

@@ -1,6 +1,7 @@
 """Gangs on two workers: they start together, and end together whatever happens to one rank."""
 
 import hashlib
+import logging
 import os
 import re
 import signal
@@ -18,6 +19,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from ampcore.distributed.cluster import Cluster
 from ampspec.jobs import Reason, State
+from infra.log_config import ContextFilter
 from infra.storage import Storage
 from store import workers
 from store.clock import from_now
@@ -153,6 +155,15 @@ class Gang:
     def states(self) -> list[str]:
         return [device["state"] for member in self.members() for device in member.devices or ()]
 
+    def shut_down_without_database(self, name: str, database: Unreliable) -> None:
+        database.connect_failures = 10**6
+        self.contexts[name].shutting_down.set()
+        runner = self.runners[list(self.contexts).index(name)]
+        try:
+            run_in_background(runner.stop).result(DEADLINE_S)
+        finally:
+            database.connect_failures = 0
+
     def close(self) -> None:
         for context in self.contexts.values():
             context.shutting_down.set()
@@ -255,6 +266,18 @@ def test_a_worker_gets_ready_again_for_a_new_reservation(gang: Gang) -> None:
     assert gang.place()
     gang.contexts["w1"].slots.give_back()
     assert gang.until_ended().state == State.SUCCEEDED
+
+
+def test_log_lines_about_a_trainer_process_name_its_rank(
+    gang: Gang, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.handler.addFilter(ContextFilter())
+    gang.add_worker("w0", "ranks_succeed", slots=2)
+    with caplog.at_level(logging.INFO):
+        gang.start(workers=1, devices=2)
+        gang.until_ended()
+    exits = [record for record in caplog.records if "trainer process exited" in record.message]
+    assert {getattr(record, "rank", None) for record in exits} == {0, 1}
 
 
 def test_a_slot_with_a_rank_takes_no_job(gang: Gang) -> None:
@@ -475,14 +498,20 @@ def test_a_worker_without_its_database_can_be_shut_down(
     gang.add_worker("w1", "ranks_wait", database=unreliable)
     gang.start()
     rank_1 = gang.processes(2)[1]
-    unreliable.connect_failures = 10**6
-    gang.contexts["w1"].shutting_down.set()
-    stopping = run_in_background(gang.runners[1].stop)
-    try:
-        stopping.result(DEADLINE_S)
-    finally:
-        unreliable.connect_failures = 0
+    gang.shut_down_without_database("w1", unreliable)
     assert has_ended(rank_1)
+
+
+def test_a_worker_that_waits_for_others_can_be_shut_down_without_its_database(gang: Gang) -> None:
+    """Fails if it asks again and again whether the others are ready."""
+    unreliable: Any = Unreliable(gang.database)
+    context = gang.add_worker("w0", "ranks_succeed", database=unreliable)
+    assert gang.add_worker("w1", "ranks_succeed").slots.take()
+    gang.submit()
+    assert gang.place()
+    wait_until(lambda: context.slots.free == 0, "the first worker is ready")
+    gang.shut_down_without_database("w0", unreliable)
+    assert context.slots.free == 1
 
 
 def test_a_timeout_stops_every_rank(gang: Gang) -> None:

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -133,10 +133,13 @@ class _Member:
             )
 
     def _wait_for_start(self) -> Started | None:
-        """Wait until all workers are ready; None once the reservation is over."""
+        """Wait until all workers are ready; None once the reservation is over.
+
+        A worker that shuts down does not wait for a database that it cannot reach.
+        """
         key = (self._assignment.job_id, self._assignment.attempt, self._context.worker_id)
         while True:
-            with suppress(SQLAlchemyError):  # the reservation ends by itself meanwhile
+            try:
                 with self._context.database.read() as session:
                     start = gang_members.started(session, *key)
                 if isinstance(start, Started):
@@ -146,6 +149,10 @@ class _Member:
                 if self._context.shutting_down.is_set():
                     with self._context.database.write() as session:
                         gang_members.withdraw(session, *key)
+                    return None
+            except SQLAlchemyError as error:  # the reservation ends by itself meanwhile
+                if self._context.shutting_down.is_set():
+                    log.warning("cannot withdraw from the reservation: %s", error)
                     return None
             if self._context.shutting_down.wait(WAIT_POLL_S):
                 time.sleep(WAIT_POLL_S)
