@@ -38,7 +38,7 @@ class Services:
     job_watcher: JobWatcher
     submitter: JobSubmitter
     uploads: Uploads
-    file_uploads: FileStore
+    file_store: FileStore
     body_receiver: BodyReceiver
     planner: Planner
     """Plans studies for requests."""

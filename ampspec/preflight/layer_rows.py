@@ -35,11 +35,11 @@ def table_from_description(name: str, network: NetworkDescription) -> LayerTable
     return LayerTable(name, tuple(rows.values()))
 
 
-def _row(config: LayerDescription, shapes: list[Shape]) -> LayerRow:
+def _row(description: LayerDescription, shapes: list[Shape]) -> LayerRow:
     """One call of a layer."""
-    layer = config.layer
+    layer = description.layer
     inference = layer.infer(*shapes)
-    path, kind = config.shares or config.name, layer.computing.layer
+    path, kind = description.shares or description.name, layer.computing.layer
     weights, state = count_parameters(inference.weights), count_parameters(inference.state)
     saved = inference.saved_activations
     return LayerRow(
@@ -54,7 +54,7 @@ def _row(config: LayerDescription, shapes: list[Shape]) -> LayerRow:
         if saved is None
         else saved,
         looked_up_rows=math.prod(shapes[0]) if layer.layer == "Embedding" else 0,
-        dimensions=_dimensions(config, inference.dimensions),
+        dimensions=_dimensions(description, inference.dimensions),
         parts=tuple(f"{path}/{part}" for part in inference.parts),
         softmax=kind == "Softmax" or getattr(layer.computing, "activation", "") == "softmax",
     )
@@ -71,10 +71,10 @@ def _with_call(row: LayerRow, call: LayerRow) -> LayerRow:
     )
 
 
-def _dimensions(config: LayerDescription, sizes: Mapping[str, int]) -> tuple[Dimension, ...]:
+def _dimensions(description: LayerDescription, sizes: Mapping[str, int]) -> tuple[Dimension, ...]:
     """The sizes that a field of the spec decides."""
     return tuple(
-        Dimension(name, size, config.spec_fields[name])
+        Dimension(name, size, description.spec_fields[name])
         for name, size in sizes.items()
-        if name in config.spec_fields
+        if name in description.spec_fields
     )

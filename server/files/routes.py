@@ -15,7 +15,7 @@ from server.deps import (
     AuthenticatorDep,
     BodyReceiverDep,
     DatabaseDep,
-    FileUploadsDep,
+    FileStoreDep,
     MemberDep,
     StorageDep,
     StreamsDep,
@@ -83,11 +83,9 @@ def listing(
     response_model=StoredFile,
     responses={**ETAG_RESPONSES, **problems(404)},
 )
-def read(key: KeyDep, uploads: FileUploadsDep, request: Request) -> Response:
+def read(key: KeyDep, files: FileStoreDep, request: Request) -> Response:
     """Say whether the project has a file, which then is kept for at least another day."""
-    return respond_unless_body_cached(
-        request, ModelResponse(from_row(StoredFile, uploads.get(key)))
-    )
+    return respond_unless_body_cached(request, ModelResponse(from_row(StoredFile, files.get(key))))
 
 
 @router.get(
@@ -100,13 +98,13 @@ async def download(
     *,
     key: KeyDep,
     request: Request,
-    uploads: FileUploadsDep,
+    files: FileStoreDep,
     storage: StorageDep,
     streams: StreamsDep,
     authenticator: AuthenticatorDep,
 ) -> Response:
     """Download a file, or a part of it with `Range`."""
-    row = await run_sync(uploads.get, key)
+    row = await run_sync(files.get, key)
     name = f"{row.sha256[:NAME_DIGITS]}.{ENDINGS[key.kind]}"
     file = downloads.StoredContent(STORAGE_FOLDER, row.path, name, row.size_bytes, row.sha256)
     return await downloads.file_response(request, file, storage, streams, authenticator)
@@ -129,7 +127,7 @@ async def put(
     member: MemberDep,
     actor: ActorDep,
     request: Request,
-    uploads: FileUploadsDep,
+    files: FileStoreDep,
     receiver: BodyReceiverDep,
     streams: StreamsDep,
     authenticator: AuthenticatorDep,
@@ -138,9 +136,9 @@ async def put(
     if key.kind is FileKind.BUNDLE:
         check_scope(member, Scope.RUN_CODE, "Uploading a bundle")
     length = required_length(request, MAX_BYTES[key.kind])
-    if (stored_file := await run_sync(uploads.find, key, limiter=receiver.threads)) is not None:
+    if (stored_file := await run_sync(files.find, key, limiter=receiver.threads)) is not None:
         return ModelResponse(from_row(StoredFile, stored_file), status_code=200)
-    await run_sync(uploads.check_size, key, length, limiter=receiver.threads)
+    await run_sync(files.check_size, key, length, limiter=receiver.threads)
     body = await receiver.receive(
         request,
         length,
@@ -148,7 +146,7 @@ async def put(
         is_stopping=streams.shutting_down.is_set,
     )
     body.require_whole()
-    stored = await run_sync(uploads.store, key, body, actor, limiter=receiver.completions)
+    stored = await run_sync(files.store, key, body, actor, limiter=receiver.completions)
     return ModelResponse(
         from_row(StoredFile, stored.file), status_code=201 if stored.is_new else 200
     )

@@ -42,7 +42,7 @@ from store.database import Database
 
 def check_study(
     database: Database,
-    folder: DataRoot,
+    data_root: DataRoot,
     planner: Planner,
     principal: Principal,
     document: Any,
@@ -57,7 +57,7 @@ def check_study(
         spec = JobSpec.parse(request.spec)
         if runs_custom_code(spec):
             check_scope(principal, Scope.RUN_CODE, "A study of a spec with a bundle")
-        folder.check(spec)
+        data_root.check(spec)
         check_initial_weights(database, spec, principal.project)
         spec = pin_dataset(database, spec, principal.project)
         with database.read() as session:

@@ -104,8 +104,8 @@ class _SubmissionResult:
 class JobSubmitter:
     """Creates the jobs that are submitted to one application."""
 
-    def __init__(self, database: Database, datasets: DataRoot, dispatcher: Dispatcher) -> None:
-        self._database, self._datasets, self._dispatcher = database, datasets, dispatcher
+    def __init__(self, database: Database, data_root: DataRoot, dispatcher: Dispatcher) -> None:
+        self._database, self._data_root, self._dispatcher = database, data_root, dispatcher
         self._checks = FairLimiter(CHECK_THREADS, CHECKS_PER_TOKEN)
         self._batcher = RequestBatcher(self._write_and_dispatch)
 
@@ -151,7 +151,7 @@ class JobSubmitter:
             spec = JobSpec.parse(draft.document)
             if runs_custom_code(spec) and not submission.may_run_code:
                 raise missing_scope(Scope.RUN_CODE, "A job with a bundle")
-            self._datasets.check(spec)
+            self._data_root.check(spec)
             check_packages(self._database, spec)
             spec = pin_dataset(self._database, spec, draft.project)
             if draft.extends is None:  # an extension starts from a checkpoint

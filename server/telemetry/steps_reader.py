@@ -113,9 +113,9 @@ class ColumnSelection:
             return [name for name in dict.fromkeys(requested) if name != "step"]
         if requested is None and read_columns:
             return list(read_columns)
-        stored_columns = steps.column_names(self.session, self.job_id, self.ranges) or list(
-            BLOCK_COLUMNS
-        )
+        stored_columns = steps.column_names(self.session, self.job_id, self.ranges)
+        if not stored_columns:
+            stored_columns = list(BLOCK_COLUMNS)
         if requested is None:
             return stored_columns
         # Without steps yet, a named extra (`loss/generator`) may still appear later.

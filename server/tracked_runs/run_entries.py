@@ -44,7 +44,7 @@ MAX_PACKED_BYTES: Final = 8 * 2**20
 """The size of the unpacked columns of one entry."""
 
 
-def upload_of(body: RunEntries) -> EntriesBatch:
+def batch_of(body: RunEntries) -> EntriesBatch:
     """The entries as they are stored. Raises RequestInvalid for the first invalid one."""
     entries: list[TelemetryEntry] = []
     steps = 0

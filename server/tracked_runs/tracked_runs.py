@@ -18,7 +18,7 @@ from server.http.responses import to_response
 from server.idempotency import IdempotentRequestDep, respond_once
 from server.jobs.actions import get_visible_job
 from server.row_models import job_from_row
-from server.tracked_runs.run_entries import upload_of
+from server.tracked_runs.run_entries import batch_of
 from store import tables
 from store.access import audit
 from store.access.audit import Actor
@@ -57,11 +57,11 @@ class TrackedRuns:
         Raises:
             NotFound, Conflict, RunConflict, RequestInvalid: Nothing is stored.
         """
-        upload = upload_of(body)
+        batch = batch_of(body)
         with self.database.write() as session:
             self._check_tracked(session, job_id)
             try:
-                job = tracked_runs.append(session, job_id, upload)
+                job = tracked_runs.append(session, job_id, batch)
             except StepsNotInOrder as error:
                 raise _not_in_order(error) from None
             except TooManyColumns as error:

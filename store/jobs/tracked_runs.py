@@ -108,7 +108,7 @@ def create(session: Session, spec: TrackedSpec, origin: Origin) -> Job:
     return job
 
 
-def append(session: Session, job_id: str, upload: EntriesBatch) -> Job:
+def append(session: Session, job_id: str, batch: EntriesBatch) -> Job:
     """Store the entries that were not stored before, and renew the lease.
 
     Entries that an earlier upload has stored are skipped, so that a repeated upload changes
@@ -124,20 +124,20 @@ def append(session: Session, job_id: str, upload: EntriesBatch) -> Job:
         TooManyColumns: The run has too many different columns; nothing is stored.
     """
     job = _lock_active(session, job_id)
-    if upload.first_entry > job.entries_written and upload.entries:
+    if batch.first_entry > job.entries_written and batch.entries:
         raise RunConflict(
             f"Expected entries from number {job.entries_written} on; received number "
-            f"{upload.first_entry}. Send the entries in between first."
+            f"{batch.first_entry}. Send the entries in between first."
         )
-    repeated = min(job.entries_written - upload.first_entry, len(upload.entries))
-    entries = upload.entries[max(repeated, 0) :]
-    if upload.total_steps is not None:
-        job.total_steps = upload.total_steps
+    repeated = min(job.entries_written - batch.first_entry, len(batch.entries))
+    entries = batch.entries[max(repeated, 0) :]
+    if batch.total_steps is not None:
+        job.total_steps = batch.total_steps
         session.flush()
     if not entries:
         leases.renew_lease(session, job_id, ATTEMPT, lease_s=RUN_LEASE_S)
     else:
-        skipped_entries = len(upload.entries) - len(entries)
+        skipped_entries = len(batch.entries) - len(entries)
         _check_order(entries, job.step, skipped_entries)
         _add_columns(session, job, entries, skipped_entries)
         entries = _with_totals(session, job, entries)

@@ -40,9 +40,9 @@ const PANELS = [
 /** Columns that are no quantity of the training. */
 const UNPLOTTED: ReadonlySet<string> = new Set(["step", "count", "skipped", "step_time_s", "examples", "last_step", "logged_step", "elapsed_s"]);
 
-/** One panel for each quantity that the steps have values of: those of PANELS first, then by name. */
+/** One panel for each quantity that the steps have values of: those of PANELS first. */
 export function jobPanels(data: Columns): Panel[] {
-  return titledColumns([data]).map(([key, title]) => ({
+  return panelTitles([data]).map(([key, title]) => ({
     key,
     title,
     isLossScale: key === "loss_scale",
@@ -51,7 +51,7 @@ export function jobPanels(data: Columns): Panel[] {
 }
 
 /** Key and title of a panel for each quantity in some of the tables; `a/b` is a curve of the panel of `a`. */
-export function titledColumns(tables: readonly Columns[]): (readonly [string, string])[] {
+export function panelTitles(tables: readonly Columns[]): (readonly [string, string])[] {
   const names = [...new Set(tables.flatMap(columnNames))];
   const taken = new Set([...PANELS.map(([key]) => key as string), ...UNPLOTTED, ...names.filter((name) => !name.includes("/"))]);
   const isOther = (name: string) => (name.includes("/") ? !taken.has(name.split("/")[0]!) : !PANELS.some(([key]) => key === name) && !UNPLOTTED.has(name));

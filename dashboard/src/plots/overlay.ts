@@ -1,6 +1,6 @@
 // Several jobs in one plot: their curves on one x axis, by step or by time.
 import type { ComparedJob } from "../api/types.ts";
-import { columnCurves, finiteValues, hasValues, THROUGHPUT, throughputCurves, titledColumns, type Columns, type Curve, type Panel, type Values } from "./curves.ts";
+import { columnCurves, finiteValues, hasValues, panelTitles, THROUGHPUT, throughputCurves, type Columns, type Curve, type Panel, type Values } from "./curves.ts";
 import { metricTitle } from "../display/metrics.ts";
 import { metricCurve, metricLinesOf } from "./evaluations.ts";
 import { shortNames } from "./short-names.ts";
@@ -23,7 +23,7 @@ export interface Overlay {
 export function overlayPanels(jobs: readonly ComparedJob[], by: XAxis): Overlay {
   const names = shortNames(jobs.map(({ job }) => job));
   const xs = jobs.map(({ data }) => finiteValues((data as Columns)[by === "step" ? "step" : "elapsed_s"]));
-  const panels = titledColumns(jobs.map(({ data }) => data as Columns)).map(([key, title]) => ({ key, title, curves: jobs.map((job) => jobCurve(job, key)) }))
+  const panels = panelTitles(jobs.map(({ data }) => data as Columns)).map(([key, title]) => ({ key, title, curves: jobs.map((job) => jobCurve(job, key)) }))
     .filter(({ curves }) => curves.some(hasValues));
   const lines = jobs.map(({ evaluations }) => metricLinesOf(evaluations as Columns, by === "step" ? "step" : "elapsed_s"));
   const metrics = [...new Set(lines.flatMap((ofJob) => [...ofJob.keys()]))];

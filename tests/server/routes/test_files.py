@@ -114,7 +114,7 @@ def test_the_quota_is_enforced_before_and_after_the_bytes_arrive(api, stored_con
         projects.update(session, "default", {"max_dataset_bytes": len(CONTENT) - 1})
     answer = api.client.put(WEIGHTS, content=CONTENT)
     assert (answer.status_code, answer.json()["code"]) == (413, "dataset_quota_exceeded")
-    uploads = api.app.state.services.file_uploads
+    uploads = api.app.state.services.file_store
     uploads.check_size = lambda key, size_bytes: None  # another upload used the bytes meanwhile
     answer = api.client.put(WEIGHTS, content=CONTENT)
     assert (answer.status_code, answer.json()["code"]) == (413, "dataset_quota_exceeded")

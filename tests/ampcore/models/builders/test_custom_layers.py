@@ -49,9 +49,9 @@ def test_every_kind_of_layer_computes_an_output_of_the_inferred_shape(kind):
         network = spec.connect()
         found, problems = infer(network, {f"x{i}": one for i, one in enumerate(shapes)}, {})
         assume(not problems)
-        config = describe_networks(spec, DataShape((), 1))["model"]
-        model = layer_policies(Precision(policy="mixed_bfloat16")).apply(build_network(config))
-        examples = [np.zeros((2, *one), config.inputs[0].dtype) for one in shapes]
+        description = describe_networks(spec, DataShape((), 1))["model"]
+        model = layer_policies(Precision(policy="mixed_bfloat16")).apply(build_network(description))
+        examples = [np.zeros((2, *one), description.inputs[0].dtype) for one in shapes]
         named = {f"x{index}": one for index, one in enumerate(examples)}
         output = model(named if len(examples) > 1 else examples[0])
         assert output.shape == (2, *found[network.outputs[0]].output)
@@ -74,12 +74,12 @@ def as_documents(spec, signature):
     names = {network.inputs[0].name: INPUT}
     return [
         {
-            "layer": config.layer.layer,
-            "name": config.name,
-            "inputs": [names.get(name, name) for name in config.inputs],
-            **config.keras_arguments,
+            "layer": description.layer.layer,
+            "name": description.name,
+            "inputs": [names.get(name, name) for name in description.inputs],
+            **description.keras_arguments,
         }
-        for config in network.layers
+        for description in network.layers
     ]
 
 
