@@ -2,128 +2,118 @@
 
 Milliseconds per step, medians over interleaved rounds; every program has its batches on the GPU,
 but for Keras's `fit`. Ratios: a dynamic loss scale over none and over a fixed one, 16 bits over
-float32, peers over ampcore. What cannot be prepared is reported and left out.
+float32. What cannot be prepared is reported and left out.
 """
 
 import argparse
+import itertools
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from compare import PEERS_PYTHON, Candidate, CandidateProgram, Result, compare_available, report
 
-PROBLEMS = ("cnn512", "cnn4096", "dense4096", "dense4095", "gan", "resnet50", "float8")
-ENGINES = ("graph", "xla_step", "xla_loop")
-LOSS_SCALES = ("none", "fixed", "dynamic")
-KERAS_WAYS = ("fit1", "fitxla1", "fitxla50", "loop", "loopxla")
+MODULES: Final = {
+    "ampcore": "ours.training",
+    "keras": "peers.keras_gpu",
+    "torch": "peers.torch_gpu",
+    "jax": "peers.jax_gpu",
+}
+OF_PEERS: Final = ("torch", "jax")
+"""The frameworks that the peers' Python has."""
 
 
-class Programs:
-    """The programs of a comparison, with the interpreters that have what they need."""
+class Variants(NamedTuple):
+    """Variants of a framework that one process prepares: each dtype with each scale and each way.
 
-    def __init__(self, problem: str, peers: Path) -> None:
-        self._problem, self._peers = problem, peers
+    The parts are separated by spaces. More processes prepare faster.
+    """
 
-    def ours(self, *variants: str, instance: str = "") -> Iterator[Candidate]:
-        """Variants of ampcore in a process of their own."""
-        program = CandidateProgram("ours.training", instance=f"{self._problem} {instance}")
-        for variant in variants:
-            yield Candidate(f"ampcore {variant}", program, f"{self._problem}-{variant}")
+    framework: str
+    dtypes: str
+    scales: str
+    ways: str
 
-    def keras(self, *variants: str, instance: str = "") -> Iterator[Candidate]:
-        """Variants of Keras."""
-        program = CandidateProgram("peers.keras_gpu", instance=f"{self._problem} {instance}")
-        for variant in variants:
-            yield Candidate(f"keras {variant}", program, f"{self._problem}-{variant}")
-
-    def torch(self, *variants: str, instance: str = "") -> Iterator[Candidate]:
-        """Variants of PyTorch."""
-        program = CandidateProgram("peers.torch_gpu", self._peers, f"{self._problem} {instance}")
-        for variant in variants:
-            yield Candidate(f"torch {variant}", program, f"{self._problem}-{variant}")
-
-    def jax(self, *variants: str) -> Iterator[Candidate]:
-        """Variants of JAX."""
-        program = CandidateProgram("peers.jax_gpu", self._peers, self._problem)
-        for variant in variants:
-            yield Candidate(f"jax {variant}", program, f"{self._problem}-{variant}")
+    def names(self) -> list[str]:
+        """`<dtype>-<scale>-<way>`, as the framework's program takes them."""
+        parts = (self.dtypes.split(), self.scales.split(), self.ways.split())
+        return ["-".join(choice) for choice in itertools.product(*parts)]
 
 
-def candidates(problem: str, peers: Path) -> list[Candidate]:
-    """All candidates of a problem."""
-    if problem == "float8":
-        programs = Programs("dense4096", peers)
-        policies = ("mixed_float8", "mixed_bfloat16")
-        return [
-            one
-            for policy in policies
-            for one in programs.ours(*(f"{policy}-none-{e}" for e in ENGINES), instance=policy)
-        ]
-    programs = Programs(problem, peers)
-    if problem == "gan":
-        return [
-            one
-            for policy in ("float32", "mixed_float16")
-            for one in programs.ours(
-                *(f"{policy}-{scale}-{e}" for scale in ("none", "dynamic") for e in ENGINES),
-                instance=policy,
-            )
-        ]
-    if problem == "resnet50":
-        return [
-            *programs.ours("float32-none-graph", "mixed_bfloat16-none-graph", instance="other"),
-            *programs.ours(*(f"mixed_float16-{scale}-graph" for scale in LOSS_SCALES)),
-            *programs.torch("float16-none-eager", "float16-dynamic-eager"),
-            *programs.torch("float16-dynamic-compile", "float32-none-eager"),
-        ]
-    found = [
-        *(
-            one
-            for engine in ENGINES
-            for one in programs.ours(
-                *(f"mixed_float16-{scale}-{engine}" for scale in LOSS_SCALES), instance=engine
-            )
-        ),
-        *programs.ours(*(f"float32-none-{e}" for e in ENGINES), instance="float32"),
-        *programs.ours(*(f"mixed_bfloat16-none-{e}" for e in ENGINES), instance="bfloat16"),
-        *programs.jax("float16-none-scan", "float16-dynamic-scan", "float16-dynamic-step"),
-        *programs.jax("float32-none-scan", "bfloat16-none-scan"),
-        *programs.torch("float16-none-eager", "float16-dynamic-eager", "float32-none-eager"),
-        *programs.torch("float16-none-compile", "float16-dynamic-compile", instance="compile"),
-        *programs.torch("float16-none-graphs", "float16-dynamic-graphs", instance="graphs"),
-        *programs.torch("float32-none-graphs", "bfloat16-none-graphs", instance="more graphs"),
-    ]
-    if problem == "dense4095":
-        return [one for one in found if "graph" in one.name or "xla_loop" in one.name]
-    return [
-        *found,
-        *programs.keras("float32-none-fitxla1", "float32-none-loopxla", instance="float32"),
-        *(
-            one
-            for scale in ("none", "dynamic")
-            for one in programs.keras(
-                *(f"mixed_float16-{scale}-{way}" for way in KERAS_WAYS), instance=scale
-            )
-        ),
-    ]
+ENGINES: Final = "graph xla_step xla_loop"
+KERAS_WAYS: Final = "fit1 fitxla1 fitxla50 loop loopxla"
+OURS: Final = (
+    *(
+        Variants("ampcore", "mixed_float16", "none fixed dynamic", engine)
+        for engine in ENGINES.split()
+    ),
+    Variants("ampcore", "float32", "none", ENGINES),
+    Variants("ampcore", "mixed_bfloat16", "none", ENGINES),
+)
+PEERS: Final = (
+    Variants("jax", "float16", "none dynamic", "scan"),
+    Variants("jax", "float32 bfloat16", "none", "scan"),
+    Variants("jax", "float16", "dynamic", "step"),
+    Variants("torch", "float16", "none dynamic", "eager compile"),
+    Variants("torch", "float32", "none", "eager"),
+    Variants("torch", "float16", "none dynamic", "graphs"),
+    Variants("torch", "float32 bfloat16", "none", "graphs"),
+)
+KERAS: Final = (
+    Variants("keras", "mixed_float16", "none", KERAS_WAYS),
+    Variants("keras", "mixed_float16", "dynamic", KERAS_WAYS),
+    Variants("keras", "float32", "none", "fitxla1 loopxla"),
+)
+NETWORKS: Final[dict[str, tuple[Variants, ...]]] = {
+    "cnn512": (*OURS, *PEERS, *KERAS),
+    "cnn4096": (*OURS, *PEERS, *KERAS),
+    "dense4096": (*OURS, *PEERS, *KERAS, Variants("ampcore", "mixed_float8", "none", ENGINES)),
+    "dense4095": (*OURS, *PEERS),
+    "gan": (
+        Variants("ampcore", "float32", "none dynamic", ENGINES),
+        Variants("ampcore", "mixed_float16", "none dynamic", ENGINES),
+    ),
+    "resnet50": (
+        Variants("ampcore", "float32 mixed_bfloat16", "none", "graph"),
+        Variants("ampcore", "mixed_float16", "none fixed dynamic", "graph"),
+        Variants("torch", "float16", "none dynamic", "eager"),
+        Variants("torch", "float16", "dynamic", "compile"),
+        Variants("torch", "float32", "none", "eager"),
+    ),
+}
+
+
+def candidates(network: str, peers_python: Path) -> Iterator[Candidate]:
+    """All candidates of a network."""
+    for variants in NETWORKS[network]:
+        python = peers_python if variants.framework in OF_PEERS else Path(sys.executable)
+        instance = " ".join((network, *variants))
+        program = CandidateProgram(MODULES[variants.framework], python, instance)
+        for name in variants.names():
+            yield Candidate(f"{variants.framework} {name}", program, f"{network}-{name}")
 
 
 def answer(result: Result) -> dict[str, object]:
     """The medians, and the ratios that they give."""
-    names = set(result.rounds)
 
-    def ratios(of: str, to: str) -> dict[str, float]:
-        """Of all names with `of` in them, over the same names with `to`."""
+    def ratios(numerator: str, denominator: str) -> dict[str, float]:
+        """Of the candidates whose names differ in these parts alone."""
+        pairs = {name: name.replace(numerator, denominator) for name in result.rounds}
         return {
             name: result.ratio(name, other)
-            for name in sorted(names)
-            if of in name and (other := name.replace(of, to)) in names
+            for name, other in pairs.items()
+            if other != name and other in result.rounds
         }
 
     return {
         "dynamic_over_none": ratios("-dynamic-", "-none-"),
         "dynamic_over_fixed": ratios("-dynamic-", "-fixed-"),
+        "float16_over_float32": {
+            **ratios(" mixed_float16-", " float32-"),
+            **ratios(" float16-", " float32-"),
+        },
         "step_ms": result.table(),
         "quartiles_ms": result.quartiles(),
         "failed": result.failed,
@@ -133,21 +123,23 @@ def answer(result: Result) -> dict[str, object]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("problems", nargs="*", metavar="NET", help=", ".join(PROBLEMS))
+    parser.add_argument("networks", nargs="*", metavar="NETWORK", help=", ".join(NETWORKS))
     parser.add_argument("--peers", type=Path, default=PEERS_PYTHON, help="Python of PyTorch, JAX")
-    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--rounds", type=int, default=11, help="at least 2")
     parser.add_argument("--at-once", type=int, default=16, help="programs that prepare at once")
     arguments = parser.parse_args()
+    if unknown := set(arguments.networks) - NETWORKS.keys():
+        parser.error(f"expected networks of {', '.join(NETWORKS)}; received {', '.join(unknown)}")
     os.environ.setdefault("AMPCORE_BENCH_DEVICE", "gpu")
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    for problem in arguments.problems or PROBLEMS:
+    for network in arguments.networks or NETWORKS:
         result = compare_available(
-            candidates(problem, arguments.peers), arguments.rounds, at_once=arguments.at_once
+            [*candidates(network, arguments.peers)], arguments.rounds, at_once=arguments.at_once
         )
         for name, reason in result.failed.items():
             print(f"Left out: {name}: {reason}", file=sys.stderr)
-        report("gpu_step", net=problem, **answer(result), versions=result.versions)
+        report("gpu_step", network=network, **answer(result), versions=result.versions)
 
 
 if __name__ == "__main__":

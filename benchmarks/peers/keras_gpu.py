@@ -11,11 +11,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 from compare import problems
-from compare.problems import CLASSES
+from compare.problems import CLASSES, batches
 from compare.serve import TimedRound, serve
 from keras import layers
 
-from peers import keras_models
+from peers import keras_loop, keras_models
 
 EPOCHS_IN_ONE = 5
 """An epoch of `fit` is this many passes over the batches, so that its own start is a small part."""
@@ -42,24 +42,15 @@ def rounds(variant: str) -> TimedRound:
     problem, build = MODELS[name]
     keras.config.set_dtype_policy(policy)
     # Keras wraps an optimizer under mixed_float16 itself; `none` asks for no scaling.
-    model, dynamic = build(), loss_scale == "dynamic"
-    jit = "xla" in way
+    dynamic, jit = loss_scale == "dynamic", "xla" in way
     if way.startswith("fit"):
-        return fit(model, problem, dynamic=dynamic, jit=jit, steps=int(way.lstrip("fitxla")))
-    return loop(model, problem, dynamic=dynamic, jit=jit)
-
-
-def batches(problem: Any) -> tuple[Any, Any]:
-    """Random batches (steps, batch, ...), on the device."""
-    shape = (problem.STEPS, problem.BATCH)
-    x = tf.random.uniform((*shape, *problem.INPUT))
-    return x, tf.random.uniform(shape, 0, CLASSES, tf.int32)
+        return fit(build(), problem, dynamic=dynamic, jit=jit, steps=int(way.lstrip("fitxla")))
+    return keras_loop.loop(build, problem, dynamic=dynamic, jit=jit)
 
 
 def fit(model: Any, problem: Any, *, dynamic: bool, jit: bool, steps: int) -> TimedRound:
     """An epoch of `fit` over batches in memory."""
-    with tf.device("CPU"):
-        data = tf.data.Dataset.from_tensor_slices(batches(problem)).repeat(EPOCHS_IN_ONE)
+    data = tf.data.Dataset.from_tensor_slices(batches(problem)).repeat(EPOCHS_IN_ONE)
     model.compile(
         keras_models.adam(dynamic=dynamic),
         keras_models.loss(),
@@ -71,32 +62,6 @@ def fit(model: Any, problem: Any, *, dynamic: bool, jit: bool, steps: int) -> Ti
     def run_steps() -> int:
         model.fit(data.prefetch(tf.data.AUTOTUNE), verbose=0)
         return EPOCHS_IN_ONE * problem.STEPS
-
-    return run_steps
-
-
-def loop(model: Any, problem: Any, *, dynamic: bool, jit: bool) -> TimedRound:
-    """One call of a tf.function for each step, over batches on the device."""
-    optimizer, loss_function = keras_models.adam(dynamic=dynamic), keras_models.loss()
-    optimizer.build(model.trainable_variables)
-
-    @tf.function(jit_compile=jit)  # type: ignore[untyped-decorator]
-    def step(x: Any, y: Any) -> Any:
-        with tf.GradientTape() as tape:
-            loss = loss_function(y, model(x, training=True))
-            scaled = optimizer.scale_loss(loss) if dynamic else loss
-        grads = tape.gradient(scaled, [variable.value for variable in model.trainable_variables])
-        optimizer.apply(grads, model.trainable_variables)
-        return loss
-
-    x, y = batches(problem)
-    data = list(zip(tf.unstack(x), tf.unstack(y), strict=True))
-
-    def run_steps() -> int:
-        for examples, labels in data:
-            loss = step(examples, labels)
-        loss.numpy()  # wait for the last step
-        return len(data)
 
     return run_steps
 

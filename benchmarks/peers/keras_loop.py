@@ -11,13 +11,13 @@ from compare.serve import TimedRound, serve
 from peers import keras_models
 
 
-def loop(build: Callable[[], Any], problem: Any, *, dynamic: bool) -> TimedRound:
-    """An epoch over batches that already are tensors."""
+def loop(build: Callable[[], Any], problem: Any, *, dynamic: bool, jit: bool = False) -> TimedRound:
+    """An epoch over batches that already are tensors, on a GPU if there is one."""
     model, optimizer = build(), keras_models.adam(dynamic=dynamic)
     optimizer.build(model.trainable_variables)
     loss_function = keras_models.loss()
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function(jit_compile=jit)  # type: ignore[untyped-decorator]
     def step(x: Any, y: Any) -> Any:
         with tf.GradientTape() as tape:
             loss = loss_function(y, model(x, training=True))

@@ -5,7 +5,6 @@ A variant is `<problem>-<dtype>-<none|dynamic>-<eager|compile|graphs>`: `compile
 the memory layout channels-last. AMPCORE_BENCH_DEVICE: `gpu`, or `cpu` for a trial of this program.
 """
 
-import itertools
 import os
 import sys
 from functools import partial
@@ -13,26 +12,15 @@ from typing import Any
 
 import torch
 from compare import problems
-from compare.problems import CLASSES, LEARNING_RATE
+from compare.problems import CLASSES
 from compare.serve import TimedRound, serve
 from torch import nn
 
-from peers.torch_loop import cnn
+from peers.torch_loop import cnn, dense, loop
 
 DEVICE = "cuda" if os.environ.get("AMPCORE_BENCH_DEVICE", "gpu") == "gpu" else "cpu"
 DTYPES = {"float32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
 MODES = {"compile": None, "graphs": "reduce-overhead"}
-
-
-def dense(problem: Any) -> nn.Module:
-    """Dense layers with relu, to logits."""
-    sizes = [*problem.INPUT, *problem.HIDDEN]
-    hidden = [
-        layer
-        for into, out in itertools.pairwise(sizes)
-        for layer in (nn.Linear(into, out), nn.ReLU())
-    ]
-    return nn.Sequential(*hidden, nn.Linear(sizes[-1], CLASSES))
 
 
 def resnet50() -> nn.Module:
@@ -51,34 +39,25 @@ MODELS: dict[str, tuple[Any, Any]] = {
 }
 
 
-def loop(variant: str) -> TimedRound:
-    """The training loop of PyTorch's own recipes."""
+def rounds(variant: str) -> TimedRound:
+    """The candidate with a variant's name."""
     name, dtype_name, loss_scale, mode = variant.split("-")
     problem, build = MODELS[name]
-    dtype, is_scaled = DTYPES[dtype_name], loss_scale == "dynamic"
+    dtype = DTYPES[dtype_name]
     # As TensorFlow does: float32 products on Tensor Cores, in TF32.
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     torch.backends.cudnn.benchmark = True
-    model, data = build().to(DEVICE), on_device(problem)
+    model = build().to(DEVICE)
     if len(problem.INPUT) == 3:
         model = model.to(memory_format=torch.channels_last)
-    forward: Any = model if mode == "eager" else torch.compile(model, mode=MODES[mode])
-    optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE, fused=True)
-    scaler = torch.amp.GradScaler(DEVICE, enabled=is_scaled)
-    loss_function = nn.CrossEntropyLoss()
-
-    def run_steps() -> int:
-        for x, y in data:
-            optimizer.zero_grad(set_to_none=True)
-            with torch.autocast(DEVICE, dtype, enabled=dtype is not None):
-                loss = loss_function(forward(x), y)
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
-            scaler.update()
-        loss.item()  # wait for the last step
-        return len(data)
-
-    return run_steps
+    return loop(
+        model,
+        on_device(problem),
+        fused=True,
+        scaled=loss_scale == "dynamic",
+        autocast=partial(torch.autocast, DEVICE, dtype, enabled=dtype is not None),
+        forward=None if mode == "eager" else torch.compile(model, mode=MODES[mode]),
+    )
 
 
 def on_device(problem: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -94,4 +73,4 @@ def on_device(problem: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
 
 
 if __name__ == "__main__":
-    serve({name: partial(loop, name) for name in sys.argv[1:]}, "torch")
+    serve({name: partial(rounds, name) for name in sys.argv[1:]}, "torch")

@@ -18,9 +18,9 @@ from torch import nn
 Autocast = Callable[[], AbstractContextManager[Any]]
 
 
-def mlp() -> nn.Module:
-    """The small perceptron, to logits."""
-    sizes = [*Mlp.INPUT, *Mlp.HIDDEN]
+def dense(problem: Any = Mlp) -> nn.Module:
+    """Dense layers with relu, to logits."""
+    sizes = [*problem.INPUT, *problem.HIDDEN]
     hidden = [
         layer
         for into, out in itertools.pairwise(sizes)
@@ -52,7 +52,7 @@ def mlp_round(*, scaled: bool, fused: bool) -> TimedRound:
     """The MLP, in batches that already are tensors."""
     x, y = batches(Mlp)
     data = [(torch.from_numpy(a), torch.from_numpy(b).long()) for a, b in zip(x, y, strict=True)]
-    return loop(mlp(), data, fused=fused, scaled=scaled)
+    return loop(dense(), data, fused=fused, scaled=scaled)
 
 
 def cnn_round(autocast: Autocast, layout: torch.memory_format) -> TimedRound:
@@ -80,17 +80,23 @@ def loop(
     fused: bool,
     scaled: bool = False,
     autocast: Autocast = nullcontext,
+    forward: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> TimedRound:
-    """The training loop of PyTorch's own recipes."""
+    """The training loop of PyTorch's own recipes, on the device of the model.
+
+    `forward` is the compiled model; by default the model is not compiled.
+    """
+    forward = forward or model
+    device = next(model.parameters()).device.type
     optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE, fused=fused)
-    scaler = torch.amp.GradScaler("cpu", enabled=scaled)
+    scaler = torch.amp.GradScaler(device, enabled=scaled)
     loss_function = nn.CrossEntropyLoss()
 
     def run_steps() -> int:
         for x, y in data:
             optimizer.zero_grad()
             with autocast():
-                loss = loss_function(model(x), y)
+                loss = loss_function(forward(x), y)
             scaler.scale(loss).backward()
             scaler.step(optimizer)
             scaler.update()
