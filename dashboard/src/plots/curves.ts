@@ -35,6 +35,7 @@ const PANELS = [
   [THROUGHPUT, "Examples/s"],
   ["grad_norm", "Gradient norm"],
   ["learning_rate", "Learning rate"],
+  ["nonfinite_micro_batches", "Non-finite micro-batches"],
 ] as const;
 
 /** Columns that are no quantity of the training. */
