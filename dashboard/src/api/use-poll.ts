@@ -21,8 +21,15 @@ interface PollResult<T> {
   data: T;
 }
 
-/** Polls while the page is visible, and when `pulse` changes; a path of null polls nothing. */
-export function usePoll<T>(path: string | null, intervalMs: number, pulse = 0): Polled<T> {
+/**
+ * Polls while the page is visible, and when `pulse` changes; a path of null polls nothing.
+ *
+ * `join(known, response)` is what is shown after a response: the server may have written it before
+ * what the event stream has brought since the request.
+ */
+export function usePoll<T>(
+  path: string | null, intervalMs: number, pulse = 0, join: (known: T, response: T) => T = (_, response) => response,
+): Polled<T> {
   const [result, setResult] = useState<PollResult<T> | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const poller = useRef<Poller | null>(null);
@@ -36,7 +43,10 @@ export function usePoll<T>(path: string | null, intervalMs: number, pulse = 0): 
     setError(null);
     if (path === null) return;
     const current = new Poller(path, intervalMs, {
-      data: (body) => show({ path, data: body as T }),
+      data: (body) => {
+        const known = latest.current;
+        show({ path, data: known?.path === path ? join(known.data, body as T) : (body as T) });
+      },
       error: setError,
     });
     poller.current = current;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Job, Steps, StepsEvent } from "../api/types.ts";
-import { jobAfterSteps, MAX_LIVE_POINTS, withNewSteps } from "./live-steps.ts";
+import { jobAfterSteps, jobOfResponse, MAX_LIVE_POINTS, stepsOfResponse, withNewSteps } from "./live-steps.ts";
 
 const ATTEMPT = { attempt: 1, start: 0, end: 2 };
 
@@ -69,4 +69,15 @@ test("a job follows its steps", () => {
   assert.deepEqual(after.latest, { ...latest, loss: 2, skipped: 3 });
   assert.equal(jobAfterSteps(job, event(0, [4, 3])), job);
   assert.equal(jobAfterSteps(job, event(2, [4], [], 2)), job);
+});
+
+test("a response that was written before the newest steps does not take them away", () => {
+  const known = withNewSteps(steps(RAW), event(2, [3]))!;
+  assert.equal(stepsOfResponse(known, steps(RAW)), known);
+  const next = steps(RAW, { attempts: [{ attempt: 2, start: 0, end: 1 }] });
+  assert.equal(stepsOfResponse(known, next), next, "another attempt");
+  const job = (step: number, more: object = {}) => ({ attempt: 1, step, progress: step / 10, state: "running", latest: { loss: step }, ...more }) as unknown as Job;
+  assert.deepEqual(jobOfResponse(job(3), job(2, { state: "paused" })), job(3, { state: "paused" }));
+  assert.deepEqual(jobOfResponse(job(3), job(4)), job(4));
+  assert.deepEqual(jobOfResponse(job(3), job(0, { attempt: 2 })), job(0, { attempt: 2 }));
 });

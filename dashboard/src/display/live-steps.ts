@@ -57,6 +57,19 @@ export function jobAfterSteps(job: Job, event: StepsEvent): Job {
   };
 }
 
+/** The job of a response, with the steps of the known one if the response was written before them. */
+export function jobOfResponse(known: Job, response: Job): Job {
+  if (response.attempt !== known.attempt || response.step >= known.step) return response;
+  return { ...response, step: known.step, progress: known.progress, latest: known.latest };
+}
+
+/** The steps of a response, or the known ones if the response was written before the last of them. */
+export function stepsOfResponse(known: Steps, response: Steps): Steps {
+  const [before, now] = [known.attempts.at(-1), response.attempts.at(-1)];
+  const isOlder = before !== undefined && now !== undefined && now.attempt === before.attempt && now.end < before.end;
+  return isOlder ? known : response;
+}
+
 function copied(data: Table): Table {
   return Object.fromEntries(Object.entries(data).map(([name, column]) => [name, [...column]]));
 }

@@ -199,10 +199,18 @@ def test_a_page_left_open_needs_no_more_memory_or_work(
     assert 0 < late.layouts <= 4 * early.layouts, (early, late)
 
 
-def open_running(page: Page) -> "Polling":
-    """Open the page of a running job with a clock that the test moves."""
+def open_running(page: Page, with_stream: bool = True) -> "Polling":
+    """Open the page of a running job with a clock that the test moves.
+
+    It moves once the event stream is open: until then the page polls.
+    """
     page.clock.install()
-    page.reload()
+    if with_stream:
+        with page.expect_response(lambda response: STREAM in response.url) as opened:
+            page.reload()
+        assert opened.value.headers["content-type"].startswith("text/event-stream")
+    else:
+        page.reload()
     page.wait_for_function(IS_DRAWN_JS)
     page.clock.pause_at(page.evaluate("Date.now() + 1_000"))
     return Polling(page, step_ms=250)
@@ -213,9 +221,7 @@ def test_new_steps_come_from_the_stream_and_are_not_loaded_again(
 ) -> None:
     running_job.train(SOME_SKIPS)
     page = open_signed_in(f"#/jobs/{running_job.id}")
-    with page.expect_response(lambda response: STREAM in response.url) as opened:
-        polling = open_running(page)
-    assert opened.value.headers["content-type"].startswith("text/event-stream")
+    polling = open_running(page)
     paths: list[str] = []
     page.on("request", lambda request: paths.append(request.url))
     for _ in range(5):
@@ -232,8 +238,7 @@ def test_a_hidden_page_ends_its_stream_and_a_visible_one_misses_nothing(
 ) -> None:
     running_job.train(SOME_SKIPS)
     page = open_signed_in(f"#/jobs/{running_job.id}")
-    with page.expect_response(lambda response: STREAM in response.url):
-        polling = open_running(page)
+    polling = open_running(page)
     with page.expect_event("requestfailed", lambda request: STREAM in request.url):
         hide(page, True)
     running_job.train(50)
@@ -255,7 +260,7 @@ def test_a_page_without_a_stream_polls(open_signed_in: Any, running_job: Running
         route.fulfill(status=429, json={"code": "too_many_open", "detail": "Too many."})
 
     page.route(f"**{STREAM}**", refuse)
-    polling = open_running(page)
+    polling = open_running(page, with_stream=False)
     wait_until(lambda: refused, "a request for the stream")
     for _ in range(2):
         running_job.train(50)

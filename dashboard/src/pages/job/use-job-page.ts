@@ -6,7 +6,7 @@ import { JobStream, type StreamKind } from "../../api/job-stream.ts";
 import { usePoll, type Polled } from "../../api/use-poll.ts";
 import type { EvaluationPage, Job, Steps, StepsEvent } from "../../api/types.ts";
 import { hasEnded } from "../../display/jobs.ts";
-import { jobAfterSteps, withNewSteps } from "../../display/live-steps.ts";
+import { jobAfterSteps, jobOfResponse, stepsOfResponse, withNewSteps } from "../../display/live-steps.ts";
 import type { Route } from "../../router.ts";
 import { evaluationsPath, isZoomed, stepsPath } from "./plots.tsx";
 
@@ -37,9 +37,9 @@ export function useJobPage(id: string, tab: string, route: Route): JobPageData {
   const jobMs = state && (state.state === "queued" || state.uploading) ? POLL_MS : intervalMs;
   const curvesMs = isStreamed ? STREAMED_CURVES_MS : intervalMs;
   const hasPlots = tab === "plots";
-  const job = usePoll<Job>(`/jobs/${encodeURIComponent(id)}`, jobMs, pulse);
+  const job = usePoll<Job>(`/jobs/${encodeURIComponent(id)}`, jobMs, pulse, jobOfResponse);
   // Requested at the same time as the job, not after it.
-  const steps = usePoll<Steps>(hasPlots ? stepsPath(id, route.query) : null, curvesMs);
+  const steps = usePoll<Steps>(hasPlots ? stepsPath(id, route.query) : null, curvesMs, 0, stepsOfResponse);
   const evaluations = usePoll<EvaluationPage>(hasPlots ? evaluationsPath(id, route.query) : null, curvesMs, pulse);
   useEffect(() => setState(job.data), [job.data]);
 
