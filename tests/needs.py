@@ -18,7 +18,7 @@ from typing import Final
 import pytest
 
 from infra.isolation import landlock, seccomp
-from tests import git_history, machines
+from tests import git_history, machines, slurm
 from worker.trainer import isolation_plan
 from worker.trainer.memory_cgroups import CgroupsMissing, find_memory_cgroups
 from worker.trainer.sandbox_plan import SandboxMode, SandboxSettings, plan_sandbox
@@ -54,6 +54,13 @@ class Need:
 
 def _problem_of_program(name: str) -> Callable[[], str | None]:
     return lambda: None if shutil.which(name) else f"the program {name} is not installed"
+
+
+def _problem_of_slurm() -> str | None:
+    if os.geteuid() != 0:
+        return "Slurm's daemons run as root here"
+    missing = [name for name in slurm.PROGRAMS if shutil.which(name) is None]
+    return f"these programs are not installed: {' '.join(missing)}" if missing else None
 
 
 def _problem_of_git_history() -> str | None:
@@ -174,6 +181,7 @@ NEEDS: Final = {
         "run the tests as root in a cgroup that is delegated to them",
         may_lack_in_ci=True,
     ),
+    "mpiexec": Need(_problem_of_program("mpiexec.openmpi"), "apt install openmpi-bin"),
     "network namespaces": Need(_problem_of_network_namespaces, "as root: apt install iproute2"),
     "other users": Need(_problem_of_other_users, "run the tests as root"),
     "python for other users": Need(_problem_of_python_for_other_users, SYSTEM_PYTHON),
@@ -181,6 +189,7 @@ NEEDS: Final = {
     "sandbox": Need(_problem_of_sandbox(SandboxMode.AUTO), "apt install bubblewrap"),
     "seccomp": Need(_problem_of_seccomp, "use another machine"),
     "second file system": Need(_problem_of_second_file_system, f"mount a tmpfs at {TMPFS}"),
+    "slurm": Need(_problem_of_slurm, f"as root: apt install {slurm.PACKAGES}"),
     "user namespaces": Need(_problem_of_user_namespaces, "apt install util-linux"),
 }
 

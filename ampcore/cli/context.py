@@ -12,6 +12,7 @@ from typing import Final, TextIO
 import typer
 
 from ampcore import environment
+from ampcore.distributed.launchers.rank_output import with_prefix_of
 
 STDERR: Final = 2
 
@@ -42,7 +43,8 @@ def capture_native_log() -> Iterator[TextIO]:
     environment.configure()
     sys.stderr.flush()
     python_stderr = sys.stderr
-    with os.fdopen(os.dup(STDERR), "w") as stderr, tempfile.TemporaryFile("w+") as log:
+    with os.fdopen(os.dup(STDERR), "w") as stream, tempfile.TemporaryFile("w+") as log:
+        stderr = with_prefix_of(python_stderr, stream)
         os.dup2(log.fileno(), STDERR)
         sys.stderr = stderr
         try:
@@ -54,5 +56,5 @@ def capture_native_log() -> Iterator[TextIO]:
             raise
         finally:
             stderr.flush()
-            os.dup2(stderr.fileno(), STDERR)
+            os.dup2(stream.fileno(), STDERR)
             sys.stderr = python_stderr

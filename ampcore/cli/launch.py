@@ -1,5 +1,6 @@
 """`python -m ampcore launch`: train a job on several ranks of this machine."""
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -7,8 +8,10 @@ from typing import Annotated, Final
 
 import typer
 
+from ampcore.cli.exits import BAD_SPEC, exit_with
 from ampcore.distributed.cluster import DEFAULT_TIMEOUT_S, MAX_RANKS
 from ampcore.distributed.launcher import Launch, launch_ranks
+from ampcore.distributed.launchers.placement import RANKS, find_placement, is_alone
 
 PROGRAM_SUFFIX: Final = ".py"
 CONTEXT: Final = {
@@ -49,6 +52,7 @@ def launch(
     ] = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Train the job in FILE on several ranks of this machine, or run a program on each of them."""
+    _check_started_once()
     if file.endswith(PROGRAM_SUFFIX):
         command = [sys.executable, file, *context.args]
         raise typer.Exit(launch_ranks(Launch(command, processes, timeout_s, threads)))
@@ -60,3 +64,19 @@ def launch(
         command = [sys.executable, "-P", "-m", "ampcore", "run", file, *context.args]
         code = launch_ranks(Launch(command, processes, timeout_s, threads))
     raise typer.Exit(code)
+
+
+def _check_started_once() -> None:
+    """End the command under mpiexec, srun and the like: each copy would train the job again."""
+    try:
+        placement = None if is_alone(os.environ) else find_placement(os.environ)
+    except ValueError as error:
+        exit_with(str(error), BAD_SPEC)
+    if placement is not None:
+        exit_with(
+            f"{placement.launcher} has started this command {placement.size} times "
+            f"({placement.size_variable}={placement.size}), and each would start ranks of its own. "
+            "Start `python -m ampcore run FILE` or the program with it instead: its ranks find "
+            f"each other. Set {RANKS}=1 if each copy is meant to train alone.",
+            BAD_SPEC,
+        )

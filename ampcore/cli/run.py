@@ -15,6 +15,7 @@ from ampcore.cli.options import CodeFolder, DataRoot, DatasetFiles, InitFile, Se
 from ampcore.distributed import Cluster, cluster_from_environment
 from ampspec.documents.assignments import with_values
 from ampspec.documents.text import plural
+from ampspec.errors import TrainingError
 from ampspec.jobs import JobSpec
 from ampspec.telemetry.json_values import json_safe
 
@@ -43,7 +44,7 @@ def run(
         exit_with("--resume needs --output DIR, the output folder of the run to resume.", BAD_SPEC)
     spec = load_spec(file, settings, code)
     files = local_files(data_root, dataset_files, code=code, init=init)
-    cluster = cluster_from_environment()
+    cluster = _ranks_of_program()
     spec = _with_ranks_of(cluster, spec)
     with interruptible() as stop, capture_native_log() as stderr:
         summary, model_file = _train(
@@ -59,6 +60,16 @@ def run(
         typer.echo("\n".join(summary_lines(summary, model_file)))
     if model_file is None:
         typer.echo("The model was not saved; use --output DIR to save it.", err=True)
+
+
+def _ranks_of_program() -> Cluster | None:
+    """The ranks; ends the command if they cannot be found."""
+    try:
+        return cluster_from_environment()
+    except ValueError as error:
+        exit_with(str(error), BAD_SPEC)
+    except TrainingError as error:
+        exit_with(f"{error.reason}: {error}", FAILED)
 
 
 def _with_ranks_of(cluster: Cluster | None, spec: JobSpec) -> JobSpec:

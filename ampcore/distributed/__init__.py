@@ -10,6 +10,7 @@ from typing import Any, Final
 from ampcore.distributed import environment
 from ampcore.distributed.cluster import Cluster
 from ampcore.distributed.communicator import Communicator, ReduceOp, SingleRank
+from ampcore.distributed.launchers.program_ranks import find_cluster
 from ampspec.errors import AddressInUse
 
 __all__ = [
@@ -73,15 +74,15 @@ def communicator_of(cluster: Cluster) -> Communicator | None:
 
 
 def connect_from_environment() -> Communicator:
-    """The connection with the ranks of a program that `python -m ampcore launch` started.
+    """The connection with the other ranks of this program, however it was started.
 
-    A program that was started in another way is a single rank. Later calls return the same object.
-    If another process has taken the port of this rank, the program exits so that the launcher
-    starts all ranks with other ports.
+    See `cluster_from_environment` for how they are found. A program that was started once is a
+    single rank. Later calls return the same object. If another process has taken the port of this
+    rank, the program exits so that `python -m ampcore launch` starts all ranks with other ports.
 
     Raises:
         RankDisconnected: Another rank did not connect in time.
-        ValueError: AMPCORE_CLUSTER is not the JSON of a cluster.
+        ValueError: The variables say that there are several ranks, but not how to connect them.
     """
     cluster = cluster_from_environment()
     if cluster is None:
@@ -96,9 +97,19 @@ def connect_from_environment() -> Communicator:
 
 
 def cluster_from_environment() -> Cluster | None:
-    """The ranks that `python -m ampcore launch` has started; None without it.
+    """The ranks of this program, and which of them this process is; None: it was started once.
+
+    They are found from, in this order: what `python -m ampcore launch` sets, TF_CONFIG, and the
+    variables of torchrun, of mpiexec (Open MPI, MVAPICH2, MPICH and its relatives), of Flux, and of
+    Slurm's srun. Those of `launch` and TF_CONFIG name all addresses. With the others the first call
+    waits until every rank has called it, because they exchange their addresses. Each rank then
+    takes its share of the cores, unless the launcher has given it some, and what ranks other than 0
+    print is prefixed.
+    AMPCORE_RANKS=1 says that each copy of the program is meant to train alone.
 
     Raises:
-        ValueError: AMPCORE_CLUSTER is not the JSON of a cluster.
+        ValueError: The variables say that there are several ranks, but not how to connect them; or
+            they cannot be read. The message names them.
+        RankDisconnected: Not all ranks came within five minutes.
     """
-    return environment.cluster()
+    return find_cluster()

@@ -21,7 +21,7 @@ INTER_OP_THREADS: Final = "TF_NUM_INTEROP_THREADS"
 
 
 def cluster() -> Cluster | None:
-    """The cluster that the launcher set; None without one. Raises ValueError."""
+    """The cluster that our launcher set; None without it. Raises ValueError."""
     text = os.environ.get(CLUSTER)
     if text is None:
         return None

@@ -70,9 +70,10 @@ class Trainer:
             only a worker confines it.
         init: A local safetensors file with the weights to start from, such as the
             `weights.safetensors` of another run; `init` in the spec says which layers take them.
-        cluster: The ranks that train the job together, and which of them this process is; None: it
-            trains alone. Rank 0 calls back, evaluates and saves; another rank passes on only the
-            event that it has started.
+        cluster: The ranks that train the job together, and which of them this process is; None:
+            those of `ampcore.distributed.cluster_from_environment()`, if there are several. Rank 0
+            calls back, evaluates and saves; another rank passes on only the event that it has
+            started.
 
     Raises:
         TypeError: `job` is neither a spec nor another kind of job.
@@ -100,7 +101,7 @@ class Trainer:
         )
         self.spec = self._job.spec
         self._resume = resume
-        self._cluster = cluster
+        self._cluster = cluster or cluster_from_environment()
         self._output_dir = None if output_dir is None or not self._is_leader else Path(output_dir)
         self._current_run: Run | None = None
         self._reports: Callable[[Run], NoReports] = NoReports
@@ -191,8 +192,8 @@ class Trainer:
             output_dir: The folder for the trained model and the checkpoints; None: not saved.
             resume: Resume from the newest checkpoint in `output_dir`.
             cluster: The ranks that train together, see the class; with a default `runtime` as
-                many as it has. None: those that `python -m ampcore launch` has started, if any. The
-                program connects with them before it creates the model.
+                many as it has. None: those of `ampcore.distributed.cluster_from_environment()`, if
+                there are several. The program connects with them before it creates the model.
             **sections: Further settings, by the section of a spec: `precision`, `train`, `guard`,
                 `diagnostics`, `runtime` and `telemetry`, each an object such as
                 `ampcore.Train(seed=1, accumulate=4)` or a mapping. Their fields `overrides`,

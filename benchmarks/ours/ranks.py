@@ -6,6 +6,7 @@ that train together take in a second.
 """
 
 import json
+import os
 import statistics
 import sys
 from typing import Any
@@ -15,6 +16,7 @@ from compare.problems import CLASSES, LEARNING_RATE, Cnn
 from ampcore import JobSpec, Trainer
 from ampcore.distributed import cluster_from_environment
 from ampcore.distributed.buckets import DEFAULT_BUCKET_BYTES
+from ampcore.distributed.launchers.placement import RANKS
 from ampspec.telemetry import StepBlock
 
 WARMUP_STEPS = 4
@@ -34,7 +36,9 @@ JOBS: dict[str, tuple[dict[str, Any], list[int], int, int]] = {
 
 def main(model: str, exchange: str = "float32", bucket_bytes: str | None = None) -> None:
     """Train, and print."""
-    cluster = None if exchange == APART else cluster_from_environment()
+    if exchange == APART:
+        os.environ[RANKS] = "1"
+    cluster = cluster_from_environment()
     gradient_dtype = "float32" if exchange == APART else exchange
     network, shape, batch, steps = JOBS[model]
     ranks = 1 if cluster is None else cluster.size

@@ -8,7 +8,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 from ampcore.distributed.control.messages import PeerConnection
@@ -33,13 +33,19 @@ class Greetings:
         size: The number of ranks.
         token: What each of them must know.
         silence_limit_s: The timeout of accepted connections.
+        on_accepted: Called with the connection of each rank that has greeted.
     """
 
     def __init__(
-        self, listener: socket.socket, size: int, token: bytes, silence_limit_s: float
+        self,
+        listener: socket.socket,
+        size: int,
+        token: bytes,
+        silence_limit_s: float,
+        on_accepted: Callable[[PeerConnection], None] = lambda _: None,
     ) -> None:
         self._listener, self._size, self._token = listener, size, token
-        self._silence_limit_s = silence_limit_s
+        self._silence_limit_s, self._on_accepted = silence_limit_s, on_accepted
         self._changed = threading.Condition()
         self._accepted: dict[int, PeerConnection] = {}
         self._is_over = False
@@ -98,6 +104,7 @@ class Greetings:
             if self._is_over or not 0 < rank < self._size or rank in self._accepted:
                 return False
             accepted.settimeout(self._silence_limit_s)
+            self._on_accepted(connection)
             self._accepted[rank] = connection
             self._changed.notify_all()
             return True
