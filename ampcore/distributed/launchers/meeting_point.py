@@ -28,7 +28,7 @@ FIRST_PORT: Final = 20_000
 PORT_COUNT: Final = 10_000
 """Below the ports that Linux gives to outgoing connections, from 32768."""
 TRIED_PORTS: Final = 16
-"""Another process may listen on the first port, torchrun itself on MASTER_PORT."""
+"""Another process may listen on the first port."""
 LARGEST_PORT: Final = 65_535
 TOKEN_BYTES: Final = 16
 SCONTROL_S: Final = 30.0
@@ -64,7 +64,8 @@ def find_meeting_point(placement: Placement, environ: Mapping[str, str]) -> Meet
     if port is None:
         first = FIRST_PORT + int.from_bytes(digest[-4:], "big") % (PORT_COUNT - TRIED_PORTS)
     else:
-        first = _port(port)
+        # There, torchrun's own store listens.
+        first = _port(port) + (environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True")
     ports = range(first, min(first + TRIED_PORTS, LARGEST_PORT + 1))
     token = digest[:TOKEN_BYTES]
     return MeetingPoint(_host(placement, token.hex(), environ), ports, token)

@@ -45,6 +45,8 @@ def test_the_address_and_port_that_a_user_sets_count():
     environ = {**STEP, "MASTER_ADDR": "head", "MASTER_PORT": "29500"}
     point = find_meeting_point(SLURM, environ)
     assert (point.host, point.ports[0]) == ("head", 29_500)
+    beside_its_store = {**environ, "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    assert find_meeting_point(SLURM, beside_its_store).ports[0] == 29_501
     with pytest.raises(ValueError, match="MASTER_PORT: expected a port; received 'none'"):
         find_meeting_point(SLURM, {**environ, "MASTER_PORT": "none"})
 
