@@ -9,6 +9,7 @@ from ampclient import _endpoints as endpoints
 from ampclient._http.deprecation import renamed
 from ampclient._http.operations import M, Operations, operation, short_list
 from ampclient._http.options import RequestOptions
+from ampclient._http.pages import read_pages
 from ampspec.api.projects import Project
 from ampspec.api.tokens import CreatedToken, Token
 
@@ -26,12 +27,13 @@ class Tokens(Operations[M]):
     """The access tokens of a server."""
 
     @short_list
-    async def list(
+    def list(
         self, *, limit: int | None = None, **options: Unpack[RequestOptions]
     ) -> AsyncGenerator[Token, None]:
         """All tokens, including revoked and expired ones; at most `limit`."""
-        for token in (await self._transport.send(endpoints.list_tokens(), **options))[:limit]:
-            yield token
+        return read_pages(
+            self._transport, endpoints.list_tokens, options, page_size=100, limit=limit
+        )
 
     @operation
     @renamed(rights="scopes")

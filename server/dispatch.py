@@ -118,7 +118,7 @@ def dispatch_jobs(database: Database, dispatcher: Dispatcher, jobs: Sequence[Que
 def dispatch_queues(database: Database, jobs: Sequence[QueuedJob]) -> list[str]:
     """The queue to dispatch each job to: its own, or `gpu` if a GPU would suit it better."""
     wished = [GPU_QUEUE if _prefers_gpu(job) else job.queue for job in jobs]
-    if not any(map(_prefers_gpu, jobs)) or _gpu_worker_serves_default_queue(database):
+    if not any(map(_prefers_gpu, jobs)) or gpu_worker_serves_default_queue(database):
         return wished
     return [job.queue for job in jobs]
 
@@ -128,13 +128,13 @@ def _prefers_gpu(job: QueuedJob) -> bool:
     return job.queue == DEFAULT_QUEUE and COMPUTE_DTYPE.get(job.policy) == "float16"
 
 
-def _gpu_worker_serves_default_queue(database: Database) -> bool:
-    """Whether a worker with a GPU also serves the default queue."""
+def gpu_worker_serves_default_queue(database: Database) -> bool:
+    """Whether a worker with a GPU also serves the default queue; False if the database fails."""
     # A worker that serves only `gpu` would receive the message but not claim the job.
     try:
         with database.autocommit() as connection:
-            gpu_workers = workers.online(connection, GPU_QUEUE)
+            served = [queues for queues, _ in workers.slots_by_queues(connection)]
     except SQLAlchemyError as error:
         log.warning("cannot find out which workers serve the queue %s: %s", GPU_QUEUE, error)
         return False
-    return any(DEFAULT_QUEUE in worker.queues for worker in gpu_workers)
+    return any(GPU_QUEUE in queues and DEFAULT_QUEUE in queues for queues in served)

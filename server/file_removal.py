@@ -13,8 +13,17 @@ from store.files.file_removals import Removal
 log = logging.getLogger(__name__)
 
 
-def remove_files(database: Database, storage: Storage, removals: Sequence[Removal]) -> None:
-    """Delete these files. Those that cannot be deleted now are tried again later."""
+def remove_files(database: Database, storage: Storage, removals: Sequence[Removal]) -> bool:
+    """Delete these files. Those that cannot be deleted now are tried again later.
+
+    Args:
+        database: Of the rows that name the files.
+        storage: Where the files are.
+        removals: What to delete.
+
+    Returns:
+        Whether the database was updated; otherwise all are tried again.
+    """
     gone, failed_removals = [], []
     for removal in removals:
         try:
@@ -34,10 +43,20 @@ def remove_files(database: Database, storage: Storage, removals: Sequence[Remova
         log.warning(
             "files were deleted, but the database could not be updated; will retry: %s", error
         )
+        return False
+    return True
 
 
-def remove_due_files(database: Database, storage: Storage) -> None:
-    """Execute removals that failed, or whose process died, and that are due again."""
+def remove_due_files(database: Database, storage: Storage) -> bool:
+    """Execute the removals that are due: of requests, and those that failed or whose process died.
+
+    Args:
+        database: Of the rows that name the files.
+        storage: Where the files are.
+
+    Returns:
+        Whether more of them may be due: as many as are read at once were executed.
+    """
     with database.read() as session:
         due = file_removals.due(session)
         cancelled_removals = [
@@ -47,4 +66,6 @@ def remove_due_files(database: Database, storage: Storage) -> None:
         with database.write() as session:
             file_removals.mark_done(session, cancelled_removals)
     if due_removals := [removal for removal in due if removal not in cancelled_removals]:
-        remove_files(database, storage, due_removals)
+        is_recorded = remove_files(database, storage, due_removals)
+        return is_recorded and len(due) == file_removals.BATCH
+    return len(due) == file_removals.BATCH

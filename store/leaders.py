@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from sqlalchemy import delete, or_, select, update
+from sqlalchemy import bindparam, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from store.clock import from_now, now, seconds_since
@@ -16,16 +16,20 @@ LEADER_LEASE_S: Final = 5.0
 """Another server takes over when the leader has not completed a round for this long."""
 
 
+# Built once: building a statement takes as long as executing it.
+_LEADER: Final = select(
+    Leader.server_id,
+    seconds_since(now(), until=Leader.lease_expires_at).label("remaining_s"),
+).where(Leader.task == bindparam("task"))
+
+
 def lead(database: Database, task: str, server_id: str) -> bool:
     """Whether this server leads the task now; the lease of a leader is renewed.
 
     Most calls only read: a lease is renewed when half of it is over.
     """
-    with database.read() as session:
-        remaining_s = seconds_since(now(), until=Leader.lease_expires_at)
-        leader = session.execute(
-            select(Leader.server_id, remaining_s.label("remaining_s")).where(Leader.task == task)
-        ).one_or_none()
+    with database.autocommit() as connection:
+        leader = connection.execute(_LEADER, {"task": task}).one_or_none()
     if leader is not None and leader.remaining_s > 0:
         if leader.server_id != server_id:
             return False

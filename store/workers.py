@@ -9,9 +9,11 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import (
     Connection,
     Row,
+    Text,
     and_,
     bindparam,
     case,
+    cast,
     delete,
     func,
     literal,
@@ -59,6 +61,12 @@ _ONLINE: Final = select(
 ).where(_IS_ONLINE, Worker.drain_requested_at.is_(None))
 
 
+_QUEUES_TEXT: Final = cast(Worker.queues, Text)
+_SLOTS_BY_QUEUES: Final = (
+    select(_QUEUES_TEXT.label("queues"), func.sum(Worker.slots).label("slots"))
+    .where(_IS_ONLINE, Worker.drain_requested_at.is_(None))
+    .group_by(_QUEUES_TEXT)
+)
 _BUSY_JOBS: Final = (
     select(Job.worker_id, func.count().label("slots"))
     .where(Job.worker_id.in_(bindparam("worker_ids", expanding=True)))
@@ -182,6 +190,20 @@ def online(connection: Connection, queue: str | None = None) -> list[OnlineWorke
         for row in connection.execute(_ONLINE)
         if isinstance(row.queues, list) and (queue is None or queue in row.queues)
     ]
+
+
+def slots_by_queues(connection: Connection) -> list[tuple[list[str], int]]:
+    """The slots of the workers that are online and not draining, by the queues that they serve.
+
+    Args:
+        connection: To the database.
+
+    Returns:
+        The queues, and the slots of all workers that serve just these. Nothing else of a worker
+        is read: its hardware may be large.
+    """
+    rows = [(parse_json(row.queues), row.slots) for row in connection.execute(_SLOTS_BY_QUEUES)]
+    return [(queues, slots) for queues, slots in rows if isinstance(queues, list)]
 
 
 def busy_slots(connection: Connection, worker_ids: Collection[str]) -> dict[str, int]:

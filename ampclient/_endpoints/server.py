@@ -16,7 +16,7 @@ from ampspec.api.catalog import Policy, PolicyList, SpecKind, SpecKindList
 from ampspec.api.projects import Project, ProjectList
 from ampspec.api.service import ServerVersion
 from ampspec.api.session import Session
-from ampspec.api.tokens import CreatedToken, Token, TokenList
+from ampspec.api.tokens import CreatedToken, TokenList
 from ampspec.api.workers import Worker, WorkerList
 
 
@@ -64,9 +64,10 @@ def get_session() -> JsonRequest[Session]:
     return JsonRequest(method="GET", path="/session", read=Session.from_json)
 
 
-def list_tokens() -> JsonRequest[list[Token]]:
-    """All tokens, without their secrets, which the server does not store."""
-    return JsonRequest(method="GET", path="/tokens", read=items_of(TokenList))
+def list_tokens(limit: int, cursor: str | None) -> JsonRequest[TokenList]:
+    """A page of the tokens, without their secrets, which the server does not store."""
+    place = params(limit=limit, cursor=cursor)
+    return JsonRequest(method="GET", path="/tokens", params=place, read=TokenList.from_json)
 
 
 def create_token(token: Mapping[str, Any]) -> JsonRequest[CreatedToken]:

@@ -66,6 +66,10 @@ class CreatedToken(Token):
 
 
 class TokenList(ApiModel):
-    """All tokens, including revoked and expired ones, newest first."""
+    """Tokens, including revoked and expired ones, newest first.
+
+    `next_cursor` is the cursor of the next page.
+    """
 
     items: list[Token]
+    next_cursor: str | None = None

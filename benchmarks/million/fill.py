@@ -11,6 +11,7 @@ from sqlalchemy import Connection, text
 
 from ampspec.jobs import JobSpec
 from store.database import Database
+from store.scheduling.fair_share import POINT_S
 
 SPEC: Final = JobSpec.parse({"model": {"kind": "cnn"}, "data": {"kind": "digits"}}).to_json()
 PROJECTS: Final = 20
@@ -176,9 +177,9 @@ FROM generate_series(0, CAST(:studies AS int) - 1) AS number
 JOBS: Final = f"""
 INSERT INTO jobs (id, source, project, name, policy, resolved_policy, model, labels, spec, priority,
                   queue, max_attempts, ranks, created_by, request_id, state, reason, message,
-                  attempt, failures, queued_at, dispatched_at, worker_id, lease_expires_at, seq,
-                  entries_written, step, total_steps, latest, totals, metrics, summary, created_at,
-                  updated_at, started_at, finished_at, changed_at)
+                  attempt, failures, queued_at, turn_at, dispatched_at, worker_id,
+                  lease_expires_at, seq, entries_written, step, total_steps, latest, totals,
+                  metrics, summary, created_at, updated_at, started_at, finished_at, changed_at)
 SELECT {JOB_ID}, 'submitted', 'project-' || (number * 7 % CAST(:projects AS int)),
        (ARRAY['resnet', 'bert', 'vit', 'unet', 'mlp'])[1 + number % 5] || '-lr' || number % 997
        || '-seed' || number % 13,
@@ -192,7 +193,10 @@ SELECT {JOB_ID}, 'submitted', 'project-' || (number * 7 % CAST(:projects AS int)
                           'campaign', 'c' || number * 50 / CAST(:jobs AS bigint)),
        CAST(:spec AS jsonb), number % 10, 'default', 3, 1, 'token ' || number % 100,
        md5('request' || number), state, NULL, NULL, CASE WHEN {HAS_RUN} THEN 1 ELSE 0 END, 0,
-       created_at, created_at,
+       created_at,
+       CASE WHEN state = 'queued' THEN
+           created_at - {POINT_S} * (number % 10) * interval '1 second'
+       END, created_at,
        CASE WHEN state = 'running' THEN 'worker-' || number % CAST(:workers AS int) END,
        CASE WHEN state = 'running' THEN now() + interval '1 day' END,
        CASE WHEN {HAS_RUN} THEN CAST(:events_per_job AS int) ELSE 1 END,

@@ -54,6 +54,7 @@ OTHERS: Final[dict[str, Request]] = {
     "validate": ("POST", "/api/v1/jobs/validate", JOB),
     "estimate": ("POST", "/api/v1/studies/estimate", STUDY),
     "tokens": ("GET", "/api/v1/tokens", None),
+    "a page of 100 tokens": ("GET", "/api/v1/tokens?limit=100", None),
     "audit": ("GET", "/api/v1/audit", None),
     "audit of a token": ("GET", "/api/v1/audit?token_id=t7", None),
     "audit of an unknown token": ("GET", "/api/v1/audit?token_id=none", None),

@@ -25,6 +25,7 @@ def rounds(database: Database, redis_url: str) -> Mapping[str, Callable[[], obje
 
     def reconcile() -> None:
         reconciler.expire()
+        reconciler.fill_turns()
         reconciler.place_gangs()
         reconciler.redispatch()
 

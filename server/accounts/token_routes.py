@@ -12,6 +12,14 @@ from server.documentation.openapi import problems
 from server.errors import Conflict, NotFound
 from server.http.access.credentials import secret_of
 from server.http.json_body import JsonRoute
+from server.http.newest_first import (
+    Cursor,
+    Limit,
+    cursor_of,
+    page_of,
+    read_cursor,
+    rows_to_read,
+)
 from server.http.responses import to_response
 from server.idempotency import IdempotentRequestDep, respond_once
 from server.row_models import from_row
@@ -25,10 +33,18 @@ Id = Annotated[str, Path(description="The token's id.", max_length=32, pattern="
 
 
 @router.get("", summary="List tokens", responses=problems(403))
-def listing(_admin: AdminDep, database: DatabaseDep) -> TokenList:
-    """List all tokens, newest first, including revoked and expired ones."""
+def listing(
+    _admin: AdminDep, database: DatabaseDep, limit: Limit = None, cursor: Cursor = None
+) -> TokenList:
+    """List the tokens, newest first, including revoked and expired ones."""
     with database.read() as session:
-        return TokenList(items=[from_row(Token, row) for row in tokens.listing(session)])
+        rows, has_more = page_of(
+            tokens.listing(session, after_token=read_cursor(cursor), limit=rows_to_read(limit)),
+            limit,
+        )
+        items = [from_row(Token, row) for row in rows]
+    next_cursor = cursor_of(items[-1].created_at, items[-1].id) if has_more else None
+    return TokenList(items=items, next_cursor=next_cursor)
 
 
 @router.post(

@@ -15,8 +15,9 @@ from store.database import Database
 log = logging.getLogger(__name__)
 
 INTERVAL_S: Final = 1.0
-"""Between two looks whether this server leads."""
-REMOVE_EVERY_S: Final = 60.0
+"""Between two looks for removals that are due; only the server that leads executes them."""
+CLEANUP_INTERVAL_S: Final = 60.0
+"""Between two searches for expired uploads and unused files."""
 
 
 class FileRemover:
@@ -31,7 +32,7 @@ class FileRemover:
     def __init__(self, database: Database, storage: Storage, server_id: str) -> None:
         self._database, self._storage, self._server_id = database, storage, server_id
         self._thread = PeriodicThread("file-remover", self._round, INTERVAL_S)
-        self._removed_at = -math.inf
+        self._cleaned_at = -math.inf
         self._failures = FailureLog(log)
 
     def start(self) -> None:
@@ -42,17 +43,21 @@ class FileRemover:
         """Stop after the current round; it is waited for only some seconds."""
         self._thread.stop()
 
-    def remove(self) -> None:
-        """Delete the files of expired uploads, unused files, and files whose removal is due."""
-        cleanup.delete_expired_uploads(self._database, self._storage)
-        cleanup.delete_unused_files(self._database, self._storage)
-        remove_due_files(self._database, self._storage)
+    def remove(self) -> bool:
+        """Delete the files whose removal is due; once a minute also what expired or is unused.
 
-    def _round(self) -> None:
-        if time.monotonic() - self._removed_at >= REMOVE_EVERY_S:
-            self._failures.attempt("deleting files", self._remove_if_it_leads)
+        Returns:
+            Whether more removals may be due.
+        """
+        if time.monotonic() - self._cleaned_at >= CLEANUP_INTERVAL_S:
+            self._cleaned_at = time.monotonic()
+            cleanup.delete_expired_uploads(self._database, self._storage)
+            cleanup.delete_unused_files(self._database, self._storage)
+        return remove_due_files(self._database, self._storage)
 
-    def _remove_if_it_leads(self) -> None:
-        if leaders.leads(self._database, leaders.BACKGROUND, self._server_id):
-            self._removed_at = time.monotonic()
-            self.remove()
+    def _round(self) -> bool:
+        return self._failures.attempt("deleting files", self._remove_if_it_leads)
+
+    def _remove_if_it_leads(self) -> bool:
+        leads = leaders.leads(self._database, leaders.BACKGROUND, self._server_id)
+        return leads and self.remove()

@@ -90,6 +90,9 @@ class Reconciler:
 
     def expire(self) -> None:
         """End the attempts whose lease has expired; their jobs are queued again or fail."""
+        with self._database.autocommit() as connection:
+            if not lease_expiry.may_have_expired(connection):
+                return
         with self._database.write() as session:
             ended = lease_expiry.expire(session)
         for job in ended:  # after the commit, so that nothing is counted that was rolled back
@@ -98,16 +101,16 @@ class Reconciler:
 
     def fill_turns(self) -> None:
         """Give jobs that servers of an older version have queued their turns."""
-        with self._database.read() as session:
-            projects = missing_turns.projects(session)
+        with self._database.autocommit() as connection:
+            projects = missing_turns.projects(connection)
         if projects:
             with self._database.write() as session:
                 missing_turns.fill(session, projects)
 
     def place_gangs(self) -> None:
         """Reserve slots for the gangs that wait, and end what is left of those that have ended."""
-        with self._database.read() as session:
-            if not gangs.are_unfinished(session):
+        with self._database.autocommit() as connection:
+            if not gangs.are_unfinished(connection):
                 return
         with self._database.write() as session:
             gang_members.end_expired_members(session)
@@ -166,7 +169,7 @@ class Reconciler:
 
     def _database_elapsed_s(self) -> float:
         """Seconds since the last round by the database's clock; 0 in the first round."""
-        with self._database.read() as session:
-            present: datetime = session.scalars(select(now())).one()
+        with self._database.autocommit() as connection:
+            present: datetime = connection.scalars(select(now())).one()
         last_round_at, self._database_at = self._database_at, present
         return (present - (last_round_at or present)).total_seconds()

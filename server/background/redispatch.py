@@ -4,10 +4,16 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from server.dispatch import Dispatcher, dispatch_queues
+from server.dispatch import (
+    GPU_QUEUE,
+    Dispatcher,
+    dispatch_queues,
+    gpu_worker_serves_default_queue,
+)
 from store import workers
 from store.database import Database
 from store.jobs import queue
+from store.jobs.jobs import DEFAULT_QUEUE
 from store.tables import Job
 
 log = logging.getLogger(__name__)
@@ -24,9 +30,12 @@ def redispatch(database: Database, dispatcher: Dispatcher) -> None:
 
     A queue with messages has busy workers, and has not lost any.
     """
-    with database.read() as session:
-        queues = queue.queues_to_dispatch(session, silent_for_s=REDISPATCH_AFTER_S)
+    with database.autocommit() as connection:
+        queues = queue.queues_to_dispatch(connection, silent_for_s=REDISPATCH_AFTER_S)
     for name in queues:
+        # A long queue is there for hours: its jobs are read only if a message may be needed.
+        if _have_messages(database, dispatcher, name):
+            continue
         for dispatch_queue, jobs in _by_dispatch_queue(database, name, REDISPATCH_AFTER_S).items():
             if dispatcher.pending_messages(dispatch_queue) == 0:
                 _send(database, dispatcher, dispatch_queue, jobs)
@@ -37,6 +46,15 @@ def redispatch(database: Database, dispatcher: Dispatcher) -> None:
                     name,
                     _by_dispatch_queue(database, name, FALLBACK_AFTER_S).get(dispatch_queue, []),
                 )
+
+
+def _have_messages(database: Database, dispatcher: Dispatcher, name: str) -> bool:
+    """Whether all queues to which jobs of this queue are dispatched have messages."""
+    if dispatcher.pending_messages(name) == 0:
+        return False
+    if name != DEFAULT_QUEUE or not gpu_worker_serves_default_queue(database):
+        return True
+    return dispatcher.pending_messages(GPU_QUEUE) > 0
 
 
 def _by_dispatch_queue(database: Database, name: str, silent_for_s: float) -> dict[str, list[Job]]:
@@ -53,8 +71,9 @@ def _send(
     database: Database, dispatcher: Dispatcher, dispatch_queue: str, jobs: Sequence[Job]
 ) -> None:
     """Send one message per slot: a worker that receives one claims job after job."""
-    with database.read() as session:
-        slots = sum(worker.slots for worker in workers.online(session.connection(), dispatch_queue))
+    with database.autocommit() as connection:
+        by_queues = workers.slots_by_queues(connection)
+    slots = sum(slots for queues, slots in by_queues if dispatch_queue in queues)
     job_ids = [job.id for job in jobs[: max(slots, 1)]]
     if not job_ids:
         return

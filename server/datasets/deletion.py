@@ -1,7 +1,5 @@
 """Delete versions of datasets, unless an unfinished job uses them."""
 
-from collections.abc import Sequence
-
 from sqlalchemy.orm import Session
 
 from ampspec.references.dataset_reference import VersionReference
@@ -10,13 +8,12 @@ from store.access import audit
 from store.access.audit import Actor
 from store.files import datasets, file_removals
 from store.files.datasets import STORAGE_FOLDER
-from store.files.file_removals import Removal
 
 
 def delete_versions(
     session: Session, project: str, reference: VersionReference, actor: Actor
-) -> Sequence[Removal]:
-    """Delete a version, or all of them without a number; returns the files to delete afterwards.
+) -> None:
+    """Delete a version, or all of them without a number; their files are deleted in the background.
 
     Raises NotFound, and Conflict if a job that has not ended uses one of them.
     """
@@ -35,7 +32,7 @@ def delete_versions(
     audit.record(
         session, actor, "dataset.delete", str(reference), project=project, versions=numbers
     )
-    return file_removals.schedule(session, STORAGE_FOLDER, paths)
+    file_removals.schedule_in_background(session, STORAGE_FOLDER, paths)
 
 
 def dataset_not_found(reference: VersionReference) -> NotFound:

@@ -30,7 +30,6 @@ from server.deps import (
 )
 from server.documentation.openapi import ETAG_RESPONSES, FILE_RESPONSES, problems
 from server.errors import NotFound
-from server.file_removal import remove_files
 from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse, to_response
 from server.http.streaming import downloads
@@ -42,7 +41,6 @@ from store.access.idempotency import StoredResponse
 from store.database import Database
 from store.files import datasets
 from store.files.datasets import STORAGE_FOLDER
-from store.files.file_removals import Removal
 
 router = APIRouter(prefix="/datasets", tags=["datasets"])
 
@@ -79,21 +77,16 @@ def _remove(
     *,
     project: ProjectDep,
     database: DatabaseDep,
-    storage: StorageDep,
     _member: MemberDep,
     actor: ActorDep,
     idempotent_request: IdempotentRequestDep,
 ) -> Remove:
     def remove(reference: VersionReference) -> Response:
-        removals: list[Removal] = []
-
         def make(session: Session) -> StoredResponse:
-            removals.extend(delete_versions(session, project, reference, actor))
+            delete_versions(session, project, reference, actor)
             return StoredResponse(204, {}, "")
 
-        stored = respond_once(database, idempotent_request, make)
-        remove_files(database, storage, removals)
-        return to_response(stored)
+        return to_response(respond_once(database, idempotent_request, make))
 
     return remove
 

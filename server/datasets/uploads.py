@@ -7,7 +7,7 @@ write the same file, on any server. Completing assembles the parts into a versio
 import os
 import secrets
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,6 @@ from infra.storage import Storage, StorageFailed
 from server.datasets.assemble import AssembledFile, Part, assemble
 from server.datasets.describe import describe
 from server.errors import Conflict, NotFound, RequestInvalid
-from server.file_removal import remove_files
 from server.http.receive_body import ReceivedBody, too_large
 from store.access import audit
 from store.access.audit import Actor
@@ -29,7 +28,6 @@ from store.database import Database
 from store.files import dataset_uploads, datasets, file_removals
 from store.files.dataset_uploads import NewUpload, folder_of
 from store.files.datasets import INVALID, STORAGE_FOLDER, Description, StoredDataset
-from store.files.file_removals import Removal
 from store.tables import DatasetUpload, DatasetVersion
 
 UNRECORDED_REMOVAL_S: Final = 2 * 86_400.0
@@ -182,11 +180,11 @@ class Uploads:
             return Completed(_version(session, key, upload.number), is_new=False)
 
     def delete(self, key: UploadKey) -> None:
-        """Delete an upload and its bytes; the version that it has become stays. Raises NotFound."""
+        """Delete an upload; the version that it has become stays. Raises NotFound."""
         with self._database.write() as session:
             _get_upload(session, key)
-            removals = _remove(session, key)
-        remove_files(self._database, self._storage, removals)
+            dataset_uploads.remove(session, key.upload_id)
+            file_removals.schedule_in_background(session, folder_of(key.upload_id))
 
     def discard(self, key: UploadKey) -> None:
         """Delete an upload, if it exists."""
@@ -277,8 +275,7 @@ class Uploads:
                 )
                 _audit_upload(session, actor, key, newest)
             dataset_uploads.mark_complete(session, upload.id, newest.number)
-            removals = file_removals.schedule(session, folder_of(upload.id))
-        remove_files(self._database, self._storage, removals)
+            file_removals.schedule_in_background(session, folder_of(upload.id))
         return Completed(newest, is_new)
 
 
@@ -329,8 +326,3 @@ def _other_offset(upload: DatasetUpload, received: int) -> Conflict:
         f"Expected Upload-Offset: {upload.offset_bytes}, received {received}: another request may "
         "have sent these bytes. Continue at the expected offset."
     )
-
-
-def _remove(session: Session, key: UploadKey) -> Sequence[Removal]:
-    dataset_uploads.remove(session, key.upload_id)
-    return file_removals.schedule(session, folder_of(key.upload_id))

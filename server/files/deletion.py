@@ -1,6 +1,5 @@
 """Delete a file of a project, unless a job names it."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy.orm import Session
@@ -11,15 +10,14 @@ from server.errors import Conflict, NotFound
 from store.access import audit
 from store.access.audit import Actor
 from store.files import file_removals, project_files
-from store.files.file_removals import Removal
 from store.files.project_files import STORAGE_FOLDER, FileKey
 
 MAX_NAMED: Final = 5
 """Of the jobs that name the file, in the message."""
 
 
-def delete_file(session: Session, key: FileKey, actor: Actor) -> Sequence[Removal]:
-    """Delete the row of a file; returns its content, to be deleted after the commit.
+def delete_file(session: Session, key: FileKey, actor: Actor) -> None:
+    """Delete the row of a file; its content is deleted in the background.
 
     Raises NotFound, and Conflict if a job names it, also one that has ended: it may be retried,
     cloned or extended.
@@ -36,7 +34,7 @@ def delete_file(session: Session, key: FileKey, actor: Actor) -> Sequence[Remova
         )
     path = project_files.remove(session, key)
     audit.record(session, actor, "file.delete", key.sha256, project=key.project, kind=key.kind)
-    return file_removals.schedule(session, STORAGE_FOLDER, [path])
+    file_removals.schedule_in_background(session, STORAGE_FOLDER, [path])
 
 
 def file_not_found(key: FileKey) -> NotFound:

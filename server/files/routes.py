@@ -22,7 +22,6 @@ from server.deps import (
     check_scope,
 )
 from server.documentation.openapi import BYTES_BODY, ETAG_RESPONSES, FILE_RESPONSES, problems
-from server.file_removal import remove_files
 from server.files.deletion import delete_file
 from server.files.file_store import MAX_BYTES
 from server.files.listing import file_page
@@ -34,7 +33,6 @@ from server.http.streaming.streams import authorization_check
 from server.idempotency import IdempotentRequestDep, respond_once
 from server.row_models import from_row
 from store.access.idempotency import StoredResponse
-from store.files.file_removals import Removal
 from store.files.project_files import STORAGE_FOLDER, FileKey
 
 router = APIRouter(prefix="/files", tags=["files"])
@@ -165,16 +163,12 @@ def delete(
     _member: MemberDep,
     actor: ActorDep,
     database: DatabaseDep,
-    storage: StorageDep,
     idempotent_request: IdempotentRequestDep,
 ) -> Response:
     """Delete a file; 409 while a job names it, also one that has ended."""
-    removals: list[Removal] = []
 
     def make(session: Session) -> StoredResponse:
-        removals.extend(delete_file(session, key, actor))
+        delete_file(session, key, actor)
         return StoredResponse(204, {}, "")
 
-    stored = respond_once(database, idempotent_request, make)
-    remove_files(database, storage, removals)
-    return to_response(stored)
+    return to_response(respond_once(database, idempotent_request, make))

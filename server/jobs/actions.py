@@ -14,19 +14,16 @@ from sqlalchemy.orm import Session
 from ampspec.api.job.jobs import ChangedJobs, Job
 from ampspec.jobs import TERMINAL, Source, State
 from infra.notify import Notifier
-from infra.storage import Storage
 from server.deps import (
     ActorDep,
     DatabaseDep,
     DispatcherDep,
     MemberDep,
     NotifierDep,
-    StorageDep,
     job_not_found,
 )
 from server.dispatch import Dispatcher, dispatch_jobs
 from server.errors import Conflict
-from server.file_removal import remove_files
 from server.http.access.principal import Principal
 from server.http.responses import to_response
 from server.idempotency import IdempotentRequestDep, respond_once
@@ -37,7 +34,6 @@ from store.access.audit import Actor
 from store.access.idempotency import IdempotentRequest, StoredResponse
 from store.database import Database
 from store.files import file_removals
-from store.files.file_removals import Removal
 from store.jobs import jobs
 from store.listing.bulk_changes import BulkChange
 from store.rows import insert_rows
@@ -89,7 +85,6 @@ class JobActions:
     database: Database
     dispatcher: Dispatcher
     notifier: Notifier
-    storage: Storage
     principal: Principal
     actor: Actor
     idempotent_request: IdempotentRequest | None
@@ -161,20 +156,21 @@ class JobActions:
         return to_response(stored)
 
     def remove(self, job_id: str) -> Response:
-        """Delete a finished job, then its files. Raises NotFound, Conflict and KeyReused.
+        """Delete a finished job; its files are deleted in the background, since a storage may hang.
 
-        Files that cannot be deleted now are deleted later by the reconciler, also after a crash.
+        Args:
+            job_id: the job.
+
+        Raises:
+            NotFound, Conflict, KeyReused: nothing is deleted.
         """
-        removals: list[Removal] = []
 
         def make(session: Session) -> StoredResponse:
             self._apply_change(session, DELETE, job_id, jobs.delete_job, {})
-            removals.extend(file_removals.schedule(session, job_id))
+            file_removals.schedule_in_background(session, job_id)
             return StoredResponse(204, {}, "")
 
-        stored = respond_once(self.database, self.idempotent_request, make)
-        remove_files(self.database, self.storage, removals)
-        return to_response(stored)
+        return to_response(respond_once(self.database, self.idempotent_request, make))
 
     def _apply_change(
         self,
@@ -232,12 +228,11 @@ async def _job_actions(
     database: DatabaseDep,
     dispatcher: DispatcherDep,
     notifier: NotifierDep,
-    storage: StorageDep,
     principal: MemberDep,
     actor: ActorDep,
     idempotent_request: IdempotentRequestDep,
 ) -> JobActions:
-    return JobActions(database, dispatcher, notifier, storage, principal, actor, idempotent_request)
+    return JobActions(database, dispatcher, notifier, principal, actor, idempotent_request)
 
 
 JobActionsDep = Annotated[JobActions, Depends(_job_actions)]

@@ -1,10 +1,9 @@
 """List, read and drain workers."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final
+from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from sqlalchemy.orm import Session
 
 from ampspec.api.workers import DrainOptions, UnsavedJob, Worker, WorkerList
@@ -12,6 +11,14 @@ from server.deps import ActorDep, AdminDep, DatabaseDep, PrincipalDep
 from server.documentation.openapi import ETAG_RESPONSES, problems
 from server.errors import Conflict, NotFound
 from server.http.etag import respond_unless_body_cached
+from server.http.newest_first import (
+    Cursor,
+    Limit,
+    cursor_of,
+    page_of,
+    read_cursor,
+    rows_to_read,
+)
 from server.http.parameters import is_storable
 from server.http.responses import ModelResponse, to_response
 from server.idempotency import IdempotentRequestDep, respond_once
@@ -24,15 +31,6 @@ from store.jobs.resume_point import resume_point
 
 router = APIRouter(prefix="/workers", tags=["workers"])
 
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-Limit = Annotated[
-    int | None, Query(ge=1, le=1000, description="Maximum number of items per page; all without.")
-]
-Cursor = Annotated[
-    str | None,
-    Query(pattern=r"^[0-9]{1,16}-[^\x00]{1,40}$", description="The `next_cursor` of a page."),
-]
 WorkerId = Annotated[str, Path(description="The worker's id.")]
 
 
@@ -48,24 +46,14 @@ def listing(
     """List the workers, newest first, each with its running jobs that the token may see."""
     with database.read() as session:
         running = workers.jobs_by_worker(session, project=principal.visible_project)
-        more = limit + 1 if limit is not None else None
-        rows = workers.page(session, after_worker=_read_cursor(cursor), limit=more)
-        items = [worker_from_row(row, row.state, running.get(row.id, [])) for row in rows[:limit]]
-    next_cursor = _cursor_of(items[-1]) if len(rows) > len(items) else None
+        rows, has_more = page_of(
+            workers.page(session, after_worker=read_cursor(cursor), limit=rows_to_read(limit)),
+            limit,
+        )
+        items = [worker_from_row(row, row.state, running.get(row.id, [])) for row in rows]
+    next_cursor = cursor_of(items[-1].started_at, items[-1].id) if has_more else None
     page = WorkerList(items=items, next_cursor=next_cursor)
     return respond_unless_body_cached(request, ModelResponse(page))
-
-
-def _cursor_of(worker: Worker) -> str:
-    microseconds = (worker.started_at - EPOCH) // timedelta(microseconds=1)
-    return f"{microseconds}-{worker.id}"
-
-
-def _read_cursor(cursor: str | None) -> tuple[datetime, str] | None:
-    if cursor is None:
-        return None
-    microseconds, _, worker_id = cursor.partition("-")
-    return EPOCH + timedelta(microseconds=int(microseconds)), worker_id
 
 
 @router.get(

@@ -10,11 +10,11 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy import ColumnElement, and_, literal, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from store.access import projects
-from store.clock import now, seconds_since
+from store.clock import UtcDateTime, now, seconds_since
 from store.tables import Token, new_id
 
 SECRET_PREFIX: Final = "amp_"  # noqa: S105 - only the common prefix of secrets
@@ -152,9 +152,28 @@ def has_scope(session: Session, token_id: str | None, scope: str) -> bool:
     return token is not None and (token.role == ADMIN or scope in token.scopes)
 
 
-def listing(session: Session) -> Sequence[Token]:
-    """Every token, also revoked ones, the newest first."""
-    return session.scalars(select(Token).order_by(Token.created_at.desc(), Token.id)).all()
+def listing(
+    session: Session,
+    *,
+    after_token: tuple[datetime, str] | None = None,
+    limit: int | None = None,
+) -> Sequence[Token]:
+    """The tokens, also revoked ones, the newest first.
+
+    Args:
+        session: The session.
+        after_token: When the last token of the page before was created, and its id.
+        limit: The maximum number; None for all.
+
+    Returns:
+        Their rows.
+    """
+    statement = select(Token).order_by(Token.created_at.desc(), Token.id.desc())
+    if after_token is not None:
+        created_at, token_id = after_token
+        last = tuple_(literal(created_at, UtcDateTime()), literal(token_id))
+        statement = statement.where(tuple_(Token.created_at, Token.id) < last)
+    return session.scalars(statement.limit(limit)).all()
 
 
 def digest_of(secret: str) -> str:

@@ -1,7 +1,9 @@
 """Schedule the deletion of files, in the transaction that deletes their rows.
 
-A file is deleted after the commit, outside any transaction, because that may take long. If the
-process dies or the storage is unavailable, the server's background work deletes it later.
+A file is deleted after the commit, outside any transaction, because that may take long: the
+storage may even hang. No request waits for it: what a request schedules is deleted by the
+server's background work. A worker deletes what it schedules itself; if it dies or the storage is
+unavailable, the background work does it later.
 """
 
 from collections.abc import Collection, Sequence
@@ -32,8 +34,31 @@ class Removal:
 
 
 def schedule(session: Session, folder: str, paths: Collection[str] | None = None) -> list[Removal]:
-    """Schedule the deletion of files of a folder; of all its files if `paths` is None."""
+    """Schedule the deletion of files of a folder by the caller; of all its files without `paths`.
+
+    Args:
+        session: Of the transaction that deletes the rows of the files.
+        folder: The folder of the storage.
+        paths: The files below it; None for all.
+
+    Returns:
+        What the caller deletes after the commit. The background work does it after
+        SCHEDULER_TURN_S, if the caller has not.
+    """
     return schedule_after(session, SCHEDULER_TURN_S, folder, paths)
+
+
+def schedule_in_background(
+    session: Session, folder: str, paths: Collection[str] | None = None
+) -> None:
+    """Schedule the deletion of files of a folder by the background work, within seconds.
+
+    Args:
+        session: Of the transaction that deletes the rows of the files.
+        folder: The folder of the storage.
+        paths: The files below it; None for all.
+    """
+    schedule_after(session, 0.0, folder, paths)
 
 
 def schedule_after(

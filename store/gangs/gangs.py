@@ -33,11 +33,23 @@ GROW_AFTER_S: Final = 300.0
 """An attempt with fewer ranks than possible runs at least this long before more are started."""
 
 
-def are_unfinished(session: Session) -> bool:
-    """Whether a gang waits or runs, or a row of its workers is left to be ended."""
-    gang_jobs = select(Job.id).where(Job.state.in_([State.QUEUED, *ACTIVE]), Job.ranks > ONE_RANK)
-    members = select(GangMember.job_id).where(GangMember.finished_at.is_(None))
-    return bool(session.scalar(select(or_(gang_jobs.exists(), members.exists()))))
+_UNFINISHED: Final = select(
+    or_(
+        select(Job.id)
+        .where(Job.state.in_([State.QUEUED, *sorted(ACTIVE)]), Job.ranks > ONE_RANK)
+        .exists(),
+        select(GangMember.job_id).where(GangMember.finished_at.is_(None)).exists(),
+    )
+)
+
+
+def are_unfinished(reader: Session | Connection) -> bool:
+    """Whether a gang waits or runs, or a row of its workers is left to be ended.
+
+    Args:
+        reader: A session, or a connection without a transaction: it is one statement.
+    """
+    return bool(reader.scalar(_UNFINISHED))
 
 
 def place(session: Session) -> list[Reservation]:

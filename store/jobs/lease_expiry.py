@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy import BindParameter, ColumnElement, Connection, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
 from ampspec.jobs import ACTIVE, Reason, Source, State
@@ -25,6 +25,37 @@ RUN_LOST: Final = (
     "The run continues with its next data.",
 )
 """The reason and the message for a tracked run."""
+
+
+# Built once: building a statement takes as long as executing it. The states are literal text, and
+# the earliest lease is compared: PostgreSQL would plan a condition on unknown states, or an EXISTS
+# of one on times, once for all, to read the whole table until it finds such a row.
+_ACTIVE_STATES: Final[BindParameter[str]] = bindparam(
+    "states", sorted(ACTIVE), expanding=True, literal_execute=True
+)
+_MAY_HAVE_EXPIRED: Final = select(
+    or_(
+        select(func.min(Job.lease_expires_at))
+        .where(Job.state.in_(_ACTIVE_STATES))
+        .scalar_subquery()
+        < now(),
+        select(GangMember.job_id)
+        .where(GangMember.finished_at.is_(None), GangMember.state == "running")
+        .where(GangMember.lease_expires_at < now())
+        .exists(),
+    )
+)
+
+
+def may_have_expired(connection: Connection) -> bool:
+    """Whether a lease of a job or of its ranks has expired; False: there is nothing to end.
+
+    Most rounds end nothing, and so lock nothing.
+
+    Args:
+        connection: A connection without a transaction: it is one statement.
+    """
+    return bool(connection.scalar(_MAY_HAVE_EXPIRED))
 
 
 def expire(session: Session) -> list[Job]:

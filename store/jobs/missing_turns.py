@@ -6,7 +6,7 @@ On PostgreSQL such a job would go after all others of its project.
 from collections.abc import Collection
 from typing import Final
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import Connection, bindparam, select, update
 from sqlalchemy.orm import Session
 
 from store.scheduling.fair_share import turn_at
@@ -16,18 +16,9 @@ MAX_FILLED: Final = 1_000
 """Jobs whose turns are filled in one transaction."""
 
 
-def projects(session: Session) -> list[str]:
+def projects(connection: Connection) -> list[str]:
     """The projects that have queued jobs without a turn."""
-    # Project by project, and in order, so that the index on turns serves this query of each second.
-    first = (
-        select(Job.id)
-        .where(Job.state == QUEUED, Job.turn_at.is_(None), Job.project == Project.name)
-        .correlate(Project)
-        .order_by(Job.turn_at, Job.id)
-        .limit(1)
-    )
-    statement = select(Project.name).where(first.scalar_subquery().is_not(None))
-    return list(session.scalars(statement))
+    return list(connection.scalars(_PROJECTS))
 
 
 def fill(session: Session, projects: Collection[str]) -> None:
@@ -44,7 +35,17 @@ def fill(session: Session, projects: Collection[str]) -> None:
         session.connection().execute(_SET_TURN, turns)
 
 
-# Built once: building a statement takes as long as executing it.
+# Built once: building a statement takes as long as executing it. Project by project, and in order,
+# so that the index on turns serves this query of each second.
+_PROJECTS: Final = select(Project.name).where(
+    select(Job.id)
+    .where(Job.state == QUEUED, Job.turn_at.is_(None), Job.project == Project.name)
+    .correlate(Project)
+    .order_by(Job.turn_at, Job.id)
+    .limit(1)
+    .scalar_subquery()
+    .is_not(None)
+)
 _SET_TURN: Final = (
     update(Job).where(Job.id == bindparam("job_id")).values(turn_at=bindparam("turn"))
 )

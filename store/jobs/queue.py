@@ -1,8 +1,9 @@
 """Queued jobs that need a message to a worker; why one waits is in store.listing.waiting_reason."""
 
 from collections.abc import Collection, Sequence
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Float, Select, bindparam, or_, select, update
 from sqlalchemy.orm import Session, load_only
 
 from ampspec.jobs import State
@@ -13,29 +14,45 @@ from store.tables import QUEUED, Job
 from store.tables.jobs import ONE_RANK
 
 
-def queues_to_dispatch(session: Session, *, silent_for_s: float) -> Sequence[str]:
-    """The queues with due jobs for which no message was sent in the last `silent_for_s` seconds."""
+def queues_to_dispatch(reader: Session | Connection, *, silent_for_s: float) -> Sequence[str]:
+    """The queues with due jobs for which no message was sent in the last `silent_for_s` seconds.
+
+    Args:
+        reader: A session, or a connection without a transaction: it is one statement.
+        silent_for_s: How long no message was sent for a job.
+
+    Returns:
+        The names of the queues.
+    """
+    return reader.scalars(_QUEUES_TO_DISPATCH, {"since_s": -silent_for_s}).all()
+
+
+def _queues_to_dispatch() -> Select[Any]:
     names = queue_names()
-    due_ones = [
+    # Each condition is a range of the index of undispatched jobs. In the order of the index and
+    # with a limit, PostgreSQL reads the first row of the range; for an EXISTS it would read the
+    # whole table where most jobs are queued and were dispatched long ago.
+    never = Job.dispatched_at.is_(None)
+    since = from_now(bindparam("since_s", type_=Float))
+    first_jobs = [
         select(Job.id)
         .where(Job.queue == names.c.queue, Job.state == QUEUED, Job.ranks == ONE_RANK, *condition)
         .correlate(names)
-        # PostgreSQL would read all queued jobs at once for an EXISTS without it.
-        .offset(0)
-        .exists()
-        for condition in _undispatched_conditions(silent_for_s)
+        .order_by(Job.queue, Job.dispatched_at, Job.not_before)
+        .limit(1)
+        .scalar_subquery()
+        for condition in (
+            (Job.dispatched_at < since, is_due()),
+            (never, Job.not_before.is_(None)),
+            (never, Job.not_before <= now()),
+        )
     ]
-    return session.scalars(select(names.c.queue).where(or_(*due_ones))).all()
+    has_due_job = or_(*(job.is_not(None) for job in first_jobs))
+    return select(names.c.queue).where(names.c.queue.is_not(None), has_due_job)
 
 
-def _undispatched_conditions(silent_for_s: float) -> Sequence[tuple[ColumnElement[bool], ...]]:
-    """Of jobs of one queue, each a range of the index of undispatched jobs."""
-    never = Job.dispatched_at.is_(None)
-    return (
-        (Job.dispatched_at < from_now(-silent_for_s), is_due()),
-        (never, Job.not_before.is_(None)),
-        (never, Job.not_before <= now()),
-    )
+# Built once: building a statement takes as long as executing it.
+_QUEUES_TO_DISPATCH: Final = _queues_to_dispatch()
 
 
 def undispatched_jobs(

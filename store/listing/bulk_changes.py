@@ -9,8 +9,7 @@ from sqlalchemy import bindparam, delete, insert, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from ampspec.jobs import ACTIVE, TERMINAL, Reason, State
-from store.clock import from_now, now
-from store.files.file_removals import SCHEDULER_TURN_S
+from store.clock import now
 from store.jobs.jobs import CANCEL
 from store.jobs.state_transitions import change_states
 from store.listing.search_filters import Search, matching
@@ -89,7 +88,7 @@ def delete_matching(session: Session, search: Search, *, limit: int) -> BulkChan
                 break
     if deleted_jobs:
         folders = [{"folder": job.id} for job in deleted_jobs]
-        session.execute(insert(FileRemoval).values(due_at=from_now(SCHEDULER_TURN_S)), folders)
+        session.execute(insert(FileRemoval).values(due_at=now()), folders)
     return BulkChange(deleted_jobs, matching.has_more or job_count < len(matching.jobs))
 
 

@@ -463,7 +463,11 @@ class FakeServer:
 
     def _token(self, request: httpx.Request, token_id: str = "") -> httpx.Response:
         if request.method == "GET":
-            return httpx.Response(200, json={"items": self.tokens})
+            first = int(request.url.params.get("cursor", "0"))
+            end = first + int(request.url.params.get("limit", len(self.tokens)))
+            following = str(end) if end < len(self.tokens) else None
+            page = {"items": self.tokens[first:end], "next_cursor": following}
+            return httpx.Response(200, json=page)
         if request.method == "POST":
             token = {"id": f"{len(self.tokens):04x}", "created_at": NOW, "created_by": "anna"}
             token |= {"expires_at": None, "revoked_at": None, **json.loads(request.content)}

@@ -45,6 +45,22 @@ def test_tokens_are_listed_and_revoked(client, server):
         client.tokens.revoke("beef")
 
 
+def test_tokens_are_read_page_by_page_and_no_more_than_asked_for(client, server):
+    """Fails if all tokens are read for the first one."""
+    client.tokens.create("ci")
+    [token] = server.tokens
+    server.tokens = [
+        {**token, "id": f"{number:04x}", "name": f"ci-{number}"} for number in range(250)
+    ]
+    server.requests.clear()
+    assert len(list(client.tokens.list())) == 250
+    assert [request.url.params.get("cursor") for request in server.requests] == [None, "100", "200"]
+    server.requests.clear()
+    assert [token.name for token in client.tokens.list(limit=2)] == ["ci-0", "ci-1"]
+    [request] = server.requests
+    assert request.url.params["limit"] == "2"
+
+
 def test_a_403_response_raises_forbidden(client, server, respond):
     document = {"code": "forbidden", "detail": "Expected an admin.", "title": "No"}
     server.next_responses = [respond(403, json=document)]

@@ -1,12 +1,15 @@
 """Ten thousand queued jobs: listing, claiming and cancelling do not read them all."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import event, text
 
+from server.background.reconciler import Reconciler
 from store.jobs import attempts, lease_expiry
 from tests.chaos import xdist_groups
 from tests.chaos.reference_run import TINY
@@ -41,6 +44,65 @@ def test_no_statement_reads_all_of_ten_thousand_queued_jobs(api: Any) -> None:
         assert statements, name
         for statement, parameters in statements:
             assert cost(api, statement, parameters) < MAX_COST_SHARE * every_job, (name, statement)
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_no_statement_of_a_round_of_the_reconciler_scans_a_long_queue(api: Any) -> None:
+    """Mechanism: conditions that PostgreSQL serves by an index, whatever the share of queued jobs.
+
+    Checked: with EXISTS in place of the first row of each range of the index, the table is scanned.
+    """
+    queue_copies(api, submit(api))
+    with api.database.write() as session:
+        session.execute(text("UPDATE jobs SET dispatched_at = now() - interval '1 hour'"))
+    with api.database.autocommit() as connection:
+        connection.execute(text("VACUUM ANALYZE jobs"))
+    reconciler = Reconciler(api.database, BusyQueue())
+
+    def run_round() -> None:
+        reconciler.expire()
+        reconciler.fill_turns()
+        reconciler.place_gangs()
+        reconciler.redispatch()
+
+    statements = statements_during(api, run_round)
+    assert len(statements) == 4
+    for statement, parameters in statements:
+        for plan in plans(api, statement, parameters):
+            assert "Seq Scan on jobs" not in plan, plan
+
+
+class BusyQueue:
+    """A message queue whose workers are busy."""
+
+    def pending_messages(self, _queue: str) -> int:
+        """One message waits."""
+        return 1
+
+    def send(self, job_id: str, queue: str) -> None:
+        """Nothing is sent to a queue that has messages."""
+        raise AssertionError((job_id, queue))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def plans(api: Any, statement: str, parameters: dict[str, Any]) -> list[str]:
+    """The plan for these parameters, and the one that PostgreSQL may choose for any parameters."""
+    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", statement)))
+    numbered = re.sub(r"%\((\w+)\)s", lambda match: f"${names.index(match[1]) + 1}", statement)
+    values = [parameters[name] for name in names]
+    arguments = f"({', '.join('%s' for _ in names)})" if names else ""
+    with api.database.engine.connect() as pooled:
+        cursor = psycopg.ClientCursor(pooled.connection.driver_connection)
+        cursor.execute(f"PREPARE checked AS {numbered}")
+        texts = []
+        for mode in ("force_custom_plan", "force_generic_plan"):
+            cursor.execute(f"SET LOCAL plan_cache_mode = {mode}")
+            cursor.execute(f"EXPLAIN EXECUTE checked{arguments}", values)
+            texts.append("\n".join(row[0] for row in cursor.fetchall()))
+        cursor.execute("DEALLOCATE checked")
+        return texts
 
 
 def actions(api: Any, job_id: str) -> dict[str, Callable[[], Any]]:

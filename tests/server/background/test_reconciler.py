@@ -19,7 +19,7 @@ from store import leaders, workers
 from store.clock import from_now
 from store.files import file_removals
 from store.gangs import gang_members
-from store.jobs import attempts, jobs
+from store.jobs import attempts, jobs, queue
 from store.jobs.retries import BACKOFF_BY_REASON, Backoff
 from store.scheduling import fair_share
 from store.tables import Job, Leader, Worker
@@ -126,6 +126,28 @@ def test_nothing_is_sent_to_a_queue_with_pending_messages(
     monkeypatch.setattr(dispatcher, "pending_messages", lambda queue: int(queue == "default"))
     reconciler.redispatch()
     assert dispatcher.sent == [other]
+
+
+@ON_SQLITE
+def test_the_jobs_of_a_queue_with_pending_messages_are_not_read(
+    database, reconciler, undispatched_job, dispatcher, monkeypatch
+):
+    """Fails if each round reads the first jobs of a long queue whose workers are busy."""
+    queues_read, read = [], queue.undispatched_jobs
+
+    def record(session, name, **options):
+        queues_read.append(name)
+        return read(session, name, **options)
+
+    monkeypatch.setattr(queue, "undispatched_jobs", record)
+    undispatched_job()
+    undispatched_job(runtime={"queue": "big"})
+    monkeypatch.setattr(dispatcher, "pending_messages", lambda name: int(name != "gpu"))
+    reconciler.redispatch()
+    assert queues_read == []
+    register(database, "gpu", queues=["default", "gpu"])
+    reconciler.redispatch()  # a job may suit the idle worker with a GPU
+    assert queues_read == ["default"]
 
 
 @ON_SQLITE
@@ -258,6 +280,19 @@ def test_a_job_of_a_lost_worker_is_queued_again(database, reconciler, make_job):
     assert reconciler.leases_expired == 1
     with database.read() as session:
         assert jobs.get(session, job_id).state == State.QUEUED
+
+
+def test_a_round_that_ends_no_lease_begins_no_transaction_for_writing(
+    database, reconciler, make_job, monkeypatch
+):
+    """Fails if each round takes the one write lock of SQLite."""
+    job_id = make_job(State.RUNNING).id
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "write", lambda: pytest.fail("a transaction for writing"))
+        reconciler.expire()
+    put(database, job_id, lease_expires_at=from_now(-1))
+    reconciler.expire()
+    assert reconciler.leases_expired == 1
 
 
 def test_two_reconcilers_do_the_work_once(database, dispatcher, make_job, undispatched_job):

@@ -156,6 +156,7 @@ def test_a_deleted_version_disappears_with_its_file(api, upload):
     upload(content=b"second")
     assert api.client.delete(f"{DATASETS}/birds/versions/1").status_code == 204
     assert api.client.get(f"{DATASETS}/birds/versions/1/content").status_code == 404
+    api.app.state.file_remover.remove()
     stored = list((api.data_dir / "artifacts" / "datasets" / "default").iterdir())
     assert [file.read_bytes() for file in stored] == [b"second"]
     assert api.client.delete(f"{DATASETS}/birds").status_code == 204

@@ -115,6 +115,7 @@ def test_a_file_is_deleted_with_its_content(api, upload):
     answers = [api.client.delete(path, headers=key) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [204, 204]
     assert api.client.delete(path).status_code == 404
+    api.app.state.file_remover.remove()
     assert not any(one.is_file() for one in folder.rglob("*"))
     with api.database.read() as session:
         entry = session.scalars(select(AuditEntry).where(AuditEntry.action == "file.delete")).one()

@@ -4,7 +4,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-import httpx
 import pytest
 from sqlalchemy import func, select, text, update
 
@@ -308,6 +307,7 @@ def test_a_job_can_be_deleted_only_after_its_end_and_its_files_are_deleted_with_
     (folder / "model.keras").touch()
     answer = api.client.delete(f"/api/v1/jobs/{job.id}")
     gone = api.client.get(f"/api/v1/jobs/{job.id}").status_code == 404
+    api.app.state.file_remover.remove()
     assert (answer.status_code, gone) == ((204, True) if state.is_terminal else (409, False))
     assert folder.exists() != gone
     if gone:
@@ -345,7 +345,6 @@ def test_deleting_files_is_retried_later_after_a_failure(api, files, monkeypatch
         patch.setattr(Storage, "remove_folder", fail)
         assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 204
         assert api.client.get(f"/api/v1/jobs/{job.id}").status_code == 404
-        make_removals_due(api.database)
         api.app.state.file_remover.remove()
         assert pending_removals(api.database) == [job.id]  # it is retried later, not at once
     assert folder.exists()
@@ -361,14 +360,15 @@ def test_files_of_a_deleted_job_are_deleted_after_a_crash_of_the_server(api, fil
     job, folder = files
 
     def crash(*_):
-        raise SystemError("killed between the commit and the files")
+        raise SystemError("killed while it deleted the files")
 
+    assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 204
     with monkeypatch.context() as patch:
         patch.setattr(Storage, "remove_folder", crash)
-        assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 500
+        with pytest.raises(SystemError):
+            api.app.state.file_remover.remove()
     assert api.client.get(f"/api/v1/jobs/{job.id}").status_code == 404
     assert folder.exists()
-    make_removals_due(api.database)
     api.app.state.file_remover.remove()
     assert not folder.exists()
     assert pending_removals(api.database) == []
@@ -386,14 +386,14 @@ def test_deleting_files_blocks_no_writer(api, files, monkeypatch):
         remove_folder(storage, job_id)
 
     monkeypatch.setattr(Storage, "remove_folder", wait)
+    assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 204
     with ThreadPoolExecutor(1) as pool:
-        deleted = pool.submit(httpx.delete, f"{api.url}/api/v1/jobs/{job.id}", timeout=DEADLINE_S,
-                              headers={"Authorization": f"Bearer {api.token}"})  # fmt: skip
+        removal = pool.submit(api.app.state.file_remover.remove)
         assert deleting.wait(DEADLINE_S)
         with api.database.write() as session:
             projects.ensure(session, "another")
         written.set()
-        assert deleted.result().status_code == 204
+        removal.result()
     assert not folder.exists()
 
 

@@ -1,8 +1,11 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import update
 
 from store.access import audit, tokens
+from store.clock import from_now
+from store.tables import Token
 from tests.tables import every_row
 
 
@@ -106,6 +109,29 @@ def test_tokens_are_listed_newest_first_with_their_revocation(api):
     assert first["revoked_at"] is not None
     assert second["revoked_at"] is None
     assert "secret" not in first
+
+
+@every_row("limit", [1, 2, 3, 100])
+def test_pages_list_every_token_once_newest_first(api, database, limit):
+    """Fails if tokens that were created at the same moment are left out between two pages."""
+    ids = [make(api)["id"] for _ in range(5)]
+    with database.write() as session:
+        session.execute(update(Token).values(created_at=from_now(-60)))
+        session.execute(update(Token).where(Token.id == ids[3]).values(created_at=from_now(0)))
+    everything = [token["id"] for token in api.client.get(TOKENS).json()["items"]]
+    assert everything[0] == ids[3]
+    listed, cursor = [], {}
+    while cursor is not None:
+        page = api.client.get(TOKENS, params={"limit": limit, **cursor}).json()
+        assert len(page["items"]) <= limit
+        listed += [token["id"] for token in page["items"]]
+        cursor = page["next_cursor"] and {"cursor": page["next_cursor"]}
+    assert listed == everything
+
+
+@every_row("cursor", ["x", "1", "-t", "99999999999999999-t", "1-"])
+def test_a_wrong_cursor_is_refused(api, cursor):
+    assert api.client.get(TOKENS, params={"cursor": cursor}).status_code == 422
 
 
 def test_a_revoked_token_is_refused_at_once(api):
