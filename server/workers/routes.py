@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from ampspec.api.workers import DrainOptions, UnsavedJob, Worker, WorkerList
@@ -14,6 +14,7 @@ from server.errors import Conflict, NotFound
 from server.http.etag import respond_unless_body_cached
 from server.http.parameters import is_storable
 from server.http.responses import ModelResponse, to_response
+from server.http.router import api_router
 from server.idempotency import IdempotentRequestDep, respond_once
 from server.row_models import worker_from_row
 from store import workers
@@ -22,7 +23,7 @@ from store.access.idempotency import StoredResponse
 from store.jobs import jobs
 from store.jobs.resume_point import resume_point
 
-router = APIRouter(prefix="/workers", tags=["workers"])
+router = api_router("/workers", tags=["workers"])
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
