@@ -89,6 +89,8 @@ def _problem(details: Any) -> Problem:
     location = json_pointer(details["loc"])
     if details["type"] == "missing":
         return Problem(location, "missing", "a value", "nothing")
+    if details["type"] == "two_names":
+        return Problem(location, "invalid_value", details["msg"], "both")
     expected = details["msg"].removeprefix("Input should be ")
     allowed = str(details.get("ctx", {}).get("expected", ""))
     words = allowed.replace(" or ", ", ").replace("'", "").split(", ")
