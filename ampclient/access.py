@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from ampclient import _endpoints as endpoints
 from ampclient._http.deprecation import renamed
@@ -12,6 +12,7 @@ from ampclient._http.options import RequestOptions
 from ampclient._http.pages import read_pages
 from ampspec.api.projects import Project
 from ampspec.api.tokens import CreatedToken, Token
+from ampspec.old_names import old_attributes, one_class_for
 
 
 class Unchanged(Enum):
@@ -114,3 +115,7 @@ class Projects(Operations[M]):
         }
         changes = {key: value for key, value in quotas.items() if not isinstance(value, Unchanged)}
         return await self._transport.send(endpoints.change_project(name, changes), **options)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_attributes(__name__, one_class_for("Tokens", "Projects"))

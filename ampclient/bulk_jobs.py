@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Generic, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Unpack
 from uuid import uuid4
 
 from ampclient import _endpoints as endpoints
@@ -16,6 +16,7 @@ from ampclient._job.wait import J
 from ampclient._spec.build_spec import build_spec
 from ampclient._spec.spec_input import Document, SpecSource
 from ampspec.api.job.jobs import ChangedJobs
+from ampspec.old_names import old_attributes
 
 SPECS_PER_REQUEST: Final = 100
 BYTES_PER_REQUEST: Final = 200_000
@@ -178,3 +179,7 @@ def _batches(documents: Sequence[Document]) -> Iterator[Sequence[Document]]:
         size += length
     if batch:
         yield batch
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_attributes(__name__, {"BaseBulkJobs": "BulkJobs"})

@@ -40,6 +40,7 @@ from ampspec.api.audit import AuditEntry
 from ampspec.api.catalog import Policy, SpecKind
 from ampspec.api.service import ServerVersion
 from ampspec.api.session import Session
+from ampspec.old_names import old_attributes
 
 if TYPE_CHECKING:
     import httpx
@@ -289,3 +290,9 @@ class AsyncClient(ConnectedClient[Async, AsyncJob]):
 
     async def __aexit__(self, *exception: object) -> None:
         await self.close()
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_attributes(
+        __name__, {"RawClient": "BaseClient", "AsyncRawClient": "BaseClient"}
+    )

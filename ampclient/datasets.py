@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Final, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 from ampclient import _endpoints as endpoints
 from ampclient._http.deprecation import renamed
@@ -19,6 +19,7 @@ from ampclient._transfer.uploads import upload
 from ampclient.errors import UnexpectedResponse
 from ampspec.api.datasets import Dataset, DatasetVersion, ListedDatasetVersion
 from ampspec.data.proposal import NoProposal, Proposal, propose_job
+from ampspec.old_names import old_attributes, one_class_for
 from ampspec.references.dataset_reference import DATASET_NAME, VersionReference
 
 MAX_NAME: Final = 63
@@ -177,3 +178,7 @@ def name_of(path: Path) -> str:
     if not re.fullmatch(DATASET_NAME, name):
         raise ValueError(f"expected a file name that makes a name, received {path.name!r}")
     return name
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_attributes(__name__, one_class_for("Datasets"))

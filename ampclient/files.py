@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Final, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 from ampclient import _endpoints as endpoints
 from ampclient._http.deprecation import renamed
@@ -18,6 +18,7 @@ from ampclient._transfer.progress import OnProgress, current_bytes_callback, no_
 from ampclient._transfer.upload_source import file_source
 from ampclient._transfer.weights import Weights, upload_weights
 from ampspec.api.files import ListedFile, StoredFile
+from ampspec.old_names import old_attributes, one_class_for
 from ampspec.references.stored_files import FileKind, digest_of
 
 ENDINGS: Final = {FileKind.WEIGHTS: ".safetensors", FileKind.BUNDLE: ".zip"}
@@ -165,3 +166,7 @@ class Files(Operations[M]):
         target = Path(to) / f"{file_kind}-{sha256[:NAME_DIGITS]}{ENDINGS[file_kind]}"
         await download(self._transport, file, target, current_bytes_callback(on_progress))
         return target
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_attributes(__name__, one_class_for("Files"))

@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import partial
 from operator import attrgetter
 from os import PathLike
-from typing import Generic, Unpack
+from typing import TYPE_CHECKING, Generic, Unpack
 from uuid import uuid4
 
 from ampclient import _endpoints as endpoints
@@ -24,6 +24,7 @@ from ampclient._spec.spec_input import SpecOptions, SpecSource
 from ampclient._transfer.weights import Weights
 from ampclient.bulk_jobs import BulkJobs
 from ampspec.api.job.validation import Validation
+from ampspec.old_names import old_attributes, one_class_for
 
 
 class Jobs(BulkJobs[M, J], JobActions[M, J], Generic[M, J]):
@@ -198,3 +199,7 @@ class Jobs(BulkJobs[M, J], JobActions[M, J], Generic[M, J]):
     async def _bind_all(self, views: AsyncGenerator[JobView, None]) -> AsyncGenerator[J, None]:
         async for view in views:
             yield self._bind(view)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_attributes(__name__, one_class_for("Jobs"))

@@ -10,6 +10,7 @@ from ampclient._http.options import RequestOptions
 from ampclient._job.job import Job, JobResource
 from ampclient._job.wait import J
 from ampspec.api.runs import RunStatus
+from ampspec.old_names import old_attributes, one_class_for
 
 if TYPE_CHECKING:
     from ampclient.tracking.run import TrackedRun
@@ -121,3 +122,7 @@ class Runs(JobResource[M, J], Generic[M, J]):
         if total_steps is not None:
             run.expect_steps(total_steps)
         return run
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_attributes(__name__, one_class_for("Runs"))

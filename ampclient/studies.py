@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Any, Final, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 from uuid import uuid4
 
 from ampclient import _endpoints as endpoints
@@ -25,6 +25,7 @@ from ampclient.study_options import (
     sent_options,
 )
 from ampspec.api.studies import Estimate, Study, StudyFields
+from ampspec.old_names import old_attributes, one_class_for
 
 POLL_S: Final = 1.0
 UNFINISHED: Final = ("running", "stopping")
@@ -227,3 +228,10 @@ class Studies(Operations[M]):
 
 def _id(study: str | Study) -> str:
     return study if isinstance(study, str) else study.id
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_attributes(
+        __name__,
+        {"Kind": "StudyKind", "Lab": "Studies", **dict.fromkeys(one_class_for("Lab"), "Studies")},
+    )

@@ -1,13 +1,14 @@
 """`client.workers`: list the workers, drain one."""
 
 from collections.abc import AsyncGenerator
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from ampclient import _endpoints as endpoints
 from ampclient._http.operations import M, Operations, operation, short_list
 from ampclient._http.options import RequestOptions
 from ampclient._http.pages import read_pages
 from ampspec.api.workers import Worker
+from ampspec.old_names import old_attributes, one_class_for
 
 
 class Workers(Operations[M]):
@@ -52,3 +53,7 @@ class Workers(Operations[M]):
         return await self._transport.send(
             endpoints.drain_worker(worker_id, drain_timeout_s), **options
         )
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_attributes(__name__, one_class_for("Workers"))

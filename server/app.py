@@ -7,7 +7,8 @@ from functools import cache, partial
 from typing import Final
 
 import anyio.to_thread
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import FastAPI
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 import ampspec
@@ -50,7 +51,6 @@ from server.http.admission.shared_result import SharedResult
 from server.http.client_address import ClientAddress
 from server.http.limits import BodyLimit, HeaderLimit
 from server.http.methods import HeadAsGet
-from server.http.parameters import check_query_parameters
 from server.http.receive_body import BodyReceiver, delete_leftovers
 from server.http.request_id import RequestId
 from server.http.responses import FiniteJSONResponse
@@ -186,7 +186,8 @@ def create_app(
         redirect_slashes=False,
         default_response_class=FiniteJSONResponse,
         lifespan=lifespan,
-        routes=_router().routes,
+        routes=_routes(),
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.services = services
     app.state.reconciler = reconciler
@@ -221,17 +222,15 @@ class _Application(FastAPI):
 
 
 @cache
-def _router() -> APIRouter:
-    """The routes of the API; cached because FastAPI takes long to analyse them."""
-    router = APIRouter(default_response_class=FiniteJSONResponse)
-    checked = [Depends(check_query_parameters)]
-    # Routes are matched in this order: the most frequent requests come first.
-    for module in (jobs, bulk_jobs, runs, attempts, steps, evaluations, ranges, events, workers):
-        router.include_router(module.router, prefix="/api/v1", dependencies=checked)
-    for module in (catalog, health, explanations, logs, stream, artifacts, uploads, datasets):
-        router.include_router(module.router, prefix="/api/v1", dependencies=checked)
-    for module in (files, compare, studies, session, tokens, projects, audit):
-        router.include_router(module.router, prefix="/api/v1", dependencies=checked)
-    router.include_router(health.root, dependencies=checked)
-    router.include_router(docs.router, prefix="/api/v1")
-    return router
+def _routes() -> list[BaseRoute]:
+    """The routes of the API, in the order in which they are matched: the most frequent come first.
+
+    Cached for tests, which create many applications.
+    """
+    modules = (
+        *(jobs, bulk_jobs, runs, attempts, steps, evaluations, ranges, events, workers),
+        *(catalog, health, explanations, logs, stream, artifacts, uploads, datasets),
+        *(files, compare, studies, session, tokens, projects, audit, docs),
+    )
+    routers = [*(module.router for module in modules), health.root]
+    return [route for router in routers for route in router.routes]

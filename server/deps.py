@@ -64,7 +64,8 @@ def check_visible(principal: Principal, job_id: str, project: str | None) -> Non
         raise job_not_found(job_id)
 
 
-async def _job_id(job_id: JobIdInPath) -> str:
+async def checked_job_id(job_id: JobIdInPath) -> str:
+    """The id in the path. Raises NotFound for text that is no id."""
     if not JOB_ID.fullmatch(job_id):
         raise job_not_found(job_id)
     return job_id
@@ -126,7 +127,7 @@ def actor_of(request: Request, principal: Principal) -> Actor:
     )
 
 
-def _visible_job_id(job_id: Annotated[str, Depends(_job_id)], request: Request) -> str:
+def _visible_job_id(job_id: Annotated[str, Depends(checked_job_id)], request: Request) -> str:
     with services_of(request).database.read() as session:
         project = jobs.project_of(session, job_id)
     check_visible(principal_of(request), job_id, project)
@@ -154,7 +155,7 @@ UploadsDep = Annotated[Uploads, _service("uploads")]
 FileStoreDep = Annotated[FileStore, _service("file_store")]
 BodyReceiverDep = Annotated[BodyReceiver, _service("body_receiver")]
 AuthenticatorDep = Annotated[Authenticator, _service("authenticator")]
-JobId = Annotated[str, Depends(_job_id)]
+JobId = Annotated[str, Depends(checked_job_id)]
 VisibleJobId = Annotated[str, Depends(_visible_job_id)]
 """The id of an existing job in a project that the principal may see; NotFound otherwise."""
 PrincipalDep = Annotated[Principal, Depends(_principal)]

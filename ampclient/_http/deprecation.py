@@ -24,7 +24,14 @@ def _is_inside(module: str) -> bool:
 
 
 def renamed(**new_names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Accept keyword arguments by their old names, too: `@renamed(timeout="timeout_s")`."""
+    """Accept keyword arguments by their old names, too: `@renamed(timeout="timeout_s")`.
+
+    Args:
+        new_names: The name of an argument, by its old one.
+
+    Returns:
+        A decorator. The function raises TypeError for an argument with both names.
+    """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @wraps(function)
@@ -32,6 +39,10 @@ def renamed(**new_names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
             for old, new in new_names.items():
                 if old in kwargs:
                     warn_deprecated(f"{function.__name__}({old}=) is now {new}=.")
+                    if new in kwargs:
+                        raise TypeError(
+                            f"{function.__name__}() takes {new} or its old name {old}, not both"
+                        )
                     kwargs[new] = kwargs.pop(old)
             return function(*args, **kwargs)
 

@@ -19,7 +19,17 @@ class RequestOptions(TypedDict, total=False):
 
 
 def checked_options(options: RequestOptions) -> RequestOptions:
-    """The options by their present names. Raises TypeError for one that does not exist."""
+    """The options by their present names.
+
+    Args:
+        options: The options of a call; `timeout` is the old name of `timeout_s`.
+
+    Returns:
+        The options that exist.
+
+    Raises:
+        TypeError: An option does not exist, or has both of its names.
+    """
     checked = {
         name: value for name, value in options.items() if name in RequestOptions.__annotations__
     }
@@ -27,6 +37,8 @@ def checked_options(options: RequestOptions) -> RequestOptions:
         if name != "timeout":
             raise TypeError(f"got an unexpected keyword argument {name!r}")
         warn_deprecated("timeout= is now timeout_s=.")
+        if "timeout_s" in options:
+            raise TypeError("got timeout_s and its old name timeout: only one of them is allowed")
         checked["timeout_s"] = options["timeout"]  # type: ignore[typeddict-item]  # the old name
     return cast(RequestOptions, checked)
 

@@ -34,6 +34,8 @@ T = TypeVar("T")
 POLL_S: Final = 0.5
 """The shortest time between two requests: a running job changes about as often."""
 
+Progress = bool | Callable[[J], object]
+"""The type of `progress=` in version 0.5, until 0.7."""
 OnOutage = Callable[[AmpcoreError], float]
 """Called with the error of a server that does not respond; returns the seconds until the next try,
 or raises the error."""
@@ -105,6 +107,15 @@ async def wait_until(
     if raise_on_failure:
         _raise_for_failure(jobs)
     return TableList(jobs)
+
+
+async def refreshed(job: J) -> J:
+    """The job as it is now, unless it has ended: a name of version 0.5, until 0.7."""
+    if job.state.is_terminal:
+        return job
+    request = endpoints.get_job(job.id)
+    current_job: J = await job._send(request, retry_timeout_s=POLLING_RETRY_TIMEOUT_S)
+    return current_job
 
 
 class JobUpdates(Generic[J]):

@@ -5,16 +5,19 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Union, cast
 
 from ampclient._http.options import RequestOptions
 from ampclient.errors import InvalidSpec
 from ampspec.documents.assignments import with_assignments
 from ampspec.documents.problems import Location, format_value, json_pointer
 from ampspec.documents.yaml_document import MAX_DIGITS, parse_yaml
-from ampspec.jobs import JobSpec, Problem, SpecValidationError
+from ampspec.jobs import Problem, SpecValidationError
 
-SpecSource = JobSpec | Mapping[str, Any] | str | PathLike[str]
+if TYPE_CHECKING:
+    from ampspec.jobs import JobSpec
+
+SpecSource = Union["JobSpec", Mapping[str, Any], str, PathLike[str]]
 Document = dict[str, Any]
 Section = Mapping[str, Any]
 
@@ -83,12 +86,13 @@ def spec_document(source: SpecSource) -> Document:
     Raises OSError for an unreadable file, InvalidSpec if it is not an object of JSON values.
     """
     match source:
-        case JobSpec():
-            return source.to_json()
         case str() | PathLike():
             return parse_spec_file(Path(source).read_bytes())
-        case _:
+        case Mapping():
             return _json_object(source)
+    from ampspec.jobs import JobSpec
+
+    return source.to_json() if isinstance(source, JobSpec) else _json_object(source)
 
 
 def parse_spec_file(data: bytes, assignments: Sequence[str] = ()) -> Document:

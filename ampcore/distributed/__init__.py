@@ -4,14 +4,14 @@ Importing this package, `cluster` and `launcher` loads no TensorFlow.
 """
 
 import sys
-import warnings
-from typing import Any, Final
+from typing import TYPE_CHECKING
 
 from ampcore.distributed import environment
 from ampcore.distributed.cluster import Cluster
 from ampcore.distributed.communicator import Communicator, ReduceOp, SingleRank
 from ampcore.distributed.launchers.program_ranks import find_cluster
 from ampspec.errors import AddressInUse
+from ampspec.old_names import old_attributes
 
 __all__ = [
     "Cluster",
@@ -24,21 +24,15 @@ __all__ = [
     "connect_from_environment",
 ]
 
-_OLD_NAMES: Final = {
-    "Replicas": "Communicator",
-    "SingleReplica": "SingleRank",
-    "replicas_of": "communicator_of",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """The names of version 0.5, until 0.7."""
-    if name not in _OLD_NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    message = f"{__name__}.{name} is now {_OLD_NAMES[name]}; the old name goes with 0.7"
-    warnings.warn(message, DeprecationWarning, stacklevel=2)
-    return globals()[_OLD_NAMES[name]]
-
+if not TYPE_CHECKING:
+    __getattr__ = old_attributes(
+        __name__,
+        {
+            "Replicas": "Communicator",
+            "SingleReplica": "SingleRank",
+            "replicas_of": "communicator_of",
+        },
+    )
 
 _connected: tuple[Cluster, Communicator] | None = None
 """What this process is connected with."""

@@ -4,8 +4,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
-from pydantic_core import to_jsonable_python
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError, to_jsonable_python
 
 from ampspec.documents.json_limits import check_json
 from ampspec.jobs.states import Reason, Source, State
@@ -101,6 +109,31 @@ class ApiModel(BaseModel):
         kept.
         """
         document: dict[str, Any] = _jsonable(self)
+        return document
+
+
+class RequestModel(BaseModel):
+    """The body of a request, without unknown fields.
+
+    A field that was renamed has both names as its `validation_alias`, AliasChoices with the old
+    one last. A body with both is refused by a message of its own: without it, pydantic would take
+    the old name for an unknown field.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_two_names(cls, document: Any) -> Any:
+        for field in cls.model_fields.values():
+            if isinstance(document, dict) and isinstance(field.validation_alias, AliasChoices):
+                names = [name for name in field.validation_alias.choices if name in document]
+                if len(names) > 1:
+                    raise PydanticCustomError(
+                        "two_names",
+                        "either '{name}' or '{old_name}', which is its old name: send one of them",
+                        {"name": names[0], "old_name": names[1]},
+                    )
         return document
 
 

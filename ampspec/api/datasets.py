@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
-from ampspec.api.base import ApiModel, StoredModel
+from ampspec.api.base import ApiModel, RequestModel, StoredModel
 from ampspec.references.dataset_reference import DATASET_NAME
 
 MAX_FILE_NAME_BYTES: Final = 200
@@ -32,10 +32,8 @@ FileName = Annotated[
 """A plain file name: no path, no control characters, not hidden."""
 
 
-class UploadRequest(BaseModel):
+class UploadRequest(RequestModel):
     """The request to start an upload."""
-
-    model_config = ConfigDict(extra="forbid")
 
     file: FileName = Field(description="The name of the file; its suffix tells the format.")
     size_bytes: int = Field(ge=0, le=2**53)

@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
-from ampspec.api.base import ApiModel
+from ampspec.api.base import ApiModel, RequestModel
 
 DEFAULT_PROJECT: Final = "default"
 PROJECT_NAME: Final = r"[a-z0-9][a-z0-9._-]{0,63}"
@@ -19,10 +19,8 @@ REPLACED_QUOTAS: Final = ("max_queued", "max_running", "max_dataset_bytes")
 """PUT removes these limits if they are omitted; quotas added by later versions are kept."""
 
 
-class Quotas(BaseModel):
+class Quotas(RequestModel):
     """The quotas of a project, and its weight; null: no limit."""
-
-    model_config = ConfigDict(extra="forbid")
 
     max_queued: Quota | None = None
     max_running: Quota | None = None

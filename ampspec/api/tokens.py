@@ -7,14 +7,12 @@ from typing import Annotated
 from pydantic import (
     AfterValidator,
     AwareDatetime,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
 )
 from pydantic_core import PydanticCustomError
 
-from ampspec.api.base import ApiModel, StoredModel
+from ampspec.api.base import ApiModel, RequestModel, StoredModel
 from ampspec.api.projects import DEFAULT_PROJECT, ProjectName
 from ampspec.api.roles import Role, Scope, current_scope
 from ampspec.api.session import SCOPE_NAMES, AnyRole, Scoped
@@ -29,10 +27,8 @@ def _check_future(moment: datetime) -> datetime:
     raise PydanticCustomError("in_the_past", "a time in the future")
 
 
-class TokenRequest(BaseModel):
+class TokenRequest(RequestModel):
     """The request to create a token."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: Name = Field(description="The name of the token, for example its owner's.")
     role: Role = Role.MEMBER

@@ -119,6 +119,8 @@ def _problem(details: Any, root: type[BaseModel]) -> Problem:
             )
         case "missing":
             return Problem(json_pointer(location), MISSING, "a value", "nothing")
+        case "two_names":
+            return Problem(json_pointer(location), "invalid_value", details["msg"], "both")
         case "literal_error":
             # The allowed values come back as "'a', 'b' or 'c'".
             allowed = context["expected"].replace(" or ", ", ").replace("'", "").split(", ")

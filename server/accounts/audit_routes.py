@@ -2,15 +2,16 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from ampspec.api.audit import AuditEntry, AuditPage
 from server.deps import AdminDep, DatabaseDep
 from server.documentation.openapi import problems
+from server.http.router import api_router
 from server.row_models import from_row
 from store.access import audit
 
-router = APIRouter(prefix="/audit", tags=["access"])
+router = api_router("/audit", tags=["access"])
 
 Cursor = Annotated[
     str | None,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Response
+from fastapi import Path, Response
 from sqlalchemy.orm import Session
 
 from ampspec.api.projects import REPLACED_QUOTAS, Project, ProjectList, ProjectName, Quotas
@@ -11,6 +11,7 @@ from server.deps import ActorDep, AdminDep, DatabaseDep
 from server.documentation.openapi import problems
 from server.http.json_body import JsonRoute
 from server.http.responses import to_response
+from server.http.router import api_router
 from server.idempotency import IdempotentRequestDep, respond_once
 from server.row_models import project_from_row
 from store import tables
@@ -22,7 +23,7 @@ from store.database import Database
 from store.files import datasets
 from store.scheduling import fair_share
 
-router = APIRouter(prefix="/projects", tags=["access"], route_class=JsonRoute)
+router = api_router("/projects", tags=["access"], route_class=JsonRoute)
 
 
 @router.get("", summary="List projects", responses=problems(403))

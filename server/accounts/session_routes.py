@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 
 from ampspec.api.session import Session
 from ampspec.jobs import Problem
@@ -20,10 +20,11 @@ from server.http.access.session_cookie import (
     set_cookie,
 )
 from server.http.request_body import document_body
+from server.http.router import api_router
 from store.access import audit, browser_sessions, tokens
 from store.access.tokens import ValidToken
 
-router = APIRouter(prefix="/session", tags=["access"])
+router = api_router("/session", tags=["access"])
 
 TOKEN: Final[dict[str, Any]] = {
     "type": "object",

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from sqlalchemy.orm import Session
 
 from ampspec.api.tokens import CreatedToken, Token, TokenList, TokenRequest
@@ -21,13 +21,14 @@ from server.http.newest_first import (
     rows_to_read,
 )
 from server.http.responses import to_response
+from server.http.router import api_router
 from server.idempotency import IdempotentRequestDep, respond_once
 from server.row_models import from_row
 from store.access import audit, tokens
 from store.access.idempotency import StoredResponse
 from store.database import Database
 
-router = APIRouter(prefix="/tokens", tags=["access"], route_class=JsonRoute)
+router = api_router("/tokens", tags=["access"], route_class=JsonRoute)
 
 Id = Annotated[str, Path(description="The token's id.", max_length=32, pattern="^[0-9a-f]+$")]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import BaseModel
 
 from ampspec.api.catalog import ExtensibleKindList, PolicyList, SpecKindList
@@ -13,9 +13,10 @@ from server.deps import DatabaseDep
 from server.documentation.openapi import ETAG_RESPONSES
 from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse
+from server.http.router import api_router
 from store import workers
 
-router = APIRouter(tags=["catalog"])
+router = api_router(tags=["catalog"])
 
 LISTED: Final = {
     "models": "kinds of model",

@@ -1,7 +1,7 @@
 """Compare jobs."""
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from ampspec.api.job.comparison import Comparison
 from server.comparison import response
@@ -9,9 +9,10 @@ from server.comparison.query import CompareQuery, CompareQueryDep
 from server.deps import principal_of, services_of
 from server.documentation.openapi import ETAG_RESPONSES, problems
 from server.http.etag import respond_unless_cached
+from server.http.router import api_router
 from store.cancellation import checked
 
-router = APIRouter(prefix="/compare", tags=["compare"])
+router = api_router("/compare", tags=["compare"])
 
 
 @router.get(

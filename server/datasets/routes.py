@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Annotated
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from ampspec.api.datasets import (
@@ -32,6 +32,7 @@ from server.documentation.openapi import ETAG_RESPONSES, FILE_RESPONSES, problem
 from server.errors import NotFound
 from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse, to_response
+from server.http.router import api_router
 from server.http.streaming import downloads
 from server.idempotency import IdempotentRequestDep, respond_once
 from server.row_models import dataset_from_row, dataset_version_from_row
@@ -42,7 +43,7 @@ from store.database import Database
 from store.files import datasets
 from store.files.datasets import STORAGE_FOLDER
 
-router = APIRouter(prefix="/datasets", tags=["datasets"])
+router = api_router("/datasets", tags=["datasets"])
 
 Name = Annotated[DatasetName, Path(description="The dataset's name.")]
 Number = Annotated[int, Path(description="The version's number.", ge=1, le=2**31 - 1)]

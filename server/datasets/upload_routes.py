@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final
 
 from anyio import CancelScope
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import Header, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from ampspec.api.datasets import DatasetVersion, FileName, Sha256, Upload, UploadRequest
@@ -23,6 +23,7 @@ from server.documentation.openapi import BYTES_BODY, problems
 from server.http.json_body import JsonRoute
 from server.http.receive_body import ReceivedBody, required_length
 from server.http.responses import ModelResponse, to_response
+from server.http.router import api_router
 from server.http.streaming.streams import authorization_check
 from server.idempotency import IdempotentRequestDep, respond_once
 from server.row_models import dataset_version_from_row, upload_from_row
@@ -30,7 +31,7 @@ from store import tables
 from store.access.idempotency import StoredResponse
 from store.files.dataset_uploads import NewUpload
 
-router = APIRouter(prefix="/datasets/{name}", tags=["datasets"], route_class=JsonRoute)
+router = api_router("/datasets/{name}", tags=["datasets"], route_class=JsonRoute)
 
 OFFSET: Final = "Upload-Offset"
 UploadId = Annotated[str, Path(description="The upload's id.", pattern="^[0-9a-f]{12}$")]

@@ -7,7 +7,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 
-router = APIRouter(include_in_schema=False)
+from server.http.router import API_PREFIX
+
+router = APIRouter(prefix=API_PREFIX, include_in_schema=False)
 
 ASSETS: Final = "/api/v1/docs/assets"
 POLICY: Final = (

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from ampspec.api.job.events import EventPage, JobEvent
 from ampspec.telemetry import EventType
@@ -10,11 +10,12 @@ from server.deps import DatabaseDep, VisibleJobId
 from server.documentation.openapi import ETAG_RESPONSES, problems
 from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse
+from server.http.router import api_router
 from server.row_models import from_row
 from server.telemetry.steps_query import MAX_STEP
 from store.telemetry import events
 
-router = APIRouter(prefix="/jobs/{job_id}/events", tags=["events"])
+router = api_router("/jobs/{job_id}/events", tags=["events"])
 
 After = Annotated[
     int,

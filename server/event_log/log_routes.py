@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from typing import Annotated, Any, Final
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from ampspec.api.job.logs import LogEntry, LogPage
 from server.deps import AuthenticatorDep, DatabaseDep, StreamsDep, VisibleJobId
@@ -12,6 +12,7 @@ from server.documentation.openapi import ETAG_RESPONSES, problems
 from server.http import accept
 from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse
+from server.http.router import api_router
 from server.http.streaming.follow import Feed, FollowQuery, log_pages
 from server.http.streaming.stream_limits import owner_of
 from server.http.streaming.streams import (
@@ -25,7 +26,7 @@ from store.database import Database
 from store.tables import LogRow
 from store.telemetry import logs
 
-router = APIRouter(prefix="/jobs/{job_id}/logs", tags=["logs"])
+router = api_router("/jobs/{job_id}/logs", tags=["logs"])
 
 JSON: Final = "application/json"
 TEXT: Final = "text/plain"

@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 
 from server.deps import AuthenticatorDep, DatabaseDep, StreamsDep, VisibleJobId
 from server.documentation.openapi import problems
+from server.http.router import api_router
 from server.http.streaming.follow import Feed, FollowQuery, stream_pages
 from server.http.streaming.stream_limits import owner_of
 from server.http.streaming.streams import (
@@ -17,7 +18,7 @@ from server.http.streaming.streams import (
 from server.telemetry.server_sent_events import MEDIA_TYPE, encode_as_events, server_sent_events
 from store.telemetry.event_stream import StreamKind
 
-router = APIRouter(prefix="/jobs/{job_id}/stream", tags=["stream"])
+router = api_router("/jobs/{job_id}/stream", tags=["stream"])
 
 EVENTS: Final[dict[str, Any]] = {
     MEDIA_TYPE: {

@@ -3,7 +3,7 @@
 from typing import Annotated, Final
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from ampspec.api.files import FilePage, Sha256, StoredFile
@@ -28,6 +28,7 @@ from server.files.listing import file_page
 from server.http.etag import respond_unless_body_cached
 from server.http.receive_body import required_length
 from server.http.responses import ModelResponse, to_response
+from server.http.router import api_router
 from server.http.streaming import downloads
 from server.http.streaming.streams import authorization_check
 from server.idempotency import IdempotentRequestDep, respond_once
@@ -35,7 +36,7 @@ from server.row_models import from_row
 from store.access.idempotency import StoredResponse
 from store.files.project_files import STORAGE_FOLDER, FileKey
 
-router = APIRouter(prefix="/files", tags=["files"])
+router = api_router("/files", tags=["files"])
 FILE: Final = "/{kind}/{sha256}"
 
 ENDINGS: Final = {FileKind.BUNDLE: "zip", FileKind.WEIGHTS: "safetensors"}

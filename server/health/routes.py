@@ -1,16 +1,17 @@
 """Health and readiness checks, Prometheus metrics, and the version."""
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 import ampspec
 from ampspec.api.service import Health, ServerVersion
 from server import schema
 from server.deps import MetricsDep, ReadinessDep
 from server.documentation.openapi import problems
+from server.http.router import api_router, root_router
 from server.metrics.registry import CONTENT_TYPE
 
-root = APIRouter(tags=["health"])
-router = APIRouter(tags=["health"])
+root = root_router(tags=["health"])
+router = api_router(tags=["health"])
 
 
 @root.get("/healthz", summary="Check liveness")

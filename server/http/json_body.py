@@ -9,13 +9,13 @@ from itertools import islice
 from typing import Any, Final, Never
 
 from fastapi import Request, Response
-from fastapi.routing import APIRoute
 
 from ampspec.documents.json_limits import MAX_DEPTH
 from ampspec.documents.problems import MAX_PROBLEMS, Location, format_value, json_pointer
 from ampspec.jobs import Problem, SpecValidationError
 from server.errors import MalformedJson, RequestInvalid, UnsupportedMediaType
 from server.http.parameters import is_storable
+from server.http.router import CheckedRoute
 
 JSON_MEDIA_TYPE: Final = re.compile(
     r"\s*application/(?:[\w.!#$&^-]+\+)?json\s*(?:;.*)?", re.IGNORECASE
@@ -39,7 +39,7 @@ async def read_body(request: Request, *, empty: Any = None) -> Any:
     return read_json(body)
 
 
-class JsonRoute(APIRoute):
+class JsonRoute(CheckedRoute):
     """A route whose body FastAPI reads, checked first by `read_body`.
 
     FastAPI alone accepts NaN, duplicate keys, any depth, and text that no database can store.

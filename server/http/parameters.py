@@ -14,17 +14,27 @@ from ampspec.telemetry.json_values import storable_text
 from server.errors import RequestInvalid
 
 
-async def check_query_parameters(request: Request) -> None:
-    """Raise RequestInvalid for query parameters that the route lacks, or unstorable text."""
-    if not request.scope["query_string"]:
-        return
+def check_query_parameters(request: Request, parameter_names: Sequence[str]) -> None:
+    """Raise RequestInvalid for query parameters that the route lacks, or unstorable text.
+
+    Args:
+        request: The request.
+        parameter_names: The names of all query parameters of the route, sorted.
+
+    Raises:
+        RequestInvalid: Lists the parameters.
+    """
     parameters = request.query_params.multi_items()
-    parameter_names = sorted(_names(request.scope["route"].dependant))
     unknown = [name for name in request.query_params if name not in parameter_names]
     problems = [_unknown(name, parameter_names) for name in unknown[:MAX_PROBLEMS]]
     problems += [_unstorable(name, value) for name, value in parameters if not is_storable(value)]
     if problems:
         raise RequestInvalid(problems)
+
+
+def parameter_names_of(dependant: Any) -> list[str]:
+    """The names of the query parameters of a route and its dependencies, sorted."""
+    return sorted(_names(dependant))
 
 
 def is_storable(text: str) -> bool:
@@ -79,6 +89,8 @@ def _problem(details: Any) -> Problem:
     location = json_pointer(details["loc"])
     if details["type"] == "missing":
         return Problem(location, "missing", "a value", "nothing")
+    if details["type"] == "two_names":
+        return Problem(location, "invalid_value", details["msg"], "both")
     expected = details["msg"].removeprefix("Input should be ")
     allowed = str(details.get("ctx", {}).get("expected", ""))
     words = allowed.replace(" or ", ", ").replace("'", "").split(", ")

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from ampspec.api.job.artifacts import Artifact, ArtifactList
 from infra.storage import check_path
@@ -12,13 +12,14 @@ from server.documentation.openapi import ETAG_RESPONSES, FILE_RESPONSES, problem
 from server.errors import NotFound
 from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse
+from server.http.router import api_router
 from server.http.streaming import downloads
 from server.row_models import from_row
 from store import tables
 from store.database import Database
 from store.files import artifacts
 
-router = APIRouter(prefix="/jobs/{job_id}/artifacts", tags=["artifacts"])
+router = api_router("/jobs/{job_id}/artifacts", tags=["artifacts"])
 
 FilePath = Annotated[str, Path(description="The `path` of the file, as in the list.")]
 

@@ -1,17 +1,18 @@
 """List the attempts of a job."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from ampspec.api.job.attempts import AttemptList
 from server.deps import DatabaseDep, VisibleJobId
 from server.documentation.openapi import ETAG_RESPONSES, problems
 from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse
+from server.http.router import api_router
 from server.row_models import attempt_from_row
 from store.gangs import gang_members
 from store.jobs import attempts
 
-router = APIRouter(prefix="/jobs/{job_id}/attempts", tags=["jobs"])
+router = api_router("/jobs/{job_id}/attempts", tags=["jobs"])
 
 
 @router.get(

@@ -1,15 +1,16 @@
 """Submit several jobs with one request, and cancel or delete all jobs that match a filter."""
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from ampspec.api.job.jobs import ChangedJobs, SubmittedJobs
 from server.documentation.openapi import problems
+from server.http.router import api_router
 from server.jobs.actions import JobActionsDep
 from server.jobs.bulk import MAX_CHANGED, BulkFiltersDep, ChangeLimit, cancel_jobs, delete_jobs
 from server.request_bodies import SpecsBody
 from server.submissions.new_jobs import NewJobsDep
 
-router = APIRouter(prefix="/jobs", tags=["jobs"])
+router = api_router("/jobs", tags=["jobs"])
 
 
 @router.post(

@@ -152,9 +152,10 @@ UntilParameter = Annotated[
 ]
 
 
-async def _long_poll(
+async def long_poll(
     request: Request, wait: Wait = 0.0, until: UntilParameter = Until.CHANGE
 ) -> LongPoll:
+    """Answers a read of jobs as the query parameters `wait` and `until` ask."""
     services = services_of(request)
     return LongPoll(
         request,
@@ -167,5 +168,4 @@ async def _long_poll(
     )
 
 
-LongPollDep = Annotated[LongPoll, Depends(_long_poll)]
-"""Answers a read of jobs as the query parameters `wait` and `until` ask."""
+LongPollDep = Annotated[LongPoll, Depends(long_poll)]

@@ -1,30 +1,33 @@
 """Submit, list, read, change and delete jobs."""
 
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from ampspec.api.job.jobs import Job, JobPage
 from ampspec.api.job.validation import Validation
 from ampspec.jobs import State
 from ampspec.preflight import preflight
-from server.deps import DatabaseDep, JobId, PostedSpec
+from server.deps import DatabaseDep, JobId, PostedSpec, checked_job_id
 from server.documentation.openapi import (
     CREATED_RESPONSES,
     ETAG_RESPONSES,
     accepted_response,
     problems,
 )
+from server.http.router import CheckedRoute, api_router
 from server.jobs.actions import CANCEL, EDIT, PAUSE, PROFILE, RESUME, RETRY, JobActionsDep
 from server.jobs.listing import JobListQueryDep
-from server.jobs.long_poll import LongPollDep
+from server.jobs.long_poll import LongPollDep, long_poll
 from server.request_bodies import CloneBody, ExtensionBody, JobChangesBody, ProfileBody, SpecBody
 from server.submissions.new_jobs import NewJobsDep
 from store import workers
 from store.jobs import jobs
 
-router = APIRouter(prefix="/jobs", tags=["jobs"])
+router = api_router("/jobs", tags=["jobs"])
 
 
 @router.post(
@@ -62,18 +65,41 @@ async def listing(query: JobListQueryDep, database: DatabaseDep, poll: LongPollD
     return await poll.respond(query.search.ids, partial(run_in_threadpool, query.page, database))
 
 
-@router.get(
-    "/{job_id}",
-    summary="Read a job",
-    response_model=Job,
-    responses={**ETAG_RESPONSES, **problems(404)},
-)
 async def read(job_id: JobId, poll: LongPollDep) -> Response:
     """Read the current state of a job, at once or once it has changed or ended.
 
     For a queued job `waiting` says why it waits.
     """
     return await poll.respond([job_id], partial(poll.read_job, job_id))
+
+
+class _ReadRoute(CheckedRoute):
+    """Reads a job at once without FastAPI, which would take a fifth of the time of the request.
+
+    A request without a query string has nothing to parse but the job's id, and it is the most
+    frequent one.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def read_at_once(request: Request) -> Response:
+            if request.scope["query_string"]:
+                return await handle(request)
+            job_id = await checked_job_id(request.path_params["job_id"])
+            return await read(job_id, await long_poll(request))
+
+        return read_at_once
+
+
+router.add_api_route(
+    "/{job_id}",
+    read,
+    summary="Read a job",
+    response_model=Job,
+    responses={**ETAG_RESPONSES, **problems(404)},
+    route_class_override=_ReadRoute,
+)
 
 
 @router.patch(

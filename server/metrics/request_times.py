@@ -10,7 +10,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 WAITED_S: Final = "waited_s"
 """The key in `scope["state"]` of the seconds that a request has waited."""
-API_PREFIX: Final = "/api/v1"
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 OTHER_ROUTE: Final = "other"
 """The label for unknown routes and methods, so that clients cannot create new series."""
@@ -76,8 +75,4 @@ class RequestTimes:
 def route_of(scope: Scope) -> str:
     """The path template of the route."""
     path = getattr(scope.get("route"), "path", None)
-    if path is None:
-        return OTHER_ROUTE
-    # The route has only its own part of the path.
-    inside = scope["path"].startswith(API_PREFIX) and not path.startswith(API_PREFIX)
-    return API_PREFIX + path if inside else str(path)
+    return OTHER_ROUTE if path is None else str(path)

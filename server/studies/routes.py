@@ -3,7 +3,7 @@
 import base64
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from ampspec.api.studies import Estimate, Study, StudyPage
 from ampspec.documents.problems import format_value
@@ -13,6 +13,7 @@ from server.deps import JOB_ID, DatabaseDep, PrincipalDep
 from server.documentation.openapi import CREATED_RESPONSES, accepted_response, problems
 from server.errors import Conflict, RequestInvalid
 from server.http.parameters import parse_utc
+from server.http.router import api_router
 from server.studies.creation import (
     CheckedStudyDep,
     PlannerDep,
@@ -23,7 +24,7 @@ from server.studies.creation import (
 from server.studies.views import listed_study_from_row, study_from_row
 from store import studies
 
-router = APIRouter(prefix="/studies", tags=["studies"])
+router = api_router("/studies", tags=["studies"])
 
 MARKDOWN = "text/markdown; charset=utf-8"
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from ampspec.api.job.explanations import Explanation, ExplanationCost, ExplanationList
 from ampspec.api.job.jobs import Job
@@ -11,6 +11,7 @@ from server.documentation.openapi import CREATED_RESPONSES, ETAG_RESPONSES, prob
 from server.errors import NotFound
 from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse
+from server.http.router import api_router
 from server.request_bodies import ExplanationBody
 from server.submissions import explanations
 from server.submissions.new_jobs import NewJobsDep
@@ -19,7 +20,7 @@ from store.jobs import jobs
 
 MAX_LISTED: Final = 100
 
-router = APIRouter(prefix="/jobs/{job_id}/explanations", tags=["jobs"])
+router = api_router("/jobs/{job_id}/explanations", tags=["jobs"])
 
 Step = Annotated[int, Query(ge=0, le=MAX_STEP, description="The step, counted from 0.")]
 OnlyStep = Annotated[

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from ampspec.api.job.evaluations import Evaluation, EvaluationPage
 from server.deps import DatabaseDep, VisibleJobId
@@ -12,11 +12,12 @@ from server.documentation.openapi import ETAG_RESPONSES, problems
 from server.http.accept import preferred_media_type
 from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse
+from server.http.router import api_router
 from server.telemetry.formats import FORMATS, writer
 from server.telemetry.steps_query import MAX_STEP
 from store.telemetry import evaluations
 
-router = APIRouter(prefix="/jobs/{job_id}/evaluations", tags=["steps"])
+router = api_router("/jobs/{job_id}/evaluations", tags=["steps"])
 
 
 class EvaluationsFormat(StrEnum):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from ampspec.api.job.ranges import NumberFormatName, Ranges
 from ampspec.precision.precision import float32_overrides
@@ -11,13 +11,14 @@ from server.deps import DatabaseDep, VisibleJobId
 from server.documentation.openapi import ETAG_RESPONSES, problems
 from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse
+from server.http.router import api_router
 from server.telemetry.range_reader import evenly_spaced, read_samples
 from store.telemetry import ranges
 
 if TYPE_CHECKING:
     from ampspec.telemetry.ranges.range_samples import RangeSample
 
-router = APIRouter(prefix="/jobs/{job_id}/ranges", tags=["steps"])
+router = api_router("/jobs/{job_id}/ranges", tags=["steps"])
 
 MAX_STEP: Final = 2**53
 Start = Annotated[int, Query(ge=0, le=MAX_STEP, description="The first step.")]

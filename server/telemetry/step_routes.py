@@ -2,16 +2,17 @@
 
 from typing import Any, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from ampspec.api.job.steps import Steps
 from server.deps import JobId
 from server.documentation.openapi import ETAG_RESPONSES, problems
+from server.http.router import api_router
 from server.telemetry.formats import FORMATS, JSON
 from server.telemetry.steps_query import StepsQueryDep
 from server.telemetry.steps_response import steps_response
 
-router = APIRouter(prefix="/jobs/{job_id}/steps", tags=["steps"])
+router = api_router("/jobs/{job_id}/steps", tags=["steps"])
 
 FILES: Final[dict[str, Any]] = {
     form.media_type: {"schema": {"type": "string", "format": "binary"}}

@@ -1,6 +1,6 @@
 """Tracked runs: create a run, upload its telemetry, finish it."""
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from ampspec.api.job.jobs import Job
 from ampspec.api.runs import RunEnd, RunEntries, RunStatus
@@ -8,9 +8,10 @@ from ampspec.jobs.tracked import TrackedSpec
 from server.deps import JobId
 from server.documentation.openapi import CREATED_RESPONSES, problems
 from server.http.json_body import JsonRoute
+from server.http.router import api_router
 from server.tracked_runs.tracked_runs import TrackedRunsDep
 
-router = APIRouter(prefix="/runs", tags=["runs"], route_class=JsonRoute)
+router = api_router("/runs", tags=["runs"], route_class=JsonRoute)
 
 
 @router.post(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from sqlalchemy.orm import Session
 
 from ampspec.api.workers import DrainOptions, UnsavedJob, Worker, WorkerList
@@ -21,6 +21,7 @@ from server.http.newest_first import (
 )
 from server.http.parameters import is_storable
 from server.http.responses import ModelResponse, to_response
+from server.http.router import api_router
 from server.idempotency import IdempotentRequestDep, respond_once
 from server.row_models import worker_from_row
 from store import workers
@@ -29,7 +30,7 @@ from store.access.idempotency import StoredResponse
 from store.jobs import jobs
 from store.jobs.resume_point import resume_point
 
-router = APIRouter(prefix="/workers", tags=["workers"])
+router = api_router("/workers", tags=["workers"])
 
 WorkerId = Annotated[str, Path(description="The worker's id.")]
 

@@ -20,6 +20,20 @@ def test_the_scopes_of_a_token_were_called_rights(client, server):
     assert token.scopes == server.tokens[0]["scopes"] == ["jobs:run-code"]
 
 
+def test_an_argument_with_both_of_its_names_is_refused(client, server):
+    with (
+        pytest.warns(DeprecationWarning, match="is now scopes="),
+        pytest.raises(TypeError, match="takes scopes or its old name rights, not both"),
+    ):
+        client.tokens.create("ci", scopes=["jobs:run-code"], rights=["code"])
+    with (
+        pytest.warns(DeprecationWarning, match="is now timeout_s="),
+        pytest.raises(TypeError, match="timeout_s and its old name timeout"),
+    ):
+        client.tokens.create("ci", timeout_s=1, timeout=1)
+    assert not server.requests
+
+
 def test_an_omitted_expiry_is_not_sent(client, server):
     client.tokens.create("ci")
     sent = json.loads(server.requests[0].content)

@@ -9,6 +9,7 @@ import ampclient
 import ampdata
 import ampspec.telemetry
 from ampclient import _old_names as old_names_of_ampclient
+from ampclient.workers import Workers
 from ampcore import old_names as old_names_of_ampcore
 
 NEW_NAMES = {**old_names_of_ampcore.NEW_NAMES, **old_names_of_ampclient.NEW_NAMES}
@@ -45,6 +46,46 @@ def test_the_columns_of_steps_have_their_old_name_too():
 
     assert any("COLUMNS is now BLOCK_COLUMNS" in str(warning.message) for warning in warned)
     assert COLUMNS is ampspec.telemetry.BLOCK_COLUMNS
+
+
+OLD_CONTENTS = {
+    "ampclient.lab": ("Kind", "BaseLab", "Lab", "AsyncLab", "RawLab", "AsyncRawLab"),
+    "ampclient.admin": (
+        *("Tokens", "BaseTokens", "AsyncTokens", "RawTokens", "AsyncRawTokens"),
+        *("Projects", "BaseProjects", "AsyncProjects", "RawProjects", "AsyncRawProjects"),
+    ),
+    "ampclient.wait": ("Progress", "has_ended", "refreshed", "wait_for", "wait_until"),
+    "ampclient.bulk_jobs": ("BaseBulkJobs",),
+    "ampclient.client": ("BaseClient", "ConnectedClient", "RawClient", "AsyncRawClient"),
+    "ampclient.datasets": ("BaseDatasets", "AsyncDatasets", "RawDatasets", "AsyncRawDatasets"),
+    "ampclient.files": ("BaseFiles", "AsyncFiles", "RawFiles", "AsyncRawFiles"),
+    "ampclient.jobs": ("BaseJobs", "AsyncJobs", "RawJobs", "AsyncRawJobs"),
+    "ampclient.runs": ("BaseRuns", "AsyncRuns", "RawRuns", "AsyncRawRuns"),
+    "ampclient.workers": ("BaseWorkers", "AsyncWorkers", "RawWorkers", "AsyncRawWorkers"),
+    "ampcore.checkpoint": ("Difference",),
+    "ampcore.distributed": ("Replicas", "SingleReplica", "replicas_of"),
+}
+"""Contents of modules of 0.5 that have another name now, or were there for one release."""
+
+
+@pytest.mark.filterwarnings("ignore:.*the old name goes with 0.7:DeprecationWarning")
+@pytest.mark.parametrize("module", OLD_CONTENTS)
+def test_the_contents_of_a_module_are_found_under_their_old_names(module):
+    contents = importlib.import_module(module)
+    for name in OLD_CONTENTS[module]:
+        assert getattr(contents, name) is not None
+
+
+def test_the_classes_of_a_resource_are_one_class_now():
+    with pytest.warns(DeprecationWarning, match=r"AsyncWorkers is now ampclient\.workers\.Workers"):
+        from ampclient.workers import AsyncWorkers
+
+    assert AsyncWorkers is Workers
+
+
+def test_an_unknown_name_of_a_module_is_not_found():
+    with pytest.raises(ImportError, match="cannot import name 'Lab'"):
+        from ampclient.workers import Lab  # noqa: F401
 
 
 def test_other_names_are_not_found():

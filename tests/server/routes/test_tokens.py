@@ -101,6 +101,16 @@ def test_an_invalid_request_creates_no_token(api, body):
     assert len(api.client.get(TOKENS).json()["items"]) == 1
 
 
+def test_a_body_with_the_old_name_of_a_field_beside_the_new_one_says_so(api):
+    body = {"name": "ada", "scopes": ["jobs:run-code"], "rights": ["code"]}
+    [problem] = api.client.post(TOKENS, json=body).json()["errors"]
+    assert problem["pointer"] == "/body"
+    assert problem["detail"] == (
+        "Expected either 'scopes' or 'rights', which is its old name: send one of them; "
+        "received both."
+    )
+
+
 def test_tokens_are_listed_newest_first_with_their_revocation(api):
     made = make(api)
     api.client.delete(f"{TOKENS}/{made['id']}")
