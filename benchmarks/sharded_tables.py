@@ -139,7 +139,7 @@ def _run(folder: Path, case: Case) -> list[dict[str, Any]] | None:
 def _train(folder: Path, case: Case) -> None:
     """Train on this rank, and write what it has needed."""
     from ampcore import Trainer, distributed
-    from ampcore.distributed import Cluster, Replicas
+    from ampcore.distributed import Cluster, Communicator
     from tests.memory_limit import MemoryLimit
 
     cluster = distributed.cluster_from_environment()
@@ -148,7 +148,7 @@ def _train(folder: Path, case: Case) -> None:
     limits: list[MemoryLimit] = []
     connect = distributed.connect
 
-    def connect_and_limit(cluster: Cluster, bucket_bytes: int | None = None) -> Replicas:
+    def connect_and_limit(cluster: Cluster, bucket_bytes: int | None = None) -> Communicator:
         replicas = connect(cluster, bucket_bytes)
         if case.limit_mb:
             limits.append(MemoryLimit(case.limit_mb * 10**6, folder / "exceeded"))

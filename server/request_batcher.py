@@ -22,8 +22,6 @@ MAX_BATCH: Final = 100
 class RequestBatcher(Generic[Item, Result]):
     """Handles the requests of one event loop in batches, in a thread that it keeps.
 
-    anyio's threads, with a task for each batch, took an eighth of the time of reading a job.
-
     Args:
         handle_batch: called in a thread with the items of a batch; returns their results in order.
             An exception in the results is raised for its item, and one that it raises for all.
