@@ -30,7 +30,7 @@ from under_load.telemetry import (
     writing_telemetry,
 )
 
-from ampspec.telemetry import BLOCK_COLUMNS
+from ampspec.telemetry import COLUMN_DTYPES
 from ampspec.telemetry.frames import Frame
 from server.background.compactor import Compactor
 from store.database import Database
@@ -99,7 +99,7 @@ def log(peer: JsonProcess, steps: int, turn: int) -> float:
     about = {
         "run": "ingest_rate",
         "first_step": turn * steps,
-        "metrics": list(BLOCK_COLUMNS),
+        "metrics": list(COLUMN_DTYPES),
         "skips": [],
     }
     answer = peer.call("log", steps=steps, batch=SIZES[0], **about)

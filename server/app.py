@@ -186,7 +186,7 @@ def create_app(
         redirect_slashes=False,
         default_response_class=FiniteJSONResponse,
         lifespan=lifespan,
-        routes=_routes(),
+        routes=create_routes(),
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.services = services
@@ -222,7 +222,7 @@ class _Application(FastAPI):
 
 
 @cache
-def _routes() -> list[BaseRoute]:
+def create_routes() -> list[BaseRoute]:
     """The routes of the API, in the order in which they are matched: the most frequent come first.
 
     Cached for tests, which create many applications.

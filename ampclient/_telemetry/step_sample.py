@@ -93,12 +93,12 @@ def columns_in(data: Mapping[str, Any]) -> "dict[str, Column]":
     """The columns of points or of steps, as arrays."""
     import numpy as np
 
-    from ampspec.telemetry import BLOCK_COLUMNS
+    from ampspec.telemetry import COLUMN_DTYPES
     from ampspec.telemetry.json_values import column_from_json
 
     lists = {name: column_from_json(values) for name, values in data.items()}
     if "count" not in lists:
-        dtypes = {"step": np.int64, **BLOCK_COLUMNS}
+        dtypes = {"step": np.int64, **COLUMN_DTYPES}
         return {name: np.asarray(v, dtypes.get(name, np.float32)) for name, v in lists.items()}
     dtypes = {**dict.fromkeys(("step", "count", "skipped"), np.int64), "elapsed_s": np.float64}
     arrays = {name: np.asarray(values, dtypes.get(name)) for name, values in lists.items()}

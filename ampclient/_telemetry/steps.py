@@ -69,10 +69,10 @@ def concat_blocks(
 
     Raises StepsMissing for a gap, unless the program that has logged the steps may leave some out.
     """
-    from ampspec.telemetry import BLOCK_COLUMNS, StepBlock
+    from ampspec.telemetry import COLUMN_DTYPES, StepBlock
 
     if not blocks:
-        names = [name for name in step_range.columns or BLOCK_COLUMNS if name != "step"]
+        names = [name for name in step_range.columns or COLUMN_DTYPES if name != "step"]
         return StepBlock(step_range.first, {name: [] for name in names})
     block = StepBlock.concat(blocks)
     if block.has_gaps and not may_have_gaps:

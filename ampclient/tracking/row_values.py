@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ampclient.tracking.entries import PendingEntry, event_entry
 from ampspec.jobs.tracked import COLUMN_NAME
-from ampspec.telemetry import BLOCK_COLUMNS
+from ampspec.telemetry import COLUMN_DTYPES
 
 MAX_EXTRAS: Final = 48
 """Columns besides those of every run."""
@@ -98,7 +98,7 @@ class RowValues:
         return exact, None
 
     def _check_name(self, name: str) -> None:
-        if name in self._extras or name in BLOCK_COLUMNS:
+        if name in self._extras or name in COLUMN_DTYPES:
             return
         if not COLUMN_NAME.fullmatch(name) or name in ("step", LOGGED_STEP):
             raise UnusableValue(

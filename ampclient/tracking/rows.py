@@ -10,7 +10,7 @@ import numpy as np
 
 from ampclient.tracking.entries import PendingEntry, event_entry, steps_entry
 from ampclient.tracking.row_values import LOGGED_STEP, Row
-from ampspec.telemetry import BLOCK_COLUMNS, StepBlock
+from ampspec.telemetry import COLUMN_DTYPES, StepBlock
 from ampspec.telemetry.scale_events import scale_events
 from ampspec.telemetry.scale_health import ScaleBounds, ScaleHealth, ScaleHealthMonitor
 from ampspec.telemetry.steps.block import missing_column
@@ -157,5 +157,5 @@ def _columns(rows: Sequence[Row]) -> dict[str, Any]:
                 if name in row:
                     column[index] = row[name]
         columns[name] = column
-    ordered = [*(name for name in BLOCK_COLUMNS if name in columns), *columns]
+    ordered = [*(name for name in COLUMN_DTYPES if name in columns), *columns]
     return {name: columns[name] for name in dict.fromkeys(ordered)}

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from ampspec.documents.problems import closest_match, format_value
 from ampspec.jobs import Problem
-from ampspec.telemetry import BLOCK_COLUMNS
+from ampspec.telemetry import COLUMN_DTYPES
 from ampspec.telemetry.steps.buckets import SKIPPED
 from ampspec.telemetry.steps.downsampling import EMPTY_BLOCK
 from server.deps import job_not_found
@@ -115,14 +115,14 @@ class ColumnSelection:
             return list(read_columns)
         stored_columns = steps.column_names(self.session, self.job_id, self.ranges)
         if not stored_columns:
-            stored_columns = list(BLOCK_COLUMNS)
+            stored_columns = list(COLUMN_DTYPES)
         if requested is None:
             return stored_columns
         # Without steps yet, a named extra (`loss/generator`) may still appear later.
         later = [
             name
             for name in requested
-            if not self.inside and name.partition("/")[0] in BLOCK_COLUMNS
+            if not self.inside and name.partition("/")[0] in COLUMN_DTYPES
         ]
         check_columns(requested, [*stored_columns, *later])
         return [name for name in dict.fromkeys(requested) if name in stored_columns]

@@ -21,7 +21,7 @@ from ampspec.api.runs import (
 from ampspec.documents.problems import Location, format_value, json_pointer
 from ampspec.jobs import Problem
 from ampspec.jobs.tracked import COLUMN_NAME
-from ampspec.telemetry import BLOCK_COLUMNS, Event, EventType, StepBlock
+from ampspec.telemetry import COLUMN_DTYPES, Event, EventType, StepBlock
 from ampspec.telemetry.json_values import column_from_json
 from ampspec.telemetry.steps import array_codec
 from ampspec.telemetry.steps.block import LATEST_COLUMNS
@@ -114,8 +114,8 @@ def _columns(entry: RunSteps, at: Location) -> dict[str, NDArray[Any]]:
     numbers = {"step": arrays.pop("step")} if "step" in arrays else {}
     for name, value in DEFAULTS.items():
         if name not in arrays:
-            arrays[name] = np.full(count, value, BLOCK_COLUMNS[name])
-    columns = {name: arrays[name] for name in (*BLOCK_COLUMNS, *arrays) if name in arrays}
+            arrays[name] = np.full(count, value, COLUMN_DTYPES[name])
+    columns = {name: arrays[name] for name in (*COLUMN_DTYPES, *arrays) if name in arrays}
     for name, maximum in (("step_time_s", MAX_STEP_TIME_S), ("examples", np.inf)):
         values = columns[name]
         if not ((values >= 0) & (values <= maximum)).all():
@@ -147,7 +147,7 @@ def _given_columns(
 
 
 def _column(name: str, values: Sequence[Any] | NDArray[Any], at: Location) -> NDArray[Any]:
-    dtype = np.dtype(np.int64 if name == "step" else BLOCK_COLUMNS.get(name, np.float32))
+    dtype = np.dtype(np.int64 if name == "step" else COLUMN_DTYPES.get(name, np.float32))
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             if dtype.kind == "i":

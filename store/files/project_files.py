@@ -15,7 +15,7 @@ from ampspec.references.stored_files import FileKind
 from store.clock import from_now, now
 from store.files.datasets import check_quota, lock_project
 from store.rows import insert_rows
-from store.tables import InputFile, Job, ProjectFile, new_id
+from store.tables import Job, JobFileLink, ProjectFile, new_id
 
 STORAGE_FOLDER: Final = "files"
 """The folder of the storage with all files, by project and SHA-256."""
@@ -111,7 +111,7 @@ def add_job_files(session: Session, job_files: Sequence[tuple[str, FileKey]]) ->
     """Record which files jobs name, each by the job's id. The files must be locked."""
     if job_files:
         rows = [{"job_id": job_id, **key._asdict()} for job_id, key in job_files]
-        insert_rows(session, InputFile, *rows)
+        insert_rows(session, JobFileLink, *rows)
 
 
 def page(
@@ -145,7 +145,7 @@ def jobs_naming(
     session: Session, keys: Collection[FileKey], *, limit: int
 ) -> dict[FileKey, list[Row[Any]]]:
     """By file, the newest jobs that name it; each row has `job_count`, the number of all."""
-    key = (InputFile.project, InputFile.kind, InputFile.sha256)
+    key = (JobFileLink.project, JobFileLink.kind, JobFileLink.sha256)
     order = (Job.created_at.desc(), Job.id)
     ranked_jobs = (
         select(
@@ -154,7 +154,7 @@ def jobs_naming(
             func.count().over(partition_by=key).label("job_count"),
             func.row_number().over(partition_by=key, order_by=order).label("rank"),
         )
-        .join(Job, Job.id == InputFile.job_id)
+        .join(Job, Job.id == JobFileLink.job_id)
         .where(tuple_(*key).in_(keys))
         .subquery()
     )
@@ -185,9 +185,9 @@ def remove_unused(session: Session) -> list[str]:
     Returns the paths of their content, which is deleted after the commit.
     """
     is_used = exists().where(
-        InputFile.project == ProjectFile.project,
-        InputFile.kind == ProjectFile.kind,
-        InputFile.sha256 == ProjectFile.sha256,
+        JobFileLink.project == ProjectFile.project,
+        JobFileLink.kind == ProjectFile.kind,
+        JobFileLink.sha256 == ProjectFile.sha256,
     )
     statement = (
         select(ProjectFile)

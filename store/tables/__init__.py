@@ -10,7 +10,7 @@ from store.tables.access import (
 )
 from store.tables.base import Base, new_id
 from store.tables.datasets import Dataset, DatasetUpload, DatasetVersion
-from store.tables.files import Artifact, FileRemoval, InputFile, ProjectFile
+from store.tables.files import Artifact, FileRemoval, JobFileLink, ProjectFile
 from store.tables.gangs import Gang, GangMember
 from store.tables.jobs import QUEUED, Attempt, Job, JobMetric
 from store.tables.service import Leader, SchemaCompatibility, ServiceCount
@@ -43,8 +43,8 @@ __all__ = [
     "Gang",
     "GangMember",
     "IdempotencyKey",
-    "InputFile",
     "Job",
+    "JobFileLink",
     "JobMetric",
     "Leader",
     "LogRow",

@@ -47,7 +47,7 @@ class ProjectFile(Base):
     """The name and size of each file in a bundle."""
 
 
-class InputFile(Base):
+class JobFileLink(Base):
     """A file that a job's spec names: it cannot be deleted before the job."""
 
     __tablename__ = "job_files"

@@ -44,8 +44,8 @@ def test_the_columns_of_steps_have_their_old_name_too():
     with pytest.warns(DeprecationWarning, match=r"the old name goes with") as warned:
         from ampcore.telemetry import COLUMNS
 
-    assert any("COLUMNS is now BLOCK_COLUMNS" in str(warning.message) for warning in warned)
-    assert COLUMNS is ampspec.telemetry.BLOCK_COLUMNS
+    assert any("COLUMNS is now COLUMN_DTYPES" in str(warning.message) for warning in warned)
+    assert COLUMNS is ampspec.telemetry.COLUMN_DTYPES
 
 
 OLD_CONTENTS = {

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from ampspec.jobs import JobSpec
-from ampspec.telemetry import BLOCK_COLUMNS
+from ampspec.telemetry import COLUMN_DTYPES
 from ampspec.telemetry.steps.codec import decode
 
 NAMES = ("storage_size", "json_process", "service_processes", "telemetry", "mlflow_process")
@@ -40,7 +40,7 @@ def running_server(request):
 def test_the_synthetic_steps_have_all_columns_and_skips(under_load):
     made = under_load.telemetry
     block = made.block(1000, 5000)
-    assert block.names == tuple(BLOCK_COLUMNS)
+    assert block.names == tuple(COLUMN_DTYPES)
     assert block["step"][block["skipped"]].tolist() == made.skipped_between(1000, 6000)
     assert made.skipped_between(0, 10**7)[-1] < 10**7
     assert len(made.skipped_between(0, 100_000)) == 49

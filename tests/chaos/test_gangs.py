@@ -130,7 +130,7 @@ def test_a_suspended_worker_loses_its_ranks_to_the_next_attempt(cluster: Cluster
 def test_a_gang_is_paused_resumed_and_drained(cluster: Cluster) -> None:
     """Mechanisms: a pause stops all ranks at one step; any worker that drains hands the gang back.
 
-    Checked: if worker/gangs/rank_group.py sends no stop request, the drained worker never ends.
+    Checked: if worker/gangs/follower_ranks.py sends no stop request, the drained worker never ends.
     """
     cluster.ensure_workers(3, SCRIPTED)
     job = cluster.submit_paused_at(gang(2))
@@ -198,7 +198,7 @@ def test_a_gang_with_a_suspended_rank_is_cancelled(cluster: Cluster) -> None:
 def test_a_suspended_rank_is_lost_and_the_others_end(cluster: Cluster) -> None:
     """Mechanism: a rank that does not answer is lost after the timeout of the cluster.
 
-    Checked: if worker/gangs/rank_group.py does not kill after the grace period, the rank stays.
+    Checked: if worker/gangs/follower_ranks.py does not kill after the grace period, the rank stays.
     """
     cluster.ensure_workers(2, SCRIPTED, **UNISOLATED)
     job = cluster.submit_paused_at(gang(2))

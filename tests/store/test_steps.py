@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ampspec.jobs import State
-from ampspec.telemetry import BLOCK_COLUMNS
+from ampspec.telemetry import COLUMN_DTYPES
 from store.jobs.jobs import Origin, create
 from store.tables import StepBlockRow
 from store.telemetry import ingest, steps
@@ -132,4 +132,4 @@ def test_only_the_requested_columns_are_read(database, job_of_30_steps):
 def test_a_job_without_steps_has_every_column_empty(database, running):
     reading = read(database, running.id)
     assert len(reading.block) == 0
-    assert reading.block.names == tuple(BLOCK_COLUMNS)
+    assert reading.block.names == tuple(COLUMN_DTYPES)

@@ -40,11 +40,11 @@ from worker.attempt.rank_log import RankLog
 from worker.attempt.telemetry_writer import TelemetryWriter
 from worker.background_thread import run_in_background
 from worker.context import WorkerContext
-from worker.gangs import rank_group
+from worker.gangs import follower_ranks
+from worker.gangs.follower_ranks import FollowerRanks
 from worker.gangs.gang_leader import with_cause
 from worker.gangs.gang_runner import GangRunner
 from worker.gangs.member_lease import MemberLease
-from worker.gangs.rank_group import RankGroup
 from worker.rank_ports import RankPorts, local_addresses, own_host, port_of, ports_of
 from worker.slots import Devices, Slots
 from worker.tasks import run_queued_jobs
@@ -306,7 +306,7 @@ def test_a_killed_rank_ends_all_others(gang: Gang, rank: int) -> None:
 
 
 def test_ranks_are_shown_as_running_while_they_train(gang: Gang) -> None:
-    """Checked: if only RankGroup changes the state of a rank, rank 0 stays "starting"."""
+    """Checked: if only FollowerRanks changes the state of a rank, rank 0 stays "starting"."""
     for name in ("w0", "w1"):
         gang.add_worker(name, "ranks_wait", slots=2)
     gang.start(devices=2)
@@ -334,11 +334,11 @@ def test_a_rank_that_the_oom_killer_ended_is_reported_as_out_of_memory(
 def test_the_last_lines_of_ranks_beside_rank_0_are_stored_before_the_job_ends(
     gang: Gang, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Checked: without `wait_until_empty` in RankGroup.has_ended they are lost."""
-    append, has_ended = TelemetryWriter._append, RankGroup.has_ended.fget
+    """Checked: without `wait_until_empty` in FollowerRanks.has_ended they are lost."""
+    append, has_ended = TelemetryWriter._append, FollowerRanks.has_ended.fget
     is_awaited = threading.Event()
 
-    def watched(group: RankGroup) -> bool:
+    def watched(group: FollowerRanks) -> bool:
         value = bool(has_ended(group))  # type: ignore[misc]
         if group._have_ended.is_set() and not value:
             is_awaited.set()
@@ -353,7 +353,7 @@ def test_the_last_lines_of_ranks_beside_rank_0_are_stored_before_the_job_ends(
             )
         return append(writer, entries)
 
-    monkeypatch.setattr(RankGroup, "has_ended", property(watched))
+    monkeypatch.setattr(FollowerRanks, "has_ended", property(watched))
     monkeypatch.setattr(TelemetryWriter, "_append", append_late)
     gang.add_worker("w0", "ranks_print_a_last_line", slots=2)
     gang.start(workers=1, devices=2)
@@ -380,8 +380,8 @@ def test_a_line_of_a_rank_that_the_database_refuses_ends_the_attempt(
 def test_a_rank_whose_thread_cannot_start_ends_the_gang(
     gang: Gang, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Checked: without `finally` in RankGroup.run the job stays active for ever."""
-    start, calls = rank_group.run_in_background, []
+    """Checked: without `finally` in FollowerRanks.run the job stays active for ever."""
+    start, calls = follower_ranks.run_in_background, []
 
     def fail_the_second(work: Any) -> Any:
         calls.append(work)
@@ -389,7 +389,7 @@ def test_a_rank_whose_thread_cannot_start_ends_the_gang(
             raise RuntimeError("can't start new thread")
         return start(work)
 
-    monkeypatch.setattr(rank_group, "run_in_background", fail_the_second)
+    monkeypatch.setattr(follower_ranks, "run_in_background", fail_the_second)
     gang.add_worker("w0", "ranks_wait", slots=3)
     gang.start(workers=1, devices=3)
     job = gang.until_ended()
@@ -492,7 +492,7 @@ def test_a_worker_without_its_database_can_be_shut_down(
 ) -> None:
     """Fails if the worker waits for its database, to record the end of its ranks."""
     monkeypatch.setattr("worker.shutdown.DATABASE_TIMEOUT_S", 0.2)
-    monkeypatch.setattr("worker.gangs.rank_group.LEADER_WAIT_S", 0.2)
+    monkeypatch.setattr("worker.gangs.follower_ranks.LEADER_WAIT_S", 0.2)
     unreliable: Any = Unreliable(gang.database)
     gang.add_worker("w0", "ranks_wait")
     gang.add_worker("w1", "ranks_wait", database=unreliable)
@@ -564,7 +564,7 @@ def test_all_ranks_end_when_the_lease_of_one_worker_expires(gang: Gang) -> None:
 
 @pytest.mark.slow
 def test_only_rank_0_gets_the_checkpoint_which_it_sends_to_the_others(gang: Gang) -> None:
-    """Checked: without `only_data` in worker/gangs/rank_group.py rank 1 finds one, too."""
+    """Checked: without `only_data` in worker/gangs/follower_ranks.py rank 1 finds one, too."""
     for name in ("w0", "w1"):
         gang.add_worker(name, "ranks_save")
     gang.start(max_attempts=2)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ampspec.telemetry import BLOCK_COLUMNS, StepBlock
+from ampspec.telemetry import COLUMN_DTYPES, StepBlock
 from ampspec.telemetry.frames import Frame, FrameType
 from ampspec.telemetry.steps.codec import decode
 from tests.needs import SANDBOX_NEEDS, require
@@ -70,7 +70,7 @@ def test_a_sandboxed_trainer_trains_and_saves_its_model(
         blocks = [frame for frame in frames if frame.type is FrameType.STEPS]
         steps = StepBlock.concat([decode(block.payload) for block in blocks])
         assert len(steps) == 20
-        assert steps.names[: len(BLOCK_COLUMNS)] == tuple(BLOCK_COLUMNS)
+        assert steps.names[: len(COLUMN_DTYPES)] == tuple(COLUMN_DTYPES)
         assert blocks[-1].header["last"]["loss"] == steps["loss"][-1]
         assert (folder.path / "model.keras").is_file()
     finally:

@@ -8,8 +8,8 @@ from ampspec.jobs import Reason
 from worker.attempt.outcome import RANK_FAILED, AttemptOutcome, AttemptResult, Failure
 from worker.attempt.rank import LocalRank
 from worker.attempt.stop_reason import StopReason
+from worker.gangs.follower_ranks import SHUTDOWN, FollowerRanks
 from worker.gangs.rank_failure import cause_of
-from worker.gangs.rank_group import SHUTDOWN, RankGroup
 
 POLL_S: Final = 0.1
 PORT_TAKEN: Final = (
@@ -31,7 +31,7 @@ class GangLeader:
         ranks: The ranks of its worker, which also reads the state of the other workers.
     """
 
-    def __init__(self, first: LocalRank, ranks: RankGroup) -> None:
+    def __init__(self, first: LocalRank, ranks: FollowerRanks) -> None:
         self.first, self._ranks = first, ranks
 
     def stop_reason(self) -> StopReason | None:

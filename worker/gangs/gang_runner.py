@@ -16,8 +16,8 @@ from worker.attempt.attempt import JobAttempt
 from worker.attempt.rank import LocalRank
 from worker.background_thread import run_in_background
 from worker.context import WorkerContext
+from worker.gangs.follower_ranks import FollowerRanks
 from worker.gangs.gang_leader import GangLeader
-from worker.gangs.rank_group import RankGroup
 from worker.rank_ports import RankPorts, accelerators_in, local_addresses, port_of
 
 log = logging.getLogger(__name__)
@@ -174,31 +174,31 @@ class _Member:
         first, last = ranks[0].number, ranks[-1].number
         log.info("ranks %d to %d of %d start", first, last, len(started.addresses))
         with context.work_dirs.attempt_dir(job.id, job.attempt, "-ranks") as folder:
-            group = RankGroup(context, job, self._assignment, ranks, folder)
-            group.start()
+            followers = FollowerRanks(context, job, self._assignment, ranks, folder)
+            followers.start()
             try:
                 if first == 0:
-                    self._run_first(started, group, ranks[0])
+                    self._run_first(started, followers, ranks[0])
                 else:
                     with context.metrics.busy_slot():
-                        group.run()
+                        followers.run()
             finally:
-                group.close()
+                followers.close()
 
-    def _run_first(self, started: Started, group: RankGroup, first: LocalRank) -> None:
+    def _run_first(self, started: Started, followers: FollowerRanks, first: LocalRank) -> None:
         """Run rank 0 as a job with one rank is run, and the worker's other ranks beside it."""
         job, context = started.job, self._context
         with context.database.read() as session:
             used_s = attempts.used_s(session, job.id)
-        other_ranks = run_in_background(group.run)
+        other_ranks = run_in_background(followers.run)
         try:
             with (
                 context.work_dirs.attempt_dir(job.id, job.attempt) as folder,
                 context.metrics.busy_slot(),
             ):
-                JobAttempt(context, job, used_s, folder, gang=GangLeader(first, group)).run()
+                JobAttempt(context, job, used_s, folder, gang=GangLeader(first, followers)).run()
         finally:
-            group.kill()
+            followers.kill()
             other_ranks.result()
 
     def _rank(self, started: Started, index: int, device: int) -> LocalRank:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from ampspec.jobs.tracked import COLUMN_NAME
-from ampspec.telemetry import BLOCK_COLUMNS, EventType, StepBlock
+from ampspec.telemetry import COLUMN_DTYPES, EventType, StepBlock
 from ampspec.telemetry.frames import Frame, FrameType
 from ampspec.telemetry.json_values import json_safe, storable_text
 from ampspec.telemetry.ranges.range_samples import RangeSample
@@ -169,7 +169,7 @@ def _check_columns(columns: Mapping[str, NDArray[Any]]) -> None:
     for name, values in columns.items():
         if name == "step" or not COLUMN_NAME.fullmatch(name):
             raise _invalid("the name of a column", COLUMN_NAME.pattern, name)
-        dtype = np.dtype(BLOCK_COLUMNS.get(name, np.float32))
+        dtype = np.dtype(COLUMN_DTYPES.get(name, np.float32))
         if values.dtype != dtype:
             raise _invalid(f"the dtype of {name}", str(dtype), values.dtype)
     for name, limit in (("step_time_s", MAX_STEP_TIME_S), ("examples", np.inf)):

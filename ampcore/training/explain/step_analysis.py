@@ -19,8 +19,8 @@ from ampcore.diagnostics.steps.step_values import MAX_ROWS, layer_rows, variable
 from ampcore.models.task import float32_view
 from ampcore.precision import NoLossScale
 from ampcore.training.explain.step_replay import ReplayedRun
+from ampcore.training.run.diagnosis_context import step_context
 from ampcore.training.run.repeat import RepeatedStep
-from ampcore.training.run.step_context import step_context
 from ampcore.training.step.step_runner import StepRunner
 from ampspec.precision.precision import DTYPES_OF_16_BITS
 from ampspec.telemetry import StepBlock

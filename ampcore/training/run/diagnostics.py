@@ -15,7 +15,7 @@ from ampcore.diagnostics.steps.replay import Replay
 from ampcore.diagnostics.steps.skipped_step import BatchPosition, SkippedStep
 from ampcore.diagnostics.steps.step_diagnosis import StepValues
 from ampcore.training.context import RunContext
-from ampcore.training.run.step_context import step_context
+from ampcore.training.run.diagnosis_context import step_context
 from ampcore.training.step.step_runner import StepRunner
 from ampspec.telemetry import Event, EventType, StepBlock
 from ampspec.telemetry.anomalies import SpikeDetector

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ampspec.telemetry import BLOCK_COLUMNS, StepBlock
+from ampspec.telemetry import COLUMN_DTYPES, StepBlock
 
 
 def step_block(
@@ -27,4 +27,4 @@ def step_block(
 
 def _ordered(columns: Sequence[str]) -> list[str]:
     """The columns of every block first, then the extras."""
-    return [*BLOCK_COLUMNS, *(name for name in columns if name not in BLOCK_COLUMNS)]
+    return [*COLUMN_DTYPES, *(name for name in columns if name not in COLUMN_DTYPES)]

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ampspec.telemetry.steps.missing import MISSING
 
-BLOCK_COLUMNS: Final[dict[str, DTypeLike]] = {
+COLUMN_DTYPES: Final[dict[str, DTypeLike]] = {
     "loss": np.float32,
     "loss_scale": np.float32,
     "skipped": np.bool_,
@@ -29,7 +29,7 @@ Column = NDArray[Any]
 
 def missing_column(name: str, count: int) -> Column:
     """The values of a missing column: MISSING `count` times, or 0 if the dtype has no NaN."""
-    dtype = np.dtype(BLOCK_COLUMNS.get(name, np.float32))
+    dtype = np.dtype(COLUMN_DTYPES.get(name, np.float32))
     return np.full(count, MISSING, dtype) if dtype.kind == "f" else np.zeros(count, dtype)
 
 
@@ -68,7 +68,7 @@ class StepBlock:
         steps: Column | Sequence[int] | None = None,
     ) -> None:
         arrays = {
-            name: np.asarray(values, dtype=BLOCK_COLUMNS.get(name, np.float32))
+            name: np.asarray(values, dtype=COLUMN_DTYPES.get(name, np.float32))
             for name, values in columns.items()
         }
         lengths = {name: len(array) for name, array in arrays.items()}
@@ -215,7 +215,7 @@ class StepBlock:
         """
         blocks = [block for block in blocks if len(block)]
         if not blocks:
-            return cls(0, {name: [] for name in BLOCK_COLUMNS})
+            return cls(0, {name: [] for name in COLUMN_DTYPES})
         for block, next_block in pairwise(blocks):
             if block.end_step > next_block.first_step:
                 raise ValueError(

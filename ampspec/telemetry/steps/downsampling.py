@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Protocol
 
-from ampspec.telemetry.steps.block import BLOCK_COLUMNS, StepBlock
+from ampspec.telemetry.steps.block import COLUMN_DTYPES, StepBlock
 from ampspec.telemetry.steps.buckets import Buckets, smallest_bucket_size
 
 LEVEL_FACTOR: Final = 4
@@ -24,7 +24,7 @@ DIRECT_READ_STEPS: Final = 16_384
 MAX_RUN_STEPS: Final = 65_536
 """The number of steps that are aggregated at a time, to bound the memory of a reader."""
 
-EMPTY_BLOCK: Final = StepBlock(0, {name: [] for name in BLOCK_COLUMNS})
+EMPTY_BLOCK: Final = StepBlock(0, {name: [] for name in COLUMN_DTYPES})
 
 
 class StepSeries(Protocol):

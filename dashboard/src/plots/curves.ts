@@ -29,7 +29,7 @@ export interface Panel {
 }
 
 export const THROUGHPUT = "examples_per_s";
-const PANELS = [
+const PANEL_TITLES = [
   ["loss", "Loss"],
   ["loss_scale", "Loss scale"],
   [THROUGHPUT, "Examples/s"],
@@ -41,7 +41,7 @@ const PANELS = [
 /** Columns that are no quantity of the training. */
 const UNPLOTTED: ReadonlySet<string> = new Set(["step", "count", "skipped", "step_time_s", "examples", "last_step", "logged_step", "elapsed_s"]);
 
-/** One panel for each quantity that the steps have values of: those of PANELS first. */
+/** One panel for each quantity that the steps have values of: those of PANEL_TITLES first. */
 export function jobPanels(data: Columns): Panel[] {
   return panelTitles([data]).map(([key, title]) => ({
     key,
@@ -54,9 +54,9 @@ export function jobPanels(data: Columns): Panel[] {
 /** Key and title of a panel for each quantity in some of the tables; `a/b` is a curve of the panel of `a`. */
 export function panelTitles(tables: readonly Columns[]): (readonly [string, string])[] {
   const names = [...new Set(tables.flatMap(columnNames))];
-  const taken = new Set([...PANELS.map(([key]) => key as string), ...UNPLOTTED, ...names.filter((name) => !name.includes("/"))]);
-  const isOther = (name: string) => (name.includes("/") ? !taken.has(name.split("/")[0]!) : !PANELS.some(([key]) => key === name) && !UNPLOTTED.has(name));
-  return [...PANELS, ...names.filter(isOther).map((name) => [name, name] as const)];
+  const taken = new Set([...PANEL_TITLES.map(([key]) => key as string), ...UNPLOTTED, ...names.filter((name) => !name.includes("/"))]);
+  const isOther = (name: string) => (name.includes("/") ? !taken.has(name.split("/")[0]!) : !PANEL_TITLES.some(([key]) => key === name) && !UNPLOTTED.has(name));
+  return [...PANEL_TITLES, ...names.filter(isOther).map((name) => [name, name] as const)];
 }
 
 export function hasValues({ mean, nonFinite }: Curve): boolean {

@@ -11,7 +11,7 @@ from ampspec.api.job.jobs import Latest
 from ampspec.api.job.steps import Steps
 from ampspec.api.tokens import CreatedToken, TokenList
 from ampspec.jobs import State
-from ampspec.telemetry import BLOCK_COLUMNS
+from ampspec.telemetry import COLUMN_DTYPES
 
 TOKEN = {
     "id": "0000",
@@ -66,4 +66,4 @@ def test_an_unknown_state_has_the_properties_of_a_state():
 
 def test_the_description_of_steps_names_every_column():
     description = Steps.model_fields["data"].description
-    assert all(name in description for name in BLOCK_COLUMNS)
+    assert all(name in description for name in COLUMN_DTYPES)

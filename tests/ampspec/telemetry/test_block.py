@@ -3,20 +3,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ampspec.telemetry import BLOCK_COLUMNS, StepBlock
+from ampspec.telemetry import COLUMN_DTYPES, StepBlock
 from ampspec.telemetry.json_values import column_from_json, column_to_json
 from ampspec.telemetry.steps.codec import decode, encode
 from ampspec.telemetry.steps.missing import MISSING, is_missing
 
 
 def block(first_step=0, count=4, **extra):
-    columns = {name: np.arange(count) % 2 for name in BLOCK_COLUMNS}
+    columns = {name: np.arange(count) % 2 for name in COLUMN_DTYPES}
     return StepBlock(first_step, columns | extra)
 
 
 def test_columns_have_their_dtypes_and_extras_are_float32():
     step_block = block(**{"loss/generator": [1, 2, 3, 4]})
-    assert {name: step_block[name].dtype for name in BLOCK_COLUMNS} == BLOCK_COLUMNS
+    assert {name: step_block[name].dtype for name in COLUMN_DTYPES} == COLUMN_DTYPES
     assert step_block["loss/generator"].dtype == np.float32
 
 
@@ -80,7 +80,7 @@ def test_concat_joins_the_slices_of_a_block(first_step, counts, random):
 
 
 def test_concat_of_no_blocks_has_every_column():
-    assert StepBlock.concat([]).names == tuple(BLOCK_COLUMNS)
+    assert StepBlock.concat([]).names == tuple(COLUMN_DTYPES)
 
 
 def test_concat_fills_missing_skipped_and_examples_columns_with_zero():
@@ -147,7 +147,7 @@ def test_an_empty_cell_is_told_from_a_computed_nan_through_every_encoding():
 def test_an_arrow_table_has_the_steps_first_and_every_column_unchanged():
     step_block = block(7, extra=[1, np.nan, np.inf, 4])
     table = step_block.to_arrow()
-    assert table.column_names == ["step", *BLOCK_COLUMNS, "extra"]
+    assert table.column_names == ["step", *COLUMN_DTYPES, "extra"]
     for name in table.column_names:
         column = table[name].to_numpy()
         assert column.dtype == step_block[name].dtype
@@ -158,7 +158,7 @@ def test_a_data_frame_is_indexed_by_step():
     step_block = block(7, extra=[1, np.nan, np.inf, 4])
     frame = step_block.to_pandas()
     assert (frame.index.name, list(frame.index)) == ("step", [7, 8, 9, 10])
-    assert list(frame.columns) == [*BLOCK_COLUMNS, "extra"]
+    assert list(frame.columns) == [*COLUMN_DTYPES, "extra"]
     for name in step_block.names:
         assert frame[name].dtype == step_block[name].dtype
         np.testing.assert_array_equal(frame[name].to_numpy(), step_block[name])

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from ampspec.telemetry import BLOCK_COLUMNS, StepBlock
+from ampspec.telemetry import COLUMN_DTYPES, StepBlock
 from ampspec.telemetry.steps.buckets import Buckets
 from ampspec.telemetry.steps.codec import decode, decode_buckets, encode, encode_buckets
 
@@ -15,10 +15,10 @@ def blocks(draw):
     count = draw(st.integers(0, 40))
     extras = st.text(min_size=1).filter(lambda name: name != "step")
     names = draw(
-        st.lists(st.one_of(st.sampled_from(list(BLOCK_COLUMNS)), extras), unique=True, min_size=1)
+        st.lists(st.one_of(st.sampled_from(list(COLUMN_DTYPES)), extras), unique=True, min_size=1)
     )
     columns = {
-        name: draw(arrays.arrays(BLOCK_COLUMNS.get(name, np.float32), count)) for name in names
+        name: draw(arrays.arrays(COLUMN_DTYPES.get(name, np.float32), count)) for name in names
     }
     return StepBlock(draw(st.integers(0, 2**53)), columns)
 
@@ -28,7 +28,7 @@ def test_decoding_undoes_encoding(block):
     assert decode(encode(block)) == block
 
 
-@given(blocks(), st.sets(st.sampled_from([*BLOCK_COLUMNS, "loss/generator", "other"])))
+@given(blocks(), st.sets(st.sampled_from([*COLUMN_DTYPES, "loss/generator", "other"])))
 def test_selected_columns_are_decoded_alone(block, names):
     decoded = decode(encode(block), names.__contains__)
     assert len(decoded) == len(block)
@@ -64,7 +64,7 @@ def test_encoding_keeps_the_bits_of_every_float():
 def test_a_step_is_encoded_in_less_than_12_bytes():
     random = np.random.default_rng(0)
     columns = {name: random.random(1000) for name in ("loss", "grad_norm")}
-    constant = {name: np.ones(1000) for name in BLOCK_COLUMNS if name not in columns}
+    constant = {name: np.ones(1000) for name in COLUMN_DTYPES if name not in columns}
     assert len(encode(StepBlock(0, columns | constant))) < 12 * 1000
 
 

@@ -9,7 +9,7 @@ from server.background import cleanup
 from store.clock import from_now
 from store.files import project_files
 from store.files.project_files import FileKey
-from store.tables import InputFile, ProjectFile
+from store.tables import JobFileLink, ProjectFile
 
 JOBS = "/api/v1/jobs"
 CONTENT = b"PK-like"
@@ -49,7 +49,7 @@ def test_a_token_with_the_scope_submits_clones_and_extends(api, bundle, coder, m
     assert clone.status_code == 201, clone.text
     with api.database.read() as session:
         for submitted in (job, clone):
-            named = select(InputFile.sha256).where(InputFile.job_id == submitted.json()["id"])
+            named = select(JobFileLink.sha256).where(JobFileLink.job_id == submitted.json()["id"])
             assert session.scalars(named).all() == [SHA256]
 
 

@@ -9,7 +9,7 @@ from store.files import artifacts, project_files
 from store.files.artifacts import WEIGHTS, StoredArtifact
 from store.files.project_files import FileKey
 from store.jobs import attempts
-from store.tables import InputFile
+from store.tables import JobFileLink
 
 JOBS = "/api/v1/jobs"
 SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
@@ -111,5 +111,5 @@ def test_an_uploaded_file_must_be_one_of_the_project_and_is_kept(api):
         )
     job = submit(api, init).json()["id"]
     with api.database.read() as session:
-        named = select(InputFile.sha256).where(InputFile.job_id == job)
+        named = select(JobFileLink.sha256).where(JobFileLink.job_id == job)
         assert session.scalars(named).all() == [DIGEST]

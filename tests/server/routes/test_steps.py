@@ -1,7 +1,7 @@
 import pytest
 
 from ampspec.jobs import State
-from ampspec.telemetry import BLOCK_COLUMNS
+from ampspec.telemetry import COLUMN_DTYPES
 from store.jobs import attempts
 from store.telemetry import ingest
 from tests.databases import ON_SQLITE
@@ -38,7 +38,7 @@ def test_every_step_has_every_column(api, job_id):
     steps = read(api, job_id)
     assert list(steps["data"]) == [
         "step",
-        *sorted(BLOCK_COLUMNS, key=list(steps["data"]).index),
+        *sorted(COLUMN_DTYPES, key=list(steps["data"]).index),
     ]
     assert steps["data"]["step"] == steps["data"]["loss"] == list(range(30))
     assert steps["data"]["skipped"] == [False] * 30

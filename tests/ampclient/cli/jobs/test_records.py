@@ -6,7 +6,7 @@ import pytest
 
 from ampclient import ScaleChanges, SkippedSteps, StepSample
 from ampclient.cli.output.step_output import write_steps
-from ampspec.telemetry import BLOCK_COLUMNS, StepBlock
+from ampspec.telemetry import COLUMN_DTYPES, StepBlock
 from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
@@ -43,7 +43,7 @@ def test_steps_as_json_are_columns(ampctl, job):
 @pytest.fixture
 def block():
     """A late step with every column and numbers of the maximum length."""
-    values = {name: np.float32(1.2345678e-05) for name in BLOCK_COLUMNS}
+    values = {name: np.float32(1.2345678e-05) for name in COLUMN_DTYPES}
     values |= {"loss_scale": 2.0**24, "skipped": True, "examples": 65_536}
     return StepBlock(999_999, {name: [value] for name, value in values.items()})
 
@@ -57,7 +57,7 @@ def table(capsys, block, **options):
 def test_a_table_of_steps_fits_into_100_columns(capsys, block):
     lines, note = table(capsys, block, width=100)
     assert max(map(len, lines)) <= 100
-    assert lines[0].split() == ["step", *BLOCK_COLUMNS]
+    assert lines[0].split() == ["step", *COLUMN_DTYPES]
     assert lines[1].split()[:4] == ["999999", "1.23457e-05", "2^24", "true"]
     assert note == ""
 
@@ -65,7 +65,7 @@ def test_a_table_of_steps_fits_into_100_columns(capsys, block):
 def test_a_narrow_table_of_steps_hides_columns_and_names_them(capsys, block):
     lines, note = table(capsys, block, width=80)
     assert max(map(len, lines)) <= 80
-    assert lines[0].split() == ["step", *BLOCK_COLUMNS][:-1]
+    assert lines[0].split() == ["step", *COLUMN_DTYPES][:-1]
     assert note == (
         "Hidden (terminal too narrow): examples. Use --columns or --format csv to see them.\n"
     )
@@ -73,7 +73,7 @@ def test_a_narrow_table_of_steps_hides_columns_and_names_them(capsys, block):
 
 def test_a_narrow_table_of_points_keeps_the_means(capsys):
     columns = {name: np.array([1]) for name in ("step", "count", "skipped")}
-    for name in BLOCK_COLUMNS:
+    for name in COLUMN_DTYPES:
         columns |= {f"{name}.{part}": np.float32([0.5]) for part in ("min", "max", "first", "mean")}
     nothing = SkippedSteps(0, np.array([])), ScaleChanges(0, *[np.array([])] * 3, ()), ()
     lines, note = table(capsys, StepSample(columns, 8, *nothing), width=80)
@@ -98,7 +98,7 @@ def test_blocks_with_gaps_or_missing_columns_are_written(capsys):
 
 
 def test_a_table_of_steps_in_a_pipe_has_every_column(capsys, block):
-    assert table(capsys, block)[0][0].split() == ["step", *BLOCK_COLUMNS]
+    assert table(capsys, block)[0][0].split() == ["step", *COLUMN_DTYPES]
 
 
 def test_a_job_without_steps_prints_nothing(ampctl, server):

@@ -2,7 +2,7 @@ import numpy as np
 
 from ampcore.training.step.row_block import step_block
 from ampcore.training.step.step_columns import STEP_COLUMNS
-from ampspec.telemetry import BLOCK_COLUMNS, Event, EventType, StepBlock
+from ampspec.telemetry import COLUMN_DTYPES, Event, EventType, StepBlock
 from ampspec.telemetry.scale_events import MAX_EVENTS, scale_events
 
 ROWS = np.array([[2.0, 8.0, 1.0, np.inf, 0.1], [1.5, 4.0, 0.0, 3.0, 0.1]], np.float32)
@@ -10,7 +10,7 @@ ROWS = np.array([[2.0, 8.0, 1.0, np.inf, 0.1], [1.5, 4.0, 0.0, 3.0, 0.1]], np.fl
 
 def test_rows_become_the_columns_of_a_block():
     block = step_block(5, STEP_COLUMNS[:5], ROWS, seconds=0.5, examples=32)
-    assert block.names == tuple(BLOCK_COLUMNS)
+    assert block.names == tuple(COLUMN_DTYPES)
     assert block["skipped"].tolist() == [True, False]
     assert block["loss"].tolist() == [2.0, 1.5]
     assert block["step_time_s"].tolist() == [0.25, 0.25]
@@ -23,7 +23,7 @@ def test_extra_columns_come_after_the_standard_columns():
     block = step_block(
         0, (*STEP_COLUMNS[:5], "nonfinite_micro_batches"), rows, seconds=1.0, examples=1
     )
-    assert block.names == (*BLOCK_COLUMNS, "nonfinite_micro_batches")
+    assert block.names == (*COLUMN_DTYPES, "nonfinite_micro_batches")
     assert block["nonfinite_micro_batches"].tolist() == [3.0, 0.0]
 
 

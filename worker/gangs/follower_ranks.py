@@ -1,4 +1,4 @@
-"""RankGroup: the ranks of a gang on one worker, except rank 0, which `JobAttempt` runs.
+"""FollowerRanks: the ranks of a gang on one worker, except rank 0, which `JobAttempt` runs.
 
 Each has a `TrainerSupervisor`; here is when they stop, and the lease of the worker's ranks.
 """
@@ -43,7 +43,7 @@ END_GRACE_S: Final = 2.0
 """How long the other ranks of a worker may take to end by themselves after one has failed."""
 
 
-class RankGroup:
+class FollowerRanks:
     """Runs ranks until they have ended, each in a thread, and records their end.
 
     Args:
