@@ -46,7 +46,6 @@ INSTALLATIONS: Final = {
         "# Once: the Secrets of a service",
         "# The release of a service",
         "# Once the servers run",
-        "# Only for a migration that needs a stop",
     ],
 }
 """The files of values in the guide, and the blocks that install a release with them."""
@@ -91,25 +90,30 @@ def install(folder: Path, values: str) -> Installation:
     (folder / "deploy").symlink_to(ROOT / "deploy")
     (folder / values).write_text(blocks()[f"# {values}"], encoding="utf-8")
     for first_line in INSTALLATIONS[values]:
-        done = subprocess.run(
-            ["/bin/bash", "-euo", "pipefail", "-c", blocks()[first_line]],
-            cwd=folder,
-            env={
-                "PATH": f"{programs}:/usr/bin:/bin",
-                "HOME": str(folder),
-                "KUBECONFIG": "/dev/null",
-            },
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-        assert done.returncode == 0, f"{first_line}\n{done.stdout}\n{done.stderr}"
+        run_block(folder, first_line)
     return Installation(
         documents_in(folder / "rendered.yaml"),
         documents_in(folder / "created.yaml"),
         (folder / "commands").read_text(encoding="utf-8").splitlines(),
     )
+
+
+def run_block(folder: Path, first_line: str) -> None:
+    """Run a block of the guide as written; it must succeed."""
+    done = subprocess.run(
+        ["/bin/bash", "-euo", "pipefail", "-c", blocks()[first_line]],
+        cwd=folder,
+        env={
+            "PATH": f"{folder}/bin:/usr/bin:/bin",
+            "HOME": str(folder),
+            "KUBECONFIG": "/dev/null",
+        },
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, f"{first_line}\n{done.stdout}\n{done.stderr}"
 
 
 @pytest.fixture(scope="module", params=INSTALLATIONS)
@@ -185,6 +189,33 @@ def test_commands_in_the_text_name_objects_of_the_release(tmp_path: Path) -> Non
         if (document["kind"], document["metadata"]["name"]) == ("Service", "ampcore-api")
     ]
     assert api["spec"]["ports"][0]["port"] == int(port)
+
+
+def test_a_release_that_is_stopped_has_no_pods_but_still_migrates(tmp_path: Path) -> None:
+    install(tmp_path, "service.yaml")
+    run_block(tmp_path, "# Only for a migration that needs a stop")
+    rendered = documents_in(tmp_path / "rendered.yaml")
+    replicas = [
+        document["spec"]["replicas"] for document in rendered if document["kind"] == "Deployment"
+    ]
+    assert replicas == [0, 0, 0]
+    assert any(document["kind"] == "Job" for document in rendered)
+    [minutes] = re.findall(
+        r"--timeout=(\d+)m", blocks()["# Only for a migration that needs a stop"]
+    )
+    grace_s = max(
+        document["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+        for document in rendered
+        if document["kind"] == "Deployment"
+    )
+    assert int(minutes) * 60 > grace_s
+    selector = {"app.kubernetes.io/component": "worker"}
+    selected = [
+        document["metadata"]["name"]
+        for document in rendered
+        if (pod := pod_of(document)) and selector.items() <= pod["metadata"]["labels"].items()
+    ]
+    assert selected == ["ampcore-worker-cpu", "ampcore-worker-gpu"]
 
 
 def test_helm_waits_as_long_as_the_migration_may_take(tmp_path: Path) -> None:

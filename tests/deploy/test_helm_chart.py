@@ -192,6 +192,29 @@ def test_names_are_short_enough_and_unique(values: Path) -> None:
 
 
 @every_row("values", VALUES)
+def test_names_in_a_list_are_unique(values: Path) -> None:
+    # Server-side apply refuses a list with two entries of one name.
+    for _, pod in pods(values):
+        lists = [pod["spec"].get("volumes", []), containers_of(pod)]
+        lists += [container.get("env", []) for container in containers_of(pod)]
+        for entries in lists:
+            names = [entry["name"] for entry in entries]
+            assert len(set(names)) == len(names)
+
+
+def test_a_label_of_a_pod_wins_over_a_common_one() -> None:
+    [(_, pod)] = [pair for pair in pods(SETS["api-only"]) if pair[0].endswith("-api")]
+    labels = pod["metadata"]["labels"]
+    assert (labels["team"], labels["tier"]) == ("vision", "api")
+
+
+def test_a_pod_has_no_label_that_changes_with_the_chart_alone() -> None:
+    for name, owner, pod in all_pods():
+        if not owner.startswith("Pod/"):
+            assert not any("chart" in label for label in pod["metadata"]["labels"]), name
+
+
+@every_row("values", VALUES)
 def test_a_rendered_line_has_no_trailing_space(values: Path) -> None:
     assert [line for line in render(values).splitlines() if line != line.rstrip()] == []
 

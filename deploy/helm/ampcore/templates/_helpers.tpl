@@ -33,11 +33,12 @@ ampcore/pool: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* Labels of pods: none that changes with the chart alone, which would restart them. */}}
+{{/* Labels of pods: none that changes with the chart alone, which would restart them.
+Arguments: those of selectorLabels, and extra, labels that win over the common ones (optional). */}}
 {{- define "ampcore.podLabels" -}}
 {{ include "ampcore.selectorLabels" . }}
 app.kubernetes.io/part-of: ampcore
-{{- with .root.Values.commonLabels }}
+{{- with merge (dict) (default dict .extra) .root.Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
