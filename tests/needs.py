@@ -19,6 +19,7 @@ import pytest
 
 from infra.isolation import landlock, seccomp
 from tests import git_history, machines, slurm
+from tests.deploy import kubernetes_tools
 from worker.trainer import isolation_plan
 from worker.trainer.memory_cgroups import CgroupsMissing, find_memory_cgroups
 from worker.trainer.sandbox_plan import SandboxMode, SandboxSettings, plan_sandbox
@@ -60,6 +61,12 @@ def _problem_of_slurm() -> str | None:
     if os.geteuid() != 0:
         return "Slurm's daemons run as root here"
     missing = [name for name in slurm.PROGRAMS if shutil.which(name) is None]
+    return f"these programs are not installed: {' '.join(missing)}" if missing else None
+
+
+def _problem_of_kubernetes_tools() -> str | None:
+    names = ("helm", "kubectl")
+    missing = [name for name in names if kubernetes_tools.find_program(name) is None]
     return f"these programs are not installed: {' '.join(missing)}" if missing else None
 
 
@@ -170,6 +177,7 @@ NEEDS: Final = {
     ),
     "curl": Need(_problem_of_program("curl"), "apt install curl"),
     "git history": Need(_problem_of_git_history, "git fetch --unshallow", may_lack_in_ci=True),
+    "helm": Need(_problem_of_kubernetes_tools, kubernetes_tools.INSTALL),
     "landlock": Need(_problem_of_landlock(1, "5.13"), "use a newer kernel"),
     "landlock for TCP": Need(_problem_of_landlock(landlock.TCP_ABI, "6.7"), "use a newer kernel"),
     "landlock for signals": Need(
@@ -195,6 +203,7 @@ NEEDS: Final = {
 
 NEEDS_OF_FOLDERS: Final = {
     Path(__file__).parent / "containers": "containers",
+    Path(__file__).parent / "deploy": "helm",
     Path(__file__).parent / "e2e" / "dashboard": "chromium",
 }
 """What each test below a folder needs."""

@@ -21,7 +21,7 @@ REFERENCE = ROOT / "docs/reference"
 PACKAGES = ("ampspec", "ampdata", "ampcore", "store", "infra", "server", "worker", "ampclient")
 DOCUMENTS = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")})
 LINK = re.compile(r"\]\(([^)#\s]+)")
-PATH = re.compile(rf"\b((?:examples|benchmarks|docs|tests|{'|'.join(PACKAGES)})/"
+PATH = re.compile(rf"\b((?:deploy|examples|benchmarks|docs|tests|{'|'.join(PACKAGES)})/"
                   r"[\w./-]+\.(?:py|yaml|md|yml))")  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Which tests `make test` runs, and what each test costs.
 
-A test is slow, and runs in `make test-slow`, if it needs a browser, a container or a whole stack,
-or more than half a percent of the processor time of `make test`.
+A test is slow, and runs in `make test-slow`, if it needs a browser, a container, helm or a whole
+stack, or more than half a percent of the processor time of `make test`.
 
 The first half of that rule are `SLOW_FOLDERS`, the second half is the mark `slow`. The mark `quick`
 is for the cheapest test of a promise and for one job from end to end, whatever they take. `--times
@@ -18,7 +18,9 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 ROOT: Final = Path(__file__).parents[1]
-SLOW_FOLDERS: Final = tuple(ROOT / "tests" / name for name in ("chaos", "containers", "e2e"))
+SLOW_FOLDERS: Final = tuple(
+    ROOT / "tests" / name for name in ("chaos", "containers", "deploy", "e2e")
+)
 SHARE: Final = 1 / 200
 """The largest share of the processor time of `make test` that one of its tests may take."""
 PROCESSOR_S: Final = "processor_s"

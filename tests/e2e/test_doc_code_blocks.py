@@ -95,6 +95,23 @@ RUN_BY_OTHER_TESTS = {
         "tests/e2e/test_distributed.py"
     ),
     "ampctl worker list": "tests/e2e/test_distributed.py",
+    # On Kubernetes: with a kubectl and a helm that connect to nothing.
+    **dict.fromkeys(
+        (
+            "docker build --file docker/server.Dockerfile --tag my-registry/ampcore-server:0.6.0 .",
+            "# trial.yaml",
+            "# Once: the namespace and its Secret",
+            "# The release",
+            "# In a terminal of its own",
+            "# On your machine",
+            "# service.yaml",
+            "# Once: the Secrets of a service",
+            "# The release of a service",
+            "# Once the servers run",
+            "# Only for a migration that needs a stop",
+        ),
+        "tests/deploy/test_clusters_guide.py",
+    ),
     "ampserver token create alice --role admin": "tests/server/cli",
 }
 """Blocks that other tests run, by their first lines, and those tests."""
