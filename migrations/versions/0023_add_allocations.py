@@ -25,6 +25,8 @@ def upgrade() -> None:
         sa.Column("name", sa.String(length=64), nullable=False),
         sa.Column("job_id", sa.String(length=32), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("queue", sa.String(length=64), nullable=False),
         sa.Column("engine", sa.String(length=16), nullable=False),
         sa.Column("external_id", sa.String(length=64), nullable=True),
         sa.Column("state", sa.String(length=32), nullable=False),
@@ -33,9 +35,6 @@ def upgrade() -> None:
         sa.Column("expected_start_at", TIME, nullable=True),
         sa.Column("created_at", TIME, nullable=False),
         sa.Column("ended_at", TIME, nullable=True),
-        sa.ForeignKeyConstraint(
-            ["job_id"], ["jobs.id"], name=op.f("fk_allocations_job_id_jobs"), ondelete="CASCADE"
-        ),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_allocations")),
         postgresql_with={"fillfactor": 70},
     )

@@ -119,6 +119,33 @@ def worker() -> None:
 
 
 @app.command()
+def schedule(
+    engine: Annotated[str, typer.Argument(metavar="ENGINE", help="The batch system: slurm.")],
+    *,
+    config: Annotated[
+        Path,
+        typer.Option(help="YAML file with the queues to serve.", dir_okay=False, exists=True),
+    ],
+) -> None:
+    """Let a batch system give the jobs of some queues their devices, until it is stopped."""
+    from infra.log_config import set_up_logging
+    from infra.settings import SettingsInvalid
+    from server.allocations.run import run_scheduler
+    from server.allocations.slurm_settings import read_slurm_settings
+
+    if engine != "slurm":
+        raise typer.BadParameter(f"expected slurm, received {engine!r}.", param_hint="ENGINE")
+    settings = read_settings()
+    try:
+        slurm_settings = read_slurm_settings(config)
+    except SettingsInvalid as error:
+        fail(error)
+    set_up_logging(settings.log_format)
+    run_scheduler(settings.database_url, slurm_settings)
+    _exit_now()
+
+
+@app.command()
 def migrate(
     wait: Annotated[
         float,

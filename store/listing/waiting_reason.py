@@ -14,6 +14,7 @@ from store import workers
 from store.clock import seconds_since
 from store.gangs import gang_waiting, gangs
 from store.jobs.attempts import BUNDLE, is_due
+from store.listing import allocation_sentences
 from store.scheduling.fair_share import ProjectShare, first_turns, projects_in_turn
 from store.tables import QUEUED, Gang, Job
 
@@ -40,12 +41,16 @@ def why_waiting(connection: Connection, jobs: Collection[Row[Any]]) -> dict[str,
     capacities = _capacities(connection, {job.queue for job in due})
     lines = {queue: _line(connection, queue) for queue in capacities}
     ranks = _ranks_by_line(connection, [job for job in due if capacities[job.queue].slots])
+    of_batch_systems = allocation_sentences.sentences(connection, due)
     of_gangs = gang_waiting.sentences(connection, [job.id for job in due if job.ranks > 1])
     sentences = {job.id: _not_due_sentence(job.due_in_s) for job in waiting_jobs if job not in due}
     for job in due:
         line = lines[job.queue]
         if (refusal := line.refusal(job)) is not None:
             sentences[job.id] = refusal
+            continue
+        if job.id in of_batch_systems:
+            sentences[job.id] = of_batch_systems[job.id]
             continue
         if capacities[job.queue].has_no_sandbox_for(job.model_kind):
             sentences[job.id] = _sandbox_sentence(job.queue)
@@ -219,6 +224,7 @@ _WAITING: Final = (
         Job.id,
         Job.project,
         Job.queue,
+        Job.attempt,
         Job.ranks,
         Job.spec["model"]["kind"].as_string().label("model_kind"),
         (-seconds_since(Job.not_before)).label("due_in_s"),

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index, String, Text
+from sqlalchemy import Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from store.clock import now
@@ -17,9 +17,14 @@ class Allocation(Base):
 
     name: Mapped[str] = mapped_column(String(64), primary_key=True)
     """Its name in the batch system, where it is looked for before it is submitted."""
-    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    job_id: Mapped[str] = mapped_column(String(32))
+    """Without a foreign key: what is left of it in the batch system outlives a deleted job."""
     attempt: Mapped[int]
     """The number of the attempt that it was made for."""
+    number: Mapped[int]
+    """Its number among the allocations for this attempt, from 1."""
+    queue: Mapped[str] = mapped_column(String(64))
+    """The queue of the job when it was made, whose settings apply to it."""
     engine: Mapped[str] = mapped_column(String(16))
     """The batch system: slurm."""
     external_id: Mapped[str | None] = mapped_column(String(64))

@@ -1,0 +1,83 @@
+"""Why a queued job waits whose devices a batch system gives: what that says, as a sentence."""
+
+from collections.abc import Collection
+from math import ceil
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, select
+
+from store import allocations
+from store.clock import now, seconds_since
+from store.tables import Allocation, Leader
+
+NAMES: Final = {"slurm": "Slurm"}
+"""How people call each batch system."""
+
+
+def sentences(connection: Connection, jobs: Collection[Any]) -> dict[str, str]:
+    """A sentence for each queued job that is waiting for a batch system, by the id of the job.
+
+    Args:
+        connection: To the database.
+        jobs: Rows with `id`, `queue` and `attempt`.
+
+    Returns:
+        The sentences; jobs that no batch system serves have none.
+    """
+    if not jobs:
+        return {}
+    by_id = {job.id: job for job in jobs}
+    newest = {row.job_id: row for row in connection.execute(_ALLOCATIONS, {"job_ids": list(by_id)})}
+    tasks = {
+        allocations.task_of(engine, job.queue): (engine, job.queue)
+        for engine in NAMES
+        for job in jobs
+    }
+    led = connection.scalars(_LED, {"tasks": list(tasks)}).all()
+    engine_of_queue = {queue: engine for engine, queue in map(tasks.__getitem__, led)}
+    waiting_sentences = {}
+    for job in jobs:
+        row, engine = newest.get(job.id), engine_of_queue.get(job.queue)
+        if row is not None and row.ended_at is None:
+            waiting_sentences[job.id] = _unfinished_sentence(row)
+        elif row is not None and row.attempt == job.attempt + 1 and engine is not None:
+            waiting_sentences[job.id] = _ended_sentence(row)
+        elif engine is not None:
+            waiting_sentences[job.id] = f"It is submitted to {NAMES[engine]} shortly."
+    return waiting_sentences
+
+
+def _unfinished_sentence(row: Any) -> str:
+    name = NAMES[row.engine]
+    if row.external_id is None:
+        return f"It is being submitted to {name}."
+    reason = f" ({row.reason})" if row.reason else ""
+    if row.state == "PENDING":
+        start = row.expected_start_at
+        expected = f"; {name} expects to start it at {start:%Y-%m-%d %H:%M} UTC" if start else ""
+        return f"{name} job {row.external_id} is PENDING{reason}{expected}."
+    nodes = f" on {row.nodes}" if row.nodes else ""
+    return f"{name} job {row.external_id} is {row.state}{nodes}{reason}; its worker starts."
+
+
+def _ended_sentence(row: Any) -> str:
+    name, pause_s = NAMES[row.engine], allocations.pause_s(row.number)
+    again = f"It is submitted again in {ceil(max(pause_s - float(row.ended_for_s), 1))} s."
+    if row.state == allocations.REFUSED:
+        return f"{name} does not accept it: {row.reason} {again}"
+    reason = f" ({row.reason})" if row.reason else ""
+    return (
+        f"{name} job {row.external_id} has ended before a worker ran it: {row.state}{reason}. "
+        f"{again}"
+    )
+
+
+# Built once: building a statement takes as long as executing it.
+_ALLOCATIONS: Final = (
+    select(Allocation.__table__, seconds_since(Allocation.ended_at).label("ended_for_s"))
+    .where(Allocation.job_id.in_(bindparam("job_ids", expanding=True)))
+    .order_by(Allocation.created_at, Allocation.name)
+)
+_LED: Final = select(Leader.task).where(
+    Leader.task.in_(bindparam("tasks", expanding=True)), Leader.lease_expires_at > now()
+)
