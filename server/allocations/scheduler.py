@@ -76,8 +76,13 @@ class Scheduler:
         self._leading.stop()
         self._thread.stop()
         with suppress(SQLAlchemyError):  # the leases end by themselves
-            for queue in self._max_pending:
-                leaders.resign(self._database, self._task(queue), self._scheduler_id)
+            self.stop_leading()
+
+    def stop_leading(self) -> None:
+        """Let another scheduler lead at once."""
+        self._queues = frozenset()
+        for queue in self._max_pending:
+            leaders.resign(self._database, self._task(queue), self._scheduler_id)
 
     def follow_and_submit(self) -> None:
         """One round for the queues that this scheduler leads."""

@@ -1,0 +1,308 @@
+"""The scheduler, with a batch system that the tests control: no allocation is submitted twice."""
+
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import select, update
+
+from ampspec.jobs import State
+from server.allocations.batch_system import (
+    AllocationStatus,
+    BatchSystemUnavailable,
+    SubmissionRefused,
+)
+from server.allocations.scheduler import END_GRACE_S, Scheduler
+from store import allocations
+from store.access import projects
+from store.clock import from_now
+from store.jobs import attempts, jobs
+from store.listing import waiting_reason
+from store.tables import Allocation, Job, Project
+
+QUEUE = {"queue": "batch"}
+
+
+class FakeBatchSystem:
+    """Does what the test says; counts what it was asked for."""
+
+    engine = "slurm"
+
+    def __init__(self):
+        self.requests, self.cancelled, self.known = [], [], {}
+        self.error = None
+        self.answers = True
+        """Whether `submit` still answers after it has accepted an allocation."""
+
+    def submit(self, request):
+        if self.error is not None:
+            raise self.error
+        assert request.name not in self.known, "submitted twice"
+        self.requests.append(request)
+        self.known[request.name] = AllocationStatus(str(100 + len(self.requests)), "PENDING")
+        if not self.answers:
+            raise BatchSystemUnavailable("Socket timed out")
+        return self.known[request.name].external_id
+
+    def statuses(self):
+        if isinstance(self.error, BatchSystemUnavailable):
+            raise self.error
+        return dict(self.known)
+
+    def cancel(self, external_id):
+        self.cancelled.append(external_id)
+
+    def change(self, name, **values):
+        self.known[name] = replace(self.known[name], **values)
+
+
+@pytest.fixture
+def batch_system():
+    return FakeBatchSystem()
+
+
+@pytest.fixture
+def scheduler(database, batch_system):
+    """A scheduler of the queue `batch` whose rounds the test calls."""
+    return new_scheduler(database, batch_system)
+
+
+def new_scheduler(database, batch_system, max_pending=10):
+    scheduler = Scheduler(database, batch_system, max_pending={"batch": max_pending}, poll_s=60)
+    scheduler.renew_leases()
+    return scheduler
+
+
+@pytest.fixture
+def allocation_of(database):
+    """The newest allocation of a job."""
+
+    def read(job):
+        with database.read() as session:
+            rows = allocations.of_job(session, job.id)
+        return rows[-1] if rows else None
+
+    return read
+
+
+@pytest.fixture
+def waiting_of(database):
+    """Why a job waits."""
+
+    def read(job):
+        with database.read() as session:
+            row = session.execute(select(Job.id, Job.state).where(Job.id == job.id)).one()
+            return waiting_reason.why_waiting(session.connection(), [row]).get(job.id)
+
+    return read
+
+
+def put(database, table, *conditions, **values):
+    with database.write() as session:
+        session.execute(update(table).where(*conditions).values(**values))
+
+
+def test_each_queued_job_is_submitted_once(scheduler, batch_system, make_job, allocation_of):
+    job, other_queue = make_job(runtime=QUEUE), make_job()
+    for _ in range(3):
+        scheduler.follow_and_submit()
+    [request] = batch_system.requests
+    assert (request.job_id, request.queue, request.nodes, request.devices) == (
+        job.id,
+        "batch",
+        1,
+        1,
+    )
+    assert request.name == f"ampcore-{job.id}-1-1"
+    assert allocation_of(job).external_id == "101"
+    assert allocation_of(other_queue) is None
+
+
+def test_a_job_asks_for_its_machines_devices_and_time(scheduler, batch_system, make_job):
+    make_job(runtime={**QUEUE, "workers": 2, "devices": 4, "timeout_s": 600})
+    scheduler.follow_and_submit()
+    [request] = batch_system.requests
+    assert (request.nodes, request.devices, request.time_limit_s) == (2, 4, 600)
+
+
+def test_what_the_batch_system_says_is_the_reason_why_a_job_waits(
+    scheduler, batch_system, make_job, waiting_of
+):
+    job = make_job(runtime=QUEUE)
+    assert waiting_of(job) == "It is submitted to Slurm shortly."
+    scheduler.follow_and_submit()
+    name = batch_system.requests[0].name
+    batch_system.change(name, reason="Resources", expected_start_at=None)
+    scheduler.follow_and_submit()
+    assert waiting_of(job) == "Slurm job 101 is PENDING (Resources)."
+    batch_system.change(name, state="RUNNING", reason=None, nodes="n[1-2]")
+    scheduler.follow_and_submit()
+    assert waiting_of(job) == "Slurm job 101 is RUNNING on n[1-2]; its worker starts."
+
+
+def test_a_submission_whose_answer_was_lost_is_not_repeated(
+    database, scheduler, batch_system, make_job, allocation_of
+):
+    """As when sbatch times out, or the scheduler is killed before it can record the id."""
+    job = make_job(runtime=QUEUE)
+    batch_system.answers = False
+    with pytest.raises(BatchSystemUnavailable):
+        scheduler.follow_and_submit()
+    assert allocation_of(job).external_id is None
+    batch_system.answers = True
+    scheduler.follow_and_submit()
+    assert len(batch_system.requests) == 1
+    assert allocation_of(job).external_id == "101"
+
+
+def test_a_submission_that_never_arrived_is_repeated_under_the_same_name(
+    scheduler, batch_system, make_job, allocation_of
+):
+    job = make_job(runtime=QUEUE)
+    batch_system.error = BatchSystemUnavailable("Unable to contact slurm controller")
+    with pytest.raises(BatchSystemUnavailable):
+        scheduler.follow_and_submit()
+    assert allocation_of(job) is None
+    batch_system.error = None
+    scheduler.follow_and_submit()
+    assert [request.name for request in batch_system.requests] == [f"ampcore-{job.id}-1-1"]
+
+
+def test_of_two_schedulers_one_leads(database, scheduler, batch_system, make_job):
+    make_job(runtime=QUEUE)
+    second = new_scheduler(database, batch_system)
+    second.follow_and_submit()
+    assert batch_system.requests == []
+    scheduler.stop_leading()
+    second.renew_leases()
+    second.follow_and_submit()
+    assert len(batch_system.requests) == 1
+
+
+def test_a_refusal_is_shown_and_tried_again_later(
+    database, scheduler, batch_system, make_job, waiting_of
+):
+    job = make_job(runtime=QUEUE)
+    batch_system.error = SubmissionRefused("Batch job submission failed: Invalid account.")
+    scheduler.follow_and_submit()
+    assert waiting_of(job) == (
+        "Slurm does not accept it: Batch job submission failed: Invalid account. "
+        "It is submitted again in 30 s."
+    )
+    batch_system.error = None
+    scheduler.follow_and_submit()
+    assert batch_system.requests == []
+    put(database, Allocation, ended_at=from_now(-allocations.RETRY_S))
+    scheduler.follow_and_submit()
+    assert [request.name for request in batch_system.requests] == [f"ampcore-{job.id}-1-2"]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ({"state": "NODE_FAIL", "has_ended": True}, "NODE_FAIL"),
+        ({"state": "FAILED", "has_ended": True, "reason": "NonZeroExitCode"}, "(NonZeroExitCode)"),
+        (None, "LOST (The batch system no longer knows it.)"),
+    ],
+)
+def test_an_allocation_that_ends_before_its_worker_starts_is_replaced(
+    database, scheduler, batch_system, make_job, waiting_of, status, reason
+):
+    job = make_job(runtime=QUEUE)
+    scheduler.follow_and_submit()
+    name = batch_system.requests[0].name
+    if status is None:
+        del batch_system.known[name]
+    else:
+        batch_system.change(name, **status)
+    scheduler.follow_and_submit()
+    assert reason in waiting_of(job)
+    assert "It is submitted again in 30 s." in waiting_of(job)
+    put(database, Allocation, ended_at=from_now(-allocations.RETRY_S))
+    scheduler.follow_and_submit()
+    assert len(batch_system.requests) == 2
+
+
+def test_the_pauses_between_allocations_that_fail_become_longer():
+    assert [allocations.pause_s(number) for number in (1, 2, 3, 6, 60)] == [30, 60, 120, 960, 960]
+
+
+def test_the_next_attempt_gets_the_next_allocation_at_once(
+    database, scheduler, batch_system, make_job
+):
+    """After a drain at the time limit, say: the allocation has done its work."""
+    job = make_job(runtime=QUEUE)
+    scheduler.follow_and_submit()
+    with database.write() as session:
+        attempts.claim(session, job.id, "a worker")
+    batch_system.change(batch_system.requests[0].name, state="RUNNING")
+    scheduler.follow_and_submit()
+    put(database, Job, Job.id == job.id, state=State.QUEUED)
+    scheduler.follow_and_submit()
+    assert len(batch_system.requests) == 1  # its worker still ends
+    batch_system.change(batch_system.requests[0].name, state="COMPLETED", has_ended=True)
+    scheduler.follow_and_submit()
+    scheduler.follow_and_submit()
+    assert [request.name for request in batch_system.requests] == [
+        f"ampcore-{job.id}-1-1",
+        f"ampcore-{job.id}-2-1",
+    ]
+
+
+@pytest.mark.parametrize("change", ["cancel", "pause", "delete", "move"])
+def test_an_allocation_that_is_no_longer_needed_is_cancelled(
+    database, scheduler, batch_system, make_job, change
+):
+    job = make_job(runtime=QUEUE)
+    scheduler.follow_and_submit()
+    with database.write() as session:
+        if change == "pause":
+            jobs.request_pause(session, job.id)
+        elif change == "move":
+            session.execute(update(Job).where(Job.id == job.id).values(queue="default"))
+        else:
+            jobs.request_cancel(session, job.id)
+        if change == "delete":
+            jobs.delete_job(session, job.id)
+    scheduler.follow_and_submit()
+    assert batch_system.cancelled == ["101"]
+    batch_system.change(batch_system.requests[0].name, state="CANCELLED", has_ended=True)
+    scheduler.follow_and_submit()
+    assert batch_system.cancelled == ["101"]
+    assert len(batch_system.requests) == 1
+
+
+def test_workers_of_a_job_that_has_ended_may_end_by_themselves(
+    database, scheduler, batch_system, make_job
+):
+    job = make_job(runtime=QUEUE)
+    scheduler.follow_and_submit()
+    batch_system.change(batch_system.requests[0].name, state="RUNNING")
+    scheduler.follow_and_submit()
+    put(database, Job, Job.id == job.id, state=State.SUCCEEDED, changed_at=from_now(0))
+    scheduler.follow_and_submit()
+    assert batch_system.cancelled == []
+    put(database, Job, Job.id == job.id, changed_at=from_now(-END_GRACE_S))
+    scheduler.follow_and_submit()
+    assert batch_system.cancelled == ["101"]
+
+
+def test_the_quota_of_a_project_counts_what_waits_in_the_batch_system(
+    database, scheduler, batch_system, make_job, waiting_of
+):
+    first = make_job(runtime=QUEUE, project="small")
+    with database.write() as session:
+        projects.ensure(session, "small")
+        session.execute(update(Project).where(Project.name == "small").values(max_running=1))
+    make_job(runtime=QUEUE, project="small")
+    scheduler.follow_and_submit()
+    scheduler.follow_and_submit()
+    assert [request.job_id for request in batch_system.requests] == [first.id]
+
+
+def test_so_many_allocations_may_wait(database, batch_system, make_job):
+    scheduler = new_scheduler(database, batch_system, max_pending=2)
+    for _ in range(4):
+        make_job(runtime=QUEUE)
+    for _ in range(2):
+        scheduler.follow_and_submit()
+    assert len(batch_system.requests) == 2
