@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from ampspec.documents.problems import from_pydantic
+from ampspec.documents.problems import SpecValidationError, from_pydantic
 from ampspec.documents.yaml_document import parse_yaml
 from ampspec.training.training import QueueName
 from infra.settings import SettingsInvalid
@@ -84,8 +84,11 @@ def read_slurm_settings(file: Path) -> SlurmSettings:
     except ValidationError as error:
         lines = [str(problem) for problem in from_pydantic(error, SlurmSettings)]
         raise SettingsInvalid("\n".join(f"{file}: {line}" for line in lines)) from None
-    except ValueError as error:
-        raise SettingsInvalid(f"{file}: {error}") from None
+    except SpecValidationError as error:
+        lines = [problem.detail for problem in error.problems]
+        raise SettingsInvalid("\n".join(f"{file}: {line}" for line in lines)) from None
+    except UnicodeDecodeError:
+        raise SettingsInvalid(f"{file}: expected text in UTF-8.") from None
     for name, queue in settings.queues.items():
         for option in queue.options.keys() - set(OPTIONS):
             raise SettingsInvalid(

@@ -66,6 +66,12 @@ def scheduler(database, batch_system):
     return new_scheduler(database, batch_system)
 
 
+@pytest.fixture
+def queued_job(make_job):
+    """A job of the queue `batch`."""
+    return make_job(runtime=QUEUE)
+
+
 def new_scheduler(database, batch_system, max_pending=10):
     scheduler = Scheduler(database, batch_system, max_pending={"batch": max_pending}, poll_s=60)
     scheduler.renew_leases()
@@ -205,9 +211,9 @@ def test_a_refusal_is_shown_and_tried_again_later(
     ],
 )
 def test_an_allocation_that_ends_before_its_worker_starts_is_replaced(
-    database, scheduler, batch_system, make_job, waiting_of, status, reason
+    database, scheduler, batch_system, queued_job, waiting_of, *, status, reason
 ):
-    job = make_job(runtime=QUEUE)
+    job = queued_job
     scheduler.follow_and_submit()
     name = batch_system.requests[0].name
     if status is None:
