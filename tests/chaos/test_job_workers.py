@@ -72,6 +72,20 @@ def test_the_warning_of_a_time_limit_requeues_the_job_with_its_checkpoint(
     assert job.attempts()[1].first_step, "it restarted at step 0"
 
 
+def test_the_warning_of_a_time_limit_drains_any_worker(cluster: Cluster) -> None:
+    """Mechanism: its handler of SIGUSR1 sends SIGTERM.
+
+    Checked: without worker/app.py: on_ready, Celery prints the stacks of its threads.
+    """
+    [worker] = cluster.ensure_workers(1, SCRIPTED)
+    job = cluster.submit_paused_at(SPEC)
+    cluster.wait_past_checkpoint(job)
+    worker.started.send_signal(signal.SIGUSR1)
+    assert worker.wait() == 0, worker.log
+    assert job.refresh().state == State.QUEUED
+    assert [outcome for outcome, _ in outcomes(job)] == ["requeued"]
+
+
 def test_ranks_train_on_the_workers_of_their_job_although_others_are_there(
     cluster: Cluster,
 ) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
+from typer.testing import CliRunner
 
 from ampspec.jobs import State
+from server.cli.app import app as server_commands
 from store import workers
 from store.access import projects
 from store.clock import from_now
@@ -19,7 +21,7 @@ from store.database import Database
 from store.gangs import gangs
 from store.jobs import attempts, jobs
 from store.tables import Job
-from tests.waiting import join, wait_until
+from tests.waiting import DEADLINE_S, join, wait_until
 from tests.worker.conftest import program
 from worker import app
 from worker.context import WorkerContext
@@ -29,6 +31,7 @@ from worker.slots import Slots
 from worker.trainer.standby import Standby
 from worker.work_dirs import WorkDirs
 
+ROOT = Path(__file__).parents[2]
 NO_REDIS = "redis://127.0.0.1:1"
 
 
@@ -207,21 +210,24 @@ def test_a_worker_on_which_nothing_is_reserved_gives_up(
     assert f"No ranks of the job '{job.id}' are reserved on this worker." in running.reason
 
 
-@pytest.mark.parametrize("state", [State.PAUSED, State.CANCELLED])
 def test_a_process_whose_job_cannot_be_run_says_why_and_exits_with_3(
-    database_url: str, tmp_path: Path, make_job: Callable[..., Any], state: State
+    database_url: str, tmp_path: Path, make_job: Callable[..., Any]
 ) -> None:
-    job = make_job(state)
+    """tests/store/test_claim_by_id.py has the other reasons."""
+    job = make_job(State.CANCELLED)
     environment = {
         **os.environ,
         "AMPCORE_DATABASE_URL": database_url,
         "AMPCORE_REDIS_URL": NO_REDIS,
         "AMPCORE_DATA_DIR": str(tmp_path / "data"),
+        "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT)),
     }
     command = [sys.executable, "-m", "server", "worker", "--job", job.id]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
     assert done.returncode == 3, done.stderr
-    assert f"The job '{job.id}' " in done.stderr
+    assert f"The job '{job.id}' has ended: it is cancelled." in done.stderr.splitlines()
 
 
 def _delay(database: Database, job: Job) -> None:
@@ -234,3 +240,10 @@ def _delay(database: Database, job: Job) -> None:
 def _is_registered(database: Database, worker_id: str) -> bool:
     with database.read() as session:
         return workers.get(session, worker_id) is not None
+
+
+def test_an_empty_id_of_a_job_is_refused() -> None:
+    """Fails if it starts a worker that runs the jobs of all queues."""
+    result = CliRunner().invoke(server_commands, ["worker", "--job", " "])
+    assert result.exit_code == 2
+    assert "expected the id of a job, received an empty one" in " ".join(result.output.split())
