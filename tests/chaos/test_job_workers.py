@@ -12,7 +12,13 @@ from store.clock import from_now
 from store.tables import Job as JobRow
 from tests.chaos import xdist_groups
 from tests.chaos.cluster import SCRIPTED, Cluster
-from tests.chaos.reference_run import SPEC, assert_equals_reference, outcomes, scripted_reference
+from tests.chaos.reference_run import (
+    HOLD_STEP,
+    SPEC,
+    assert_equals_reference,
+    outcomes,
+    scripted_reference,
+)
 from tests.chaos.service_processes import Worker
 from tests.waiting import wait_until
 
@@ -53,7 +59,8 @@ def test_the_warning_of_a_time_limit_requeues_the_job_with_its_checkpoint(
 ) -> None:
     """Mechanism: SIGUSR1 begins a drain; Slurm sends it to each process of the allocation.
 
-    Checked: if worker/trainer/child/fork_server.py does not ignore it, the attempt fails.
+    Checked: if worker/trainer/child/fork_server.py does not ignore it, the trainer is killed before
+    it saves, and the second attempt repeats steps.
     """
     cluster.ensure_workers(0)
     job = cluster.submit_paused_at(SPEC)
@@ -69,9 +76,10 @@ def test_the_warning_of_a_time_limit_requeues_the_job_with_its_checkpoint(
     assert next_worker.wait() == 0, next_worker.log
     assert_equals_reference(job, scripted_reference())
     assert [outcome for outcome, _ in outcomes(job)] == ["requeued", "succeeded"]
-    assert job.attempts()[1].first_step, "it restarted at step 0"
+    assert job.attempts()[1].first_step == HOLD_STEP, "steps were trained twice"
 
 
+@pytest.mark.slow
 def test_the_warning_of_a_time_limit_drains_any_worker(cluster: Cluster) -> None:
     """Mechanism: its handler of SIGUSR1 sends SIGTERM.
 
@@ -86,20 +94,21 @@ def test_the_warning_of_a_time_limit_drains_any_worker(cluster: Cluster) -> None
     assert [outcome for outcome, _ in outcomes(job)] == ["requeued"]
 
 
+@pytest.mark.slow
 def test_ranks_train_on_the_workers_of_their_job_although_others_are_there(
     cluster: Cluster,
 ) -> None:
     """Mechanism: store/scheduling/gang_placement.py prefers the workers of the job.
 
-    Checked: without that, rank 0 is on the worker with the most free slots.
+    Checked: without that, rank 0 is on the worker with the fewest slots.
     """
-    [plain] = cluster.ensure_workers(1, SCRIPTED, AMPCORE_WORKER_SLOTS="4")
+    [plain] = cluster.ensure_workers(1, SCRIPTED)
     ranks: dict[str, Any] = {"workers": 2, "devices": 1, "exchange": {"timeout_s": 3600}}
     job = cluster.client.jobs.submit({**SPEC, "runtime": {**SPEC["runtime"], **ranks}})
     with cluster.database.write() as session:  # until both workers are there
         later = update(JobRow).where(JobRow.id == job.id).values(not_before=from_now(3600))
         session.execute(later)
-    job_workers = [start_job_worker(cluster, job) for _ in range(2)]
+    job_workers = [start_job_worker(cluster, job, AMPCORE_WORKER_SLOTS="2") for _ in range(2)]
     wait_until(lambda: all(map(cluster.is_ready, job_workers)), "the workers are ready")
     cluster.end_retry_delay(job)
     assert [worker.wait() for worker in job_workers] == [0, 0], job_workers[0].log

@@ -319,9 +319,9 @@ def test_a_worker_for_one_job_runs_no_ranks_of_another():
 
 
 def test_a_gang_takes_its_own_workers_before_those_of_its_queue():
-    plain = nodes(4, 4)
+    plain = nodes(1, 1)
     for count, expected in [(2, {"x0": 1, "x1": 1}), (3, {"x0": 1, "x1": 1, "w0": 1})]:
-        of_job = [WorkerSlots(f"x{number}", 1, job_id="a") for number in range(2)]
+        of_job = [WorkerSlots(f"x{number}", 4, job_id="a") for number in range(2)]
         assert shares(plan([gang(count, 1)], [*plain, *of_job])) == [expected]
 
 
