@@ -1,7 +1,6 @@
 """Claim one job by its id, for a worker that runs this job alone; or say why it cannot."""
 
 from dataclasses import dataclass
-from math import ceil
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -37,7 +36,9 @@ def refusal(session: Session, job_id: str, *, with_bundles: bool) -> Refusal | N
     """
     due_in_s = (-seconds_since(Job.not_before)).label("due_in_s")
     kind = Job.spec["model"]["kind"].as_string().label("model_kind")
-    statement = select(Job.state, Job.source, kind, due_in_s).where(Job.id == job_id)
+    statement = select(Job.state, Job.source, Job.not_before, kind, due_in_s).where(
+        Job.id == job_id
+    )
     job = session.execute(statement).one_or_none()
     if job is None:
         return Refusal(f"There is no job {job_id!r}; it may have been deleted.", is_final=True)
@@ -57,8 +58,10 @@ def refusal(session: Session, job_id: str, *, with_bundles: bool) -> Refusal | N
         )
         return Refusal(message, is_final=True)
     if job.due_in_s is not None and job.due_in_s > 0:
-        message = f"The next attempt at the job {job_id!r} starts in {ceil(job.due_in_s)} s."
-        return Refusal(message, is_final=False)
+        due_at = f"{job.not_before:%Y-%m-%d %H:%M:%S} UTC"
+        return Refusal(
+            f"The next attempt at the job {job_id!r} is due at {due_at}.", is_final=False
+        )
     return None
 
 

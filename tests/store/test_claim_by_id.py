@@ -1,6 +1,7 @@
 """A worker for one job claims this job and no other, or is told why it cannot."""
 
 import threading
+from datetime import UTC, datetime
 
 import pytest
 
@@ -58,10 +59,9 @@ def test_a_job_of_another_worker_may_be_waited_for(claim, make_job):
 
 def test_a_job_is_not_claimed_before_it_is_due(claim, make_job, put):
     job = make_job()
-    put(job.id, not_before=from_now(3600))
-    refusal = claim(job.id)
-    assert not refusal.is_final
-    assert refusal.message.startswith(f"The next attempt at the job '{job.id}' starts in 3")
+    put(job.id, not_before=datetime(2100, 1, 2, 3, 4, 5, tzinfo=UTC))
+    message = f"The next attempt at the job '{job.id}' is due at 2100-01-02 03:04:05 UTC."
+    assert claim(job.id) == Refusal(message, is_final=False)
     put(job.id, not_before=from_now(-1))
     assert claim(job.id).id == job.id
 
