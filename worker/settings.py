@@ -96,6 +96,14 @@ class WorkerSettings(SharedSettings):
         )
     )
     """The queues to serve; None: those whose jobs its machine can run."""
+    worker_job: str | None = Field(
+        None,
+        pattern=r"^[0-9a-z]{1,32}$",
+        description="the id of a job: digits and lower-case letters",
+    )
+    """The only job that it runs, before it ends; None: the jobs of its queues."""
+    worker_job_wait_s: float = Field(120, ge=0, le=86_400, description="seconds from 0 to 86400")
+    """How long a worker with such a job waits while the job may not start."""
     worker_address: Annotated[str | None, AfterValidator(_host)] = None
     """The host of the addresses of its ranks; None: its address on the database's network."""
     worker_ports: Annotated[range | None, NoDecode, PlainValidator(_ports)] = None

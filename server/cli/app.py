@@ -39,6 +39,13 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
+def _job_id(text: str) -> str:
+    """The value of --job; an empty one would mean the jobs of all queues."""
+    if not text.strip():
+        raise typer.BadParameter("expected the id of a job, received an empty one.")
+    return text
+
+
 def _print_version(is_requested: bool) -> None:
     if is_requested:
         typer.echo(f"ampserver {ampspec.__version__}")
@@ -111,8 +118,21 @@ def api() -> None:
 
 
 @app.command()
-def worker() -> None:
+def worker(
+    job: Annotated[
+        str | None,
+        typer.Option(
+            "--job",
+            parser=_job_id,
+            metavar="ID",
+            show_default="AMPCORE_WORKER_JOB, else the jobs of its queues",
+            help="Run this job alone, then exit: 0 once it was run, 3 if it was not.",
+        ),
+    ] = None,
+) -> None:
     """Run only a worker. AMPCORE_* variables set the database, Redis and the number of slots."""
+    if job is not None:
+        os.environ["AMPCORE_WORKER_JOB"] = job
     sys.stdout.flush()
     # -P: a worker.py in the current folder must not stand in for ours.
     os.execv(sys.executable, [sys.executable, "-P", "-m", "worker"])  # noqa: S606 - no shell needed

@@ -136,7 +136,7 @@ class Cluster:
         ]
         for worker in leaving:
             assert worker.wait() == 0, worker.log
-        wait_until(lambda: all(map(self._is_ready, workers)), "the workers are ready")
+        wait_until(lambda: all(map(self.is_ready, workers)), "the workers are ready")
         return workers
 
     def registered(self, worker: Worker) -> Any:
@@ -355,7 +355,7 @@ class Cluster:
 
     # ---- Starting
 
-    def _is_ready(self, worker: Worker) -> bool:
+    def is_ready(self, worker: Worker) -> bool:
         """Whether it is registered and its trainer has TensorFlow loaded."""
         assert worker.running, worker.log
         known = self.registered(worker)

@@ -157,6 +157,8 @@ def test_workers_have_metrics_of_slots_steps_lag_and_gpus(api, scrape, register,
     register("new")
     register("gone", steps_total=1, lag_s=99.0)
     with api.database.write() as session:
+        fields = {"hostname": "h", "pid": 1, "slots": 8, "version": "1", "queues": ["gpu"]}
+        workers.register(session, "of-one-job", job_id="ab12", **fields)
         workers.stopped(session, "gone")
     make_job(State.RUNNING)
     samples = scrape()
@@ -167,6 +169,7 @@ def test_workers_have_metrics_of_slots_steps_lag_and_gpus(api, scrape, register,
     assert samples["ampcore_worker_slots_busy", ("worker", "some-worker")] == 1
     assert samples["ampcore_worker_slots_busy", ("worker", "slow")] == 0
     assert samples["ampcore_worker_slots_reserved", ("worker", "some-worker")] == 0
+    assert ("ampcore_worker_slots", ("worker", "of-one-job")) not in samples
     assert samples["ampcore_steps_ingested_total",] == 108
     assert samples["ampcore_ingest_lag_seconds",] == 1.5
     which = (("gpu", "0"), ("worker", "some-worker"))
