@@ -37,7 +37,7 @@ JOBS: dict[str, tuple[dict[str, Any], list[int], int, int]] = {
 def main(model: str, exchange: str = "float32", bucket_bytes: str | None = None) -> None:
     """Train, and print."""
     if exchange == APART:
-        del os.environ[CLUSTER]
+        os.environ.pop(CLUSTER, None)
     cluster = cluster_from_environment()
     gradient_dtype = "float32" if exchange == APART else exchange
     network, shape, batch, steps = JOBS[model]

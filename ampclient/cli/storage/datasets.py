@@ -21,9 +21,8 @@ from ampclient.cli.output.download_bar import download_bar
 from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_item, print_items
 from ampclient.cli.output.tables import print_json
 from ampclient.cli.storage.dataset_check import check_file
-from ampclient.datasets import name_of
+from ampclient.datasets import target_name
 from ampspec.documents.text import plural
-from ampspec.references.dataset_reference import VersionReference
 
 group = typer.Typer(help="Upload, list and delete datasets.", no_args_is_help=True)
 
@@ -44,13 +43,6 @@ def _checked(work: Callable[[], T]) -> T:
         return work()
     except ValueError as error:
         raise typer.BadParameter(f"{error}.") from None
-
-
-def _unversioned(name: str) -> str:
-    """The name of a dataset. Raises ValueError for a malformed one, and for that of a version."""
-    if VersionReference.parse(name).number is not None:
-        raise ValueError(f"expected a name without a version, received {name!r}")
-    return name
 
 
 @group.command()
@@ -80,7 +72,7 @@ def upload(
     datasets = client_of(context).datasets
     again = "What was sent is kept for a day; run the same command to resume."
     # Before the files of a folder are listed, which may be many.
-    dataset = _checked(lambda: name_of(path) if name is None else _unversioned(name))
+    dataset = _checked(lambda: target_name(path, name))
     links = _checked(lambda: list_folder(path).links) if path.is_dir() else 0
     if links:
         typer.echo(f"{plural(links, 'link')} followed: the files are uploaded.", err=True)
