@@ -54,11 +54,9 @@ class Datasets(Operations[M]):
             OSError: The file cannot be read.
         """
         file = Path(path)
-        dataset = VersionReference.parse(name if name is not None else name_of(file))
-        if dataset.number is not None:
-            raise ValueError(f"expected a name without a version, received {name!r}")
+        dataset = target_name(file, name)
         on_progress = current_bytes_callback(on_progress)
-        return await upload(self._transport, dataset.name, file, on_progress)
+        return await upload(self._transport, dataset, file, on_progress)
 
     @paginated
     def list(
@@ -165,6 +163,22 @@ class Datasets(Operations[M]):
             number = dataset.newest.number
         request = endpoints.get_dataset_version(version.name, number)
         return await self._transport.send(request, **options)
+
+
+def target_name(path: Path, name: str | None) -> str:
+    """The name of the dataset that a file is uploaded to.
+
+    Args:
+        path: The file, or a folder.
+        name: The name that was asked for; None: from the file.
+
+    Raises:
+        ValueError: It is malformed, or has the number of a version.
+    """
+    reference = VersionReference.parse(name_of(path) if name is None else name)
+    if reference.number is not None:
+        raise ValueError(f"expected a name without a version, received {name!r}")
+    return reference.name
 
 
 def name_of(path: Path) -> str:

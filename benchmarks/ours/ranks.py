@@ -16,7 +16,7 @@ from compare.problems import CLASSES, LEARNING_RATE, Cnn
 from ampcore import JobSpec, Trainer
 from ampcore.distributed import cluster_from_environment
 from ampcore.distributed.buckets import DEFAULT_BUCKET_BYTES
-from ampcore.distributed.launchers.placement import RANKS
+from ampcore.distributed.environment import CLUSTER
 from ampspec.telemetry import StepBlock
 
 WARMUP_STEPS = 4
@@ -37,7 +37,7 @@ JOBS: dict[str, tuple[dict[str, Any], list[int], int, int]] = {
 def main(model: str, exchange: str = "float32", bucket_bytes: str | None = None) -> None:
     """Train, and print."""
     if exchange == APART:
-        os.environ[RANKS] = "1"
+        os.environ.pop(CLUSTER, None)
     cluster = cluster_from_environment()
     gradient_dtype = "float32" if exchange == APART else exchange
     network, shape, batch, steps = JOBS[model]

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 import pytest
 
 from ampclient import Forbidden, NotFound
+from tests.waiting import DEADLINE_S
 
 
 def test_a_token_is_created_with_role_project_and_expiry(client, server):
@@ -30,7 +31,7 @@ def test_an_argument_with_both_of_its_names_is_refused(client, server):
         pytest.warns(DeprecationWarning, match="is now timeout_s="),
         pytest.raises(TypeError, match="timeout_s and its old name timeout"),
     ):
-        client.tokens.create("ci", timeout_s=1, timeout=1)
+        client.tokens.create("ci", timeout_s=DEADLINE_S, timeout=DEADLINE_S)
     assert not server.requests
 
 

@@ -21,7 +21,7 @@ from ampclient.cli.output.download_bar import download_bar
 from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_item, print_items
 from ampclient.cli.output.tables import print_json
 from ampclient.cli.storage.dataset_check import check_file
-from ampclient.datasets import name_of
+from ampclient.datasets import target_name
 from ampspec.documents.text import plural
 
 group = typer.Typer(help="Upload, list and delete datasets.", no_args_is_help=True)
@@ -71,7 +71,8 @@ def upload(
     """Upload a file as the next version of a dataset; interrupted uploads resume."""
     datasets = client_of(context).datasets
     again = "What was sent is kept for a day; run the same command to resume."
-    dataset = name if name is not None else _checked(lambda: name_of(path))
+    # Before the files of a folder are listed, which may be many.
+    dataset = _checked(lambda: target_name(path, name))
     links = _checked(lambda: list_folder(path).links) if path.is_dir() else 0
     if links:
         typer.echo(f"{plural(links, 'link')} followed: the files are uploaded.", err=True)

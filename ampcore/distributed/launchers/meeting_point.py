@@ -21,7 +21,7 @@ from ampcore.distributed.launchers.leader_host import (
     host_from_folder,
     host_from_mpi,
 )
-from ampcore.distributed.launchers.placement import Placement, alone_hint
+from ampcore.distributed.launchers.placement import SLURM, Placement, alone_hint
 
 LOOPBACK: Final = "127.0.0.1"
 FIRST_PORT: Final = 20_000
@@ -84,7 +84,9 @@ def _host(placement: Placement, start: str, environ: Mapping[str, str]) -> str:
         return address
     if placement.is_one_machine:
         return LOOPBACK
-    if nodes := environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST"):
+    # mpiexec starts its daemons by a step on the other nodes: its ranks are those of the job.
+    list_name = "SLURM_STEP_NODELIST" if placement.launcher == SLURM else "SLURM_JOB_NODELIST"
+    if nodes := environ.get(list_name):
         return _host_of_slurm(placement, nodes, environ)
     if (file := environ.get("PBS_NODEFILE")) and (lines := _lines(Path(file))):
         return lines[0]
@@ -103,7 +105,7 @@ def _host(placement: Placement, start: str, environ: Mapping[str, str]) -> str:
 def _host_of_slurm(placement: Placement, nodes: str, environ: Mapping[str, str]) -> str:
     """The first node of the list, on which rank 0 is unless tasks are distributed by hand."""
     node = first_node(nodes)
-    if placement.launcher == "Slurm" and placement.rank == 0 and environ.get("SLURM_NODEID") != "0":
+    if placement.launcher == SLURM and placement.rank == 0 and environ.get("SLURM_NODEID") != "0":
         raise ValueError(
             f"Rank 0 runs on {environ.get('SLURMD_NODENAME', 'another node')}, and the other ranks "
             f"look for it on {node}, the first node of the list {nodes}. Set MASTER_ADDR to the "

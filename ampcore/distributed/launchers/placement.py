@@ -11,6 +11,7 @@ from typing import Final
 
 from ampcore.distributed.cluster import MAX_RANKS
 
+SLURM: Final = "Slurm"
 RANKS: Final = "AMPCORE_RANKS"
 """`1`: each copy of a program that was started several times is meant to train alone."""
 
@@ -77,7 +78,7 @@ _LAUNCHERS: Final = (
     ),
     _Variables("Flux", "FLUX_JOB_SIZE", "FLUX_TASK_RANK", ("FLUX_TASK_LOCAL_ID",)),
     # Not SLURM_NTASKS: a batch script has it, too, and is one process.
-    _Variables("Slurm", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", ("SLURM_LOCALID",)),
+    _Variables(SLURM, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", ("SLURM_LOCALID",)),
 )
 _PMIX_RANK: Final = "PMIX_RANK"
 
@@ -126,7 +127,7 @@ def _placement(environ: Mapping[str, str], names: _Variables, size: int) -> Plac
         )
     rank = _number(environ, names.rank, 0, size - 1)
     local_size = _number_or_none(environ, names.local_size, size)
-    if names.launcher == "Slurm" and environ.get("SLURM_STEP_NUM_NODES") == "1":
+    if names.launcher == SLURM and environ.get("SLURM_STEP_NUM_NODES") == "1":
         local_size = size
     return Placement(
         names.launcher,

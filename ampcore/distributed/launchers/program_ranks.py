@@ -20,10 +20,10 @@ _is_configured = False
 def find_cluster() -> Cluster | None:
     """See `ampcore.distributed.cluster_from_environment`."""
     global _meeting  # noqa: PLW0603 - the ranks meet once
-    if is_alone(os.environ):
-        return None
     if (launched := environment.cluster()) is not None:
         return launched
+    if is_alone(os.environ):
+        return None
     if (configured := cluster_of_tf_config(os.environ, DEFAULT_TIMEOUT_S)) is not None:
         _share_machine(configured)
         return configured

@@ -21,7 +21,7 @@ from ampcore.phases import Phase
 from ampcore.precision import LossScaleStates
 from ampcore.training.step.batch_slicing import gather_batch, slice_batch
 from ampcore.training.step.split_step import Step, split_step
-from ampcore.training.step.step_columns import STEP_COLUMNS
+from ampcore.training.step.telemetry_columns import STEP_COLUMNS
 from ampcore.training.step.train_step import TrainStep
 
 Tensor = Any

@@ -26,8 +26,8 @@ from ampcore.training.step.batch_slicing import slice_batch
 from ampcore.training.step.clip import Clip
 from ampcore.training.step.exchange import all_reduce_gradients
 from ampcore.training.step.gradients import NetworkGradients, StepGradients, network_gradients
-from ampcore.training.step.step_columns import NetworkOutcome, RowLayout, StepOutcome
 from ampcore.training.step.synchronized_batch_norm import synchronized_moments
+from ampcore.training.step.telemetry_columns import NetworkOutcome, RowLayout, StepOutcome
 from ampspec.training.ranks import Exchange
 
 Tensor = Any

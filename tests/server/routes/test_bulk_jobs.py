@@ -124,10 +124,9 @@ def test_a_deletion_that_takes_long_is_left_to_further_requests(
     assert count(database, FileRemoval) == 3
 
 
-@ON_POSTGRESQL
-def test_a_deletion_has_the_limit_of_a_statement_for_each_job(database, make_job):
-    """Three jobs, each of which takes longer to delete than a third of the limit."""
-    ids = {make_job(State.SUCCEEDED).id for _ in range(3)}
+@pytest.fixture
+def slow_deletion(database):
+    """Let the deletion of each job take a second; later tests use the same database."""
     slow = (
         "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS "
         "$$ BEGIN PERFORM pg_sleep(1.1); RETURN OLD; END $$",
@@ -136,6 +135,15 @@ def test_a_deletion_has_the_limit_of_a_statement_for_each_job(database, make_job
     with database.write() as session:
         for statement in slow:
             session.execute(text(statement))
+    yield
+    with database.write() as session:
+        session.execute(text("DROP FUNCTION slow() CASCADE"))
+
+
+@ON_POSTGRESQL
+def test_a_deletion_has_the_limit_of_a_statement_for_each_job(database, make_job, slow_deletion):
+    """Three jobs, each of which takes longer to delete than a third of the limit."""
+    ids = {make_job(State.SUCCEEDED).id for _ in range(3)}
     with database.write() as session:
         session.execute(text("SET LOCAL statement_timeout = '3s'"))
         search = Search(states=(State.SUCCEEDED,))

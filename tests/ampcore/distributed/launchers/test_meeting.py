@@ -146,6 +146,13 @@ def test_copies_that_are_meant_do_not_wait():
     assert [json.loads(stdout) for stdout, _ in outcomes(environs)] == [None, None]
 
 
+def test_the_ranks_of_launch_are_ranks_even_if_copies_are_meant_elsewhere():
+    """AMPCORE_RANKS=1 in the shell, or around `launch` under mpiexec, is about other launchers."""
+    launched = {"addresses": ["127.0.0.1:1", "127.0.0.1:2"], "rank": 0}
+    [(stdout, _)] = outcomes([{"AMPCORE_RANKS": "1", "AMPCORE_CLUSTER": json.dumps(launched)}])
+    assert json.loads(stdout)["addresses"] == launched["addresses"]
+
+
 def test_a_rank_that_does_not_come_is_named(monkeypatch):
     monkeypatch.setattr(meeting, "MEETING_S", 0.5)
     ports = free_ports(2)

@@ -32,6 +32,17 @@ def test_the_first_node_of_a_list(nodes, first):
     assert first_node(nodes) == first
 
 
+def test_ranks_of_mpiexec_in_a_job_of_slurm_look_for_rank_0_on_its_first_node():
+    """Those on other nodes are children of a step that does not have the first one."""
+    open_mpi = Placement("Open MPI", "OMPI_COMM_WORLD_SIZE", 1, 2, 0, 1)
+    environ = {
+        "PMIX_NAMESPACE": "924319745",
+        "SLURM_JOB_NODELIST": "localhost,n2",
+        "SLURM_STEP_NODELIST": "n2",
+    }
+    assert find_meeting_point(open_mpi, environ).host == "localhost"
+
+
 def test_each_step_of_slurm_has_a_place_of_its_own():
     point = find_meeting_point(SLURM, STEP)
     assert point.host == "localhost"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ampcore.training.evaluation.totals import Totals
 from ampcore.training.run.counters import RunCounters
 from ampcore.training.step.row_block import step_block
-from ampcore.training.step.step_columns import STEP_COLUMNS
+from ampcore.training.step.telemetry_columns import STEP_COLUMNS
 from ampspec.telemetry import Event, EventType
 
 LOSSES = st.lists(st.tuples(st.floats(-8, 8, width=32), st.booleans()), min_size=1, max_size=12)

@@ -1,7 +1,7 @@
 import numpy as np
 
 from ampcore.training.step.row_block import step_block
-from ampcore.training.step.step_columns import STEP_COLUMNS
+from ampcore.training.step.telemetry_columns import STEP_COLUMNS
 from ampspec.telemetry import COLUMN_DTYPES, Event, EventType, StepBlock
 from ampspec.telemetry.scale_events import MAX_EVENTS, scale_events
 

@@ -7,7 +7,7 @@ from keras import layers
 from ampcore.data import Batch
 from ampcore.precision import DynamicLossScale, FixedLossScale, NoLossScale, all_finite, global_norm
 from ampcore.training.step.clip import Clip
-from ampcore.training.step.step_columns import STEP_COLUMNS
+from ampcore.training.step.telemetry_columns import STEP_COLUMNS
 from ampspec.objectives.optimizer import Adam, Sgd, Step
 
 UNIT = Sgd(learning_rate=1.0)

@@ -7,7 +7,7 @@ import tensorflow as tf
 from ampcore.data import Batch
 from ampcore.precision import DynamicLossScale
 from ampcore.training.step.clip import Clip
-from ampcore.training.step.step_columns import NETWORK_COLUMNS, STEP_COLUMNS
+from ampcore.training.step.telemetry_columns import NETWORK_COLUMNS, STEP_COLUMNS
 from ampspec.objectives.optimizer import Adam, Sgd
 
 GENERATOR = DynamicLossScale(initial=2.0**4)

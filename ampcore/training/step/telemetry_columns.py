@@ -1,4 +1,4 @@
-"""The values that a step reports: a line in `COLUMNS` is stored, served, exported and plotted."""
+"""The values that a step reports: a line in `TELEMETRY_COLUMNS` is stored, served and plotted."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ def _first(values: list[Tensor]) -> Tensor:
     return values[0]
 
 
-COLUMNS: Final[tuple[StepColumn | NetworkColumn, ...]] = (
+TELEMETRY_COLUMNS: Final[tuple[StepColumn | NetworkColumn, ...]] = (
     NetworkColumn("loss", lambda network: network.gradients.loss, tf.add_n),
     NetworkColumn("loss_scale", lambda network: network.loss_scale, tf.reduce_min),
     StepColumn("skipped", lambda step: tf.cast(tf.logical_not(step.applied), tf.float32)),
@@ -78,9 +78,9 @@ ACCUMULATION_COLUMNS: Final = (
 )
 """The values of a step of several micro-batches."""
 
-STEP_COLUMNS: Final = tuple(column.name for column in COLUMNS)
+STEP_COLUMNS: Final = tuple(column.name for column in TELEMETRY_COLUMNS)
 NETWORK_COLUMNS: Final = tuple(
-    column.name for column in COLUMNS if isinstance(column, NetworkColumn)
+    column.name for column in TELEMETRY_COLUMNS if isinstance(column, NetworkColumn)
 )
 
 
@@ -109,7 +109,7 @@ class RowLayout:
 
     def row(self, outcome: StepOutcome) -> Tensor:
         """A float32 vector with a value for each of `columns`."""
-        values = [column.value(outcome) for column in COLUMNS]
+        values = [column.value(outcome) for column in TELEMETRY_COLUMNS]
         values += self._of_networks(outcome)
         values += [column.value(outcome) for column in self._last]
         return tf.stack(values)
@@ -122,6 +122,6 @@ class RowLayout:
         if len(self.networks) == 1:
             return
         for network in outcome.networks:
-            for column in COLUMNS:
+            for column in TELEMETRY_COLUMNS:
                 if isinstance(column, NetworkColumn):
                     yield column.of_network(network)
