@@ -1,6 +1,6 @@
 """Rank 0 accepts the other ranks' connections: each greets with its number and a secret token.
 
-Anyone who reaches the port can connect. So all greetings are read at the same time, each has two
+Anyone who reaches the port can connect. So all greetings are read at the same time, each has ten
 seconds, and connections without the token are closed.
 """
 
@@ -13,8 +13,8 @@ from typing import Final
 
 from ampcore.distributed.control.messages import PeerConnection
 
-GREETING_S: Final = 2.0
-"""How long a connection may take to greet."""
+GREETING_S: Final = 10.0
+"""How long a connection may take to greet: a rank of a busy machine needs seconds."""
 MAX_GREETINGS: Final = 256
 """Connections that may be greeting at the same time; later ones wait for one of them to end."""
 MAX_GREETING_BYTES: Final = 1024

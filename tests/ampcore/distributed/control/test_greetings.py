@@ -11,7 +11,7 @@ import pytest
 from ampcore.distributed.control import greetings
 from ampcore.distributed.control.greetings import Greetings, greet
 from ampcore.distributed.control.messages import PeerConnection
-from tests.waiting import DEADLINE_S, join
+from tests.waiting import DEADLINE_S, join, wait_until
 
 TOKEN = b"a secret of 16 b"
 
@@ -76,9 +76,10 @@ def test_silent_connections_do_not_delay_the_ranks(rank_0, monkeypatch):
 def test_more_silent_connections_than_may_greet_are_closed_and_the_ranks_accepted(
     rank_0, monkeypatch
 ):
-    monkeypatch.setattr(greetings, "GREETING_S", 0.1)
+    # The ranks' greetings have arrived before they are read, which takes far less than this.
+    monkeypatch.setattr(greetings, "GREETING_S", 1.0)
     rank_0.greetings._places = threading.BoundedSemaphore(2)
-    silent = [rank_0.connect() for _ in range(8)]
+    silent = [rank_0.connect() for _ in range(4)]
     connections = [greet_as(rank_0, rank) for rank in (1, 2)]
     rank_0.start()
     join(rank_0.thread)
@@ -124,6 +125,7 @@ def test_a_connection_without_the_token_and_a_rank_is_closed(rank_0, data):
 def test_a_second_connection_of_a_rank_is_closed(rank_0):
     first = greet_as(rank_0, 1)
     rank_0.start()
+    wait_until(lambda: rank_0.greetings.missing() == [2], "rank 1 is accepted")
     second = greet_as(rank_0, 1)
     assert second.receive() is None
     other = greet_as(rank_0, 2)
