@@ -71,13 +71,13 @@ def unfinished(session: Session, engine: str, queues: Collection[str]) -> Sequen
     return session.execute(statement).all()
 
 
-def jobs_without(session: Session, engine: str, queues: Collection[str], limit: int) -> list[Any]:
-    """Queued jobs of these queues that need an allocation now, in the order of their turns.
+def jobs_without(session: Session, engine: str, queue: str, limit: int) -> list[Any]:
+    """Queued jobs of a queue that need an allocation now, in the order of their turns.
 
     Those of projects whose quotas are used up are left out: by jobs that run, or by allocations.
     A job whose last allocations ended before a worker claimed it waits for a while.
     """
-    waiting_jobs = _waiting(session, engine, queues, limit)
+    waiting_jobs = _waiting(session, engine, queue, limit)
     shares = fair_share.project_shares(session.connection(), {job.project for job in waiting_jobs})
     for project, devices, jobs in _allocated(session, engine, list(shares)):
         shares[project] = fair_share.with_reservation(shares[project], devices, jobs=jobs)
@@ -89,7 +89,7 @@ def jobs_without(session: Session, engine: str, queues: Collection[str], limit: 
     return chosen_jobs
 
 
-def _waiting(session: Session, engine: str, queues: Collection[str], limit: int) -> Sequence[Any]:
+def _waiting(session: Session, engine: str, queue: str, limit: int) -> Sequence[Any]:
     failed = _failed_of_attempt(engine)
     pauses = [(failed.c.count == number, pause_s(number)) for number in range(1, 6)]
     statement = (
@@ -100,7 +100,7 @@ def _waiting(session: Session, engine: str, queues: Collection[str], limit: int)
             and_(failed.c.job_id == Job.id, failed.c.attempt == Job.attempt + 1),
             isouter=True,
         )
-        .where(Job.state == QUEUED, Job.queue.in_(queues), is_due())
+        .where(Job.state == QUEUED, Job.queue == queue, is_due())
         .where(~_has_unfinished(engine))
         .where(
             or_(

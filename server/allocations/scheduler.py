@@ -8,7 +8,8 @@ depend on that: they claim it as plain workers do.
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 END_GRACE_S: Final = 60.0
 """How long the workers of a job that has ended may take to end by themselves."""
 SUBMISSIONS_PER_ROUND: Final = 50
-"""So that a round with many new jobs still follows the others."""
+"""Of each queue, so that a round with many new jobs still follows the others."""
 DELETED_AFTER_S: Final = 3600.0
 ROUND: Final = "scheduling"
 
@@ -94,8 +95,9 @@ class Scheduler:
             rows = allocations.unfinished(session, self._batch_system.engine, queues)
         for row in rows:
             self._follow(row, statuses.get(row.Allocation.name))
-        pending = sum(row.job_state == State.QUEUED for row in rows)
-        self._submit_new(queues, pending)
+        pending = Counter(row.Allocation.queue for row in rows if row.job_state == State.QUEUED)
+        for queue in sorted(queues):
+            self._submit_new(queue, self._max_pending[queue] - pending[queue])
         self._clean_up()
 
     def renew_leases(self) -> None:
@@ -161,12 +163,14 @@ class Scheduler:
         unchanged_for_s = row.job_unchanged_for_s
         return has_begun and unchanged_for_s is not None and unchanged_for_s < END_GRACE_S
 
-    def _submit_new(self, queues: Collection[str], pending: int) -> None:
+    def _submit_new(self, queue: str, free_places: int) -> None:
+        """Submit the next jobs of a queue, as long as fewer than `max_pending` wait there."""
         engine = self._batch_system.engine
-        most = sum(self._max_pending[queue] for queue in queues)
+        limit = min(SUBMISSIONS_PER_ROUND, free_places)
+        if limit <= 0:
+            return
         with self._database.read() as session:
-            limit = min(SUBMISSIONS_PER_ROUND, most - pending)
-            jobs = allocations.jobs_without(session, engine, queues, limit) if limit > 0 else []
+            jobs = allocations.jobs_without(session, engine, queue, limit)
         for job in jobs:
             with self._database.write() as session:
                 allocation = allocations.create(session, engine, job)
