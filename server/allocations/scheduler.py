@@ -208,6 +208,7 @@ class Scheduler:
                 allocations.record(session, allocation.name, **values)
 
     def _end(self, allocation: Allocation, state: str, reason: str | None) -> None:
+        log.info("allocation %s has ended: %s", allocation.name, reason or state)
         with self._database.write() as session:
             allocations.end(session, allocation.name, state, reason)
 

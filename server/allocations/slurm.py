@@ -111,6 +111,9 @@ class Slurm:
         limit_s = request.time_limit_s or queue.time_limit_s
         values: dict[str, object] = {
             "job-name": request.name,
+            # If a scheduler was suspended while another one submitted the same, one of the two
+            # starts after the other has ended, and finds nothing to do.
+            "dependency": "singleton",
             "nodes": request.nodes,
             "ntasks": request.nodes,
             "ntasks-per-node": 1,
