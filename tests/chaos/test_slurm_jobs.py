@@ -135,6 +135,18 @@ def test_a_job_of_a_higher_partition_preempts_one_which_continues_after_it(
     assert len(service.allocations(job)) == 1
 
 
+def test_the_time_limit_of_an_allocation_is_no_limit_of_the_job(service: SlurmService) -> None:
+    """Mechanism: Slurm warns the worker with SIGUSR1, half a minute before (`warning_s`)."""
+    job = submit_held(service)
+    first = service.current(job)
+    service.scontrol("update", f"JobId={first.external_id}", "TimeLimit=1")
+    wait_until(lambda: len(job.attempts()) == 2, "the next attempt starts", show=service.state)
+    job = assert_finishes(service, job)
+    assert [outcome for outcome, _ in outcomes(job)] == ["requeued", "succeeded"]
+    assert job.attempts()[1].first_step == HOLD_STEP, "steps were trained twice"
+    assert [row.state for row in service.allocations(job)] == ["COMPLETED", "COMPLETED"]
+
+
 def test_cancelling_and_pausing_a_job_ends_its_allocation(service: SlurmService) -> None:
     """Mechanism: the worker ends its attempt as any worker does, and then itself."""
     cancelled, paused = submit_held(service), submit_held(service)
