@@ -35,7 +35,7 @@ from ampcore import JobSpec, Trainer
 communicator = ampcore.distributed.connect_from_environment()
 spec = {"model": {"kind": "mlp", "hidden": [8]}, "data": {"kind": "digits"},
         "train": {"steps": 12}, "precision": {"policy": "mixed_float16"},
-        "runtime": {"device": "cpu"}}
+        "runtime": {"device": "cpu", "devices": 2}}
 result = Trainer(JobSpec.parse(spec)).run()
 if communicator.rank == 0:
     print(json.dumps({"ranks": communicator.size, "weights": result.weights_digest}))
@@ -49,9 +49,9 @@ import numpy as np
 from ampcore import Trainer
 keras.utils.set_random_seed(1)
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-model.compile("sgd", "mse")
 x = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
-trainer = Trainer.from_keras(model, x, x[:, :1], precision="mixed_float16", steps=8, batch_size=8)
+data = {"x": x, "y": x[:, :1], "loss": "mse", "batch_size": 8}
+trainer = Trainer.from_keras(model, **data, policy="mixed_float16", verbose=0)
 result = trainer.run()
 if communicator.rank == 0:
     print(json.dumps({"ranks": communicator.size, "weights": result.weights_digest}))
