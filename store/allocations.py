@@ -14,6 +14,8 @@ from store.tables import QUEUED, Allocation, Gang, Job
 
 SUBMITTING: Final = "SUBMITTING"
 """The state of an allocation that the batch system may not know yet."""
+SUBMITTED: Final = "SUBMITTED"
+"""The state of one that the batch system has accepted, until it says more of it."""
 REFUSED: Final = "REFUSED"
 """The state of one that the batch system did not accept."""
 LOST: Final = "LOST"

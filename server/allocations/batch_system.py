@@ -1,4 +1,4 @@
-"""What a scheduler needs of a batch system; `server.allocations.slurm` is one."""
+"""What a scheduler needs of a batch system: `server.allocations.slurm`, `…kubernetes`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,6 +46,7 @@ class AllocationStatus:
         reason: Why it waits or has ended; None: nothing is said.
         nodes: The list of its nodes.
         expected_start_at: When it is expected to start.
+        has_begun: Whether a worker may have started in it.
     """
 
     external_id: str
@@ -54,6 +55,7 @@ class AllocationStatus:
     reason: str | None = None
     nodes: str | None = None
     expected_start_at: datetime | None = None
+    has_begun: bool = False
 
 
 class BatchSystem(Protocol):

@@ -90,9 +90,10 @@ class Scheduler:
         queues = self._queues
         if not queues:
             return
-        statuses = self._batch_system.statuses()
+        # In this order: the batch system knows what another scheduler has recorded before.
         with self._database.read() as session:
             rows = allocations.unfinished(session, self._batch_system.engine, queues)
+        statuses = self._batch_system.statuses()
         for row in rows:
             self._follow(row, statuses.get(row.Allocation.name))
         pending = Counter(row.Allocation.queue for row in rows if row.job_state == State.QUEUED)
@@ -136,7 +137,7 @@ class Scheduler:
             self._follow_unknown(row)
         elif status.has_ended:
             self._end(allocation, status.state, status.reason)
-        elif not self._is_needed(row):
+        elif not self._is_needed(row, has_begun=status.has_begun):
             log.info("allocation %s is cancelled: its job needs it no more", allocation.name)
             self._batch_system.cancel(status.external_id)
             self._record(allocation, status)
@@ -146,20 +147,22 @@ class Scheduler:
     def _follow_unknown(self, row: Any) -> None:
         """An allocation that the batch system does not list."""
         allocation: Allocation = row.Allocation
-        if allocation.external_id is not None:
+        is_needed = self._is_needed(row, has_begun=False)
+        if allocation.external_id is not None and is_needed:
             self._end(allocation, allocations.LOST, "The batch system no longer knows it.")
-        elif self._is_needed(row) and row.job_state == State.QUEUED:
+        elif allocation.external_id is not None:
+            self._end(allocation, "CANCELLED", "Its job needs it no more.")
+        elif is_needed and row.job_state == State.QUEUED:
             self._submit(allocation, self._request(allocation))
         else:
             self._end(allocation, "CANCELLED", "It was not submitted any more.")
 
-    def _is_needed(self, row: Any) -> bool:
+    def _is_needed(self, row: Any, *, has_begun: bool) -> bool:
         """Whether the job waits for the allocation or runs in it, or its workers may still end."""
         if row.job_state in ACTIVE:
             return True
         if row.job_state == State.QUEUED and row.job_queue == row.Allocation.queue:
             return True
-        has_begun = row.Allocation.state not in ("PENDING", allocations.SUBMITTING)
         unchanged_for_s = row.job_unchanged_for_s
         return has_begun and unchanged_for_s is not None and unchanged_for_s < END_GRACE_S
 
@@ -193,7 +196,7 @@ class Scheduler:
             self._end(allocation, allocations.REFUSED, str(error))
             return
         log.info("allocation %s is job %s", request.name, external_id)
-        self._record(allocation, AllocationStatus(external_id, "PENDING"))
+        self._record(allocation, AllocationStatus(external_id, allocations.SUBMITTED))
 
     def _record(self, allocation: Allocation, status: AllocationStatus) -> None:
         values = {

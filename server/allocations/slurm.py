@@ -92,6 +92,7 @@ class Slurm:
                 None if reason in ("None", "") else reason,
                 nodes or None,
                 _moment(start) if state == "PENDING" else None,
+                has_begun=state != "PENDING",
             )
             # A job of the same name that has ended stays listed for a while.
             if name not in statuses or statuses[name].has_ended:

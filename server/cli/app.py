@@ -140,7 +140,7 @@ def worker(
 
 @app.command()
 def schedule(
-    engine: Annotated[str, typer.Argument(metavar="ENGINE", help="The batch system: slurm.")],
+    engine: Annotated[str, typer.Argument(metavar="ENGINE", help="slurm or kubernetes.")],
     *,
     config: Annotated[
         Path,
@@ -150,18 +150,18 @@ def schedule(
     """Let a batch system give the jobs of some queues their devices, until it is stopped."""
     from infra.log_config import set_up_logging
     from infra.settings import SettingsInvalid
-    from server.allocations.run import run_scheduler
-    from server.allocations.slurm_settings import read_slurm_settings
+    from server.allocations.run import ENGINES, run_scheduler
 
-    if engine != "slurm":
-        raise typer.BadParameter(f"expected slurm, received {engine!r}.", param_hint="ENGINE")
+    if engine not in ENGINES:
+        expected = " or ".join(ENGINES)
+        raise typer.BadParameter(f"expected {expected}, received {engine!r}.", param_hint="ENGINE")
     settings = read_settings()
     try:
-        slurm_settings = read_slurm_settings(config)
+        plan = ENGINES[engine](config)
     except SettingsInvalid as error:
         fail(error)
     set_up_logging(settings.log_format)
-    run_scheduler(settings.database_url, slurm_settings)
+    run_scheduler(settings.database_url, plan)
     _exit_now()
 
 

@@ -10,8 +10,10 @@ from store import allocations
 from store.clock import now, seconds_since
 from store.tables import Allocation, Leader
 
-NAMES: Final = {"slurm": "Slurm"}
+NAMES: Final = {"slurm": "Slurm", "kubernetes": "Kubernetes"}
 """How people call each batch system."""
+ALLOCATIONS: Final = {"slurm": "Slurm job {}", "kubernetes": "Kubernetes {}"}
+"""How they call an allocation with an id: Slurm job 4711, Kubernetes job/NAME."""
 
 
 def sentences(connection: Connection, jobs: Collection[Any]) -> dict[str, str]:
@@ -51,13 +53,20 @@ def _unfinished_sentence(row: Any) -> str:
     name = NAMES[row.engine]
     if row.external_id is None:
         return f"It is being submitted to {name}."
-    reason = f" ({row.reason})" if row.reason else ""
-    if row.state == "PENDING":
-        start = row.expected_start_at
-        expected = f"; {name} expects to start it at {start:%Y-%m-%d %H:%M} UTC" if start else ""
-        return f"{name} job {row.external_id} is PENDING{reason}{expected}."
-    nodes = f" on {row.nodes}" if row.nodes else ""
-    return f"{name} job {row.external_id} is {row.state}{nodes}{reason}; its worker starts."
+    sentence = f"{_called(row)} is {row.state}"
+    if row.nodes:
+        sentence += f" on {row.nodes}"
+    if row.reason:
+        sentence += f" ({row.reason})"
+    if row.expected_start_at:
+        sentence += f"; {name} expects to start it at {row.expected_start_at:%Y-%m-%d %H:%M} UTC"
+    elif row.nodes and not row.reason:  # nothing keeps its worker from starting
+        sentence += "; its worker starts"
+    return f"{sentence}."
+
+
+def _called(row: Any) -> str:
+    return ALLOCATIONS[row.engine].format(row.external_id)
 
 
 def _ended_sentence(row: Any) -> str:
@@ -66,10 +75,7 @@ def _ended_sentence(row: Any) -> str:
     if row.state == allocations.REFUSED:
         return f"{name} does not accept it: {row.reason} {again}"
     reason = f" ({row.reason})" if row.reason else ""
-    return (
-        f"{name} job {row.external_id} has ended before a worker ran it: {row.state}{reason}. "
-        f"{again}"
-    )
+    return f"{_called(row)} has ended before a worker ran it: {row.state}{reason}. {again}"
 
 
 # Built once: building a statement takes as long as executing it.

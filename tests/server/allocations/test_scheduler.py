@@ -240,7 +240,7 @@ def test_the_next_attempt_gets_the_next_allocation_at_once(
     scheduler.follow_and_submit()
     with database.write() as session:
         attempts.claim(session, job.id, "a worker")
-    batch_system.change(batch_system.requests[0].name, state="RUNNING")
+    batch_system.change(batch_system.requests[0].name, state="RUNNING", has_begun=True)
     scheduler.follow_and_submit()
     put(database, Job, Job.id == job.id, state=State.QUEUED)
     scheduler.follow_and_submit()
@@ -282,7 +282,7 @@ def test_workers_of_a_job_that_has_ended_may_end_by_themselves(
 ):
     job = make_job(runtime=QUEUE)
     scheduler.follow_and_submit()
-    batch_system.change(batch_system.requests[0].name, state="RUNNING")
+    batch_system.change(batch_system.requests[0].name, state="RUNNING", has_begun=True)
     scheduler.follow_and_submit()
     put(database, Job, Job.id == job.id, state=State.SUCCEEDED, changed_at=from_now(0))
     scheduler.follow_and_submit()
