@@ -6,7 +6,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Row, and_, case, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from ampspec.api.job.allocations import BATCH_SYSTEMS
+from ampspec.api.job.allocations import batch_system_name
 from ampspec.jobs import State
 from ampspec.telemetry import EventType
 from store.clock import from_now, now, seconds_since
@@ -222,7 +222,7 @@ def end(session: Session, name: str, state: str, reason: str | None, **values: A
 
 def ended_sentence(allocation: Allocation | Row[Any]) -> str:
     """What became of an allocation that has ended before a worker claimed its job."""
-    batch_system = BATCH_SYSTEMS[allocation.engine]
+    batch_system = batch_system_name(allocation.engine)
     if allocation.state == REFUSED:
         return f"{batch_system} does not accept it: {allocation.reason}"
     allocation_id = allocation.external_id

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, select
 
-from ampspec.api.job.allocations import BATCH_SYSTEMS
+from ampspec.api.job.allocations import BATCH_SYSTEMS, batch_system_name
 from store import allocations
 from store.clock import now, seconds_since
 from store.tables import Allocation, Leader
@@ -46,7 +46,7 @@ def sentences(connection: Connection, jobs: Collection[Any]) -> dict[str, str]:
 
 
 def _unfinished_sentence(row: Any) -> str:
-    name = BATCH_SYSTEMS[row.engine]
+    name = batch_system_name(row.engine)
     if row.external_id is None:
         return f"It is being submitted to {name}."
     reason = f" ({row.reason})" if row.reason else ""

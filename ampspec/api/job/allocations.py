@@ -12,6 +12,11 @@ BATCH_SYSTEMS: Final[Mapping[str, str]] = {"slurm": "Slurm"}
 """What people call each batch system, by its engine."""
 
 
+def batch_system_name(engine: str) -> str:
+    """What people call a batch system; its engine if a newer version knows more."""
+    return BATCH_SYSTEMS.get(engine, engine)
+
+
 class Allocation(StoredModel):
     """Devices that a batch system was asked for, for one attempt at a job."""
 
@@ -37,11 +42,10 @@ class Allocation(StoredModel):
     @property
     def sentence(self) -> str:
         """What it is and where, such as "Slurm job 4711 RUNNING on n[1-2]"."""
-        batch_system = BATCH_SYSTEMS.get(self.engine, self.engine)
         nodes = f" on {self.nodes}" if self.nodes else ""
         reason = f" ({self.reason})" if self.reason else ""
         job = "job" if self.external_id is None else f"job {self.external_id}"
-        return f"{batch_system} {job} {self.state}{nodes}{reason}"
+        return f"{batch_system_name(self.engine)} {job} {self.state}{nodes}{reason}"
 
 
 class AllocationList(ApiModel):
