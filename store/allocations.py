@@ -3,12 +3,15 @@
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, case, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Row, and_, case, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
+from ampspec.api.job.allocations import allocation_name, batch_system_name
 from ampspec.jobs import State
+from ampspec.telemetry import EventType
 from store.clock import from_now, now, seconds_since
 from store.jobs.attempts import is_due
+from store.jobs.state_transitions import add_event
 from store.scheduling import fair_share
 from store.tables import QUEUED, Allocation, Gang, Job
 
@@ -191,19 +194,64 @@ def create(session: Session, engine: str, job: Any) -> Allocation | None:
     return allocation
 
 
-def record(session: Session, name: str, **values: Any) -> None:
-    """Record what the batch system says of an allocation that has not ended."""
-    session.execute(
+def record(session: Session, name: str, **values: Any) -> Allocation | None:
+    """Record what the batch system says of an allocation; None if it has ended."""
+    statement = (
         update(Allocation)
         .where(Allocation.name == name, Allocation.ended_at.is_(None))
         .values(**values)
+        .returning(Allocation)
+        .execution_options(populate_existing=True, synchronize_session=False)
+    )
+    return session.scalars(statement).one_or_none()
+
+
+def end(session: Session, name: str, state: str, reason: str | None, **values: Any) -> None:
+    """Record the end of an allocation, and an event of its job if that still waits for it.
+
+    Args:
+        session: That of the transaction.
+        name: The name of the allocation; nothing is recorded if it has ended before.
+        state: Its last state.
+        reason: Why it has ended.
+        values: What else the batch system says of it.
+    """
+    values |= {"state": state, "reason": reason, "ended_at": now(), "expected_start_at": None}
+    allocation = record(session, name, **values)
+    if allocation is not None:
+        _add_event_of_waiting_job(session, allocation)
+
+
+def ended_sentence(allocation: Allocation | Row[Any]) -> str:
+    """What became of an allocation that has ended before a worker claimed its job."""
+    batch_system = batch_system_name(allocation.engine)
+    if allocation.state == REFUSED:
+        return f"{batch_system} does not accept it: {allocation.reason}"
+    is_known = allocation.external_id is not None
+    name = allocation_name(allocation.engine, allocation.external_id)
+    subject = name if is_known else "Its allocation"
+    reason = f" ({allocation.reason})" if allocation.reason else ""
+    return f"{subject} has ended before a worker ran it: {allocation.state}{reason}."
+
+
+def _add_event_of_waiting_job(session: Session, allocation: Allocation) -> None:
+    """Add an event to the job if it is queued for the attempt that the allocation was made for."""
+    statement = (
+        update(Job)
+        .where(
+            Job.id == allocation.job_id,
+            Job.state == State.QUEUED,
+            Job.attempt == allocation.attempt - 1,
+            Job.queue == allocation.queue,
+        )
+        .values(seq=Job.seq + 1)
+        .returning(Job.id, Job.seq, Job.attempt, Job.step)
         .execution_options(synchronize_session=False)
     )
-
-
-def end(session: Session, name: str, state: str, reason: str | None) -> None:
-    """Record the end of an allocation, and why it has ended."""
-    record(session, name, state=state, reason=reason, ended_at=now(), expected_start_at=None)
+    job: Any = session.execute(statement).one_or_none()
+    if job is not None:
+        data = {"message": ended_sentence(allocation), "name": allocation.name}
+        add_event(session, job, EventType.ALLOCATION, {**data, "state": allocation.state})
 
 
 def delete_of_deleted_jobs(session: Session, *, ended_for_s: float) -> None:

@@ -136,7 +136,8 @@ class Scheduler:
         if status is None:
             self._follow_unknown(row)
         elif status.has_ended:
-            self._end(allocation, status.state, status.reason)
+            where = {"external_id": status.external_id, "nodes": status.nodes or allocation.nodes}
+            self._end(allocation, status.state, status.reason, **where)
         elif not self._is_needed(row, has_begun=status.has_begun):
             log.info("allocation %s is cancelled: its job needs it no more", allocation.name)
             self._batch_system.cancel(status.external_id)
@@ -210,10 +211,12 @@ class Scheduler:
             with self._database.write() as session:
                 allocations.record(session, allocation.name, **values)
 
-    def _end(self, allocation: Allocation, state: str, reason: str | None) -> None:
+    def _end(
+        self, allocation: Allocation, state: str, reason: str | None, **values: str | None
+    ) -> None:
         log.info("allocation %s has ended: %s", allocation.name, reason or state)
         with self._database.write() as session:
-            allocations.end(session, allocation.name, state, reason)
+            allocations.end(session, allocation.name, state, reason, **values)
 
     def _clean_up(self) -> None:
         if time.monotonic() - self._cleaned_at >= DELETED_AFTER_S:

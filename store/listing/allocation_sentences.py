@@ -6,14 +6,10 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, select
 
+from ampspec.api.job.allocations import BATCH_SYSTEMS, allocation_name, batch_system_name
 from store import allocations
 from store.clock import now, seconds_since
 from store.tables import Allocation, Leader
-
-NAMES: Final = {"slurm": "Slurm", "kubernetes": "Kubernetes"}
-"""How people call each batch system."""
-ALLOCATIONS: Final = {"slurm": "Slurm job {}", "kubernetes": "Kubernetes {}"}
-"""How they call an allocation with an id: Slurm job 4711, Kubernetes job/NAME."""
 
 
 def sentences(connection: Connection, jobs: Collection[Any]) -> dict[str, str]:
@@ -32,7 +28,7 @@ def sentences(connection: Connection, jobs: Collection[Any]) -> dict[str, str]:
     newest = {row.job_id: row for row in connection.execute(_ALLOCATIONS, {"job_ids": list(by_id)})}
     tasks = {
         allocations.task_of(engine, job.queue): (engine, job.queue)
-        for engine in NAMES
+        for engine in BATCH_SYSTEMS
         for job in jobs
     }
     led = connection.scalars(_LED, {"tasks": list(tasks)}).all()
@@ -45,15 +41,15 @@ def sentences(connection: Connection, jobs: Collection[Any]) -> dict[str, str]:
         elif row is not None and row.attempt == job.attempt + 1 and engine is not None:
             waiting_sentences[job.id] = _ended_sentence(row)
         elif engine is not None:
-            waiting_sentences[job.id] = f"It is submitted to {NAMES[engine]} shortly."
+            waiting_sentences[job.id] = f"It is submitted to {BATCH_SYSTEMS[engine]} shortly."
     return waiting_sentences
 
 
 def _unfinished_sentence(row: Any) -> str:
-    name = NAMES[row.engine]
+    name = batch_system_name(row.engine)
     if row.external_id is None:
         return f"It is being submitted to {name}."
-    sentence = f"{_called(row)} is {row.state}"
+    sentence = f"{allocation_name(row.engine, row.external_id)} is {row.state}"
     if row.nodes:
         sentence += f" on {row.nodes}"
     if row.reason:
@@ -65,17 +61,9 @@ def _unfinished_sentence(row: Any) -> str:
     return f"{sentence}."
 
 
-def _called(row: Any) -> str:
-    return ALLOCATIONS[row.engine].format(row.external_id)
-
-
 def _ended_sentence(row: Any) -> str:
-    name, pause_s = NAMES[row.engine], allocations.pause_s(row.number)
-    again = f"It is submitted again in {ceil(max(pause_s - float(row.ended_for_s), 1))} s."
-    if row.state == allocations.REFUSED:
-        return f"{name} does not accept it: {row.reason} {again}"
-    reason = f" ({row.reason})" if row.reason else ""
-    return f"{_called(row)} has ended before a worker ran it: {row.state}{reason}. {again}"
+    waits_s = allocations.pause_s(row.number) - float(row.ended_for_s)
+    return f"{allocations.ended_sentence(row)} It is submitted again in {ceil(max(waits_s, 1))} s."
 
 
 # Built once: building a statement takes as long as executing it.

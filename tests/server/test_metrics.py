@@ -12,7 +12,7 @@ from store.clock import from_now
 from store.files import artifacts
 from store.gangs import gangs
 from store.jobs import jobs
-from store.tables import Attempt, Job, ServiceCount
+from store.tables import Allocation, Attempt, Job, ServiceCount
 from tests.waiting import DEADLINE_S
 
 
@@ -148,6 +148,31 @@ def test_gangs_have_metrics_of_waiting_jobs_and_reserved_slots(api, scrape, regi
     samples = scrape()
     assert samples["ampcore_gangs_waiting",] == 1
     assert samples["ampcore_worker_slots_reserved", ("worker", "w1")] == 2
+
+
+def test_allocations_that_have_not_ended_are_counted_by_engine_and_state(
+    database, scrape, make_job
+):
+    job = make_job()
+    states = ("PENDING", "PENDING", "RUNNING", "FAILED")
+    with database.write() as session:
+        for number, state in enumerate(states, start=1):
+            fields = {"job_id": job.id, "attempt": 1, "number": number, "queue": "batch"}
+            ended_at = from_now(0) if state == "FAILED" else None
+            session.add(
+                Allocation(
+                    name=f"ampcore-{job.id}-1-{number}",
+                    **fields,
+                    engine="slurm",
+                    state=state,
+                    ended_at=ended_at,
+                )
+            )
+    samples = {key: value for key, value in scrape().items() if key[0] == "ampcore_allocations"}
+    assert samples == {
+        ("ampcore_allocations", ("engine", "slurm"), ("state", "PENDING")): 2,
+        ("ampcore_allocations", ("engine", "slurm"), ("state", "RUNNING")): 1,
+    }
 
 
 def test_workers_have_metrics_of_slots_steps_lag_and_gpus(api, scrape, register, make_job):

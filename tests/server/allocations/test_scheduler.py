@@ -18,6 +18,7 @@ from store.clock import from_now
 from store.jobs import attempts, jobs
 from store.listing import waiting_reason
 from store.tables import Allocation, Job, Project
+from store.telemetry import events
 
 QUEUE = {"queue": "batch"}
 
@@ -98,6 +99,20 @@ def waiting_of(database):
         with database.read() as session:
             row = session.execute(select(Job.id, Job.state).where(Job.id == job.id)).one()
             return waiting_reason.why_waiting(session.connection(), [row]).get(job.id)
+
+    return read
+
+
+@pytest.fixture
+def messages_of(database):
+    """The messages of the events that say what became of the allocations of a job."""
+
+    def read(job):
+        with database.read() as session:
+            rows = events.read(session, job.id, limit=100, types=["allocation"])
+            seq = session.scalar(select(Job.seq).where(Job.id == job.id))
+        assert all(row.seq <= seq for row in rows)
+        return [row.data["message"] for row in rows]
 
     return read
 
@@ -252,6 +267,63 @@ def test_the_next_attempt_gets_the_next_allocation_at_once(
         f"ampcore-{job.id}-1-1",
         f"ampcore-{job.id}-2-1",
     ]
+
+
+def test_the_events_of_a_job_tell_refusals_and_allocations_that_ended_before_a_worker_ran_it(
+    database, scheduler, batch_system, queued_job, messages_of
+):
+    batch_system.error = SubmissionRefused("Invalid account.")
+    scheduler.follow_and_submit()
+    batch_system.error = None
+    put(database, Allocation, ended_at=from_now(-allocations.RETRY_S))
+    scheduler.follow_and_submit()
+    name = batch_system.requests[0].name
+    assert messages_of(queued_job) == ["Slurm does not accept it: Invalid account."]
+    batch_system.change(name, state="FAILED", has_ended=True, reason="NonZeroExitCode")
+    for _ in range(2):
+        scheduler.follow_and_submit()
+    assert messages_of(queued_job)[1:] == [
+        "Slurm job 101 has ended before a worker ran it: FAILED (NonZeroExitCode)."
+    ]
+    with database.read() as session:
+        event = events.read(session, queued_job.id, limit=100, types=["allocation"])[-1]
+    assert (event.attempt, event.data["name"], event.data["state"]) == (0, name, "FAILED")
+
+
+@pytest.mark.parametrize("change", ["claimed", "cancelled", "moved", "deleted"])
+def test_the_end_of_an_allocation_that_no_job_waits_for_is_no_event(
+    database, scheduler, batch_system, queued_job, messages_of, *, change
+):
+    scheduler.follow_and_submit()
+    with database.write() as session:
+        if change == "claimed":
+            attempts.claim(session, queued_job.id, "a worker")
+            attempts.requeue(session, queued_job.id, 1)
+        elif change == "moved":
+            session.execute(update(Job).values(queue="default"))
+        else:
+            jobs.request_cancel(session, queued_job.id)
+        if change == "deleted":
+            jobs.delete_job(session, queued_job.id)
+    batch_system.change(batch_system.requests[0].name, state="COMPLETED", has_ended=True)
+    scheduler.follow_and_submit()
+    if change != "deleted":
+        assert messages_of(queued_job) == []
+
+
+def test_an_allocation_whose_id_was_not_recorded_before_it_ended_has_it_then(
+    scheduler, batch_system, queued_job, allocation_of, waiting_of
+):
+    """As when the answer of sbatch is lost, and the node fails before the next round."""
+    batch_system.answers = False
+    with pytest.raises(BatchSystemUnavailable):
+        scheduler.follow_and_submit()
+    name = batch_system.requests[0].name
+    batch_system.change(name, state="NODE_FAIL", has_ended=True, nodes="n1")
+    scheduler.follow_and_submit()
+    row = allocation_of(queued_job)
+    assert (row.external_id, row.nodes, row.state) == ("101", "n1", "NODE_FAIL")
+    assert waiting_of(queued_job).startswith("Slurm job 101 has ended before")
 
 
 @pytest.mark.parametrize("change", ["cancel", "pause", "delete", "move"])
