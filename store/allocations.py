@@ -27,6 +27,8 @@ RETRY_S: Final = 30.0
 """After an allocation that ended before a worker claimed its job: the pause before the next one,
 which doubles with each further one."""
 MAX_RETRY_S: Final = 960.0
+KEPT: Final = 20
+"""How many of the allocations for one attempt are kept; a wrong account is refused for weeks."""
 
 
 _REQUESTED: Final[Sequence[Any]] = (
@@ -138,12 +140,12 @@ def _has_unfinished(engine: str) -> ColumnElement[bool]:
 
 
 def _failed_of_attempt(engine: str) -> Any:
-    """Of each attempt: the number of its allocations that have ended, and the end of the last."""
+    """Of each attempt: how many of its allocations have ended, and the end of the last one."""
     return (
         select(
             Allocation.job_id,
             Allocation.attempt,
-            func.count().label("count"),
+            func.max(Allocation.number).label("count"),  # the first ones may be deleted
             func.max(Allocation.ended_at).label("ended_at"),
         )
         .where(Allocation.engine == engine, Allocation.ended_at.is_not(None))
@@ -180,6 +182,14 @@ def create(session: Session, engine: str, job: Any) -> Allocation | None:
     if session.scalar(has_one) is not None:
         return None
     attempt, number = job.attempt + 1, job.failed + 1
+    session.execute(
+        delete(Allocation).where(
+            Allocation.job_id == job.id,
+            Allocation.attempt == attempt,
+            Allocation.engine == engine,
+            Allocation.number <= number - KEPT,
+        )
+    )
     allocation = Allocation(
         name=f"ampcore-{job.id}-{attempt}-{number}",
         job_id=job.id,
@@ -209,6 +219,8 @@ def record(session: Session, name: str, **values: Any) -> Allocation | None:
 def end(session: Session, name: str, state: str, reason: str | None, **values: Any) -> None:
     """Record the end of an allocation, and an event of its job if that still waits for it.
 
+    There is one event for several ends in a row with the same reason.
+
     Args:
         session: That of the transaction.
         name: The name of the allocation; nothing is recorded if it has ended before.
@@ -218,7 +230,7 @@ def end(session: Session, name: str, state: str, reason: str | None, **values: A
     """
     values |= {"state": state, "reason": reason, "ended_at": now(), "expected_start_at": None}
     allocation = record(session, name, **values)
-    if allocation is not None:
+    if allocation is not None and not _is_repetition(session, allocation):
         _add_event_of_waiting_job(session, allocation)
 
 
@@ -232,6 +244,18 @@ def ended_sentence(allocation: Allocation | Row[Any]) -> str:
     subject = name if is_known else "Its allocation"
     reason = f" ({allocation.reason})" if allocation.reason else ""
     return f"{subject} has ended before a worker ran it: {allocation.state}{reason}."
+
+
+def _is_repetition(session: Session, allocation: Allocation) -> bool:
+    """Whether the allocation before it, for the same attempt, has ended in the same way."""
+    statement = select(Allocation.state, Allocation.reason).where(
+        Allocation.job_id == allocation.job_id,
+        Allocation.attempt == allocation.attempt,
+        Allocation.engine == allocation.engine,
+        Allocation.number == allocation.number - 1,
+    )
+    previous = session.execute(statement).one_or_none()
+    return previous is not None and tuple(previous) == (allocation.state, allocation.reason)
 
 
 def _add_event_of_waiting_job(session: Session, allocation: Allocation) -> None:

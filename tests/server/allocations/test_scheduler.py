@@ -217,6 +217,22 @@ def test_a_refusal_is_shown_and_tried_again_later(
     assert [request.name for request in batch_system.requests] == [f"ampcore-{job.id}-1-2"]
 
 
+def test_a_refusal_that_lasts_for_weeks_adds_one_event_and_few_rows(
+    database, scheduler, batch_system, queued_job, messages_of
+):
+    batch_system.error = SubmissionRefused("Invalid account.")
+    for _ in range(allocations.KEPT + 3):
+        scheduler.follow_and_submit()
+        put(database, Allocation, ended_at=from_now(-allocations.MAX_RETRY_S))
+    assert messages_of(queued_job) == ["Slurm does not accept it: Invalid account."]
+    with database.read() as session:
+        numbers = [row.number for row in allocations.of_job(session, queued_job.id)]
+    assert sorted(numbers) == list(range(4, allocations.KEPT + 4))
+    batch_system.error = SubmissionRefused("Invalid partition.")
+    scheduler.follow_and_submit()
+    assert messages_of(queued_job)[1:] == ["Slurm does not accept it: Invalid partition."]
+
+
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
