@@ -140,24 +140,32 @@ def worker(
 
 @app.command()
 def schedule(
-    engine: Annotated[str, typer.Argument(metavar="ENGINE", help="slurm or kubernetes.")],
+    engine: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ENGINE]", show_default="AMPCORE_SCHEDULER", help="slurm or kubernetes."
+        ),
+    ] = None,
     *,
     config: Annotated[
-        Path,
-        typer.Option(help="YAML file with the queues to serve.", dir_okay=False, exists=True),
-    ],
+        Path | None,
+        typer.Option(
+            help="YAML file with the queues to serve.",
+            show_default="AMPCORE_SCHEDULER_CONFIG",
+            dir_okay=False,
+            exists=True,
+        ),
+    ] = None,
 ) -> None:
     """Let a batch system give the jobs of some queues their devices, until it is stopped."""
     from infra.log_config import set_up_logging
     from infra.settings import SettingsInvalid
-    from server.allocations.run import ENGINES, run_scheduler
+    from server.allocations.engines import read_plan
+    from server.allocations.run import run_scheduler
 
-    if engine not in ENGINES:
-        expected = " or ".join(ENGINES)
-        raise typer.BadParameter(f"expected {expected}, received {engine!r}.", param_hint="ENGINE")
     settings = read_settings()
     try:
-        plan = ENGINES[engine](config)
+        plan = read_plan(engine or settings.scheduler, config or settings.scheduler_config)
     except SettingsInvalid as error:
         fail(error)
     set_up_logging(settings.log_format)
