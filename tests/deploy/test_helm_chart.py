@@ -333,7 +333,8 @@ def test_every_variable_is_one_that_the_settings_read() -> None:
     # All settings of a server and a worker can be set, except for the sandbox of custom code, which
     # needs root, and users of trainers, which need root, too.
     of_root = {"AMPCORE_TRAINER_USERS"} | {
-        f"AMPCORE_BUNDLE_{name}" for name in ("SANDBOX", "MEMORY_BYTES", "PROCESSES", "DISK_BYTES")
+        f"AMPCORE_BUNDLE_{name}"
+        for name in ("SANDBOX", "MEMORY_BYTES", "PROCESSES", "DISK_BYTES", "USER_NAMESPACE")
     }
     of_one_job = {"AMPCORE_WORKER_JOB", "AMPCORE_WORKER_JOB_WAIT_S"}  # in pods of the scheduler
     all_fields = fields_of(ServerSettings) | fields_of(WorkerSettings)

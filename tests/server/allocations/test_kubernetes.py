@@ -148,6 +148,8 @@ def test_custom_code_runs_as_root_of_a_user_namespace_only_where_the_settings_sa
         "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"],
     }
     assert security["allowPrivilegeEscalation"] is False
+    required = {"name": "AMPCORE_BUNDLE_USER_NAMESPACE", "value": "required"}
+    assert required in spec["containers"][0]["env"]
     assert "hostUsers" not in str(manifest("devices"))
 
 
