@@ -6,10 +6,12 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from server.allocations.batch_system import AllocationRequest
 from server.allocations.kubernetes_manifests import manifest_of
 from server.allocations.kubernetes_settings import KubernetesSettings, read_kubernetes_settings
+from server.cli.app import app as ampserver
 from tests.deploy.kubernetes_tools import (
     CHART,
     NAMESPACE,
@@ -25,9 +27,12 @@ from tests.deploy.kubernetes_tools import (
     run,
 )
 from tests.deploy.test_clusters_guide import blocks
+from tests.deploy.test_helm_chart import POD_IP, variables_of
 from tests.deploy.test_helm_security import check_pod
+from tests.environment import settings_from
 from tests.kubernetes_api import check_job_set, check_manifest
 from tests.tables import every_row
+from worker.settings import WorkerSettings
 
 pytestmark = pytest.mark.xdist_group("helm")
 
@@ -117,6 +122,19 @@ def test_its_pods_have_the_variables_and_files_of_the_workers(values: str, tmp_p
                   if "persistentVolumeClaim" in volume]  # fmt: skip
         assert claims == [volume["persistentVolumeClaim"] for volume in pod["volumes"]
                           if "persistentVolumeClaim" in volume]  # fmt: skip
+
+
+@pytest.mark.parametrize("values", PREFIXES)
+def test_a_worker_reads_what_its_pod_has(values: str, tmp_path: Path) -> None:
+    for document in documents_of(settings_of(values, tmp_path)).values():
+        [container] = pod_in(document)["spec"]["containers"]
+        settings = settings_from(WorkerSettings, variables_of(container))
+        assert settings.worker_address == POD_IP
+        assert settings.worker_slots == 2
+        mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+        assert {str(settings.data_dir), str(settings.scratch_dir), "/tmp"} <= mounts
+        _, *arguments = container["command"]
+        assert CliRunner().invoke(ampserver, [*arguments, "--help"]).exit_code == 0
 
 
 def test_it_alone_has_a_token_and_may_only_create_and_look(tmp_path: Path) -> None:
