@@ -26,7 +26,12 @@ from worker.trainer.isolation_plan import (
     IsolationMode,
     IsolationSettings,
 )
-from worker.trainer.sandbox_plan import DEFAULT_DISK_BYTES, SandboxMode, SandboxSettings
+from worker.trainer.sandbox_plan import (
+    DEFAULT_DISK_BYTES,
+    SandboxMode,
+    SandboxSettings,
+    UserNamespaceMode,
+)
 from worker.trainer.sandbox_plan import DEFAULT_PROCESSES as DEFAULT_BUNDLE_PROCESSES
 from worker.transfer.data_object import PACKAGES
 from worker.transfer.download_cache import DEFAULT_MAX_BYTES
@@ -161,6 +166,9 @@ class WorkerSettings(SharedSettings):
     bundle_disk_bytes: int = Field(
         DEFAULT_DISK_BYTES, ge=1, le=2**62, description=f"a number from 1 to {2**62}"
     )
+    bundle_user_namespace: UserNamespaceMode = Field(
+        UserNamespaceMode.ANY, description=" or ".join(UserNamespaceMode)
+    )
 
     @property
     def sandbox(self) -> SandboxSettings:
@@ -170,6 +178,7 @@ class WorkerSettings(SharedSettings):
             self.bundle_memory_bytes,
             self.bundle_processes,
             self.bundle_disk_bytes,
+            self.bundle_user_namespace,
         )
 
     @property

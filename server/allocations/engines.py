@@ -57,7 +57,7 @@ def read_plan(engine: str | None, config: Path | None) -> SchedulerPlan:
     Raises:
         SettingsInvalid: There is no such batch system, or the file is missing or cannot be used.
     """
-    if engine not in ENGINES:
+    if engine is None or engine not in ENGINES:
         expected = " or ".join(ENGINES)
         received = "none" if engine is None else repr(engine)
         raise SettingsInvalid(

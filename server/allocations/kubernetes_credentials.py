@@ -22,6 +22,7 @@ PLUGIN_S: Final = 60.0
 """How long a program that prints a token may take."""
 UNSUPPORTED: Final = ("auth-provider", "username", "as", "as-user-extra", "as-groups", "as-uid")
 """Ways to authenticate that kubectl has, and the scheduler has not."""
+UNSUPPORTED_OF_CLUSTER: Final = ("tls-server-name", "proxy-url")
 
 
 class CredentialsInvalid(Exception):
@@ -141,8 +142,12 @@ def find_cluster(
     if kubeconfig is None and context is None and "KUBERNETES_SERVICE_HOST" in environ:
         return _cluster_of_pod(service_account, environ)
     if kubeconfig is None:
-        # Of several files that KUBECONFIG names the first one counts.
-        path = environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+        path = environ.get("KUBECONFIG", "")
+        if os.pathsep in path:
+            raise CredentialsInvalid(
+                f"KUBECONFIG: expected one file, received {path!r}; name it as `kubeconfig` in the "
+                "settings of the scheduler."
+            )
         kubeconfig = Path(path) if path else DEFAULT_KUBECONFIG
     return _cluster_of_file(kubeconfig.expanduser(), context, environ)
 
@@ -211,8 +216,9 @@ class _Kubeconfig:
             ) from None
         if cluster.get("insecure-skip-tls-verify"):
             tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-        if cluster.get("tls-server-name"):
-            raise self._invalid("tls-server-name", "it is not supported")
+        for option in UNSUPPORTED_OF_CLUSTER:
+            if cluster.get(option):
+                raise self._invalid(f"clusters: {option}", "it is not supported")
         certificate = self._data(user, "client-certificate")
         key = self._data(user, "client-key")
         if (certificate is None) != (key is None):

@@ -220,6 +220,8 @@ def _environment(request: AllocationRequest, queue: KubernetesQueue) -> list[Obj
         "AMPCORE_SCRATCH_DIR": "/scratch",
         "AMPCORE_DRAIN_TIMEOUT_S": str(queue.drain_s),
     }
+    if queue.custom_code:  # old container runtimes ignore hostUsers
+        values["AMPCORE_BUNDLE_USER_NAMESPACE"] = "required"
     pod_address = {"fieldRef": {"fieldPath": "status.podIP"}}
     return [
         *({"name": name, "value": value} for name, value in values.items()),

@@ -44,7 +44,7 @@ SET_BY_THE_SCHEDULER: Final = frozenset(
     {
         *("AMPCORE_WORKER_SLOTS", "AMPCORE_WORKER_JOB", "AMPCORE_WORKER_ADDRESS"),
         *("AMPCORE_WORKER_PORTS", "AMPCORE_WORKER_QUEUES", "AMPCORE_DRAIN_TIMEOUT_S"),
-        "AMPCORE_SCRATCH_DIR",
+        *("AMPCORE_SCRATCH_DIR", "AMPCORE_BUNDLE_USER_NAMESPACE"),
     }
 )
 GPU_QUEUE: Final = "gpu"
@@ -52,6 +52,11 @@ GPU_RESOURCE: Final = "nvidia.com/gpu"
 FOLDERS: Final = ("/scratch", "/tmp")  # noqa: S108 - in the pod
 """Where the scheduler mounts volumes itself."""
 RESERVED_VOLUMES: Final = ("scratch", "tmp", "ampcore-data")
+
+
+ADDED_TABLES: Final = ("environment", "secret_environment", "pod_labels")
+ADDED_LISTS: Final = ("volumes",)
+"""What a queue adds to the defaults, instead of replacing it."""
 
 
 class _Section(BaseModel):
@@ -77,11 +82,11 @@ class Toleration(_Section):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.operator == "Exists" and self.value is not None:
-            raise ValueError("expected no value with the operator Exists")
+            raise ValueError("no value with the operator Exists")
         if self.operator == "Equal" and self.key is None:
-            raise ValueError("expected a key with the operator Equal")
+            raise ValueError("a key with the operator Equal")
         if self.tolerationSeconds is not None and self.effect != "NoExecute":
-            raise ValueError("expected the effect NoExecute with tolerationSeconds")
+            raise ValueError("the effect NoExecute with tolerationSeconds")
         return self
 
 
@@ -105,8 +110,7 @@ class Volume(_Section):
         sources = ("claim", "secret", "config_map", "disk", "memory")
         named_sources = [name for name in sources if getattr(self, name) is not None]
         if len(named_sources) != 1:
-            received = " and ".join(named_sources) or "none"
-            raise ValueError(f"expected one of {', '.join(sources)}, received {received}")
+            raise ValueError(f"exactly one of {', '.join(sources)}")
         return self
 
 
@@ -147,7 +151,7 @@ class KubernetesQueue(_Section):
     """Of a job whose spec has no `runtime.timeout_s`."""
     start_s: int = Field(default=600, ge=0, le=86_400)
     """What pulling the image and starting the worker may take, besides the time limit."""
-    drain_s: int = Field(default=600, ge=10, le=86_400)
+    drain_s: int = Field(default=600, ge=0, le=604_800)
     """How long a worker that is told to end may store its checkpoint."""
     max_pending: int = Field(default=100, ge=1, le=100_000)
     """How many allocations may wait in Kubernetes at a time."""
@@ -157,14 +161,14 @@ class KubernetesQueue(_Section):
         for volume in self.volumes:
             if volume.name in RESERVED_VOLUMES or volume.mount_path.rstrip("/") in FOLDERS:
                 raise ValueError(
-                    f"expected volumes with other names than {', '.join(RESERVED_VOLUMES)} and "
+                    f"volumes with other names than {', '.join(RESERVED_VOLUMES)} and "
                     f"other paths than {', '.join(FOLDERS)}: {volume.name}"
                 )
         for attribute in ("name", "mount_path"):
             values = [getattr(volume, attribute) for volume in self.volumes]
             for value in values:
                 if values.count(value) > 1:
-                    raise ValueError(f"expected volumes with different {attribute}s: {value}")
+                    raise ValueError(f"volumes with different {attribute}s: {value}")
         return self
 
 
@@ -179,7 +183,7 @@ class KubernetesSettings(_Section):
     context: str | None = None
     """The context of the kubeconfig; default: its current one."""
     defaults: KubernetesQueue = KubernetesQueue()
-    """What holds for all queues; a key of a queue replaces the whole value."""
+    """What holds for all queues; a key of a queue replaces the value, or is added to it."""
     queues: dict[QueueName, KubernetesQueue] = Field(min_length=1)
     keep_ended_s: int = Field(default=3600, ge=300, le=2_592_000)
     """How long Kubernetes keeps objects of allocations that have ended, with their logs."""
@@ -188,21 +192,31 @@ class KubernetesSettings(_Section):
 
     def with_defaults(self) -> Self:
         """The same, in which each queue has the defaults. Raises SettingsInvalid."""
-        queues = {}
-        for name, queue in self.queues.items():
-            values = {
-                key: getattr(section, key)
-                for section in (self.defaults, queue)
-                for key in section.model_fields_set
-            }
-            if name == GPU_QUEUE:
-                values.setdefault("device_resource", GPU_RESOURCE)
-            if values.get("image") is None:
-                raise SettingsInvalid(
-                    f"queues.{name}.image: expected the image of the worker, received nothing."
-                )
-            queues[name] = KubernetesQueue(**values)
+        queues = {name: self._queue_with_defaults(name) for name in self.queues}
         return self.model_copy(update={"queues": queues})
+
+    def _queue_with_defaults(self, name: str) -> KubernetesQueue:
+        values = {key: getattr(self.defaults, key) for key in self.defaults.model_fields_set}
+        for key in self.queues[name].model_fields_set:
+            value = getattr(self.queues[name], key)
+            if key in ADDED_TABLES:
+                value = {**values.get(key, {}), **value}
+            elif key in ADDED_LISTS:
+                value = (*values.get(key, ()), *value)
+            values[key] = value
+        if name == GPU_QUEUE:
+            values.setdefault("device_resource", GPU_RESOURCE)
+        if values.get("image") is None:
+            raise SettingsInvalid(
+                f"queues.{name}.image: expected the image of the worker, received nothing."
+            )
+        try:
+            return KubernetesQueue(**values)
+        except ValidationError as error:  # of what is right in each of them
+            message = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise SettingsInvalid(
+                f"queues.{name}: expected {message}; the defaults count, too."
+            ) from None
 
 
 def _check_variables(settings: KubernetesSettings) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.settings import SettingsInvalid
 from server.allocations.batch_system import (
     AllocationRequest,
     BatchSystemUnavailable,
@@ -147,6 +148,8 @@ def test_custom_code_runs_as_root_of_a_user_namespace_only_where_the_settings_sa
         "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"],
     }
     assert security["allowPrivilegeEscalation"] is False
+    required = {"name": "AMPCORE_BUNDLE_USER_NAMESPACE", "value": "required"}
+    assert required in spec["containers"][0]["env"]
     assert "hostUsers" not in str(manifest("devices"))
 
 
@@ -413,12 +416,81 @@ def test_the_settings_in_the_guide_are_valid(tmp_path):
             assert [*check_pod(pod_of(document))] == []
 
 
-def test_a_queue_replaces_values_of_the_defaults(tmp_path):
+def test_a_queue_replaces_values_of_the_defaults_or_adds_to_them(tmp_path):
     settings = read(
         tmp_path,
-        "defaults: {image: a, node_selector: {a: b}, drain_s: 30}\n"
-        "queues: {cpu: {node_selector: {c: d}}, gpu: {image: b, device_resource: null}}",
+        "defaults: {image: a, node_selector: {a: b}, drain_s: 30, environment: {A: '1', B: '1'},\n"
+        "  volumes: [{name: files, mount_path: /data, claim: nfs}]}\n"
+        "queues:\n"
+        "  cpu: {node_selector: {c: d}, environment: {B: '2'},\n"
+        "    volumes: [{name: shm, mount_path: /dev/shm, memory: 1Gi}]}\n"
+        "  gpu: {image: b, device_resource: null}",
     )
     cpu, gpu = settings.queues["cpu"], settings.queues["gpu"]
     assert (cpu.image, cpu.node_selector, cpu.drain_s) == ("a", {"c": "d"}, 30)
+    assert cpu.environment == {"A": "1", "B": "2"}
+    assert [volume.name for volume in cpu.volumes] == ["files", "shm"]
     assert (gpu.image, gpu.device_resource) == ("b", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("queues: {}", "/queues: Expected"),
+        ("queues: {cpu: {}}", "queues.cpu.image: expected the image of the worker"),
+        ("namespace: A b\nqueues: {cpu: {image: a}}", "/namespace: Expected a text that matches"),
+        ("queues: {cpu: {image: a, gpus: 1}}", "/queues/cpu/gpus"),
+        ("queues: {cpu: {image: a b}}", "/queues/cpu/image"),
+        ("queues: {cpu: {image: a, memory_per_device: 64GB}}", "/queues/cpu/memory_per_device"),
+        ("queues: {cpu: {image: a, device_resource: gpu}}", "/queues/cpu/device_resource"),
+        ("queues: {cpu: {image: a, cpus_per_device: 0}}", "/queues/cpu/cpus_per_device"),
+        ("queues: {cpu: {image: a, priority_class: High}}", "/queues/cpu/priority_class"),
+        ("queues: {cpu: {image: a, node_selector: {a: 1}}}", "/queues/cpu/node_selector/a"),
+        (
+            "queues: {cpu: {image: a, tolerations: [{operator: Equal}]}}",
+            "/queues/cpu/tolerations/0: Expected a key with the operator Equal",
+        ),
+        (
+            "queues: {cpu: {image: a, volumes: [{name: a, mount_path: /a}]}}",
+            "/queues/cpu/volumes/0: Expected exactly one of claim, secret, config_map, disk",
+        ),
+        (
+            "queues: {cpu: {image: a, volumes: [{name: a, mount_path: /a, host_path: /}]}}",
+            "/queues/cpu/volumes/0/host_path",
+        ),
+        (
+            "queues: {cpu: {image: a, volumes: [{name: a, mount_path: /tmp, disk: 1Gi}]}}",
+            "other paths than /scratch, /tmp",
+        ),
+        (
+            "defaults: {image: a, volumes: [{name: a, mount_path: /a, disk: 1Gi}]}\n"
+            "queues: {cpu: {volumes: [{name: a, mount_path: /b, disk: 1Gi}]}}",
+            "queues.cpu: expected volumes with different names: a; the defaults count",
+        ),
+        (
+            "queues: {cpu: {image: a, environment: {AMPCORE_WORKER_SLOTS: '2'}}}",
+            "queues.cpu.environment.AMPCORE_WORKER_SLOTS: the scheduler sets this variable",
+        ),
+        ("queues: [", "invalid YAML in line 1"),
+    ],
+)
+def test_a_mistake_in_the_settings_is_named(tmp_path, text, message):
+    with pytest.raises(SettingsInvalid) as caught:
+        read(tmp_path, text)
+    assert message in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_a_password_in_the_settings_is_refused_and_not_repeated(tmp_path):
+    for section in ("defaults: {{{}}}\nqueues: {{cpu: {{image: a}}}}",
+                    "queues: {{cpu: {{image: a, {}}}}}"):  # fmt: skip
+        text = section.format("environment: {AMPCORE_DATABASE_URL: 'postgresql://a:hunter2@b'}")
+        with pytest.raises(SettingsInvalid) as caught:
+            read(tmp_path, text)
+        assert "environment.AMPCORE_DATABASE_URL: expected its Secret and key" in str(caught.value)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_a_file_that_is_missing_is_named(tmp_path):
+    with pytest.raises(SettingsInvalid, match=r"missing\.yaml: No such file or directory"):
+        read_kubernetes_settings(tmp_path / "missing.yaml")

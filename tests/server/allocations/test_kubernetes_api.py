@@ -190,6 +190,8 @@ def test_without_anything_the_default_kubeconfig_is_named(tmp_path, monkeypatch)
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(CredentialsInvalid, match=f"{tmp_path}/.kube/config: No such file"):
         find_cluster(environ={})
+    with pytest.raises(CredentialsInvalid, match="KUBECONFIG: expected one file, received 'a:b'"):
+        find_cluster(environ={"KUBECONFIG": "a:b"})
     with pytest.raises(CredentialsInvalid, match="needs a service account with a token"):
         find_cluster(environ={"KUBERNETES_SERVICE_HOST": "x"}, service_account=tmp_path)
 
@@ -245,6 +247,7 @@ def test_a_client_certificate_says_who_asks(api_with, tmp_path):
         ({"cluster_entry": {"certificate-authority-data": "?"}}, "expected it in Base64"),
         ({"cluster_entry": {"certificate-authority-data": "YQ=="}}, "in PEM format"),
         ({"cluster_entry": {"tls-server-name": "x"}}, "tls-server-name: it is not supported"),
+        ({"cluster_entry": {"proxy-url": "http://x"}}, "proxy-url: it is not supported"),
         ({"user": {"username": "a", "password": "b"}}, "username: it is not supported"),
         ({"user": {"auth-provider": {"name": "gcp"}}}, "auth-provider: it is not supported"),
         ({"user": {"exec": {"args": ["a"]}}}, "exec: expected a command and an apiVersion"),
