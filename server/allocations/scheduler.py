@@ -34,6 +34,8 @@ END_GRACE_S: Final = 60.0
 """How long the workers of a job that has ended may take to end by themselves."""
 SUBMISSIONS_PER_ROUND: Final = 50
 """Of each queue, so that a round with many new jobs still follows the others."""
+FAILURES_PER_ROUND: Final = 3
+"""A round ends when so many requests got no answer; one allocation alone holds up no others."""
 DELETED_AFTER_S: Final = 3600.0
 ROUND: Final = "scheduling"
 
@@ -94,12 +96,15 @@ class Scheduler:
         with self._database.read() as session:
             rows = allocations.unfinished(session, self._batch_system.engine, queues)
         statuses = self._batch_system.statuses()
+        unanswered = _Unanswered()
         for row in rows:
-            self._follow(row, statuses.get(row.Allocation.name))
+            with unanswered:
+                self._follow(row, statuses.get(row.Allocation.name))
         pending = Counter(row.Allocation.queue for row in rows if row.job_state == State.QUEUED)
         for queue in sorted(queues):
-            self._submit_new(queue, self._max_pending[queue] - pending[queue])
+            self._submit_new(queue, self._max_pending[queue] - pending[queue], unanswered)
         self._clean_up()
+        unanswered.raise_first()
 
     def renew_leases(self) -> None:
         """Lead the queues that no other scheduler leads."""
@@ -167,7 +172,7 @@ class Scheduler:
         unchanged_for_s = row.job_unchanged_for_s
         return has_begun and unchanged_for_s is not None and unchanged_for_s < END_GRACE_S
 
-    def _submit_new(self, queue: str, free_places: int) -> None:
+    def _submit_new(self, queue: str, free_places: int, unanswered: "_Unanswered") -> None:
         """Submit the next jobs of a queue, as long as fewer than `max_pending` wait there."""
         engine = self._batch_system.engine
         limit = min(SUBMISSIONS_PER_ROUND, free_places)
@@ -179,7 +184,8 @@ class Scheduler:
             with self._database.write() as session:
                 allocation = allocations.create(session, engine, job)
             if allocation is not None:
-                self._submit(allocation, _request_of(allocation.name, job))
+                with unanswered:
+                    self._submit(allocation, _request_of(allocation.name, job))
 
     def _request(self, allocation: Allocation) -> AllocationRequest | None:
         with self._database.read() as session:
@@ -223,6 +229,27 @@ class Scheduler:
             self._cleaned_at = time.monotonic()
             with self._database.write() as session:
                 allocations.delete_of_deleted_jobs(session, ended_for_s=DELETED_AFTER_S)
+
+
+class _Unanswered:
+    """A context of single requests, which go on although some of them get no answer."""
+
+    def __init__(self) -> None:
+        self._errors: list[BaseException] = []
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        if not isinstance(error, BatchSystemUnavailable):
+            return False
+        self._errors.append(error)
+        return len(self._errors) < FAILURES_PER_ROUND
+
+    def raise_first(self) -> None:
+        """Raise the first error, if there was one."""
+        if self._errors:
+            raise self._errors[0]
 
 
 def _request_of(name: str, job: Any) -> AllocationRequest:

@@ -11,7 +11,7 @@ from server.allocations.batch_system import (
     BatchSystemUnavailable,
     SubmissionRefused,
 )
-from server.allocations.scheduler import END_GRACE_S, Scheduler
+from server.allocations.scheduler import END_GRACE_S, FAILURES_PER_ROUND, Scheduler
 from store import allocations
 from store.access import projects
 from store.clock import from_now
@@ -215,6 +215,39 @@ def test_a_refusal_is_shown_and_tried_again_later(
     put(database, Allocation, ended_at=from_now(-allocations.RETRY_S))
     scheduler.follow_and_submit()
     assert [request.name for request in batch_system.requests] == [f"ampcore-{job.id}-1-2"]
+
+
+def test_an_allocation_for_which_there_is_no_answer_does_not_hold_up_the_others(
+    scheduler, batch_system, make_job
+):
+    jobs = [make_job(runtime=QUEUE) for _ in range(3)]
+    submit = batch_system.submit
+
+    def submit_or_fail(request):
+        if request.job_id == jobs[0].id:
+            raise BatchSystemUnavailable("500: a webhook failed")
+        return submit(request)
+
+    batch_system.submit = submit_or_fail
+    for _ in range(2):
+        with pytest.raises(BatchSystemUnavailable, match="webhook"):
+            scheduler.follow_and_submit()
+    assert {request.job_id for request in batch_system.requests} == {job.id for job in jobs[1:]}
+
+
+def test_a_round_ends_when_nothing_is_answered(scheduler, batch_system, make_job):
+    for _ in range(9):
+        make_job(runtime=QUEUE)
+    requests = []
+
+    def fail(request):
+        requests.append(request)
+        raise BatchSystemUnavailable("timed out")
+
+    batch_system.submit = fail
+    with pytest.raises(BatchSystemUnavailable):
+        scheduler.follow_and_submit()
+    assert len(requests) == FAILURES_PER_ROUND
 
 
 def test_a_refusal_that_lasts_for_weeks_adds_one_event_and_few_rows(
