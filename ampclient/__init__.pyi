@@ -53,6 +53,7 @@ from ampspec.api.datasets import Dataset as Dataset
 from ampspec.api.datasets import DatasetVersion as DatasetVersion
 from ampspec.api.files import ListedFile as ListedFile
 from ampspec.api.files import StoredFile as StoredFile
+from ampspec.api.job.allocations import Allocation as Allocation
 from ampspec.api.job.artifacts import Artifact as Artifact
 from ampspec.api.job.attempts import Attempt as Attempt
 from ampspec.api.job.attempts import Rank as Rank

@@ -55,6 +55,7 @@ from server.http.receive_body import BodyReceiver, delete_leftovers
 from server.http.request_id import RequestId
 from server.http.responses import FiniteJSONResponse
 from server.http.streaming.subscribe import relay_notifications
+from server.jobs import allocation_routes as allocations
 from server.jobs import artifact_routes as artifacts
 from server.jobs import attempt_routes as attempts
 from server.jobs import bulk_routes as bulk_jobs
@@ -228,7 +229,8 @@ def create_routes() -> list[BaseRoute]:
     Cached for tests, which create many applications.
     """
     modules = (
-        *(jobs, bulk_jobs, runs, attempts, steps, evaluations, ranges, events, workers),
+        *(jobs, bulk_jobs, runs, attempts, allocations, steps),
+        *(evaluations, ranges, events, workers),
         *(catalog, health, explanations, logs, stream, artifacts, uploads, datasets),
         *(files, compare, studies, session, tokens, projects, audit, docs),
     )

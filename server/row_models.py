@@ -5,7 +5,7 @@ listed in `unreadable`, and logged.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from math import prod
@@ -105,12 +105,18 @@ def _ranks(member: tables.GangMember) -> list[Rank]:
 
 
 def worker_from_row(
-    row: tables.Worker | Row[Any], state: str, jobs: list[str], unsaved: Sequence[UnsavedJob] = ()
+    row: tables.Worker | Row[Any],
+    state: str,
+    jobs: list[str],
+    unsaved: Sequence[UnsavedJob] = (),
+    *,
+    visible_jobs: Collection[str],
 ) -> Worker:
     """The worker of a row, with the ids of the jobs that it runs."""
     values = {
         "state": state,
         "jobs": jobs,
+        "job_id": row.job_id if row.job_id in visible_jobs else None,
         "draining": row.drain_requested_at is not None,
         "unsaved": list(unsaved),
     }

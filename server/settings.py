@@ -59,6 +59,11 @@ class Settings(SharedSettings):
     )
     """Maximum size of one uploaded file of a dataset."""
 
+    scheduler: str | None = None
+    """The batch system that gives the jobs of some queues their devices, such as slurm."""
+    scheduler_config: Path | None = None
+    """The file with these queues."""
+
     @property
     def uploads_dir(self) -> Path:
         """Where request bodies of uploads are written before they go to the storage."""

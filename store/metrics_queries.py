@@ -1,4 +1,4 @@
-"""Queries for `/metrics`: counts of jobs, waits, attempts, files and busy slots."""
+"""Queries for `/metrics`: counts of jobs, allocations, waits, attempts and files."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from ampspec.jobs import Source, State
 from store.clock import now, seconds_since
 from store.jobs.attempts import is_due
 from store.scheduling.queue_names import queue_names
-from store.tables import Artifact, Attempt, Job
+from store.tables import Allocation, Artifact, Attempt, Job
 from store.tables.jobs import ONE_RANK, QUEUED
 
 WAIT_BOUNDS_S: Final = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
@@ -45,6 +45,14 @@ def waiting_gangs(session: Session) -> int:
         Job.state == State.QUEUED, Job.ranks > ONE_RANK, is_due()
     )
     return session.scalar(gang_count) or 0
+
+
+def unfinished_allocations(session: Session) -> Sequence[Sequence[Any]]:
+    """The engine, the state, and the number of allocations in that state that have not ended."""
+    counts = select(Allocation.engine, Allocation.state, func.count())
+    unfinished = counts.where(Allocation.ended_at.is_(None))
+    groups = session.execute(unfinished.group_by(Allocation.engine, Allocation.state))
+    return [list(row) for row in groups]
 
 
 def waits(session: Session) -> Sequence[Sequence[Any]]:

@@ -1,4 +1,8 @@
-"""The worker registry: registration, heartbeats, draining, and the state of each worker."""
+"""The worker registry: registration, heartbeats, draining, and the state of each worker.
+
+A worker with a `job_id` runs this job alone and ends. It is listed, but it is no part of what the
+other jobs of its queue may count on: its slots, devices, packages and limits are not reported.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -48,6 +52,9 @@ _IS_ONLINE: Final = and_(
 )
 
 
+_IS_FOR_ANY_JOB: Final = Worker.job_id.is_(None)
+"""Not started for one job alone."""
+
 # Built once: every read of a queued job executes it. Hardware may be large: only parts of it.
 _ONLINE: Final = select(
     Worker.id,
@@ -58,13 +65,15 @@ _ONLINE: Final = select(
     json_text(Worker.hardware, "storage_error").label("storage_error"),
     Worker.hostname,
     seconds_since(Worker.last_seen_at).label("silent_s"),
+    Worker.job_id,
+    seconds_since(Worker.started_at).label("age_s"),
 ).where(_IS_ONLINE, Worker.drain_requested_at.is_(None))
 
 
 _QUEUES_TEXT: Final = cast(Worker.queues, Text)
 _SLOTS_BY_QUEUES: Final = (
     select(_QUEUES_TEXT.label("queues"), func.sum(Worker.slots).label("slots"))
-    .where(_IS_ONLINE, Worker.drain_requested_at.is_(None))
+    .where(_IS_ONLINE, _IS_FOR_ANY_JOB, Worker.drain_requested_at.is_(None))
     .group_by(_QUEUES_TEXT)
 )
 _BUSY_JOBS: Final = (
@@ -97,6 +106,10 @@ class OnlineWorker(NamedTuple):
     """Seconds since its last heartbeat."""
     storage_error: str | None = None
     """Why it cannot store files, and takes no job; None if it can."""
+    job_id: str | None = None
+    """The only job that it runs; None: the jobs of its queues."""
+    age_s: float = 0.0
+    """Seconds since it was started."""
 
 
 def register(
@@ -108,8 +121,9 @@ def register(
     slots: int,
     version: str,
     queues: Sequence[str],
+    job_id: str | None = None,
 ) -> None:
-    """Register a worker and the queues that it serves."""
+    """Register a worker and the queues that it serves; with `job_id` it runs this job alone."""
     session.add(
         Worker(
             id=worker_id,
@@ -118,6 +132,7 @@ def register(
             slots=slots,
             version=version,
             queues=list(queues),
+            job_id=job_id,
         )
     )
     session.flush()
@@ -175,7 +190,16 @@ def get(session: Session, worker_id: str) -> tuple[Worker, str] | None:
 
 
 def online(connection: Connection, queue: str | None = None) -> list[OnlineWorker]:
-    """The workers that are online and not draining; only those that serve `queue`, if given."""
+    """The workers that are online, not draining, and run the jobs of any queue, or of `queue`."""
+    return [
+        worker
+        for worker in online_with_job_workers(connection)
+        if worker.job_id is None and (queue is None or queue in worker.queues)
+    ]
+
+
+def online_with_job_workers(connection: Connection) -> list[OnlineWorker]:
+    """The workers that are online and not draining, also those that run one job alone."""
     return [
         OnlineWorker(
             row.id,
@@ -186,9 +210,11 @@ def online(connection: Connection, queue: str | None = None) -> list[OnlineWorke
             row.gang_host,
             float(row.silent_s),
             row.storage_error,
+            row.job_id,
+            float(row.age_s),
         )
         for row in connection.execute(_ONLINE)
-        if isinstance(row.queues, list) and (queue is None or queue in row.queues)
+        if isinstance(row.queues, list)
     ]
 
 
@@ -260,10 +286,26 @@ def page(
 
 
 def measurements(session: Session) -> Sequence[Row[Any]]:
-    """The id, slots, usage and state of every worker, without its hardware."""
+    """The id, slots, usage, state and `job_id` of every worker, without its hardware."""
     return session.execute(
-        select(Worker.id, Worker.slots, Worker.usage, _STATE.label("state"))
+        select(Worker.id, Worker.slots, Worker.usage, _STATE.label("state"), Worker.job_id)
     ).all()
+
+
+def visible_job_ids(
+    session: Session, job_ids: Collection[str], *, project: str | None
+) -> frozenset[str]:
+    """Those of the jobs that a token may see.
+
+    Args:
+        session: The session.
+        job_ids: The jobs of workers that run one alone.
+        project: The project of the token; None: it sees all jobs.
+    """
+    if project is None or not job_ids:
+        return frozenset(job_ids)
+    statement = select(Job.id).where(Job.id.in_(job_ids), Job.project == project)
+    return frozenset(session.scalars(statement))
 
 
 def jobs_by_worker(session: Session, *, project: str | None = None) -> Mapping[str, list[str]]:
@@ -300,7 +342,7 @@ def online_devices(session: Session) -> list[tuple[DeviceInfo, ...]]:
     parts = [json_text(Worker.hardware, name).label(name) for name in DEVICE_FIELDS]
     alike = (
         select(*parts, func.count().label("workers"))
-        .where(_IS_ONLINE, Worker.hardware.is_not(None))
+        .where(_IS_ONLINE, _IS_FOR_ANY_JOB, Worker.hardware.is_not(None))
         .group_by(*parts)
         .order_by(func.max(Worker.started_at).desc())
     )
@@ -319,7 +361,8 @@ def online_memory_limits(session: Session, *, in_sandbox: bool) -> list[int]:
         in_sandbox: Of trainers in the sandbox for custom code, which has a limit of its own.
     """
     limit = json_text(Worker.hardware, "sandbox" if in_sandbox else "isolation", "memory_bytes")
-    limits = map(parse_json, session.scalars(select(limit).where(_IS_ONLINE).distinct()))
+    statement = select(limit).where(_IS_ONLINE, _IS_FOR_ANY_JOB).distinct()
+    limits = map(parse_json, session.scalars(statement))
     return [limit for limit in limits if isinstance(limit, int) and limit > 0]
 
 
@@ -328,7 +371,7 @@ def online_packages(session: Session) -> dict[str, list[dict[str, Any]]]:
     packages = json_text(Worker.hardware, "packages")
     alike = (
         select(packages.label("packages"), aggregate_strings(Worker.id, ",").label("ids"))
-        .where(_IS_ONLINE, Worker.hardware.is_not(None))
+        .where(_IS_ONLINE, _IS_FOR_ANY_JOB, Worker.hardware.is_not(None))
         .group_by(packages)
     )
     reported: dict[str, list[dict[str, Any]]] = {}
@@ -347,7 +390,7 @@ def packages_of_queue(session: Session, queue: str) -> list[dict[str, Any]] | No
     is_known = Worker.hardware.is_not(None).label("is_known")
     packages = json_text(Worker.hardware, "packages").label("packages")
     serving = select(Worker.queues, is_known, packages).where(
-        _IS_ONLINE, Worker.drain_requested_at.is_(None)
+        _IS_ONLINE, _IS_FOR_ANY_JOB, Worker.drain_requested_at.is_(None)
     )
     for row in session.execute(serving):
         if not isinstance(row.queues, list) or queue not in row.queues:

@@ -68,6 +68,7 @@ ALLOWED_IN_SERVER = {
     ),
     "plugins": (),
     "background": ("dispatch", "file_removal", "studies"),
+    "allocations": ("background.periodic_thread",),
     "metrics": ("http.admission", "schema"),
     "health": ("deps", "dispatch", "documentation", "errors", "metrics", "schema"),
     "documentation": ("http", "request_bodies"),

@@ -105,7 +105,7 @@ def shell_commands(text):
     prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     lines += [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", prose)]
     for line in lines:
-        for found in re.finditer(r"\b(?:ampctl|ampserver)\b(?! *[:=/])", line):
+        for found in re.finditer(r"\b(?:ampctl|ampserver)\b(?! *[]:=/])", line):
             lexer = shlex.shlex(line[found.start() :], posix=True, punctuation_chars="|&;<>()")
             lexer.whitespace_split = True
             lexer.commenters = "#"

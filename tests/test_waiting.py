@@ -37,6 +37,7 @@ ALLOWED = {
     "worker/test_fork_server_child.py": "processes that hang until they are ended",
     "worker/test_fork_server.py": "a process that waits for the test",
     "server/http/serving/test_connections.py": "reads from a socket, with the shared deadline",
+    "server/allocations/test_kubernetes_api.py": "a server that does not answer",
     "server/routes/test_long_poll.py": "a client that leaves while it is waiting",
     "server/http/test_request_id.py": "compares a logged duration with a measured one",
 }

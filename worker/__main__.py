@@ -1,7 +1,8 @@
-"""`python -m worker`: run queued jobs until SIGTERM.
+"""`python -m worker`: run queued jobs until SIGTERM, or one job with AMPCORE_WORKER_JOB.
 
-Exit codes: 0 after SIGTERM, once every job is requeued; 1 after an unexpected error; 2 for an
-invalid setting, or for an isolation that this machine does not allow.
+Exit codes: 0 after SIGTERM, once every job is requeued, or once the one job was run; 1 after an
+unexpected error; 2 for an invalid setting, or for an isolation that this machine does not allow;
+3 if the one job was not run: a sentence says why.
 """
 
 import gc
@@ -16,7 +17,7 @@ def main() -> int:
     gc.disable()  # nearly all objects that imports create stay: looking for others takes a sixth
     from infra.log_config import set_up_logging
     from infra.settings import SettingsInvalid
-    from worker.app import run
+    from worker import app, one_job
     from worker.settings import WorkerSettings
     from worker.trainer.isolation_plan import IsolationUnavailable
 
@@ -29,7 +30,9 @@ def main() -> int:
         return 2
     set_up_logging(settings.log_format)
     try:
-        return run(settings)
+        if settings.worker_job is not None:
+            return one_job.run(settings, settings.worker_job)
+        return app.run(settings)
     except IsolationUnavailable as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -1,6 +1,13 @@
-"""The worker's Celery application: its configuration, its one task, its start and its stop."""
+"""The worker's Celery application: its configuration, its one task, its start and its stop.
+
+`running_parts` starts and stops what a worker without Celery needs, too (worker.one_job).
+"""
 
 import logging
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 from celery import Celery, signals
@@ -80,7 +87,7 @@ def create_app(settings: WorkerSettings, context: WorkerContext) -> Celery:
         worker_prefetch_multiplier=1,
         worker_redirect_stdouts=False,
     )
-    _run_slots(app, context, settings.worker_slots)
+    _run_slots(app, context, settings)
     return app
 
 
@@ -138,14 +145,27 @@ def _memory_cgroups() -> MemoryCgroups | None:
         return None
 
 
-def _run_slots(app: Celery, context: WorkerContext, slots: int) -> None:
-    """Register the task, and start and stop the worker's parts with the Celery worker."""
+@contextmanager
+def running_parts(context: WorkerContext, settings: WorkerSettings) -> Iterator[GangRunner]:
+    """Run the parts of a worker besides the jobs with one rank.
+
+    Args:
+        context: What these parts share.
+        settings: The settings of the worker.
+
+    Yields:
+        The part that runs ranks of gangs, which are waited for at the end.
+
+    Raises:
+        OSError: The folder of the worker cannot be created.
+    """
     gpus = usage.Gpus()
     registration = WorkerRegistration(
         context.database,
         context.worker_id,
-        slots=slots,
+        slots=settings.worker_slots,
         queues=context.queues,
+        job_id=context.job_id,
         hardware=lambda: _hardware_with_isolation(context),
         usage=lambda: (
             context.metrics.reading()
@@ -155,6 +175,32 @@ def _run_slots(app: Celery, context: WorkerContext, slots: int) -> None:
     )
 
     gang_runner = GangRunner(context)
+    adopt_orphans()
+    context.work_dirs.open()
+    log_isolation(context.isolation)
+    context.sandbox_plan.log()
+    context.standby.prepare()
+    if context.storage_check is not None:
+        context.storage_check.start()
+    registration.start()
+    gang_runner.start()
+    try:
+        yield gang_runner
+    finally:
+        log.info("the worker stops")
+        gang_runner.stop()
+        if context.storage_check is not None:
+            context.storage_check.stop()
+        context.standby.close()
+        registration.stop()
+        context.work_dirs.close()
+        context.notifier.close()
+        context.database.close()
+
+
+def _run_slots(app: Celery, context: WorkerContext, settings: WorkerSettings) -> None:
+    """Register the task, and start and stop the worker's parts with the Celery worker."""
+    parts = ExitStack()
 
     @app.task(name=TASK_NAME)  # type: ignore[untyped-decorator]
     def train(_job_id: str) -> None:
@@ -166,15 +212,13 @@ def _run_slots(app: Celery, context: WorkerContext, slots: int) -> None:
 
     @signals.worker_init.connect(weak=False)  # type: ignore[untyped-decorator]
     def on_start(**_: Any) -> None:
-        adopt_orphans()
-        context.work_dirs.open()
-        log_isolation(context.isolation)
-        context.sandbox_plan.log()
-        context.standby.prepare()
-        if context.storage_check is not None:
-            context.storage_check.start()
-        registration.start()
-        gang_runner.start()
+        parts.enter_context(running_parts(context, settings))
+
+    @signals.worker_ready.connect(weak=False)  # type: ignore[untyped-decorator]
+    def on_ready(**_: Any) -> None:
+        # Slurm's warning before the time limit of an allocation begins the drain. Celery, which
+        # has just set its handlers, would print the stack of each thread.
+        signal.signal(signal.SIGUSR1, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
 
     @signals.worker_shutting_down.connect(weak=False)  # type: ignore[untyped-decorator]
     def on_stop_request(**_: Any) -> None:
@@ -182,15 +226,7 @@ def _run_slots(app: Celery, context: WorkerContext, slots: int) -> None:
 
     @signals.worker_shutdown.connect(weak=False)  # type: ignore[untyped-decorator]
     def on_stop(**_: Any) -> None:
-        log.info("the worker stops")
-        gang_runner.stop()
-        if context.storage_check is not None:
-            context.storage_check.stop()
-        context.standby.close()
-        registration.stop()
-        context.work_dirs.close()
-        context.notifier.close()
-        context.database.close()
+        parts.close()
 
 
 def _hardware_with_isolation(context: WorkerContext) -> dict[str, Any] | None:

@@ -42,6 +42,8 @@ class WorkerContext:
     data_root: Path
     download_cache: DownloadCache
     notifier: Notifier
+    job_id: str | None = None
+    """The only job that it runs, before it ends; None: the jobs of its queues."""
     storage_check: StorageCheck | None = None
     """None: the storage is not checked before jobs are taken."""
     data_prefixes: Sequence[ObjectUrl] = ()

@@ -34,6 +34,7 @@ class WorkerRegistration:
         worker_id: The primary key of the row.
         slots: How many jobs the worker runs at a time.
         queues: The queues that it serves.
+        job_id: The only job that it runs; None: the jobs of its queues.
         hardware: Reads the machine's hardware; None while it is unknown.
         usage: Reads the worker's metrics.
         shutdown: Gets the deadline of a drain.
@@ -47,13 +48,14 @@ class WorkerRegistration:
         *,
         slots: int,
         queues: tuple[str, ...],
+        job_id: str | None = None,
         hardware: ReadFacts,
         usage: ReadFacts,
         shutdown: Shutdown | None = None,
         drain: Callable[[], None] = _stop_this_process,
     ) -> None:
         self._database, self._worker_id = database, worker_id
-        self._slots, self._queues = slots, queues
+        self._slots, self._queues, self._job_id = slots, queues, job_id
         self._hardware, self._usage, self._drain = hardware, usage, drain
         self._shutdown = shutdown if shutdown is not None else Shutdown()
         self._is_draining = False
@@ -111,4 +113,5 @@ class WorkerRegistration:
             slots=self._slots,
             version=ampspec.__version__,
             queues=self._queues,
+            job_id=self._job_id,
         )

@@ -26,7 +26,12 @@ from worker.trainer.isolation_plan import (
     IsolationMode,
     IsolationSettings,
 )
-from worker.trainer.sandbox_plan import DEFAULT_DISK_BYTES, SandboxMode, SandboxSettings
+from worker.trainer.sandbox_plan import (
+    DEFAULT_DISK_BYTES,
+    SandboxMode,
+    SandboxSettings,
+    UserNamespaceMode,
+)
 from worker.trainer.sandbox_plan import DEFAULT_PROCESSES as DEFAULT_BUNDLE_PROCESSES
 from worker.transfer.data_object import PACKAGES
 from worker.transfer.download_cache import DEFAULT_MAX_BYTES
@@ -96,6 +101,14 @@ class WorkerSettings(SharedSettings):
         )
     )
     """The queues to serve; None: those whose jobs its machine can run."""
+    worker_job: str | None = Field(
+        None,
+        pattern=r"^[0-9a-z]{1,32}$",
+        description="the id of a job: digits and lower-case letters",
+    )
+    """The only job that it runs, before it ends; None: the jobs of its queues."""
+    worker_job_wait_s: float = Field(120, ge=0, le=86_400, description="seconds from 0 to 86400")
+    """How long a worker with such a job waits while the job may not start."""
     worker_address: Annotated[str | None, AfterValidator(_host)] = None
     """The host of the addresses of its ranks; None: its address on the database's network."""
     worker_ports: Annotated[range | None, NoDecode, PlainValidator(_ports)] = None
@@ -153,6 +166,9 @@ class WorkerSettings(SharedSettings):
     bundle_disk_bytes: int = Field(
         DEFAULT_DISK_BYTES, ge=1, le=2**62, description=f"a number from 1 to {2**62}"
     )
+    bundle_user_namespace: UserNamespaceMode = Field(
+        UserNamespaceMode.ANY, description=" or ".join(UserNamespaceMode)
+    )
 
     @property
     def sandbox(self) -> SandboxSettings:
@@ -162,6 +178,7 @@ class WorkerSettings(SharedSettings):
             self.bundle_memory_bytes,
             self.bundle_processes,
             self.bundle_disk_bytes,
+            self.bundle_user_namespace,
         )
 
     @property

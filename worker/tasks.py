@@ -24,12 +24,8 @@ def run_queued_jobs(context: WorkerContext) -> None:
             claimed = _claim(context)
             if claimed is None:
                 return
-            job, used_s = claimed
-            with (
-                log_context(request_id=job.request_id, job_id=job.id, attempt=job.attempt),
-                context.metrics.busy_slot(),
-            ):
-                _run(context, job, used_s)
+            run_claimed(context, *claimed)
+            context.standby.prepare()
         finally:
             context.slots.give_back()
 
@@ -53,12 +49,26 @@ def _claim(context: WorkerContext) -> tuple[Job, float] | None:
         return None
 
 
-def _run(context: WorkerContext, job: Job, used_s: float) -> None:
-    log.info("the attempt starts")
-    try:
-        with context.work_dirs.attempt_dir(job.id, job.attempt) as folder:
-            JobAttempt(context, job, used_s, folder).run()
-    except Exception:
-        # No known error leads here. The lease expires, and the job is retried.
-        log.exception("the attempt was abandoned after an unexpected error")
-    context.standby.prepare()
+def run_claimed(context: WorkerContext, job: Job, used_s: float) -> bool:
+    """Run an attempt at a job with one rank that this worker has claimed.
+
+    Args:
+        context: What the attempts of this worker share.
+        job: The job as it was claimed.
+        used_s: How long its earlier attempts have run.
+
+    Returns:
+        False after an unexpected error: the lease expires, and the job is retried.
+    """
+    with (
+        log_context(request_id=job.request_id, job_id=job.id, attempt=job.attempt),
+        context.metrics.busy_slot(),
+    ):
+        log.info("the attempt starts")
+        try:
+            with context.work_dirs.attempt_dir(job.id, job.attempt) as folder:
+                JobAttempt(context, job, used_s, folder).run()
+        except Exception:  # no known error leads here
+            log.exception("the attempt was abandoned after an unexpected error")
+            return False
+        return True

@@ -15,6 +15,7 @@ MIN_GROUP: Final = 3
 """Fewer events than this are shown one by one."""
 REPEATED: Final = frozenset(
     {
+        EventType.ALLOCATION,
         EventType.OVERFLOW,
         EventType.SCALE_GROWTH,
         EventType.LOSS_SPIKE,

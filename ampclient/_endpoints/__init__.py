@@ -51,6 +51,7 @@ from ampclient._endpoints.records import (
     get_events,
     get_logs,
     get_ranges,
+    list_allocations,
     list_artifacts,
     list_attempts,
 )
@@ -145,6 +146,7 @@ __all__ = [
     "get_worker",
     "job_changes",
     "job_id_of",
+    "list_allocations",
     "list_artifacts",
     "list_attempts",
     "list_audit",

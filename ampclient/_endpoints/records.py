@@ -1,4 +1,4 @@
-"""Requests for the events, attempts, logs and files of a job."""
+"""Requests for the events, attempts, allocations, logs and files of a job."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,6 +11,7 @@ from ampclient._endpoints.request import (
     params,
     quote_path,
 )
+from ampspec.api.job.allocations import Allocation, AllocationList
 from ampspec.api.job.artifacts import Artifact, ArtifactList
 from ampspec.api.job.attempts import Attempt, AttemptList
 from ampspec.api.job.evaluations import EvaluationPage
@@ -62,6 +63,13 @@ def get_ranges(
 def list_attempts(job_id: str) -> JsonRequest[list[Attempt]]:
     """All attempts at a job, in order."""
     return JsonRequest(method="GET", path=job_path(job_id, "attempts"), read=items_of(AttemptList))
+
+
+def list_allocations(job_id: str) -> JsonRequest[list[Allocation]]:
+    """All allocations of a job, oldest first."""
+    return JsonRequest(
+        method="GET", path=job_path(job_id, "allocations"), read=items_of(AllocationList)
+    )
 
 
 def get_logs(job_id: str, *, after_seq: int | None, attempt: int | None) -> JsonRequest[LogPage]:

@@ -1,4 +1,4 @@
-"""Reads the records of a job: events, attempts, logs and files."""
+"""Reads the records of a job: events, attempts, allocations, logs and files."""
 
 import json
 import math
@@ -18,6 +18,7 @@ from ampclient._telemetry.logs import LogReader
 from ampclient._transfer.downloads import artifact_file, download, select_artifacts, target_path
 from ampclient._transfer.progress import OnProgress, current_callback, no_progress
 from ampspec.api.data_summary import DataSummary
+from ampspec.api.job.allocations import Allocation
 from ampspec.api.job.artifacts import Artifact
 from ampspec.api.job.attempts import Attempt
 from ampspec.api.job.evaluations import Evaluation
@@ -155,6 +156,14 @@ class JobHistory(BoundJob[M]):
     async def attempts(self, **options: Unpack[RequestOptions]) -> list[Attempt]:
         """All attempts at the job in order, with their outcomes."""
         return await self._transport.send(endpoints.list_attempts(self.id), **options)
+
+    @operation
+    async def allocations(self, **options: Unpack[RequestOptions]) -> list[Allocation]:
+        """What a batch system was asked for to run the job, oldest first; empty without one.
+
+        Raises NotFound from a server of 0.6.0 or before, which knows no batch systems.
+        """
+        return await self._transport.send(endpoints.list_allocations(self.id), **options)
 
     @iterator
     def logs(

@@ -72,6 +72,9 @@ class SupervisedTask(Task):
         outputs, updates, layer_losses = self._call(weights, non_trainable, batch, training=True)
         output_losses = self._output_losses(outputs, batch)
         total = [self._objectives[name].weight * loss for name, loss in output_losses.items()]
+        if not total and not layer_losses:
+            expected = "a loss of an output, or a layer that adds one"
+            raise InvalidModel("loss", expected=expected, received="none")
         return [tf.add_n([*total, *layer_losses])], [updates]
 
     def measure(

@@ -55,6 +55,11 @@ class Worker(StoredModel):
     )
     version: str
     queues: list[str] = Field(description="The worker runs only jobs of these queues.")
+    job_id: str | None = Field(
+        default=None,
+        description="The only job that it runs before it ends, if the token may see it; null: the "
+        "jobs of its queues.",
+    )
     hardware: dict[str, Any] | None = Field(
         description="The hardware that its trainer process detected."
     )

@@ -15,6 +15,7 @@ class EventType(StrEnum):
 
     STATE = "state"
     EDITED = "edited"
+    ALLOCATION = "allocation"
     PREFLIGHT = "preflight"
     STARTED = "started"
     DATA_FETCHED = "data_fetched"

@@ -39,6 +39,13 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
+def _job_id(text: str) -> str:
+    """The value of --job; an empty one would mean the jobs of all queues."""
+    if not text.strip():
+        raise typer.BadParameter("expected the id of a job, received an empty one.")
+    return text
+
+
 def _print_version(is_requested: bool) -> None:
     if is_requested:
         typer.echo(f"ampserver {ampspec.__version__}")
@@ -111,11 +118,59 @@ def api() -> None:
 
 
 @app.command()
-def worker() -> None:
+def worker(
+    job: Annotated[
+        str | None,
+        typer.Option(
+            "--job",
+            parser=_job_id,
+            metavar="ID",
+            show_default="AMPCORE_WORKER_JOB, else the jobs of its queues",
+            help="Run this job alone, then exit: 0 once it was run, 3 if it was not.",
+        ),
+    ] = None,
+) -> None:
     """Run only a worker. AMPCORE_* variables set the database, Redis and the number of slots."""
+    if job is not None:
+        os.environ["AMPCORE_WORKER_JOB"] = job
     sys.stdout.flush()
     # -P: a worker.py in the current folder must not stand in for ours.
     os.execv(sys.executable, [sys.executable, "-P", "-m", "worker"])  # noqa: S606 - no shell needed
+
+
+@app.command()
+def schedule(
+    engine: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ENGINE]", show_default="AMPCORE_SCHEDULER", help="slurm or kubernetes."
+        ),
+    ] = None,
+    *,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="YAML file with the queues to serve.",
+            show_default="AMPCORE_SCHEDULER_CONFIG",
+            dir_okay=False,
+            exists=True,
+        ),
+    ] = None,
+) -> None:
+    """Let a batch system give the jobs of some queues their devices, until it is stopped."""
+    from infra.log_config import set_up_logging
+    from infra.settings import SettingsInvalid
+    from server.allocations.engines import read_plan
+    from server.allocations.run import run_scheduler
+
+    settings = read_settings()
+    try:
+        plan = read_plan(engine or settings.scheduler, config or settings.scheduler_config)
+    except SettingsInvalid as error:
+        fail(error)
+    set_up_logging(settings.log_format)
+    run_scheduler(settings.database_url, plan)
+    _exit_now()
 
 
 @app.command()

@@ -14,14 +14,15 @@ log = logging.getLogger(__name__)
 def end_orphaned_jobs(database: Database) -> None:
     """End every active attempt, and mark every worker as stopped; only if none is running.
 
-    If the database is unavailable, the leases expire later.
+    Workers that a batch system has started for one job go on, with their attempts. If the database
+    is unavailable, the leases expire later.
     """
     try:
         with database.write() as session:
             for job in lease_expiry.expire_all(session):
                 log.warning("job %s is %s: %s", job.id, job.state, job.message)
             for worker, state in workers.listing(session):
-                if state != "stopped":
+                if state != "stopped" and worker.job_id is None:
                     workers.stopped(session, worker.id)
     except SQLAlchemyError as error:
         log.warning(

@@ -32,7 +32,9 @@ REDIS_GRACE_S: Final = 3.0
 WORKER_GRACE_S: Final = 30.0
 """How long a worker needs to stop besides the time for which it stores files: it gives its
 trainers 10 s to begin to save a checkpoint."""
+SCHEDULER_GRACE_S: Final = 10.0
 SAY_AFTER_S: Final = 3.0
+KUBERNETES: Final = "kubernetes"
 
 
 def up(folder: DataFolder, host: str, port: int, slots: int) -> None:
@@ -65,15 +67,20 @@ def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int)
     settings = settings.model_copy(update={"redis_url": redis.url})
     if migration is not None:
         _wait_for_migration(migration, folder)
-    database = _prepare_database(stack, folder, settings_values)
     variables = {**_variables(settings_values), "AMPCORE_WORKER_SLOTS": str(slots)}
+    schedulers = _schedulers(folder, settings, variables)
+    database = _prepare_database(stack, folder, settings_values)
     worker = _child("worker", folder, variables)
     grace_s = settings.drain_timeout_s + WORKER_GRACE_S
     stack.callback(_stop_worker, worker, grace_s)
     worker.start()
+    for scheduler in schedulers:
+        stack.callback(scheduler.stop, SCHEDULER_GRACE_S)
+        scheduler.start()
     keeper = Supervisor(
         [
             SupervisedChild(redis, REDIS_GRACE_S),
+            *(SupervisedChild(scheduler, SCHEDULER_GRACE_S) for scheduler in schedulers),
             SupervisedChild(
                 worker, grace_s, drains=True, on_end=lambda: _end_orphaned_jobs(database)
             ),
@@ -135,7 +142,36 @@ def _read_settings(values: Mapping[str, Any]) -> Settings:
 def _variables(settings_values: Mapping[str, Any]) -> dict[str, str]:
     """The environment of the child processes: this stack's settings, and what was set outside."""
     variables = {f"AMPCORE_{name.upper()}": str(value) for name, value in settings_values.items()}
-    return {**os.environ, **variables}
+    outside = {name: value for name, value in os.environ.items() if name != "AMPCORE_WORKER_JOB"}
+    return {**outside, **variables}
+
+
+def _schedulers(
+    folder: DataFolder, settings: Settings, variables: Mapping[str, str]
+) -> list[ChildProcess]:
+    """The scheduler that the settings ask for, in a list, which is empty without one.
+
+    Raises:
+        StartFailed: Its settings cannot be used, or its workers could not open the database.
+    """
+    if settings.scheduler is None:
+        return []
+    from infra.settings import SettingsInvalid
+    from server.allocations.engines import read_plan
+
+    if settings.scheduler == KUBERNETES:
+        raise StartFailed(
+            "AMPCORE_SCHEDULER: expected slurm, received kubernetes: its pods cannot open the "
+            "database of `ampserver up`, which is a file on this machine. Install the Helm chart, "
+            "or run `ampserver api` and `ampserver schedule` with PostgreSQL."
+        )
+    try:
+        read_plan(settings.scheduler, settings.scheduler_config)
+    except SettingsInvalid as error:
+        raise StartFailed(str(error)) from None
+    # Child processes run in another folder.
+    config = {"AMPCORE_SCHEDULER_CONFIG": os.path.abspath(str(settings.scheduler_config))}
+    return [_child("server", folder, {**variables, **config}, "schedule")]
 
 
 def _prepare_database(

@@ -1,4 +1,4 @@
-"""Prometheus metrics of jobs, attempts and artifacts."""
+"""Prometheus metrics of jobs, allocations, attempts and artifacts."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ OUTCOMES: Final = (*sorted(TERMINAL), State.PAUSED, REQUEUED, LOST)
 
 
 class JobMetrics:
-    """Jobs by state, queue waits, attempts by outcome, and the size of artifacts."""
+    """Jobs and allocations by state, queue waits, attempts by outcome, sizes of artifacts."""
 
     def __init__(self) -> None:
         self._waits = MonotonicCounter()
@@ -52,6 +52,14 @@ class JobMetrics:
             "Due jobs with several ranks that wait for slots.",
             value=metrics_queries.waiting_gangs(session),
         )
+        allocations = GaugeMetricFamily(
+            "ampcore_allocations",
+            "Allocations of batch systems that have not ended.",
+            labels=["engine", "state"],
+        )
+        for engine, state, count in metrics_queries.unfinished_allocations(session):
+            allocations.add_metric([engine, state], count)
+        yield allocations
         yield self._histogram_of_waits(counted["waits"][0])
         attempts_by_outcome = CounterMetricFamily(
             "ampcore_attempts", "Attempts that have ended, by outcome.", labels=["outcome"]

@@ -31,11 +31,15 @@ class WorkerMetrics:
         """Read the metrics from the database."""
         measured = workers.measurements(session)
         online = [worker for worker in measured if worker.state == workers.ONLINE]
-        yield _by_state(Counter(worker.state for worker in measured))
-        ids = [worker.id for worker in online]
+        # Those that run one job alone come and go with it: they are no capacity, and their batch
+        # system says whether one is lost. Their steps and GPUs count.
+        for_any_job = [worker for worker in measured if worker.job_id is None]
+        yield _by_state(Counter(worker.state for worker in for_any_job))
+        with_slots = [worker for worker in online if worker.job_id is None]
+        ids = [worker.id for worker in with_slots]
         connection = session.connection()
         reserved = gangs.reserved_slots(connection)
-        yield from _slots(online, workers.busy_slots(connection, ids), reserved)
+        yield from _slots(with_slots, workers.busy_slots(connection, ids), reserved)
         for worker in measured:
             self._steps.total(worker.id, _measured(worker, "steps_total"))
         yield CounterMetricFamily(

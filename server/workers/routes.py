@@ -51,7 +51,12 @@ def listing(
             workers.page(session, after_worker=read_cursor(cursor), limit=rows_to_read(limit)),
             limit,
         )
-        items = [worker_from_row(row, row.state, running.get(row.id, [])) for row in rows]
+        job_ids = [row.job_id for row in rows if row.job_id is not None]
+        visible = workers.visible_job_ids(session, job_ids, project=principal.visible_project)
+        items = [
+            worker_from_row(row, row.state, running.get(row.id, []), visible_jobs=visible)
+            for row in rows
+        ]
     next_cursor = cursor_of(items[-1].started_at, items[-1].id) if has_more else None
     page = WorkerList(items=items, next_cursor=next_cursor)
     return respond_unless_body_cached(request, ModelResponse(page))
@@ -110,7 +115,11 @@ def _get_worker(session: Session, worker_id: str, project: str | None = None) ->
     if row_and_slots is None:
         raise NotFound(f"There is no worker {worker_id[:40]!r}.")
     job_ids = workers.jobs_by_worker(session, project=project).get(worker_id, [])
-    return worker_from_row(*row_and_slots, job_ids, _unsaved(session, job_ids))
+    row, state = row_and_slots
+    job_of_worker = [row.job_id] if row.job_id is not None else []
+    visible = workers.visible_job_ids(session, job_of_worker, project=project)
+    unsaved = _unsaved(session, job_ids)
+    return worker_from_row(row, state, job_ids, unsaved, visible_jobs=visible)
 
 
 def _unsaved(session: Session, job_ids: Sequence[str]) -> list[UnsavedJob]:

@@ -22,7 +22,7 @@ def sentences(connection: Connection, job_ids: Collection[str]) -> Mapping[str, 
     return {
         row.job_id: _sentence(
             row,
-            [node for node in nodes if row.queue in node.queues],
+            [node for node in nodes if node.may_run(row.job_id, row.queue)],
             members.get(row.job_id, []),
         )
         for row in rows

@@ -177,7 +177,7 @@ def _first_plain_place(session: Session, queue: str, projects: _Projects) -> tup
         .order_by(Job.turn_at, Job.id)
         .limit(1)
     )
-    online = workers.online(session.connection(), queue)
+    online = workers.online(session.connection(), queue)  # those for one job claim no other
     if not any(worker.sandbox is not None for worker in online):
         jobs = jobs.where(attempts.has_no_bundle())
     first = jobs.where(Job.project == Project.name).correlate(Project).scalar_subquery()
@@ -189,7 +189,7 @@ def _first_plain_place(session: Session, queue: str, projects: _Projects) -> tup
 
 
 def nodes_of(connection: Connection) -> list[WorkerSlots]:
-    """The slots of the online workers that run ranks."""
+    """The slots of the online workers that run ranks, also of those that run one job alone."""
     online = [worker for worker in _online(connection) if worker.silent_s < MAX_SILENCE_S]
     busy = workers.busy_slots(connection, [worker.id for worker in online])
     slots_reserved = reserved_slots(connection)
@@ -201,6 +201,8 @@ def nodes_of(connection: Connection) -> list[WorkerSlots]:
             slots_reserved.get(worker.id, 0),
             frozenset(worker.queues),
             only_on=worker.hostname if is_loopback(worker.gang_host or "") else None,
+            job_id=worker.job_id,
+            age_s=worker.age_s,
         )
         for worker in online
     ]
@@ -209,7 +211,7 @@ def nodes_of(connection: Connection) -> list[WorkerSlots]:
 def _online(connection: Connection) -> list[workers.OnlineWorker]:
     return [
         worker
-        for worker in workers.online(connection)
+        for worker in workers.online_with_job_workers(connection)
         if worker.gang_host is not None and worker.storage_error is None
     ]
 
@@ -373,7 +375,8 @@ def _has_room_for_more(session: Session, row: Any) -> bool:
             node.only_on,
         )
         for node in nodes_of(session.connection())
-        if row.queue in node.queues
+        # Workers that run only this job end with its attempt: the next one cannot have them.
+        if node.job_id is None and row.queue in node.queues
     ]
     gang: Gang = row.Gang
     size = GangSize(gang.workers, gang.devices, gang.min_ranks, gang.max_ranks, gang.batches)

@@ -30,7 +30,7 @@ from store.jobs.state_transitions import add_event, change_state, event_values, 
 from store.rows import insert_rows
 from store.scheduling import fair_share
 from store.scheduling.gang_placement import GangSize
-from store.tables import EventRow, Gang, Job, new_id
+from store.tables import Allocation, EventRow, Gang, Job, new_id
 
 CANCEL: Final = "cancel"
 PAUSE: Final = "pause"
@@ -200,7 +200,19 @@ def delete_job(session: Session, job_id: str) -> bool:
         .returning(Job.id)
         .execution_options(synchronize_session=False)
     )
-    return session.scalars(statement).one_or_none() is not None
+    if session.scalars(statement).one_or_none() is None:
+        return False
+    delete_ended_allocations(session, [job_id])
+    return True
+
+
+def delete_ended_allocations(session: Session, job_ids: Collection[str]) -> None:
+    """Delete the allocations of deleted jobs, except those that the scheduler still has to end."""
+    session.execute(
+        delete(Allocation)
+        .where(Allocation.job_id.in_(job_ids), Allocation.ended_at.is_not(None))
+        .execution_options(synchronize_session=False)
+    )
 
 
 def lock_needed(session: Session, ids: Collection[str]) -> set[str]:

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from sqlalchemy import BindParameter, ColumnElement, Connection, bindparam, func, or_, select
+from sqlalchemy import BindParameter, ColumnElement, Connection, and_, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
 from ampspec.jobs import ACTIVE, Reason, Source, State
@@ -10,7 +10,7 @@ from store.clock import from_now, now
 from store.jobs.attempts import BUNDLE, fail
 from store.jobs.state_transitions import end_attempt
 from store.leases import RUN_LEASE_S, SELF_FENCE_S
-from store.tables import GangMember, Job
+from store.tables import GangMember, Job, Worker
 
 LOST: Final = "lost"
 """The outcome of an attempt whose lease expired."""
@@ -81,9 +81,15 @@ def has_expired_ranks(moment: Any) -> ColumnElement[bool]:
 
 
 def expire_all(session: Session) -> list[Job]:
-    """End every active attempt of a worker; only if no worker and no trainer is left."""
-    active = Job.source == Source.SUBMITTED  # the programs of tracked runs go on elsewhere
-    return _end_attempts(session, "The worker that ran it was killed.", active, stopping=active)
+    """End every active attempt of a worker, except in allocations; only if no other worker is left.
+
+    The programs of tracked runs, and the workers that a batch system has started, go on.
+    """
+    of_allocation = (
+        select(Worker.id).where(Worker.id == Job.worker_id, Worker.job_id.is_not(None)).exists()
+    )
+    lost = and_(Job.source == Source.SUBMITTED, ~of_allocation)
+    return _end_attempts(session, "The worker that ran it was killed.", lost, stopping=lost)
 
 
 def _end_attempts(

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, aliased
 
 from ampspec.jobs import ACTIVE, TERMINAL, Reason, State
 from store.clock import now
-from store.jobs.jobs import CANCEL
+from store.jobs.jobs import CANCEL, delete_ended_allocations
 from store.jobs.state_transitions import change_states
 from store.listing.search_filters import Search, matching
 from store.listing.search_plan import plan_for_values
@@ -88,6 +88,7 @@ def delete_matching(session: Session, search: Search, *, limit: int) -> BulkChan
                 break
     if deleted_jobs:
         folders = [{"folder": job.id} for job in deleted_jobs]
+        delete_ended_allocations(session, [job.id for job in deleted_jobs])
         session.execute(insert(FileRemoval).values(due_at=now()), folders)
     return BulkChange(deleted_jobs, matching.has_more or job_count < len(matching.jobs))
 

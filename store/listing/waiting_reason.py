@@ -14,8 +14,10 @@ from store import workers
 from store.clock import seconds_since
 from store.gangs import gang_waiting, gangs
 from store.jobs.attempts import BUNDLE, is_due
+from store.listing import allocation_sentences
 from store.scheduling.fair_share import ProjectShare, first_turns, projects_in_turn
 from store.tables import QUEUED, Gang, Job
+from store.workers import OnlineWorker
 
 MAX_RANKED: Final = 1000
 """Ranks beyond this are not counted: counting ten thousand jobs takes milliseconds."""
@@ -37,15 +39,26 @@ def why_waiting(connection: Connection, jobs: Collection[Row[Any]]) -> dict[str,
         return {}
     waiting_jobs = connection.execute(_WAITING, {"job_ids": ids}).all()
     due = [job for job in waiting_jobs if job.due_in_s is None or job.due_in_s <= 0]
-    capacities = _capacities(connection, {job.queue for job in due})
+    online = workers.online_with_job_workers(connection) if due else []
+    # A worker that runs one job alone is no capacity for the other jobs of its queue.
+    job_workers = {worker.job_id: worker for worker in online if worker.job_id is not None}
+    online = [worker for worker in online if worker.job_id is None]
+    capacities = _capacities(connection, online, {job.queue for job in due})
     lines = {queue: _line(connection, queue) for queue in capacities}
     ranks = _ranks_by_line(connection, [job for job in due if capacities[job.queue].slots])
+    of_batch_systems = allocation_sentences.sentences(connection, due)
     of_gangs = gang_waiting.sentences(connection, [job.id for job in due if job.ranks > 1])
     sentences = {job.id: _not_due_sentence(job.due_in_s) for job in waiting_jobs if job not in due}
     for job in due:
         line = lines[job.queue]
         if (refusal := line.refusal(job)) is not None:
             sentences[job.id] = refusal
+            continue
+        if job.id in job_workers:
+            sentences[job.id] = of_gangs.get(job.id) or _job_worker_sentence(job_workers[job.id])
+            continue
+        if job.id in of_batch_systems:
+            sentences[job.id] = of_batch_systems[job.id]
             continue
         if capacities[job.queue].has_no_sandbox_for(job.model_kind):
             sentences[job.id] = _sandbox_sentence(job.queue)
@@ -85,8 +98,9 @@ class _Capacity:
         return model_kind == BUNDLE and self.slots > 0 and self.sandboxes == 0
 
 
-def _capacities(connection: Connection, queues: Collection[str]) -> dict[str, _Capacity]:
-    online = workers.online(connection) if queues else []
+def _capacities(
+    connection: Connection, online: Sequence[OnlineWorker], queues: Collection[str]
+) -> dict[str, _Capacity]:
     ids = [worker.id for worker in online]
     busy, reserved = workers.busy_slots(connection, ids), gangs.reserved_slots(connection)
     capacities = {}
@@ -171,6 +185,13 @@ def _not_due_sentence(due_in_s: float) -> str:
     return f"Its last attempt failed; the next one starts in {ceil(due_in_s)} s."
 
 
+def _job_worker_sentence(worker: OnlineWorker) -> str:
+    sentence = f"A worker for this job alone was started on {worker.hostname}"
+    if worker.storage_error is not None:
+        return f"{sentence}. It waits, because it could not store files: {worker.storage_error}"
+    return f"{sentence}; it starts the job shortly."
+
+
 def _sandbox_sentence(queue: str) -> str:
     return (
         "The job runs custom code, and no online worker that serves the queue "
@@ -219,6 +240,7 @@ _WAITING: Final = (
         Job.id,
         Job.project,
         Job.queue,
+        Job.attempt,
         Job.ranks,
         Job.spec["model"]["kind"].as_string().label("model_kind"),
         (-seconds_since(Job.not_before)).label("due_in_s"),

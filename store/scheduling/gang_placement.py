@@ -7,9 +7,9 @@ job starts there. Such a reservation ends after a time, so that other jobs are n
 Pure functions: `store.gangs.gangs` reads and writes the rows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil
+from math import ceil, inf
 from typing import Final
 
 from ampspec.jobs import JobSpec
@@ -74,11 +74,19 @@ class WorkerSlots:
     queues: frozenset[str] = frozenset({"default"})
     only_on: str | None = None
     """The machine whose workers alone reach its ranks, by loopback addresses; None: all do."""
+    job_id: str | None = None
+    """The only job that it runs; None: the jobs of its queues."""
+    age_s: float = inf
+    """Seconds since it was started."""
 
     @property
     def free(self) -> int:
         """Slots that are neither busy nor reserved."""
         return max(self.slots - self.busy - self.reserved, 0)
+
+    def may_run(self, job_id: str, queue: str) -> bool:
+        """Whether it may run ranks of this job."""
+        return queue in self.queues if self.job_id is None else self.job_id == job_id
 
 
 @dataclass(frozen=True)
@@ -123,8 +131,8 @@ class _Slots:
 
     nodes: dict[str, WorkerSlots] = field(default_factory=dict)
 
-    def serving(self, queue: str) -> list[WorkerSlots]:
-        return [node for node in self.nodes.values() if queue in node.queues]
+    def candidates(self, gang: WaitingGang) -> list[WorkerSlots]:
+        return [node for node in self.nodes.values() if node.may_run(gang.job_id, gang.queue)]
 
     def reserve(self, shares: Sequence[Share], sign: int = 1) -> None:
         for share in shares:
@@ -139,7 +147,7 @@ def plan(gangs: Sequence[WaitingGang], nodes: Sequence[WorkerSlots]) -> list[Res
     reservations = []
     for gang in gangs:
         slots.reserve(gang.reserved, -1)
-        reservation = _reservation(gang, slots.serving(gang.queue))
+        reservation = _reservation(gang, slots.candidates(gang))
         slots.reserve(reservation.shares if reservation is not None else gang.reserved)
         if reservation is not None:
             reservations.append(reservation)
@@ -170,13 +178,17 @@ def _reservation(gang: WaitingGang, nodes: Sequence[WorkerSlots]) -> Reservation
     size = gang.size
     possible = [count for count in size.counts() if could_fit(size, count, nodes)]
     # Fewer ranks than possible only if the slots for more have not become free for a while.
-    counts = possible if gang.waited_s >= DRAIN_AFTER_S else possible[:1]
+    are_starting = _job_workers_age_s(nodes) < DRAIN_AFTER_S
+    has_waited = gang.waited_s >= DRAIN_AFTER_S and not are_starting
+    counts = possible if has_waited else possible[:1]
+    if are_starting:
+        counts = [count for count in counts if count >= min(size.ranks, size.max_ranks)]
     for count in counts:
         if (shares := free_shares(size, count, nodes)) is not None:
             if set(shares) == set(gang.reserved):
                 return None  # the workers get ready
             return Reservation(gang.job_id, shares, RESERVE_S, is_draining=False)
-    if gang.reserved or not gang.may_drain or gang.waited_s < DRAIN_AFTER_S:
+    if gang.reserved or not gang.may_drain or not has_waited:
         return None
     for count in possible:
         if (shares := _busy_shares(size, count, nodes)) is not None:
@@ -184,6 +196,15 @@ def _reservation(gang: WaitingGang, nodes: Sequence[WorkerSlots]) -> Reservation
                 gang.job_id, shares, draining_s(gang.draining_reservations), is_draining=True
             )
     return None
+
+
+def _job_workers_age_s(nodes: Sequence[WorkerSlots]) -> float:
+    """How long ago the first of the workers that run only this job was started; inf without one.
+
+    An allocation starts them at about the same time: fewer ranks than the spec names are started
+    only if the other workers do not come.
+    """
+    return max((node.age_s for node in nodes if node.job_id is not None), default=inf)
 
 
 def _busy_shares(
@@ -201,11 +222,19 @@ def _choose(
     room: Mapping[str, int],
     free: Mapping[str, int] | None = None,
 ) -> tuple[Share, ...] | None:
-    """Workers that reach each other and have room for `count` ranks; None if there are none."""
-    for group in _groups(nodes):
-        shares = _choose_among(size, count, {name: room[name] for name in group}, free or {})
-        if shares is not None:
-            return shares
+    """Workers that reach each other and have room for `count` ranks; None if there are none.
+
+    Those that run only this job go first: their devices are idle without it.
+    """
+    job_workers = [node for node in nodes if node.job_id is not None]
+    names = {node.worker_id for node in job_workers}
+    for candidates in (job_workers, nodes):
+        for group in _groups(candidates):
+            shares = _choose_among(
+                size, count, {name: room[name] for name in group}, free or {}, names
+            )
+            if shares is not None:
+                return shares
     return None
 
 
@@ -219,7 +248,11 @@ def _groups(nodes: Sequence[WorkerSlots]) -> list[list[str]]:
 
 
 def _choose_among(
-    size: GangSize, count: int, room: Mapping[str, int], free: Mapping[str, int]
+    size: GangSize,
+    count: int,
+    room: Mapping[str, int],
+    free: Mapping[str, int],
+    preferred: Collection[str],
 ) -> tuple[Share, ...] | None:
     """The number of ranks in the spec takes `devices` slots of each worker.
 
@@ -228,14 +261,20 @@ def _choose_among(
     most_workers = max(size.workers, ceil(size.max_ranks / size.devices))
     # The smallest room that is enough, so that large rooms stay for larger gangs.
     enough = [worker for worker, slots in room.items() if slots >= size.devices]
-    order = sorted(enough, key=lambda worker: (-free.get(worker, 0), room[worker], worker))
+    order = sorted(
+        enough,
+        key=lambda worker: (worker not in preferred, -free.get(worker, 0), room[worker], worker),
+    )
     if count % size.devices == 0 and len(order) >= count // size.devices <= most_workers:
         workers = order[: count // size.devices]
         return tuple(Share(worker, size.devices) for worker in workers)
     if count == size.ranks:
         return None
     shares, unplaced_ranks = [], count
-    for worker in sorted(room, key=lambda worker: (-room[worker], worker))[:most_workers]:
+    largest_first = sorted(
+        room, key=lambda worker: (worker not in preferred, -room[worker], worker)
+    )
+    for worker in largest_first[:most_workers]:
         if (ranks := min(room[worker], size.devices, unplaced_ranks)) > 0:
             shares.append(Share(worker, ranks))
             unplaced_ranks -= ranks

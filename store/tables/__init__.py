@@ -8,6 +8,7 @@ from store.tables.access import (
     ProjectUsage,
     Token,
 )
+from store.tables.allocations import Allocation
 from store.tables.base import Base, new_id
 from store.tables.datasets import Dataset, DatasetUpload, DatasetVersion
 from store.tables.files import Artifact, FileRemoval, JobFileLink, ProjectFile
@@ -30,6 +31,7 @@ from store.tables.workers import Worker
 __all__ = [
     "EVALUATION_TYPE",
     "QUEUED",
+    "Allocation",
     "Artifact",
     "Attempt",
     "AuditEntry",

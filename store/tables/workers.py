@@ -22,6 +22,8 @@ class Worker(Base):
     slots: Mapped[int]
     version: Mapped[str] = mapped_column(String(32))
     queues: Mapped[list[str]]
+    job_id: Mapped[str | None] = mapped_column(String(32))
+    """The only job that it runs, before it ends; None: the jobs of its queues."""
     hardware: Mapped[dict[str, Any] | None]
     usage: Mapped[dict[str, Any] | None]
     """Its latest measurements: steps stored, lag, GPU utilization."""

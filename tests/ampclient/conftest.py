@@ -115,6 +115,7 @@ class FakeServer:
         self.evaluations: dict[str, list[dict[str, Any]]] = {}
         self.changes: dict[str, list[Callable[[], None]]] = {}
         self.attempts: dict[str, list[dict[str, Any]]] = {}
+        self.allocations: dict[str, list[dict[str, Any]]] = {}
         self.answer: dict[str, Any] = {}
         """The answer of explanations that have succeeded."""
         self.logs: dict[str, list[dict[str, Any]]] = {}
@@ -205,6 +206,8 @@ class FakeServer:
                 return httpx.Response(200, json=self.ranges.get(job_id, nothing))
             case "attempts":
                 return httpx.Response(200, json={"items": self.attempts.get(job_id, [])})
+            case "allocations":
+                return httpx.Response(200, json={"items": self.allocations.get(job_id, [])})
             case "logs":
                 return self._logs(job_id, request.url.params)
             case "artifacts":
@@ -364,6 +367,27 @@ class FakeServer:
                 "message": None,
                 "started_at": NOW,
                 "finished_at": None,
+                **fields,
+            }
+        )
+
+    def add_allocation(self, job_id: str, **fields: Any) -> None:
+        """Add an allocation that waits in Slurm; `fields` replace its fields."""
+        allocations = self.allocations.setdefault(job_id, [])
+        number = len(allocations) + 1
+        allocations.append(
+            {
+                "name": f"ampcore-{job_id}-1-{number}",
+                "attempt": 1,
+                "number": number,
+                "engine": "slurm",
+                "external_id": f"{4710 + number}",
+                "state": "PENDING",
+                "reason": None,
+                "nodes": None,
+                "expected_start_at": None,
+                "created_at": NOW,
+                "ended_at": None,
                 **fields,
             }
         )

@@ -12,6 +12,7 @@ from server.jobs import bulk
 from store import workers
 from store.files import artifacts
 from store.jobs import attempts, jobs
+from store.tables import Allocation
 from store.telemetry import ingest
 from tests.waiting import DEADLINE_S, join
 
@@ -132,6 +133,16 @@ def test_attempts_are_read(api, client, running):
     with api.database.write() as session:
         attempts.requeue(session, running.id, 1)
     assert running.attempts()[0].outcome == "requeued"
+
+
+def test_allocations_are_read(api, client, running):
+    assert running.allocations() == []
+    with api.database.write() as session:
+        fields = {"job_id": running.id, "attempt": 1, "number": 1, "queue": "batch"}
+        row = Allocation(name="ampcore-1", **fields, engine="slurm", state="RUNNING", nodes="n1")
+        session.add(row)
+    [allocation] = running.allocations()
+    assert (allocation.name, allocation.state, allocation.nodes) == ("ampcore-1", "RUNNING", "n1")
 
 
 def test_logs_are_followed_live_to_the_end(api, running, wait_until):

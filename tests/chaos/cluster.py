@@ -8,7 +8,7 @@ import itertools
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -136,8 +136,12 @@ class Cluster:
         ]
         for worker in leaving:
             assert worker.wait() == 0, worker.log
-        wait_until(lambda: all(map(self._is_ready, workers)), "the workers are ready")
+        wait_until(lambda: all(map(self.is_ready, workers)), "the workers are ready")
         return workers
+
+    def environment(self) -> Mapping[str, str]:
+        """The variables of another process beside the workers."""
+        return self._environment.environment(self.proxies)
 
     def registered(self, worker: Worker) -> Any:
         """Its row in the table of workers, as the API shows it."""
@@ -355,7 +359,7 @@ class Cluster:
 
     # ---- Starting
 
-    def _is_ready(self, worker: Worker) -> bool:
+    def is_ready(self, worker: Worker) -> bool:
         """Whether it is registered and its trainer has TensorFlow loaded."""
         assert worker.running, worker.log
         known = self.registered(worker)

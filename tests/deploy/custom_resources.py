@@ -1,11 +1,13 @@
-"""Schemas of the custom resources that the chart contains, written down from their documentation.
+"""Schemas of custom resources of chart and scheduler, written down from their documentation.
 
-The Prometheus operator's API reference (monitoring.coreos.com/v1) and KEDA's ScaledObject
-specification with its Prometheus trigger. Only the fields that a chart may set are here: all others
-are refused, so that a misspelt field fails.
+The Prometheus operator's API reference (monitoring.coreos.com/v1), KEDA's ScaledObject
+specification with its Prometheus trigger, and the API reference of JobSet. Only the fields that we
+may set are here: all others are refused, so that a misspelt field fails.
 """
 
 from typing import Any, Final
+
+from jsonschema import Draft202012Validator
 
 STRING: Final = {"type": "string", "minLength": 1}
 STRINGS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -171,3 +173,29 @@ SCHEMAS: Final = {
     "PrometheusRule": PROMETHEUS_RULE,
     "ScaledObject": SCALED_OBJECT,
 }
+
+# The specs of the Jobs are checked with the schemas of Kubernetes.
+_REPLICATED_JOB: Final = _object(
+    {
+        "name": {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"},
+        "template": _object({"spec": {"type": "object"}}, metadata={"type": "object"}),
+    },
+    replicas=COUNT,
+)
+JOB_SET: Final = _resource(
+    "jobset.x-k8s.io/v1alpha2",
+    "JobSet",
+    _object(
+        {"replicatedJobs": _list(_REPLICATED_JOB)},
+        suspend={"type": "boolean"},
+        ttlSecondsAfterFinished=COUNT,
+        failurePolicy=_object({}, maxRestarts=COUNT),
+        network=_object(
+            {},
+            enableDNSHostnames={"type": "boolean"},
+            subdomain=STRING,
+            publishNotReadyAddresses={"type": "boolean"},
+        ),
+    ),
+)
+JOB_SET_REQUEST: Final = Draft202012Validator(JOB_SET)

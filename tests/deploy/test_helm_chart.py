@@ -55,7 +55,12 @@ SECRETS: Final = {
 }
 POD_IP: Final = "10.244.1.7"
 COMPOSE: Final = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
-SETTINGS: Final = {"api": ServerSettings, "migrate": ServerSettings, "worker": WorkerSettings}
+SETTINGS: Final = {
+    "api": ServerSettings,
+    "migrate": ServerSettings,
+    "scheduler": ServerSettings,
+    "worker": WorkerSettings,
+}
 """The settings that each of our containers reads."""
 CHART_VALUES: Final = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
 
@@ -144,9 +149,12 @@ def test_every_manifest_matches_the_schemas_of_three_versions_of_kubernetes(
         "Deployment",
         "Ingress",
         "Job",
+        "ConfigMap",
         "NetworkPolicy",
         "PersistentVolumeClaim",
         "PodDisruptionBudget",
+        "Role",
+        "RoleBinding",
         "Service",
         "ServiceAccount",
         "StatefulSet",
@@ -248,6 +256,8 @@ def test_every_selector_selects_pods(values: Path) -> None:
                 continue
             case _:
                 continue
+        if selector["app.kubernetes.io/component"] == "allocation":
+            continue  # pods that the scheduler creates; see test_helm_scheduler.py
         # A policy about the built-in databases selects those pods alone, and so on.
         assert count_selected(selector, labels) == 1, document["metadata"]
 
@@ -290,7 +300,9 @@ def test_every_command_exists() -> None:
         for _, container in all_containers()
         if container.get("command", [""])[0] == "ampserver"
     }
-    assert {command.split()[1] for command in commands} == {"api", "migrate", "worker"}
+    assert {command.split()[1] for command in commands} == {
+        *("api", "migrate", "schedule", "worker")
+    }
     for command in commands:
         _, *arguments = shlex.split(command)
         result = CliRunner().invoke(ampserver, [*arguments, "--help"])
@@ -321,9 +333,12 @@ def test_every_variable_is_one_that_the_settings_read() -> None:
     # All settings of a server and a worker can be set, except for the sandbox of custom code, which
     # needs root, and users of trainers, which need root, too.
     of_root = {"AMPCORE_TRAINER_USERS"} | {
-        f"AMPCORE_BUNDLE_{name}" for name in ("SANDBOX", "MEMORY_BYTES", "PROCESSES", "DISK_BYTES")
+        f"AMPCORE_BUNDLE_{name}"
+        for name in ("SANDBOX", "MEMORY_BYTES", "PROCESSES", "DISK_BYTES", "USER_NAMESPACE")
     }
-    assert seen == (fields_of(ServerSettings) | fields_of(WorkerSettings)) - of_root | of_s3
+    of_one_job = {"AMPCORE_WORKER_JOB", "AMPCORE_WORKER_JOB_WAIT_S"}  # in pods of the scheduler
+    all_fields = fields_of(ServerSettings) | fields_of(WorkerSettings)
+    assert seen == all_fields - of_root - of_one_job | of_s3
 
 
 def fields_of(settings: type[ServerSettings] | type[WorkerSettings]) -> set[str]:
@@ -535,7 +550,9 @@ def test_every_folder_that_is_written_is_a_volume() -> None:
             }
             if not owner.endswith(("-postgresql", "-redis")):
                 assert set(mounts.values()) <= volumes
-            if (kind := SETTINGS.get(container["name"])) is None or container["name"] == "migrate":
+            if (kind := SETTINGS.get(container["name"])) is None:
+                continue
+            if container["name"] in ("migrate", "scheduler"):  # they write no files
                 continue
             settings = settings_from(kind, variables_of(container))
             assert {"/tmp", str(settings.data_dir)} <= set(mounts), where
@@ -692,7 +709,7 @@ def value_paths(document: Any, path: str = "") -> Iterator[str]:
 
 FREE_FORM: Final = (
     *("/image", "/gpu", "/workerPools", "Selector", "/requests", "/limits", "/annotations"),
-    *("abels", "Labels", "/affinity", "Annotations"),
+    *("abels", "Labels", "/affinity", "Annotations", "/scheduler/queues"),
 )
 
 

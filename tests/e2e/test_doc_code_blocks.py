@@ -95,6 +95,9 @@ RUN_BY_OTHER_TESTS = {
         "tests/e2e/test_distributed.py"
     ),
     "ampctl worker list": "tests/e2e/test_distributed.py",
+    **dict.fromkeys(
+        ("# slurm.yaml", "# The scheduler of Slurm"), "tests/server/allocations/test_slurm.py"
+    ),
     # On Kubernetes: with a kubectl and a helm that connect to nothing.
     **dict.fromkeys(
         (

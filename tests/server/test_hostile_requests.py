@@ -185,6 +185,7 @@ NAMES = [
         *("GET jobs/{}", "PATCH jobs/{}", "DELETE jobs/{}", "POST jobs/{}/cancel"),
         *("POST jobs/{}/clone", "GET jobs/{}/steps", "GET jobs/{}/events", "GET jobs/{}/logs"),
         *("GET jobs/{}/attempts", "GET jobs/{}/artifacts", "GET jobs/{}/artifacts/x"),
+        "GET jobs/{}/allocations",
         *("GET jobs/{id}/artifacts/{}", "GET workers/{}", "POST workers/{}/drain"),
         *("DELETE tokens/{}", "PUT projects/{}"),
     ],

@@ -12,7 +12,7 @@ from store.clock import from_now
 from store.files import artifacts
 from store.gangs import gangs
 from store.jobs import jobs
-from store.tables import Attempt, Job, ServiceCount
+from store.tables import Allocation, Attempt, Job, ServiceCount
 from tests.waiting import DEADLINE_S
 
 
@@ -150,6 +150,31 @@ def test_gangs_have_metrics_of_waiting_jobs_and_reserved_slots(api, scrape, regi
     assert samples["ampcore_worker_slots_reserved", ("worker", "w1")] == 2
 
 
+def test_allocations_that_have_not_ended_are_counted_by_engine_and_state(
+    database, scrape, make_job
+):
+    job = make_job()
+    states = ("PENDING", "PENDING", "RUNNING", "FAILED")
+    with database.write() as session:
+        for number, state in enumerate(states, start=1):
+            fields = {"job_id": job.id, "attempt": 1, "number": number, "queue": "batch"}
+            ended_at = from_now(0) if state == "FAILED" else None
+            session.add(
+                Allocation(
+                    name=f"ampcore-{job.id}-1-{number}",
+                    **fields,
+                    engine="slurm",
+                    state=state,
+                    ended_at=ended_at,
+                )
+            )
+    samples = {key: value for key, value in scrape().items() if key[0] == "ampcore_allocations"}
+    assert samples == {
+        ("ampcore_allocations", ("engine", "slurm"), ("state", "PENDING")): 2,
+        ("ampcore_allocations", ("engine", "slurm"), ("state", "RUNNING")): 1,
+    }
+
+
 def test_workers_have_metrics_of_slots_steps_lag_and_gpus(api, scrape, register, make_job):
     gpu = {"index": 0, "utilization": 0.75, "memory_used_bytes": 2, "memory_total_bytes": 8}
     register("some-worker", steps_total=100, lag_s=0.25, gpus=[gpu])
@@ -157,6 +182,8 @@ def test_workers_have_metrics_of_slots_steps_lag_and_gpus(api, scrape, register,
     register("new")
     register("gone", steps_total=1, lag_s=99.0)
     with api.database.write() as session:
+        fields = {"hostname": "h", "pid": 1, "slots": 8, "version": "1", "queues": ["gpu"]}
+        workers.register(session, "of-one-job", job_id="ab12", **fields)
         workers.stopped(session, "gone")
     make_job(State.RUNNING)
     samples = scrape()
@@ -167,6 +194,7 @@ def test_workers_have_metrics_of_slots_steps_lag_and_gpus(api, scrape, register,
     assert samples["ampcore_worker_slots_busy", ("worker", "some-worker")] == 1
     assert samples["ampcore_worker_slots_busy", ("worker", "slow")] == 0
     assert samples["ampcore_worker_slots_reserved", ("worker", "some-worker")] == 0
+    assert ("ampcore_worker_slots", ("worker", "of-one-job")) not in samples
     assert samples["ampcore_steps_ingested_total",] == 108
     assert samples["ampcore_ingest_lag_seconds",] == 1.5
     which = (("gpu", "0"), ("worker", "some-worker"))

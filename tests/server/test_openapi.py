@@ -134,7 +134,7 @@ def test_responses_match_the_document(api, document, make_job, make_block):
         "catalog/optimizers",
     ):
         check(api.client.get(f"/api/v1/{path}"), f"/api/v1/{path}")
-    for rest in ("", "/steps", "/events", "/attempts"):
+    for rest in ("", "/steps", "/events", "/attempts", "/allocations"):
         check(api.client.get(f"/api/v1/jobs/{job.id}{rest}"), one + rest)
         check(api.client.get(f"/api/v1/jobs/0123456789ab{rest}"), one + rest)
     check(api.client.get("/api/v1/jobs?limit=0"), "/api/v1/jobs")

@@ -310,3 +310,25 @@ def test_a_gang_runs_although_jobs_last_longer_than_its_first_reservations():
             world.submit_small(4 * DRAINING_S)
         world.second()
     assert DRAINING_S < world.gang_waits["a"] < 20 * DRAINING_S
+
+
+def test_a_worker_for_one_job_runs_no_ranks_of_another():
+    workers_of_b = nodes(2, 2, job_id="b", queues=frozenset({"default"}))
+    assert plan([gang(2, 1, job_id="a")], workers_of_b) == []
+    assert shares(plan([gang(2, 1, job_id="b")], workers_of_b)) == [{"w0": 1, "w1": 1}]
+
+
+def test_a_gang_takes_its_own_workers_before_those_of_its_queue():
+    plain = nodes(1, 1)
+    for count, expected in [(2, {"x0": 1, "x1": 1}), (3, {"x0": 1, "x1": 1, "w0": 1})]:
+        of_job = [WorkerSlots(f"x{number}", 4, job_id="a") for number in range(2)]
+        assert shares(plan([gang(count, 1)], [*plain, *of_job])) == [expected]
+
+
+def test_an_elastic_gang_waits_for_all_workers_that_start_with_the_first():
+    elastic = gang(2, 1, least=1, waited_s=2 * DRAIN_AFTER_S)
+    first = WorkerSlots("x0", 1, job_id="a", age_s=1)
+    assert plan([elastic], [first]) == []
+    assert shares(plan([elastic], [first, replace(first, worker_id="x1")])) == [{"x0": 1, "x1": 1}]
+    alone = replace(first, age_s=DRAIN_AFTER_S + 1)
+    assert shares(plan([elastic], [alone])) == [{"x0": 1}]

@@ -34,9 +34,9 @@ class Scheduler:
         with self.database.write() as session:
             return function(session, *arguments, **options)
 
-    def add_worker(self, name, slots=1):
+    def add_worker(self, name, slots=1, **fields):
         """Register a worker that runs ranks."""
-        fields = {"hostname": f"host of {name}", "pid": 1, "version": "1"}
+        fields |= {"hostname": f"host of {name}", "pid": 1, "version": "1"}
         self.write(workers.register, name, slots=slots, queues=("default",), **fields)
         self.write(workers.heartbeat, name, hardware={"gang_host": "10.0.0.1"})
 
@@ -115,6 +115,27 @@ def test_a_gang_is_claimed_when_its_last_worker_is_ready(scheduler):
     assert [(member.first_rank, member.state) for member in scheduler.members(job)] == [
         (0, "running"), (2, "running"),
     ]  # fmt: skip
+
+
+def test_workers_for_one_job_run_only_its_ranks(scheduler):
+    """Those of its queue stay free, and another gang does not get them."""
+    other_gang, job = scheduler.make_gang(2), scheduler.make_gang(2)
+    scheduler.add_worker("plain")
+    for name in ("w0", "w1"):
+        scheduler.add_worker(name, job_id=job.id)
+    assert scheduler.place() == {job.id: {"w0": 1, "w1": 1}}
+    assert all(scheduler.be_ready(job))
+    assert scheduler.refreshed(job).state == State.STARTING
+    assert scheduler.members(other_gang) == []
+
+
+def test_a_gang_that_waits_for_its_own_workers_says_so(scheduler):
+    job = scheduler.make_gang(2)
+    scheduler.add_worker("w0", job_id=job.id)
+    with scheduler.database.autocommit() as connection:
+        rows = jobs.get_rows(connection, [job.id])
+        sentence = waiting_reason.why_waiting(connection, rows)[job.id]
+    assert sentence.endswith("that run ranks, and reach each other, have too few slots: 1.")
 
 
 def test_a_gang_without_enough_slots_reserves_none(scheduler):

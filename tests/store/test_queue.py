@@ -26,8 +26,8 @@ def why(database, in_transaction):
 def register(in_transaction):
     """Register a worker."""
 
-    def register(worker_id="w", slots=2, queues=("default",)):
-        fields = {"hostname": "h", "pid": 1, "version": "1", "queues": queues}
+    def register(worker_id="w", slots=2, queues=("default",), job_id=None):
+        fields = {"hostname": "h", "pid": 1, "version": "1", "queues": queues, "job_id": job_id}
         in_transaction(workers.register, worker_id, slots=slots, **fields)
 
     return register
@@ -48,6 +48,15 @@ def test_explaining_a_job_that_changed_or_was_deleted_meanwhile_is_no_error(
     in_transaction(jobs.delete_job, job_id)
     with database.autocommit() as connection:
         assert waiting_reason.why_waiting(connection, [row]) == {}
+
+
+def test_a_worker_for_one_job_is_no_hope_for_the_others(make_job, register, why):
+    job, other_job = make_job(), make_job()
+    register(job_id=job.id)
+    assert why(job.id) == (
+        "A worker for this job alone was started on h; it starts the job shortly."
+    )
+    assert why(other_job.id).startswith("No online worker serves the queue 'default';")
 
 
 def test_a_job_that_is_claimed_while_it_is_explained_has_no_reason(

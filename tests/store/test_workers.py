@@ -106,3 +106,36 @@ def test_only_active_jobs_belong_to_a_worker(database, make_job):
     with database.read() as session:
         assert jobs.get(session, running.id).worker_id == "some-worker"
         assert workers.jobs_by_worker(session) == {"some-worker": [running.id]}
+
+
+def test_a_worker_for_one_job_is_listed_and_is_no_capacity_for_others(
+    database, in_transaction, online
+):
+    """The other jobs of its queue may not count on its slots, devices, packages and limits."""
+    register(database, "plain")
+    fields = {"hostname": "there", "pid": 7, "slots": 8, "version": "1"}
+    in_transaction(workers.register, "w", queues=["gpu"], job_id="ab12", **fields)
+    entry = {"package": "custom-package", "group": "models", "name": "two_towers"}
+    hardware = {
+        "devices": [{"kind": "gpu", "name": "GPU"}],
+        "isolation": {"memory_bytes": 2**30},
+        "packages": [entry],
+    }
+    in_transaction(workers.heartbeat, "w", hardware=hardware)
+    assert online() == {"plain"}
+    assert online("gpu") == set()
+    with database.read() as session:
+        connection = session.connection()
+        assert {worker.job_id for worker in workers.online_with_job_workers(connection)} == {
+            None,
+            "ab12",
+        }
+        assert workers.slots_by_queues(connection) == [(["default", "cpu"], 2)]
+        assert workers.online_devices(session) == []
+        assert workers.online_memory_limits(session, in_sandbox=False) == []
+        assert workers.online_packages(session) == {}
+        assert workers.packages_of_queue(session, "gpu") == []
+        assert {worker.id: worker.job_id for worker, _ in workers.listing(session)} == {
+            "plain": None,
+            "w": "ab12",
+        }

@@ -117,6 +117,7 @@ def test_fields_that_the_worker_does_not_use_are_left_out() -> None:
         (event("unheard"), "event: Input should be"),
         (event("state", state="succeeded"), "an event of a trainer; received state"),
         (event("edited", priority=9), "an event of a trainer; received edited"),
+        (event("allocation", state="LOST"), "an event of a trainer; received allocation"),
         (event("model_saved", file=5), "data.file: Input should be a valid string"),
         (event("model_saved", file="m", weights=[]), "data.weights: Input should be a valid"),
         (event("checkpoint_saved"), "data.file: Field required"),

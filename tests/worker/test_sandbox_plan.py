@@ -20,7 +20,14 @@ from worker.tasks import run_queued_jobs
 from worker.trainer import sandbox_plan
 from worker.trainer.isolation_plan import available_memory_bytes
 from worker.trainer.sandbox import SandboxKind, needs_sandbox
-from worker.trainer.sandbox_plan import SandboxMode, SandboxPlan, SandboxSettings, plan_sandbox
+from worker.trainer.sandbox_plan import (
+    NO_USER_NAMESPACE,
+    SandboxMode,
+    SandboxPlan,
+    SandboxSettings,
+    UserNamespaceMode,
+    plan_sandbox,
+)
 
 USERS = range(60_920, 60_925)
 ENVIRONMENT = {"AMPCORE_DATABASE_URL": "sqlite:////x", "AMPCORE_REDIS_URL": "redis://h"}
@@ -47,6 +54,36 @@ def test_off_means_no_sandbox(plan: Callable[..., SandboxPlan]) -> None:
         "kind": None,
         "missing": ["AMPCORE_BUNDLE_SANDBOX is off."],
     }
+
+
+@pytest.mark.parametrize("text", ["         0          0 4294967295\n", None])
+def test_where_a_user_namespace_is_required_the_one_of_the_machine_has_no_sandbox(
+    tmp_path: Path, text: str | None
+) -> None:
+    uid_map = tmp_path / "uid_map"
+    if text is not None:
+        uid_map.write_text(text)
+    settings = SandboxSettings(user_namespace=UserNamespaceMode.REQUIRED)
+    planned = plan_sandbox(
+        settings, users=USERS, parent=tmp_path, datasets=tmp_path, uid_map=uid_map
+    )
+    assert planned.sandbox is None
+    assert planned.missing == (NO_USER_NAMESPACE,)
+
+
+def test_a_user_namespace_that_is_required_changes_nothing_else(
+    plan: Callable[..., SandboxPlan], tmp_path: Path
+) -> None:
+    uid_map = tmp_path / "uid_map"
+    uid_map.write_text("         0    1000000      65536\n")
+    planned = plan_sandbox(
+        SandboxSettings(user_namespace=UserNamespaceMode.REQUIRED),
+        users=USERS,
+        parent=tmp_path / "scratch" / "w",
+        datasets=tmp_path / "datasets",
+        uid_map=uid_map,
+    )
+    assert planned.describe() == plan().describe()
 
 
 def test_without_bwrap_the_plan_says_so(
@@ -221,9 +258,12 @@ def test_sandbox_settings_come_from_the_environment() -> None:
         "AMPCORE_BUNDLE_MEMORY_BYTES": "1000",
         "AMPCORE_BUNDLE_PROCESSES": "20",
         "AMPCORE_BUNDLE_DISK_BYTES": "3000",
+        "AMPCORE_BUNDLE_USER_NAMESPACE": "required",
     }
     sandbox = settings_from(WorkerSettings, ENVIRONMENT | variables).sandbox
-    assert sandbox == SandboxSettings(SandboxMode.LANDLOCK, 1000, 20, 3000)
+    assert sandbox == SandboxSettings(
+        SandboxMode.LANDLOCK, 1000, 20, 3000, UserNamespaceMode.REQUIRED
+    )
 
 
 @pytest.mark.parametrize(
@@ -233,6 +273,7 @@ def test_sandbox_settings_come_from_the_environment() -> None:
         ("AMPCORE_BUNDLE_MEMORY_BYTES", "1G"),
         ("AMPCORE_BUNDLE_PROCESSES", "0"),
         ("AMPCORE_BUNDLE_DISK_BYTES", "-1"),
+        ("AMPCORE_BUNDLE_USER_NAMESPACE", "yes"),
     ],
 )
 def test_an_invalid_sandbox_setting_is_named(name: str, value: str) -> None:

@@ -99,3 +99,16 @@ def test_too_few_ports_for_the_slots_are_refused() -> None:
     environment = {**GIVEN, "AMPCORE_WORKER_PORTS": "42000-42002", "AMPCORE_WORKER_SLOTS": "2"}
     with pytest.raises(SettingsInvalid, match="at least 4 ports, 2 for each slot, received 3"):
         settings_from(WorkerSettings, environment)
+
+
+@every_row("job", ["../x", "A1", "a b", "a" * 33])
+def test_an_invalid_id_of_a_job_is_quoted(job: str) -> None:
+    with pytest.raises(SettingsInvalid, match="AMPCORE_WORKER_JOB: expected the id of a job"):
+        settings_from(WorkerSettings, {**GIVEN, "AMPCORE_WORKER_JOB": job})
+
+
+def test_a_worker_runs_the_jobs_of_its_queues_by_default() -> None:
+    assert settings_from(WorkerSettings, GIVEN).worker_job is None
+    assert (
+        settings_from(WorkerSettings, {**GIVEN, "AMPCORE_WORKER_JOB": "ab12"}).worker_job == "ab12"
+    )

@@ -41,6 +41,18 @@ class GangRunner:
         self._thread = threading.Thread(target=self._run, name="gang-runner", daemon=True)
         self._assigned: set[Assignment] = set()
         self._lock = threading.Lock()
+        self._attempt_ended = threading.Event()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether ranks train on this worker, or get ready."""
+        with self._lock:
+            return bool(self._assigned)
+
+    @property
+    def has_run(self) -> bool:
+        """Whether ranks of an attempt have trained here, and have ended."""
+        return self._attempt_ended.is_set()
 
     def start(self) -> None:
         """Start the thread."""
@@ -82,10 +94,12 @@ class GangRunner:
     def _run_member(self, assignment: Assignment) -> None:
         try:
             with log_context(job_id=assignment.job_id, attempt=assignment.attempt):
-                _Member(self._context, assignment).run()
+                if _Member(self._context, assignment).run():
+                    self._attempt_ended.set()
         except Exception:
             # No known error leads here. The lease expires, and the job is retried.
             log.exception("the ranks were abandoned after an unexpected error")
+            self._attempt_ended.set()
         finally:
             self._context.slots.give_back(assignment.ranks)
             with self._lock:
@@ -99,7 +113,8 @@ class _Member:
     def __init__(self, context: WorkerContext, assignment: Assignment) -> None:
         self._context, self._assignment = context, assignment
 
-    def run(self) -> None:
+    def run(self) -> bool:
+        """Run the ranks once all workers are ready; False if the reservation ends before."""
         has_first = self._assignment.first_rank == 0
         with ExitStack() as stack:
             # One more for the control channel, on which rank 0 listens.
@@ -108,18 +123,20 @@ class _Member:
                 ports = RankPorts(context.rank_host, count, context.rank_ports)
             except OSError as error:
                 log.warning("cannot reserve ports for the ranks: %s", error)
-                return  # the reservation ends by itself
+                return False  # the reservation ends by itself
             stack.callback(ports.close)
             try:
                 if not self._mark_ready(ports.addresses):
-                    return
+                    return False
             except SQLAlchemyError as error:
                 log.warning("cannot tell that the ranks are ready: %s", error)
-                return  # the reservation ends by itself
+                return False  # the reservation ends by itself
             log.info("%d ranks are ready", self._assignment.ranks)
             started = self._wait_for_start()
-        if started is not None:
-            self._run_ranks(started)
+        if started is None:
+            return False
+        self._run_ranks(started)
+        return True
 
     def _mark_ready(self, addresses: list[str]) -> bool:
         with self._context.database.write() as session:

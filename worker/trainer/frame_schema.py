@@ -23,7 +23,9 @@ MAX_HEADER_BYTES: Final = defaultdict(
     {FrameType.EVENT: frames.MAX_HEADER_BYTES, FrameType.SUCCEEDED: 1024 * KIB},
 )
 """The size of the header of each type of frame."""
-EVENTS_OF_OTHERS: Final = (EventType.STATE, EventType.EDITED, EventType.DATA_FETCHED)
+EVENTS_OF_OTHERS: Final = (
+    *(EventType.STATE, EventType.EDITED, EventType.ALLOCATION, EventType.DATA_FETCHED),
+)
 """Events that servers and workers write."""
 EVENTS_WITH_FILE: Final = (EventType.CHECKPOINT_SAVED, EventType.MODEL_SAVED)
 

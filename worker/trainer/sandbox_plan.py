@@ -37,6 +37,12 @@ DEFAULT_MEMORY_SHARE: Final = 0.75
 """Of the memory of the machine or container, for all slots together."""
 TRIAL_TIMEOUT_S: Final = 60.0
 MAX_ERROR: Final = 200
+UID_MAP: Final = Path("/proc/self/uid_map")
+ALL_USERS: Final = ["0", "0", str(2**32 - 1)]
+"""The map of the machine's own user namespace."""
+NO_USER_NAMESPACE: Final = (
+    "AMPCORE_BUNDLE_USER_NAMESPACE is required, and this worker has no user namespace of its own."
+)
 
 
 class SandboxMode(StrEnum):
@@ -46,6 +52,14 @@ class SandboxMode(StrEnum):
     BUBBLEWRAP = "bubblewrap"
     LANDLOCK = "landlock"
     OFF = "off"
+
+
+class UserNamespaceMode(StrEnum):
+    """The values of AMPCORE_BUNDLE_USER_NAMESPACE."""
+
+    ANY = "any"
+    REQUIRED = "required"
+    """Only another one than the machine's: there, root in a container is root on the machine."""
 
 
 class SandboxMissing(JobFailure):
@@ -63,6 +77,8 @@ class SandboxSettings:
     """Of each job; None: a share of the machine's or container's memory, divided by the slots."""
     processes: int = DEFAULT_PROCESSES
     disk_bytes: int = DEFAULT_DISK_BYTES
+    user_namespace: UserNamespaceMode = UserNamespaceMode.ANY
+    """Which user namespaces of the worker allow a sandbox."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +112,7 @@ def plan_sandbox(
     datasets: Path,
     slots: int = 1,
     cgroups: MemoryCgroups | None = None,
+    uid_map: Path = UID_MAP,
 ) -> SandboxPlan:
     """The first sandbox that the settings allow and that works on this machine.
 
@@ -106,9 +123,13 @@ def plan_sandbox(
         datasets: The folder of the data that jobs read.
         slots: How many jobs this worker runs at a time; they share the memory.
         cgroups: Makes the memory cgroups of trainers; None: none can be made here.
+        uid_map: What says how users of this process are mapped to those of the machine.
     """
     if settings.mode is SandboxMode.OFF:
         return SandboxPlan()
+    is_required = settings.user_namespace is UserNamespaceMode.REQUIRED
+    if is_required and not _is_mapped(uid_map):
+        return SandboxPlan(missing=(NO_USER_NAMESPACE,))
     isolation = Isolation(
         parent=parent,
         datasets=datasets,
@@ -128,6 +149,14 @@ def plan_sandbox(
                 return SandboxPlan(sandbox, tuple(missing))
             missing.append(f"The sandbox {kind} is not available: {problem}.")
     return SandboxPlan(None, tuple(missing))
+
+
+def _is_mapped(uid_map: Path) -> bool:
+    """Whether root in this process's user namespace is another user of the machine."""
+    try:
+        return uid_map.read_text().split() != ALL_USERS
+    except OSError:  # a kernel without user namespaces
+        return False
 
 
 def _program(kind: SandboxKind) -> Path | None:

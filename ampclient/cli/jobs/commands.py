@@ -40,6 +40,7 @@ COMMANDS: Final = {
         export.export,
         records.events,
         records.attempts,
+        records.allocations,
         artifacts.artifacts,
         artifacts.download,
         profile.profile,

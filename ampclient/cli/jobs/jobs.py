@@ -11,11 +11,14 @@ from ampclient.cli import shell_completion
 from ampclient.cli.options import AsJson, JobId, client_of, job_of
 from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_item, print_items
 from ampclient.cli.output.job_output import print_job, print_jobs
+from ampclient.errors import NotFound
 from ampspec.documents.problems import closest_match
 from ampspec.jobs import State
+from ampspec.jobs.states import Source
 
 if TYPE_CHECKING:
     from ampclient._job.job import Job
+    from ampspec.api.job.allocations import Allocation
 
 COMPARISON: Final = re.compile("[<>=]")
 
@@ -181,4 +184,17 @@ def _print_job(job: "Job") -> None:
     loaded = job.loaded_weights() if (job.spec or {}).get("init") else None
     attempts = job.attempts() if job.ranks > 1 else []
     ranks = attempts[-1].ranks if attempts else None
-    print_job(job, loaded, ranks, job.data_summary() if job.attempt else None)
+    data = job.data_summary() if job.attempt else None
+    print_job(job, loaded, ranks, data, _current_allocation(job))
+
+
+def _current_allocation(job: "Job") -> "Allocation | None":
+    """The allocation that the job waits for or runs in; None without one that is submitted."""
+    if job.source == Source.TRACKED or not (job.state == State.QUEUED or job.state.is_active):
+        return None
+    try:
+        allocations = job.allocations()
+    except NotFound:  # a server of 0.6.0 or before
+        return None
+    submitted = [row for row in allocations if row.external_id is not None and row.ended_at is None]
+    return submitted[-1] if submitted else None

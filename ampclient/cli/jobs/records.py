@@ -1,4 +1,4 @@
-"""`ampctl steps`, `events`, `attempts` and `logs`: what a job recorded."""
+"""`ampctl steps`, `events`, `attempts`, `allocations` and `logs`: what a job recorded."""
 
 from collections.abc import Iterable
 from operator import attrgetter
@@ -21,7 +21,12 @@ from ampclient.cli.options import (
     split_names,
 )
 from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_items
-from ampclient.cli.output.record_output import print_attempts, print_events, print_log
+from ampclient.cli.output.record_output import (
+    print_allocations,
+    print_attempts,
+    print_events,
+    print_log,
+)
 
 
 def steps(
@@ -90,6 +95,22 @@ def attempts(
         print_attempts,
         name=attrgetter("attempt"),
         empty="No worker has started the job yet.",
+    )
+
+
+def allocations(
+    context: typer.Context,
+    job_id: JobId,
+    output: Output = OutputFormat.TABLE,
+    as_json: AsJson = False,
+) -> None:
+    """List what a batch system such as Slurm was asked for to run a job, oldest first."""
+    print_items(
+        job_of(context, job_id).allocations(),
+        chosen(output, as_json=as_json),
+        print_allocations,
+        name=attrgetter("name"),
+        empty="No batch system was asked to run the job.",
     )
 
 

@@ -22,6 +22,7 @@ VALIDATION_LOSS: Final = "val_loss"
 if TYPE_CHECKING:
     from ampclient._job.view import JobView
     from ampspec.api.data_summary import DataSummary
+    from ampspec.api.job.allocations import Allocation
     from ampspec.api.job.attempts import Rank
     from ampspec.api.job.initial_weights import LoadedWeights
     from ampspec.api.job.jobs import FoldedStudy, Summary
@@ -94,11 +95,21 @@ def print_job(
     loaded: "LoadedWeights | None" = None,
     ranks: "Sequence[Rank] | None" = None,
     data: "DataSummary | None" = None,
+    allocation: "Allocation | None" = None,
 ) -> None:
-    """Print one job, a line per field, which weights it has `loaded`, its ranks and its data."""
+    """Print one job, a line per field.
+
+    Args:
+        job: The job.
+        loaded: Which weights it has loaded.
+        ranks: Its ranks, if it has several.
+        data: What it trains on.
+        allocation: What a batch system has given it, or is asked for.
+    """
     facts = [("id", job.id), ("name", job.name), ("state", _state(job))]
     if job.waiting:
         facts.append(("waiting", job.waiting))
+    facts += _allocation(job, allocation)
     if job.unreadable:
         facts.append(("unreadable", f"{', '.join(job.unreadable)}; see the server's log"))
     facts += [*_origin(job), *_weights(job, loaded), *_progress(job)]
@@ -117,6 +128,13 @@ def print_validated(validated: "Validation", *, layers: bool) -> None:
     report = validated.to_json()
     for line in report_lines(printable_in(report), layers=layers):
         typer.echo(line)
+
+
+def _allocation(job: "JobView", allocation: "Allocation | None") -> list[tuple[str, str]]:
+    """The allocation, unless the reason why the job waits names it already."""
+    if allocation is None or f"{allocation.external_id} is " in (job.waiting or ""):
+        return []
+    return [("allocation", formats.printable(allocation.sentence))]
 
 
 def _state(job: "JobView") -> str:

@@ -1,4 +1,4 @@
-"""Prints the events, attempts and files of a job as tables, and its log as text."""
+"""Prints the events, attempts, allocations and files of a job as tables, its log as text."""
 
 import sys
 from collections import Counter
@@ -13,6 +13,7 @@ from ampclient.cli.output.tables import ago, duration_between, fields_text, json
 
 if TYPE_CHECKING:
     from ampclient._display.event_groups import EventGroup
+    from ampspec.api.job.allocations import Allocation
     from ampspec.api.job.artifacts import Artifact
     from ampspec.api.job.attempts import Attempt
     from ampspec.api.job.events import JobEvent
@@ -125,6 +126,42 @@ def _ranks(attempt: "Attempt") -> str:
     """The number of ranks by state, for example `3 running, 1 failed`."""
     counts = Counter(rank.state for rank in attempt.ranks)
     return ", ".join(f"{count} {formats.printable(state)}" for state, count in counts.items())
+
+
+def print_allocations(allocations: Iterable["Allocation"]) -> None:
+    """One row per allocation; the expected start only if the batch system says one."""
+    from ampclient._display.terminal_table import TableColumn
+
+    allocations = list(allocations)
+    has_start = any(allocation.expected_start_at for allocation in allocations)
+    columns = (
+        TableColumn("ATTEMPT", align_right=True),
+        TableColumn("ENGINE", drop_order=2),
+        TableColumn("ID"),
+        TableColumn("STATE"),
+        TableColumn("NODES"),
+        *([TableColumn("EXPECTED START")] if has_start else []),
+        TableColumn("CREATED", drop_order=3),
+        TableColumn("ENDED", drop_order=4),
+        TableColumn("NAME", drop_order=1),
+        TableColumn("REASON", min_width=24, wraps=True),
+    )
+    rows = [
+        (
+            str(allocation.attempt),
+            allocation.engine,
+            formats.printable(allocation.external_id or UNKNOWN),
+            formats.printable(allocation.state),
+            formats.printable(allocation.nodes or UNKNOWN),
+            *([formats.moment(allocation.expected_start_at)] if has_start else []),
+            formats.moment(allocation.created_at),
+            formats.moment(allocation.ended_at),
+            formats.printable(allocation.name),
+            formats.printable(allocation.reason or UNKNOWN),
+        )
+        for allocation in allocations
+    ]
+    print_table(columns, rows)
 
 
 def print_artifacts(artifacts: Iterable["Artifact"]) -> None:

@@ -36,7 +36,7 @@ def print_workers(workers: Iterable["Worker"]) -> None:
             formats.printable(worker.hostname),
             "draining" if worker.draining and worker.state == "online" else worker.state,
             f"{len(worker.jobs)}/{worker.slots}",
-            " ".join(worker.queues) or UNKNOWN,
+            f"job {worker.job_id}" if worker.job_id else " ".join(worker.queues) or UNKNOWN,
             formats.printable(hardware(worker.hardware)),
             worker.version,
             ago(worker.last_seen_at),

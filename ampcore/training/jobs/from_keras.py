@@ -41,6 +41,13 @@ def keras_job(
 ) -> KerasJob:
     """The job for the arguments of `Trainer.from_keras`; `sections` are those of a spec."""
     check_model(model)
+    if loss is None and model.loss is not None:
+        raise InvalidModel(
+            "loss",
+            expected="a loss; that of `compile` is not used: pass loss=model.loss, and the "
+            "optimizer and the metrics in the same way",
+            received="None",
+        )
     keeps_dtypes = sections.get("precision", {}).get("policy") is None
     if keeps_dtypes:
         precision = {**sections.get("precision", {}), "policy": own_policy(model)}

@@ -32,6 +32,9 @@ def check_rank_count(spec: RunSpec, size: int) -> None:
     if spec.runtime.elastic is not None:
         expected = f"one of {join_names(possible)} ranks, which divide {micro_batches(spec)}"
         raise InvalidModel("runtime.elastic", expected=expected, received=str(size))
+    if size > 1:
+        expected = f"workers × devices = {size}, the number of ranks that were started"
+        raise InvalidModel("runtime.devices", expected=expected, received=str(spec.runtime.ranks))
     raise InvalidModel(
         "runtime.devices",
         expected=f"{spec.runtime.ranks} ranks (workers × devices); start them with "

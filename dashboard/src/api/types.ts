@@ -3,6 +3,8 @@ import type { components } from "./schema.d.ts";
 
 type Schemas = components["schemas"];
 
+export type Allocation = Schemas["Allocation"];
+export type AllocationList = Schemas["AllocationList"];
 export type Artifact = Schemas["Artifact"];
 export type ArtifactList = Schemas["ArtifactList"];
 export type Attempt = Schemas["Attempt"];

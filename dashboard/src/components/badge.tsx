@@ -1,8 +1,9 @@
 // A state as a coloured badge, and the labels of a job.
 import type { State } from "../api/types.ts";
 
-export function Badge({ state }: { state: State | string }) {
-  return <span class={`badge ${state}`}><i aria-hidden="true" />{state}</span>;
+/** `text` is what it says, if that is not the state itself. */
+export function Badge({ state, text = state }: { state: State | string; text?: string }) {
+  return <span class={`badge ${state}`}><i aria-hidden="true" />{text}</span>;
 }
 
 export function Labels({ labels }: { labels: Record<string, string> }) {

@@ -9,7 +9,8 @@ export interface EventGroup {
 const MIN_GROUP = 3;
 /** Types that a job can have by the hundred; results, as evaluations, are never grouped. */
 const REPEATED: ReadonlySet<string> = new Set([
-  "overflow", "scale_growth", "loss_spike", "grad_norm_jump", "not_reproducible", "checkpoint_saved", "warning",
+  "allocation", "overflow", "scale_growth", "loss_spike", "grad_norm_jump", "not_reproducible", "checkpoint_saved",
+  "warning",
 ]);
 const NON_FINITE: ReadonlySet<unknown> = new Set(["NaN", "Infinity", "-Infinity"]);
 const NUMBER = /-?\d[\d.,]*(?:e[-+]?\d+)?|\b(?:nan|inf|infinity)\b/gi;

@@ -5,7 +5,7 @@ import { bytes, duration, number, numberOf, lossScale, percent } from "./format.
 import { isMetric, metricValue } from "./metrics.ts";
 
 export const EVENT_TYPES = [
-  "state", "edited", "preflight", "started", "data_fetched", "resumed", "weights_loaded", "engine", "overflow",
+  "state", "edited", "allocation", "preflight", "started", "data_fetched", "resumed", "weights_loaded", "engine", "overflow",
   "scale_growth", "loss_spike", "grad_norm_jump", "not_reproducible", "rollback", "float32_fallback", "epoch", "evaluation",
   "stopped_early", "checkpoint_saved", "scale_table", "model_saved", "explanation", "profile", "ranks", "warning",
 ] as const;

@@ -35,3 +35,8 @@ def test_a_drained_worker_is_shown_as_draining(ampctl, server, worker):
     assert drained == "Draining w1 on box; jobs to return to the queue: 1\n"
     assert ampctl("workers").out.splitlines()[1].split()[2] == "draining"
     assert ampctl("workers", "drain", "w1", "--json").json()["draining"] is True
+
+
+def test_a_worker_for_one_job_shows_it_in_place_of_queues(ampctl, server, worker):
+    server.workers = [worker(job_id="ab12", jobs=[])]
+    assert "job ab12" in " ".join(ampctl("worker", "list").out.split())

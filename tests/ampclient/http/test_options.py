@@ -65,7 +65,8 @@ def test_a_timeout_and_headers_are_those_of_one_request(client, server):
 def test_actions_of_a_job_and_pages_of_a_list_take_the_options(client, server):
     server.add_job("a")
     job = client.jobs.get("a")
-    for call in (job.refresh, job.attempts, job.artifacts, job.events, client.workers.list):
+    calls = (job.refresh, job.attempts, job.allocations, job.artifacts, job.events)
+    for call in (*calls, client.workers.list):
         call(headers={"X-Trace": "7"})
     list(client.jobs.list(headers={"X-Trace": "7"}))
     assert all(request.headers.get("x-trace") == "7" for request in server.requests[1:])

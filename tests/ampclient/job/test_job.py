@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 import pytest
 
 from ampclient import Conflict, Job, NotFound, State
+from tests.ampclient.conftest import no_such_path
 
 SPEC = {"model": {"kind": "cnn", "filters": [8]}, "data": {"kind": "digits"}}
 
@@ -94,6 +95,27 @@ def test_attempts_have_their_outcomes(client, server):
     assert (first.attempt, first.outcome, first.reason) == (1, "failed", "process_killed")
     assert (first.finished_at - first.started_at).total_seconds() == 60
     assert (second.attempt, second.outcome, second.first_step) == (2, None, None)
+
+
+def test_allocations_say_what_a_batch_system_was_asked_for(client, server):
+    server.add_job("a")
+    refused = {"state": "REFUSED", "external_id": None, "reason": "Invalid account."}
+    server.add_allocation("a", **refused, ended_at="2030-01-02T03:05:05Z")
+    server.add_allocation("a", state="RUNNING", nodes="n[1-2]")
+    first, second = client.jobs.get("a").allocations()
+    assert (first.number, first.state, first.external_id) == (1, "REFUSED", None)
+    assert first.ended_at > first.created_at
+    assert first.sentence == "Slurm job REFUSED (Invalid account.)"
+    assert second.sentence == "Slurm job 4712 RUNNING on n[1-2]"
+    assert second.to_json() == server.allocations["a"][1]
+
+
+def test_a_server_without_allocations_says_so(client, server):
+    server.add_job("a")
+    job = client.jobs.get("a")
+    server.next_responses = [no_such_path]
+    with pytest.raises(NotFound, match="There is nothing at"):
+        job.allocations()
 
 
 def test_steps_can_be_read_for_one_attempt(client, server):

@@ -40,6 +40,18 @@ def call(*arguments, **environment):
     return CliRunner().invoke(app, arguments, env=environment)
 
 
+def test_a_scheduler_of_something_else_or_with_wrong_settings_does_not_start(tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text("queues: {}")
+    ended = call("schedule", "pbs", "--config", str(config))
+    assert ended.exit_code == 2
+    assert "expected slurm or kubernetes, received 'pbs'" in ended.output
+    for engine in ("slurm", "kubernetes"):
+        ended = call("schedule", engine, "--config", str(config))
+        assert ended.exit_code == 1
+        assert f"{config}: /queues: Expected" in ended.output
+
+
 def run(*arguments, **environment):
     """The outcome of a command that ends by itself, in its own process."""
     return subprocess.run(

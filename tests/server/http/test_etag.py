@@ -67,7 +67,8 @@ def job_id(api, make_job):
 @every_row(
     "path",
     [
-        *("jobs", "jobs/{id}", "jobs/{id}/attempts", "jobs/{id}/artifacts", "workers"),
+        *("jobs", "jobs/{id}", "jobs/{id}/attempts", "jobs/{id}/allocations"),
+        *("jobs/{id}/artifacts", "workers"),
         *("workers/w", "models", "data-kinds", "datasets", "losses", "metrics"),
         *("optimizers", "policies"),
     ],

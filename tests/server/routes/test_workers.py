@@ -49,6 +49,7 @@ def test_a_worker_has_hardware_queues_and_jobs(api, make_job, add_worker):
         "unsaved": [],
         "version": "1",
         "queues": ["default", "gpu"],
+        "job_id": None,
         "hardware": {"devices": ["CPU"]},
         "usage": {"lag_s": "NaN"},
         "jobs": [job.id],
@@ -62,6 +63,20 @@ def test_jobs_of_other_projects_are_hidden_on_a_worker(api, make_job, add_worker
     for path in ("/api/v1/workers", "/api/v1/workers/some-worker"):
         answer = viewer.get(path).json()
         assert answer.get("items", [answer])[0]["jobs"] == []
+
+
+def test_the_job_of_a_worker_for_one_job_is_shown_to_those_who_see_the_job(
+    api, make_job, client_with_role
+):
+    job = make_job()
+    with api.database.write() as session:
+        fields = {"hostname": "h", "pid": 7, "slots": 2, "version": "1", "queues": ["default"]}
+        workers.register(session, "some-worker", job_id=job.id, **fields)
+    stranger = client_with_role("viewer", "elsewhere")
+    for path in ("/api/v1/workers", "/api/v1/workers/some-worker"):
+        for client, job_id in ((api.client, job.id), (stranger, None)):
+            answer = client.get(path).json()
+            assert answer.get("items", [answer])[0]["job_id"] == job_id
 
 
 def test_without_workers_the_list_is_empty(api):

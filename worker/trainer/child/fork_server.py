@@ -49,8 +49,9 @@ SERVER_NAME: Final = "ampcore-forks"
 STANDBY_NAME: Final = "ampcore-standby"
 TRAINER_NAME: Final = "ampcore-trainer"
 """The name in `ps -o comm`, at most 15 characters; the command line is that of the server."""
-IGNORED_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""An init system that stops a worker signals all its processes; trainers must be able to save."""
+IGNORED_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+"""An init system that stops a worker signals all its processes; trainers must be able to save.
+So does Slurm with SIGUSR1, before the time limit of an allocation: trainers ignore that, too."""
 OOM_SCORE_ADJ: Final = 500
 """Makes Linux kill a trainer, not the fork server, when memory runs out."""
 

@@ -59,11 +59,11 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end -}}
 {{- end -}}
 
-{{/* Every pod: no token for the Kubernetes API, no variables of Services, and an unprivileged user.
+{{/* Every pod: no token for the Kubernetes API (but the scheduler's), no variables of Services, and an unprivileged user.
 A Service named ampcore would else set AMPCORE_PORT=tcp://…, which the server reads as its port.
-Arguments: root, user, group. */}}
+Arguments: root, user, group, token (true for the scheduler alone; optional). */}}
 {{- define "ampcore.podSecurity" -}}
-automountServiceAccountToken: false
+automountServiceAccountToken: {{ default false .token }}
 enableServiceLinks: false
 securityContext:
   runAsNonRoot: true

@@ -36,6 +36,14 @@
 {{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.serviceMonitor.tokenSecret.name) -}}
 {{- $problems = append $problems "metrics.serviceMonitor.tokenSecret.name: name the Secret with a token of the role viewer." -}}
 {{- end -}}
+{{- if .Values.scheduler.enabled -}}
+{{- if not .Values.scheduler.queues -}}
+{{- $problems = append $problems "scheduler.queues: name the queues whose jobs get pods of their own." -}}
+{{- end -}}
+{{- if not .Values.images.worker.repository -}}
+{{- $problems = append $problems "images.worker.repository: name the image of the pods that the scheduler creates." -}}
+{{- end -}}
+{{- end -}}
 {{- range $name, $values := .Values.workerPools -}}
 {{- $pool := include "ampcore.pool" (dict "root" $ "pool" $values) | fromYaml -}}
 {{- $where := printf "workerPools.%s" $name -}}

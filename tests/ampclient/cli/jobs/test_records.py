@@ -1,12 +1,14 @@
 import json
 import signal
 
+import httpx
 import numpy as np
 import pytest
 
 from ampclient import ScaleChanges, SkippedSteps, StepSample
 from ampclient.cli.output.step_output import write_steps
 from ampspec.telemetry import COLUMN_DTYPES, StepBlock
+from tests.ampclient.conftest import no_such_path
 from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
@@ -186,6 +188,62 @@ def test_each_attempt_is_a_row(ampctl, server):
     ]  # fmt: skip
     assert lines[2].split()[5:] == ["1200", "w1", "running", "–"]
     assert [attempt["attempt"] for attempt in ampctl("attempts", "a", "--json").json()] == [1, 2]
+
+
+def test_each_allocation_is_a_row(ampctl, server):
+    server.add_job("a")
+    assert ampctl("job", "allocations", "a").err == "No batch system was asked to run the job.\n"
+    failed = {"state": "FAILED", "reason": "NonZeroExitCode", "nodes": "n1"}
+    server.add_allocation("a", **failed, ended_at="2030-01-02T03:05:05Z")
+    server.add_allocation("a", reason="Resources")
+    head, first, second = ampctl("job", "allocations", "a").out.splitlines()
+    assert head.split() == [
+        "ATTEMPT", "ENGINE", "ID", "STATE", "NODES", "CREATED", "ENDED", "NAME", "REASON"
+    ]  # fmt: skip
+    assert first.split()[:5] == ["1", "slurm", "4711", "FAILED", "n1"]
+    assert first.split()[-2:] == ["ampcore-a-1-1", "NonZeroExitCode"]
+    assert second.split()[-3:] == ["–", "ampcore-a-1-2", "Resources"]
+    server.add_allocation("a", expected_start_at="2030-01-02T14:30:00Z")
+    assert "EXPECTED START" in ampctl("job", "allocations", "a").out
+
+
+@pytest.mark.parametrize("form", ["json", "yaml", "name", "wide"])
+def test_allocations_have_the_formats_of_every_list(ampctl, server, form):
+    server.add_job("a")
+    server.add_allocation("a", nodes="n[1-2]")
+    result = ampctl("job", "allocations", "a", "-o", form)
+    if form == "json":
+        assert result.json() == server.allocations["a"]
+    elif form == "name":
+        assert result.out == "ampcore-a-1-1\n"
+    else:
+        assert "n[1-2]" in result.out
+
+
+def test_get_shows_the_allocation_that_a_job_waits_for_or_runs_in(ampctl, server):
+    ended = {"state": "NODE_FAIL", "ended_at": "2030-01-02T03:05:05Z"}
+    for job_id, state in (("a", "running"), ("b", "succeeded")):
+        server.add_job(job_id, state=state)
+        server.add_allocation(job_id, **ended)
+        server.add_allocation(job_id, state="RUNNING", nodes="n[1-2]")
+    assert "allocation    Slurm job 4712 RUNNING on n[1-2]\n" in ampctl("get", "a").out
+    assert "Slurm" not in ampctl("get", "b").out
+    # One line is enough: the reason why a job waits names its allocation.
+    server.add_job("c", waiting="Slurm job 4711 is PENDING (Resources).")
+    server.add_allocation("c", reason="Resources")
+    assert ampctl("get", "c").out.count("Slurm") == 1
+    server.add_job("d", waiting="A worker for this job alone was started on n1.")
+    server.add_allocation("d", state="RUNNING", nodes="n1")
+    assert "Slurm job 4711 RUNNING on n1\n" in ampctl("get", "d").out
+
+
+def test_get_shows_a_running_job_of_a_server_without_allocations(ampctl, server):
+    job = server.add_job("a", state="running")
+    server.next_responses = [lambda _: httpx.Response(200, json=job), no_such_path]
+    result = ampctl("get", "a")
+    assert (result.code, result.err) == (0, "")
+    assert "running" in result.out
+    assert server.next_responses == []
 
 
 RANKS = [

@@ -281,6 +281,12 @@ def test_losses_of_layers_are_part_of_the_loss(table):
     assert losses[0] > 0.5 * 48
 
 
+def test_a_model_without_any_loss_is_refused(table):
+    trainer = ampcore.Trainer.from_keras(dense_model(), *table)
+    with pytest.raises(InvalidModel, match="loss: expected a loss of an output, or a layer that"):
+        trainer.run()
+
+
 def test_sample_weights_scale_the_loss_of_each_example(table):
     x, y = table
     weights = np.zeros(ROWS, np.float32)
@@ -653,6 +659,12 @@ def own_step():
     return model
 
 
+def compiled_model():
+    model = dense_model()
+    model.compile("sgd", "mse")
+    return model
+
+
 def own_metric(targets, predictions):
     return predictions[:, 0]
 
@@ -663,6 +675,7 @@ def own_metric(targets, predictions):
         (lambda: "mlp", {}, "model: expected a keras.Model; received str"),
         (lambda: keras.Sequential([keras.layers.Dense(2)]), {}, "a built model"),
         (own_step, {}, "train_step of its own"),
+        (compiled_model, {"loss": None}, "that of `compile` is not used: pass loss=model.loss"),
         (dense_model, {"loss": "mean"}, "the name of a loss in keras.losses"),
         (dense_model, {"metrics": [3]}, "the name of a metric in keras.metrics"),
         (dense_model, {"metrics": ["mae", "mae"]}, "a different name for each metric.*'mae' twice"),

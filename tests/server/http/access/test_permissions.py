@@ -123,6 +123,7 @@ ROUTES = {
     ("POST", f"{RUN}/steps"): PROJECT_WRITE,
     ("POST", f"{RUN}/finish"): PROJECT_WRITE,
     ("GET", f"{JOB}/attempts"): PROJECT_READ,
+    ("GET", f"{JOB}/allocations"): PROJECT_READ,
     ("GET", f"{JOB}/steps"): PROJECT_READ,
     ("GET", f"{JOB}/evaluations"): PROJECT_READ,
     ("GET", f"{JOB}/events"): PROJECT_READ,

@@ -1,0 +1,1 @@
+"""Allocations: a batch system such as Slurm gives a queued job its devices, all at once."""

@@ -1,0 +1,148 @@
+"""Slurm's commands: what is submitted, and what is read, on a real cluster of two nodes."""
+
+import re
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from infra.settings import SettingsInvalid
+from server.allocations.batch_system import (
+    AllocationRequest,
+    BatchSystemUnavailable,
+    SubmissionRefused,
+)
+from server.allocations.slurm import Slurm
+from server.allocations.slurm_settings import SlurmSettings, read_slurm_settings
+from tests.slurm import slurm_cluster
+from tests.waiting import wait_until
+
+GUIDE = Path(__file__).parents[3] / "docs/guides/clusters.md"
+LIMIT_S = 300.0
+WORKER = """#!/bin/sh
+echo "$@" > {folder}/arguments.$SLURM_PROCID
+trap 'touch {folder}/warned.$SLURM_PROCID; exit 0' USR1 TERM
+env > {folder}/environ.$SLURM_PROCID
+while :; do sleep 0.1; done
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two nodes."""
+    with tempfile.TemporaryDirectory(prefix="slurm-") as folder, slurm_cluster(Path(folder)) as two:
+        yield two
+
+
+@pytest.fixture
+def slurm(cluster, tmp_path):
+    """Slurm with a worker that writes its variables and arguments, and ends when it is told to."""
+    worker = tmp_path / "worker"
+    worker.write_text(WORKER.format(folder=tmp_path))
+    worker.chmod(0o755)
+    settings = SlurmSettings(
+        queues={"batch": {"partition": "main", "options": {"nice": 5}}}, command=[str(worker)]
+    )
+    environ = {"PATH": "/usr/bin:/bin", "AMPCORE_DATABASE_URL": "secret", "OTHER": "not passed"}
+    return Slurm(settings, {**environ, **cluster.environ})
+
+
+def request(name, nodes=1, devices=1, queue="batch"):
+    return AllocationRequest(name, "0123456789ab", queue, nodes, devices, LIMIT_S)
+
+
+@pytest.mark.slow
+@pytest.mark.needs("slurm")
+def test_one_worker_is_started_on_each_node_and_ended(slurm, cluster, tmp_path):
+    external_id = slurm.submit(request("ampcore-two-1-1", nodes=2, devices=2))
+    started = [tmp_path / f"environ.{number}" for number in range(2)]
+    wait_until(lambda: all(file.exists() for file in started), "both workers")
+    status = slurm.statuses()["ampcore-two-1-1"]
+    assert (status.external_id, status.state, status.nodes) == (external_id, "RUNNING", "n[1-2]")
+    assert (status.has_ended, status.reason) == (False, None)
+    for number, file in enumerate(started):
+        environ = dict(line.partition("=")[::2] for line in file.read_text().splitlines())
+        assert (environ["AMPCORE_DATABASE_URL"], environ["AMPCORE_WORKER_SLOTS"]) == ("secret", "2")
+        assert "OTHER" not in environ
+        arguments = (tmp_path / f"arguments.{number}").read_text()
+        assert arguments == "worker --job 0123456789ab\n"
+    shown = cluster.run("scontrol", "show", "job", external_id).stdout
+    assert re.search(r"TimeLimit=00:07:00", shown)  # the job's five minutes, and the warning
+    assert "secret" not in shown
+    slurm.cancel(external_id)
+    wait_until(lambda: slurm.statuses()["ampcore-two-1-1"].has_ended, "the end")
+    assert slurm.statuses()["ampcore-two-1-1"].state == "CANCELLED"
+    assert all((tmp_path / f"warned.{number}").exists() for number in range(2))
+    slurm.cancel(external_id)  # again: it has ended
+
+
+@pytest.mark.slow
+@pytest.mark.needs("slurm")
+def test_what_does_not_fit_yet_waits_with_a_reason(slurm):
+    ids = [slurm.submit(request(f"ampcore-{name}-1-1", nodes=2, devices=2)) for name in "ab"]
+    wait_until(
+        lambda: slurm.statuses()["ampcore-b-1-1"].reason in ("Resources", "Priority"), "the reason"
+    )
+    assert slurm.statuses()["ampcore-b-1-1"].state == "PENDING"
+    for external_id in ids:
+        slurm.cancel(external_id)
+    wait_until(lambda: all(status.has_ended for status in slurm.statuses().values()), "the end")
+
+
+@pytest.mark.slow
+@pytest.mark.needs("slurm")
+def test_the_message_of_a_refusal_is_that_of_sbatch(slurm, cluster):
+    settings = SlurmSettings(queues={"batch": {"partition": "nowhere"}})
+    refusing = Slurm(settings, {"PATH": "/usr/bin:/bin", **cluster.environ})
+    with pytest.raises(SubmissionRefused, match="invalid partition specified: nowhere"):
+        refusing.submit(request("ampcore-c-1-1"))
+    assert "ampcore-c-1-1" not in slurm.statuses()
+
+
+@pytest.mark.slow
+@pytest.mark.needs("slurm")
+def test_a_controller_that_does_not_answer_says_nothing_of_the_jobs(cluster, tmp_path):
+    config = Path(cluster.environ["SLURM_CONF"]).read_text()
+    unreachable = tmp_path / "slurm.conf"
+    text = re.sub(r"SlurmctldPort=\d+", "SlurmctldPort=9", config)
+    unreachable.write_text(f"{text}MessageTimeout=2\nSlurmctldTimeout=2\n")
+    settings = SlurmSettings(queues={"batch": {}})
+    slurm = Slurm(settings, {"PATH": "/usr/bin:/bin", "SLURM_CONF": str(unreachable)})
+    with pytest.raises(BatchSystemUnavailable):
+        slurm.statuses()
+
+
+def test_a_machine_without_slurm_says_so(tmp_path):
+    slurm = Slurm(SlurmSettings(queues={"batch": {}}), {"PATH": str(tmp_path)})
+    with pytest.raises(BatchSystemUnavailable, match="The program squeue is not installed"):
+        slurm.statuses()
+
+
+def test_the_settings_in_the_guide_are_valid(tmp_path):
+    text = GUIDE.read_text()
+    [block] = re.findall(r"^```yaml\n(# slurm.yaml\n.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    file = tmp_path / "slurm.yaml"
+    file.write_text(block)
+    settings = read_slurm_settings(file)
+    assert settings.queues["a100"].gres == "gpu:a100"
+    assert settings.queues["cpu"].time_limit_s == 86_400
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("queues: {}", "/queues: Expected"),
+        ("queues: {gpu: {partitions: x}}", "/queues/gpu/partitions"),
+        ("queues: {gpu: {partition: 'a b'}}", "/queues/gpu/partition"),
+        ("queues: {gpu: {options: {wrap: rm}}}", "queues.gpu.options.wrap: expected one of"),
+        ("queues: {gpu: {warning_s: 1}}", "/queues/gpu/warning_s"),
+        ("queues: [", "invalid YAML in line 1"),
+    ],
+)
+def test_a_mistake_in_the_settings_is_named(tmp_path, text, message):
+    file = tmp_path / "slurm.yaml"
+    file.write_text(text)
+    with pytest.raises(SettingsInvalid) as caught:
+        read_slurm_settings(file)
+    assert message in str(caught.value)
+    assert str(file) in str(caught.value)
