@@ -26,6 +26,13 @@ test("an event with another cause, layer, code or attempt is never hidden in a g
   assert.deepEqual(sizes([...same, { ...same[0]!, attempt: 2 }]), [3, 1]);
 });
 
+test("allocations that end the same way again and again are one group", () => {
+  const ended = (n: number, state: string) =>
+    overflow(0, { message: `Slurm job ${4710 + n} has ended before a worker ran it: ${state}.`, name: `ampcore-0a1-1-${n}` }, "allocation");
+  assert.deepEqual(sizes([1, 2, 10].map((n) => ended(n, "NODE_FAIL"))), [3]);
+  assert.deepEqual(sizes([...[1, 2, 3].map((n) => ended(n, "NODE_FAIL")), ended(4, "TIMEOUT")]), [3, 1]);
+});
+
 test("two events are shown one by one, and so are all evaluations", () => {
   assert.deepEqual(sizes([overflow(0), overflow(1)]), [1, 1]);
   assert.deepEqual(sizes([0, 1, 2, 3].map((step) => overflow(step, {}, "evaluation"))), [1, 1, 1, 1]);

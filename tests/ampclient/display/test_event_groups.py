@@ -33,6 +33,15 @@ def test_an_event_with_another_cause_is_never_in_the_group():
     assert sizes([event(0, a=1), event(1, a=1), event(2, b=1)]) == [1, 1, 1]
 
 
+def test_allocations_that_end_the_same_way_again_and_again_are_one_group():
+    def ended(number, state):
+        message = f"Slurm job {4710 + number} has ended before a worker ran it: {state}."
+        return event(0, "allocation", 0, message=message, name=f"ampcore-0a1-1-{number}")
+
+    assert sizes([ended(number, "NODE_FAIL") for number in range(1, 12)]) == [11]
+    assert sizes([*(ended(n, "NODE_FAIL") for n in range(3)), ended(4, "TIMEOUT")]) == [3, 1]
+
+
 def test_messages_may_differ_in_numbers_alone():
     texts = [f"The loss rose to {value:.4g}; {count} steps" for value, count in ((1e9, 3), (2, 4))]
     texts.append(f"The loss rose to {math.inf}; 5 steps")
