@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
@@ -16,6 +17,7 @@ from typing import Final, TypeVar
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
+from store import allocations
 from store.jobs import attempts, claim_by_id
 from store.jobs.claim_by_id import Refusal
 from store.tables import Job
@@ -89,7 +91,7 @@ class JobWorker:
         """Run the job; returns the exit code. Raises NotRun."""
         job = self._until_allowed(self._read_job)
         if job is None:
-            return 0  # it was drained
+            return 0
         queue, ranks = job
         self._context = context = replace(self._context, queues=(queue,), job_id=self._job_id)
         with running_parts(context, self._settings) as gang_runner:
@@ -111,9 +113,9 @@ class JobWorker:
         return 0
 
     def _until_allowed(self, work: Callable[[], T | Refusal]) -> T | None:
-        """The result of the work, repeated while it is refused; None once the worker is drained.
+        """The result of the work, repeated while it is refused; None once the worker may end.
 
-        Raises NotRun.
+        It may when it is drained, or when the ranks of its job train elsewhere. Raises NotRun.
         """
         while not self._context.shutting_down.is_set():
             try:
@@ -124,14 +126,29 @@ class JobWorker:
             if not isinstance(result, Refusal):
                 return result
             if result.is_final:
-                raise NotRun(result.message)
+                raise self._not_run(result.message)
             if time.monotonic() >= self._give_up_at:
-                raise NotRun(f"{result.message} The worker has waited for {self._wait_s:g} s.")
+                if result.runs_elsewhere and self._has_several_ranks():
+                    # It came late. Its failure would end the pods of the ranks that train.
+                    log.info("the ranks of the job train on other workers")
+                    return None
+                message = f"{result.message} The worker has waited for {self._wait_s:g} s."
+                raise self._not_run(message)
             if result.message != self._reported:
                 log.info("the worker waits: %s", result.message)
                 self._reported = result.message
             self._context.shutting_down.wait(POLL_S)
         return None
+
+    def _has_several_ranks(self) -> bool:
+        with self._context.database.read() as session:
+            return (session.scalar(select(Job.ranks).where(Job.id == self._job_id)) or 1) > 1
+
+    def _not_run(self, message: str) -> NotRun:
+        """The exception to raise; the message is recorded with the allocation, if there is one."""
+        with suppress(SQLAlchemyError), self._context.database.write() as session:
+            allocations.note_worker(session, self._job_id, message)
+        return NotRun(message)
 
     def _read_job(self) -> tuple[str, int] | Refusal:
         """The queue and the number of ranks of the job, if it may be run some time."""

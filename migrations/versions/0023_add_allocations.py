@@ -31,10 +31,13 @@ def upgrade() -> None:
         sa.Column("external_id", sa.String(length=64), nullable=True),
         sa.Column("state", sa.String(length=32), nullable=False),
         sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column("worker_message", sa.Text(), nullable=True),
         sa.Column("nodes", sa.Text(), nullable=True),
         sa.Column("expected_start_at", TIME, nullable=True),
         sa.Column("created_at", TIME, nullable=False),
+        sa.Column("submitted_at", TIME, nullable=True),
         sa.Column("ended_at", TIME, nullable=True),
+        sa.Column("retry_at", TIME, nullable=True),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_allocations")),
         postgresql_with={"fillfactor": 70},
     )

@@ -65,6 +65,10 @@ class BatchSystem(Protocol):
     def engine(self) -> str:
         """Its short name, such as `slurm`."""
 
+    @property
+    def submission_s(self) -> float:
+        """How long a submission without an answer may still succeed; 0 if a name is taken once."""
+
     def submit(self, request: AllocationRequest) -> str:
         """Ask for an allocation; returns its id. Raises SubmissionRefused."""
 

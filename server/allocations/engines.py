@@ -8,9 +8,9 @@ from typing import Final
 from infra.settings import SettingsInvalid
 from server.allocations.batch_system import BatchSystem
 from server.allocations.kubernetes import Kubernetes
-from server.allocations.kubernetes_settings import read_kubernetes_settings
+from server.allocations.kubernetes_settings import KubernetesSettings, read_kubernetes_settings
 from server.allocations.slurm import Slurm
-from server.allocations.slurm_settings import read_slurm_settings
+from server.allocations.slurm_settings import SlurmSettings, read_slurm_settings
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,17 @@ class SchedulerPlan:
 
 def _slurm(config: Path) -> SchedulerPlan:
     settings = read_slurm_settings(config)
-    max_pending = {name: queue.max_pending for name, queue in settings.queues.items()}
-    return SchedulerPlan(Slurm(settings), max_pending, settings.poll_s)
+    return _plan(Slurm(settings), settings)
 
 
 def _kubernetes(config: Path) -> SchedulerPlan:
     settings = read_kubernetes_settings(config)
+    return _plan(Kubernetes(settings), settings)
+
+
+def _plan(batch_system: BatchSystem, settings: SlurmSettings | KubernetesSettings) -> SchedulerPlan:
     max_pending = {name: queue.max_pending for name, queue in settings.queues.items()}
-    return SchedulerPlan(Kubernetes(settings), max_pending, settings.poll_s)
+    return SchedulerPlan(batch_system, max_pending, settings.poll_s)
 
 
 ENGINES: Final[Mapping[str, Callable[[Path], SchedulerPlan]]] = {

@@ -57,6 +57,8 @@ class Kubernetes:
         self._uses_kueue = any(queue.local_queue for queue in settings.queues.values())
         self._reported: set[str] = set()
 
+    submission_s: Final = 0.0
+
     def submit(self, request: AllocationRequest) -> str:
         """Create the Job or JobSet of an allocation, or find the one that there is."""
         resource, manifest = manifest_of(

@@ -38,7 +38,9 @@ Quantity = Annotated[str, StringConstraints(pattern=r"^[1-9]\d*(\.\d+)?([kMGTP]|
 Image = Annotated[str, StringConstraints(pattern=r"^[\w][\w./:@-]*$", max_length=500)]
 ResourceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$")]
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
-SECRET: Final = re.compile(r"PASSWORD|SECRET|TOKEN|ACCESS_KEY|CREDENTIALS|DATABASE_URL|REDIS_URL")
+SECRET: Final = re.compile(
+    r"PASS|SECRET|TOKEN|API_?KEY|KEY$|CREDENTIALS|DATABASE_URL|REDIS_URL", re.IGNORECASE
+)
 """Variables with such a name are named as a key of a Secret."""
 SET_BY_THE_SCHEDULER: Final = frozenset(
     {

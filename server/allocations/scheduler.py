@@ -9,8 +9,9 @@ depend on that: they claim it as plain workers do.
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -25,6 +26,7 @@ from server.allocations.batch_system import (
 )
 from server.background.periodic_thread import FailureLog, PeriodicThread
 from store import allocations, leaders
+from store.clock import now
 from store.database import Database
 from store.tables import Allocation, new_id
 
@@ -34,8 +36,9 @@ END_GRACE_S: Final = 60.0
 """How long the workers of a job that has ended may take to end by themselves."""
 SUBMISSIONS_PER_ROUND: Final = 50
 """Of each queue, so that a round with many new jobs still follows the others."""
-FAILURES_PER_ROUND: Final = 3
-"""A round ends when so many requests got no answer; one allocation alone holds up no others."""
+UNANSWERED_S: Final = 60.0
+"""A round ends when it has waited so long for answers that did not come. A few allocations without
+an answer hold up no others."""
 DELETED_AFTER_S: Final = 3600.0
 ROUND: Final = "scheduling"
 
@@ -96,6 +99,7 @@ class Scheduler:
         with self._database.read() as session:
             rows = allocations.unfinished(session, self._batch_system.engine, queues)
         statuses = self._batch_system.statuses()
+        self._cancel_forgotten(statuses, {row.Allocation.name for row in rows})
         unanswered = _Unanswered()
         for row in rows:
             with unanswered:
@@ -107,12 +111,16 @@ class Scheduler:
         unanswered.raise_first()
 
     def renew_leases(self) -> None:
-        """Lead the queues that no other scheduler leads."""
-        self._queues = frozenset(
-            queue
-            for queue in self._max_pending
-            if leaders.lead(self._database, self._task(queue), self._scheduler_id)
-        )
+        """Lead the queues that no other scheduler leads; none while the database is unavailable."""
+        queues: frozenset[str] = frozenset()
+        try:
+            queues = frozenset(
+                queue
+                for queue in self._max_pending
+                if leaders.lead(self._database, self._task(queue), self._scheduler_id)
+            )
+        finally:
+            self._queues = queues
 
     def _task(self, queue: str) -> str:
         return allocations.task_of(self._batch_system.engine, queue)
@@ -135,6 +143,23 @@ class Scheduler:
                 log.info("%s answers again", self._batch_system.engine)
             self._unavailable = None
 
+    def _cancel_forgotten(
+        self, statuses: Mapping[str, AllocationStatus], followed: Collection[str]
+    ) -> None:
+        """Cancel what waits although its end is recorded: its submission had seemed to fail."""
+        waiting = {
+            name: status.external_id
+            for name, status in statuses.items()
+            if not (status.has_ended or status.has_begun or name in followed)
+        }
+        if not waiting:
+            return
+        with self._database.read() as session:
+            forgotten = allocations.ended_among(session, list(waiting))
+        for name in forgotten:
+            log.warning("allocation %s is cancelled: its end was recorded before", name)
+            self._batch_system.cancel(waiting[name])
+
     def _follow(self, row: Any, status: AllocationStatus | None) -> None:
         """Bring the row of an allocation up to date, and end one that is no longer needed."""
         allocation: Allocation = row.Allocation
@@ -142,11 +167,13 @@ class Scheduler:
             self._follow_unknown(row)
         elif status.has_ended:
             where = {"external_id": status.external_id, "nodes": status.nodes or allocation.nodes}
-            self._end(allocation, status.state, status.reason, **where)
+            is_ours = allocation.state == allocations.CANCELLING
+            reason = allocations.NOT_NEEDED if is_ours else status.reason
+            self._end(allocation, status.state, reason, **where)
         elif not self._is_needed(row, has_begun=status.has_begun):
             log.info("allocation %s is cancelled: its job needs it no more", allocation.name)
             self._batch_system.cancel(status.external_id)
-            self._record(allocation, status)
+            self._record(allocation, replace(status, state=allocations.CANCELLING))
         else:
             self._record(allocation, status)
 
@@ -154,20 +181,30 @@ class Scheduler:
         """An allocation that the batch system does not list."""
         allocation: Allocation = row.Allocation
         is_needed = self._is_needed(row, has_begun=False)
-        if allocation.external_id is not None and is_needed:
-            self._end(allocation, allocations.LOST, "The batch system no longer knows it.")
-        elif allocation.external_id is not None:
-            self._end(allocation, "CANCELLED", "Its job needs it no more.")
-        elif is_needed and row.job_state == State.QUEUED:
+        if allocation.external_id is None:
+            self._follow_unsubmitted(row, is_needed=is_needed and row.job_state == State.QUEUED)
+        elif allocation.state == allocations.CANCELLING:
+            self._end(allocation, allocations.CANCELLED, allocations.NOT_NEEDED)
+        else:
+            last = f"The batch system no longer knows it; it was {allocation.state} before."
+            self._end(allocation, allocations.LOST if is_needed else allocations.ENDED, last)
+
+    def _follow_unsubmitted(self, row: Any, *, is_needed: bool) -> None:
+        """One of which it is unknown whether it was submitted; its name would be listed then."""
+        allocation: Allocation = row.Allocation
+        if row.submitted_for_s < self._batch_system.submission_s:
+            return
+        if is_needed:
             self._submit(allocation, self._request(allocation))
         else:
-            self._end(allocation, "CANCELLED", "It was not submitted any more.")
+            self._end(allocation, allocations.CANCELLED, allocations.NOT_NEEDED)
 
     def _is_needed(self, row: Any, *, has_begun: bool) -> bool:
         """Whether the job waits for the allocation or runs in it, or its workers may still end."""
         if row.job_state in ACTIVE:
-            return True
-        if row.job_state == State.QUEUED and row.job_queue == row.Allocation.queue:
+            return has_begun or not row.runs_elsewhere
+        queue = allocations.base_queue(row.job_queue or "")
+        if row.job_state == State.QUEUED and queue == row.Allocation.queue:
             return True
         unchanged_for_s = row.job_unchanged_for_s
         return has_begun and unchanged_for_s is not None and unchanged_for_s < END_GRACE_S
@@ -194,10 +231,16 @@ class Scheduler:
 
     def _submit(self, allocation: Allocation, request: AllocationRequest | None) -> None:
         if request is None:
-            self._end(allocation, "CANCELLED", "Its job is gone.")
+            self._end(allocation, allocations.CANCELLED, allocations.NOT_NEEDED)
             return
+        with self._database.write() as session:
+            allocations.record(session, allocation.name, submitted_at=now())
         try:
             external_id = self._batch_system.submit(request)
+        except BatchSystemUnavailable as error:
+            with self._database.write() as session:
+                allocations.record(session, allocation.name, reason=str(error))
+            raise
         except SubmissionRefused as error:
             log.warning("%s refuses %s: %s", self._batch_system.engine, request.name, error)
             self._end(allocation, allocations.REFUSED, str(error))
@@ -236,15 +279,17 @@ class _Unanswered:
 
     def __init__(self) -> None:
         self._errors: list[BaseException] = []
+        self._waited_s = self._began_s = 0.0
 
     def __enter__(self) -> None:
-        pass
+        self._began_s = time.monotonic()
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
         if not isinstance(error, BatchSystemUnavailable):
             return False
         self._errors.append(error)
-        return len(self._errors) < FAILURES_PER_ROUND
+        self._waited_s += time.monotonic() - self._began_s
+        return self._waited_s < UNANSWERED_S
 
     def raise_first(self) -> None:
         """Raise the first error, if there was one."""
@@ -256,7 +301,7 @@ def _request_of(name: str, job: Any) -> AllocationRequest:
     return AllocationRequest(
         name,
         job.id,
-        job.queue,
+        allocations.base_queue(job.queue),
         job.nodes or 1,
         job.devices_of_node or 1,
         job.spec["runtime"].get("timeout_s"),

@@ -20,6 +20,8 @@ from server.allocations.slurm_settings import SlurmQueue, SlurmSettings, minutes
 
 COMMAND_S: Final = 60.0
 """How long a command of Slurm may take."""
+SIGNAL_EARLY_S: Final = 60
+"""Slurm may send the signal before a time limit so much earlier."""
 FIELDS: Final = "%i|%j|%T|%N|%S|%r"
 """Id, name, state, nodes, start, reason; the reason is last, because it may contain anything."""
 PREFIX: Final = "ampcore-"
@@ -38,10 +40,20 @@ UNREACHABLE: Final = (
     "Communication connection failure",
     "slurmctld is down",
     "Insane message length",
+    "Message receive failure",
+    "Header lengths are longer than data received",
+    "Protocol authentication error",
 )
 """Parts of messages that say nothing of the request itself."""
 NO_SUCH_JOB: Final = ("Invalid job id", "already completing or completed")
 ALWAYS_PASSED: Final = ("PATH", "HOME", "LANG", "TZ")
+NEVER_PASSED: Final = frozenset(
+    f"AMPCORE_{name}" for name in ("TOKEN", "URL", "CONNECTION", "SCHEDULER", "SCHEDULER_CONFIG")
+)
+"""Variables of clients and of the scheduler, which no worker reads."""
+OPTION_VARIABLES: Final = ("SBATCH_", "SQUEUE_", "SCANCEL_", "SLURM_")
+"""How the variables begin that change what Slurm's commands do; SLURM_CONF says where Slurm is."""
+KEPT_VARIABLES: Final = ("SLURM_CONF", "SLURM_JWT")
 
 
 class Slurm:
@@ -53,17 +65,23 @@ class Slurm:
     """
 
     engine: Final = "slurm"
+    submission_s: Final = 1.5 * COMMAND_S
 
     def __init__(self, settings: SlurmSettings, environ: Mapping[str, str] | None = None) -> None:
         self._settings = settings
-        self._environ = dict(os.environ if environ is None else environ)
+        self._environ = {
+            name: value
+            for name, value in (os.environ if environ is None else environ).items()
+            if name in KEPT_VARIABLES or not name.startswith(OPTION_VARIABLES)
+        }
 
     def submit(self, request: AllocationRequest) -> str:
         """Submit a batch script that starts one worker on each node."""
         passed = {
             name: value
             for name, value in self._environ.items()
-            if name in (*ALWAYS_PASSED, *self._settings.environment) or name.startswith("AMPCORE_")
+            if name in (*ALWAYS_PASSED, *self._settings.environment)
+            or (name.startswith("AMPCORE_") and name not in NEVER_PASSED)
         }
         passed["AMPCORE_WORKER_SLOTS"] = str(request.devices)
         arguments = [
@@ -76,15 +94,19 @@ class Slurm:
 
     def statuses(self) -> Mapping[str, AllocationStatus]:
         """The jobs of this user whose names are those of allocations."""
-        printed = self._run(
-            ["squeue", "--me", "--states=all", "--noheader", f"--format={FIELDS}"],
-            {"SLURM_TIME_FORMAT": "%s"},
-        )
+        # --all: also jobs in partitions that are hidden from this user.
+        command = ["squeue", "--me", "--all", "--states=all", "--noheader", f"--format={FIELDS}"]
+        try:
+            printed = self._run(command, {"SLURM_TIME_FORMAT": "%s"})
+        except SubmissionRefused as error:
+            raise BatchSystemUnavailable(str(error)) from error
         statuses: dict[str, AllocationStatus] = {}
-        for line in printed.splitlines():
-            external_id, name, state, nodes, start, reason = line.split("|", 5)
-            if not name.startswith(PREFIX):
+        for line in printed.split("\n"):
+            fields = line.split("|", 5)
+            # Jobs of other programs may have any name, also one of several lines.
+            if len(fields) < len(FIELDS.split("|")) or not fields[1].startswith(PREFIX):
                 continue
+            external_id, name, state, nodes, start, reason = fields
             status = AllocationStatus(
                 external_id,
                 state,
@@ -109,7 +131,8 @@ class Slurm:
 
     def _options(self, request: AllocationRequest) -> list[str]:
         queue = self._settings.queues[request.queue]
-        limit_s = request.time_limit_s or queue.time_limit_s
+        # A job that takes longer goes on in its next allocation.
+        limit_s = min(request.time_limit_s or queue.time_limit_s, queue.time_limit_s)
         values: dict[str, object] = {
             "job-name": request.name,
             # If a scheduler was suspended while another one submitted the same, one of the two
@@ -119,7 +142,7 @@ class Slurm:
             "ntasks": request.nodes,
             "ntasks-per-node": 1,
             "cpus-per-task": queue.cpus_per_device * request.devices,
-            "time": minutes(limit_s + queue.warning_s),
+            "time": minutes(queue.start_s + limit_s + queue.warning_s + SIGNAL_EARLY_S),
             "signal": f"USR1@{queue.warning_s}",
             "output": self._settings.output,
             "open-mode": "append",
@@ -140,8 +163,9 @@ class Slurm:
 
     def _script(self, request: AllocationRequest) -> str:
         worker = shlex.join([*self._settings.command, "worker", "--job", request.job_id])
-        # --wait: when one worker has ended, the others still store their state.
-        start = f"exec srun --kill-on-bad-exit=0 --wait=0 {worker}"
+        # --export: what `setup` has set reaches the worker, too. --wait: when one worker has ended,
+        # the others still store their state.
+        start = f"exec srun --export=ALL --kill-on-bad-exit=0 --wait=0 {worker}"
         return "\n".join(["#!/bin/sh", *self._settings.setup, start, ""])
 
     def _run(
@@ -155,8 +179,10 @@ class Slurm:
                 input=stdin,
                 capture_output=True,
                 text=True,
+                errors="replace",
                 timeout=COMMAND_S,
                 check=False,
+                start_new_session=True,  # Ctrl-C ends the scheduler, and no submission half-way
             )
         except FileNotFoundError:
             raise BatchSystemUnavailable(
@@ -168,7 +194,7 @@ class Slurm:
             return ended.stdout
         message = " ".join(line.strip() for line in ended.stderr.splitlines() if line.strip())
         message = message.replace(f"{command[0]}: error: ", "") or f"{command[0]} failed."
-        if any(text in message for text in UNREACHABLE):
+        if ended.returncode < 0 or any(text in message for text in UNREACHABLE):
             raise BatchSystemUnavailable(message)
         raise SubmissionRefused(message)
 

@@ -11,7 +11,7 @@ from ampspec.documents.yaml_document import parse_yaml
 from ampspec.training.training import QueueName
 from infra.settings import SettingsInvalid
 
-Word = Annotated[str, StringConstraints(pattern=r"^[^\s,;'\"\\]{1,200}$")]
+Word = Annotated[str, StringConstraints(pattern=r"^[^\s;'\"\\]{1,200}$")]
 """A value of one of Slurm's options: it reaches sbatch as one argument, and no shell."""
 OPTIONS: Final = (
     "exclusive", "gpus-per-node", "gpu-bind", "licenses", "nice", "nodelist", "exclude", "switches",
@@ -39,7 +39,9 @@ class SlurmQueue(_Section):
     memory_per_node: Word | None = None
     """As in --mem, such as 64G."""
     time_limit_s: int = Field(default=86_400, ge=60, le=31_536_000)
-    """Of a job whose spec has no `runtime.timeout_s`."""
+    """How long an allocation may train; a job with a shorter `runtime.timeout_s` asks for less."""
+    start_s: int = Field(default=120, ge=0, le=3600)
+    """How long the start of a worker may take, besides that."""
     warning_s: int = Field(default=120, ge=10, le=3600)
     """How long before the time limit a worker is told to save a checkpoint and end."""
     max_pending: int = Field(default=100, ge=1, le=100_000)

@@ -21,6 +21,8 @@ class Refusal:
     """A sentence."""
     is_final: bool
     """Whether only a person can change that: its worker need not wait."""
+    runs_elsewhere: bool = False
+    """Whether other workers run the job."""
 
 
 def refusal(session: Session, job_id: str, *, with_bundles: bool) -> Refusal | None:
@@ -46,7 +48,8 @@ def refusal(session: Session, job_id: str, *, with_bundles: bool) -> Refusal | N
     if job.source != Source.SUBMITTED:
         return Refusal(f"{name} is a tracked run, which no worker runs.", is_final=True)
     if job.state in ACTIVE:
-        return Refusal(f"{name} is {job.state} on another worker.", is_final=False)
+        message = f"{name} is {job.state} on another worker."
+        return Refusal(message, is_final=False, runs_elsewhere=True)
     if job.state == State.PAUSED:
         return Refusal(f"{name} is paused; resume it first.", is_final=True)
     if job.state != State.QUEUED:

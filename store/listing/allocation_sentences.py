@@ -11,6 +11,8 @@ from store import allocations
 from store.clock import now, seconds_since
 from store.tables import Allocation, Leader
 
+RUNNING: Final = "RUNNING"
+
 
 def sentences(connection: Connection, jobs: Collection[Any]) -> dict[str, str]:
     """A sentence for each queued job that is waiting for a batch system, by the id of the job.
@@ -27,28 +29,46 @@ def sentences(connection: Connection, jobs: Collection[Any]) -> dict[str, str]:
     by_id = {job.id: job for job in jobs}
     newest = {row.job_id: row for row in connection.execute(_ALLOCATIONS, {"job_ids": list(by_id)})}
     tasks = {
-        allocations.task_of(engine, job.queue): (engine, job.queue)
+        allocations.task_of(engine, queue): (engine, queue)
         for engine in BATCH_SYSTEMS
-        for job in jobs
+        for queue in {
+            *(allocations.base_queue(job.queue) for job in jobs),
+            *(row.queue for row in newest.values()),
+        }
     }
-    led = connection.scalars(_LED, {"tasks": list(tasks)}).all()
-    engine_of_queue = {queue: engine for engine, queue in map(tasks.__getitem__, led)}
+    led = [tasks[task] for task in connection.scalars(_LED, {"tasks": list(tasks)})]
+    engine_of_queue = {queue: engine for engine, queue in led}
     waiting_sentences = {}
     for job in jobs:
-        row, engine = newest.get(job.id), engine_of_queue.get(job.queue)
+        row, engine = newest.get(job.id), engine_of_queue.get(allocations.base_queue(job.queue))
         if row is not None and row.ended_at is None:
-            waiting_sentences[job.id] = _unfinished_sentence(row)
-        elif row is not None and row.attempt == job.attempt + 1 and engine is not None:
-            waiting_sentences[job.id] = _ended_sentence(row)
-        elif engine is not None:
-            waiting_sentences[job.id] = f"It is submitted to {BATCH_SYSTEMS[engine]} shortly."
+            sentence = _unfinished_sentence(row, is_of_next_attempt=row.attempt == job.attempt + 1)
+            if (row.engine, row.queue) not in led:
+                sentence += (
+                    f" No scheduler of {batch_system_name(row.engine)} serves the queue "
+                    f"{row.queue!r} at the moment, so this may be out of date."
+                )
+            waiting_sentences[job.id] = sentence
+        elif engine is None:
+            continue
+        elif row is not None and row.attempt == job.attempt + 1 and (row.retry_in_s or 0) > 0:
+            waiting_sentences[job.id] = (
+                f"{allocations.ended_sentence(row)} It is submitted again in "
+                f"{ceil(row.retry_in_s)} s."
+            )
+        else:
+            waiting_sentences[job.id] = (
+                f"It is submitted to {BATCH_SYSTEMS[engine]} when its turn comes, and the quota "
+                "of its project allows it."
+            )
     return waiting_sentences
 
 
-def _unfinished_sentence(row: Any) -> str:
+def _unfinished_sentence(row: Any, *, is_of_next_attempt: bool) -> str:
     name = batch_system_name(row.engine)
     if row.external_id is None:
-        return f"It is being submitted to {name}."
+        reason = f" ({row.reason})" if row.reason else ""
+        return f"It is being submitted to {name}{reason}."
     sentence = f"{allocation_name(row.engine, row.external_id)} is {row.state}"
     if row.nodes:
         sentence += f" on {row.nodes}"
@@ -56,19 +76,14 @@ def _unfinished_sentence(row: Any) -> str:
         sentence += f" ({row.reason})"
     if row.expected_start_at:
         sentence += f"; {name} expects to start it at {row.expected_start_at:%Y-%m-%d %H:%M} UTC"
-    elif row.nodes and not row.reason:  # nothing keeps its worker from starting
+    elif row.state.upper() == RUNNING and is_of_next_attempt and not row.reason:
         sentence += "; its worker starts"
     return f"{sentence}."
 
 
-def _ended_sentence(row: Any) -> str:
-    waits_s = allocations.pause_s(row.number) - float(row.ended_for_s)
-    return f"{allocations.ended_sentence(row)} It is submitted again in {ceil(max(waits_s, 1))} s."
-
-
 # Built once: building a statement takes as long as executing it.
 _ALLOCATIONS: Final = (
-    select(Allocation.__table__, seconds_since(Allocation.ended_at).label("ended_for_s"))
+    select(Allocation.__table__, (-seconds_since(Allocation.retry_at)).label("retry_in_s"))
     .where(Allocation.job_id.in_(bindparam("job_ids", expanding=True)))
     .order_by(Allocation.created_at, Allocation.name)
 )

@@ -247,6 +247,7 @@ def test_two_ranks_train_on_two_nodes_and_continue_when_one_is_killed(
     job = assert_finishes(service, job)
     [(_, reason), (outcome, _)] = outcomes(job)
     assert (reason, outcome) == ("process_killed", "succeeded")
+    assert [row.attempt for row in service.allocations(job)] == [1, 2]
 
 
 def test_a_study_of_nine_jobs_ends_right_whatever_is_killed_meanwhile(

@@ -16,21 +16,27 @@ from store.tables import Allocation
 def plan_of(database):
     """How the database executes what a function of the store reads, on a table with few rows."""
 
-    def plan_of(function):
+    def plan_of(function, part=""):
         explain = "EXPLAIN QUERY PLAN" if database.engine.dialect.name == "sqlite" else "EXPLAIN"
         statements = []
 
         def record(_connection, _cursor, statement, parameters, *_):
-            statements.append((statement, parameters))
+            if part in statement:
+                statements.append((statement, parameters))
 
         with database.write() as session:
             event.listen(session.connection(), "before_cursor_execute", record)
             function(session)
+            recorded = tuple(statements)
             if explain == "EXPLAIN":  # the table is too small for an index otherwise
                 session.execute(text("SET LOCAL enable_seqscan = off"))
-            [(statement, parameters), *_] = statements
-            rows = session.connection().exec_driver_sql(f"{explain} {statement}", parameters)
-            return str(rows.all())
+                session.execute(text("SET LOCAL enable_bitmapscan = off"))
+                session.execute(text("SET LOCAL enable_sort = off"))
+            plans = [
+                session.connection().exec_driver_sql(f"{explain} {statement}", parameters).all()
+                for statement, parameters in recorded
+            ]
+            return str(plans)
 
     return plan_of
 
@@ -40,6 +46,20 @@ def test_the_counts_for_metrics_read_the_allocations_that_have_not_ended_alone(d
         fields = {"job_id": "a", "attempt": 1, "number": 1, "queue": "batch", "engine": "slurm"}
         session.add(Allocation(name="ampcore-a-1-1", **fields, state="PENDING"))
     assert "ix_allocations_unfinished" in plan_of(metrics_queries.unfinished_allocations)
+
+
+def test_a_round_reads_the_next_jobs_of_a_queue_and_the_allocations_of_these(
+    database, make_job, plan_of
+):
+    for _ in range(30):
+        make_job(runtime={"queue": "batch"})
+    plans = plan_of(
+        lambda session: allocations.jobs_without(session, "slurm", "batch", 10), part="LIMIT"
+    )
+    assert "ix_jobs_queue_turn" in plans
+    assert "ix_allocations_job_id" in plans
+    for whole_table in ("SCAN allocations", "Seq Scan", "SCAN jobs", "TEMP B-TREE", "Sort"):
+        assert whole_table not in plans, plans
 
 
 @pytest.fixture

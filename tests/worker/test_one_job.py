@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 
 from ampspec.jobs import State
 from server.cli.app import app as server_commands
-from store import workers
+from store import allocations, workers
 from store.access import projects
 from store.clock import from_now
 from store.database import Database
 from store.gangs import gangs
 from store.jobs import attempts, jobs
-from store.tables import Job
+from store.tables import Allocation, Job
 from tests.waiting import DEADLINE_S, join, wait_until
 from tests.worker.conftest import program
 from worker import app
@@ -208,6 +208,32 @@ def test_a_worker_on_which_nothing_is_reserved_gives_up(
     running = start_worker(job.id, "ranks_succeed", wait_s=0)
     assert running.wait() is None
     assert f"No ranks of the job '{job.id}' are reserved on this worker." in running.reason
+
+
+def test_a_worker_that_comes_too_late_for_its_ranks_does_not_fail(
+    start_worker: StartWorker, make_job: Callable[..., Any]
+) -> None:
+    """Else Kubernetes would end the pods of the ranks that train, since one of the job failed."""
+    job = make_job(State.RUNNING, runtime={"workers": 2, "devices": 1})
+    assert start_worker(job.id, "ranks_succeed", wait_s=0).wait() == 0
+    alone = start_worker(make_job(State.RUNNING).id, wait_s=0)
+    assert alone.wait() is None
+    assert "is running on another worker" in alone.reason
+
+
+def test_the_allocation_says_why_its_worker_did_not_run_the_job(
+    start_worker: StartWorker, make_job: Callable[..., Any], database: Database
+) -> None:
+    """The batch system shows no more than an exit code."""
+    job = make_job(State.PAUSED)
+    with database.write() as session:
+        fields: dict[str, Any] = {"attempt": 1, "number": 1, "queue": "q", "engine": "slurm"}
+        session.add(Allocation(name="a", job_id=job.id, state="RUNNING", **fields))
+    running = start_worker(job.id)
+    assert running.wait() is None
+    with database.read() as session:
+        [allocation] = allocations.of_job(session, job.id)
+    assert allocation.worker_message == running.reason
 
 
 def test_a_process_whose_job_cannot_be_run_says_why_and_exits_with_3(

@@ -3,7 +3,8 @@ import type { Allocation } from "../api/types.ts";
 
 const BATCH_SYSTEMS: Record<string, string> = { slurm: "Slurm", kubernetes: "Kubernetes" };
 
-/** For example `Slurm 4711`; without an id before it is submitted, and if it was refused. */
+/** For example `Slurm job 4711`; without an id before it is submitted, and if it was refused. */
 export function allocationName({ engine, external_id }: Pick<Allocation, "engine" | "external_id">): string {
-  return [BATCH_SYSTEMS[engine] ?? engine, external_id].filter(Boolean).join(" ");
+  const kind = external_id?.includes("/") ? null : "job"; // Kubernetes job/NAME
+  return [BATCH_SYSTEMS[engine] ?? engine, kind, external_id].filter(Boolean).join(" ");
 }

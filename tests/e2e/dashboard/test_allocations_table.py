@@ -97,7 +97,7 @@ def test_the_page_lists_the_allocations_and_follows_them(
     expect(rows).to_have_count(4)
     expect(rows.nth(0)).to_contain_text("Expected start")
     expect(rows.nth(1)).to_contain_text(f"1SlurmREFUSED{REFUSAL}–")
-    expect(rows.nth(2)).to_contain_text("1Slurm 4711NODE_FAILgpu[01-02,07]")
+    expect(rows.nth(2)).to_contain_text("1Slurm job 4711NODE_FAILgpu[01-02,07]")
     expect(rows.nth(3)).to_contain_text("1Slurm 4712PENDINGResources–2030-01-02 ")
     assert accessibility_violations(page) == []
     switch_to_light(page)

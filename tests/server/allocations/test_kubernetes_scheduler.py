@@ -13,6 +13,7 @@ from store.jobs import jobs
 from store.listing import waiting_reason
 from store.tables import Job
 from tests.kubernetes_api import Failure
+from tests.server.allocations.fake_batch_system import IN_ITS_TURN
 
 RUNTIME = {"queue": "cpu"}
 
@@ -74,7 +75,7 @@ def change(database, job, **values):
 
 
 def test_a_job_says_what_its_pod_waits_for(scheduler, cluster, job, waiting_of):
-    assert waiting_of(job) == "It is submitted to Kubernetes shortly."
+    assert waiting_of(job) == IN_ITS_TURN.replace("Slurm", "Kubernetes")
     scheduler.follow_and_submit()
     assert waiting_of(job) == f"Kubernetes job/{name_of(job)} is SUBMITTED."
     cluster.leave_pending(name_of(job), "0/3 nodes are available: 3 Insufficient cpu.")
@@ -210,7 +211,7 @@ def test_what_a_job_no_longer_needs_is_deleted_and_ends_as_cancelled(
         jobs.request_cancel(session, job.id)
     scheduler.follow_and_submit()
     scheduler.follow_and_submit()
-    assert allocations_of(job)[-1].state == "Terminating"
+    assert allocations_of(job)[-1].state == "CANCELLING"
     cluster.remove_pods(name_of(job))
     scheduler.follow_and_submit()
     assert allocations_of(job)[-1].state == "CANCELLED"

@@ -1,125 +1,26 @@
 """The scheduler, with a batch system that the tests control: no allocation is submitted twice."""
 
-from dataclasses import replace
-
 import pytest
 from sqlalchemy import select, update
 
 from ampspec.jobs import State
 from server.allocations.batch_system import (
-    AllocationStatus,
     BatchSystemUnavailable,
     SubmissionRefused,
 )
-from server.allocations.scheduler import END_GRACE_S, FAILURES_PER_ROUND, Scheduler
+from server.allocations.scheduler import END_GRACE_S
 from store import allocations
 from store.access import projects
 from store.clock import from_now
 from store.jobs import attempts, jobs
-from store.listing import waiting_reason
 from store.tables import Allocation, Job, Project
 from store.telemetry import events
-
-QUEUE = {"queue": "batch"}
-
-
-class FakeBatchSystem:
-    """Does what the test says; counts what it was asked for."""
-
-    engine = "slurm"
-
-    def __init__(self):
-        self.requests, self.cancelled, self.known = [], [], {}
-        self.error = None
-        self.answers = True
-        """Whether `submit` still answers after it has accepted an allocation."""
-
-    def submit(self, request):
-        if self.error is not None:
-            raise self.error
-        assert request.name not in self.known, "submitted twice"
-        self.requests.append(request)
-        self.known[request.name] = AllocationStatus(str(100 + len(self.requests)), "PENDING")
-        if not self.answers:
-            raise BatchSystemUnavailable("Socket timed out")
-        return self.known[request.name].external_id
-
-    def statuses(self):
-        if isinstance(self.error, BatchSystemUnavailable):
-            raise self.error
-        return dict(self.known)
-
-    def cancel(self, external_id):
-        self.cancelled.append(external_id)
-
-    def change(self, name, **values):
-        self.known[name] = replace(self.known[name], **values)
-
-
-@pytest.fixture
-def batch_system():
-    return FakeBatchSystem()
-
-
-@pytest.fixture
-def scheduler(database, batch_system):
-    """A scheduler of the queue `batch` whose rounds the test calls."""
-    return new_scheduler(database, batch_system)
-
-
-@pytest.fixture
-def queued_job(make_job):
-    """A job of the queue `batch`."""
-    return make_job(runtime=QUEUE)
-
-
-def new_scheduler(database, batch_system, max_pending=10):
-    scheduler = Scheduler(database, batch_system, max_pending={"batch": max_pending}, poll_s=60)
-    scheduler.renew_leases()
-    return scheduler
-
-
-@pytest.fixture
-def allocation_of(database):
-    """The newest allocation of a job."""
-
-    def read(job):
-        with database.read() as session:
-            rows = allocations.of_job(session, job.id)
-        return rows[-1] if rows else None
-
-    return read
-
-
-@pytest.fixture
-def waiting_of(database):
-    """Why a job waits."""
-
-    def read(job):
-        with database.read() as session:
-            row = session.execute(select(Job.id, Job.state).where(Job.id == job.id)).one()
-            return waiting_reason.why_waiting(session.connection(), [row]).get(job.id)
-
-    return read
-
-
-@pytest.fixture
-def messages_of(database):
-    """The messages of the events that say what became of the allocations of a job."""
-
-    def read(job):
-        with database.read() as session:
-            rows = events.read(session, job.id, limit=100, types=["allocation"])
-            seq = session.scalar(select(Job.seq).where(Job.id == job.id))
-        assert all(row.seq <= seq for row in rows)
-        return [row.data["message"] for row in rows]
-
-    return read
-
-
-def put(database, table, *conditions, **values):
-    with database.write() as session:
-        session.execute(update(table).where(*conditions).values(**values))
+from tests.server.allocations.fake_batch_system import (
+    IN_ITS_TURN,
+    QUEUE,
+    new_scheduler,
+    put,
+)
 
 
 def test_each_queued_job_is_submitted_once(scheduler, batch_system, make_job, allocation_of):
@@ -149,7 +50,7 @@ def test_what_the_batch_system_says_is_the_reason_why_a_job_waits(
     scheduler, batch_system, make_job, waiting_of
 ):
     job = make_job(runtime=QUEUE)
-    assert waiting_of(job) == "It is submitted to Slurm shortly."
+    assert waiting_of(job) == IN_ITS_TURN
     scheduler.follow_and_submit()
     name = batch_system.requests[0].name
     batch_system.change(name, reason="Resources", expected_start_at=None)
@@ -176,16 +77,22 @@ def test_a_submission_whose_answer_was_lost_is_not_repeated(
 
 
 def test_a_submission_that_never_arrived_is_repeated_under_the_same_name(
-    scheduler, batch_system, make_job, allocation_of
+    database, scheduler, batch_system, queued_job, monkeypatch
 ):
-    job = make_job(runtime=QUEUE)
-    batch_system.error = BatchSystemUnavailable("Unable to contact slurm controller")
-    with pytest.raises(BatchSystemUnavailable):
-        scheduler.follow_and_submit()
-    assert allocation_of(job) is None
-    batch_system.error = None
+    """Not before the first one, of this scheduler or another, can no longer arrive."""
+    with monkeypatch.context() as patch:
+        patch.setattr(batch_system, "submit", unanswered)
+        with pytest.raises(BatchSystemUnavailable):
+            scheduler.follow_and_submit()
     scheduler.follow_and_submit()
-    assert [request.name for request in batch_system.requests] == [f"ampcore-{job.id}-1-1"]
+    assert batch_system.requests == []
+    put(database, Allocation, submitted_at=from_now(-batch_system.submission_s))
+    scheduler.follow_and_submit()
+    assert [request.name for request in batch_system.requests] == [f"ampcore-{queued_job.id}-1-1"]
+
+
+def unanswered(_request):
+    raise BatchSystemUnavailable("Unable to contact slurm controller")
 
 
 def test_of_two_schedulers_one_leads(database, scheduler, batch_system, make_job):
@@ -212,13 +119,13 @@ def test_a_refusal_is_shown_and_tried_again_later(
     batch_system.error = None
     scheduler.follow_and_submit()
     assert batch_system.requests == []
-    put(database, Allocation, ended_at=from_now(-allocations.RETRY_S))
+    put(database, Allocation, retry_at=from_now(-1))
     scheduler.follow_and_submit()
     assert [request.name for request in batch_system.requests] == [f"ampcore-{job.id}-1-2"]
 
 
 def test_an_allocation_for_which_there_is_no_answer_does_not_hold_up_the_others(
-    scheduler, batch_system, make_job
+    database, scheduler, batch_system, make_job, waiting_of
 ):
     jobs = [make_job(runtime=QUEUE) for _ in range(3)]
     submit = batch_system.submit
@@ -232,22 +139,22 @@ def test_an_allocation_for_which_there_is_no_answer_does_not_hold_up_the_others(
     for _ in range(2):
         with pytest.raises(BatchSystemUnavailable, match="webhook"):
             scheduler.follow_and_submit()
+        put(database, Allocation, submitted_at=from_now(-batch_system.submission_s))
     assert {request.job_id for request in batch_system.requests} == {job.id for job in jobs[1:]}
+    assert waiting_of(jobs[0]) == "It is being submitted to Slurm (500: a webhook failed)."
 
 
-def test_a_round_ends_when_nothing_is_answered(scheduler, batch_system, make_job):
+def test_a_round_ends_when_it_has_waited_long_for_answers(
+    database, scheduler, batch_system, make_job, monkeypatch
+):
+    monkeypatch.setattr("server.allocations.scheduler.UNANSWERED_S", 0.0)
     for _ in range(9):
         make_job(runtime=QUEUE)
-    requests = []
-
-    def fail(request):
-        requests.append(request)
-        raise BatchSystemUnavailable("timed out")
-
-    batch_system.submit = fail
+    monkeypatch.setattr(batch_system, "submit", unanswered)
     with pytest.raises(BatchSystemUnavailable):
         scheduler.follow_and_submit()
-    assert len(requests) == FAILURES_PER_ROUND
+    with database.read() as session:
+        assert len(session.scalars(select(Allocation)).all()) == 1
 
 
 def test_a_refusal_that_lasts_for_weeks_adds_one_event_and_few_rows(
@@ -256,7 +163,7 @@ def test_a_refusal_that_lasts_for_weeks_adds_one_event_and_few_rows(
     batch_system.error = SubmissionRefused("Invalid account.")
     for _ in range(allocations.KEPT + 3):
         scheduler.follow_and_submit()
-        put(database, Allocation, ended_at=from_now(-allocations.MAX_RETRY_S))
+        put(database, Allocation, retry_at=from_now(-1))
     assert messages_of(queued_job) == ["Slurm does not accept it: Invalid account."]
     with database.read() as session:
         numbers = [row.number for row in allocations.of_job(session, queued_job.id)]
@@ -271,7 +178,7 @@ def test_a_refusal_that_lasts_for_weeks_adds_one_event_and_few_rows(
     [
         ({"state": "NODE_FAIL", "has_ended": True}, "NODE_FAIL"),
         ({"state": "FAILED", "has_ended": True, "reason": "NonZeroExitCode"}, "(NonZeroExitCode)"),
-        (None, "LOST (The batch system no longer knows it.)"),
+        (None, "LOST (The batch system no longer knows it; it was SUBMITTED before.)"),
     ],
 )
 def test_an_allocation_that_ends_before_its_worker_starts_is_replaced(
@@ -287,7 +194,7 @@ def test_an_allocation_that_ends_before_its_worker_starts_is_replaced(
     scheduler.follow_and_submit()
     assert reason in waiting_of(job)
     assert "It is submitted again in 30 s." in waiting_of(job)
-    put(database, Allocation, ended_at=from_now(-allocations.RETRY_S))
+    put(database, Allocation, retry_at=from_now(-1))
     scheduler.follow_and_submit()
     assert len(batch_system.requests) == 2
 
@@ -324,7 +231,7 @@ def test_the_events_of_a_job_tell_refusals_and_allocations_that_ended_before_a_w
     batch_system.error = SubmissionRefused("Invalid account.")
     scheduler.follow_and_submit()
     batch_system.error = None
-    put(database, Allocation, ended_at=from_now(-allocations.RETRY_S))
+    put(database, Allocation, retry_at=from_now(-1))
     scheduler.follow_and_submit()
     name = batch_system.requests[0].name
     assert messages_of(queued_job) == ["Slurm does not accept it: Invalid account."]

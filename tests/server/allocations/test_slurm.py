@@ -41,9 +41,15 @@ def slurm(cluster, tmp_path):
     worker.write_text(WORKER.format(folder=tmp_path))
     worker.chmod(0o755)
     settings = SlurmSettings(
-        queues={"batch": {"partition": "main", "options": {"nice": 5}}}, command=[str(worker)]
+        setup=["export LOADED=cuda"],
+        queues={"batch": {"partition": "main", "options": {"nice": 5}}},
+        command=[str(worker)],
     )
-    environ = {"PATH": "/usr/bin:/bin", "AMPCORE_DATABASE_URL": "secret", "OTHER": "not passed"}
+    environ = {
+        **{"PATH": "/usr/bin:/bin", "AMPCORE_DATABASE_URL": "secret", "OTHER": "not passed"},
+        # What a person's environment may hold, and would change what is submitted and listed.
+        **{"AMPCORE_TOKEN": "of a client", "SBATCH_ARRAY_INX": "0-2", "SQUEUE_PARTITION": "none"},
+    }
     return Slurm(settings, {**environ, **cluster.environ})
 
 
@@ -63,17 +69,30 @@ def test_one_worker_is_started_on_each_node_and_ended(slurm, cluster, tmp_path):
     for number, file in enumerate(started):
         environ = dict(line.partition("=")[::2] for line in file.read_text().splitlines())
         assert (environ["AMPCORE_DATABASE_URL"], environ["AMPCORE_WORKER_SLOTS"]) == ("secret", "2")
-        assert "OTHER" not in environ
+        assert {"OTHER", "AMPCORE_TOKEN"}.isdisjoint(environ)
+        assert environ["LOADED"] == "cuda"
         arguments = (tmp_path / f"arguments.{number}").read_text()
         assert arguments == "worker --job 0123456789ab\n"
     shown = cluster.run("scontrol", "show", "job", external_id).stdout
-    assert re.search(r"TimeLimit=00:07:00", shown)  # the job's five minutes, and the warning
+    # Two minutes for the start, five of the job, two for the warning, one that it may be early.
+    assert re.search(r"TimeLimit=00:10:00", shown)
     assert "secret" not in shown
     slurm.cancel(external_id)
     wait_until(lambda: slurm.statuses()["ampcore-two-1-1"].has_ended, "the end")
     assert slurm.statuses()["ampcore-two-1-1"].state == "CANCELLED"
     assert all((tmp_path / f"warned.{number}").exists() for number in range(2))
     slurm.cancel(external_id)  # again: it has ended
+
+
+@pytest.mark.slow
+@pytest.mark.needs("slurm")
+def test_jobs_of_other_programs_may_have_any_name(slurm, cluster):
+    for name in (b"two\nlines", b"a|b|c|d|e|f|g", b"\xe9t\xe9"):
+        ended = cluster.run("sbatch", "--hold", b"--job-name=" + name, "--wrap=true")
+        assert ended.returncode == 0, ended.stderr
+    slurm.submit(request("ampcore-beside-1-1"))
+    assert "ampcore-beside-1-1" in slurm.statuses()
+    cluster.end_jobs()
 
 
 @pytest.mark.slow
