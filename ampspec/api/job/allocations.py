@@ -36,9 +36,13 @@ class Allocation(StoredModel):
     )
     state: str = Field(
         description="Its state in the words of the batch system, such as PENDING; besides these "
-        "`SUBMITTING`, `REFUSED`, and `LOST` if the batch system no longer knows it."
+        "`SUBMITTING`, `SUBMITTED`, `REFUSED`, `CANCELLING`, and of one that the batch system no "
+        "longer knows `LOST`, or `ENDED` if its job needs it no more."
     )
     reason: str | None = Field(description="Why it waits or has ended, as the batch system says.")
+    worker_message: str | None = Field(
+        None, description="Why its worker did not run the job, as the worker says."
+    )
     nodes: str | None = Field(description="Its nodes; null until it has some.")
     expected_start_at: datetime | None = Field(
         description="When the batch system expects to start it; null if it does not say."

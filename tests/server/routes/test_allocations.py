@@ -35,7 +35,8 @@ def test_every_allocation_of_the_job_is_listed_oldest_first(api, make_job, add_a
     add_allocation(
         job, 2, state="PENDING", reason="Resources", external_id="4711", expected_start_at=START
     )
-    add_allocation(job, 1, state="REFUSED", reason="Invalid account.", ended_at=START)
+    ended = {"ended_at": START, "worker_message": "It needs a package."}
+    add_allocation(job, 1, state="REFUSED", reason="Invalid account.", **ended)
     add_allocation(other_job, 1, state="RUNNING", external_id="4712", nodes="n[1-2]")
 
     def listed(job):
@@ -50,6 +51,7 @@ def test_every_allocation_of_the_job_is_listed_oldest_first(api, make_job, add_a
         "external_id": None,
         "state": "REFUSED",
         "reason": "Invalid account.",
+        "worker_message": "It needs a package.",
         "nodes": None,
         "expected_start_at": None,
         "created_at": "2030-01-01T01:00:00Z",
