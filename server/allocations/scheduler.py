@@ -99,8 +99,9 @@ class Scheduler:
         with self._database.read() as session:
             rows = allocations.unfinished(session, self._batch_system.engine, queues)
         statuses = self._batch_system.statuses()
-        self._cancel_forgotten(statuses, {row.Allocation.name for row in rows})
         unanswered = _Unanswered()
+        with unanswered:
+            self._cancel_forgotten(statuses, {row.Allocation.name for row in rows})
         for row in rows:
             with unanswered:
                 self._follow(row, statuses.get(row.Allocation.name))
