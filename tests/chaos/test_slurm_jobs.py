@@ -26,7 +26,7 @@ from tests.chaos.slurm_service import SlurmService, slurm_service
 from tests.slurm import SlurmCluster, slurm_cluster
 from tests.waiting import DEADLINE_S, wait_until
 
-pytestmark = [xdist_groups.SCRIPTED, pytest.mark.slow, pytest.mark.needs("slurm")]
+pytestmark = [xdist_groups.SLURM, pytest.mark.slow, pytest.mark.needs("slurm")]
 
 CPUS = 4
 """Of the two nodes together; each job takes one."""

@@ -9,6 +9,8 @@ TENSORFLOW = pytest.mark.xdist_group("chaos-real")
 """With TensorFlow: tests of what a trainer computes, or how it fails."""
 SCRIPTED = pytest.mark.xdist_group("chaos-scripted")
 """Without TensorFlow: all other tests, because these trainers start and end much faster."""
+SLURM = pytest.mark.xdist_group("chaos-slurm")
+"""Without TensorFlow, on a Slurm that runs beside the stack: these tests mostly wait."""
 
 with_each_trainer = pytest.mark.parametrize(
     "trainer",
