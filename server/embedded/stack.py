@@ -35,6 +35,9 @@ trainers 10 s to begin to save a checkpoint."""
 SCHEDULER_GRACE_S: Final = 10.0
 SAY_AFTER_S: Final = 3.0
 KUBERNETES: Final = "kubernetes"
+WORKER_QUEUES: Final = "AMPCORE_WORKER_QUEUES"
+DEFAULT_WORKER_QUEUES: Final = "default,cpu"
+"""Those of every worker; on a machine with a GPU it serves one more."""
 
 
 def up(folder: DataFolder, host: str, port: int, slots: int) -> None:
@@ -166,9 +169,16 @@ def _schedulers(
             "or run `ampserver api` and `ampserver schedule` with PostgreSQL."
         )
     try:
-        read_plan(settings.scheduler, settings.scheduler_config)
+        plan = read_plan(settings.scheduler, settings.scheduler_config)
     except SettingsInvalid as error:
         raise StartFailed(str(error)) from None
+    of_worker = (variables.get(WORKER_QUEUES, "").strip() or DEFAULT_WORKER_QUEUES).split(",")
+    if shared_queues := sorted(plan.max_pending.keys() & {queue.strip() for queue in of_worker}):
+        raise StartFailed(
+            f"{settings.scheduler_config}: queues.{shared_queues[0]}: expected a queue that the "
+            "worker of `ampserver up` does not serve, too, which would take its jobs first. "
+            f"{WORKER_QUEUES} names that worker's queues."
+        )
     # Child processes run in another folder.
     config = {"AMPCORE_SCHEDULER_CONFIG": os.path.abspath(str(settings.scheduler_config))}
     return [_child("server", folder, {**variables, **config}, "schedule")]

@@ -33,6 +33,25 @@ def test_a_scheduler_that_cannot_run_is_named_at_the_start(tmp_path, values, mes
         _schedulers(DataFolder(tmp_path), Settings(**values), {})
 
 
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({}, r"queues\.cpu: expected a queue that the worker of `ampserver up` does not serve"),
+        ({"AMPCORE_WORKER_QUEUES": "default, birds"}, r"queues\.birds: expected"),
+        ({"AMPCORE_WORKER_QUEUES": "default"}, None),
+    ],
+)
+def test_a_queue_of_slurm_is_not_one_of_the_worker(tmp_path, variables, message):
+    config = tmp_path / "slurm.yaml"
+    config.write_text("queues: {cpu: {}, birds: {}}")
+    settings = Settings(scheduler="slurm", scheduler_config=config)
+    if message is None:
+        assert len(_schedulers(DataFolder(tmp_path), settings, variables)) == 1
+        return
+    with pytest.raises(StartFailed, match=message):
+        _schedulers(DataFolder(tmp_path), settings, variables)
+
+
 def test_the_variable_of_a_worker_for_one_job_does_not_reach_the_worker(monkeypatch):
     monkeypatch.setenv("AMPCORE_WORKER_JOB", "0123456789ab")
     assert "AMPCORE_WORKER_JOB" not in _variables({"port": 1})
