@@ -110,7 +110,7 @@ class JobWorker:
         """Wait until the gang runner has run ranks of the job; at a drain its parts wait for it."""
         ready_by = time.monotonic() + self._context.ready_timeout_s
         self._until_allowed(partial(self._end_of_ranks, gang_runner, ready_by))
-        return 0
+        return UNEXPECTED_ERROR if gang_runner.has_failed else 0
 
     def _until_allowed(self, work: Callable[[], T | Refusal]) -> T | None:
         """The result of the work, repeated while it is refused; None once the worker may end.

@@ -397,6 +397,15 @@ def test_a_rank_whose_thread_cannot_start_ends_the_gang(
     assert "can't start new thread" in str(job.message)
 
 
+def test_a_success_of_rank_0_does_not_hide_that_a_rank_could_not_be_recorded() -> None:
+    """Checked: the failure of another worker came after the success, and its log was lost."""
+    succeeded = AttemptResult(AttemptOutcome.SUCCEEDED)
+    lost = Failure(Reason.INTERNAL_ERROR, "Rank 1: the database refuses a line.")
+    assert with_cause(succeeded, lost).reason == Reason.INTERNAL_ERROR
+    killed = Failure(Reason.PROCESS_KILLED, "Rank 1 was killed while it ended.")
+    assert with_cause(succeeded, killed) == succeeded
+
+
 def test_a_rank_without_memory_is_the_cause_of_a_rank_0_that_was_killed() -> None:
     killed = AttemptResult(AttemptOutcome.FAILED, Reason.PROCESS_KILLED, "It was killed.")
     memory = Failure(Reason.OUT_OF_MEMORY, "Rank 1: no memory.")

@@ -201,6 +201,27 @@ def test_ranks_are_run_on_the_workers_of_their_job_and_end_them(
         assert (ended.state, ended.worker_id) == (State.SUCCEEDED, "w0")
 
 
+def test_ranks_that_are_abandoned_after_an_unexpected_error_end_the_worker_with_1(
+    start_worker: StartWorker,
+    make_job: Callable[..., Any],
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_: Any) -> bool:
+        raise RuntimeError("nobody expects this")
+
+    monkeypatch.setattr("worker.gangs.gang_runner._Member.run", fail)
+    job = make_job(runtime={"workers": 1, "devices": 2})
+    running = start_worker(job.id, "ranks_succeed", slots=2)
+
+    def place() -> bool:
+        with database.write() as session:
+            return job.id in {reservation.job_id for reservation in gangs.place(session)}
+
+    wait_until(place, "the ranks are reserved")
+    assert running.wait() == 1
+
+
 def test_a_worker_on_which_nothing_is_reserved_gives_up(
     start_worker: StartWorker, make_job: Callable[..., Any]
 ) -> None:

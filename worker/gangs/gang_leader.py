@@ -76,6 +76,10 @@ class GangLeader:
 
 def with_cause(result: AttemptResult, failure: Failure | None) -> AttemptResult:
     """The result of an attempt, from the result of rank 0 and a failure of another rank."""
+    has_succeeded = result.outcome is AttemptOutcome.SUCCEEDED
+    if has_succeeded and failure is not None and failure.reason == Reason.INTERNAL_ERROR:
+        # All ranks may have ended well, but a worker could not store what one of them wrote.
+        return AttemptResult(AttemptOutcome.FAILED, failure.reason, failure.message)
     if result.outcome is not AttemptOutcome.FAILED or result.reason is None:
         return result
     first = Failure(result.reason, result.message or "")

@@ -42,6 +42,8 @@ class GangRunner:
         self._assigned: set[Assignment] = set()
         self._lock = threading.Lock()
         self._attempt_ended = threading.Event()
+        self.has_failed = False
+        """Whether ranks were abandoned after an error that nobody expected."""
 
     @property
     def is_busy(self) -> bool:
@@ -99,6 +101,7 @@ class GangRunner:
         except Exception:
             # No known error leads here. The lease expires, and the job is retried.
             log.exception("the ranks were abandoned after an unexpected error")
+            self.has_failed = True
             self._attempt_ended.set()
         finally:
             self._context.slots.give_back(assignment.ranks)
