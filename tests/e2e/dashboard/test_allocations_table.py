@@ -96,9 +96,9 @@ def test_the_page_lists_the_allocations_and_follows_them(
     rows = table.get_by_role("row")
     expect(rows).to_have_count(4)
     expect(rows.nth(0)).to_contain_text("Expected start")
-    expect(rows.nth(1)).to_contain_text(f"1SlurmREFUSED{REFUSAL}–")
+    expect(rows.nth(1)).to_contain_text(f"1Slurm jobREFUSED{REFUSAL}–")
     expect(rows.nth(2)).to_contain_text("1Slurm job 4711NODE_FAILgpu[01-02,07]")
-    expect(rows.nth(3)).to_contain_text("1Slurm 4712PENDINGResources–2030-01-02 ")
+    expect(rows.nth(3)).to_contain_text("1Slurm job 4712PENDINGResources–2030-01-02 ")
     assert accessibility_violations(page) == []
     switch_to_light(page)
     assert accessibility_violations(page) == []
@@ -106,7 +106,7 @@ def test_the_page_lists_the_allocations_and_follows_them(
     change = {"state": "RUNNING", "reason": None, "nodes": "gpu07", "expected_start_at": None}
     with database.write() as session:
         session.execute(update(Allocation).where(Allocation.external_id == "4712").values(**change))
-    expect(rows.nth(3)).to_contain_text("1Slurm 4712RUNNINGgpu07")
+    expect(rows.nth(3)).to_contain_text("1Slurm job 4712RUNNINGgpu07")
     expect(rows.nth(0)).not_to_contain_text("Expected start")
 
 
