@@ -160,9 +160,12 @@ def schedule(
     """Let a batch system give the jobs of some queues their devices, until it is stopped."""
     from infra.log_config import set_up_logging
     from infra.settings import SettingsInvalid
-    from server.allocations.engines import read_plan
+    from server.allocations.engines import ENGINES, read_plan
     from server.allocations.run import run_scheduler
 
+    if engine is not None and engine not in ENGINES:
+        expected = " or ".join(ENGINES)
+        raise typer.BadParameter(f"expected {expected}, received {engine!r}.", param_hint="ENGINE")
     settings = read_settings()
     try:
         plan = read_plan(engine or settings.scheduler, config or settings.scheduler_config)
