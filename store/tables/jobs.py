@@ -137,17 +137,6 @@ Index(
 )
 
 
-# The order in which the jobs of one queue are submitted to a batch system.
-Index(
-    "ix_jobs_queue_turn",
-    Job.queue,
-    Job.turn_at,
-    Job.id,
-    sqlite_where=Job.state == QUEUED,
-    postgresql_where=Job.state == QUEUED,
-)
-
-
 # A partial index: few jobs extend another one, and each deletion looks for those.
 Index(
     "ix_jobs_extends",

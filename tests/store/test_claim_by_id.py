@@ -54,7 +54,7 @@ def test_an_unknown_job_is_refused_for_good(claim):
 def test_a_job_of_another_worker_may_be_waited_for(claim, make_job):
     job = make_job(State.RUNNING)
     message = f"The job '{job.id}' is running on another worker."
-    assert claim(job.id) == Refusal(message, is_final=False)
+    assert claim(job.id) == Refusal(message, is_final=False, runs_elsewhere=True)
 
 
 def test_a_job_is_not_claimed_before_it_is_due(claim, make_job, put):
