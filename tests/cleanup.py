@@ -26,12 +26,25 @@ GRACE_S: Final = 10.0
 
 
 def processes_of(folder: Path) -> Iterator[psutil.Process]:
-    """The living processes that inherited the folder of a run."""
+    """The living processes that inherited the folder of a run, or run in a Slurm of it."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):  # it has ended, or is another user's
             is_zombie = process.status() == psutil.STATUS_ZOMBIE
-            if not is_zombie and process.environ().get(RUN_FOLDER) == str(folder):
+            is_of_run = process.environ().get(RUN_FOLDER) == str(folder)
+            if not is_zombie and (is_of_run or _is_step_of_slurm(process, folder)):
                 yield process
+
+
+def _is_step_of_slurm(process: psutil.Process, folder: Path) -> bool:
+    """Whether it is a slurmstepd of a Slurm in the folder: it outlives the slurmd that starts it.
+
+    All that it inherits is where Slurm's configuration is. It writes its title over the variables,
+    so psutil finds none.
+    """
+    if process.name() != "slurmstepd":
+        return False
+    variables = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+    return any(entry.startswith(f"SLURM_CONF={folder}/".encode()) for entry in variables)
 
 
 def _family(folder: Path) -> set[psutil.Process]:

@@ -63,7 +63,25 @@ def test_an_interrupted_run_leaves_no_process_and_no_file(
     wait_until(lambda: all(map(is_gone, pids)), "every process has ended")
     wait_until(lambda: not folder.exists(), "the files are removed")
     assert list(cleanup.processes_of(folder)) == []
-    assert not [process for process in psutil.process_iter() if str(folder) in _command(process)]
+    wait_until(
+        lambda: not any(str(folder) in _command(process) for process in psutil.process_iter()),
+        "the process that cleaned up has ended, too",
+    )
+
+
+def test_a_step_of_slurm_is_a_process_of_the_run(tmp_path: Path) -> None:
+    """It is started by a daemon, which passes on nothing else, and outlives that."""
+    program = tmp_path / "slurmstepd"
+    program.write_text("#!/bin/sh\nread line\n")  # waits; the kernel calls it after its file
+    program.chmod(0o755)
+    for folder, expected in ((tmp_path, 1), (tmp_path.parent / "another-run", 0)):
+        environ = {"SLURM_CONF": str(folder / "slurm-a" / "slurm.conf")}
+        with subprocess.Popen([program], env=environ, stdin=subprocess.PIPE) as process:
+            try:
+                wait_until(lambda pid=process.pid: psutil.Process(pid).name() == program.name)
+                assert len([*cleanup.processes_of(tmp_path)]) == expected
+            finally:
+                process.kill()
 
 
 def _command(process: psutil.Process) -> str:
