@@ -18,7 +18,7 @@ from compare import report
 
 from store.scheduling.gang_placement import GangSize, WaitingGang
 from tests.slurm import SlurmCluster, slurm_cluster
-from tests.store.test_gang_placement import Simulation
+from tests.store.gang_simulation import Simulation
 
 SLOTS: Final = {"w0": 2, "w1": 2}
 GANG: Final = GangSize(workers=2, devices=2, min_ranks=4, max_ranks=4, batches=4)

@@ -283,7 +283,7 @@ def end(session: Session, name: str, state: str, reason: str | None, **values: A
     allocation = record(session, name, **values)
     if allocation is None or allocation.reason == NOT_NEEDED:
         return
-    allocation.retry_at = from_now(pause_s(_failures(session, allocation)))
+    allocation.retry_at = from_now(pause_s(_failures(session, allocation) + 1))
     if not _is_repetition(session, allocation):
         _add_event_of_waiting_job(session, allocation)
 
@@ -303,14 +303,13 @@ def ended_sentence(allocation: Allocation | Row[Any]) -> str:
 
 
 def _failures(session: Session, allocation: Allocation) -> int:
-    """How many allocations for the same attempt have ended, but for what was not needed."""
+    """How many allocations for the same attempt have failed before this one."""
     statement = select(func.count()).where(
         Allocation.job_id == allocation.job_id,
         Allocation.attempt == allocation.attempt,
-        Allocation.ended_at.is_not(None),
-        or_(Allocation.reason.is_(None), Allocation.reason != NOT_NEEDED),
+        Allocation.retry_at.is_not(None),
     )
-    return session.scalar(statement) or 1
+    return session.scalar(statement) or 0
 
 
 def _is_repetition(session: Session, allocation: Allocation) -> bool:

@@ -13,10 +13,9 @@ from pydantic import (
     model_validator,
 )
 
-from ampspec.documents.problems import SpecValidationError, from_pydantic
-from ampspec.documents.yaml_document import parse_yaml
 from ampspec.training.training import QueueName
 from infra.settings import SettingsInvalid
+from server.allocations.settings_file import read_settings_file
 
 Name = Annotated[
     str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", max_length=253)
@@ -240,30 +239,10 @@ def _check_variables(settings: KubernetesSettings) -> None:
 
 
 def read_kubernetes_settings(file: Path) -> KubernetesSettings:
-    """Read the settings.
+    """Read the settings, in which each queue has the defaults; see `read_settings_file`."""
+    return read_settings_file(file, KubernetesSettings, _complete)
 
-    Args:
-        file: A YAML file.
 
-    Returns:
-        The settings; each queue has the defaults.
-
-    Raises:
-        SettingsInvalid: It cannot be read, or names each setting that cannot be used.
-    """
-    try:
-        document = parse_yaml(file.read_text())
-        settings = KubernetesSettings.model_validate(document)
-        _check_variables(settings)
-        return settings.with_defaults()
-    except OSError as error:
-        lines = [f"{error.strerror}."]
-    except ValidationError as error:
-        lines = [str(problem) for problem in from_pydantic(error, KubernetesSettings)]
-    except SpecValidationError as error:
-        lines = [problem.detail for problem in error.problems]
-    except UnicodeDecodeError:
-        lines = ["expected text in UTF-8."]
-    except SettingsInvalid as error:
-        lines = [str(error)]
-    raise SettingsInvalid("\n".join(f"{file}: {line}" for line in lines))
+def _complete(settings: KubernetesSettings) -> KubernetesSettings:
+    _check_variables(settings)
+    return settings.with_defaults()

@@ -154,9 +154,9 @@ def _pod_failures(pods: Collection[Object]) -> Iterator[str]:
 def _disruption(pod: Object) -> Iterator[str]:
     for condition in pod.get("status", {}).get("conditions", []):
         if (condition["type"], condition["status"]) == ("DisruptionTarget", "True"):
-            word = condition.get("reason", "")
-            meaning = DISRUPTIONS.get(word, condition.get("message") or "it was ended")
-            yield f"{word}: {meaning}."
+            word, message = condition.get("reason", ""), condition.get("message", "").strip()
+            meaning = DISRUPTIONS.get(word, "it was ended")
+            yield f"{word}: {meaning}{f' ({message})' if message else ''}."
 
 
 def _memory(pod: Object) -> Iterator[str]:
@@ -181,7 +181,8 @@ def _exit_code(pod: Object) -> Iterator[str]:
             yield lines[-1]
         elif code != 0:
             word = terminated.get("reason") or "Error"
-            yield f"{word}: the worker has ended with exit code {code}."
+            last = f": {lines[-1]}" if lines else "."  # of its log, or why it was not started
+            yield f"{word}: the worker has ended with exit code {code}{last}"
 
 
 def _containers(status: Mapping[str, Any]) -> Iterator[Object]:

@@ -2,21 +2,28 @@
 
 import math
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
-from ampspec.documents.problems import SpecValidationError, from_pydantic
-from ampspec.documents.yaml_document import parse_yaml
 from ampspec.training.training import QueueName
 from infra.settings import SettingsInvalid
+from server.allocations.settings_file import read_settings_file
 
-Word = Annotated[str, StringConstraints(pattern=r"^[^\s;'\"\\]{1,200}$")]
+
+def _as_text(value: Any) -> Any:
+    """A number, such as the megabytes of --mem, as YAML reads it without quotation marks."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Word = Annotated[str, BeforeValidator(_as_text), StringConstraints(pattern=r"^[^\s;'\"\\]{1,200}$")]
 """A value of one of Slurm's options: it reaches sbatch as one argument, and no shell."""
 OPTIONS: Final = (
     "exclusive", "gpus-per-node", "gpu-bind", "licenses", "nice", "nodelist", "exclude", "switches",
     "wckey", "hint", "threads-per-core", "sockets-per-node", "cores-per-socket", "core-spec", "tmp",
-    "network", "container-image", "container-mounts", "container-mount-home", "container-workdir",
+    "network", "comment", "mail-type", "mail-user", "mem-per-cpu", "mem-per-gpu", "gres-flags",
+    "wait-all-nodes", "image", "module", "container-image", "container-mounts",
+    "container-mount-home", "container-workdir",
 )  # fmt: skip
 """The options of sbatch that a queue may add; the others are set by the scheduler."""
 
@@ -46,7 +53,7 @@ class SlurmQueue(_Section):
     """How long before the time limit a worker is told to save a checkpoint and end."""
     max_pending: int = Field(default=100, ge=1, le=100_000)
     """How many allocations may wait in Slurm at a time."""
-    options: dict[str, Word | int | bool] = Field(default_factory=dict)
+    options: dict[str, bool | Word] = Field(default_factory=dict)
     """Further options of sbatch, of those in OPTIONS."""
 
 
@@ -70,32 +77,17 @@ class SlurmSettings(_Section):
 
 
 def read_slurm_settings(file: Path) -> SlurmSettings:
-    """Read the settings.
+    """Read the settings; see `read_settings_file`."""
+    return read_settings_file(file, SlurmSettings, _with_known_options)
 
-    Args:
-        file: A YAML file.
 
-    Raises:
-        SettingsInvalid: It cannot be read, or names each setting that cannot be used.
-    """
-    try:
-        document = parse_yaml(file.read_text())
-        settings = SlurmSettings.model_validate(document)
-    except OSError as error:
-        raise SettingsInvalid(f"{file}: {error.strerror}.") from None
-    except ValidationError as error:
-        lines = [str(problem) for problem in from_pydantic(error, SlurmSettings)]
-        raise SettingsInvalid("\n".join(f"{file}: {line}" for line in lines)) from None
-    except SpecValidationError as error:
-        lines = [problem.detail for problem in error.problems]
-        raise SettingsInvalid("\n".join(f"{file}: {line}" for line in lines)) from None
-    except UnicodeDecodeError:
-        raise SettingsInvalid(f"{file}: expected text in UTF-8.") from None
+def _with_known_options(settings: SlurmSettings) -> SlurmSettings:
+    """The settings, unless a queue has an option of sbatch that is not one of OPTIONS."""
     for name, queue in settings.queues.items():
         for option in queue.options.keys() - set(OPTIONS):
             raise SettingsInvalid(
-                f"{file}: queues.{name}.options.{option}: expected one of "
-                f"{', '.join(sorted(OPTIONS))}; the scheduler sets the other options itself."
+                f"queues.{name}.options.{option}: expected one of {', '.join(sorted(OPTIONS))}; "
+                "the scheduler sets the other options itself."
             )
     return settings
 

@@ -306,6 +306,14 @@ def test_a_pod_that_may_not_be_created_is_the_reason(kubernetes, cluster, nodes)
     assert status_of(kubernetes)[:2] == ("Pending", reason)
 
 
+NOT_STARTED = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc "
+    "create failed: unable to start container process: error during container init: exec: "
+    '"ampserver": executable file not found in $PATH'
+)
+LOW_ON_DISK = (
+    "The node was low on resource: ephemeral-storage. Threshold quantity: 1Gi, available: 898240Ki."
+)
 ENDS = {
     "out of memory": (
         lambda cluster: cluster.exit(NAME, 137, "OOMKilled"),
@@ -313,7 +321,20 @@ ENDS = {
     ),
     "an exit code": (
         lambda cluster: cluster.exit(NAME, 1, message="Traceback"),
-        "Error: the worker has ended with exit code 1.",
+        "Error: the worker has ended with exit code 1: Traceback",
+    ),
+    "a command that the image does not have": (  # as containerd reports it
+        lambda cluster: cluster.exit(NAME, 128, "StartError", NOT_STARTED),
+        f"StartError: the worker has ended with exit code 128: {NOT_STARTED}",
+    ),
+    "an eviction whose reason was overwritten": (  # as the kubelet of 1.28 leaves it
+        lambda cluster: cluster.fail(
+            NAME,
+            {"conditions": [{"type": "DisruptionTarget", "status": "True",
+                             "reason": "TerminationByKubelet", "message": f"{LOW_ON_DISK} "}]},
+        ),
+        "TerminationByKubelet: its node ended it: it shuts down, or lacks memory or disk "
+        f"({LOW_ON_DISK}).",
     ),
     "a job that was not run": (
         lambda cluster: cluster.exit(NAME, 3, message="{}\nThe job needs the package 'x'.\n"),
@@ -331,7 +352,7 @@ ENDS = {
             {"conditions": [{"type": "DisruptionTarget", "status": "True",
                              "reason": "DeletionByTaintManager", "message": "taint"}]},
         ),
-        "DeletionByTaintManager: its node is lost, or was tainted.",
+        "DeletionByTaintManager: its node is lost, or was tainted (taint).",
     ),
     "the deadline of the pod": (
         lambda cluster: cluster.fail(

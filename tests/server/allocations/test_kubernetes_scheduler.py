@@ -1,7 +1,7 @@
 """The scheduler with Kubernetes: each allocation ends in its true state, none is created twice."""
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import update
 
 from ampspec.jobs import State
 from server.allocations.batch_system import AllocationRequest, BatchSystemUnavailable
@@ -10,7 +10,6 @@ from server.allocations.scheduler import END_GRACE_S, Scheduler
 from store import allocations
 from store.clock import from_now
 from store.jobs import jobs
-from store.listing import waiting_reason
 from store.tables import Job
 from tests.kubernetes_api import Failure
 from tests.server.allocations.fake_batch_system import IN_ITS_TURN
@@ -49,18 +48,6 @@ def allocations_of(database):
     def read(job):
         with database.read() as session:
             return list(allocations.of_job(session, job.id))
-
-    return read
-
-
-@pytest.fixture
-def waiting_of(database):
-    """Why a job waits."""
-
-    def read(job):
-        with database.read() as session:
-            row = session.execute(select(Job.id, Job.state).where(Job.id == job.id)).one()
-            return waiting_reason.why_waiting(session.connection(), [row]).get(job.id)
 
     return read
 

@@ -86,6 +86,22 @@ def test_one_worker_is_started_on_each_node_and_ended(slurm, cluster, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.needs("slurm")
+def test_two_submissions_of_one_name_run_one_after_the_other(slurm, cluster, tmp_path):
+    """As when a scheduler was suspended while another one submitted the same."""
+    first = slurm.submit(request("ampcore-twice-1-1"))
+    wait_until((tmp_path / "environ.0").exists, "its worker")
+    second = slurm.submit(request("ampcore-twice-1-1"))
+
+    def reason():
+        return cluster.run("squeue", "--noheader", f"--jobs={second}", "--format=%T %r").stdout
+
+    wait_until(lambda: reason().strip() == "PENDING Dependency", show=reason)
+    slurm.cancel(second)
+    slurm.cancel(first)
+
+
+@pytest.mark.slow
+@pytest.mark.needs("slurm")
 def test_jobs_of_other_programs_may_have_any_name(slurm, cluster):
     for name in (b"two\nlines", b"a|b|c|d|e|f|g", b"\xe9t\xe9"):
         ended = cluster.run("sbatch", "--hold", b"--job-name=" + name, "--wrap=true")
@@ -145,6 +161,47 @@ def test_the_settings_in_the_guide_are_valid(tmp_path):
     settings = read_slurm_settings(file)
     assert settings.queues["a100"].gres == "gpu:a100"
     assert settings.queues["cpu"].time_limit_s == 86_400
+
+
+@pytest.mark.parametrize(
+    ("queue", "arguments"),
+    [
+        # As in published scripts, without the quotation marks that YAML would not need.
+        ("{partition: gpu, gres: gpu, constraint: pascal, memory_per_node: 128000}",
+         ["--partition=gpu", "--gres=gpu:2", "--constraint=pascal", "--mem=128000"]),
+        ("{memory_per_node: 0, account: 20177, options: {exclusive: true, nice: 5}}",
+         ["--mem=0", "--account=20177", "--exclusive", "--nice=5"]),
+        ("{constraint: gpu, qos: regular, account: m2859_g, options: {licenses: SCRATCH, "
+         "gpus-per-node: 4, module: 'gpu,nccl-plugin'}}",
+         ["--constraint=gpu", "--qos=regular", "--account=m2859_g", "--licenses=SCRATCH",
+          "--gpus-per-node=4", "--module=gpu,nccl-plugin"]),
+        ("{partition: long, options: {exclude: 'kepler4,kepler3', wait-all-nodes: 1}}",
+         ["--partition=long", "--exclude=kepler4,kepler3", "--wait-all-nodes=1"]),
+        ("{gres: 'gpu:A100', options: {mem-per-cpu: 1G, mail-type: END, exclusive: false}}",
+         ["--gres=gpu:A100:2", "--mem-per-cpu=1G", "--mail-type=END"]),
+    ],
+)  # fmt: skip
+def test_what_published_scripts_ask_for_can_be_asked_for(tmp_path, queue, arguments):
+    """`sbatch` here is a program that writes down its arguments."""
+    file, program, written = (tmp_path / name for name in ("slurm.yaml", "sbatch", "arguments"))
+    file.write_text(f"queues: {{batch: {queue}}}")
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {written}\necho 17\n')
+    program.chmod(0o755)
+    slurm = Slurm(read_slurm_settings(file), {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert slurm.submit(request("ampcore-a-1-1", devices=2)) == "17"
+    lines = written.read_text().splitlines()
+    assert set(arguments) <= set(lines)
+    assert not any(line.startswith("--exclusive=") for line in lines)
+
+
+def test_a_submission_that_was_killed_is_not_refused(tmp_path):
+    """Slurm may have received it."""
+    program = tmp_path / "sbatch"
+    program.write_text("#!/bin/sh\nkill -TERM $$\n")
+    program.chmod(0o755)
+    slurm = Slurm(SlurmSettings(queues={"batch": {}}), {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    with pytest.raises(BatchSystemUnavailable):
+        slurm.submit(request("ampcore-a-1-1"))
 
 
 @pytest.mark.parametrize(
