@@ -98,6 +98,12 @@ RUN_BY_OTHER_TESTS = {
     **dict.fromkeys(
         ("# slurm.yaml", "# The scheduler of Slurm"), "tests/server/allocations/test_slurm.py"
     ),
+    **dict.fromkeys(
+        ("# kubernetes.yaml", "# The scheduler of Kubernetes"),
+        "tests/server/allocations/test_kubernetes.py",
+    ),
+    "# scheduler.yaml": "tests/deploy/test_helm_scheduler.py",
+    "ampserver worker --job ID": "tests/worker/test_one_job.py",
     # On Kubernetes: with a kubectl and a helm that connect to nothing.
     **dict.fromkeys(
         (

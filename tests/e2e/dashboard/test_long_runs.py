@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from playwright.sync_api import CDPSession, Page, Request, expect
+from playwright.sync_api import CDPSession, Locator, Page, Request, expect
 
 from dashboard.page_metrics import IS_DRAWN_JS, collected_metrics, metrics
 from store.database import Database
@@ -199,18 +199,19 @@ def test_a_page_left_open_needs_no_more_memory_or_work(
     assert 0 < late.layouts <= 4 * early.layouts, (early, late)
 
 
-def open_running(page: Page, with_stream: bool = True) -> "Polling":
+def open_running(page: Page, stream: str = "text/event-stream") -> "Polling":
     """Open the page of a running job with a clock that the test moves.
 
-    It moves once the event stream is open: until then the page polls.
+    It moves once the request for the event stream is answered: until then the page polls.
+
+    Args:
+        page: The page of the job.
+        stream: The content type of that answer.
     """
     page.clock.install()
-    if with_stream:
-        with page.expect_response(lambda response: STREAM in response.url) as opened:
-            page.reload()
-        assert opened.value.headers["content-type"].startswith("text/event-stream")
-    else:
+    with page.expect_response(lambda response: STREAM in response.url) as answered:
         page.reload()
+    assert answered.value.headers["content-type"].startswith(stream)
     page.wait_for_function(IS_DRAWN_JS)
     page.clock.pause_at(page.evaluate("Date.now() + 1_000"))
     return Polling(page, step_ms=250)
@@ -222,14 +223,13 @@ def test_new_steps_come_from_the_stream_and_are_not_loaded_again(
     running_job.train(SOME_SKIPS)
     page = open_signed_in(f"#/jobs/{running_job.id}")
     polling = open_running(page)
+    fact = page.locator("dl.facts div", has_text="Step").first
     paths: list[str] = []
     page.on("request", lambda request: paths.append(request.url))
     for _ in range(5):
         running_job.train(100)
         polling.until_shown(f"Steps 0 to {running_job.step - 1:,}")
-        expect(page.locator("dl.facts div", has_text="Step").first).to_contain_text(
-            f"{running_job.step:,}"
-        )
+        polling.until_shown(f"{running_job.step:,}", where=fact)
     assert [path for path in paths if "/steps?" in path or "/evaluations?" in path] == []
 
 
@@ -253,15 +253,9 @@ def test_a_page_without_a_stream_polls(open_signed_in: Any, running_job: Running
     """As when the limit of streams is reached."""
     running_job.train(SOME_SKIPS)
     page = open_signed_in(f"#/jobs/{running_job.id}")
-    refused: list[str] = []
-
-    def refuse(route: Any) -> None:
-        refused.append(route.request.url)
-        route.fulfill(status=429, json={"code": "too_many_open", "detail": "Too many."})
-
-    page.route(f"**{STREAM}**", refuse)
-    polling = open_running(page, with_stream=False)
-    wait_until(lambda: refused, "a request for the stream")
+    refusal = {"code": "too_many_open", "detail": "Too many."}
+    page.route(f"**{STREAM}**", lambda route: route.fulfill(status=429, json=refusal))
+    polling = open_running(page, stream="application/json")
     for _ in range(2):
         running_job.train(50)
         polling.until_shown(f"Steps 0 to {running_job.step - 1:,}")
@@ -289,12 +283,16 @@ class Polling:
         page.on("requestfinished", self._end)
         page.on("requestfailed", self._end)
 
-    def until_shown(self, text: str) -> None:
+    def until_shown(self, text: str, where: Locator | None = None) -> None:
         """Move the clock until the page has polled what it then shows.
 
         More than once, if the page has not yet set the timer of its next request.
+
+        Args:
+            text: What it then shows.
+            where: The element; without it, the range of the plots.
         """
-        shown = self.page.get_by_role("status", name="Plot range")
+        shown = where or self.page.get_by_role("status", name="Plot range")
 
         def is_shown() -> bool:
             if text in shown.inner_text():
