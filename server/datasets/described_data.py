@@ -193,9 +193,7 @@ def _misfits(
     used = {name for group in targets.values() for name in group}
     inputs = input_columns(data, used, by_name)
     described = DescribedData(by_name, inputs, targets, reference)
-    has_custom_code = isinstance(spec.model, Bundle)  # which may use any column as it likes
-    if not has_custom_code:
-        yield from _inputs_that_are_targets(inputs, used, reference)
+    yield from _inputs_that_are_targets(inputs, used, reference)
     for name in dict.fromkeys(name for group in inputs.values() for name in group):
         misfit = preprocessing_misfit(by_name[name].dtype, preprocessing_of(spec, name))
         if misfit is not None:
@@ -218,7 +216,7 @@ def _misfits(
                 pointer = json_pointer(_path_of_target(spec, data, output))
                 expected = f"{misfit.expected}, in {column.name} of {reference}"
                 yield Problem(pointer, "wrong_target", expected, misfit.received)
-    if all(inputs.values()) and not has_custom_code:
+    if all(inputs.values()):
         yield from problems_of_model(spec, described)
 
 

@@ -211,13 +211,14 @@ def _width(group: Sequence[DescribedColumn]) -> int | None:
 
 
 def target_kind(spec: JobSpec, output: str) -> TargetKind | None:
-    """What the targets of an output are; None where code of the user decides."""
+    """What the targets of an output are; None of an output that the task does not have.
+
+    The job reads the targets before it runs code of the user, whatever that makes of them.
+    """
     task = spec.task
     if isinstance(task, Outputs):
         return task.outputs[output].task.target if output in task.outputs else None
-    if task is not None:
-        return task.target
-    return None if spec.model.kind in ("bundle", "package") else "class"
+    return "class" if task is None else task.target
 
 
 def _text(shape: Shape) -> str:

@@ -335,9 +335,13 @@ def files(tmp_path):
     # Not the archive: only a trainer's end closes that.
     with zipfile.ZipFile(tmp_path / "pets.zip") as folder:
         folder.extractall(tmp_path / "pets")
-    return {name: tmp_path / file for name, file in paths.items()} | {"pets": tmp_path / "pets"}
+    halves = "".join(f"{row},{row / 2}\n" for row in range(200))
+    (tmp_path / "halves.csv").write_text(f"row,half\n{halves}")
+    others = {"pets": tmp_path / "pets", "halves": tmp_path / "halves.csv"}
+    return {name: tmp_path / file for name, file in paths.items()} | others
 
 
+HALVES = {"kind": "csv", "dataset": "halves", "inputs": ["row"], "target": "half"}
 FILLED = PEOPLE | {"preprocessing": {"income": {"missing": "mean"}}}
 """What a trainer can read, too: it needs a number in every row."""
 
@@ -422,6 +426,22 @@ FILLED = PEOPLE | {"preprocessing": {"income": {"missing": "mean"}}}
         ),
         (EYES, {}, None, None),
         (PETS, {}, None, None),
+        # The data of a bundle is read before its function is called.
+        (PEOPLE | {"target": "City"}, {"model": BUNDLE}, "/data/target", "received City"),
+        (
+            HALVES,
+            {"model": BUNDLE},
+            "/data/target",
+            "expected classes: whole numbers, names, or one-hot rows .*received 0.5",
+        ),
+        (HALVES, {"model": BUNDLE, "task": {"kind": "regression"}}, None, None),
+        (
+            PEOPLE | {"inputs": ["age", "city"]},
+            {"model": BUNDLE},
+            "/data/inputs/features",
+            "inputs.features: expected no targets; received city",
+        ),
+        (PEOPLE | {"inputs": ["age"]}, {"model": BUNDLE}, None, None),
     ],
 )
 def test_the_trainer_agrees_with_what_is_refused_or_accepted(
