@@ -144,13 +144,13 @@ def _converted(model: object) -> tuple[Document, bytes]:
 
     Raises InvalidSpec.
     """
-    from ampcore.conversion import NotConvertible, layers_spec_from_keras
+    from ampcore.conversion import OTHER_WAYS, NotConvertible, layers_spec_from_keras
 
     try:
         return layers_spec_from_keras(model, logits=True)
     except NotConvertible as error:
         received = error.reason if error.layer is None else f"{error.layer!r}: {error.reason}"
-        expected = "a Keras model of layers that a spec can describe"
+        expected = f"a Keras model of layers that a spec can describe; for any other {OTHER_WAYS}"
         problem = Problem("/model", "not_convertible", expected, received)
         raise InvalidSpec.from_problems([problem]) from error
 

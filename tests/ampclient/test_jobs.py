@@ -415,6 +415,22 @@ def test_a_keras_layer_without_a_place_in_a_spec_is_named_before_anything_is_sen
     assert "'own'" in problem.received
 
 
+def test_a_subclassed_model_is_refused_with_the_two_ways_to_train_it(client):
+    import keras
+
+    class OwnModel(keras.Model):
+        def call(self, inputs):
+            return inputs
+
+    for submit in (client.jobs.submit, client.jobs.validate):
+        with pytest.raises(InvalidSpec) as raised:
+            submit({"model": OwnModel(), "data": DIGITS})
+        [problem] = raised.value.problems
+        assert problem.received.startswith("a OwnModel has no graph of layers")
+        assert "`model: {kind: bundle}` with `code=FOLDER`" in problem.expected
+        assert "ampcore.Trainer.from_keras" in problem.expected
+
+
 def test_a_succeeded_job_is_extended(client, server):
     server.add_job("a", state="succeeded")
     job = client.jobs.get("a")
