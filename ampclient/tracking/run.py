@@ -140,7 +140,8 @@ class TrackedRun:
 
         Args:
             event: `epoch`, `evaluation`, `warning` (with `code` and `message`) or `started`.
-            data: JSON values; non-finite numbers are allowed.
+            data: JSON values; non-finite numbers are allowed. Of an evaluation: its `epoch`,
+                counted from 0, and its metrics, whose names begin with `val_`.
             step: The step it belongs to; None: the last row.
         """
         self._collect()

@@ -167,7 +167,7 @@ class TelemetryCallback(keras.callbacks.Callback):  # type: ignore[misc]
         self._run.event("epoch", data | {"steps": applied, "skipped": self._skipped_rows})
         metrics = {name: float(value) for name, value in values.items() if name.startswith("val_")}
         if metrics:
-            self._run.event("evaluation", metrics)
+            self._run.event("evaluation", {"epoch": epoch, **metrics})
         results = {name: metrics.get(name) for name in ("val_loss", "val_accuracy")}
         self._run.result(final_loss=data["loss"], **results)
 

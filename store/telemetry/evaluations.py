@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session, aliased
@@ -11,13 +11,16 @@ from ampspec.telemetry import EventType
 from ampspec.telemetry.metrics import metrics_of
 from store.tables import EVALUATION_TYPE, EventRow
 
+MAX_EPOCH: Final = 2**53
+"""A program may send any number; larger ones are no epochs."""
+
 
 @dataclass(frozen=True)
 class StoredEvaluation:
     """The metrics after a step, which is the last one of `epoch`; both count from 0.
 
-    `epoch` is None if the job's log does not tell the steps of an epoch. `is_best`: the best one of
-    the whole job so far, by the metric of its `train.best`.
+    `epoch` is None if neither the evaluation nor the steps per epoch of the job tell it.
+    `is_best`: the best one of the whole job so far, by the metric of its `train.best`.
     """
 
     epoch: int | None
@@ -117,13 +120,21 @@ def _evaluations(
     best = _best_step(session, job_id, attempt)
     return [
         StoredEvaluation(
-            row.step // per_epoch if per_epoch else None,
+            _epoch(row.data, row.step, per_epoch),
             row.step,
             metrics_of(row.data),
             row.step == best,
         )
         for row in rows
     ]
+
+
+def _epoch(data: Any, step: int, per_epoch: int | None) -> int | None:
+    """The epoch that the evaluation of a tracked run names, else the one of its step."""
+    epoch = data.get("epoch") if isinstance(data, dict) else None
+    if isinstance(epoch, int) and not isinstance(epoch, bool) and 0 <= epoch <= MAX_EPOCH:
+        return epoch
+    return step // per_epoch if per_epoch else None
 
 
 def _best_step(session: Session, job_id: str, attempt: int | None) -> int | None:

@@ -12,7 +12,8 @@ class Evaluation(ApiModel):
     __pydantic_extra__: dict[str, Number]
 
     epoch: int | None = Field(
-        description="The epoch of the step, counted from 0. Null if its length is unknown."
+        description="The epoch of the step, counted from 0. Null if it is unknown, as of a "
+        "tracked run whose evaluations do not name it."
     )
     step: int = Field(description="The last step before the evaluation, counted from 0.")
     best: bool = Field(

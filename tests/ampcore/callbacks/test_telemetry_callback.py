@@ -166,7 +166,9 @@ def test_validation_is_an_event_of_each_epoch_and_a_result(run):
     history = fit(a_model(ours()), run, epochs=2, validation_data=(X, Y)).history
     kinds = [kind for kind, _ in run.events]
     assert kinds == ["epoch", "evaluation", "epoch", "evaluation"]
+    assert [data["epoch"] for _, data in run.events] == [0, 0, 1, 1]
     assert run.events[1][1] == {
+        "epoch": 0,
         "val_loss": history["val_loss"][0],
         "val_accuracy": history["val_accuracy"][0],
     }

@@ -73,6 +73,19 @@ def test_each_evaluation_is_a_row_with_its_epoch_step_and_metrics(api, job_id):
     }
 
 
+@ON_SQLITE
+def test_an_evaluation_may_name_its_epoch_as_that_of_a_keras_run_does(api, make_job):
+    job = make_job(State.RUNNING)
+    named = (0, 7, True, -1, "3", 10**30)
+    append(api, job.id, 1, [evaluation(n, val_loss=1.0, epoch=e) for n, e in enumerate(named)])
+    items = get(api, job.id).json()["items"]
+    assert [item["epoch"] for item in items] == [0, 7, None, None, None, None]
+    assert all(set(item) == {"epoch", "step", "best", "val_loss"} for item in items)
+    assert get(api, job.id, format="csv").text.splitlines()[1:3] == ["0,0,1", "1,7,1"]
+    append(api, job.id, 1, [started(2)], written=len(named))
+    assert [item["epoch"] for item in get(api, job.id).json()["items"]] == [0, 7, 1, 1, 2, 2]
+
+
 @pytest.mark.parametrize("query", [{}, {"max_points": 10}, {"after": 9}])
 def test_the_last_improvement_is_the_best_evaluation(api, make_job, query):
     job = make_job(State.RUNNING)
