@@ -2,7 +2,7 @@
 
 python predict.py FOLDER PICTURE …  prints the class of each picture, which may have any size.
 python predict.py FOLDER            prints the share of right names among the validation pictures of
-the example, which is the job's val_accuracy.
+the example, whose classes are known; it is the job's val_accuracy.
 """
 
 import json
@@ -16,7 +16,13 @@ from PIL import Image
 
 def main() -> None:
     """Read the pictures as they are, and resize them as the job did; the model does the rest."""
-    folder = Path(sys.argv[1])
+    folder, pictures = Path(sys.argv[1]), sys.argv[2:]
+    known = sorted(Path("shapes/validation").glob("*/*.png"))
+    if not pictures and not known:
+        sys.exit(
+            "There are no pictures in shapes/validation to compare with. Name those to classify: "
+            "python predict.py FOLDER PICTURE …"
+        )
     model = keras.saving.load_model(folder / "model.keras")
     signature = json.loads((folder / "signature.json").read_text())
     height, width, channels = signature["models"]["model"]["inputs"]["image"]["shape"]
@@ -28,13 +34,11 @@ def main() -> None:
         logits = np.asarray(model(pixels.reshape(1, height, width, channels)))
         return str(classes[int(logits.argmax())])
 
-    if pictures := sys.argv[2:]:
-        for picture in pictures:
-            print(picture, name(Path(picture)))
-        return
-    files = sorted(Path("shapes/validation").glob("*/*.png"))
-    right = [name(file) == file.parent.name for file in files]
-    print(f"right: {np.mean(right):.4f}")
+    for picture in pictures:
+        print(picture, name(Path(picture)))
+    if not pictures:
+        right = [name(file) == file.parent.name for file in known]
+        print(f"right: {np.mean(right):.4f}")
 
 
 if __name__ == "__main__":

@@ -38,8 +38,14 @@ def python(python_commands):
 
 
 def run_python(program, folder, *command):
+    done = end_of_python(program, folder, *command)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def end_of_python(program, folder, *command):
     environ = os.environ | {"KERAS_BACKEND": "tensorflow", "PYTHONPATH": str(EXAMPLES.parent)}
-    done = subprocess.run(
+    return subprocess.run(
         [program, *map(str, command)],
         cwd=folder,
         env=environ,
@@ -48,8 +54,6 @@ def run_python(program, folder, *command):
         timeout=DEADLINE_S,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.mark.parametrize("name", LEAST)
@@ -69,6 +73,14 @@ def test_an_example_trains_and_its_model_gives_the_metric_on_raw_data(
     [found] = map(float, re.findall(r"\d+\.\d+", shown))
     # The saved model computes in the dtypes of the policy on other batch sizes.
     assert found == pytest.approx(metrics[metric], rel=0.02)
+
+
+def test_pictures_are_named_by_the_user_where_no_class_is_known(python_commands, tmp_path):
+    script = EXAMPLES / "pictures" / "predict.py"
+    done = end_of_python(python_commands / "python", tmp_path, script, "out")
+    assert done.returncode == 1
+    assert "Name those to classify: python predict.py FOLDER PICTURE" in done.stderr
+    assert done.stdout == ""
 
 
 def test_a_job_starts_from_the_weights_of_another_one(python, tmp_path, monkeypatch):
