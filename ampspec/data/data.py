@@ -121,7 +121,8 @@ class Columns(Data):
     regardless of `train.seed`. A dataset of a package is built with it."""
     inputs: InputColumns | None = None
     """The columns of each input of the model, or of its only input; null: `x` or `image`, and in
-    tables all columns that are not targets."""
+    tables all columns that are not targets. Of several inputs, those that are not named have the
+    columns of their own names."""
     target: ColumnNames | None = None
     """The column to predict, or several numbers or labels; null: `y`, `label` or `mask`."""
     targets: dict[ColumnName, ColumnNames] | None = Field(default=None, max_length=64)

@@ -6,6 +6,7 @@ from typing import Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from ampspec.data.data import DataSpec
+from ampspec.data.equal_names import with_equal_names
 from ampspec.documents.base import with_default_kind
 from ampspec.documents.problems import Parts
 from ampspec.documents.yaml_document import parse_yaml
@@ -39,6 +40,23 @@ def _default_mode(precision: Any) -> str | None:
         return None
 
 
+def _filled(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with default kinds and inputs: `optimizer: {learning_rate: 0.1}` is Adam."""
+    filled = dict(document)
+    if "optimizer" in filled:
+        filled["optimizer"] = with_default_kind(filled["optimizer"], Adam().kind)
+    if isinstance(filled.get("optimizers"), dict):
+        filled["optimizers"] = {
+            name: with_default_kind(optimizer, Adam().kind)
+            for name, optimizer in filled["optimizers"].items()
+        }
+    if "loss_scale" in filled and (mode := _default_mode(filled.get("precision", {}))):
+        filled["loss_scale"] = with_default_kind(filled["loss_scale"], mode, "mode")
+    if "data" in filled:
+        filled["data"] = with_equal_names(filled.get("model"), filled["data"])
+    return filled
+
+
 class JobSpec(CheckedSpec):
     """The complete description of a training job. Unknown fields are an error."""
 
@@ -67,21 +85,8 @@ class JobSpec(CheckedSpec):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_in_kinds(cls, document: Any) -> Any:
-        """Fill in default kinds: `optimizer: {learning_rate: 0.1}` is Adam."""
-        if not isinstance(document, dict):
-            return document
-        filled = dict(document)
-        if "optimizer" in filled:
-            filled["optimizer"] = with_default_kind(filled["optimizer"], Adam().kind)
-        if isinstance(filled.get("optimizers"), dict):
-            filled["optimizers"] = {
-                name: with_default_kind(optimizer, Adam().kind)
-                for name, optimizer in filled["optimizers"].items()
-            }
-        if "loss_scale" in filled and (mode := _default_mode(filled.get("precision", {}))):
-            filled["loss_scale"] = with_default_kind(filled["loss_scale"], mode, "mode")
-        return filled
+    def _fill_in_document(cls, document: Any) -> Any:
+        return _filled(document) if isinstance(document, dict) else document
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
@@ -112,8 +117,9 @@ class JobSpec(CheckedSpec):
         sections: Parts = {}
         if not isinstance(document, dict):
             return sections
-        for name in cls.model_fields.keys() & document.keys():
-            probe = {"model": {"kind": "lenet5"}, "data": {"kind": "digits"}, name: document[name]}
+        filled = _filled(document)
+        for name in cls.model_fields.keys() & filled.keys():
+            probe = {"model": {"kind": "lenet5"}, "data": {"kind": "digits"}, name: filled[name]}
             try:
                 spec = cls.model_validate(probe, context=WITHOUT_RULES)
             except ValidationError:

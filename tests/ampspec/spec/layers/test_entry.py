@@ -4,6 +4,7 @@ import pytest
 
 from ampspec.jobs import JobSpec, SpecValidationError
 from ampspec.layers.catalog import LAYERS, LEFT_OUT
+from tests.tables import every_row
 
 
 def job(*layers, data=None, **fields):
@@ -153,6 +154,49 @@ def test_keys_have_the_vocabulary_of_the_data():
 
 def test_shapes_are_not_checked_before_the_data_is_known():
     JobSpec.parse(job(FLATTEN, {"layer": "Dense", "units": 9}, data={"kind": "npz", "path": "a"}))
+
+
+SEVERAL = {"left": {"shape": [4]}, "right": {"shape": [4]}}
+SUM = {"layer": "Add", "inputs": ["left", "right"]}
+TABLE = {"kind": "csv", "path": "a.csv"}
+
+
+@every_row(
+    ("section", "columns"),
+    [
+        ({}, {"left": ("left",), "right": ("right",)}),
+        ({"inputs": None}, {"left": ("left",), "right": ("right",)}),
+        ({"inputs": {"right": "b"}}, {"left": ("left",), "right": ("b",)}),
+        ({"inputs": {"left": ["a", "c"], "right": "b"}}, {"left": ("a", "c"), "right": ("b",)}),
+    ],
+)
+def test_several_inputs_have_the_columns_of_their_names_unless_others_are_named(section, columns):
+    spec = JobSpec.parse(job(SUM, LOGITS, inputs=SEVERAL, data=TABLE | section))
+    assert spec.data.inputs == columns
+    assert JobSpec.parse(spec.to_json()) == spec
+
+
+def test_a_single_input_and_inputs_of_other_models_keep_their_usual_columns():
+    single = job(FLATTEN, LOGITS, inputs={"left": {"shape": [4]}}, data=TABLE)
+    assert JobSpec.parse(single).data.inputs is None
+    assert JobSpec.parse({"model": {"kind": "mlp"}, "data": TABLE}).data.inputs is None
+
+
+@every_row(
+    ("inputs", "received"),
+    [({"up": "a"}, "left, right, up"), (["left", "right"], "features")],
+)
+def test_columns_of_no_input_are_refused(inputs, received):
+    mistakes = problems(SUM, LOGITS, inputs=SEVERAL, data=TABLE | {"inputs": inputs})
+    assert mistakes["/data/inputs"].received == received
+    assert "left, right" in mistakes["/data/inputs"].expected
+
+
+def test_another_mistake_does_not_add_one_about_columns_that_need_no_names():
+    document = job(SUM, LOGITS, inputs=SEVERAL, data=TABLE)
+    with pytest.raises(SpecValidationError) as raised:
+        JobSpec.parse({**document, "train": {"epochs": 0}})
+    assert [problem.pointer for problem in raised.value.problems] == ["/train/epochs"]
 
 
 def test_several_inputs_and_outputs_need_columns_and_a_task_for_each():
