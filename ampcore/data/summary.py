@@ -36,6 +36,7 @@ def column_summary(
     plans: Mapping[str, ColumnPlan],
     encodings: Mapping[str, Encoding],
     *,
+    split: tuple[FileRows, FileRows | None],
     available: ListedColumns | None = None,
 ) -> DataSummary:
     """The summary of data with columns.
@@ -46,6 +47,7 @@ def column_summary(
         roles: Which columns are inputs and targets.
         plans: By input column, how it is prepared.
         encodings: By output, how its targets are encoded.
+        split: Both with the rows that are left out.
         available: What the data has besides what is read; None: what the training rows have.
     """
     source = training.source
@@ -55,8 +57,10 @@ def column_summary(
     left_out += [part for part in (available.left_out if available else ()) if part not in left_out]
     return DataSummary(
         train=len(training),
-        validation=len(held_out) if held_out is not None else 0,
-        validation_rows=_origin(training, held_out),
+        validation=_count(held_out),
+        validation_rows=_origin(*split),
+        train_left_out=len(split[0]) - len(training),
+        validation_left_out=_count(split[1]) - _count(held_out),
         columns=columns[:MAX_LISTED],
         column_count=len(columns),
         targets={output: _target(encoding) for output, encoding in encodings.items()},
@@ -82,6 +86,10 @@ def data_summary(dataset: Dataset) -> DataSummary:
         split_seed=dataset.split_seed,
         targets={output: _target(encoding) for output, encoding in targets.items()},
     )
+
+
+def _count(rows: FileRows | None) -> int:
+    return 0 if rows is None else len(rows)
 
 
 def _origin(training: FileRows, held_out: FileRows | None) -> ValidationRows:

@@ -82,6 +82,8 @@ class DataSummary(_SummaryPart):
         validation_rows: Where they come from: a split of the data, rows that were split off, or
             data passed by the program.
         split_seed: `data.split_seed`, if it selected the rows; None otherwise.
+        train_left_out: The number of rows for training that are left out: they have no target.
+        validation_left_out: The same of the rows for validation.
         columns: The first MAX_LISTED columns.
         column_count: The number of all columns.
         targets: By output.
@@ -94,6 +96,8 @@ class DataSummary(_SummaryPart):
     validation: int
     validation_rows: ValidationRows
     split_seed: int | None = None
+    train_left_out: int = 0
+    validation_left_out: int = 0
     columns: list[ColumnSummary] = []
     column_count: int = 0
     targets: dict[str, TargetSummary] = {}
@@ -121,6 +125,11 @@ class DataSummary(_SummaryPart):
             if self.validation_rows == "random" and self.split_seed is not None:
                 text = f"{text[:-1]}, split_seed {self.split_seed})"
         yield "data", text
+        if self.train_left_out or self.validation_left_out:
+            text = f"{_count(self.train_left_out, 'row')} to train on"
+            if self.validation_rows != "none":
+                text += f" and {self.validation_left_out:,} for validation"
+            yield "no target", f"{text}, left out"
         for title, role in (("inputs", "input"), ("not used", "left_out")):
             names = [column.text for column in self.columns if column.role == role]
             if names:

@@ -108,6 +108,9 @@ class FileData(Data):
         return self.path or self.dataset or ""
 
 
+MissingTargets = Literal["error", "leave_out"]
+
+
 class Columns(Data):
     """The kinds of data whose columns can be inputs and targets."""
 
@@ -127,6 +130,11 @@ class Columns(Data):
     """The column to predict, or several numbers or labels; null: `y`, `label` or `mask`."""
     targets: dict[ColumnName, ColumnNames] | None = Field(default=None, max_length=64)
     """For a task with several outputs, the columns of each."""
+    missing_targets: MissingTargets = Field(
+        default="error", exclude_if=lambda missing_targets: missing_targets == "error"
+    )
+    """`error`: a row without a target is an error. `leave_out`: such rows are neither trained on
+    nor evaluated. Of several targets or outputs, a row needs all."""
     preprocessing: dict[ColumnName, Preprocessing] = Field(
         default_factory=dict, max_length=MAX_COLUMNS
     )

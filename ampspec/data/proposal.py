@@ -195,9 +195,10 @@ def _target(columns: Sequence[_Column], rows: int, proposal: Proposal) -> _Colum
     proposal.spec["data"]["target"] = target.name
     proposal.reasons.append(f"data.target: {target.name} {reason}.")
     if target.missing:
+        proposal.spec["data"]["missing_targets"] = "leave_out"
         count = f"{target.missing:,} of {rows:,} rows"
         proposal.reasons.append(
-            f"data.target: {target.name} has no value in {count}; a job needs a value in each row."
+            f"data.missing_targets: {target.name} has no value in {count}, which are left out."
         )
     return target
 

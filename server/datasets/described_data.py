@@ -136,20 +136,28 @@ def _missing_values(
     spec: JobSpec, data: AnyFile, columns: Sequence[DescribedColumn], reference: str
 ) -> Iterator[Problem]:
     """The columns that a job reads have a value in each row, or may lack some."""
-    if getattr(data, "missing", "keep") == "keep":
-        return
     if isinstance(data, Csv) and data.missing_values is not None:
         return
     targets = target_columns(data, spec.task, [column.name for column in columns])
-    groups = [*(data.inputs or {}).values(), *targets.values()]
-    used = {name for group in groups for name in group}
+    target_names = {name for group in targets.values() for name in group}
+    input_names = {name for group in (data.inputs or {}).values() for name in group}
+    keeps = getattr(data, "missing", "keep") == "keep"
     for column in columns:
-        if column.missing and (data.inputs is None or column.name in used):
-            expected = (
-                f"keep, since the column {column.name} of {reference} has {column.missing} rows "
-                "without a value"
-            )
-            yield Problem("/data/missing", "missing_values", expected, "error")
+        is_target = column.name in target_names
+        is_input = not is_target and (data.inputs is None or column.name in input_names)
+        if not column.missing or not (is_target or is_input):
+            continue
+        reason = (
+            f"since the column {column.name} of {reference} has {column.missing} rows without a "
+            "value"
+        )
+        if is_target and data.missing_targets == "error":
+            expected = f"leave_out, {reason}"
+            yield Problem("/data/missing_targets", "missing_values", expected, "error")
+            return
+        # A row that is left out for its target may be the one that lacks an input.
+        if is_input and not keeps and data.missing_targets == "error":
+            yield Problem("/data/missing", "missing_values", f"keep, {reason}", "error")
             return
 
 

@@ -16,6 +16,8 @@ from ampspec.objectives.task import TargetKind
 Array = NDArray[Any]
 Pieces = Iterable[tuple[NDArray[np.int64], Array]]
 """The row numbers and values of a column, piece by piece."""
+LEAVE_OUT: Final = ", or `missing_targets: leave_out`"
+"""What a spec can say about rows without a target."""
 MAX_CLASSES: Final = 100_000
 CLASSES: Final = "classes: whole numbers, names, or one-hot rows (or task.kind: regression)"
 MAX_NAMED: Final = 5
@@ -264,7 +266,7 @@ def _check_classes(rows: NDArray[np.int64], values: Array, source: str, field: s
         raise InvalidData(
             source,
             field,
-            expected="a class in every row" if is_missing else CLASSES,
+            expected=f"a class in every row{LEAVE_OUT}" if is_missing else CLASSES,
             received=f"{'a missing value' if is_missing else values[place]} "
             f"in row {rows[place[0]] + 1}",
         )
@@ -290,6 +292,8 @@ def _check_numbers(
         wrong, expected = (values != 0) & (values != 1), "labels that are 0 or 1"
     if wrong.any():
         first = tuple(np.argwhere(wrong)[0])
+        if np.isnan(values[first]):
+            expected += LEAVE_OUT
         received = f"{values[first]} in row {rows[first[0]] + 1}"
         raise InvalidData(source, field, expected=expected, received=received)
 

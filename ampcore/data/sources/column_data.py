@@ -13,6 +13,7 @@ from ampcore.data.preparation.column_roles import (
     column_roles,
 )
 from ampcore.data.preparation.file_rows import Array, FileRows, Indices
+from ampcore.data.preparation.left_out_rows import rows_with_targets
 from ampcore.data.preparation.preprocessing import ColumnPlan, PreparedInputs
 from ampcore.data.preparation.targets import Encoding, check_targets, find_encoding, join_columns
 from ampcore.data.registry import LoadOptions
@@ -54,6 +55,8 @@ def prepared_dataset(
     """
     name, columns = training.name, training.source.columns
     roles = column_roles(spec, options.task, columns, name)
+    split = (training, held_out)
+    training = rows_with_targets(spec, roles, training, "for training")
     inputs = _prepared_inputs(training, column_plans(spec, roles, training))
     encodings = {
         output: find_encoding(
@@ -70,6 +73,7 @@ def prepared_dataset(
     validation = None
     if held_out is not None:
         check_same_columns(columns, held_out.source.columns, roles, name)
+        held_out = rows_with_targets(spec, roles, held_out, "for validation")
         _check_validation(held_out, inputs, roles, encodings)
         validation_examples = FileExamples(held_out, inputs, roles.targets, encodings)
         validation = resident_if_small(validation_examples, options.memory_bytes)
@@ -80,7 +84,7 @@ def prepared_dataset(
         inputs,
         place_of=training.place_of(),
         summary=column_summary(
-            training, held_out, roles, inputs.plans, encodings, available=available
+            training, held_out, roles, inputs.plans, encodings, split=split, available=available
         ),
         validation_rows=None if held_out is None else held_out.rows,
         split_seed=spec.split_seed if _is_drawn(spec, training, held_out) else None,

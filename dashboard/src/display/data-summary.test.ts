@@ -37,6 +37,14 @@ test("data without columns have a sentence only", () => {
   });
 });
 
+test("rows without a target are counted", () => {
+  const started = { data: { train: 10, validation: 4, validation_rows: "last", train_left_out: 3, validation_left_out: 1 } };
+  assert.equal(
+    dataSummary(started)?.sentence,
+    "Trains on 10 rows, 4 are for validation (the last rows). Rows without a target are left out: 3 to train on, 1 for validation.",
+  );
+});
+
 test("an event of an older worker, and one of another form, have no summary", () => {
   for (const started of [undefined, {}, { data: 7 }, { data: null }, { data: [] }, { data: { train: "many" } }]) assert.equal(dataSummary(started as never), null);
 });

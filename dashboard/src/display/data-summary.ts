@@ -56,7 +56,11 @@ function classTable(title: string, target: JsonObject): DataTable {
 function sentence(data: JsonObject): string {
   const validation = count(data["validation"]);
   const origin = ORIGINS[text(data["validation_rows"])] ?? "";
-  return `Trains on ${integer(count(data["train"]))} rows` + (validation > 0 ? `, ${integer(validation)} are for validation${origin}.` : ", none are for validation.");
+  const leftOut = count(data["train_left_out"]), validationLeftOut = count(data["validation_left_out"]);
+  const withoutTarget = leftOut + validationLeftOut > 0
+    ? ` Rows without a target are left out: ${integer(leftOut)} to train on, ${integer(validationLeftOut)} for validation.`
+    : "";
+  return `Trains on ${integer(count(data["train"]))} rows` + (validation > 0 ? `, ${integer(validation)} are for validation${origin}.` : ", none are for validation.") + withoutTarget;
 }
 
 function objects(value: unknown): JsonObject[] {

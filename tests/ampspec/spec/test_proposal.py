@@ -35,6 +35,12 @@ def propose(tmp_path, text):
             "data.inputs: without Id: row numbers.",
         ),
         (
+            "age,size,price\n" + rows(lambda n: f"{n % 50},1.{n * 7},{n * 3 if n % 4 else ''}"),
+            {"target": "price", "inputs": ["age", "size"], "missing_targets": "leave_out"},
+            "regression",
+            "data.missing_targets: price has no value in 30 of 120 rows, which are left out.",
+        ),
+        (
             rows(lambda n: f"{n % 3 + 1},1.{n},2.{n * 7}"),
             {"target": "column_1", "inputs": ["column_2", "column_3"]},
             "classification",

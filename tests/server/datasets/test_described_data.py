@@ -114,6 +114,7 @@ def two_outputs(**outputs):
 
 
 TEXT_AS_NUMBERS = {"city": {"normalize": True}}
+LEAVE_OUT = {"missing_targets": "leave_out"}
 OUTPUTS = PEOPLE | {"target": None, "inputs": ["city"]}
 
 
@@ -276,8 +277,11 @@ def test_other_parts_of_the_spec_are_checked_too(api, data, parts, pointer, deta
         (PEOPLE | {"missing": "error", "missing_values": ["-"]}, {}),  # the job will see
         (PEOPLE | {"target": "column_3", "header": False}, {}),
         (PEOPLE | {"target": None}, {"task": {"kind": "autoencoding"}}),
-        (OUTPUTS, two_outputs(target="income")),
-        (OUTPUTS | {"targets": {"earnings": ["income"]}}, two_outputs(target="pay")),
+        (OUTPUTS | LEAVE_OUT, two_outputs(target="income")),
+        (
+            OUTPUTS | LEAVE_OUT | {"targets": {"earnings": ["income"]}},
+            two_outputs(target="pay"),
+        ),
         ({"kind": "csv", "dataset": "poem", "target": "a"}, {}),
         (EYES, {}),
         (EYES | {"x": "X", "y": "Y"}, {}),
@@ -342,6 +346,7 @@ def files(tmp_path):
 
 
 HALVES = {"kind": "csv", "dataset": "halves", "inputs": ["row"], "target": "half"}
+PAID = {"kind": "csv", "dataset": "people", "inputs": ["age"], "target": "income"}
 FILLED = PEOPLE | {"preprocessing": {"income": {"missing": "mean"}}}
 """What a trainer can read, too: it needs a number in every row."""
 
@@ -435,6 +440,24 @@ FILLED = PEOPLE | {"preprocessing": {"income": {"missing": "mean"}}}
             "expected classes: whole numbers, names, or one-hot rows .*received 0.5",
         ),
         (HALVES, {"model": BUNDLE, "task": {"kind": "regression"}}, None, None),
+        (
+            PAID | {"missing": "keep"},
+            {"task": {"kind": "regression"}},
+            "/data/missing_targets",
+            "income: expected numbers .*, or `missing_targets: leave_out`; received nan in row",
+        ),
+        (
+            PAID,
+            {"task": {"kind": "regression"}},
+            "/data/missing_targets",
+            "line 2, column income: expected .*, or `missing_targets: leave_out`; received",
+        ),
+        (
+            PAID | LEAVE_OUT,
+            {"task": {"kind": "regression"}},
+            None,
+            None,
+        ),
         (
             PEOPLE | {"inputs": ["age", "city"]},
             {"model": BUNDLE},
