@@ -126,10 +126,22 @@ def _describe_column(
         dtype=column.dtype,
         shape=shape,
         missing=column.missing,
+        nan=_count_nan(source, name) if column.dtype.startswith("float") else 0,
         classes=classes,
         statistics=statistics,
         range=array_range,
     )
+
+
+def _count_nan(source: Source, name: str) -> int:
+    """The rows of a column of single numbers that are NaN and not missing; 0 for arrays."""
+    column, count = source.columns[name], 0
+    if column.shape not in ((), (1,)):
+        return 0
+    for start in range(0, source.rows, ROWS_AT_ONCE):
+        rows = np.arange(start, min(start + ROWS_AT_ONCE, source.rows))
+        count += int(np.isnan(source.read(rows, [name])[name]).sum())
+    return count - column.missing
 
 
 def _count_classes(source: Source, name: str, classes: Sequence[str]) -> list[ClassCount]:

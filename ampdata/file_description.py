@@ -55,6 +55,8 @@ class ColumnDescription(_DescriptionPart):
     """The shape of one example; None where images differ."""
     missing: int
     """The rows without a value."""
+    nan: int = 0
+    """The rows whose number is NaN although the format could say that there is none."""
     classes: list[ClassCount] | None
     """At most 1,000; None where the format has no class names."""
     statistics: ColumnStatistics | None = None

@@ -93,6 +93,7 @@ class _Column:
     dtype: str
     shape: tuple[int | None, ...]
     missing: int
+    nan: int
     classes: int | None
     statistics: Mapping[str, Any]
 
@@ -104,9 +105,15 @@ class _Column:
             str(column.get("dtype", "")),
             tuple(column.get("shape") or ()),
             column.get("missing") or 0,
+            column.get("nan") or 0,
             len(classes) if isinstance(classes, list) else None,
             column.get("statistics") or {},
         )
+
+    @property
+    def without_value(self) -> int:
+        """The rows without a value, or with NaN."""
+        return self.missing + self.nan
 
     @property
     def is_picture(self) -> bool:
@@ -141,7 +148,7 @@ class _Column:
 
     def has_targets(self, rows: int) -> bool:
         """Whether most rows have a value, and the values differ."""
-        return 2 * self.missing <= rows and self.distinct not in (0, 1)
+        return 2 * self.without_value <= rows and self.distinct not in (0, 1)
 
     @property
     def is_time(self) -> bool:
@@ -154,7 +161,7 @@ class _Column:
         """Why the column is useless as an input; None if it may be useful."""
         if self.distinct == 0:
             return "no value"
-        if self.distinct == 1 and not self.missing:
+        if self.distinct == 1 and not self.without_value:
             return "the same value in each row"
         if self.statistics.get("is_counted"):
             return "row numbers"
@@ -194,9 +201,9 @@ def _target(columns: Sequence[_Column], rows: int, proposal: Proposal) -> _Colum
         target, reason = (useful or possible)[-1], "is the last column with single values"
     proposal.spec["data"]["target"] = target.name
     proposal.reasons.append(f"data.target: {target.name} {reason}.")
-    if target.missing:
+    if target.without_value:
         proposal.spec["data"]["missing_targets"] = "leave_out"
-        count = f"{target.missing:,} of {rows:,} rows"
+        count = f"{target.without_value:,} of {rows:,} rows"
         proposal.reasons.append(
             f"data.missing_targets: {target.name} has no value in {count}, which are left out."
         )
@@ -266,7 +273,8 @@ def _propose_table(columns: Sequence[_Column], target: _Column, proposal: Propos
             preprocessing[column.name] = {"categories": "one_hot"}
         elif column.dtype != "bool" or column.missing:
             options: dict[str, Any] = {"normalize": True}
-            preprocessing[column.name] = options | ({"missing": "mean"} if column.missing else {})
+            filled = {"missing": "mean"} if column.without_value else {}
+            preprocessing[column.name] = options | filled
     data["preprocessing"] = preprocessing
     if any(column.missing for column in inputs):
         data["missing"] = "keep"

@@ -17,6 +17,7 @@ class DescribedColumn:
         dtype: `string`, `image`, or the name of a dtype.
         shape: Of one example; None for a size that differs.
         missing: The rows without a value.
+        nan: The rows whose number is NaN; as a target it is missing, too.
         has_fractions: Whether a number among the first rows is not whole.
         classes: How many classes it has; None where the format has no names of classes.
         distinct: How many values differ among the first rows; None if unknown, or for very many.
@@ -28,6 +29,7 @@ class DescribedColumn:
     dtype: str
     shape: tuple[int | None, ...] = ()
     missing: int = 0
+    nan: int = 0
     has_fractions: bool = False
     classes: int | None = None
     distinct: int | None = None
@@ -38,6 +40,7 @@ class DescribedColumn:
     def of(cls, column: Mapping[str, Any]) -> "DescribedColumn":
         """The column of an entry of the description."""
         shape, missing, classes = (column.get(name) for name in ("shape", "missing", "classes"))
+        nan = column.get("nan")
         stored = column.get("statistics") or column.get("range")
         dtype = str(column.get("dtype", ""))
         statistics = stored if isinstance(stored, dict) else {}
@@ -49,6 +52,7 @@ class DescribedColumn:
             if isinstance(shape, list)
             else (),
             missing if isinstance(missing, int) else 0,
+            nan if isinstance(nan, int) else 0,
             dtype.startswith("float") and statistics.get("is_whole") is False,
             len(classes) if isinstance(classes, list) and len(classes) < MAX_CLASSES else None,
             distinct if isinstance(distinct, int) else None,

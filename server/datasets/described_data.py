@@ -145,12 +145,10 @@ def _missing_values(
     for column in columns:
         is_target = column.name in target_names
         is_input = not is_target and (data.inputs is None or column.name in input_names)
-        if not column.missing or not (is_target or is_input):
+        missing = column.missing + (column.nan if is_target else 0)
+        if not missing or not (is_target or is_input):
             continue
-        reason = (
-            f"since the column {column.name} of {reference} has {column.missing} rows without a "
-            "value"
-        )
+        reason = f"since the column {column.name} of {reference} has {missing} rows without a value"
         if is_target and data.missing_targets == "error":
             expected = f"leave_out, {reason}"
             yield Problem("/data/missing_targets", "missing_values", expected, "error")

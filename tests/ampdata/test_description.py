@@ -121,6 +121,18 @@ def test_a_table_is_described_with_types_missing_values_and_first_rows(tmp_path)
     assert described.preview[3] == {"i": 3, "f": 1.5, "t": "x3", "b": 1}
 
 
+def test_nan_is_counted_where_a_row_has_one_number(tmp_path):
+    columns = {"a": [None, 1.0, float("nan")], "b": [1, None, 3], "c": [0.5, 1.0, float("inf")]}
+    pq.write_table(pa.table(columns), tmp_path / "it.parquet")
+    described = describe(tmp_path / "it.parquet").columns
+    assert [(column.missing, column.nan) for column in described] == [(1, 1), (1, 0), (0, 0)]
+    nan = np.array([1.0, np.nan, 3.0])
+    arrays = {"a": nan, "b": nan.reshape(3, 1), "c": nan[:, None] + np.eye(3), "d": [1, 2, 3]}
+    np.savez(tmp_path / "it.npz", **arrays)
+    described = describe(tmp_path / "it.npz").columns
+    assert [(column.missing, column.nan) for column in described] == [(0, 1)] * 2 + [(0, 0)] * 2
+
+
 def test_missing_and_non_finite_values_are_shown_in_json(tmp_path):
     columns = {"a": [None, 1.0], "b": [float("inf"), float("nan")], "t": [None, "x" * 300]}
     pq.write_table(pa.table(columns), tmp_path / "it")

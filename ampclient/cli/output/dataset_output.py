@@ -81,6 +81,11 @@ def describe_version(version: "DatasetVersion") -> str:
     if columns:
         names = [f"{column.get('name')} {column.get('dtype', '')}".strip() for column in columns]
         parts.append(f"columns {_listed(names)}")
+    missing = [
+        f"{column.get('name')} {_missing(column):,}" for column in columns if _missing(column)
+    ]
+    if missing:
+        parts.append(f"missing values {_listed(missing)}")
     for column in columns[:MAX_NAMES]:
         if isinstance(classes := column.get("classes"), list):
             parts.append(f"{column.get('name')} is {_listed(classes)}")
@@ -113,6 +118,19 @@ def print_version(version: "DatasetVersion") -> None:
     if preview:
         typer.echo()
         _print_preview(preview[:MAX_ROWS])
+
+
+def print_newest_columns(version: "DatasetVersion") -> None:
+    """The columns of the newest version, after the table of all versions."""
+    if version.columns:
+        typer.echo(f"\ncolumns of {version.reference}")
+        _print_columns(version.columns)
+
+
+def _missing(column: Mapping[str, Any]) -> int:
+    """The rows of a described column without a value, or with NaN."""
+    counts = (column.get("missing"), column.get("nan"))
+    return sum(count for count in counts if isinstance(count, int))
 
 
 def _told_options(version: "DatasetVersion") -> dict[str, Any]:
@@ -153,7 +171,7 @@ def _print_columns(columns: Sequence[Mapping[str, Any]]) -> None:
             formats.printable(str(column.get("name", ""))),
             str(column.get("dtype", formats.UNKNOWN)),
             _cell(column.get("shape", formats.UNKNOWN)),
-            _cell(column.get("missing", formats.UNKNOWN)),
+            formats.UNKNOWN if "missing" not in column else f"{_missing(column):,}",
             _cell(column.get("classes", formats.UNKNOWN)),
         )
         for column in columns

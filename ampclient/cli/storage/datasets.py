@@ -15,6 +15,7 @@ from ampclient.cli.output.dataset_output import (
     describe_version,
     print_dataset,
     print_datasets,
+    print_newest_columns,
     print_version,
 )
 from ampclient.cli.output.download_bar import download_bar
@@ -112,7 +113,7 @@ def get(
     output: Output = OutputFormat.TABLE,
     as_json: AsJson = False,
 ) -> None:
-    """Show the versions of a dataset, or the columns and first rows of one version."""
+    """Show the versions of a dataset and its newest columns, or one version and its first rows."""
     datasets = client_of(context).datasets
     if "@" in reference:
         version = _checked(lambda: datasets.get(reference))
@@ -124,6 +125,8 @@ def get(
     print_items(
         versions, chosen(output, as_json=as_json), print_dataset, name=attrgetter("reference")
     )
+    if chosen(output, as_json=as_json) in (OutputFormat.TABLE, OutputFormat.WIDE) and versions:
+        print_newest_columns(_checked(lambda: datasets.get(versions[0].reference)))
 
 
 @group.command()

@@ -127,6 +127,11 @@ function VersionContent({ version }: { version: DatasetVersion }) {
   );
 }
 
+/** The rows of a column without a value, or with NaN; undefined in the description of an older server. */
+function withoutValue({ missing, nan }: JsonObject): JsonObject[string] | undefined {
+  return typeof missing === "number" && typeof nan === "number" ? missing + nan : missing;
+}
+
 function Columns({ columns }: { columns: readonly JsonObject[] }) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Columns">
@@ -138,7 +143,7 @@ function Columns({ columns }: { columns: readonly JsonObject[] }) {
               <td class="break">{cellText(column["name"])}</td>
               <td>{cellText(column["dtype"])}</td>
               <td>{cellText(column["shape"])}</td>
-              <td class="number">{cellText(column["missing"])}</td>
+              <td class="number">{cellText(withoutValue(column))}</td>
               <td class="number">{distinctText(column["statistics"])}</td>
               <td class="break">{cellText(column["classes"])}</td>
             </tr>

@@ -91,6 +91,23 @@ def test_a_version_is_shown_with_columns_and_rows(api, ampctl, birds):
     assert ampctl("dataset", "show", "birds@1", "--json").json()["preview"] == {"rows": rows}
 
 
+def test_missing_values_are_counted_by_column(ampctl, tmp_path):
+    ages = "".join(f"{row if row % 4 else ''},{row / 2}\n" for row in range(40))
+    (tmp_path / "people.csv").write_text("age,size\n" + ages)
+    pushed = ampctl("dataset", "push", str(tmp_path / "people.csv"))
+    assert pushed.err.endswith("columns age float64, size float64; missing values age 10\n")
+    for reference in ("people@1", "people"):
+        shown = ampctl("dataset", "get", reference).out
+        assert re.search(r"COLUMN +DTYPE +SHAPE +MISSING", shown)
+        assert re.search(r"\nage +float64 +\[\] +10 ", shown)
+        assert re.search(r"\nsize +float64 +\[\] +0 ", shown)
+    assert "\ncolumns of people@1\n" in ampctl("dataset", "get", "people").out
+    assert ampctl("dataset", "get", "people", "-o", "name").out == "people@1\n"
+    np.savez(tmp_path / "nan.npz", x=np.eye(3), y=np.array([1, np.nan, 2]))
+    pushed = ampctl("dataset", "push", str(tmp_path / "nan.npz"))
+    assert pushed.err.endswith("missing values y 1\n")
+
+
 def test_what_the_server_found_in_a_file_is_printed_after_the_name(ampctl, tmp_path):
     for name in ("cat/1.png", "dog/1.png"):
         (tmp_path / "pets" / name).parent.mkdir(parents=True)
