@@ -15,6 +15,7 @@ from ampclient._job.bound import BoundJob
 from ampclient._telemetry.evaluations import Evaluations
 from ampclient._telemetry.event_stream import EventStreamReader
 from ampclient._telemetry.logs import LogReader
+from ampclient._telemetry.validation_examples import ValidationExamples
 from ampclient._transfer.downloads import artifact_file, download, select_artifacts, target_path
 from ampclient._transfer.progress import OnProgress, current_callback, no_progress
 from ampspec.api.data_summary import DataSummary
@@ -222,12 +223,28 @@ class JobHistory(BoundJob[M]):
         reports = [a for a in artifacts if a.kind == "profile" and a.path.endswith("/report.json")]
         if not reports:
             return None
-        with TemporaryDirectory(prefix="ampctl-profile-") as folder:
-            target = target_path(reports[-1], Path(folder))
-            file = artifact_file(self.id, reports[-1])
-            await download(self._transport, file, target, no_progress)
-            report: dict[str, Any] = json.loads(target.read_bytes())
+        report: dict[str, Any] = json.loads(await self._content(reports[-1]))
         return report
+
+    @operation
+    async def validation_examples(
+        self, **options: Unpack[RequestOptions]
+    ) -> ValidationExamples | None:
+        """The rows that the newest attempt was evaluated on, with its metrics on each of them.
+
+        None before the job has succeeded, without validation examples, and for more than ten
+        million of them.
+        """
+        artifacts = await self._transport.send(endpoints.list_artifacts(self.id), **options)
+        tables = [a for a in artifacts if a.path.endswith("/validation_examples.npy")]
+        return ValidationExamples.from_table(await self._content(tables[-1])) if tables else None
+
+    async def _content(self, artifact: Artifact) -> bytes:
+        """The bytes of a file of the job. Raises DigestMismatch."""
+        with TemporaryDirectory(prefix="ampcore-artifact-") as folder:
+            target = target_path(artifact, Path(folder))
+            await download(self._transport, artifact_file(self.id, artifact), target, no_progress)
+            return target.read_bytes()
 
     @operation
     async def download(

@@ -13,8 +13,8 @@ from ampcore.data.preparation.preprocessing import PreparedInputs
 from ampcore.data.preparation.targets import Encoding
 from ampdata.row_places import RowPlace
 from ampspec.api.data_summary import DataSummary
+from ampspec.data.row_split import train_examples
 from ampspec.data.target_columns import OUTPUT
-from ampspec.rules.data_rules import train_examples
 
 InputDtype = Literal["float32", "int32"]
 

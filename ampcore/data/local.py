@@ -12,8 +12,8 @@ from ampcore.data.arrays import as_batch
 from ampcore.data.batches import BatchSource, arrives_in_batches, batch_source
 from ampcore.data.dataset import Dataset
 from ampcore.data.examples import ArrayExamples, Batch, Examples, HasSpec, Structure
+from ampspec.data.row_split import train_examples
 from ampspec.errors import InvalidData
-from ampspec.rules.data_rules import train_examples
 
 DEFAULT_BATCH_SIZE = 32
 """That of `keras.Model.fit`."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ampspec.data.data import Data, Digits, FileData, Synthetic, SyntheticClicks
+from ampspec.data.row_split import train_examples
 from ampspec.documents.problems import Parts, Problem, format_value
 from ampspec.models.model import Bundle
 from ampspec.references.object_url import EXPECTED as EXPECTED_URL
@@ -13,11 +14,6 @@ DIGITS_SHAPE: Final = (8, 8, 1)
 DIGITS_EXAMPLES: Final = 1797
 CLASSES: Final = {"digits": 10, "synthetic_clicks": 2}
 """The number of classes, for kinds of data where it is fixed."""
-
-
-def train_examples(examples: int, validation_split: float) -> int:
-    """The number of training examples: without the last share for validation, as in Keras."""
-    return int(examples * (1.0 - validation_split))
 
 
 def known_train_examples(data: object, model: object) -> int | None:

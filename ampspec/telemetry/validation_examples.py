@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 VALIDATION_EXAMPLES_FILE: Final = "validation_examples.npy"
 ROW: Final = "row"
+MAX_EXAMPLES: Final = 10_000_000
+"""Of more examples no table is written."""
 
 Array = NDArray[Any]
 

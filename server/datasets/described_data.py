@@ -12,13 +12,14 @@ from ampspec.data.column_fit import preprocessing_misfit, target_misfit
 from ampspec.data.data import AnyFile, Csv, DataSpec, Images, Tfrecord
 from ampspec.data.file_formats import MAX_DESCRIBED_COLUMNS
 from ampspec.data.input_columns import input_columns
+from ampspec.data.row_split import train_examples
 from ampspec.data.target_columns import target_columns
 from ampspec.documents.problems import closest_match, format_value, json_pointer
 from ampspec.documents.text import first_names
 from ampspec.jobs import JobSpec, Problem
 from ampspec.models.model import Bundle
 from ampspec.objectives.task import Outputs
-from ampspec.rules.data_rules import step_problems, train_examples, training_examples_text
+from ampspec.rules.data_rules import step_problems, training_examples_text
 from ampspec.training.run import micro_batches
 from server.datasets.describe import FORMAT_OPTIONS
 from server.datasets.described_column import DescribedColumn

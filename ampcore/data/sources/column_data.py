@@ -20,15 +20,13 @@ from ampcore.data.registry import LoadOptions
 from ampcore.data.sources.file_examples import FileExamples, resident_if_small
 from ampcore.data.summary import column_summary
 from ampdata import ListedColumns, Source
+from ampspec.data import row_split
 from ampspec.data.data import Columns
 from ampspec.data.target_columns import OUTPUT
 from ampspec.errors import InvalidData
-from ampspec.rules.data_rules import train_examples
 
 DEFAULT_SPLIT: Final = 0.2
 """The share for validation of data without a part of its own for it."""
-SEED_SALT: Final = 5
-"""Salts the generator, so that other users of the same seed draw other numbers."""
 
 
 def prepared_dataset(
@@ -99,18 +97,15 @@ def split_rows(spec: Columns, source: Source, name: str) -> tuple[FileRows, File
         InvalidData: No training example is left.
     """
     share = DEFAULT_SPLIT if spec.validation_split is None else spec.validation_split
-    rows = np.arange(source.rows)
-    if share and spec.validation_rows == "random":
-        rows = np.random.default_rng([spec.split_seed, SEED_SALT]).permutation(source.rows)
-    split_at = train_examples(source.rows, share)
-    if not split_at:
+    seed = spec.split_seed if spec.validation_rows == "random" else None
+    train, held_out = row_split.split_rows(source.rows, share, seed)
+    if not len(train):
         raise InvalidData(
             name,
             "validation_split",
             expected="a share that leaves at least one training example",
             received=f"{share:g} of {source.rows} rows",
         )
-    train, held_out = np.sort(rows[:split_at]), np.sort(rows[split_at:])
     validation = FileRows(source, held_out, name) if len(held_out) else None
     return FileRows(source, train, name), validation
 

@@ -1,6 +1,6 @@
 """Saves the trained models: with the last weights, those of the best evaluation, or both."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +12,11 @@ from ampcore.training.evaluation.example_metrics import example_metrics
 from ampcore.training.result.signature import signature_document
 from ampcore.training.run.run import Run
 from ampspec.telemetry import Event, EventType
-from ampspec.telemetry.validation_examples import write_examples
+from ampspec.telemetry.validation_examples import (
+    MAX_EXAMPLES,
+    VALIDATION_EXAMPLES_FILE,
+    write_examples,
+)
 
 UNSAVEABLE: Final = (AttributeError, KeyError, NotImplementedError, TypeError, ValueError)
 """The errors of a get_config that does not work."""
@@ -54,11 +58,21 @@ class ModelSelection:
     def evaluate_examples(self, folder: Path | None) -> None:
         """Write the metrics of each validation example with the chosen weights.
 
-        Rank 0 does it alone; not for tables whose rows are on several ranks, nor without a folder.
+        Rank 0 does it alone; not for tables whose rows are on several ranks, nor without a folder,
+        nor for more than MAX_EXAMPLES.
         """
         run = self._run
         runner = run.runner
         if folder is None or not run.is_done or runner.tables.shards or runner.communicator.rank:
+            return
+        validation = run.context.dataset.validation
+        if isinstance(validation, Sized) and len(validation) > MAX_EXAMPLES:
+            message = (
+                f"There are {len(validation):,} validation examples, more than {MAX_EXAMPLES:,}: "
+                f"no {VALIDATION_EXAMPLES_FILE} lists their rows and metrics."
+            )
+            step = run.totals.steps - 1
+            self._callback_buffer.event(Event.warning("many_validation_examples", message, step))
             return
         with phase_span(Phase.EVALUATION):
             metrics = example_metrics(runner.task, run.context.dataset, run.spec.data.batch_size)

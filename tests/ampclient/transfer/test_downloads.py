@@ -1,9 +1,11 @@
 import httpx
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ampclient import ConnectionFailed, DigestMismatch, NotFound, UnexpectedResponse
+from ampspec.telemetry.validation_examples import write_examples
 from tests.tables import every_row
 
 MODEL = bytes(range(256)) * 8
@@ -186,3 +188,33 @@ def test_a_download_is_complete_after_any_interruptions(
     client.jobs.get("h").download(to=folder)
     assert files_in(folder) == {"model": MODEL}
     server.next_responses = []
+
+
+@pytest.fixture
+def evaluated(server, job, tmp_path):
+    """The job with tables of two attempts; the older one has other rows."""
+    for attempt, rows in enumerate(([8], [1, 5, 6]), start=1):
+        folder = tmp_path / f"attempt-{attempt}"
+        table = write_examples(folder, np.array(rows), {"accuracy": np.ones(len(rows))})
+        server.files["a"][f"attempt-{attempt}/validation_examples.npy"] = table.read_bytes()
+    return job
+
+
+def test_the_rows_for_validation_are_read_with_their_metrics(evaluated):
+    examples = evaluated.validation_examples()
+    assert examples.rows.tolist() == [2, 6, 7]
+    assert examples.metrics["accuracy"].tolist() == [1, 1, 1]
+    assert repr(examples) == "<ValidationExamples: 3 rows with accuracy>"
+    table = pytest.importorskip("pandas")
+    assert isinstance(examples.to_pandas(), table.DataFrame)
+    assert examples.to_pandas().accuracy.to_dict() == {2: 1.0, 6: 1.0, 7: 1.0}
+
+
+def test_a_job_without_a_table_has_no_validation_examples(job):
+    assert job.validation_examples() is None
+
+
+def test_a_table_of_another_form_is_an_error(job, server):
+    server.files["a"]["attempt-2/validation_examples.npy"] = b"no table"
+    with pytest.raises(UnexpectedResponse, match="no table of validation examples"):
+        job.validation_examples()

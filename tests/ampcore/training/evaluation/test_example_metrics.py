@@ -7,6 +7,7 @@ import pytest
 
 from ampcore import JobSpec
 from ampcore.training import Trainer
+from ampspec.data.row_split import split_rows
 from ampspec.studies.precision.example_results import ExampleResults
 from ampspec.telemetry import EventType
 from ampspec.telemetry.validation_examples import VALIDATION_EXAMPLES_FILE, read_examples
@@ -91,8 +92,21 @@ def test_random_rows_are_those_of_the_split_seed_whatever_the_seed_of_the_traini
         assert started.data["data"]["validation_rows"] == "random"
         found[seed] = rows.tolist()
     assert found[1] == found[2]
+    training, validation = split_rows(100, 0.2, 5)
+    assert found[1] == (validation + 1).tolist()
+    assert sorted([*training, *validation]) == list(range(100))
     _, _, rows, _ = train(tmp_path, data=data | {"split_seed": 6}, train={"steps": 2})
     assert rows.tolist() != found[1]
+
+
+def test_of_very_many_examples_no_table_is_written_and_a_warning_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("ampcore.training.result.model_selection.MAX_EXAMPLES", 359)
+    document = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}, "train": {"steps": 2}}
+    spec, events = JobSpec.parse(document | {"runtime": {"engine": "graph"}}), []
+    Trainer(spec, output_dir=tmp_path).run(on_event=events.append)
+    assert not (tmp_path / VALIDATION_EXAMPLES_FILE).exists()
+    [warning] = [e for e in events if e.data.get("code") == "many_validation_examples"]
+    assert warning.data["message"].startswith("There are 360 validation examples, more than 359")
 
 
 def test_the_results_that_a_study_keeps_are_read_back_as_they_were(tmp_path):
