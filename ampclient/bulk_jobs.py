@@ -64,6 +64,7 @@ class BulkJobs(JobResource[M, J], Generic[M, J]):
         model: str | None = None,
         project: str | None = None,
         created_after: datetime | str | None = None,
+        created_before: datetime | str | None = None,
         explanations: bool = False,
         study: str | None = None,
         **options: Unpack[RequestOptions],
@@ -83,6 +84,7 @@ class BulkJobs(JobResource[M, J], Generic[M, J]):
             model=model,
             project=project,
             created_after=created_after,
+            created_before=created_before,
             study=study,
         )
         search = _search(filters, explanations=explanations)
@@ -100,6 +102,7 @@ class BulkJobs(JobResource[M, J], Generic[M, J]):
         model: str | None = None,
         project: str | None = None,
         created_after: datetime | str | None = None,
+        created_before: datetime | str | None = None,
         explanations: bool = False,
         study: str | None = None,
         **options: Unpack[RequestOptions],
@@ -118,6 +121,7 @@ class BulkJobs(JobResource[M, J], Generic[M, J]):
             model=model,
             project=project,
             created_after=created_after,
+            created_before=created_before,
             study=study,
         )
         search = _search(filters, explanations=explanations)
@@ -161,6 +165,7 @@ def _search(filters: Mapping[str, Any], *, explanations: bool) -> endpoints.JobS
         model=filters.get("model"),
         project=filters.get("project"),
         created_after=moment_text(filters.get("created_after")),
+        created_before=moment_text(filters.get("created_before")),
         explanations=explanations,
         study=filters.get("study"),
     )

@@ -32,6 +32,7 @@ class JobSearch:
     model: str | None = None
     project: str | None = None
     created_after: str | None = None
+    created_before: str | None = None
     explanations: bool = False
     """Whether to list jobs that explain a step of another one, too."""
     study: str | None = None
@@ -55,6 +56,7 @@ class JobSearch:
             model=self.model,
             project=self.project,
             created_after=self.created_after,
+            created_before=self.created_before,
             explanations="true" if self.explanations else None,
             study=self.study,
             fold_studies="true" if self.fold_studies else None,

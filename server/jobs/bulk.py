@@ -16,7 +16,9 @@ from store.listing.search_filters import Search
 
 MAX_CHANGED: Final = 1_000
 """Jobs of one transaction: to cancel them takes about a second; a deletion ends early."""
-FILTERS: Final = "id, state, label, q, policy, model, project, created_after, metric or study"
+FILTERS: Final = (
+    "id, state, label, q, policy, model, project, created_after, created_before, metric or study"
+)
 
 ChangeLimit = Annotated[
     int,

@@ -63,6 +63,7 @@ Policy = Annotated[
 Model = Annotated[str | None, Query(max_length=32, description="Only this kind of model.")]
 Project = Annotated[str | None, Query(max_length=64, description="Only this project (for admins).")]
 CreatedAfter = Annotated[AwareDatetime | None, Query(description="Only jobs created later.")]
+CreatedBefore = Annotated[AwareDatetime | None, Query(description="Only jobs created earlier.")]
 SortOrder = Annotated[
     str,
     Query(
@@ -190,6 +191,7 @@ async def _job_filters(
     model: Model = None,
     project: Project = None,
     created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     metric: Metrics = [],  # noqa: B006
     explanations: Explanations = False,
     study: OfStudy = None,
@@ -202,7 +204,8 @@ async def _job_filters(
         q=q or None,
         policy=policy,
         model=model,
-        created_after=_in_utc(created_after),
+        created_after=_in_utc("created_after", created_after),
+        created_before=_in_utc("created_before", created_before),
         metrics=tuple(_metric_filter(text) for text in metric),
         explanations=explanations or id is not None,
         study=study or None,
@@ -289,13 +292,13 @@ def _number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _in_utc(moment: datetime | None) -> datetime | None:
+def _in_utc(parameter: str, moment: datetime | None) -> datetime | None:
     try:
         return moment.astimezone(UTC) if moment is not None else None
     except OverflowError:
         expected, received = "a time in the years 1 to 9999 in UTC", format_value(str(moment))
-        pointer = "/query/created_after"
-        raise RequestInvalid([Problem(pointer, "invalid_value", expected, received)]) from None
+        problem = Problem(f"/query/{parameter}", "invalid_value", expected, received)
+        raise RequestInvalid([problem]) from None
 
 
 JobListQueryDep = Annotated[JobListQuery, Depends(_job_list_query)]

@@ -36,6 +36,7 @@ class Search:
     """The policy in the spec, or the one that the job trains with."""
     model: str | None = None
     created_after: datetime | None = None
+    created_before: datetime | None = None
     metrics: tuple[MetricFilter, ...] = ()
     explanations: bool = True
     """Whether jobs that explain a step of another job match too."""
@@ -72,6 +73,8 @@ def matching(search: Search, job: type[Job] = Job) -> list[ColumnElement[bool]]:
         filters.append(job.state.in_(search.states))
     if search.created_after is not None:
         filters.append(job.created_at > search.created_after)
+    if search.created_before is not None:
+        filters.append(job.created_at < search.created_before)
     if search.q is not None:
         filters.append(_matches_text(job, search.q))
     filters += [metric.condition(job) for metric in search.metrics]

@@ -271,14 +271,21 @@ def test_list_filters_by_labels(client, server, label, sent):
 
 
 def test_list_sends_only_the_given_filters(client, server):
-    moment = datetime(2030, 1, 2, tzinfo=UTC)
+    first, last = datetime(2030, 1, 2, tzinfo=UTC), datetime(2030, 2, 3, tzinfo=UTC)
     list(
         client.jobs.list(
-            q="x", policy="float32", model="cnn", project="p", created_after=moment, sort="-name"
+            q="x",
+            policy="float32",
+            model="cnn",
+            project="p",
+            created_after=first,
+            created_before=last,
+            sort="-name",
         )
     )
     params = dict(server.requests[0].url.params)
-    assert datetime.fromisoformat(params.pop("created_after")) == moment
+    assert datetime.fromisoformat(params.pop("created_after")) == first
+    assert datetime.fromisoformat(params.pop("created_before")) == last
     assert params == {
         "q": "x", "policy": "float32", "model": "cnn", "project": "p", "sort": "-name",
         "limit": "100",

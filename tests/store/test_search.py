@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
@@ -238,6 +239,7 @@ def test_jobs_are_filtered_by_project_policy_model_state_and_time(database, add,
     assert find(policy="bfloat16") == find(policy="float32") == [second]
     assert find(states=(State.FAILED, State.PAUSED), project="default") == []
     assert find(created_after=created_at) == [second]
+    assert find(created_before=created_at + timedelta(hours=1)) == [first]
 
 
 @pytest.fixture
@@ -266,6 +268,22 @@ def test_a_page_in_any_order_is_read_from_an_index(database, many_jobs, filters,
         )
     assert "ix_jobs" in plan
     assert f"{sort.field}_id" in plan
+    assert "TEMP B-TREE" not in plan
+    assert "Sort" not in plan
+    assert "Seq Scan" not in plan
+
+
+@every_row("filters", [Search(), Search(project="default")])
+def test_a_page_of_a_time_range_is_read_from_an_index(database, many_jobs, filters):
+    day = timedelta(days=1)
+    with database.read() as session:
+        moment = session.scalar(select(now()))
+        dated = replace(filters, created_after=moment - day, created_before=moment + day)
+        plan = explain(
+            session,
+            lambda: search.page(session, dated, sort=Sort.NEWEST, after_position=None, limit=51),
+        )
+    assert "created_at_id" in plan
     assert "TEMP B-TREE" not in plan
     assert "Sort" not in plan
     assert "Seq Scan" not in plan

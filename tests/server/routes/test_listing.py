@@ -123,6 +123,19 @@ def test_created_after_accepts_any_time_zone(api, make_job):
     assert listed(api.client, created_after=datetime.now(UTC).isoformat()) == []
 
 
+def test_jobs_are_listed_up_to_a_time(api, database, make_job):
+    jobs = [make_job() for _ in range(3)]
+    with database.write() as session:
+        for job, day in zip(jobs, (1, 2, 3), strict=True):
+            moment = datetime(2030, 1, day, tzinfo=UTC)
+            session.execute(update(Job).where(Job.id == job.id).values(created_at=moment))
+    between = {
+        "created_after": "2030-01-01T00:00:00Z",
+        "created_before": "2030-01-03T01:00:00+01:00",
+    }
+    assert listed(api.client, **between) == [jobs[1].id]
+
+
 def test_a_member_lists_only_the_jobs_of_its_project(api, make_job, client_with_role):
     own, theirs = make_job(project="ours").id, make_job(project="theirs").id
     viewer = client_with_role("viewer", "ours")
@@ -288,6 +301,8 @@ def test_a_malformed_cursor_is_refused(api, cursor):
         "created_after=2020-01-01T00:00:00",
         "created_after=0001-01-01T00:00:00%2B14:00",
         "created_after=1e400",
+        "created_before=tomorrow",
+        "created_before=0001-01-01T00:00:00%2B14:00",
         "q=" + "x" * 201,
         "cursor=" + "x" * 2001,
     ],
