@@ -26,6 +26,12 @@ class StudyGroup:
     """How many of its jobs match the filters."""
     states: dict[str, int] = field(default_factory=dict)
     """How many of these are in each state."""
+    jobs_planned: int = 0
+    """How many jobs it has planned so far, with those that do not match."""
+    jobs_ended: int = 0
+    """How many of the planned ones have ended."""
+    summary: str | None = None
+    """Its answer in a sentence or two; None until there is one."""
 
 
 def is_first_of_study(
@@ -60,11 +66,32 @@ def groups_of(
 ) -> dict[str, StudyGroup]:
     """The studies of these jobs, by the id of the job, with their jobs that meet the conditions."""
     rows = session.execute(
-        select(StudyJob.job_id, Study.id, Study.name, Study.kind, Study.state)
+        select(
+            StudyJob.job_id,
+            Study.id,
+            Study.name,
+            Study.kind,
+            Study.state,
+            # Not the whole answer: that of a search lists all of its runs.
+            Study.answer["summary"].as_string().label("summary"),
+        )
         .join(Study, Study.id == StudyJob.study_id)
         .where(StudyJob.job_id.in_(job_ids))
     ).all()
-    groups = {row.id: StudyGroup(row.id, row.name, row.kind, row.state) for row in rows}
+    if not rows:
+        return {}
+    groups = {
+        row.id: StudyGroup(row.id, row.name, row.kind, row.state, summary=row.summary)
+        for row in rows
+    }
+    planned: Any = session.execute(
+        select(StudyJob.study_id, func.count(), func.count(StudyJob.result))
+        .where(StudyJob.study_id.in_(groups))
+        .group_by(StudyJob.study_id)
+    )
+    for study_id, jobs_planned, jobs_ended in planned:
+        groups[study_id].jobs_planned = jobs_planned
+        groups[study_id].jobs_ended = jobs_ended
     counts: Any = session.execute(
         select(StudyJob.study_id, Job.state, func.count())
         .join(Job, Job.id == StudyJob.job_id)

@@ -1,9 +1,11 @@
 """A list of jobs with one row per study: filters, orders and pages stay right."""
 
+import re
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import update
+from sqlalchemy import event, insert, text, update
 
 from ampspec.jobs import State
 from store import studies
@@ -11,7 +13,7 @@ from store.jobs.jobs import Origin, create
 from store.listing import search
 from store.listing.job_order import Sort
 from store.listing.search_filters import Search
-from store.tables import Job
+from store.tables import Job, Study, StudyJob
 from tests.databases import ON_SQLITE
 
 
@@ -78,6 +80,64 @@ def test_the_jobs_of_a_study_are_one_row_with_their_states(database, add_study, 
     group = rows[jobs[0]]
     assert (group.id, group.kind, group.state, group.jobs) == (study, "precision", "running", 4)
     assert group.states == {"succeeded": 1, "running": 1, "queued": 2}
+
+
+def test_the_row_of_a_study_has_its_progress_and_its_answer(database, add_study):
+    study, _ = add_study(State.SUCCEEDED, State.FAILED, State.RUNNING)
+    for key in ("job 0", "job 1"):
+        with database.write() as session:
+            studies.set_result(session, study, key, {"state": "succeeded"})
+    [(_, group)] = listed(database, states=(State.RUNNING,))
+    assert (group.jobs, group.jobs_planned, group.jobs_ended, group.summary) == (1, 3, 2, None)
+    with database.write() as session:
+        row = studies.get(session, study)
+        answer = {"summary": "Use bfloat16.", "policies": []}
+        studies.set_state(session, row, studies.SUCCEEDED, answer=answer)
+    [(_, group)] = listed(database, states=(State.RUNNING,))
+    assert group.summary == "Use bfloat16."
+
+
+def test_the_studies_of_a_page_are_read_by_indexes(database, add_study):
+    """Fails if all studies are counted to find those of a page."""
+    _, jobs = add_study(State.SUCCEEDED, State.RUNNING)
+    with database.write() as session:
+        rows = [
+            {"study_id": str(n), "key": "k", "number": 0, "changes": {}, "job_id": f"job {n}"}
+            for n in range(5_000)
+        ]
+        facts = {"project": "default", "kind": "search", "spec": {}, "options": {}, "policies": []}
+        session.execute(
+            insert(Study),
+            [{**facts, "id": row["study_id"], "name": "x", "facts": {}} for row in rows],
+        )
+        session.execute(insert(StudyJob), rows)
+    with database.write() as session:
+        session.execute(text("ANALYZE"))
+    with database.read() as session:
+        query = Search(folds_studies=True)
+        plans = explained(session, lambda: search.folded_studies(session, query, jobs[:1]))
+    assert sum("study_jobs" in plan for plan in plans) == 3
+    for plan in plans:
+        assert not re.search("(Seq Scan on|SCAN) (studies|study_jobs)", plan)
+
+
+def explained(session, work):
+    """The query plans of the statements of `work`."""
+    statements = []
+
+    def record(_connection, _cursor, statement, parameters, _context, _many):
+        statements.append((statement, parameters))
+
+    engine = session.get_bind()
+    event.listen(engine, "before_cursor_execute", record)
+    work()
+    event.remove(engine, "before_cursor_execute", record)
+    prefix = "EXPLAIN QUERY PLAN " if engine.dialect.name == "sqlite" else "EXPLAIN "
+    connection = session.connection()
+    return [
+        "\n".join(str(row[-1]) for row in connection.exec_driver_sql(prefix + sql, values))
+        for sql, values in statements
+    ]
 
 
 def test_a_study_is_listed_where_any_of_its_jobs_matches(database, add_study, add_job):

@@ -213,6 +213,13 @@ class FoldedStudy(StoredModel):
     state: str
     jobs: int = Field(description="How many of its jobs match the filters of the list.")
     states: dict[str, int] = Field(description="How many of these are in each state.")
+    jobs_planned: int | None = Field(
+        default=None, description="How many jobs the study has planned so far, with all others."
+    )
+    jobs_ended: int | None = Field(default=None, description="How many of these have ended.")
+    summary: str | None = Field(
+        default=None, description="The answer in a sentence or two; null until there is one."
+    )
 
 
 class ListedJob(JobFields):
