@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 from fastapi import Depends
 
 from ampspec.api.job.explanations import ExplanationRequest
-from ampspec.api.job.jobs import CloneChanges, Extension, JobChanges, ProfileRequest
+from ampspec.api.job.jobs import CloneChanges, Extension, JobChanges, LabelChanges, ProfileRequest
 from ampspec.api.study_requests import BisectStudy, CapacityStudy, PrecisionStudy, SearchStudy
 from server.http.request_body import REF, body_of, document_body
 
@@ -68,6 +68,9 @@ StudyBody = Annotated[
 JobChangesBody = Annotated[
     JobChanges,
     Depends(body_of(JobChanges, "The fields to change. Unknown fields are an error.")),
+]
+LabelChangesBody = Annotated[
+    LabelChanges, Depends(body_of(LabelChanges, "The labels to set or to remove."))
 ]
 CloneBody = Annotated[
     CloneChanges,

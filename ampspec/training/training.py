@@ -1,6 +1,6 @@
 """The length of the training, the guard against divergence, and where the job runs."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -137,4 +137,5 @@ class Runtime(SpecModel):
 
 LabelKey = Annotated[str, Field(min_length=1, max_length=64)]
 LabelValue = Annotated[str, Field(max_length=256)]
-Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=64)]
+MAX_LABELS: Final = 64
+Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=MAX_LABELS)]

@@ -8,7 +8,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, iter_route_contexts
 
 from ampspec.api.job.explanations import ExplanationRequest
-from ampspec.api.job.jobs import CloneChanges, Extension, JobChanges, ProfileRequest
+from ampspec.api.job.jobs import CloneChanges, Extension, JobChanges, LabelChanges, ProfileRequest
 from ampspec.api.problems import ErrorResponse, ProblemDetail
 from ampspec.jobs import JobSpec
 from ampspec.jobs.tracked import TrackedSpec
@@ -179,7 +179,7 @@ def _add_bodies(document: dict[str, Any], app: FastAPI) -> None:
 def _schemas() -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     for model in (
-        *(JobSpec, TrackedSpec, JobChanges, CloneChanges, Extension, ProfileRequest),
+        *(JobSpec, TrackedSpec, JobChanges, LabelChanges, CloneChanges, Extension, ProfileRequest),
         *(ExplanationRequest, ErrorResponse, ProblemDetail, *STUDIES),
     ):
         schema = model.model_json_schema(ref_template=REF)

@@ -1,5 +1,6 @@
-"""Cancel or delete all jobs that match a filter."""
+"""Cancel, delete or label all jobs that match a filter."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Final
@@ -7,9 +8,10 @@ from typing import Annotated, Final
 from fastapi import Depends, Query, Request, Response
 
 from ampspec.jobs import Problem
+from ampspec.training.training import MAX_LABELS
 from server.deps import MemberDep
-from server.errors import RequestInvalid
-from server.jobs.actions import CANCEL, DELETE, JobActions
+from server.errors import Conflict, RequestInvalid
+from server.jobs.actions import CANCEL, DELETE, EDIT, JobActions
 from server.jobs.listing import JobFiltersDep, Project
 from store.listing import bulk_changes
 from store.listing.search_filters import Search
@@ -36,6 +38,26 @@ def delete_jobs(actions: JobActions, search: Search, limit: int) -> Response:
     """Delete the ended jobs that match."""
     change = partial(bulk_changes.delete_matching, search=search, limit=limit)
     return actions.change_matching(DELETE, change, by_filter=True)
+
+
+def label_jobs(
+    actions: JobActions, search: Search, labels: Mapping[str, str | None], limit: int
+) -> Response:
+    """Set or remove labels of the jobs that match. Raises Conflict for a job with too many."""
+    change = partial(
+        bulk_changes.label_matching,
+        search=search,
+        changes=labels,
+        max_labels=MAX_LABELS,
+        limit=limit,
+    )
+    try:
+        return actions.change_matching(EDIT, change, by_filter=True, labels=dict(labels))
+    except bulk_changes.TooManyLabels as error:
+        raise Conflict(
+            f"Cannot label the jobs: expected at most {MAX_LABELS} labels for each job, job "
+            f"{error.job_id} would have {error.count}. No job was changed."
+        ) from None
 
 
 async def _bulk_filters(

@@ -1,4 +1,4 @@
-"""Submit several jobs with one request, and cancel or delete all jobs that match a filter."""
+"""Submit several jobs with one request; cancel, delete or label all jobs that match a filter."""
 
 from fastapi import Response
 
@@ -6,8 +6,15 @@ from ampspec.api.job.jobs import ChangedJobs, SubmittedJobs
 from server.documentation.openapi import problems
 from server.http.router import api_router
 from server.jobs.actions import JobActionsDep
-from server.jobs.bulk import MAX_CHANGED, BulkFiltersDep, ChangeLimit, cancel_jobs, delete_jobs
-from server.request_bodies import SpecsBody
+from server.jobs.bulk import (
+    MAX_CHANGED,
+    BulkFiltersDep,
+    ChangeLimit,
+    cancel_jobs,
+    delete_jobs,
+    label_jobs,
+)
+from server.request_bodies import LabelChangesBody, SpecsBody
 from server.submissions.new_jobs import NewJobsDep
 
 router = api_router("/jobs", tags=["jobs"])
@@ -48,3 +55,23 @@ def delete(
     send it again.
     """
     return delete_jobs(actions, filters, limit)
+
+
+@router.post(
+    "/label",
+    summary="Label jobs by filter",
+    response_model=ChangedJobs,
+    responses=problems(409),
+)
+def label(
+    filters: BulkFiltersDep,
+    changes: LabelChangesBody,
+    actions: JobActionsDep,
+    limit: ChangeLimit = MAX_CHANGED,
+) -> Response:
+    """Set or remove labels of the jobs that match all given filters, which are those of the list.
+
+    One filter is required. Labels that are not named stay, and jobs that have the new labels
+    already are not in `ids`. Idempotent; `more` says whether to send it again.
+    """
+    return label_jobs(actions, filters, changes.labels, limit)

@@ -1,18 +1,18 @@
-"""Cancel or delete all jobs that match a filter: a number of jobs in each transaction."""
+"""Cancel, delete or label all jobs that match a filter: a number of jobs in each transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
-from sqlalchemy import bindparam, delete, insert, or_, select
+from sqlalchemy import bindparam, delete, insert, not_, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from ampspec.jobs import ACTIVE, TERMINAL, Reason, State
 from store.clock import now
-from store.jobs.jobs import CANCEL, delete_ended_allocations
+from store.jobs.jobs import CANCEL, delete_ended_allocations, edit
 from store.jobs.state_transitions import change_states
-from store.listing.search_filters import Search, matching
+from store.listing.search_filters import Search, has_label, matching
 from store.listing.search_plan import plan_for_values
 from store.tables import FileRemoval, Job
 
@@ -91,6 +91,45 @@ def delete_matching(session: Session, search: Search, *, limit: int) -> BulkChan
         delete_ended_allocations(session, [job.id for job in deleted_jobs])
         session.execute(insert(FileRemoval).values(due_at=now()), folders)
     return BulkChange(deleted_jobs, matching.has_more or job_count < len(matching.jobs))
+
+
+class TooManyLabels(Exception):
+    """A job would have more labels than a job may have."""
+
+    def __init__(self, job_id: str, count: int) -> None:
+        super().__init__(f"job {job_id} would have {count} labels")
+        self.job_id = job_id
+        self.count = count
+
+
+def label_matching(
+    session: Session,
+    search: Search,
+    changes: Mapping[str, str | None],
+    *,
+    max_labels: int,
+    limit: int,
+) -> BulkChange:
+    """Set labels of jobs that match, and remove those whose new value is None.
+
+    Jobs that have these labels already are not changed. Raises TooManyLabels.
+    """
+    differs = or_(
+        *(
+            has_label(Job, key, None) if value is None else not_(has_label(Job, key, value))
+            for key, value in changes.items()
+        )
+    )
+    matching = _lock(session, search, limit, differs)
+    ids = [job.id for job in matching.jobs]
+    rows = session.execute(select(Job.id, Job.labels).where(Job.id.in_(ids))).all()
+    for job_id, labels in rows:
+        updated = {**labels, **changes}
+        labels_after = {key: value for key, value in updated.items() if value is not None}
+        if len(labels_after) > max_labels:
+            raise TooManyLabels(job_id, len(labels_after))
+        edit(session, job_id, {"labels": labels_after})
+    return matching
 
 
 def _lock(session: Session, search: Search, limit: int, *where: Any) -> BulkChange:

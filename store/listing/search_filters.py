@@ -78,7 +78,7 @@ def matching(search: Search, job: type[Job] = Job) -> list[ColumnElement[bool]]:
     if search.q is not None:
         filters.append(_matches_text(job, search.q))
     filters += [metric.condition(job) for metric in search.metrics]
-    return filters + [_has_label(job, key, value) for key, value in search.labels]
+    return filters + [has_label(job, key, value) for key, value in search.labels]
 
 
 def has_indexed_filter(search: Search) -> bool:
@@ -101,7 +101,8 @@ def _has_id_prefix(job: type[Job], text: str) -> ColumnElement[bool]:
     return and_(job.id >= text, job.id < f"{text}g")
 
 
-def _has_label(job: type[Job], key: str, value: str | None) -> ColumnElement[bool]:
+def has_label(job: type[Job], key: str, value: str | None) -> ColumnElement[bool]:
+    """Whether a job has a label, with any value if the value is None."""
     return _HasLabel(job.labels, literal(key), *([] if value is None else [literal(value)]))
 
 

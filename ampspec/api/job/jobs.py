@@ -14,7 +14,7 @@ from ampspec.api.base import (
     StoredModel,
     UnknownState,
 )
-from ampspec.training.training import Labels
+from ampspec.training.training import MAX_LABELS, LabelKey, Labels, LabelValue
 
 
 class Latest(ApiModel):
@@ -288,6 +288,17 @@ class JobChanges(RequestModel):
         default_factory=dict, description="All labels; they replace the existing ones."
     )
     priority: int = Field(default=5, ge=0, le=9, json_schema_extra=_remove_default)
+
+
+class LabelChanges(RequestModel):
+    """The labels to change on several jobs; all others stay."""
+
+    labels: dict[LabelKey, LabelValue | None] = Field(
+        min_length=1,
+        max_length=MAX_LABELS,
+        description="The new value of each label; null removes it.",
+        examples=[{"team": "vision", "draft": None}],
+    )
 
 
 class Extension(RequestModel):

@@ -1,4 +1,4 @@
-"""Cancel and delete all jobs that match a filter, and submit several jobs with one request."""
+"""Cancel, delete and label all jobs that match a filter, and submit several jobs at once."""
 
 import pytest
 from sqlalchemy import func, select, text
@@ -210,6 +210,62 @@ def test_a_repeated_request_has_the_same_response(make_job, post):
     make_job(labels={"run": "1"})
     assert post("cancel", "?label=run%3D1", key="mine") == first == {"ids": ids, "more": False}
     post("cancel", "?state=queued", key="mine", status=422)  # another request
+
+
+def test_labels_of_several_jobs_are_set_and_removed(database, make_job, post):
+    both = make_job(labels={"team": "speech", "draft": "1", "run": "7"}).id
+    running = make_job(State.RUNNING).id
+    other = make_job(labels={"team": "speech"}).id
+    changes = {"labels": {"team": "vision", "draft": None}}
+    changed = post("label", f"?id={both},{running}", json=changes)
+    assert (sorted(changed["ids"]), changed["more"]) == (sorted([both, running]), False)
+    with database.read() as session:
+        labels = [jobs.get(session, job_id).labels for job_id in (both, running, other)]
+    assert labels == [{"team": "vision", "run": "7"}, {"team": "vision"}, {"team": "speech"}]
+    assert post("label", f"?id={both},{running}", json=changes) == {"ids": [], "more": False}
+    assert count(database, AuditEntry, action="job.edit") == 2
+    assert count(database, EventRow, job_id=both, type="edited") == 1
+
+
+def test_jobs_that_have_the_labels_already_do_not_count_towards_the_limit(make_job, post):
+    ids = sorted(make_job().id for _ in range(3))
+    changes = {"labels": {"team": "vision"}}
+    seen = []
+    for expected in (2, 1):
+        changed = post("label", "?state=queued&limit=2", json=changes)
+        assert (len(changed["ids"]), changed["more"]) == (expected, expected == 2)
+        seen += changed["ids"]
+    assert seen == ids
+
+
+def test_no_job_is_labelled_if_one_would_have_too_many_labels(database, make_job, post):
+    free = make_job().id
+    full = make_job(labels={f"key {n}": "" for n in range(64)}).id
+    problem = post("label", "?state=queued", status=409, json={"labels": {"team": "vision"}})
+    assert "at most 64 labels" in problem["detail"]
+    assert full in problem["detail"]
+    with database.read() as session:
+        assert jobs.get(session, free).labels == {}
+    exchange = {"labels": {"team": "vision", "key 0": None}}
+    assert full in post("label", "?state=queued", json=exchange)["ids"]
+
+
+@every_row(
+    "document",
+    [
+        {},
+        {"labels": {}},
+        {"labels": []},
+        {"labels": {"": "x"}},
+        {"labels": {"a": 1}},
+        {"label": {}},
+    ],
+)
+def test_a_body_without_valid_labels_is_refused(post, document):
+    assert (
+        "/label"
+        in post("label", "?state=queued", status=422, json=document)["errors"][0]["pointer"]
+    )
 
 
 def test_several_jobs_are_submitted_together(api, database, dispatcher, post):

@@ -103,6 +103,7 @@ ROUTES = {
     ("POST", "/api/v1/jobs/batch"): MEMBER,
     ("POST", "/api/v1/jobs/cancel"): MEMBER,
     ("POST", "/api/v1/jobs/delete"): MEMBER,
+    ("POST", "/api/v1/jobs/label"): MEMBER,
     ("GET", "/api/v1/jobs"): ANYONE,
     ("GET", JOB): PROJECT_READ,
     ("PATCH", JOB): PROJECT_WRITE,
