@@ -9,6 +9,7 @@ export type Artifact = Schemas["Artifact"];
 export type ArtifactList = Schemas["ArtifactList"];
 export type Attempt = Schemas["Attempt"];
 export type AttemptList = Schemas["AttemptList"];
+export type ChangedJobs = Schemas["ChangedJobs"];
 export type Comparison = Schemas["Comparison"];
 export type ComparedJob = Schemas["ComparedJob"];
 export type Evaluation = Schemas["Evaluation"];

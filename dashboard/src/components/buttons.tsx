@@ -9,7 +9,11 @@ export function ConfirmButton(props: {
   ariaLabel?: string;
   question: string;
   children: ComponentChildren;
+  /** The buttons of the dialog; without them they say what `label` says, and Cancel. */
+  confirmLabel?: string;
+  closeLabel?: string;
   danger?: boolean;
+  disabled?: boolean;
   onConfirm: () => void;
 }) {
   const dialog = useRef<HTMLDialogElement>(null);
@@ -20,6 +24,7 @@ export function ConfirmButton(props: {
         type="button"
         class={`button ${props.danger ? "danger" : ""}`}
         aria-label={props.ariaLabel}
+        disabled={props.disabled}
         onClick={() => dialog.current?.showModal()}
       >
         {props.label}
@@ -28,7 +33,7 @@ export function ConfirmButton(props: {
         <h2>{props.question}</h2>
         <p>{props.children}</p>
         <div class="row end">
-          <button type="button" class="button" onClick={close}>Cancel</button>
+          <button type="button" class="button" onClick={close}>{props.closeLabel ?? "Cancel"}</button>
           <button
             type="button"
             class={`button ${props.danger ? "danger" : "primary"}`}
@@ -37,7 +42,7 @@ export function ConfirmButton(props: {
               props.onConfirm();
             }}
           >
-            {props.label}
+            {props.confirmLabel ?? props.label}
           </button>
         </div>
       </dialog>

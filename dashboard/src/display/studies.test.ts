@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Estimate, Job } from "../api/types.ts";
-import { estimateText, studyRequest } from "./studies.ts";
+import { estimateText, studyOutcome, studyRequest } from "./studies.ts";
 
 test("a study of a job that belongs to a study has the labels of the user only", () => {
   const spec = { model: {}, labels: { team: "vision", study: "a", study_job: "b" } } as unknown as Job["spec"];
@@ -20,4 +20,9 @@ test("the cost names jobs, policies, steps and time as far as they are known", (
   assert.equal(estimateText({ ...estimate, steps: null, train_s: null }), "9 jobs (float32, mixed_float16). How long they train is not known.");
   const capacity = { ...estimate, more_jobs_possible: true, policies: ["float32", "mixed_float16"], steps: null };
   assert.equal(estimateText(capacity), "At least 9 jobs (float32, mixed_float16). They train for about 1 min 30 s.");
+});
+
+test("the outcome of a study is its answer, and before that the states of its jobs", () => {
+  assert.equal(studyOutcome({ summary: null, states: { succeeded: 2, queued: 1200 } }), "2 succeeded, 1,200 queued");
+  assert.equal(studyOutcome({ summary: "Use bfloat16.", states: { succeeded: 3 } }), "Use bfloat16.");
 });

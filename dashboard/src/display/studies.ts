@@ -1,5 +1,5 @@
 // The request of a study about a job's spec, and its cost as text.
-import type { Estimate, Job } from "../api/types.ts";
+import type { Estimate, FoldedStudy, Job } from "../api/types.ts";
 import { duration, integer } from "./format.ts";
 
 export type StudyKind = "precision" | "bisect" | "capacity";
@@ -45,4 +45,9 @@ export function estimateText(estimate: Estimate): string {
   const policies = [...new Set(["float32", ...estimate.policies])].join(", ");
   const more = estimate.more_jobs_possible ? "At least " : "";
   return `${more}${integer(estimate.jobs)} jobs (${policies})${steps}. ${time}`;
+}
+
+/** What a study has brought so far: its answer, or how many of its listed jobs are in each state. */
+export function studyOutcome({ summary, states }: Pick<FoldedStudy, "summary" | "states">): string {
+  return summary ?? Object.entries(states).map(([state, count]) => `${integer(count)} ${state}`).join(", ");
 }

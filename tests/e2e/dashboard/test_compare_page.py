@@ -12,7 +12,7 @@ pytestmark = pytest.mark.xdist_group("dashboard")
 def test_jobs_selected_in_the_list_are_compared(open_signed_in: Any, finished_jobs: Any) -> None:
     page = open_signed_in("#/jobs?state=succeeded")
     for name in ("healthy", "skipping"):
-        page.get_by_label(f"Select {name} for comparison").last.check()
+        page.get_by_label(f"Select {name}", exact=True).last.check()
     page.get_by_role("link", name="Compare 2 jobs").click()
     for title in ("Loss", "Validation loss", "Loss scale", "Examples/s"):
         plot = page.get_by_role("group", name=f"Plot of {title}", exact=True)

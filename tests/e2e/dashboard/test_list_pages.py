@@ -65,9 +65,23 @@ def test_a_list_of_many_jobs_has_pages(user: Any, stack: Any, finished_jobs: Any
     page = user.open_signed_in(made.secret, "#/jobs?sort=name")
     names = page.locator("[data-name=Name] a.name")
     expect(names).to_have_count(50)
-    page.get_by_role("link", name="Next page").click()
+    heights = page.locator("table.jobs tbody tr").evaluate_all(
+        "rows => rows.map(r => r.offsetHeight)"
+    )
+    assert max(heights) <= 40
+    assert page.locator("table.jobs").evaluate("table => table.offsetHeight") <= 2000
+    pages = page.get_by_role("navigation", name="Pages of the list")
+    expect(pages).to_contain_text("Page 1")
+    pages.get_by_role("link", name="Next page").click()
     expect(names).to_have_text(["one of many 50"])
-    page.get_by_role("link", name="First page").click()
+    expect(pages).to_contain_text("Page 2")
+    pages.get_by_role("link", name="Previous page").click()
+    expect(names).to_have_count(50)
+    page.keyboard.press("n")
+    expect(names).to_have_text(["one of many 50"])
+    page.reload()
+    expect(names).to_have_text(["one of many 50"])
+    pages.get_by_role("link", name="First page").click()
     expect(names).to_have_count(50)
 
 

@@ -1,11 +1,12 @@
 // The filters of the list. Their state is the address of the page.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { currentRoute, go } from "../../router.ts";
+import { go } from "../../router.ts";
 import { usePoll } from "../../api/use-poll.ts";
 import type { PartKindList } from "../../api/types.ts";
 import { POLICIES, STATES } from "../../display/jobs.ts";
 import { isMetric, metricTitle } from "../../display/metrics.ts";
-import { filtersHref, hasFilters, parseFilters, type Filters } from "./filters.ts";
+import { dayText, RANGES } from "./dates.ts";
+import { currentFilters, filterCount, filtersHref, withoutFilters, type Filters } from "./filters.ts";
 
 const CATALOG_MS = 600_000;
 const SORTS = [
@@ -17,14 +18,20 @@ const SORTS = [
 export function FilterBar({ filters, metrics }: { filters: Filters; metrics: readonly string[] }) {
   const models = usePoll<PartKindList>("/catalog/models", CATALOG_MS).data?.items.map((item) => item.kind) ?? [];
   // Not the filters of this render: another one may have changed while a text was typed.
-  const change = (changes: Partial<Filters>) => go(filtersHref(parseFilters(currentRoute().query), changes), true);
+  const change = (changes: Partial<Filters>) => go(filtersHref(currentFilters(), changes), true);
+  const [isUnfolded, unfold] = useState(false);
+  const count = filterCount({ ...filters, q: "" });
   return (
-    <form class="filters" role="search" aria-label="Filter the jobs" onSubmit={(event) => event.preventDefault()}>
+    <form class={`filters ${isUnfolded ? "unfolded" : ""}`} role="search" aria-label="Filter the jobs" onSubmit={(event) => event.preventDefault()}>
       <DebouncedInput label="Search" placeholder="Name or ID prefix" value={filters.q} onValue={(q) => change({ q })} />
+      <button type="button" class="button narrow-only" aria-expanded={isUnfolded} onClick={() => unfold(!isUnfolded)}>
+        Filters{count > 0 && ` (${count})`}
+      </button>
+      <CreatedFilter filters={filters} onChange={change} />
       <SelectFilter label="Policy" value={filters.policy} options={POLICIES} onValue={(policy) => change({ policy })} />
       <SelectFilter label="Model" value={filters.model} options={models} onValue={(model) => change({ model })} />
-      <EnterInput label="Label" placeholder="key=value, then Enter" onValue={(label) => change({ labels: [...new Set([...filters.labels, label])] })} />
-      <EnterInput label="Metric" placeholder="val_loss<0.1, then Enter" onValue={(metric) => change({ metrics: [...new Set([...filters.metrics, metric])] })} />
+      <EnterInput label="Label" placeholder="key=value ⏎" onValue={(label) => change({ labels: [...new Set([...filters.labels, label])] })} />
+      <EnterInput label="Metric" placeholder="val_loss<0.1 ⏎" onValue={(metric) => change({ metrics: [...new Set([...filters.metrics, metric])] })} />
       <label class="field inline">
         <span>Sort</span>
         <select value={filters.sort} onChange={(event) => change({ sort: event.currentTarget.value })}>
@@ -62,7 +69,7 @@ export function FilterBar({ filters, metrics }: { filters: Filters; metrics: rea
         {filters.metrics.map((metric) => (
           <Chip key={metric} what="condition" text={metric} onRemove={() => change({ metrics: filters.metrics.filter((one) => one !== metric) })} />
         ))}
-        {hasFilters(filters) && <a class="chip" href="#/jobs">Clear filters</a>}
+        {filterCount(filters) > 0 && <a class="chip" href={withoutFilters(filters)}>Clear filters</a>}
       </fieldset>
     </form>
   );
@@ -76,6 +83,42 @@ function metricSorts(metrics: readonly string[], current: string): [sort: string
     [`-${name}`, `Highest ${metricTitle(name).toLowerCase()}`],
     [name, `Lowest ${metricTitle(name).toLowerCase()}`],
   ]);
+}
+
+const BETWEEN = "between";
+
+/** The days on which the jobs were created: a range that ends today, or one between two days. */
+function CreatedFilter({ filters, onChange }: { filters: Filters; onChange: (changes: Partial<Filters>) => void }) {
+  const isBetween = filters.from !== "" || filters.to !== "";
+  const isOther = filters.created !== "" && !RANGES.some(([range]) => range === filters.created);
+  const choose = (value: string) => {
+    const today = dayText(new Date());
+    onChange(value === BETWEEN ? { created: "", from: today, to: today } : { created: value, from: "", to: "" });
+  };
+  return (
+    <>
+      <label class="field inline">
+        <span>Created</span>
+        <select value={isBetween ? BETWEEN : filters.created} onChange={(event) => choose(event.currentTarget.value)}>
+          <option value="">any time</option>
+          {RANGES.map(([range, text]) => <option key={range} value={range}>{text}</option>)}
+          {isOther && <option value={filters.created}>{filters.created}</option>}
+          <option value={BETWEEN}>Between…</option>
+        </select>
+      </label>
+      {isBetween && <DayInput label="First day" value={filters.from} max={filters.to} onValue={(from) => onChange({ from })} />}
+      {isBetween && <DayInput label="Last day" value={filters.to} min={filters.from} onValue={(to) => onChange({ to })} />}
+    </>
+  );
+}
+
+function DayInput(props: { label: string; value: string; min?: string; max?: string; onValue: (value: string) => void }) {
+  return (
+    <label class="field inline">
+      <span>{props.label}</span>
+      <input type="date" value={props.value} min={props.min} max={props.max} onChange={(event) => props.onValue(event.currentTarget.value)} />
+    </label>
+  );
 }
 
 function Chip({ what, text, onRemove }: { what: string; text: string; onRemove: () => void }) {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseRoute } from "../../router.ts";
-import { filtersHref, parseFilters, hasFilters, jobsPath, listedMetric, studyJobsPath } from "./filters.ts";
+import { filterCount, filtersHref, parseFilters, hasFilters, jobsPath, listedMetric, studyJobsPath, withoutFilters } from "./filters.ts";
 
 const ADDRESS = "#/jobs?state=running&state=queued&label=team%3Dvision&metric=val_auc%3C0.5&q=a+b&policy=O2";
 
@@ -22,6 +22,23 @@ test("the API path has the filters of the address", () => {
   assert.equal(jobsPath(parseFilters(new URLSearchParams(""))), "/jobs?limit=50&fold_studies=true&sort=-created_at");
   assert.ok(jobsPath(parseFilters(parseRoute(ADDRESS).query)).includes("label=team%3Dvision"));
   assert.ok(hasFilters(parseFilters(parseRoute(ADDRESS).query)));
+});
+
+test("a change of columns stays on the page, and they are no part of the API's query", () => {
+  const filters = parseFilters(parseRoute(`${ADDRESS}&cursor=abc`).query);
+  const href = filtersHref(filters, { columns: ["name", "age"] });
+  assert.ok(href.includes("cursor=abc") && href.includes("columns=name%2Cage"));
+  const shown = parseFilters(parseRoute(href).query);
+  assert.equal(jobsPath(shown), jobsPath(filters));
+  assert.equal(withoutFilters(shown), "#/jobs?columns=name%2Cage");
+});
+
+test("a range of days is sent as times", () => {
+  const noon = new Date(2026, 2, 15, 12);
+  const path = jobsPath(parseFilters(new URLSearchParams("from=2026-03-01&to=2026-03-02")), noon);
+  const query = new URLSearchParams(path.split("?")[1]);
+  assert.equal(Date.parse(query.get("created_before")!) - Date.parse(query.get("created_after")!), 2 * 86_400_000 + 1);
+  assert.equal(filterCount(parseFilters(new URLSearchParams("from=2026-03-01&to=2026-03-02&state=failed"))), 2);
 });
 
 test("explanations are listed only on request", () => {

@@ -1,6 +1,7 @@
-// The filters of the list of jobs, in the address of the page and in the API's query.
+// The list of jobs as its address says: filters, order, columns, view and page; and as the API's query.
 import { isMetric, VALIDATION_LOSS } from "../../display/metrics.ts";
-import { routeHref, queryString } from "../../router.ts";
+import { currentRoute, routeHref, queryString } from "../../router.ts";
+import { createdBounds } from "./dates.ts";
 
 export interface Filters {
   states: readonly string[];
@@ -10,6 +11,11 @@ export interface Filters {
   q: string;
   policy: string;
   model: string;
+  /** A range of days that ends today, as 7d; empty: any time, or from `from` to `to`. */
+  created: string;
+  /** The first and the last day, as 2026-01-31. */
+  from: string;
+  to: string;
   /** Whether jobs that explain a step of another job are listed too. */
   explanations: boolean;
   /** Whether each job of a study is a row, instead of the study. */
@@ -17,11 +23,15 @@ export interface Filters {
   /** The id of a study whose jobs alone are listed. */
   study: string;
   sort: string;
+  /** The ids of the columns; none if the address does not name them. */
+  columns: readonly string[];
+  /** The name of the saved view that the address comes from. */
+  view: string;
   cursor: string;
 }
 
 export const PAGE = 50;
-const NEWEST = "-created_at";
+export const NEWEST = "-created_at";
 
 export function parseFilters(query: URLSearchParams): Filters {
   const text = (name: string) => query.get(name) ?? "";
@@ -32,41 +42,67 @@ export function parseFilters(query: URLSearchParams): Filters {
     q: text("q"),
     policy: text("policy"),
     model: text("model"),
+    created: text("created"),
+    from: text("from"),
+    to: text("to"),
     explanations: text("explanations") === "true",
     allJobs: text("all_jobs") === "true",
     study: text("study"),
     sort: text("sort") || NEWEST,
+    columns: text("columns").split(",").filter((id) => id !== ""),
+    view: text("view"),
     cursor: text("cursor"),
   };
 }
 
-/** The address of the list; a change of filters goes back to the first page. */
+/** The filters of the address, which may be newer than those of the last render. */
+export function currentFilters(): Filters {
+  return parseFilters(currentRoute().query);
+}
+
+/** The address of the list; a change of filters goes back to the first page, one of columns does not. */
 export function filtersHref(filters: Filters, changes: Partial<Filters> = {}): string {
-  const { states, labels, metrics, explanations, allJobs, sort, ...texts } = { ...filters, cursor: "", ...changes };
+  const cursor = "columns" in changes && Object.keys(changes).length === 1 ? filters.cursor : "";
+  const next = { ...filters, cursor, ...changes };
   return routeHref(["jobs"], {
-    state: states, label: labels, metric: metrics, explanations: flag(explanations), all_jobs: flag(allJobs), ...texts, sort: sort === NEWEST ? "" : sort,
+    state: next.states, label: next.labels, metric: next.metrics, q: next.q, policy: next.policy, model: next.model,
+    created: next.created, from: next.from, to: next.to, explanations: flag(next.explanations), all_jobs: flag(next.allJobs),
+    study: next.study, sort: next.sort === NEWEST ? "" : next.sort, columns: next.columns.join(","), view: next.view, cursor: next.cursor,
   });
 }
 
 /** The API path of the list: with a row for each study, unless its jobs are asked for. */
-export function jobsPath(filters: Filters): string {
-  const { states, labels, metrics, explanations, allJobs, ...texts } = filters;
-  const folds = flag(!allJobs && !filters.study);
-  return `/jobs?${queryString({ limit: PAGE, state: states, label: labels, metric: metrics, explanations: flag(explanations), fold_studies: folds, ...texts })}`;
+export function jobsPath(filters: Filters, now: Date = new Date(), limit = PAGE): string {
+  const { states, labels, metrics, q, policy, model, explanations, allJobs, study, sort, cursor } = filters;
+  return `/jobs?${queryString({
+    limit, state: states, label: labels, metric: metrics, explanations: flag(explanations), fold_studies: flag(!allJobs && !study),
+    q, policy, model, ...createdBounds(filters, now), study, sort, cursor,
+  })}`;
 }
 
 /** The API path of the jobs of a study that match the other filters, in the order of the list. */
-export function studyJobsPath(filters: Filters, study: string): string {
-  return jobsPath({ ...filters, study, cursor: "" });
+export function studyJobsPath(filters: Filters, study: string, cursor = "", limit = PAGE): string {
+  return jobsPath({ ...filters, study, cursor }, new Date(), limit);
 }
 
 function flag(on: boolean): string {
   return on ? "true" : "";
 }
 
+/** How many filters are set. */
+export function filterCount(filters: Filters): number {
+  const { states, labels, metrics, q, policy, model, created, from, to, study, explanations, allJobs } = filters;
+  const single = [q, policy, model, created || from || to, study, explanations, allJobs];
+  return states.length + labels.length + metrics.length + single.filter(Boolean).length;
+}
+
 export function hasFilters(filters: Filters): boolean {
-  const { states, labels, metrics, q, policy, model, study, explanations, allJobs } = filters;
-  return states.length + labels.length + metrics.length > 0 || q + policy + model + study !== "" || explanations || allJobs;
+  return filterCount(filters) > 0;
+}
+
+/** No filter; the columns stay. */
+export function withoutFilters(filters: Filters): string {
+  return filtersHref({ ...parseFilters(new URLSearchParams()), columns: filters.columns });
 }
 
 /** The metric that the list is about: that of its order, else of its first condition, else the loss. */

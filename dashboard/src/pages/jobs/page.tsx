@@ -1,73 +1,104 @@
 // The list of jobs.
-import { useState } from "preact/hooks";
-import { routeHref, type Route } from "../../router.ts";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { go, type Route } from "../../router.ts";
 import { usePoll } from "../../api/use-poll.ts";
 import type { JobPage, ListedJob } from "../../api/types.ts";
 import { EmptyState, LoadState } from "../../components/load-state.tsx";
 import { useCanEditJobs } from "../../session.ts";
-import { MAX_COMPARED } from "../compare/query.ts";
+import { BulkBar } from "./bulk/bar.tsx";
+import { chosenIds, columnsOf, fittingColumns } from "./columns.ts";
 import { FilterBar } from "./filter-bar.tsx";
 import { filtersHref, parseFilters, hasFilters, jobsPath, listedMetric, type Filters } from "./filters.ts";
+import { ColumnsMenu, ViewsMenu } from "./menus.tsx";
+import { Pages } from "./pages.tsx";
+import { ShortcutsDialog } from "./keys/dialog.tsx";
 import { JobTable } from "./table.tsx";
+import { useSelection } from "./use-selection.ts";
+import { useShortcuts } from "./keys/use-shortcuts.ts";
+import { hrefWithColumns, rememberedColumns } from "./views.ts";
 
 export function JobsPage({ route }: { route: Route }) {
   const filters = parseFilters(route.query);
   const jobs = usePoll<JobPage>(jobsPath(filters), 2000);
-  const [selected, setSelected] = useState<readonly string[]>([]);
-  const choose = (id: string, on: boolean) =>
-    setSelected((ids) => (on ? [...ids, id].slice(0, MAX_COMPARED) : ids.filter((one) => one !== id)));
+  const { selection, studyIds, select, selectAll, selectStudy, remove, onJobs, clear } = useSelection(filters);
+  const [frame, widthPx] = useWidth();
+  const help = useRef<HTMLDialogElement>(null);
+  const canEdit = useCanEditJobs();
+  const items = jobs.data?.items ?? [];
+  const listed = items.filter(({ study }) => !study);
+  const chosen = chosenIds(filters.columns);
+  const { shown, hidden } = fittingColumns(columnsOf(chosen, listedMetric(filters)), widthPx);
+  useEffect(() => onJobs(listed), [jobs.data]);
+  useRememberedColumns(filters);
+  useShortcuts({ clear, help: () => help.current?.showModal() });
   return (
-    <>
+    <div ref={frame} class="stack">
       <div class="row spread">
         <h1>Jobs</h1>
         <div class="row">
-          {selected.length > 0 && <Selection ids={selected} onClear={() => setSelected([])} />}
-          {useCanEditJobs() && <a class="button primary" href="#/submit">Submit a job</a>}
+          <ViewsMenu key={filters.view} filters={filters} />
+          <ColumnsMenu chosen={chosen} hidden={hidden} metrics={metricsOf(items)} />
+          <button type="button" class="button wide-only" aria-label="Keyboard shortcuts" onClick={() => help.current?.showModal()}>?</button>
+          {canEdit && <a class="button primary" href="#/submit">Submit a job</a>}
         </div>
       </div>
-      <FilterBar filters={filters} metrics={metricsOf(jobs.data?.items ?? [])} />
+      <FilterBar filters={filters} metrics={metricsOf(items)} />
       <LoadState what="list of jobs" of={jobs}>
         {(page) =>
           page.items.length === 0 ? (
             <NoJobs filters={filters} />
           ) : (
             <div class={jobs.stale ? "stale" : ""} aria-busy={jobs.stale}>
-              <JobTable jobs={page.items} filters={filters} metric={listedMetric(filters)} selected={selected} onChoose={choose} onDone={jobs.refresh} />
-              {!jobs.stale && <Pages filters={filters} next={page.next_cursor} />}
+              <JobTable
+                jobs={page.items} filters={filters} columns={shown} widthPx={widthPx} selection={selection} studyIds={studyIds}
+                onSelect={select} onSelectStudy={selectStudy} onSelectPage={(isOn) => selectAll(listed, isOn)} onStudyJobs={onJobs} onDone={jobs.refresh}
+              />
             </div>
           )
         }
       </LoadState>
-    </>
+      {(!jobs.stale || jobs.error) && <Pages filters={filters} next={jobs.stale ? null : (jobs.data?.next_cursor ?? null)} />}
+      {selection.size > 0 && (
+        <BulkBar
+          selection={selection}
+          onClear={clear}
+          onDone={(deletedIds) => {
+            remove(deletedIds);
+            jobs.refresh();
+          }}
+        />
+      )}
+      <ShortcutsDialog dialog={help} />
+    </div>
   );
+}
+
+/** The element whose width is measured, and the width in pixels. */
+function useWidth(): [frame: { current: HTMLDivElement | null }, widthPx: number] {
+  const frame = useRef<HTMLDivElement>(null);
+  const [widthPx, setWidthPx] = useState(0);
+  useLayoutEffect(() => {
+    const measure = () => setWidthPx(frame.current?.clientWidth ?? 0);
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(frame.current!);
+    return () => observer.disconnect();
+  }, []);
+  return [frame, widthPx];
+}
+
+/** Writes the columns that were chosen last into an address without any, so that its link shows them to others. */
+function useRememberedColumns(filters: Filters): void {
+  const href = filtersHref(filters);
+  useEffect(() => {
+    const next = hrefWithColumns(location.hash, rememberedColumns());
+    if (next !== null) go(next, true);
+  }, [href]);
 }
 
 /** The metrics of the listed jobs. */
 function metricsOf(jobs: readonly ListedJob[]): string[] {
   return [...new Set(jobs.flatMap((job) => Object.keys(job.metrics ?? {})))];
-}
-
-function Selection({ ids, onClear }: { ids: readonly string[]; onClear: () => void }) {
-  return (
-    <>
-      <button type="button" class="button quiet" onClick={onClear}>Clear selection</button>
-      {ids.length > 1 ? (
-        <a class="button" href={routeHref(["compare"], { jobs: ids.join(",") })}>Compare {ids.length} jobs</a>
-      ) : (
-        <span class="muted">Select another job to compare</span>
-      )}
-    </>
-  );
-}
-
-function Pages({ filters, next }: { filters: Filters; next: string | null }) {
-  if (!filters.cursor && next === null) return null;
-  return (
-    <nav class="row end" aria-label="Pages of the list">
-      {filters.cursor && <a class="button" href={filtersHref(filters)}>First page</a>}
-      {next !== null && <a class="button" href={filtersHref(filters, { cursor: next })}>Next page</a>}
-    </nav>
-  );
 }
 
 function NoJobs({ filters }: { filters: Filters }) {
