@@ -10,6 +10,7 @@ from ampspec.errors import InvalidModel
 
 ROWS = 64
 GRAPH = {"runtime": {"device": "cpu", "engine": "graph"}}
+NO_RANGES = {"telemetry": {"ranges": {"enabled": False}}}
 SGD = {"kind": "sgd", "learning_rate": 0.05}
 
 
@@ -25,9 +26,11 @@ def y(x):
 
 def train(model, data, **arguments):
     """The result and the losses of two steps."""
-    options = {"loss": "mse", "optimizer": SGD, "batch_size": 32, "shuffle": False} | arguments
+    options = {"loss": "mse", "optimizer": SGD, "batch_size": 32, "shuffle": False}
     losses = []
-    trainer = ampcore.Trainer.from_keras(model, data=data, **options, **GRAPH)
+    trainer = ampcore.Trainer.from_keras(
+        model, data=data, **options | GRAPH | NO_RANGES | arguments
+    )
     result = trainer.run(on_block=lambda block: losses.extend(block["loss"].tolist()))
     return result, losses
 
@@ -153,20 +156,27 @@ def fail(trainer):
         trainer.run(on_block=callback)
 
 
-@pytest.mark.parametrize("end", [stop, fail])
-@pytest.mark.parametrize("policy", ["float32", "mixed_float16", "bfloat16"])
-@pytest.mark.parametrize("is_built", [False, True])
+@pytest.mark.parametrize(
+    ("end", "policy", "is_built"),
+    [
+        (stop, "float32", True),
+        (fail, "float32", False),
+        (stop, "mixed_float16", False),
+        (fail, "mixed_float16", True),
+        (stop, "bfloat16", False),
+        (fail, "bfloat16", False),  # a built optimizer is refused: see below
+    ],
+)
 def test_a_run_that_does_not_complete_puts_everything_back(x, y, end, policy, is_built):
     model, optimizer = normalized(x), keras.optimizers.Nadam(0.01)
-    if is_built and policy == "bfloat16":
-        return  # refused: see below
     if is_built:
         optimizer.build(model.trainable_variables)
         optimizer.iterations.assign(7)
     before = arrays(model.variables)
     policies = [layer.dtype_policy.name for layer in model.layers]
     arguments = {"optimizer": optimizer, "policy": policy, "epochs": 500, "loss": "mse"}
-    end(ampcore.Trainer.from_keras(model, data=(x, y), batch_size=32, **arguments, **GRAPH))
+    options = arguments | GRAPH | NO_RANGES
+    end(ampcore.Trainer.from_keras(model, data=(x, y), batch_size=32, **options))
     assert_equal(model.variables, before)
     assert {one.dtype for one in model.trainable_variables} == {"float32"}
     assert [layer.dtype_policy.name for layer in model.layers] == policies
@@ -182,9 +192,8 @@ def test_weights_are_stored_in_16_bits_only_while_the_run_lasts(x, y, policy):
     dtype = "bfloat16" if policy == "bfloat16" else "float16"
     optimizer = keras.optimizers.SGD(0.05, momentum=0.9)
     during = []
-    trainer = ampcore.Trainer.from_keras(
-        model, data=(x, y), loss="mse", optimizer=optimizer, policy=policy, batch_size=32, **GRAPH
-    )
+    options = {"optimizer": optimizer, "policy": policy, "batch_size": 32} | GRAPH | NO_RANGES
+    trainer = ampcore.Trainer.from_keras(model, data=(x, y), loss="mse", **options)
     trainer.run(on_block=lambda _: during.append(model.get_layer("hidden").kernel.dtype))
     assert during[0] == dtype
     assert all(new is old for new, old in zip(model.variables, variables, strict=True))
@@ -257,8 +266,10 @@ class MixingModel(keras.Model):
         return self.out(self.norm(hidden) + self.mixing(hidden) + hidden)
 
 
-@pytest.mark.parametrize("policy", ["mixed_float16", "bfloat16", "O1", "O2"])
-@pytest.mark.parametrize("is_subclassed", [False, True])
+@pytest.mark.parametrize(
+    ("policy", "is_subclassed"),
+    [("mixed_float16", True), ("bfloat16", False), ("O1", False), ("O2", True)],
+)
 def test_a_layer_may_compute_with_outputs_that_stay_in_float32(x, y, policy, is_subclassed):
     keras.utils.set_random_seed(0)
     if is_subclassed:
@@ -277,7 +288,7 @@ def test_a_layer_may_compute_with_outputs_that_stay_in_float32(x, y, policy, is_
     np.testing.assert_allclose(losses, in_float32, rtol=0.1)
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "float16", "O2"])
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "float16"])
 def test_a_subclassed_model_may_compute_its_outputs_itself(x, y, policy):
     class Rating(keras.Model):
         def __init__(self):
@@ -308,7 +319,7 @@ def test_a_subclassed_model_may_compute_its_outputs_itself(x, y, policy):
     assert dtypes[-1] == "float32"
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "bfloat16", "O2"])
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "O2"])
 def test_a_layer_may_compute_with_a_sub_layer_that_is_also_the_output(policy):
     """As the table of a language model, which is its output, too."""
 
@@ -337,7 +348,7 @@ def test_a_layer_may_compute_with_a_sub_layer_that_is_also_the_output(policy):
     np.testing.assert_allclose(losses, in_float32, rtol=0.1)
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "bfloat16"])
+@pytest.mark.parametrize("policy", ["mixed_float16", "bfloat16"])
 def test_activations_are_computed_again_in_the_dtypes_of_the_policy(x, y, policy):
     class Recomputed(keras.layers.Layer):
         def __init__(self):
@@ -403,6 +414,7 @@ def test_weights_that_a_layer_assigns_in_its_call_train_as_in_fit(x, y, engine):
         epochs=3,
         shuffle=False,
         runtime={"device": "cpu", "engine": engine},
+        **NO_RANGES,
     )
     trainer.run()
     for variable, expected in zip(by_run.variables, arrays(by_fit.variables), strict=True):
@@ -499,8 +511,8 @@ def test_the_reported_policy_is_that_of_the_layers(  # noqa: PLR0917 - pytest gi
         loss="mse",
         policy=given,
         epochs=20,
-        telemetry={"ranges": {"enabled": False}},
         **GRAPH,
+        **NO_RANGES,
     ).run(on_event=events.append, on_block=blocks.append)
     started = next(event.data for event in events if event.type == "started")
     assert result.policy == started["policy"] == reported
@@ -522,7 +534,7 @@ def test_a_model_that_keras_cannot_save_keeps_what_was_trained(x, y, tmp_path):
     model = keras.Model(inputs, keras.layers.Dense(1)(Unsaveable()(inputs / 1000)))
     before, events = arrays(model.variables), []
     trainer = ampcore.Trainer.from_keras(
-        model, data=(x, y), loss="mse", output_dir=tmp_path, **GRAPH
+        model, data=(x, y), loss="mse", output_dir=tmp_path, **GRAPH, **NO_RANGES
     )
     result = trainer.run(on_event=events.append)
     [warning] = [event.data for event in events if event.data.get("code") == "model_not_saved"]
