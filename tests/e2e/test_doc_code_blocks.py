@@ -18,7 +18,7 @@ from ampclient._job.wait import wait_for
 from ampspec.jobs import JobSpec, State
 from tests.waiting import DEADLINE_S
 
-pytestmark = pytest.mark.xdist_group("stack")
+pytestmark = pytest.mark.xdist_group("stack-documents")
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "examples" / "custom-package" / "pyproject.toml"

@@ -16,7 +16,7 @@ from tests.waiting import DEADLINE_S
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-pytestmark = pytest.mark.xdist_group("stack")
+pytestmark = pytest.mark.xdist_group("stack-documents")
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ export const COLUMNS: readonly Column[] = [
   { id: "examples_per_s", title: "Examples/s", width: 100, isNumber: true },
   { id: "policy", title: "Policy", width: 130 },
   { id: "labels", title: "Labels", width: 160 },
-  { id: "age", title: "Age", width: 64, sort: "created_at", isNumber: true, showsTimeSince: true },
+  { id: "age", title: "Age", width: 76, sort: "created_at", isNumber: true, showsTimeSince: true },
   { id: "updated", title: "Updated", width: 84, sort: "updated_at", isNumber: true, showsTimeSince: true },
   { id: "duration", title: "Duration", width: 100, isNumber: true },
   { id: "step", title: "Steps", width: 84, isNumber: true },
