@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from ampclient.cli import shell_completion, workers
+from ampclient.cli import shell_completion, top, workers
 from ampclient.cli.access import audit, login, projects, tokens
 from ampclient.cli.exit_status import ExitStatus, exit_status_of
 from ampclient.cli.jobs import commands as jobs
@@ -41,6 +41,7 @@ for name, command in jobs.COMMANDS.items():
 app.add_typer(studies.group, name="lab", hidden=True)
 app.add_typer(workers.old_group, name="workers", hidden=True)
 for command in (
+    top.top,
     login.login,
     login.logout,
     login.whoami,

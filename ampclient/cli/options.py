@@ -87,12 +87,18 @@ def client_of(context: typer.Context) -> "Client":
     """The client for this command; it is closed when the command ends."""
     from ampclient.client import Client
 
+    connection = connection_of(context)
+    return context.with_resource(Client(connection.url, connection.token))
+
+
+def connection_of(context: typer.Context) -> Connection:
+    """The address of the server and the token for this command."""
     server: ServerOptions = context.obj
     if server.connection:
         server.used = Connection.from_file(server.connection)
     else:
         server.used = resolve(server.url, None, os.environ)
-    return context.with_resource(Client(server.used.url, server.used.token))
+    return server.used
 
 
 def job_of(context: typer.Context, job_id: str) -> "Job":

@@ -35,6 +35,11 @@ def follow(jobs: "Sequence[Job]") -> "list[Job]":
         return list(wait_for(jobs, on_progress=outages.show, on_outage=outages.next_delay_s))
 
 
+def is_temporary(error: AmpcoreError) -> bool:
+    """Whether the same request may succeed later."""
+    return isinstance(error, ConnectionFailed) or error.status in RETRYABLE_STATUSES
+
+
 class _Outages:
     """Shows jobs, and that the server does not respond."""
 
@@ -49,9 +54,11 @@ class _Outages:
 
     def next_delay_s(self, error: AmpcoreError) -> float:
         """Seconds until the next try. Raises the error if that will not help, or after too long."""
-        is_temporary = isinstance(error, ConnectionFailed) or error.status in RETRYABLE_STATUSES
         self._unavailable_since_s = self._unavailable_since_s or time.monotonic()
-        if not is_temporary or time.monotonic() - self._unavailable_since_s > SERVER_TIMEOUT_S:
+        if (
+            not is_temporary(error)
+            or time.monotonic() - self._unavailable_since_s > SERVER_TIMEOUT_S
+        ):
             raise error
         self._display.server_unavailable(str(error))
         return RETRY_INTERVAL_S

@@ -1,4 +1,4 @@
-"""`ampctl steps`, `events`, `attempts`, `allocations` and `logs`: what a job recorded."""
+"""`ampctl steps`, `events`, `attempts` and `allocations`: what a job recorded."""
 
 from collections.abc import Iterable
 from operator import attrgetter
@@ -6,8 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ampclient.cli.exit_status import ExitStatus
-from ampclient.cli.jobs.watch import detach_on_interrupt
 from ampclient.cli.options import (
     AsJson,
     Attempt,
@@ -25,7 +23,6 @@ from ampclient.cli.output.record_output import (
     print_allocations,
     print_attempts,
     print_events,
-    print_log,
 )
 
 
@@ -112,33 +109,3 @@ def allocations(
         name=attrgetter("name"),
         empty="No batch system was asked to run the job.",
     )
-
-
-def logs(
-    context: typer.Context,
-    job_id: JobId,
-    *,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Keep printing until the job ends.")
-    ] = False,
-    attempt: Attempt = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document per line.")
-    ] = False,
-) -> None:
-    """Print a job's log; with -f, follow it and exit 0 only if the job succeeds."""
-    job = job_of(context, job_id)
-    entries = job.logs(follow=follow, attempt=attempt)
-    if not follow:
-        if not print_log(entries, as_json=as_json):
-            typer.echo("The log is empty.", err=True)
-        return
-    with detach_on_interrupt(
-        f"The job keeps running. Follow it again with: ampctl logs -f {job.id}"
-    ):
-        print_log(entries, as_json=as_json)
-        ended = job.refresh()
-    if ended.state != "succeeded":
-        why = f": {ended.message}" if ended.message else "."
-        typer.echo(f"{ended.id} is {ended.state}{why}", err=True)
-        raise typer.Exit(ExitStatus.FAILED)

@@ -16,6 +16,7 @@ from ampspec.jobs import State
 
 if TYPE_CHECKING:
     from ampclient._job.job import Job
+    from ampclient._job.view import JobView
 
 JobIds = Annotated[
     list[str],
@@ -70,7 +71,7 @@ def followed(jobs: "Sequence[Job]") -> "list[Job]":
         return follow(jobs)
 
 
-def all_succeeded(ended: "Sequence[Job]") -> ExitStatus:
+def all_succeeded(ended: "Sequence[JobView]") -> ExitStatus:
     """The exit status: 0 only if all jobs succeeded."""
     succeeded = all(job.state is State.SUCCEEDED for job in ended)
     return ExitStatus.DONE if succeeded else ExitStatus.FAILED

@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ampspec.api.job.events import JobEvent
     from ampspec.api.job.logs import LogEntry
 
+MAX_NAME_WIDTH: Final = 24
+"""Maximum characters of a job's name before a line of its log."""
 MAX_DATA_WIDTH: Final = 200
 """Maximum characters of an event's data in a table: tracebacks can have thousands."""
 
@@ -203,3 +205,41 @@ def print_log(entries: Iterable["LogEntry"], *, as_json: bool) -> int:
             text = formats.log_text(entry.text) if sys.stdout.isatty() else entry.text
         typer.echo(text, nl=False, color=True)  # without it, click strips colours in a pipe
     return count
+
+
+class LogLines:
+    """Prints the logs of several jobs in whole lines, each after the name of its job."""
+
+    def __init__(self, names: Mapping[str, str], *, as_json: bool) -> None:
+        self._names = dict(names)
+        self._as_json = as_json
+        self._incomplete: dict[tuple[str, str], str] = {}
+
+    def add(self, names: Mapping[str, str]) -> None:
+        """Name further jobs; a job that has a name keeps it."""
+        self._names = {**names, **self._names}
+
+    def print(self, job_id: str, entry: "LogEntry") -> None:
+        """Print the lines that an entry completes; with JSON, the entry itself with its job."""
+        if self._as_json:
+            typer.echo(json_text({"job": job_id, **entry.to_json()}))
+            return
+        stream = (job_id, entry.stream)
+        *lines, begun = (self._incomplete.pop(stream, "") + entry.text).split("\n")
+        self._incomplete[stream] = begun
+        for line in lines:
+            self._print_line(job_id, line)
+
+    def end(self, job_id: str) -> None:
+        """Print what is left of a job: its last lines, where no line break follows."""
+        for stream in [stream for stream in self._incomplete if stream[0] == job_id]:
+            if line := self._incomplete.pop(stream):
+                self._print_line(job_id, line)
+
+    def _print_line(self, job_id: str, line: str) -> None:
+        width = min(max(map(len, self._names.values())), MAX_NAME_WIDTH)
+        name = self._names[job_id]
+        if len(name) > width:
+            name = f"{name[: width - 1]}…"
+        text = formats.log_text(line) if sys.stdout.isatty() else line
+        typer.echo(f"{name:<{width}} | {text}", color=True)

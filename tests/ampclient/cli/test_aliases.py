@@ -48,10 +48,10 @@ def test_a_form_of_before_has_the_options_of_the_new_one(old, new):
     assert (is_hidden, new_is_hidden) == (old[0] not in SHORT, False)
 
 
-def test_the_help_lists_nouns_the_short_forms_and_the_login():
-    top = {name for name, command in get_command(app).commands.items() if not command.hidden}
+def test_the_help_lists_nouns_the_short_forms_the_fleet_and_the_login():
+    listed = {name for name, command in get_command(app).commands.items() if not command.hidden}
     nouns = {"job", "study", "dataset", "file", "worker", "token", "project", "audit"}
-    assert top == nouns | SHORT | {"login", "logout", "whoami", "version", "completion"}
+    assert listed == nouns | SHORT | {"top", "login", "logout", "whoami", "version", "completion"}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,4 @@
 import json
-import signal
 
 import httpx
 import numpy as np
@@ -279,23 +278,6 @@ def test_get_shows_how_many_ranks_an_elastic_job_may_have(ampctl, server, starte
     assert ["ranks", shown] in lines
 
 
-def test_logs_are_printed_as_they_are(ampctl, server):
-    server.add_job("a", state="running")
-    server.add_logs("a", "Epoch 1\n", "los", "s 0.5\n")
-    result = ampctl("logs", "a")
-    assert (result.code, result.out) == (0, "Epoch 1\nloss 0.5\n")
-    server.add_logs("a", "again\n", attempt=2)
-    assert ampctl("logs", "a", "--attempt", "2").out == "again\n"
-    assert ampctl("logs", "a", "--attempt", "3").err == "The log is empty.\n"
-
-
-def test_logs_as_json_are_one_document_per_line(ampctl, server):
-    server.add_job("a")
-    server.add_logs("a", "one\n", "two\n")
-    documents = [json.loads(line) for line in ampctl("logs", "a", "--json").out.splitlines()]
-    assert documents == server.logs["a"]
-
-
 ODD = "a\x7fb\x9b8mc\u202ed\u2028e\ufefff\x1b[8m\r\b名"
 
 
@@ -308,38 +290,3 @@ def test_json_is_exact_and_has_no_control_characters(ampctl, server, words):
     if words != ("events", "a"):
         assert "名" in out
         assert json.dumps(ODD) in json.dumps(json.loads(out))
-
-
-def test_logs_in_a_pipe_are_unchanged(ampctl, server):
-    server.add_job("a", state="running")
-    server.add_logs("a", ODD)
-    assert ampctl("logs", "a").out == ODD
-
-
-def test_logs_can_be_followed_to_the_end(ampctl, server):
-    server.add_job("a", state="running")
-    server.add_logs("a", "one\n")
-    server.change("a")
-    server.changes["a"].append(lambda: server.add_logs("a", "two\n"))
-    server.change("a", state="succeeded")
-    result = ampctl("logs", "a", "-f")
-    assert (result.code, result.out, result.err) == (0, "one\ntwo\n", "")
-
-
-def test_following_the_logs_of_a_failed_job_fails_with_its_message(ampctl, server):
-    server.add_job("a", state="failed", message="Out of memory.")
-    server.add_logs("a", "one\n")
-    result = ampctl("logs", "a", "--follow")
-    assert (result.code, result.out, result.err) == (1, "one\n", "a is failed: Out of memory.\n")
-
-
-def test_ctrl_c_detaches_from_the_logs(start_ampctl, server):
-    server.add_job("a", state="running")
-    server.add_logs("a", "one\n")
-    process = start_ampctl("logs", "a", "-f")
-    assert process.stdout.readline() == "one\n"
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == 130
-    assert "ampctl logs -f a" in err
-    assert "Traceback" not in err
