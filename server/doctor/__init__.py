@@ -1,0 +1,1 @@
+"""`ampserver doctor`: what an operator would look at, and what mends what is wrong."""
