@@ -50,7 +50,7 @@ WAYS = pytest.mark.parametrize(
 )  # fmt: skip
 
 
-@WAYS
+@pytest.mark.parametrize("options", [{"jit_compile": False}, {"jit_compile": True}], ids=repr)
 def test_without_an_overflow_it_trains_as_the_optimizer_of_keras(options):
     ours, _ = fit(LossScaleOptimizer(keras.optimizers.Adam(0.01)), epochs=2, **options)
     keras_own = keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.01))

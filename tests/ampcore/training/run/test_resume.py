@@ -253,8 +253,10 @@ def test_a_process_that_resumes_a_killed_one_equals_an_uninterrupted_one(
     assert_equal(interrupted, uninterrupted(name))
 
 
-@pytest.mark.parametrize("kill", ["before", "at", "after"])
-@pytest.mark.parametrize("what", ["checkpoint", "block"])
+@pytest.mark.parametrize(
+    ("what", "kill"),
+    [("checkpoint", "before"), ("block", "at"), ("checkpoint", "at"), ("block", "after")],
+)
 def test_a_run_killed_around_its_best_epoch_ends_early_with_the_same_weights(
     uninterrupted, tmp_path, what, kill
 ):
