@@ -192,6 +192,7 @@ NEEDS: Final = {
     "mpiexec": Need(_problem_of_program("mpiexec.openmpi"), "apt install openmpi-bin"),
     "network namespaces": Need(_problem_of_network_namespaces, "as root: apt install iproute2"),
     "other users": Need(_problem_of_other_users, "run the tests as root"),
+    "promtool": Need(_problem_of_program("promtool"), "apt install prometheus"),
     "python for other users": Need(_problem_of_python_for_other_users, SYSTEM_PYTHON),
     "root": Need(_problem_of_root, "run the tests as root"),
     "sandbox": Need(_problem_of_sandbox(SandboxMode.AUTO), "apt install bubblewrap"),

@@ -529,7 +529,13 @@ def test_the_jobs_of_a_study_are_one_row_of_the_list(driver):
         "state": "running",
         "jobs": len(jobs),
         "states": {"queued": len(jobs) - 1, "succeeded": 1},
+        "jobs_planned": len(jobs),
+        "jobs_ended": 0,  # as of the last round of the study
+        "summary": None,
     }
+    driver.progress.advance(study)
+    [row] = driver.api.client.get("/api/v1/jobs", params={"fold_studies": True}).json()["items"]
+    assert row["study"]["jobs_ended"] == 1
     each = driver.api.client.get("/api/v1/jobs", params={"study": study}).json()["items"]
     assert {job["id"] for job in each} == set(jobs.values())
     assert "study" not in each[0]
