@@ -36,7 +36,7 @@ CHECKS = [
 """The checks of every response; an invalid request may get any documented 4xx."""
 
 BOUNDED = settings(
-    max_examples=15,
+    max_examples=10,
     derandomize=True,
     deadline=None,
     database=None,
