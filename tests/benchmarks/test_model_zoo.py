@@ -15,7 +15,6 @@ import pytest
 from tests.waiting import DEADLINE_S
 
 SAMPLE = {
-    "masked_bidirectional_lstm": "passed",
     "stateful_lstm": "passed",
     "recommender": "documented",
     "detector": "passed",
