@@ -276,6 +276,7 @@ def test_a_run_killed_after_its_early_end_does_not_train_further(uninterrupted, 
     assert_equal(Job(tmp_path / "job", EARLY, killed).train(sizes=4), whole)
 
 
+@pytest.mark.quick  # of the promises: it trains the runs that the others are compared with
 @pytest.mark.parametrize("name", ["two optimizers, two scales", "skips", "calibrated scale"])
 def test_the_uninterrupted_runs_skip_some_steps(uninterrupted, name):
     assert 2 < uninterrupted(name).summary["skipped"] < STEPS // 2
