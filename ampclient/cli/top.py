@@ -9,9 +9,9 @@ import typer
 from ampclient.cli.exit_status import ExitStatus
 from ampclient.cli.jobs.follow import is_temporary
 from ampclient.cli.options import AsJson, client_of
-from ampclient.cli.output.tables import print_json
+from ampclient.cli.output.tables import print_fitted, print_json
 from ampclient.errors import AmpcoreError
-from ampspec.jobs import State
+from ampspec.jobs import ACTIVE, State
 
 if TYPE_CHECKING:
     from ampclient.client import Client
@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 
 MAX_JOBS: Final = 100
 """Of the jobs that run, and of those that wait: more than a terminal has lines."""
-RUNNING: Final = (State.RUNNING, State.STARTING, State.PAUSING, State.STOPPING)
 
 
 def top(
     context: typer.Context,
     *,
     interval_s: Annotated[
-        float, typer.Option("--interval", "-d", min=0.5, metavar="SECONDS", help="Time between.")
+        float,
+        typer.Option(
+            "--interval", "-d", min=0.5, metavar="SECONDS", help="The time between two updates."
+        ),
     ] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Print it once; so does a pipe.")] = False,
     as_json: AsJson = False,
@@ -50,7 +52,7 @@ def _read(client: "Client", tracker: "ProgressTracker") -> "Fleet":
 
     workers = [worker for worker in client.workers.list() if worker.state == "online"]
     # One more than is shown says that there are more.
-    running = [tracker.update(job) for job in client.jobs.list(state=RUNNING, limit=MAX_JOBS + 1)]
+    running = [tracker.update(job) for job in client.jobs.list(state=ACTIVE, limit=MAX_JOBS + 1)]
     queued = list(client.jobs.list(state=State.QUEUED, limit=MAX_JOBS + 1))
     return Fleet(
         workers,
@@ -72,12 +74,9 @@ def _as_json(fleet: "Fleet") -> dict[str, Any]:
 
 
 def _print(fleet: "Fleet") -> None:
-    from rich.console import Console
-
     from ampclient.progress.fleet_table import fleet_table
 
-    console = Console(soft_wrap=True)
-    console.print(fleet_table(fleet, console.width, None))
+    print_fitted(lambda width: fleet_table(fleet, width, None))
 
 
 def _show(client: "Client", tracker: "ProgressTracker", interval_s: float) -> None:

@@ -29,7 +29,7 @@ def service_findings(session: Session) -> Iterator[Finding]:
     online = [row for row, state in workers.listing(session) if state == workers.ONLINE]
     yield from _workers(online)
     yield _queues(session, online)
-    yield _sandboxes(online)
+    yield from _sandboxes(online)
     yield _tokens(session)
 
 
@@ -82,8 +82,13 @@ def _workers(online: Sequence[Worker]) -> Iterator[Finding]:
 
 def _queues(session: Session, online: Sequence[Worker]) -> Finding:
     """Whether each queue with jobs has a worker, or a batch system that was asked for one."""
-    served = {queue for worker in online if worker.job_id is None for queue in worker.queues}
-    with_allocation = select(Allocation.job_id)
+    served = {
+        queue
+        for worker in online
+        if worker.job_id is None and worker.drain_requested_at is None
+        for queue in worker.queues
+    }
+    with_allocation = select(Allocation.job_id).where(Allocation.ended_at.is_(None))
     rows = session.execute(
         select(Job.queue, func.count())
         .where(Job.state == State.QUEUED, Job.queue.not_in(served), Job.id.not_in(with_allocation))
@@ -101,14 +106,18 @@ def _queues(session: Session, online: Sequence[Worker]) -> Finding:
     )
 
 
-def _sandboxes(online: Sequence[Worker]) -> Finding:
+def _sandboxes(online: Sequence[Worker]) -> Iterator[Finding]:
+    """Nothing as long as no worker has reported what it can do."""
     reported = [sandbox for worker in online if (sandbox := _sandbox(worker)) is not None]
     with_sandbox = [sandbox for sandbox in reported if sandbox.get("kind")]
-    if with_sandbox or not reported:
+    if not reported:
+        return
+    if with_sandbox:
         count = f"{len(with_sandbox)} of {plural(len(reported), 'worker')}"
-        return ok("custom code", f"{count} may run it")
+        yield ok("custom code", f"{count} may run it")
+        return
     missing = {str(text) for sandbox in reported for text in sandbox.get("missing") or ()}
-    return warning(
+    yield warning(
         "custom code",
         f"no worker may run it: {'; '.join(sorted(missing)) or 'no worker has a sandbox'}",
         "Jobs with `model: {kind: bundle}` stay in the queue. Install bubblewrap where workers "

@@ -55,6 +55,8 @@ def explain_wait(context: typer.Context, job_id: JobId, as_json: AsJson = False)
 
 
 def _may_run(worker: "Worker", job: "Job") -> bool:
+    if worker.draining:
+        return False
     if worker.job_id is not None:
         return worker.job_id == job.id
     return job.queue in worker.queues
@@ -73,7 +75,7 @@ def _sentence(job: "Job") -> str:
     match job.state:
         case State.QUEUED:
             size = f", for {job.ranks} ranks" if job.ranks > 1 else ""
-            reason = job.waiting or "A worker takes it at this moment."
+            reason = job.waiting or "The server gives no reason; a worker may be starting it."
             return (
                 f"{name} waits in the queue {job.queue!r} with priority {job.priority}{size}, "
                 f"{submitted}.\n{formats.printable(reason)}"
@@ -87,7 +89,7 @@ def _sentence(job: "Job") -> str:
 def _workers_sentence(queue: str, able: "Sequence[Worker]", online: "Sequence[Worker]") -> str:
     """How many workers could run the job, their free slots, and which queues the others serve."""
     busy, slots = (sum(len(worker.jobs) for worker in able), sum(worker.slots for worker in able))
-    sentence = f"{plural(len(able), 'online worker')} for it"
+    sentence = f"{plural(len(able), 'online worker')} may run it"
     if able:
         sentence += f", {busy} of {plural(slots, 'slot')} with a job that you may see"
     queues = sorted({name for worker in online for name in worker.queues} - {queue})

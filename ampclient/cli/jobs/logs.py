@@ -12,7 +12,7 @@ from ampclient.cli.jobs.watch import all_succeeded, detach_on_interrupt
 from ampclient.cli.options import Attempt, client_of, connection_of, job_in
 from ampclient.cli.output.record_output import LogLines, print_log
 from ampclient.cli.shell_completion import job_ids
-from ampspec.jobs import State
+from ampspec.jobs import ACTIVE
 
 if TYPE_CHECKING:
     from ampclient._job.job import AsyncJob, Job
@@ -22,7 +22,6 @@ MAX_JOBS: Final = 50
 """Jobs whose logs are followed at the same time: each holds a connection to the server."""
 NEW_JOBS_S: Final = 2.0
 """How often `logs --all -f` looks for jobs that have started."""
-WITH_PROCESSES: Final = (State.STARTING, State.RUNNING, State.PAUSING, State.STOPPING)
 
 JobIds = Annotated[
     list[str] | None,
@@ -88,7 +87,7 @@ def _print_one(job: "Job", *, follow: bool, attempt: int | None, as_json: bool) 
 
 
 def _running(client: "Client") -> "list[Job]":
-    jobs = list(client.jobs.list(state=WITH_PROCESSES, limit=MAX_JOBS + 1))
+    jobs = list(client.jobs.list(state=ACTIVE, limit=MAX_JOBS + 1))
     if len(jobs) > MAX_JOBS:
         typer.echo(f"More than {MAX_JOBS} jobs run; only the newest are printed.", err=True)
     return jobs[:MAX_JOBS]
@@ -142,7 +141,7 @@ class _Followed:
     async def started(self, client: "AsyncClient") -> "AsyncIterator[AsyncJob]":
         """The jobs that run and are not followed, now and later."""
         while True:
-            async for job in client.jobs.list(state=WITH_PROCESSES, limit=MAX_JOBS):
+            async for job in client.jobs.list(state=ACTIVE, limit=MAX_JOBS):
                 if job.id not in self._tasks or self._tasks[job.id].done():
                     yield job
             await asyncio.sleep(NEW_JOBS_S)

@@ -242,4 +242,5 @@ class LogLines:
         if len(name) > width:
             name = f"{name[: width - 1]}…"
         text = formats.log_text(line) if sys.stdout.isatty() else line
-        typer.echo(f"{name:<{width}} | {text}", color=True)
+        for part in text.split("\n"):  # a carriage return has become a line break
+            typer.echo(f"{name:<{width}} | {part}", color=True)

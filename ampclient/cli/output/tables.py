@@ -4,7 +4,7 @@ import codecs
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -15,6 +15,8 @@ import typer
 from ampclient._display import formats
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from ampclient._display.terminal_table import Row, TableColumn
 
 
@@ -74,18 +76,23 @@ def wide_tables() -> Iterator[None]:
 
 def print_table(columns: Sequence["TableColumn"], rows: Sequence["Row"]) -> None:
     """Print the table, fitted to the terminal; in a pipe, at its full width."""
-    from rich.console import Console
-
     from ampclient._display.terminal_table import fitted_table
+
+    print_fitted(lambda width: fitted_table(columns, rows, width))
+
+
+def print_fitted(draw: "Callable[[int], RenderableType]") -> None:
+    """Print what `draw` returns for a number of columns: those of the terminal, or very many."""
+    from rich.console import Console
 
     console = Console()
     if console.is_terminal and not _is_wide.get():
-        console.print(fitted_table(columns, rows, console.width))
+        console.print(draw(console.width))
         return
     # A pipe has no width: print full cells without trailing spaces, for grep and awk.
     console.width = 10_000
     with console.capture() as table:
-        console.print(fitted_table(columns, rows, console.width))
+        console.print(draw(console.width))
     for line in table.get().splitlines():
         typer.echo(line.rstrip())
 

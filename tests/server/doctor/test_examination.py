@@ -20,7 +20,7 @@ from server.settings import Settings
 from store import leaders, workers
 from store.access import tokens
 from store.clock import from_now
-from store.tables import SchemaCompatibility, Token, Worker
+from store.tables import Allocation, SchemaCompatibility, Token, Worker
 
 
 @pytest.fixture
@@ -144,6 +144,7 @@ def test_a_service_without_workers_says_so(healthy, database):
     with database.write() as session:
         session.execute(sa.delete(Worker))
     assert of_part(healthy, "workers") == [(Level.WARNING, "no worker is online")]
+    assert "custom code" not in {finding.part for finding in examine(healthy)}
 
 
 def test_a_queue_with_jobs_that_nobody_serves_is_named(healthy, make_job):
@@ -151,6 +152,23 @@ def test_a_queue_with_jobs_that_nobody_serves_is_named(healthy, make_job):
     make_job(runtime={"queue": "gpu"})
     make_job()
     assert of_part(healthy, "queues") == [(Level.WARNING, "no worker serves 'gpu' (2 jobs)")]
+
+
+def test_a_worker_that_drains_and_an_allocation_that_has_ended_serve_nobody(
+    healthy, database, make_job
+):
+    job = make_job()
+    assert of_part(healthy, "queues") == []
+    with database.write() as session:
+        workers.request_drain(session, "w1")
+    assert of_part(healthy, "queues") == [(Level.WARNING, "no worker serves 'default' (1 job)")]
+    values = {"name": "ampcore-a-1-1", "attempt": 1, "number": 1, "queue": "default"}
+    with database.write() as session:
+        session.add(Allocation(job_id=job.id, engine="slurm", state="PENDING", **values))
+    assert of_part(healthy, "queues") == []
+    with database.write() as session:
+        session.execute(sa.update(Allocation).values(ended_at=from_now(0)))
+    assert len(of_part(healthy, "queues")) == 1
 
 
 def test_a_fleet_without_a_sandbox_says_what_is_missing(healthy, database):
@@ -222,12 +240,14 @@ class TestPostgresql:
         assert findings == [(Level.PROBLEM, "not valid, and so not used: ix_jobs_turn")]
 
     def test_a_clock_that_differs_is_a_warning_with_its_direction(self, healthy, monkeypatch):
-        for offset_s, direction in ((90, "behind"), (-90, "ahead of")):
+        for offset_s, direction in ((3600, "behind"), (-3600, "ahead of")):
             moment = from_now(offset_s)
             monkeypatch.setattr(database_checks, "now", lambda moment=moment: moment)
             [(level, message)] = of_part(healthy, "clock")
             assert level is Level.WARNING
-            assert re.fullmatch(rf"this machine is [89]\d\.\d s {direction} the database", message)
+            assert re.fullmatch(
+                rf"this machine is 3[56]\d\d\.\d s {direction} the database", message
+            )
 
     def test_dead_rows_and_many_connections_are_warnings(self, healthy, database, monkeypatch):
         monkeypatch.setattr(database_checks, "CONNECTIONS_SHARE", 0.0)
