@@ -64,7 +64,7 @@ def _summary(fleet: Fleet) -> str:
     counts = [
         plural(len(fleet.workers), "worker"),
         f"{busy} of {plural(slots, 'slot')} busy",
-        _count(len(fleet.running), fleet.has_more_running) + " running",
+        _count(len(fleet.running), fleet.has_more_running) + " active",
         _count(len(fleet.queued), fleet.has_more_queued) + " queued",
     ]
     return f"{formats.moment(datetime.now(UTC))}  {' · '.join(counts)}"
@@ -97,9 +97,9 @@ def _workers(workers: Sequence[Worker], width: int) -> Table | Text:
 
 
 def _busy(worker: Worker) -> int:
-    """Its busy slots as it counts them, which includes jobs that the token may not see."""
+    """Its busy slots: those at its last heartbeat, or more jobs, of which the token sees some."""
     busy = (worker.usage or {}).get("busy")
-    return busy if isinstance(busy, int) else len(worker.jobs)
+    return max(busy if isinstance(busy, int) else 0, len(worker.jobs))
 
 
 def _gpus(usage: Mapping[str, Any]) -> tuple[str, str]:

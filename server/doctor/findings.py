@@ -47,5 +47,5 @@ def problem(part: str, message: str, remedy: str) -> Finding:
 def size(size_bytes: float) -> str:
     """A size in MiB or GiB."""
     if size_bytes < GIB:
-        return f"{size_bytes / MIB:,.0f} MiB"
+        return f"{size_bytes / MIB:,.1f} MiB"
     return f"{size_bytes / GIB:,.1f} GiB"

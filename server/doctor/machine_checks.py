@@ -32,7 +32,7 @@ def machine_findings(settings: Settings) -> Iterator[Finding]:
     yield _storage(settings.artifacts_url)
     folders = {"data folder": settings.data_dir}
     if (address := urlsplit(settings.artifacts_url)).scheme == "file":
-        folders["artifacts"] = Path(unquote(address.path))
+        folders["artifacts folder"] = Path(unquote(address.path))
     for name, folder in folders.items():
         yield _folder(name, folder)
 

@@ -28,11 +28,16 @@ def test_a_pipe_has_the_fleet_once(ampctl, server, worker):
     server.add_job("b", name="waits")
     server.add_job("c", name="ended", state="succeeded")
     lines = [line.strip() for line in ampctl("top").out.splitlines()]
-    assert lines[0].endswith("1 worker · 2 of 2 slots busy · 1 running · 1 queued")
+    assert lines[0].endswith("1 worker · 2 of 2 slots busy · 1 active · 1 queued")
     assert lines[3].split()[:5] == ["w1", "box", "draining", "2/2", "75"]
     assert "2.0 GiB of 8.0 GiB" in lines[3]
     assert [line.split()[:2] for line in lines[6:]] == [["digits", "running"], ["waits", "queued"]]
     assert "10/40" in lines[6]
+
+
+def test_a_job_that_its_worker_has_not_reported_takes_a_slot(ampctl, server, worker):
+    server.workers = [worker(usage={"busy": 0}, jobs=["a"])]
+    assert "1 of 2 slots busy" in ampctl("top").out
 
 
 def test_the_same_as_json(ampctl, server, worker):
@@ -48,7 +53,7 @@ def test_the_same_as_json(ampctl, server, worker):
 
 def test_an_empty_fleet_says_so(ampctl):
     out = ampctl("top", "--once").out
-    assert "0 workers · 0 of 0 slots busy · 0 running · 0 queued" in out
+    assert "0 workers · 0 of 0 slots busy · 0 active · 0 queued" in out
     assert "No worker is online." in out
     assert "No job runs or waits." in out
 
@@ -58,7 +63,7 @@ def test_more_jobs_than_are_read_are_said(ampctl, server, monkeypatch):
     for number in range(3):
         server.add_job(f"a{number}")
         server.add_job(f"b{number}", state="running")
-    assert "more than 2 running · more than 2 queued" in ampctl("top").out
+    assert "more than 2 active · more than 2 queued" in ampctl("top").out
 
 
 @pytest.mark.parametrize("height", [10, 24, 60])
