@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from sqlalchemy.orm import Session
 
@@ -29,9 +28,6 @@ from store.files import dataset_uploads, datasets, file_removals
 from store.files.dataset_uploads import NewUpload, folder_of
 from store.files.datasets import INVALID, STORAGE_FOLDER, Description, StoredDataset
 from store.tables import DatasetUpload, DatasetVersion
-
-UNRECORDED_REMOVAL_S: Final = 2 * 86_400.0
-"""A stored file that no version names by then is deleted: its server died."""
 
 Describe = Callable[[Path], Description]
 
@@ -238,7 +234,7 @@ class Uploads:
             is_stored = path is not None
             path = path or datasets.storage_path(upload.project, file.sha256, upload.id)
             if not is_stored:
-                file_removals.schedule_after(session, UNRECORDED_REMOVAL_S, STORAGE_FOLDER, [path])
+                file_removals.schedule_unless_recorded(session, STORAGE_FOLDER, path)
         if not is_stored:
             self._storage.put(STORAGE_FOLDER, path, file.path, sha256=file.sha256)
         return StoredDataset(path, upload.file_name, upload.size_bytes, file.sha256)

@@ -6,7 +6,6 @@ from typing import Any, Final
 from ampspec.jobs import Problem
 from ampspec.references.stored_files import FileKind
 from infra.storage import Storage
-from server.datasets.uploads import UNRECORDED_REMOVAL_S
 from server.errors import RequestInvalid
 from server.files.deletion import file_not_found
 from server.files.inspection import inspect_bundle
@@ -79,7 +78,7 @@ class FileStore:
     ) -> AddedFile:
         path = project_files.storage_path(key)
         with self._database.write() as session:  # deletes the file if this process dies
-            file_removals.schedule_after(session, UNRECORDED_REMOVAL_S, STORAGE_FOLDER, [path])
+            file_removals.schedule_unless_recorded(session, STORAGE_FOLDER, path)
         self._storage.put(STORAGE_FOLDER, path, body.file, sha256=body.sha256)
         try:
             stored = self._record(key, path, body.size_bytes, contents, actor)

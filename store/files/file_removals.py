@@ -19,6 +19,8 @@ from store.tables import Artifact, DatasetVersion, FileRemoval, ProjectFile
 
 SCHEDULER_TURN_S: Final = 60.0
 """The process that scheduled a removal has this long to do it before the background work does."""
+UNRECORDED_REMOVAL_S: Final = 2 * 86_400.0
+"""A stored file without a row is deleted by then: the process that stored it has died."""
 RETRY_AFTER_S: Final = 300.0
 """The delay before a failed removal is retried."""
 BATCH: Final = 100
@@ -59,6 +61,21 @@ def schedule_in_background(
         paths: The files below it; None for all.
     """
     schedule_after(session, 0.0, folder, paths)
+
+
+def schedule_unless_recorded(session: Session, folder: str, path: str) -> list[Removal]:
+    """Schedule the deletion of a file that is about to be stored, should it never get its row.
+
+    Args:
+        session: Of a transaction that is committed before the file is stored.
+        folder: The folder of the storage.
+        path: The file below it.
+
+    Returns:
+        What the transaction that writes the row may mark as done; otherwise it is cancelled after
+        UNRECORDED_REMOVAL_S, when the row is there.
+    """
+    return schedule_after(session, UNRECORDED_REMOVAL_S, folder, [path])
 
 
 def schedule_after(

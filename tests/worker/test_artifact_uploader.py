@@ -19,7 +19,7 @@ from store.files import artifacts, file_removals
 from store.files.artifacts import CHECKPOINT, StoredArtifact
 from store.tables import FileRemoval, Job
 from tests.waiting import DEADLINE_S
-from worker.database_retry import Lease, RetryingDatabase
+from worker.database_retry import Lease, RetryingDatabase, WriteAbandoned
 from worker.transfer.artifact_uploader import ArtifactUploader
 
 
@@ -317,6 +317,34 @@ def test_checkpoints_that_cannot_be_deleted_are_deleted_later(
     assert old not in stored_files(tmp_path)
     assert len(stored_files(tmp_path)) == 2
     assert removals(database) == []
+
+
+def test_a_file_whose_worker_died_before_the_commit_is_deleted_later(
+    *,
+    uploader: ArtifactUploader,
+    storage: Unreliable,
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wait_until: Callable[..., Any],
+) -> None:
+    died = threading.Event()
+
+    def die(*_: object) -> None:
+        died.set()
+        raise WriteAbandoned
+
+    monkeypatch.setattr(uploader, "_record", die)
+    storage.refuses = 2  # each try schedules nothing more
+    save_checkpoint(uploader, 1)
+    wait_until(died.is_set)
+    name = "checkpoint-000001-step-1.safetensors"
+    assert stored_files(tmp_path) == [name]
+    assert removals(database) == [f"attempt-1/checkpoints/{name}"]
+    with database.write() as session:
+        session.execute(update(FileRemoval).values(due_at=from_now(-1)))
+    remove_due_files(database, storage)
+    assert (stored_files(tmp_path), removals(database)) == ([], [])
 
 
 def test_a_file_with_a_row_is_not_deleted(

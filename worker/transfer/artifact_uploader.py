@@ -93,6 +93,8 @@ class ArtifactUploader:
     _queue: deque[ArtifactUpload] = field(default_factory=deque, init=False)
     _changed: threading.Condition = field(default_factory=threading.Condition, init=False)
     _current: ArtifactUpload | None = field(default=None, init=False)
+    _unless_recorded: Sequence[Removal] = field(default=(), init=False)
+    """Deletes the current file, should this worker die before it has written its row."""
     _last_error: str = field(default="the attempt ended before it was uploaded.", init=False)
     # Consecutive failures over all files: a newer checkpoint may replace one after its second try.
     _failures: int = field(default=0, init=False)
@@ -204,7 +206,7 @@ class ArtifactUploader:
             return self._current
 
     def _upload_with_retries(self, upload: ArtifactUpload) -> None:
-        backoff_s = self.initial_backoff_s
+        backoff_s, self._unless_recorded = self.initial_backoff_s, ()
         # A checkpoint is obsolete once a newer one is in the queue.
         while not (self._is_closing or self._is_superseded(upload)):
             try:
@@ -245,6 +247,9 @@ class ArtifactUploader:
         with self._path_without_links(upload) as file:
             with suppress(FileNotFoundError):  # storing it reports that
                 self.limit.check(upload, file.stat().st_size)
+            self._unless_recorded = self._unless_recorded or self.database.write(
+                lambda session: file_removals.schedule_unless_recorded(session, job_id, path)
+            )
             self.progress.begin(self._size_of(upload))
             size_bytes, sha256 = self.storage.put(
                 job_id, path, file, on_progress=self.progress.report
@@ -299,7 +304,8 @@ class ArtifactUploader:
         if artifacts.add(session, job_id, attempt, artifact, lease_s=lease_s) is None:
             # If the response to a first commit was lost, the row exists and needs its file.
             is_kept = artifacts.get(session, job_id, artifact.path) is not None
-            return [] if is_kept else file_removals.schedule(session, job_id, [artifact.path])
+            return [] if is_kept else self._unless_recorded
+        file_removals.mark_done(session, self._unless_recorded)
         outdated = [row.path for row in artifacts.checkpoints(session, job_id)[CHECKPOINTS_KEPT:]]
         if not outdated:
             return []
