@@ -8,9 +8,13 @@ from sqlalchemy import Row, Select, and_, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from ampspec.jobs import TERMINAL, State
+from ampspec.notifications.messages import study_message
+from ampspec.notifications.types import NotificationType
 from store.access.projects import QuotaReached
 from store.clock import now, seconds_since
 from store.jobs import jobs
+from store.notifications import outbox
+from store.notifications.outbox import Notice
 from store.rows import insert_rows
 from store.tables import Job, Project, Study, StudyJob
 
@@ -194,6 +198,11 @@ def set_state(session: Session, study: Study, state: str, **values: Any) -> None
         .values(state=state, updated_at=now(), **end_values, **values)
         .execution_options(synchronize_session=False)
     )
+    if is_end:
+        message = values.get("message", study.message if state != SUCCEEDED else None)
+        notification = NotificationType(f"study.{state}")
+        content = study_message(notification, study.id, study.kind, study.name, message)
+        outbox.publish(session, Notice(content, f"{notification} {study.id}", study.project))
 
 
 def delete_study(session: Session, study_id: str) -> bool:

@@ -29,10 +29,12 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.functions import aggregate_strings
 
 from ampspec.jobs import ACTIVE
+from ampspec.notifications.types import NotificationType
 from ampspec.precision.devices import DeviceInfo
 from ampspec.telemetry.json_values import json_safe
 from store.clock import UtcDateTime, from_now, now, seconds_since
 from store.json_text import json_text, json_without, parse_json
+from store.notifications import worker_notices
 from store.tables import GangMember, Job, Worker
 
 HEARTBEAT_TIMEOUT_S: Final = 30.0
@@ -124,18 +126,18 @@ def register(
     job_id: str | None = None,
 ) -> None:
     """Register a worker and the queues that it serves; with `job_id` it runs this job alone."""
-    session.add(
-        Worker(
-            id=worker_id,
-            hostname=hostname,
-            pid=pid,
-            slots=slots,
-            version=version,
-            queues=list(queues),
-            job_id=job_id,
-        )
+    worker = Worker(
+        id=worker_id,
+        hostname=hostname,
+        pid=pid,
+        slots=slots,
+        version=version,
+        queues=list(queues),
+        job_id=job_id,
     )
+    session.add(worker)
     session.flush()
+    worker_notices.publish(session, NotificationType.WORKER_STARTED, worker)
 
 
 class DrainRequest(NamedTuple):
@@ -180,7 +182,10 @@ def request_drain(
         .returning(Worker)
         .execution_options(populate_existing=True, synchronize_session=False)
     )
-    return session.scalars(statement).one_or_none()
+    worker = session.scalars(statement).one_or_none()
+    if worker is not None:
+        worker_notices.publish(session, NotificationType.WORKER_DRAINING, worker)
+    return worker
 
 
 def get(session: Session, worker_id: str) -> tuple[Worker, str] | None:
@@ -256,7 +261,15 @@ def delete_gone(session: Session, *, gone_s: float) -> None:
 
 def stopped(session: Session, worker_id: str) -> None:
     """Record that a worker has stopped."""
-    _set(session, worker_id, {"last_seen_at": now(), "stopped_at": now()})
+    statement = (
+        update(Worker)
+        .where(Worker.id == worker_id)
+        .values(last_seen_at=now(), stopped_at=now(), lost_at=None)
+        .returning(Worker)
+        .execution_options(populate_existing=True, synchronize_session=False)
+    )
+    if (worker := session.scalars(statement).one_or_none()) is not None:
+        worker_notices.publish(session, NotificationType.WORKER_STOPPED, worker)
 
 
 def listing(session: Session) -> Sequence[tuple[Worker, str]]:
@@ -323,15 +336,6 @@ def jobs_by_worker(session: Session, *, project: str | None = None) -> Mapping[s
             if job_id not in jobs[str(worker_id)]:  # the worker of rank 0 is in both
                 jobs[str(worker_id)].append(job_id)
     return jobs
-
-
-def _set(session: Session, worker_id: str, values: dict[str, Any]) -> None:
-    session.execute(
-        update(Worker)
-        .where(Worker.id == worker_id)
-        .values(**values)
-        .execution_options(synchronize_session=False)
-    )
 
 
 def online_devices(session: Session) -> list[tuple[DeviceInfo, ...]]:

@@ -11,6 +11,7 @@ from ampspec.jobs.states import source_states
 from ampspec.telemetry import EventType
 from store.access import project_usage
 from store.clock import now
+from store.notifications import outbox
 from store.rows import insert_rows
 from store.tables import Attempt, EventRow, Job
 
@@ -41,6 +42,7 @@ def change_state_from(
     job = session.scalars(statement).one_or_none()
     if job is not None:
         add_event(session, job, EventType.STATE, state_event_data(job))
+        outbox.job_changed(session, job)
     return job
 
 
@@ -72,6 +74,7 @@ def change_states(
     events = [event_values(row, EventType.STATE, state_event_data(row)) for row in rows]
     if events:
         insert_rows(session, EventRow, *events)
+        outbox.jobs_changed(session, [row.id for row in rows])
     return rows
 
 

@@ -31,6 +31,7 @@ from store.jobs.state_transitions import (
     state_event_data,
 )
 from store.leases import RUN_LEASE_S
+from store.notifications import outbox
 from store.tables import Attempt, Job, Project, RunThroughput
 from store.telemetry import ingest
 from store.telemetry.ingest import EncodedBlock, TelemetryEntry
@@ -105,6 +106,7 @@ def create(session: Session, spec: TrackedSpec, origin: Origin) -> Job:
     session.add(RunThroughput(job_id=job.id, histogram={}))
     session.flush()
     add_event(session, job, EventType.STATE, state_event_data(job))
+    outbox.job_changed(session, job)
     return job
 
 

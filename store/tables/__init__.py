@@ -14,6 +14,7 @@ from store.tables.datasets import Dataset, DatasetUpload, DatasetVersion
 from store.tables.files import Artifact, FileRemoval, JobFileLink, ProjectFile
 from store.tables.gangs import Gang, GangMember
 from store.tables.jobs import QUEUED, Attempt, Job, JobMetric
+from store.tables.notifications import Delivery, Subscription
 from store.tables.service import Leader, SchemaCompatibility, ServiceCount
 from store.tables.studies import Study, StudyJob
 from store.tables.telemetry import (
@@ -40,6 +41,7 @@ __all__ = [
     "Dataset",
     "DatasetUpload",
     "DatasetVersion",
+    "Delivery",
     "EventRow",
     "FileRemoval",
     "Gang",
@@ -62,6 +64,7 @@ __all__ = [
     "StepPoints",
     "Study",
     "StudyJob",
+    "Subscription",
     "Token",
     "Worker",
     "new_id",

@@ -33,3 +33,5 @@ class Worker(Base):
     started_at: Mapped[datetime] = mapped_column(insert_default=now())
     last_seen_at: Mapped[datetime] = mapped_column(insert_default=now())
     stopped_at: Mapped[datetime | None]
+    lost_at: Mapped[datetime | None]
+    """When the servers noticed that it sends no heartbeats; None while it does, or has stopped."""

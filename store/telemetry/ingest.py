@@ -13,6 +13,7 @@ from ampspec.telemetry.metrics import metrics_of
 from ampspec.telemetry.steps.block import BlockStats
 from store import job_metrics
 from store.leases import LEASE_S, LeaseStatus, renew_lease, renew_lease_and_advance
+from store.notifications import outbox
 from store.rows import insert_rows
 from store.tables import Base, EventRow, Job, LogRow, RangeRow, StepBlockRow
 
@@ -83,7 +84,8 @@ def append(
             session, job_id, attempt, entries_written + count, lease_s
         )
     rows: dict[type[Base], list[dict[str, Any]]] = {}
-    for seq, entry in enumerate(entries, start=lease.seq - count + 1):
+    numbered = list(enumerate(entries, start=lease.seq - count + 1))
+    for seq, entry in numbered:
         table, values = _table_and_values(entry)
         whose = {"job_id": job_id, "attempt": attempt, "seq": seq}
         rows.setdefault(table, []).append({**whose, **values})
@@ -91,6 +93,8 @@ def append(
         insert_rows(session, table, *table_rows)
     if (metrics := _last_metrics(entries)) is not None:
         job_metrics.replace(session, job_id, metrics)
+    events = [(seq, entry) for seq, entry in numbered if isinstance(entry, Event)]
+    outbox.events_written(session, job_id, events)
     return lease
 
 

@@ -1,0 +1,1 @@
+"""Notifications: subscriptions, the messages written for them, and their deliveries."""
