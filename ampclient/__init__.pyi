@@ -67,6 +67,9 @@ from ampspec.api.job.ranges import Ranges as Ranges
 from ampspec.api.job.steps import AttemptRange as AttemptRange
 from ampspec.api.job.validation import Finding as Finding
 from ampspec.api.job.validation import Validation as Validation
+from ampspec.api.notifications import Delivery as Delivery
+from ampspec.api.notifications import Subscription as Subscription
+from ampspec.api.notifications import SubscriptionWithSecret as SubscriptionWithSecret
 from ampspec.api.projects import Project as Project
 from ampspec.api.runs import RunStatus as RunStatus
 from ampspec.api.service import ServerVersion as ServerVersion

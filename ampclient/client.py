@@ -33,6 +33,7 @@ from ampclient.connection import Connection, resolve
 from ampclient.datasets import Datasets
 from ampclient.files import Files
 from ampclient.jobs import Jobs
+from ampclient.notifications import Notifications
 from ampclient.runs import Runs
 from ampclient.studies import Studies
 from ampclient.workers import Workers
@@ -62,6 +63,7 @@ class BaseClient(Operations[M], Generic[M, J]):
         self.runs: Runs[M, J] = Runs(transport, mode)
         self.datasets: Datasets[M] = Datasets(transport, mode)
         self.files: Files[M] = Files(transport, mode)
+        self.notifications: Notifications[M] = Notifications(transport, mode)
         self.workers: Workers[M] = Workers(transport, mode)
         self.tokens: Tokens[M] = Tokens(transport, mode)
         self.projects: Projects[M] = Projects(transport, mode)

@@ -23,6 +23,7 @@ from server.accounts import token_routes as tokens
 from server.background.compactor import Compactor
 from server.background.counter import ServiceCounter
 from server.background.file_remover import FileRemover
+from server.background.notification_sender import NotificationSender
 from server.background.reconciler import Reconciler
 from server.background.study_runner import StudyRunner
 from server.catalog import routes as catalog
@@ -64,6 +65,10 @@ from server.jobs.job_reader import JobReader
 from server.jobs.job_watcher import JobWatcher
 from server.metrics.registry import Metrics
 from server.metrics.request_times import RequestTimes
+from server.notifications import delivery_routes as deliveries
+from server.notifications import routes as notifications
+from server.notifications.channels import ChannelSettings
+from server.notifications.deliverer import Deliverer
 from server.services import Services
 from server.settings import Settings
 from server.studies import routes as studies
@@ -128,6 +133,7 @@ def create_app(
         FileStore(database, storage),
         BodyReceiver(settings.uploads_dir),
         new_planner(),
+        ChannelSettings.from_settings(settings),
     )
     planner = new_planner()
     study_runner = StudyRunner(
@@ -143,6 +149,7 @@ def create_app(
         Compactor(background),
         ServiceCounter(background, server_id),
         study_runner,
+        NotificationSender(Deliverer(background, services.channels)),
         storage_check,
     )
     threads = in_background if reconcile else ()
@@ -232,7 +239,8 @@ def create_routes() -> list[BaseRoute]:
         *(jobs, bulk_jobs, runs, attempts, allocations, steps),
         *(evaluations, ranges, events, workers),
         *(catalog, health, explanations, logs, stream, artifacts, uploads, datasets),
-        *(files, compare, studies, session, tokens, projects, audit, docs),
+        *(files, compare, studies, notifications, deliveries),
+        *(session, tokens, projects, audit, docs),
     )
     routers = [*(module.router for module in modules), health.root]
     return [route for router in routers for route in router.routes]

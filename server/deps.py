@@ -21,6 +21,7 @@ from server.http.admission.shared_result import SharedResult
 from server.http.receive_body import BodyReceiver
 from server.http.streaming.streams import Streams
 from server.metrics.registry import Metrics
+from server.notifications.channels import ChannelSettings
 from server.plugins.options import check_packages
 from server.request_bodies import SpecBody
 from store.access.audit import Actor
@@ -153,6 +154,7 @@ ReadinessDep = Annotated[SharedResult[None], _service("readiness")]
 StreamsDep = Annotated[Streams, _service("streams")]
 UploadsDep = Annotated[Uploads, _service("uploads")]
 FileStoreDep = Annotated[FileStore, _service("file_store")]
+ChannelsDep = Annotated[ChannelSettings, _service("channels")]
 BodyReceiverDep = Annotated[BodyReceiver, _service("body_receiver")]
 AuthenticatorDep = Annotated[Authenticator, _service("authenticator")]
 JobId = Annotated[str, Depends(checked_job_id)]

@@ -15,6 +15,7 @@ from server.http.streaming.streams import Streams
 from server.jobs.job_reader import JobReader
 from server.jobs.job_watcher import JobWatcher
 from server.metrics.registry import Metrics
+from server.notifications.channels import ChannelSettings
 from server.studies.planner import Planner
 from server.submissions.submission import JobSubmitter
 from store.database import Database
@@ -42,4 +43,6 @@ class Services:
     body_receiver: BodyReceiver
     planner: Planner
     """Plans studies for requests."""
+    channels: ChannelSettings
+    """Which receivers notifications may have."""
     streams: Streams = field(default_factory=Streams)

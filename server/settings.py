@@ -1,10 +1,12 @@
 """The server's settings, read from the environment once."""
 
+import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from infra.defaults import DEFAULT_HOST, DEFAULT_PORT, DEFAULT_REDIS_URL, sqlite_url
@@ -15,6 +17,9 @@ DEFAULT_TRUSTED_PROXIES: Final = "127.0.0.0/8,::1"
 DEFAULT_MAX_DATASET_BYTES: Final = 100 * 2**30
 NO_PROXY: Final = "none"
 RATE: Final = r"^(off|[1-9][0-9]{0,8}/(second|minute|hour|day))$"
+
+SCHEME: Final = re.compile(r"[a-z][a-z0-9]{0,19}")
+SMTP_SCHEMES: Final = ("mailto", "mailtos")
 
 Networks = tuple[IPv4Network | IPv6Network, ...]
 
@@ -32,6 +37,42 @@ def _networks(value: Any) -> Any:
             "expected none, or comma-separated addresses and networks as in "
             f"{DEFAULT_TRUSTED_PROXIES}, received {value[:80]!r}: {error}."
         ) from None
+
+
+def _schemes(value: Any) -> Any:
+    """The schemes in a comma-separated list."""
+    if not isinstance(value, str):
+        return value
+    names = [] if value == NO_PROXY else [part.strip().lower() for part in value.split(",")]
+    if not all(map(SCHEME.fullmatch, names)):
+        raise ValueError(
+            f"expected none, or comma-separated schemes as in http,json, received {value[:80]!r}."
+        )
+    return frozenset(names)
+
+
+def _check_smtp_url(text: str) -> str:
+    try:
+        address = urlsplit(text)
+        is_valid = address.scheme in SMTP_SCHEMES and bool(address.hostname)
+        _ = address.port
+    except ValueError:
+        is_valid = False
+    if not is_valid or "to=" in text:
+        raise ValueError(
+            "expected an address such as mailtos://user:password@smtp.example.com:587"
+            "?from=ampcore@example.com, without a recipient; received something else."
+        )
+    return text
+
+
+def _check_public_url(text: str) -> str:
+    address = urlsplit(text)
+    if address.scheme not in ("http", "https") or not address.netloc or "@" in address.netloc:
+        raise ValueError(
+            f"expected an address such as https://ampcore.example.com, received {text[:80]!r}."
+        )
+    return text.rstrip("/")
 
 
 class Settings(SharedSettings):
@@ -63,6 +104,15 @@ class Settings(SharedSettings):
     """The batch system that gives the jobs of some queues their devices, such as slurm."""
     scheduler_config: Path | None = None
     """The file with these queues."""
+
+    public_url: Annotated[str, AfterValidator(_check_public_url)] | None = None
+    """The address at which people reach the server: the start of links in notifications."""
+    notify_networks: Annotated[Networks, NoDecode, BeforeValidator(_networks)] = ()
+    """Private networks that notifications may be sent to."""
+    notify_schemes: Annotated[frozenset[str], NoDecode, BeforeValidator(_schemes)] = frozenset()
+    """Schemes that addresses of notifications may have besides the usual ones."""
+    smtp_url: Annotated[str, AfterValidator(_check_smtp_url)] | None = Field(None, repr=False)
+    """The server that sends notifications by e-mail."""
 
     @property
     def uploads_dir(self) -> Path:

@@ -9,6 +9,7 @@ from store.access import browser_sessions, idempotency
 from store.database import Database
 from store.files import dataset_uploads, file_removals, project_files
 from store.files.file_removals import Removal
+from store.notifications import deliveries
 
 DAY_S: Final = 86_400.0
 WORKER_RETENTION_S: Final = 7 * DAY_S
@@ -21,6 +22,8 @@ def delete_expired_rows(database: Database) -> None:
         workers.delete_gone(session, gone_s=WORKER_RETENTION_S)
         idempotency.delete_expired(session)
         browser_sessions.delete_expired(session)
+    with database.write() as session:
+        deliveries.delete_old(session)
 
 
 def delete_expired_uploads(database: Database, storage: Storage) -> None:

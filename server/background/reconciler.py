@@ -20,7 +20,7 @@ from server.background import cleanup
 from server.background.periodic_thread import FailureLog, PeriodicThread
 from server.background.redispatch import redispatch
 from server.dispatch import Dispatcher
-from store import leaders
+from store import leaders, silent_workers
 from store.clock import now
 from store.database import Database
 from store.gangs import gang_members, gangs
@@ -38,6 +38,7 @@ EXPIRE_LEASES: Final = "expiring leases"
 FILL_TURNS: Final = "filling the turns of jobs"
 RESERVE_SLOTS: Final = "reserving slots for gangs"
 SEND_MESSAGES: Final = "sending messages again"
+REPORT_WORKERS: Final = "reporting lost workers"
 DELETE_ROWS: Final = "deleting expired rows"
 TASK: Final = leaders.BACKGROUND
 
@@ -123,6 +124,14 @@ class Reconciler:
         for job_id in growing:
             log.info("job %s ends at a checkpoint, to start with more ranks", job_id)
 
+    def report_workers(self) -> None:
+        """Write the notifications about workers that are lost, or online again."""
+        with self._database.autocommit() as connection:
+            if not silent_workers.have_changed(connection):
+                return
+        with self._database.write() as session:
+            silent_workers.publish(session)
+
     def clean_up(self) -> None:
         """Delete expired rows, once a minute."""
         if self._clock() - self._cleaned_at >= CLEANUP_INTERVAL_S:
@@ -136,10 +145,12 @@ class Reconciler:
             self._failures.attempt(FILL_TURNS, self.fill_turns)
             self._failures.attempt(RESERVE_SLOTS, self.place_gangs)
             self._failures.attempt(SEND_MESSAGES, self.redispatch)
+            self._failures.attempt(REPORT_WORKERS, self.report_workers)
             self._failures.attempt(DELETE_ROWS, self.clean_up)
         else:
             # What failed while it led is the matter of another server now.
-            self._failures.forget(FILL_TURNS, RESERVE_SLOTS, SEND_MESSAGES, DELETE_ROWS)
+            self._failures.forget(FILL_TURNS, RESERVE_SLOTS, SEND_MESSAGES, REPORT_WORKERS)
+            self._failures.forget(DELETE_ROWS)
             self._failures.attempt(EXPIRE_LEASES, self._is_after_outage_grace)
         if not self._failures:
             self.last_success_at = time.time()

@@ -31,6 +31,10 @@ TAGS: Final = [
     {"name": "stream", "description": "Steps, events and logs of a job as they are written."},
     {"name": "compare", "description": "Comparison of jobs."},
     {"name": "studies", "description": "Questions over several jobs, and their answers."},
+    {
+        "name": "notifications",
+        "description": "Messages about jobs, studies and workers: webhooks, services, e-mail.",
+    },
     {"name": "events", "description": "The event log of a job."},
     {"name": "logs", "description": "The log of a job's processes."},
     {"name": "artifacts", "description": "Checkpoints, models, reports: list and download."},

@@ -67,7 +67,8 @@ def _run(stack: ExitStack, folder: DataFolder, host: str, port: int, slots: int)
     redis = start_redis(folder.run, folder.logs / "redis.log")
     stack.callback(redis.stop, REDIS_GRACE_S)
     settings_values["redis_url"] = redis.url
-    settings = settings.model_copy(update={"redis_url": redis.url})
+    public_url = settings.public_url or url_of(listener)
+    settings = settings.model_copy(update={"redis_url": redis.url, "public_url": public_url})
     if migration is not None:
         _wait_for_migration(migration, folder)
     variables = {**_variables(settings_values), "AMPCORE_WORKER_SLOTS": str(slots)}

@@ -50,6 +50,7 @@ SETS: Final = {path.stem: path for path in VALUES}
 SECRETS: Final = {
     "AMPCORE_DATABASE_URL": "postgresql://ampcore:secret@database:5432/ampcore",
     "AMPCORE_REDIS_URL": "redis://:secret@redis:6379/0",
+    "AMPCORE_SMTP_URL": "mailtos://user:secret@smtp.example.com:587?from=ampcore@example.com",
     "AWS_ACCESS_KEY_ID": "key",
     "AWS_SECRET_ACCESS_KEY": "secret",
 }
@@ -366,6 +367,7 @@ def test_values_arrive_in_the_settings() -> None:
         "10.244.0.0/16",
         "fd00:10:244::/56",
     ]
+    assert api.public_url == "https://train.example.org"  # the address of the ingress
     assert (api.host, api.port) == ("0.0.0.0", 8470)  # noqa: S104 - in its container
     gpu = find(manifests(SETS["gpu"]), "Deployment", "ampcore-worker-mig")
     worker = settings_from(

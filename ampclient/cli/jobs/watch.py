@@ -17,6 +17,7 @@ from ampspec.jobs import State
 if TYPE_CHECKING:
     from ampclient._job.job import Job
     from ampclient._job.view import JobView
+    from ampclient.client import Client
 
 JobIds = Annotated[
     list[str],
@@ -28,7 +29,21 @@ Watch = Annotated[bool, typer.Option("--wait", "--watch", "-w", help=WAIT_HELP)]
 """The same of a job, under the name that it had before, too."""
 
 
-def watch(context: typer.Context, job_ids: JobIds, as_json: AsJson = False) -> None:
+def watch(
+    context: typer.Context,
+    job_ids: JobIds,
+    *,
+    notify: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TARGET",
+            help="Also send a message when a job ends: https://…, mailto:NAME@HOST, or a service "
+            "such as slack://…. The server sends it, so the command may end before. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Watch jobs until they end; exit 0 only if all succeed. Ctrl-C does not cancel them.
 
     In a terminal: live plots of loss and loss scale, with every skipped step; in a pipe: one line
@@ -36,7 +51,18 @@ def watch(context: typer.Context, job_ids: JobIds, as_json: AsJson = False) -> N
     """
     client = client_of(context)
     jobs = [job_in(client, job_id) for job_id in dict.fromkeys(job_ids)]
+    notify_at_end(client, jobs, notify or ())
     watch_to_the_end(jobs, as_json=as_json)
+
+
+def notify_at_end(client: "Client", jobs: "Sequence[Job]", targets: Sequence[str]) -> None:
+    """Have the server send a message to each target when each job ends."""
+    for target in targets:
+        for job in jobs:
+            subscription = client.notifications.create(target, job=job.id)
+            typer.echo(f"{job.id}: a message goes to {subscription.target} at its end", err=True)
+            if subscription.secret is not None:
+                typer.echo(f"{job.id}: it is signed with {subscription.secret}", err=True)
 
 
 def watch_to_the_end(jobs: "Sequence[Job]", *, as_json: bool) -> None:

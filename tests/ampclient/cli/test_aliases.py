@@ -50,7 +50,17 @@ def test_a_form_of_before_has_the_options_of_the_new_one(old, new):
 
 def test_the_help_lists_nouns_the_short_forms_the_fleet_and_the_login():
     listed = {name for name, command in get_command(app).commands.items() if not command.hidden}
-    nouns = {"job", "study", "dataset", "file", "worker", "token", "project", "audit"}
+    nouns = {
+        "job",
+        "notification",
+        "study",
+        "dataset",
+        "file",
+        "worker",
+        "token",
+        "project",
+        "audit",
+    }
     assert listed == nouns | SHORT | {"top", "login", "logout", "whoami", "version", "completion"}
 
 

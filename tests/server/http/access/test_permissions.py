@@ -18,6 +18,7 @@ from store.access import tokens
 from store.clock import from_now
 from store.files import dataset_uploads
 from store.jobs import jobs
+from store.notifications import subscriptions
 from store.tables import Token
 from tests.tables import every_row
 
@@ -35,6 +36,7 @@ DATASET = "/api/v1/datasets/{name}"
 RUN = "/api/v1/runs/{job_id}"
 FILE = "/api/v1/files/{kind}/{sha256}"
 STUDY = "/api/v1/studies/{study_id}"
+NOTIFICATION = "/api/v1/notifications/{subscription_id}"
 ROUTES = {
     ("GET", "/"): PUBLIC,
     ("GET", "/assets"): PUBLIC,
@@ -81,6 +83,16 @@ ROUTES = {
     ("GET", f"{STUDY}/report"): DATASET_READ,
     ("POST", f"{STUDY}/cancel"): DATASET_WRITE,
     ("DELETE", STUDY): DATASET_WRITE,
+    ("POST", "/api/v1/notifications"): MEMBER,
+    ("GET", "/api/v1/notifications"): MEMBER,
+    ("GET", NOTIFICATION): DATASET_WRITE,
+    ("PATCH", NOTIFICATION): DATASET_WRITE,
+    ("DELETE", NOTIFICATION): DATASET_WRITE,
+    ("POST", f"{NOTIFICATION}/rotate"): DATASET_WRITE,
+    ("GET", f"{NOTIFICATION}/deliveries"): DATASET_WRITE,
+    ("POST", f"{NOTIFICATION}/test"): DATASET_WRITE,
+    ("POST", f"{NOTIFICATION}/resend"): DATASET_WRITE,
+    ("POST", f"{NOTIFICATION}/deliveries/{{delivery_id}}/resend"): DATASET_WRITE,
     ("GET", "/api/v1/policies"): ANYONE,
     ("GET", "/api/v1/catalog/policies"): ANYONE,
     ("GET", "/api/v1/optimizers"): ANYONE,
@@ -150,6 +162,9 @@ BODIES = {
     ("POST", "/api/v1/runs"): {},
     ("POST", f"{RUN}/steps"): {},
     ("POST", f"{RUN}/finish"): {"state": "succeeded", "entries": 0},
+    ("POST", "/api/v1/notifications"): {"target": "https://receiver.example/"},
+    ("PATCH", NOTIFICATION): {"name": "new"},
+    ("POST", f"{NOTIFICATION}/resend"): {"since": "2026-01-01T00:00:00Z"},
     ("POST", "/api/v1/tokens"): {"name": "new"},
     ("PUT", "/api/v1/projects/{name}"): {},
     ("PATCH", "/api/v1/projects/{name}"): {},
@@ -241,6 +256,12 @@ def address_of(api, make_job):
                 new = dataset_uploads.NewUpload("default", "file", 1)
                 upload = dataset_uploads.start(session, "default", new, None)
                 path = path.replace("{upload_id}", upload.id)
+            if "{subscription_id}" in path:
+                values = {"project": "default", "name": "n", "types": [], "channel": "webhook"}
+                target = "https://receiver.example/"
+                subscription = subscriptions.create(session, target=target, **values)
+                path = path.replace("{subscription_id}", subscription.id)
+                path = path.replace("{delivery_id}", "0" * 12)
         if path.endswith("/compare"):
             path += f"?jobs={make_job().id},{make_job().id}"
         if "{study_id}" in path:

@@ -1,0 +1,1 @@
+"""Notifications: subscriptions, and how messages are sent to their receivers."""
