@@ -124,6 +124,7 @@ def page_urls(jobs: dict[str, Job], compared: list[Job], study: Study) -> dict[s
         "dataset": "#/datasets/digits",
         "submit": "#/submit",
         "submit-again": f"#/submit?from={shown}",
+        "notifications": "#/notifications",
         "tokens": "#/tokens",
         "nothing": "#/jobs?q=no+such+job",
     }

@@ -22,6 +22,7 @@ const PAGES: Record<string, Load> = {
   studies: async () => (await import("./pages/studies/page.tsx")).StudiesPage,
   submit: async () => (await import("./pages/submit/page.tsx")).SubmitPage,
   datasets: async () => (await import("./pages/datasets/page.tsx")).DatasetsPage,
+  notifications: async () => (await import("./pages/notifications/page.tsx")).NotificationsPage,
   tokens: async () => (await import("./pages/tokens.tsx")).TokensPage,
 };
 

@@ -18,6 +18,7 @@ export function Header({ at }: { at: string }) {
         <NavLink at={at} name="workers">Workers</NavLink>
         <NavLink at={at} name="datasets">Datasets</NavLink>
         {canEditJobs && <NavLink at={at} name="submit">Submit</NavLink>}
+        {canEditJobs && <NavLink at={at} name="notifications">Notifications</NavLink>}
         {isAdmin && <NavLink at={at} name="tokens">Tokens</NavLink>}
         <a href="/api/v1/docs">API</a>
       </nav>

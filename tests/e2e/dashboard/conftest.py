@@ -19,7 +19,9 @@ NOT_LOADED = "Failed to load resource"
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory, start: Callable[..., Any]) -> Iterator[Any]:
     """A stack for the dashboard's tests alone: its endless job delays no other test."""
-    stack = start(tmp_path_factory.mktemp("dashboard") / "data")
+    # Receivers of notifications are on this machine.
+    receivers = {"AMPCORE_NOTIFY_NETWORKS": "127.0.0.1", "AMPCORE_NOTIFY_SCHEMES": "http"}
+    stack = start(tmp_path_factory.mktemp("dashboard") / "data", **receivers)
     yield stack
     assert stack.stop() == 0
 

@@ -26,6 +26,7 @@ PAGES = {
     "workers": ("#/workers", "Workers"),
     "datasets": ("#/datasets", "Datasets"),
     "submit": ("#/submit?from={job}", "Resubmit skipping"),
+    "notifications": ("#/notifications", "Notifications"),
     "tokens": ("#/tokens", "Tokens"),
 }
 

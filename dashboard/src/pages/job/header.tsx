@@ -6,6 +6,7 @@ import { runAndNotify } from "../../notifications.ts";
 import { JobActions } from "../../components/job-actions.tsx";
 import { Badge, Labels } from "../../components/badge.tsx";
 import { ExtendButton } from "../../components/extend-button.tsx";
+import { NotifyButton } from "../../components/notify-button.tsx";
 import { StudyButton } from "../../components/study-button.tsx";
 import { ConfirmButton } from "../../components/buttons.tsx";
 import { useNow } from "../../hooks.ts";
@@ -25,6 +26,7 @@ export function JobHeader({ job, onDone }: { job: Job; onDone: () => void }) {
         </div>
         <div class="row">
           <JobActions job={job} onDone={onDone} isLarge />
+          <NotifyButton job={job} />
           <ExtendButton job={job} />
           <StudyButton job={job} kind="precision" />
           <StudyButton job={job} kind="bisect" />
