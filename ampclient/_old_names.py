@@ -4,7 +4,7 @@ from typing import Final
 
 NEW_NAMES: Final = {
     "ampclient.admin": "ampclient.access",
-    "ampclient.assertions": "ampclient._compare.assertions",
+    "ampclient.assertions": "ampspec.comparison.assertions",
     "ampclient.checks": "ampclient._compare.checks",
     "ampclient.comparison": "ampclient._compare.comparison",
     "ampclient.job": "ampclient._job.job",

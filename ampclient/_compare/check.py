@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ampclient._compare.assertions import SUCCEEDED, number_text
 from ampclient._job.view import JobView
+from ampspec.comparison.assertions import SUCCEEDED, number_text
 from ampspec.telemetry.json_values import json_safe
 
 Outcome = Literal["passed", "failed", "skipped"]

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree
 
-from ampclient._compare.assertions import SUCCEEDED, number_text
 from ampclient._compare.check import Check
 from ampclient._display import formats
 from ampclient._job.view import JobView
+from ampspec.comparison.assertions import SUCCEEDED, number_text
 from ampspec.documents.text import plural
 
 SUITE: Final = "ampctl compare"

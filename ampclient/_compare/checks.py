@@ -1,12 +1,11 @@
 """The outcome of assertions about a comparison: `comparison.check([...])`."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ampclient._compare.assertions import SUCCEEDED, Assertion, number_text, value_named
 from ampclient._compare.check import Check, Outcome
 from ampclient._job.view import JobView
+from ampspec.comparison.assertions import SUCCEEDED, Assertion, value_named
 from ampspec.jobs import State
 
 Values = Mapping[str, Sequence[float | None]]
@@ -86,12 +85,5 @@ def _check(
     )
     reference = 0.0 if base_value is None else base_value  # 0: it does not matter
     outcome: Outcome = "passed" if assertion.holds(value, reference) else "failed"
-    allowed = _allowed(assertion, reference)
+    allowed = assertion.allowed_text(reference)
     return Check(assertion.text, jobs[index], outcome, value, base_value, allowed)
-
-
-def _allowed(assertion: Assertion, base: float) -> str:
-    lowest, highest = assertion.bounds(base)
-    if assertion.operator == "within":
-        return f"{number_text(lowest)} to {number_text(highest)}"
-    return f"{assertion.operator} {number_text(lowest if math.isinf(highest) else highest)}"

@@ -115,7 +115,7 @@ def compare(
 
 def _checks(comparison: "Comparison", assertions: list[str] | None) -> "Checks | None":
     """Raises BadParameter for an assertion that cannot be checked."""
-    from ampclient._compare.assertions import InvalidAssertion
+    from ampspec.comparison.assertions import InvalidAssertion
 
     if not assertions:
         return None

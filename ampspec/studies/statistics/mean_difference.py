@@ -41,6 +41,7 @@ class MeanDifference:
             not change.
         degrees: The degrees of freedom of `seed_variance`.
         examples: The number of examples; None: the difference is known only by seed.
+        sampled_variance: Of one pair, `example_variance` without what the examples may not show.
     """
 
     mean: float
@@ -49,6 +50,7 @@ class MeanDifference:
     example_variance: float
     degrees: int
     examples: int | None = None
+    sampled_variance: float | None = None
 
     @classmethod
     def of_seeds(cls, differences: Sequence[float]) -> "MeanDifference":
@@ -88,6 +90,23 @@ class MeanDifference:
         mean = fmean(map(fmean, differences))
         return cls(mean, seeds, spread / columns, of_examples, degrees, examples)
 
+    @classmethod
+    def of_pair(
+        cls, differences: Sequence[float], examples: int, *, mean: float, is_share: bool
+    ) -> "MeanDifference":
+        """Estimate for two trained models as they are: only the examples are a sample.
+
+        Args:
+            differences: Of each example, or of groups of them.
+            examples: The number of examples.
+            mean: Of all examples; an incomplete group is not among the differences.
+            is_share: Whether values are from 0 to 1, as for accuracy.
+        """
+        count = len(differences)
+        sampled = variance(differences) / count if count > 1 else math.inf
+        of_examples = max(sampled, _unseen(examples)) if is_share else sampled
+        return cls(mean, 1, 0.0, of_examples, max(count - 1, 1), examples, sampled)
+
     def standard_error(self, seeds: int | None = None) -> float:
         """The standard error of the mean with this number of seeds; None: the current number."""
         return math.sqrt(self.seed_variance / (seeds or self.seeds) + self.example_variance)
@@ -97,8 +116,12 @@ class MeanDifference:
 
         None if the difference is known only by seed.
         """
-        if self.examples is None:
+        if self.examples is None or not math.isfinite(self.example_variance):
             return None
+        if self.sampled_variance is not None:
+            by_sample = ratio**2 * self.sampled_variance / self.example_variance
+            by_unseen = ratio * math.sqrt(_unseen(self.examples) / self.example_variance)
+            return math.ceil(self.examples * max(by_sample, by_unseen, 1.0))
         # The unseen part shrinks with the number of examples, all else with its root.
         of_seeds, unseen = self.seed_variance / self.seeds, _unseen(self.examples)
         is_unseen = of_seeds < self.example_variance == unseen
@@ -113,7 +136,7 @@ class MeanDifference:
         of_seeds = self.seed_variance / count
         if of_seeds > 0.0 and math.isfinite(of_seeds):
             degrees *= ((of_seeds + self.example_variance) / of_seeds) ** 2
-        elif self.example_variance > 0.0:
+        elif self.example_variance > 0.0 and self.seeds > 1:
             degrees = MAX_DEGREES
         return student_t.quantile(probability, max(1, min(int(degrees), MAX_DEGREES)))
 

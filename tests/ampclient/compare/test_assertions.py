@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ampclient._compare.assertions import SUCCEEDED, Assertion, InvalidAssertion
 from ampclient._compare.comparison import Comparison
+from ampspec.comparison.assertions import SUCCEEDED, Assertion, InvalidAssertion
 from tests.tables import every_row
 
 NAN = math.nan

@@ -102,6 +102,14 @@ class Assertion:
         bound = (self.factor * base if self.factor else 0.0) + allowed
         return (bound, math.inf) if self.operator.startswith(">") else (-math.inf, bound)
 
+    def allowed_text(self, base: float) -> str:
+        """The values that it allows, such as `>= 0.905` or `0.9 to 0.92`."""
+        lowest, highest = self.bounds(base)
+        if self.operator == "within":
+            return f"{number_text(lowest)} to {number_text(highest)}"
+        bound = lowest if math.isinf(highest) else highest
+        return f"{self.operator} {number_text(bound)}"
+
     def holds(self, value: float, base: float) -> bool:
         """Whether a value satisfies it; NaN and the infinities never do, nor of the baseline."""
         if not math.isfinite(value) or (self.needs_base and not math.isfinite(base)):
@@ -116,7 +124,12 @@ class Assertion:
 
 
 def value_named(
-    name: str, job: str, values: Mapping[str, Sequence[float | None]], index: int
+    name: str,
+    job: str,
+    values: Mapping[str, Sequence[float | None]],
+    index: int,
+    *,
+    owner: str = "job",
 ) -> float:
     """The value of a job by name. Raises InvalidAssertion with the names that it has."""
     value = values.get(name, [None] * (index + 1))[index]
@@ -126,7 +139,7 @@ def value_named(
     close = closest_match(name, [*names, *ALIASES])
     suggestion = f" Did you mean {close!r}?" if close else ""
     listed = join_names(names, MAX_NAMES) or "none"
-    raise InvalidAssertion(f"the job {job} has no value {name!r}; it has {listed}.{suggestion}")
+    raise InvalidAssertion(f"the {owner} {job} has no value {name!r}; it has {listed}.{suggestion}")
 
 
 def number_text(value: float) -> str:

@@ -1,0 +1,1 @@
+"""Assertions about results of jobs, and whether they hold."""
