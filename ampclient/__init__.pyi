@@ -3,7 +3,6 @@
 Type checkers read this file; at run time `__init__.py` does, and loads each name when it is used.
 """
 
-from ampclient._compare.assertions import InvalidAssertion as InvalidAssertion
 from ampclient._compare.check import Check as Check
 from ampclient._compare.checks import Checks as Checks
 from ampclient._compare.comparison import ComparedJob as ComparedJob
@@ -32,6 +31,7 @@ from ampclient.errors import NotConfigured as NotConfigured
 from ampclient.errors import NotFound as NotFound
 from ampclient.errors import OutcomeUnknown as OutcomeUnknown
 from ampclient.errors import PayloadTooLarge as PayloadTooLarge
+from ampclient.errors import PromotionRefused as PromotionRefused
 from ampclient.errors import QuotaExceeded as QuotaExceeded
 from ampclient.errors import RequestInFlight as RequestInFlight
 from ampclient.errors import ServerError as ServerError
@@ -44,6 +44,7 @@ from ampclient.errors import Unauthorized as Unauthorized
 from ampclient.errors import Unavailable as Unavailable
 from ampclient.errors import UnexpectedResponse as UnexpectedResponse
 from ampclient.errors import WaitTimeout as WaitTimeout
+from ampclient.models import RegisteredVersion as RegisteredVersion
 from ampclient.tracking.run import TrackedRun as TrackedRun
 from ampspec.api.audit import AuditEntry as AuditEntry
 from ampspec.api.base import UnknownState as UnknownState
@@ -67,6 +68,9 @@ from ampspec.api.job.ranges import Ranges as Ranges
 from ampspec.api.job.steps import AttemptRange as AttemptRange
 from ampspec.api.job.validation import Finding as Finding
 from ampspec.api.job.validation import Validation as Validation
+from ampspec.api.models import AliasChange as AliasChange
+from ampspec.api.models import Model as Model
+from ampspec.api.models import ModelVersion as ModelVersion
 from ampspec.api.notifications import Delivery as Delivery
 from ampspec.api.notifications import Subscription as Subscription
 from ampspec.api.notifications import SubscriptionWithSecret as SubscriptionWithSecret
@@ -78,6 +82,7 @@ from ampspec.api.studies import Study as Study
 from ampspec.api.tokens import CreatedToken as CreatedToken
 from ampspec.api.tokens import Token as Token
 from ampspec.api.workers import Worker as Worker
+from ampspec.comparison.assertions import InvalidAssertion as InvalidAssertion
 from ampspec.jobs import JobSpec as JobSpec
 from ampspec.jobs import Problem as Problem
 from ampspec.jobs import State as State

@@ -33,6 +33,7 @@ from ampclient.connection import Connection, resolve
 from ampclient.datasets import Datasets
 from ampclient.files import Files
 from ampclient.jobs import Jobs
+from ampclient.models import Models
 from ampclient.notifications import Notifications
 from ampclient.runs import Runs
 from ampclient.studies import Studies
@@ -62,6 +63,7 @@ class BaseClient(Operations[M], Generic[M, J]):
         self.studies: Studies[M] = Studies(transport, mode)
         self.runs: Runs[M, J] = Runs(transport, mode)
         self.datasets: Datasets[M] = Datasets(transport, mode)
+        self.models: Models[M] = Models(transport, mode)
         self.files: Files[M] = Files(transport, mode)
         self.notifications: Notifications[M] = Notifications(transport, mode)
         self.workers: Workers[M] = Workers(transport, mode)
@@ -80,7 +82,7 @@ class BaseClient(Operations[M], Generic[M, J]):
         return self._transport.connection.url
 
     @operation
-    async def models(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:
+    async def model_kinds(self, **options: Unpack[RequestOptions]) -> list[SpecKind]:
         """The kinds of model that a spec can name."""
         return await self._transport.send(endpoints.list_kinds("models"), **options)
 

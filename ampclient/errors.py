@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
+    from ampspec.api.models import AliasChange
     from ampspec.api.studies import Study
     from ampspec.jobs import Problem
 
@@ -130,6 +131,16 @@ class StudyFailed(AmpcoreError):
     def __init__(self, detail: str, *, study: "Study") -> None:
         super().__init__(detail)
         self.study = study
+
+
+class PromotionRefused(AmpcoreError):
+    """A version was not promoted: an assertion does not hold, or is undecided."""
+
+    default_code = "promotion_refused"
+
+    def __init__(self, detail: str, *, change: "AliasChange") -> None:
+        super().__init__(detail)
+        self.change = change
 
 
 class StatusError(AmpcoreError):

@@ -65,6 +65,9 @@ from server.jobs.job_reader import JobReader
 from server.jobs.job_watcher import JobWatcher
 from server.metrics.registry import Metrics
 from server.metrics.request_times import RequestTimes
+from server.models import alias_routes as model_aliases
+from server.models import routes as models
+from server.models import version_routes as model_versions
 from server.notifications import delivery_routes as deliveries
 from server.notifications import routes as notifications
 from server.notifications.channels import ChannelSettings
@@ -239,7 +242,8 @@ def create_routes() -> list[BaseRoute]:
         *(jobs, bulk_jobs, runs, attempts, allocations, steps),
         *(evaluations, ranges, events, workers),
         *(catalog, health, explanations, logs, stream, artifacts, uploads, datasets),
-        *(files, compare, studies, notifications, deliveries),
+        *(files, models, model_versions, model_aliases),
+        *(compare, studies, notifications, deliveries),
         *(session, tokens, projects, audit, docs),
     )
     routers = [*(module.router for module in modules), health.root]

@@ -3,8 +3,9 @@
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Path, Query, Request
 
+from ampspec.api.projects import ProjectName
 from ampspec.api.roles import Role, Scope
 from ampspec.jobs import JobSpec
 from infra.notify import Notifier
@@ -24,6 +25,7 @@ from server.metrics.registry import Metrics
 from server.notifications.channels import ChannelSettings
 from server.plugins.options import check_packages
 from server.request_bodies import SpecBody
+from store.access import projects
 from store.access.audit import Actor
 from store.database import Database
 from store.jobs import jobs
@@ -145,6 +147,23 @@ def _spec(document: SpecBody, request: Request) -> JobSpec:
     return pin_dataset(services.database, spec, project)
 
 
+def _project(
+    request: Request,
+    project: Annotated[
+        ProjectName | None,
+        Query(description="For admins: another project than the token's own."),
+    ] = None,
+) -> str:
+    principal = principal_of(request)
+    if project in (None, principal.project):
+        return principal.project
+    if principal.visible_project is None:
+        with services_of(request).database.read() as session:
+            if projects.get(session, project) is not None:
+                return project
+    raise NotFound(f"There is no project {project!r}.")
+
+
 DatabaseDep = Annotated[Database, _service("database")]
 DispatcherDep = Annotated[Dispatcher, _service("dispatcher")]
 NotifierDep = Annotated[Notifier, _service("notifier")]
@@ -164,6 +183,11 @@ PrincipalDep = Annotated[Principal, Depends(_principal)]
 MemberDep = Annotated[Principal, Depends(_member)]
 """The principal, if it may change jobs; Forbidden otherwise."""
 AdminDep = Annotated[Principal, Depends(_admin)]
+ProjectDep = Annotated[str, Depends(_project)]
+"""The project whose datasets, files or models are meant: by default the token's.
+
+NotFound for another one.
+"""
 ActorDep = Annotated[Actor, Depends(_actor)]
 PostedSpec = Annotated[JobSpec, Depends(_spec)]
 """The valid spec in the request body; SpecValidationError lists every mistake in it."""

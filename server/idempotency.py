@@ -39,6 +39,18 @@ def respond_once(
     return response
 
 
+def replay(database: Database, request: IdempotentRequest | None) -> StoredResponse | None:
+    """The stored response of a repeat, before work whose errors it must not get; None otherwise.
+
+    Raises KeyReused.
+    """
+    if request is None:
+        return None
+    with database.read() as session:
+        stored = idempotency.find(session, request)
+    return None if stored is None else mark_replayed(stored)
+
+
 async def read_idempotency_key(request: Request) -> IdempotentRequest | None:
     """The key of a request and the digest of what a repeat must have in common; None without a key.
 

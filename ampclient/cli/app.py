@@ -11,6 +11,7 @@ from ampclient.cli import notifications, shell_completion, top, workers
 from ampclient.cli.access import audit, login, projects, tokens
 from ampclient.cli.exit_status import ExitStatus, exit_status_of
 from ampclient.cli.jobs import commands as jobs
+from ampclient.cli.models import models
 from ampclient.cli.options import ServerOptions
 from ampclient.cli.output.error_output import print_error
 from ampclient.cli.output.tables import replace_unencodable_characters
@@ -30,6 +31,7 @@ app = typer.Typer(
 app.add_typer(jobs.group, name="job")
 app.add_typer(studies.group, name="study")
 app.add_typer(datasets.group, name="dataset")
+app.add_typer(models.group, name="model")
 app.add_typer(files.group, name="file")
 app.add_typer(workers.group, name="worker")
 app.add_typer(notifications.group, name="notification")

@@ -9,6 +9,7 @@ from ampclient.errors import (
     JobFailed,
     NotConfigured,
     NotFound,
+    PromotionRefused,
     StatusError,
     StudyFailed,
     Unauthorized,
@@ -44,7 +45,7 @@ TEMPORARY = frozenset({502, 503, 504})
 def exit_status_of(error: AmpcoreError | OSError) -> ExitStatus:
     """The exit status of a command that ends with this error."""
     match error:
-        case JobFailed() | StudyFailed():
+        case JobFailed() | StudyFailed() | PromotionRefused():
             return ExitStatus.FAILED
         case NotConfigured():
             return ExitStatus.USAGE

@@ -85,7 +85,9 @@ def policies(context: typer.Context, incomplete: str) -> Suggestions:
 
 def models(context: typer.Context, incomplete: str) -> Suggestions:
     """Suggests the kinds of model of the server."""
-    return [(kind.kind, "") for kind in _ask_server(context, lambda client: client.models()) or []]
+    return [
+        (kind.kind, "") for kind in _ask_server(context, lambda client: client.model_kinds()) or []
+    ]
 
 
 def states(context: typer.Context, incomplete: str) -> list[str]:

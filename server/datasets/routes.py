@@ -15,7 +15,6 @@ from ampspec.api.datasets import (
     DatasetVersionPage,
     ListedDatasetVersion,
 )
-from ampspec.api.projects import ProjectName
 from ampspec.references.dataset_reference import VersionReference
 from server.datasets.deletion import dataset_not_found, delete_versions
 from server.deps import (
@@ -23,13 +22,11 @@ from server.deps import (
     AuthenticatorDep,
     DatabaseDep,
     MemberDep,
+    ProjectDep,
     StorageDep,
     StreamsDep,
-    principal_of,
-    services_of,
 )
 from server.documentation.openapi import ETAG_RESPONSES, FILE_RESPONSES, problems
-from server.errors import NotFound
 from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse, to_response
 from server.http.router import api_router
@@ -37,7 +34,6 @@ from server.http.streaming import downloads
 from server.idempotency import IdempotentRequestDep, respond_once
 from server.row_models import dataset_from_row, dataset_version_from_row
 from store import tables
-from store.access import projects
 from store.access.idempotency import StoredResponse
 from store.database import Database
 from store.files import datasets
@@ -48,27 +44,6 @@ router = api_router("/datasets", tags=["datasets"])
 Name = Annotated[DatasetName, Path(description="The dataset's name.")]
 Number = Annotated[int, Path(description="The version's number.", ge=1, le=2**31 - 1)]
 Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of items per page.")]
-
-
-def _project(
-    request: Request,
-    project: Annotated[
-        ProjectName | None,
-        Query(description="For admins: another project than the token's own."),
-    ] = None,
-) -> str:
-    principal = principal_of(request)
-    if project in (None, principal.project):
-        return principal.project
-    if principal.visible_project is None:
-        with services_of(request).database.read() as session:
-            if projects.get(session, project) is not None:
-                return project
-    raise NotFound(f"There is no project {project!r}.")
-
-
-ProjectDep = Annotated[str, Depends(_project)]
-"""The project whose datasets are meant: by default the token's. NotFound for another one."""
 
 
 Remove = Callable[[VersionReference], Response]

@@ -8,7 +8,7 @@ from fastapi import Header, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from ampspec.api.datasets import DatasetVersion, FileName, Sha256, Upload, UploadRequest
-from server.datasets.routes import Name, ProjectDep
+from server.datasets.routes import Name
 from server.datasets.uploads import Completed, UploadKey, Uploads, check_digest
 from server.deps import (
     ActorDep,
@@ -16,6 +16,7 @@ from server.deps import (
     BodyReceiverDep,
     DatabaseDep,
     MemberDep,
+    ProjectDep,
     StreamsDep,
     UploadsDep,
 )

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from ampspec.api.files import FilePage, Sha256, StoredFile
 from ampspec.api.roles import Scope
 from ampspec.references.stored_files import FileKind
-from server.datasets.routes import Limit, ProjectDep
+from server.datasets.routes import Limit
 from server.deps import (
     ActorDep,
     AuthenticatorDep,
@@ -17,6 +17,7 @@ from server.deps import (
     DatabaseDep,
     FileStoreDep,
     MemberDep,
+    ProjectDep,
     StorageDep,
     StreamsDep,
     check_scope,

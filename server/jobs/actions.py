@@ -12,6 +12,7 @@ from fastapi import Depends, Response
 from sqlalchemy.orm import Session
 
 from ampspec.api.job.jobs import ChangedJobs, Job
+from ampspec.documents.text import join_names
 from ampspec.jobs import TERMINAL, Source, State
 from infra.notify import Notifier
 from server.deps import (
@@ -36,6 +37,7 @@ from store.database import Database
 from store.files import file_removals
 from store.jobs import jobs
 from store.listing.bulk_changes import BulkChange
+from store.models import registered_models
 from store.rows import insert_rows
 
 T = TypeVar("T")
@@ -65,6 +67,8 @@ EXTEND: Final = Action("extend", frozenset({State.SUCCEEDED}))
 EXPLAIN: Final = Action("explain", frozenset(State))
 WORKER_ACTIONS: Final = (PAUSE, PROFILE, RESUME, RETRY, CLONE, EXTEND, EXPLAIN)
 """Actions that need a worker, which a tracked run does not have."""
+MAX_REFERENCES: Final = 5
+"""Of the versions of models in a message."""
 QUEUEING_ACTIONS: Final = (RESUME, RETRY)
 """Actions that put the job into the queue."""
 ACTIONS: Final = (CANCEL, PAUSE, PROFILE, RESUME, RETRY, DELETE, EDIT, CLONE, EXTEND, EXPLAIN)
@@ -207,6 +211,13 @@ def refusal(session: Session, action: Action, job: tables.Job) -> Conflict:
         return Conflict(
             f"Cannot {action.name} the job: job {user}, which has not ended, extends or explains "
             "it and may need its checkpoint."
+        )
+    if action is DELETE and (references := registered_models.references_to_job(session, job.id)):
+        names = join_names(references, MAX_REFERENCES)
+        return Conflict(
+            f"Cannot {action.name} the job: {names} {'was' if len(references) == 1 else 'were'} "
+            "made from it and would lose the files. Delete the version first: ampctl model delete "
+            f"{references[0]}."
         )
     allowing = [str(state) for state in State if state in action.states]
     job_state = State(job.state) if job.state in list(State) else None

@@ -12,12 +12,11 @@ from ampspec.jobs import TERMINAL, State
 from ampspec.precision.precision import COMPUTE_DTYPE
 from ampspec.studies.bisect.layer_losses import LayerLoss, layer_losses
 from ampspec.studies.plan import JobResult
-from ampspec.studies.precision.example_results import ExampleResults
 from ampspec.telemetry.metrics import finite_metrics, metrics_of, metrics_of_result
-from infra.storage import Storage, StorageFailed
+from infra.storage import Storage
 from server.studies.job_observations import job_observations
 from server.telemetry.range_reader import evenly_spaced, read_samples
-from store.files import artifacts
+from server.telemetry.validation_examples import read_example_results
 from store.telemetry import ranges
 
 log = logging.getLogger(__name__)
@@ -25,8 +24,6 @@ log = logging.getLogger(__name__)
 RANGES: Final = "telemetry.ranges"
 """A job that a study plans with this change is asked for range samples."""
 MAX_SAMPLES: Final = 50
-MAX_EXAMPLES_BYTES: Final = 64 * 2**20
-"""Of more examples a study compares the means alone."""
 
 
 def new_results(
@@ -66,23 +63,10 @@ def _new_result(session: Session, row: Row[Any], storage: Storage | None) -> Job
         **job_observations(session, row.job_id),
     )
     if storage is not None and result.succeeded:
-        result = replace(result, examples=_examples(session, row.job_id, storage))
+        result = replace(result, examples=read_example_results(session, row.job_id, storage))
     if RANGES not in row.changes:
         return result
     return replace(result, losses=_losses(session, row.job_id, row.changes["precision"]["policy"]))
-
-
-def _examples(session: Session, job_id: str, storage: Storage) -> ExampleResults | None:
-    """The metrics of a job's validation examples; None without its file, or if it is damaged."""
-    file = artifacts.of_kind(session, job_id, artifacts.EXAMPLES)
-    if file is None or file.size_bytes > MAX_EXAMPLES_BYTES:
-        return None
-    try:
-        content = b"".join(storage.read(job_id, file.path, 0, file.size_bytes))
-        return ExampleResults.from_table(content)
-    except (StorageFailed, ValueError) as error:
-        log.warning("job %s: its validation examples cannot be read: %s", job_id, error)
-        return None
 
 
 def _losses(session: Session, job_id: str, policy: str) -> list[LayerLoss]:

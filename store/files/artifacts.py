@@ -17,6 +17,8 @@ from store.tables import Artifact
 CHECKPOINT: Final = "checkpoint"
 EXAMPLES: Final = "examples"
 """The metrics of each validation example."""
+EXPORT: Final = "export"
+"""A model in another format, and the report of the conversions."""
 MODEL: Final = "model"
 PROFILE: Final = "profile"
 REPORT: Final = "report"

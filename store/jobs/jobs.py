@@ -27,6 +27,7 @@ from ampspec.jobs import ACTIVE, TERMINAL, JobSpec, Reason, State
 from ampspec.telemetry import EventType
 from store.clock import from_now, now
 from store.jobs.state_transitions import add_event, change_state, event_values, state_event_data
+from store.models.job_references import is_registered, release_jobs
 from store.rows import insert_rows
 from store.scheduling import fair_share
 from store.scheduling.gang_placement import GangSize
@@ -191,12 +192,23 @@ def edit(session: Session, job_id: str, changes: Mapping[str, Any]) -> Job | Non
 def delete_job(session: Session, job_id: str) -> bool:
     """Delete a finished job with its telemetry.
 
-    False if it is not finished, if an unfinished job needs it, or if it does not exist.
+    False if it is not finished, if an unfinished job needs it, if a version of a model was made
+    from it, or if it does not exist.
     """
-    _get_for_update(session, job_id)  # waits for an extension that is being submitted
+    # Waits for an extension that is being submitted, or a version that is being registered.
+    _get_for_update(session, job_id)
+    is_deletable = (
+        Job.id == job_id,
+        Job.state.in_(TERMINAL),
+        ~_is_needed(job_id),
+        ~is_registered(job_id),
+    )
+    if session.scalar(select(Job.id).where(*is_deletable)) is None:
+        return False
+    release_jobs(session, [job_id])
     statement = (
         delete(Job)
-        .where(Job.id == job_id, Job.state.in_(TERMINAL), ~_is_needed(job_id))
+        .where(*is_deletable)
         .returning(Job.id)
         .execution_options(synchronize_session=False)
     )

@@ -14,6 +14,11 @@ from store.jobs.jobs import CANCEL, delete_ended_allocations, edit
 from store.jobs.state_transitions import change_states
 from store.listing.search_filters import Search, has_label, matching
 from store.listing.search_plan import plan_for_values
+from store.models.job_references import (
+    is_registered,
+    jobs_of_deleted_versions,
+    release_jobs,
+)
 from store.tables import FileRemoval, Job
 
 WAITING: Final = (State.QUEUED, State.PAUSED)
@@ -59,6 +64,8 @@ def cancel_matching(session: Session, search: Search, *, limit: int) -> BulkChan
 def delete_matching(session: Session, search: Search, *, limit: int) -> BulkChange:
     """Delete ended jobs that match, with their telemetry; those that others need stay.
 
+    So do those that versions of models were made from.
+
     Their files are scheduled for removal. After MAX_DELETION_S the rest is left, as more.
     """
     user = aliased(Job)
@@ -68,12 +75,14 @@ def delete_matching(session: Session, search: Search, *, limit: int) -> BulkChan
         .correlate(Job)
         .exists()
     )
-    matching = _lock(session, search, limit, Job.state.in_(TERMINAL), ~is_needed)
+    is_free = (~is_needed, ~is_registered(Job.id))
+    matching = _lock(session, search, limit, Job.state.in_(TERMINAL), *is_free)
+    released_ids = jobs_of_deleted_versions(session, [job.id for job in matching.jobs])
     # One by one: a job with much telemetry takes seconds, and a statement has a limit. A job that
     # extends one of them may have been submitted since they were read.
     still_free = (
         delete(Job)
-        .where(Job.id == bindparam("job_id"), ~is_needed)
+        .where(Job.id == bindparam("job_id"), *is_free)
         .returning(Job.id)
         .execution_options(synchronize_session=False)
     )
@@ -82,6 +91,8 @@ def delete_matching(session: Session, search: Search, *, limit: int) -> BulkChan
     job_count = 0
     for job in matching.jobs:
         job_count += 1
+        if job.id in released_ids:
+            release_jobs(session, [job.id])
         if session.connection().scalar(still_free, {"job_id": job.id}) is not None:
             deleted_jobs.append(job)
             if monotonic() - started_s >= MAX_DELETION_S:

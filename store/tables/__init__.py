@@ -14,6 +14,12 @@ from store.tables.datasets import Dataset, DatasetUpload, DatasetVersion
 from store.tables.files import Artifact, FileRemoval, JobFileLink, ProjectFile
 from store.tables.gangs import Gang, GangMember
 from store.tables.jobs import QUEUED, Attempt, Job, JobMetric
+from store.tables.models import (
+    ModelAlias,
+    ModelAliasChange,
+    ModelVersion,
+    RegisteredModel,
+)
 from store.tables.notifications import Delivery, Subscription
 from store.tables.service import Leader, SchemaCompatibility, ServiceCount
 from store.tables.studies import Study, StudyJob
@@ -52,10 +58,14 @@ __all__ = [
     "JobMetric",
     "Leader",
     "LogRow",
+    "ModelAlias",
+    "ModelAliasChange",
+    "ModelVersion",
     "Project",
     "ProjectFile",
     "ProjectUsage",
     "RangeRow",
+    "RegisteredModel",
     "RunThroughput",
     "SchemaCompatibility",
     "ServiceCount",

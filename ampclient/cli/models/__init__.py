@@ -1,0 +1,1 @@
+"""`ampctl model`: the model registry."""

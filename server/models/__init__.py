@@ -1,0 +1,1 @@
+"""The model registry: versions made from jobs, aliases, promotions, model cards."""
