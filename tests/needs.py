@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -73,6 +74,11 @@ def _problem_of_kubernetes_tools() -> str | None:
 def _problem_of_git_history() -> str | None:
     missing = git_history.commit_with_schema(git_history.SCHEMA_BEFORE) is None
     return f"there is no commit with revision {git_history.SCHEMA_BEFORE}" if missing else None
+
+
+def _problem_of_onnx() -> str | None:
+    missing = [name for name in ("tf2onnx", "onnx", "onnxruntime") if find_spec(name) is None]
+    return f"these libraries are not installed: {' '.join(missing)}" if missing else None
 
 
 def _problem_of_root() -> str | None:
@@ -191,6 +197,8 @@ NEEDS: Final = {
     ),
     "mpiexec": Need(_problem_of_program("mpiexec.openmpi"), "apt install openmpi-bin"),
     "network namespaces": Need(_problem_of_network_namespaces, "as root: apt install iproute2"),
+    # An optional extra, which an older environment may lack.
+    "onnx": Need(_problem_of_onnx, "make install, for the extra onnx", may_lack_in_ci=True),
     "other users": Need(_problem_of_other_users, "run the tests as root"),
     "promtool": Need(_problem_of_program("promtool"), "apt install prometheus"),
     "python for other users": Need(_problem_of_python_for_other_users, SYSTEM_PYTHON),

@@ -58,7 +58,7 @@ class TrainedJobs:
             accuracies: Of each validation example; without it there is no table of them.
             rows: The rows of these examples; by default the first ones.
             files: Model files by name; by default `model.keras`.
-            exports: The content of `exports.json`.
+            exports: The content of `model.exports.json`.
             summary: More fields of its summary.
             project: Its project.
             **spec: Sections of its spec.
@@ -71,7 +71,7 @@ class TrainedJobs:
         self.store(job.id, "weights.safetensors", b"weights", artifacts.WEIGHTS)
         if exports is not None:
             content = json.dumps(exports).encode()
-            self.store(job.id, "exports.json", content, artifacts.EXPORT)
+            self.store(job.id, "model.exports.json", content, artifacts.EXPORT)
         if accuracies is not None:
             values = np.asarray(accuracies, np.float32)
             places = np.arange(len(values)) if rows is None else np.asarray(rows)

@@ -37,6 +37,7 @@ CHANGEABLE_FIELDS: Final = (
     "train.best",
     "train.early_stopping",
     "train.keep",
+    "train.export",
 )
 """The fields that a job may change between two runs, including everything in them."""
 

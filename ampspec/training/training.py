@@ -29,6 +29,9 @@ class EarlyStopping(SpecModel):
     """Number of initial epochs whose evaluations are ignored."""
 
 
+ExportFormat = Literal["saved_model", "onnx"]
+
+
 class Train(SpecModel):
     """The length of the training, evaluation and checkpoints."""
 
@@ -48,6 +51,11 @@ class Train(SpecModel):
     keep: Literal["last", "best", "both"] = "last"
     """The weights of the trained model: the last ones, those of the best evaluation, or the last
     ones and, in a second file, the best ones."""
+    export: Annotated[tuple[ExportFormat, ...], Field(strict=False, max_length=2)] = Field(
+        default=(), exclude_if=lambda export: not export
+    )
+    """Other formats of the trained model: a TensorFlow `saved_model`, or `onnx`, where the model
+    converts. Each is compared with the model; what does not convert is no error of the job."""
 
     @property
     def best_by(self) -> Best | None:

@@ -42,7 +42,8 @@ def read_job(
     files = version_files.newest_by_name(rows)
     version_files.check_stored(storage, files[name])
     signature = version_files.read_document(storage, files.get("signature.json"))
-    exports = version_files.read_document(storage, files.get(version_files.EXPORTS_FILE))
+    report = name.removesuffix(version_files.KERAS) + version_files.EXPORTS_SUFFIX
+    exports = version_files.read_document(storage, files.get(report))
     summary = job.summary or {}
     best_file = summary.get("best_model_file")
     entries = version_files.files_of_version(files, name, exports, best_file=best_file)

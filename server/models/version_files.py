@@ -1,7 +1,7 @@
 """The files of a version: those that its job has stored, and why other formats have none.
 
-`exports.json` and `signature.json` were written by a trainer, whose code may be a user's: they are
-read within limits, and what cannot be read is left out with a reason.
+A trainer has written `model.exports.json` and `signature.json`, and its code may be that of a user:
+they are read within limits, and what cannot be read is left out.
 """
 
 import json
@@ -19,7 +19,8 @@ from store.files import artifacts
 MAX_DOCUMENT_BYTES: Final = 2**20
 MAX_REASON: Final = 1000
 KERAS: Final = ".keras"
-EXPORTS_FILE: Final = "exports.json"
+EXPORTS_SUFFIX: Final = ".exports.json"
+"""Of the report of the conversions of a model file, after its name without `.keras`."""
 
 
 def model_file_of(job: tables.Job, rows: Sequence[tables.Artifact], name: str | None) -> str:
@@ -72,10 +73,10 @@ def files_of_version(
     Args:
         files: The job's files by name.
         name: The model file of the version.
-        exports: The content of `exports.json`; None without it.
+        exports: The content of the file's `.exports.json`; None without it.
         best_file: The model file with the weights of the best evaluation, if it is a second one.
     """
-    reports = exports.get(name) if isinstance(exports, dict) else None
+    reports = exports.get("exports") if isinstance(exports, dict) else None
     entries = {
         report.get("format"): report
         for report in (reports if isinstance(reports, list) else [])

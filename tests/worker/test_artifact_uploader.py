@@ -109,6 +109,21 @@ def test_the_validation_examples_of_a_model_are_uploaded(
     assert (file.path, file.step) == ("attempt-1/validation_examples.npy", 10)
 
 
+def test_models_in_other_formats_are_stored_with_their_report(
+    uploader: ArtifactUploader, database: Database, job: Any
+) -> None:
+    exports = ["model.onnx", "model.exports.json"]
+    for name in ("model.keras", *exports):
+        (uploader.folder / name).write_text(name)
+    uploader.on_event(Event(EventType.MODEL_SAVED, 9, {"file": "model.keras", "exports": exports}))
+    assert uploader.wait_until_empty(DEADLINE_S)
+    with database.read() as session:
+        rows = artifacts.listing(session, job.id)
+    assert [row.path for row in rows if row.kind == artifacts.EXPORT] == [
+        f"attempt-1/{name}" for name in exports
+    ]
+
+
 def test_a_file_that_two_events_name_is_stored_once(
     uploader: ArtifactUploader, warnings: list[Event]
 ) -> None:

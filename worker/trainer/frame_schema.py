@@ -18,6 +18,8 @@ from ampspec.telemetry.json_values import storable_text
 KIB: Final = 2**10
 MAX_STEP: Final = 2**53
 MAX_NAMES: Final = 1000
+MAX_EXPORTS: Final = 8
+"""The files of one model in other formats, with their report."""
 MAX_HEADER_BYTES: Final = defaultdict(
     lambda: 256 * KIB,
     {FrameType.EVENT: frames.MAX_HEADER_BYTES, FrameType.SUCCEEDED: 1024 * KIB},
@@ -94,6 +96,7 @@ class EventWithFile(EventData):
     file: FileName
     weights: FileName | None = None
     examples: FileName | None = None
+    exports: Annotated[list[FileName], Field(max_length=MAX_EXPORTS)] | None = None
 
 
 class TrainerEvent(Header):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from ampspec.telemetry import Event, EventType
-from store.files.artifacts import CHECKPOINT, EXAMPLES, MODEL, PROFILE, SIGNATURE, WEIGHTS
+from store.files.artifacts import CHECKPOINT, EXAMPLES, EXPORT, MODEL, PROFILE, SIGNATURE, WEIGHTS
 
 KINDS: Final = {EventType.CHECKPOINT_SAVED: CHECKPOINT, EventType.MODEL_SAVED: MODEL}
 MAX_PROFILE_FILES: Final = 3
@@ -40,6 +40,7 @@ def uploads_of(event: Event) -> Sequence[ArtifactUpload]:
             for name, kind in (("weights", WEIGHTS), ("examples", EXAMPLES))
             if data.get(name)
         ]
+        files += [(EXPORT, name) for name in data.get("exports") or ()]
     return [ArtifactUpload(kind, file, event.step) for kind, file in files]
 
 

@@ -154,6 +154,22 @@ class ModelSelection:
             step = run.totals.steps - 1
             self._callback_buffer.event(Event.warning("model_not_saved", message, step))
 
+    def _exports(self, file: Path, suffix: str, signatures: Mapping[str, Any]) -> dict[str, Any]:
+        """Write the files of `train.export`, with a warning for each format that fails."""
+        formats = self._run.spec.train.export
+        if not formats:
+            return {}
+        # It loads libraries that most jobs do not need.
+        from ampcore.export.export import export_model
+
+        name = file.stem.removesuffix(suffix)
+        outcome = export_model(file, formats, signatures.get(name, {}), self._run.context.dataset)
+        for export in outcome.failures:
+            message = f"{file.name} was not exported as {export.format}: {export.reason}"
+            step = self._run.totals.steps - 1
+            self._callback_buffer.event(Event.warning("model_not_exported", message, step))
+        return {"exports": [path.name for path in outcome.files]}
+
     def _save(self, folder: Path | None, suffix: str, *, is_best: bool) -> Iterator[Path]:
         run = self._run
         runner, networks = run.runner, run.runner.networks
@@ -163,7 +179,8 @@ class ModelSelection:
                 for table in runner.tables.of_models().values():
                     table.finish()
             return
-        signature = save_signature(signature_document(run.context.dataset, networks), folder)
+        document = signature_document(run.context.dataset, networks)
+        signature = save_signature(document, folder)
         best = self.best_json() if is_best else None
         weights = None if suffix else save_weights(networks, folder, runner.tables.of_models())
         examples = None if suffix else self._examples_file
@@ -179,6 +196,7 @@ class ModelSelection:
                 **({"best_epoch": best["epoch"]} if best is not None else {}),
                 **({"weights": weights.name} if weights is not None else {}),
                 **({"examples": examples.name} if examples is not None else {}),
+                **self._exports(file, suffix, document["models"]),
             }
             examples = None
             weights = None  # the file has the weights of all networks

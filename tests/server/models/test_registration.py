@@ -120,7 +120,7 @@ def test_a_failed_conversion_keeps_its_reason(api, trained_job):
     ]
     job_id = trained_job(
         files={"model.keras": b"model", "model.saved_model.zip": b"zip"},
-        exports={"model.keras": reports},
+        exports={"model": "model.keras", "exports": reports},
     )
     version = api.client.post(VERSIONS, json={"job_id": job_id}).json()
     files = {file["format"]: file for file in version["files"]}
