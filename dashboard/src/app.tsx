@@ -23,6 +23,7 @@ const PAGES: Record<string, Load> = {
   submit: async () => (await import("./pages/submit/page.tsx")).SubmitPage,
   datasets: async () => (await import("./pages/datasets/page.tsx")).DatasetsPage,
   notifications: async () => (await import("./pages/notifications/page.tsx")).NotificationsPage,
+  models: async () => (await import("./pages/models/page.tsx")).ModelsPage,
   tokens: async () => (await import("./pages/tokens.tsx")).TokensPage,
 };
 

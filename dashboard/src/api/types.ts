@@ -3,6 +3,8 @@ import type { components } from "./schema.d.ts";
 
 type Schemas = components["schemas"];
 
+export type AliasChange = Schemas["AliasChange"];
+export type AliasChangePage = Schemas["AliasChangePage"];
 export type Allocation = Schemas["Allocation"];
 export type AllocationList = Schemas["AllocationList"];
 export type Artifact = Schemas["Artifact"];
@@ -36,6 +38,11 @@ export type FoldedStudy = NonNullable<ListedJob["study"]>;
 export type ListedDatasetVersion = Schemas["ListedDatasetVersion"];
 export type LogEntry = Schemas["LogEntry"];
 export type CreatedToken = Schemas["CreatedToken"];
+export type Model = Schemas["Model"];
+export type ModelFile = Schemas["ModelFile"];
+export type ModelPage = Schemas["ModelPage"];
+export type ModelVersion = Schemas["ModelVersion"];
+export type ModelVersionPage = Schemas["ModelVersionPage"];
 export type PartKindList = Schemas["SpecKindList"];
 export type PolicyList = Schemas["PolicyList"];
 export type Problem = Schemas["ErrorResponse"];

@@ -17,6 +17,7 @@ export function Header({ at }: { at: string }) {
         <NavLink at={at} name="studies">Studies</NavLink>
         <NavLink at={at} name="workers">Workers</NavLink>
         <NavLink at={at} name="datasets">Datasets</NavLink>
+        <NavLink at={at} name="models">Models</NavLink>
         {canEditJobs && <NavLink at={at} name="submit">Submit</NavLink>}
         {canEditJobs && <NavLink at={at} name="notifications">Notifications</NavLink>}
         {isAdmin && <NavLink at={at} name="tokens">Tokens</NavLink>}
