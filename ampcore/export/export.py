@@ -99,16 +99,16 @@ def exports_of(
     try:
         # Written by this process a moment ago, so its code may run.
         model = keras.saving.load_model(file, compile=False, safe_mode=False)
-        named = NamedModel.of(model, signature)
-        arrays, source = sample_rows(dataset, named)
-        expected = named.predict(arrays)
+        named_model = NamedModel.of(model, signature)
+        arrays, source = sample_rows(dataset, named_model)
+        expected = named_model.predict(arrays)
     except Exception as error:
         return [Export(name, "failed", _reason(error)) for name in formats]
-    return [_export(named, file, name, arrays, expected, source) for name in formats]
+    return [_export(named_model, file, name, arrays, expected, source) for name in formats]
 
 
 def _export(  # noqa: PLR0917 - what all formats share
-    named: NamedModel,
+    named_model: NamedModel,
     file: Path,
     format_name: ExportFormat,
     arrays: Arrays,
@@ -117,9 +117,9 @@ def _export(  # noqa: PLR0917 - what all formats share
 ) -> Export:
     target = file.with_name(f"{file.stem}{SUFFIXES[format_name]}")
     try:
-        _WRITERS[format_name].save(named, target)
-        outputs = _WRITERS[format_name].run(named, target, arrays)
-        export = compared(format_name, expected, outputs, named.compute_dtype, source)
+        _WRITERS[format_name].save(named_model, target)
+        outputs = _WRITERS[format_name].run(named_model, target, arrays)
+        export = compared(format_name, expected, outputs, named_model.compute_dtype, source)
     except Exception as error:
         export = Export(format_name, "failed", _reason(error))
     if export.state == "failed":
@@ -127,7 +127,7 @@ def _export(  # noqa: PLR0917 - what all formats share
         return export
     renamed = {
         column: name
-        for column, name in zip(named.columns, named.inputs, strict=True)
+        for column, name in zip(named_model.columns, named_model.inputs, strict=True)
         if column != name
     }
     return replace(export, file=target.name, inputs=renamed or None)
@@ -158,14 +158,14 @@ def compared(
                 reason = f"The output {name} differs from that of the model on {source}."
                 return Export(format_name, "failed", reason)
             continue
-        exact, other = values.astype(np.float64), received.astype(np.float64)
+        exact, received_values = values.astype(np.float64), received.astype(np.float64)
         finite = np.isfinite(exact)
-        if not np.array_equal(exact[~finite], other[~finite], equal_nan=True):
+        if not np.array_equal(exact[~finite], received_values[~finite], equal_nan=True):
             reason = f"The output {name} is not finite where that of the model is, on {source}."
             return Export(format_name, "failed", reason)
         size = np.abs(exact[finite])
         largest = float(size.max(initial=0.0))
-        difference = np.abs(other[finite] - exact[finite])
+        difference = np.abs(received_values[finite] - exact[finite])
         if not np.all(difference <= share * (size + largest)):  # NaN, too
             reason = (
                 f"The output {name} differs from that of the model by "

@@ -27,7 +27,7 @@ def missing_libraries() -> list[str]:
     return [name for name in LIBRARIES if find_spec(name) is None]
 
 
-def save(named: NamedModel, file: Path) -> None:
+def save(named_model: NamedModel, file: Path) -> None:
     """Convert a model.
 
     Raises:
@@ -42,23 +42,23 @@ def save(named: NamedModel, file: Path) -> None:
     import tensorflow as tf
     import tf2onnx
 
-    function = tf.function(named.call, autograph=False)
+    function = tf.function(named_model.call, autograph=False)
     # tf2onnx prints and logs what it cannot convert, and converts the rest.
     logging.getLogger("tf2onnx").setLevel(logging.CRITICAL)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         model, _ = tf2onnx.convert.from_function(
             function,
-            input_signature=named.specs,
+            input_signature=named_model.specs,
             opset=OPSET,
             custom_op_handlers={"Erfc": (_erfc, [])},
         )
     _check_operations(model)
-    _name_outputs(model, named)
+    _name_outputs(model, named_model)
     onnx.checker.check_model(model)
     onnx.save_model(model, str(file))
 
 
-def run(named: NamedModel, file: Path, arrays: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+def run(named_model: NamedModel, file: Path, arrays: Arrays) -> dict[str, np.ndarray[Any, Any]]:
     """The outputs of an ONNX file for arrays by column."""
     import onnxruntime
 
@@ -66,7 +66,8 @@ def run(named: NamedModel, file: Path, arrays: Arrays) -> dict[str, np.ndarray[A
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     inputs = {
-        name: arrays[column] for column, name in zip(named.columns, named.inputs, strict=True)
+        name: arrays[column]
+        for column, name in zip(named_model.columns, named_model.inputs, strict=True)
     }
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, inputs), strict=True))
@@ -76,10 +77,10 @@ def _erfc(context: Any, node: Any, name: str, arguments: Any) -> Any:
     """1 - Erf: ONNX has no Erfc, which the GELU of Keras uses."""
     dtype = context.get_dtype(node.input[0])
     error_function = context.make_node("Erf", [node.input[0]], dtypes=[dtype])
-    one = context.make_const(f"{name}_one", np.ones((), _numpy_dtype(dtype)))
+    unit = context.make_const(f"{name}_one", np.ones((), _numpy_dtype(dtype)))
     shape = context.get_shape(node.output[0])
     context.remove_node(name)
-    inputs = [one.output[0], error_function.output[0]]
+    inputs = [unit.output[0], error_function.output[0]]
     return context.make_node(
         "Sub", inputs, name=name, outputs=node.output, dtypes=[dtype], shapes=[shape]
     )
@@ -105,12 +106,12 @@ def _check_operations(model: Any) -> None:
         raise ExportFailed(f"ONNX has no counterpart of the TensorFlow operations {names}.")
 
 
-def _name_outputs(model: Any, named: NamedModel) -> None:
+def _name_outputs(model: Any, named_model: NamedModel) -> None:
     """Give the outputs, which are called Identity:0 and so on, the names of the model."""
     graph = model.graph
     # Outputs come in the order of the sorted names of the dictionary that the function returns.
     new_names = dict(
-        zip((output.name for output in graph.output), sorted(named.outputs), strict=True)
+        zip((output.name for output in graph.output), sorted(named_model.outputs), strict=True)
     )
     for output in graph.output:
         output.name = new_names[output.name]

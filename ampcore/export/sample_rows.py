@@ -14,23 +14,25 @@ ANY_SIZE: Final = 16
 """The size of an axis that may have any."""
 
 
-def sample_rows(dataset: Dataset, named: NamedModel) -> tuple[dict[str, np.ndarray[Any, Any]], str]:
+def sample_rows(
+    dataset: Dataset, named_model: NamedModel
+) -> tuple[dict[str, np.ndarray[Any, Any]], str]:
     """At most ROWS rows by column, and where they are from.
 
     With preprocessing in front, the model takes raw columns, which the data no longer has: values
     are drawn for them.
     """
-    arrays = _rows_of(dataset, named.columns) if dataset.prepared is None else None
+    arrays = _rows_of(dataset, named_model.columns) if dataset.prepared is None else None
     if arrays is None:
-        return drawn_rows(named), f"{ROWS} rows drawn for the signature"
+        return drawn_rows(named_model), f"{ROWS} rows drawn for the signature"
     return arrays, f"{len(next(iter(arrays.values())))} rows of the data"
 
 
-def drawn_rows(named: NamedModel) -> dict[str, np.ndarray[Any, Any]]:
+def drawn_rows(named_model: NamedModel) -> dict[str, np.ndarray[Any, Any]]:
     """Values of the dtypes and shapes of the inputs, the same in each call."""
     generator = np.random.default_rng(0)
     arrays = {}
-    for column, tensor in zip(named.columns, named.model.inputs, strict=True):
+    for column, tensor in zip(named_model.columns, named_model.model.inputs, strict=True):
         shape = (ROWS, *(size or ANY_SIZE for size in tensor.shape[1:]))
         dtype = str(tensor.dtype)
         if dtype == "string":

@@ -13,19 +13,19 @@ import tensorflow as tf
 from ampcore.export.named_model import Arrays, NamedModel
 
 
-def save(named: NamedModel, file: Path) -> None:
+def save(named_model: NamedModel, file: Path) -> None:
     """Write a SavedModel whose signature `serving_default` has the names of the model."""
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         archive = keras.export.ExportArchive()
-        archive.track(named.model)
-        archive.add_endpoint(name="serve", fn=named.call, input_signature=named.specs)
+        archive.track(named_model.model)
+        archive.add_endpoint(name="serve", fn=named_model.call, input_signature=named_model.specs)
         archive.write_out(folder, verbose=False)
         with ZipFile(file, "w", ZIP_STORED) as target:  # weights cannot be compressed
             for path in sorted(Path(folder).rglob("*")):
                 target.write(path, path.relative_to(folder))
 
 
-def run(named: NamedModel, file: Path, arrays: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+def run(named_model: NamedModel, file: Path, arrays: Arrays) -> dict[str, np.ndarray[Any, Any]]:
     """The outputs of a saved file, loaded without Keras, for arrays by column."""
     folder = tempfile.mkdtemp(dir=file.parent)
     try:
@@ -35,7 +35,7 @@ def run(named: NamedModel, file: Path, arrays: Arrays) -> dict[str, np.ndarray[A
         function = loaded.signatures["serving_default"]
         tensors = {
             name: tf.constant(arrays[column])
-            for column, name in zip(named.columns, named.inputs, strict=True)
+            for column, name in zip(named_model.columns, named_model.inputs, strict=True)
         }
         return {name: np.asarray(value) for name, value in function(**tensors).items()}
     finally:

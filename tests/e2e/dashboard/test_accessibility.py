@@ -25,6 +25,7 @@ PAGES = {
     "compare": ("#/compare?jobs={other},{job}", "Compare"),
     "workers": ("#/workers", "Workers"),
     "datasets": ("#/datasets", "Datasets"),
+    "models": ("#/models", "Models"),
     "submit": ("#/submit?from={job}", "Resubmit skipping"),
     "notifications": ("#/notifications", "Notifications"),
     "tokens": ("#/tokens", "Tokens"),

@@ -58,6 +58,7 @@ def test_a_model_goes_from_job_to_champion(ampctl, trained_job, tmp_path):
     assert card.read_text() == ampctl("model", "card", "digits:1").out
 
 
+@pytest.mark.slow
 def test_aliases_gates_notes_and_deletion(ampctl, trained_job):
     for _ in range(2):
         ampctl("model", "register", "digits", trained_job(metrics={"val_loss": 0.5}))
