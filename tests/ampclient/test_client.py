@@ -7,7 +7,7 @@ from ampclient import Client
 
 def test_kinds_policies_and_the_version_are_read(client):
     lists = (
-        client.models, client.layers, client.data_kinds,
+        client.model_kinds, client.layers, client.data_kinds,
         client.losses, client.metrics, client.optimizers,
     )  # fmt: skip
     for kinds in lists:
