@@ -198,7 +198,7 @@ NEEDS: Final = {
     "mpiexec": Need(_problem_of_program("mpiexec.openmpi"), "apt install openmpi-bin"),
     "network namespaces": Need(_problem_of_network_namespaces, "as root: apt install iproute2"),
     # An optional extra, which an older environment may lack.
-    "onnx": Need(_problem_of_onnx, "make install, for the extra onnx", may_lack_in_ci=True),
+    "onnx": Need(_problem_of_onnx, "make install, for the extra onnx"),
     "other users": Need(_problem_of_other_users, "run the tests as root"),
     "promtool": Need(_problem_of_program("promtool"), "apt install prometheus"),
     "python for other users": Need(_problem_of_python_for_other_users, SYSTEM_PYTHON),
