@@ -72,7 +72,7 @@ class AddressPolicy:
             raise AddressRefused(text)
         if any(form in network for form in forms for network in self.networks):
             return
-        if not all(map(_is_public, {_meant(address)})):
+        if not _is_public(_meant(address)):
             raise AddressRefused(text)
 
 

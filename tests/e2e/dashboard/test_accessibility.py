@@ -53,10 +53,13 @@ def test_a_page_is_accessible_and_fits_a_phone(open_page: Callable[..., Page], n
     assert accessibility_violations(page) == []
     switch_to_light(page)
     assert accessibility_violations(page) == []
+    submit_buttons = page.locator("form button[type=submit]:visible")
+    wide_count = submit_buttons.count()
     page.set_viewport_size(PHONE)
     # The page may draw its plots again in the next frame.
     page.wait_for_function(FITS_JS)
     assert page.evaluate("window.innerWidth") == PHONE["width"]
+    expect(submit_buttons).to_have_count(wide_count)
     assert accessibility_violations(page) == []
 
 

@@ -22,7 +22,7 @@ export function FilterBar({ filters, metrics }: { filters: Filters; metrics: rea
   const [isUnfolded, unfold] = useState(false);
   const count = filterCount({ ...filters, q: "" });
   return (
-    <form class={`filters ${isUnfolded ? "unfolded" : ""}`} role="search" aria-label="Filter the jobs" onSubmit={(event) => event.preventDefault()}>
+    <form class={`filters job-filters ${isUnfolded ? "unfolded" : ""}`} role="search" aria-label="Filter the jobs" onSubmit={(event) => event.preventDefault()}>
       <DebouncedInput label="Search" placeholder="Name or ID prefix" value={filters.q} onValue={(q) => change({ q })} />
       <button type="button" class="button narrow-only" aria-expanded={isUnfolded} onClick={() => unfold(!isUnfolded)}>
         Filters{count > 0 && ` (${count})`}
