@@ -34,6 +34,7 @@ from ampclient.errors import PayloadTooLarge as PayloadTooLarge
 from ampclient.errors import PromotionRefused as PromotionRefused
 from ampclient.errors import QuotaExceeded as QuotaExceeded
 from ampclient.errors import RequestInFlight as RequestInFlight
+from ampclient.errors import RunFolderUnusable as RunFolderUnusable
 from ampclient.errors import ServerError as ServerError
 from ampclient.errors import SpecNotLoaded as SpecNotLoaded
 from ampclient.errors import StatusError as StatusError

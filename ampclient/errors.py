@@ -103,6 +103,12 @@ class DigestMismatch(AmpcoreError):
     default_code = "digest_mismatch"
 
 
+class RunFolderUnusable(AmpcoreError):
+    """The folder of a tracked run is in use, damaged, or has another run."""
+
+    default_code = "run_folder_unusable"
+
+
 class WaitTimeout(AmpcoreError, TimeoutError):
     """The timeout of `wait` expired; `jobs` are the unfinished ones, which keep running."""
 

@@ -1,11 +1,13 @@
 """`client.runs`: track trainings that run elsewhere."""
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack
 from uuid import uuid4
 
 from ampclient import _endpoints as endpoints
-from ampclient._http.operations import M, Sync, operation, run_sync
+from ampclient._http.operations import M, Sync, operation
 from ampclient._http.options import RequestOptions
 from ampclient._job.job import Job, JobResource
 from ampclient._job.wait import J
@@ -14,6 +16,7 @@ from ampspec.old_names import old_attributes, one_class_for
 
 if TYPE_CHECKING:
     from ampclient.tracking.run import TrackedRun
+    from ampclient.tracking.sync import SyncedRun
 
 
 class Runs(JobResource[M, J], Generic[M, J]):
@@ -75,6 +78,8 @@ class Runs(JobResource[M, J], Generic[M, J]):
         model: str | None = None,
         config: Mapping[str, Any] | None = None,
         total_steps: int | None = None,
+        folder: str | PathLike[str] | None = None,
+        resume: bool = False,
         buffer_bytes: int | None = None,
         flush_timeout_s: float | None = None,
     ) -> "TrackedRun":
@@ -83,6 +88,10 @@ class Runs(JobResource[M, J], Generic[M, J]):
             with client.runs.track("baseline", policy="mixed_float16") as run:
                 model.fit(x, y, callbacks=[ampcore.TelemetryCallback(run)])
 
+        With a folder everything is kept there until the server has it: the run begins also while
+        the server cannot be reached, nothing is dropped, and what is left when the program ends is
+        sent by `sync`, or by the next program with the same folder and `resume`.
+
         Args:
             name: The name of the run.
             labels: Its labels.
@@ -90,17 +99,25 @@ class Runs(JobResource[M, J], Generic[M, J]):
             model: The name of its model.
             config: Other settings, for comparisons.
             total_steps: The number of rows that it will have.
-            buffer_bytes: How much is kept, compressed, while the server cannot be reached.
+            folder: Where the run is kept until the server has it; None: in memory alone.
+            resume: Continue the run of the folder, unless it has none or that has succeeded.
+            buffer_bytes: Without a folder, how much is kept, compressed, while the server cannot be
+                reached.
             flush_timeout_s: How long the end of the run waits for the server.
 
         Raises:
+            RunFolderUnusable: The folder has another run, or another program uses it.
             AmpcoreError: The run could not be created. Later no error is raised.
             TypeError: The client is an AsyncClient.
+            ValueError: `resume` without `folder`, or `folder` with `buffer_bytes`.
         """
-        if self._mode is not Sync:
-            raise TypeError("track sends steps from a thread: it needs the synchronous Client")
+        self._check_mode("track")
+        if folder is None and resume:
+            raise ValueError("resume=True continues the run of a folder: give folder=…")
+        if folder is not None and buffer_bytes is not None:
+            raise ValueError("expected folder=… or buffer_bytes=…, received both")
         from ampclient.tracking import run as tracking  # imports NumPy
-        from ampclient.tracking.run_api import RunApi
+        from ampclient.tracking.start import start_run, start_run_in_folder
 
         spec: dict[str, Any] = {"name": name, "labels": dict(labels or {})}
         spec["config"] = dict(config or {})
@@ -108,20 +125,81 @@ class Runs(JobResource[M, J], Generic[M, J]):
             spec["precision"] = {"policy": policy}
         if model is not None:
             spec["model"] = {"kind": model}
-        request = endpoints.create_run(spec, str(uuid4()))
-        view = run_sync(self._transport.send(request))
-        run = tracking.TrackedRun(
-            RunApi(self._transport, view.id),
-            view.id,
-            f"{self._transport.connection.url}/#/jobs/{view.id}",
+        timeout_s = tracking.FLUSH_TIMEOUT_S if flush_timeout_s is None else flush_timeout_s
+        if folder is None:
+            run = start_run(
+                self._transport,
+                spec,
+                buffer_bytes=tracking.BUFFER_BYTES if buffer_bytes is None else buffer_bytes,
+                flush_timeout_s=timeout_s,
+            )
+        else:
+            run = start_run_in_folder(
+                self._transport, spec, Path(folder), resume=resume, flush_timeout_s=timeout_s
+            )
+        if total_steps is not None:
+            run.expect_steps(total_steps)
+        return run
+
+    def resume(
+        self: "Runs[Sync, Job]",
+        run_id: str,
+        *,
+        buffer_bytes: int | None = None,
+        flush_timeout_s: float | None = None,
+    ) -> "TrackedRun":
+        """Continue a run that has failed or was cancelled, or whose program was killed.
+
+        The new program sends the next rows of the same run: `next_step` of the result is the one
+        after the last that is stored.
+
+        Args:
+            run_id: The id of the run.
+            buffer_bytes: As of `track`.
+            flush_timeout_s: As of `track`.
+
+        Raises:
+            Conflict: The run has succeeded, or is a job of a worker.
+            AmpcoreError: The server cannot be reached, or refuses it.
+            TypeError: The client is an AsyncClient.
+        """
+        self._check_mode("resume")
+        from ampclient.tracking import run as tracking  # imports NumPy
+        from ampclient.tracking.start import start_run
+
+        return start_run(
+            self._transport,
+            run_id,
             buffer_bytes=tracking.BUFFER_BYTES if buffer_bytes is None else buffer_bytes,
             flush_timeout_s=(
                 tracking.FLUSH_TIMEOUT_S if flush_timeout_s is None else flush_timeout_s
             ),
         )
-        if total_steps is not None:
-            run.expect_steps(total_steps)
-        return run
+
+    def sync(self: "Runs[Sync, Job]", folder: str | PathLike[str]) -> "SyncedRun":
+        """Send what the folder of a run has and the server lacks, and end the run.
+
+        A run whose program was killed ends as failed; `track(…, resume=True)` continues it.
+
+        Args:
+            folder: As of `track`; no program may use it.
+
+        Returns:
+            What was sent.
+
+        Raises:
+            RunFolderUnusable: It has no run, or a program still uses it.
+            AmpcoreError: The server cannot be reached, or refuses the run.
+            TypeError: The client is an AsyncClient.
+        """
+        self._check_mode("sync")
+        from ampclient.tracking.sync import sync_run  # imports NumPy
+
+        return sync_run(self._transport, Path(folder))
+
+    def _check_mode(self, method: str) -> None:
+        if self._mode is not Sync:
+            raise TypeError(f"{method} sends steps from a thread: it needs the synchronous Client")
 
 
 if not TYPE_CHECKING:

@@ -85,7 +85,7 @@ from ampclient._endpoints.records import (
     list_attempts,
 )
 from ampclient._endpoints.request import JsonRequest, Request
-from ampclient._endpoints.runs import create_run, finish_run, upload_entries
+from ampclient._endpoints.runs import create_run, finish_run, resume_run, upload_entries
 from ampclient._endpoints.server import (
     change_project,
     create_token,
@@ -215,6 +215,7 @@ __all__ = [
     "resend_delivery",
     "resend_failed",
     "resume_job",
+    "resume_run",
     "retry_job",
     "revoke_token",
     "rotate_secret",

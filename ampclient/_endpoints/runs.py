@@ -28,6 +28,11 @@ def upload_entries(
     )
 
 
+def resume_run(run_id: str) -> JsonRequest[RunStatus]:
+    """Let an ended run go on."""
+    return JsonRequest(method="POST", path=_path(run_id, "resume"), read=RunStatus.from_json)
+
+
 def finish_run(run_id: str, end: Mapping[str, Any]) -> JsonRequest[JobView]:
     """End a run whose entries are all stored."""
     path, headers = _path(run_id, "finish"), idempotency_header()

@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from ampclient.cli import notifications, shell_completion, top, workers
+from ampclient.cli import notifications, runs, shell_completion, top, workers
 from ampclient.cli.access import audit, login, projects, tokens
 from ampclient.cli.exit_status import ExitStatus, exit_status_of
 from ampclient.cli.jobs import commands as jobs
@@ -33,6 +33,7 @@ app.add_typer(studies.group, name="study")
 app.add_typer(datasets.group, name="dataset")
 app.add_typer(models.group, name="model")
 app.add_typer(files.group, name="file")
+app.add_typer(runs.group, name="run")
 app.add_typer(workers.group, name="worker")
 app.add_typer(notifications.group, name="notification")
 app.add_typer(tokens.group, name="token")

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ampclient.tracking.entries import PendingEntry
@@ -42,12 +42,37 @@ class DroppedEntries:
         return " and ".join(parts)
 
 
+@dataclass
+class Batch:
+    """The entries of an upload: at least one, and as many as the server accepts at once."""
+
+    entries: list[PendingEntry] = field(default_factory=list)
+    _bytes: int = 0
+    _steps: int = 0
+
+    def add(self, entry: PendingEntry) -> bool:
+        """Add an entry; False if it does not fit."""
+        size_bytes, steps = self._bytes + entry.size_bytes, self._steps + entry.steps
+        is_full = (
+            size_bytes > MAX_BATCH_BYTES or steps > MAX_STEPS or len(self.entries) >= MAX_ENTRIES
+        )
+        if self.entries and is_full:
+            return False
+        self.entries.append(entry)
+        self._bytes, self._steps = size_bytes, steps
+        return True
+
+
 class Outbox:
     """A queue of entries that keeps the newest ones within `capacity_bytes`.
 
     A batch that was taken stays in it until it is confirmed, and is never dropped: the server may
     have stored it although no response arrived.
     """
+
+    drop_reason: Final = "the server could not be reached for too long"
+    next_step: Final = 0
+    """The step after those of an earlier program: it has left none."""
 
     def __init__(self, capacity_bytes: int) -> None:
         self._capacity_bytes = capacity_bytes
@@ -119,6 +144,12 @@ class Outbox:
         self.dropped_steps += entry.steps
         self.dropped_others += entry.first_step is None
 
+    def align(self, entries: int) -> None:
+        """The server has so many entries; what it has lost is not here any more."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
     def discard(self) -> None:
         """Drop everything, and ignore later entries."""
         with self._lock:
@@ -135,11 +166,8 @@ class Outbox:
         self._count(entry, self._dropped)
 
     def _batch_length(self) -> int:
-        size_bytes = steps = 0
-        for index, entry in enumerate(self._entries):
-            size_bytes += entry.size_bytes
-            steps += entry.steps
-            is_full = size_bytes > MAX_BATCH_BYTES or steps > MAX_STEPS or index >= MAX_ENTRIES
-            if index and is_full:
-                return index
-        return len(self._entries)
+        batch = Batch()
+        for entry in self._entries:
+            if not batch.add(entry):
+                break
+        return len(batch.entries)

@@ -12,11 +12,14 @@ from typing import Any, Final, Literal, Self, SupportsFloat, SupportsInt
 
 from ampclient.errors import AmpcoreError
 from ampclient.tracking.entries import PendingEntry, event_entry, log_entries
+from ampclient.tracking.file_outbox import FileOutbox
 from ampclient.tracking.outbox import Outbox
 from ampclient.tracking.row_values import Row, RowValues, UnusableValue
 from ampclient.tracking.rows import RowBuffer
 from ampclient.tracking.run_api import RunApi
+from ampclient.tracking.run_folder import RunFolder
 from ampclient.tracking.sender import Sender
+from ampspec.api.runs import RunStatus
 from ampspec.telemetry.json_values import json_safe, storable_text
 from ampspec.telemetry.scale_health import ScaleBounds
 
@@ -44,19 +47,25 @@ class TrackedRun:
 
     Args:
         api: The requests about the run.
-        run_id: Its id.
-        url: Its page in the dashboard.
-        buffer_bytes: How much is kept in memory, compressed, while the server cannot be reached.
+        status: What the server has of the run; None if it could not be reached so far.
+        outbox: Keeps what is not sent yet.
+        folder: Where the run is kept, too; None: in memory alone.
         flush_timeout_s: How long `finish` waits for the server.
     """
 
     def __init__(
-        self, api: RunApi, run_id: str, url: str, *, buffer_bytes: int, flush_timeout_s: float
+        self,
+        api: RunApi,
+        status: RunStatus | None,
+        outbox: Outbox | FileOutbox,
+        *,
+        folder: RunFolder | None = None,
+        flush_timeout_s: float = FLUSH_TIMEOUT_S,
     ) -> None:
-        self.id, self.url = run_id, url
         self._api, self._flush_timeout_s = api, flush_timeout_s
-        self._rows, self._outbox = RowBuffer(), Outbox(buffer_bytes)
-        self._sender = Sender(api, self._outbox, self._collect)
+        self._rows, self._outbox, self._folder = RowBuffer(), outbox, folder
+        self._rows.next_step = max(outbox.next_step, 0 if status is None else status.step)
+        self._sender = Sender(api, outbox, self._collect, status)
         self._encoding = threading.Lock()
         self._values = RowValues()
         self._has_reported_renumbering = False
@@ -67,6 +76,16 @@ class TrackedRun:
         self._summary: dict[str, Any] = {}
         self._sender.start()
         atexit.register(self._finish_at_exit)
+
+    @property
+    def id(self) -> str | None:
+        """The id of the run; None as long as the server that creates it cannot be reached."""
+        return self._api.run_id
+
+    @property
+    def url(self) -> str | None:
+        """Its page in the dashboard; None as long as it has no id."""
+        return self._api.url
 
     def log(
         self,
@@ -182,6 +201,8 @@ class TrackedRun:
         """Tell how many rows the run will have, for the progress bar."""
         if total_steps >= 1:
             self._sender.total_steps = int(total_steps)
+            if self._folder is not None:
+                self._folder.change(total_steps=int(total_steps))
 
     def use_scale_bounds(self, bounds: ScaleBounds | None) -> None:
         """Judge the health of the loss scale by its bounds; None: the scale is fixed."""
@@ -209,25 +230,48 @@ class TrackedRun:
         self._ended = True
         atexit.unregister(self._finish_at_exit)
         self._collect(is_last=True)
+        self._write_end(state, message)
         has_stopped = self._sender.has_stopped  # which was logged, with the reason
         if not self._sender.close(self._flush_timeout_s):
-            if not has_stopped:
-                log.warning(
-                    "the run %s could not be sent completely; the server will report it as lost",
-                    self.id,
-                )
+            if not has_stopped or self._folder is not None:
+                log.warning("the run %s could not be sent completely; %s", self.id, self._remedy)
+            self._close()
             return
+        end = self._end(state, message)
+        try:
+            self._api.finish(end | {"entries": self._sender.entries})
+            if self._folder is not None:
+                self._folder.complete(end["state"])
+        except (AmpcoreError, RuntimeError) as error:  # RuntimeError: the client was closed before
+            log.warning("the end of the run %s could not be stored: %s", self.id, error)
+        self._close()
+
+    def _end(self, state: Outcome | None, message: str | None) -> dict[str, Any]:
         default: Outcome = "cancelled" if self.cancel_requested else "succeeded"
-        end = {
+        return {
             "state": state or default,
-            "entries": self._sender.entries,
             "message": None if message is None else storable_text(message)[:MAX_MESSAGE],
             "summary": json_safe(self._summary | self._incomplete()),
         }
-        try:
-            self._api.finish(end)
-        except (AmpcoreError, RuntimeError) as error:  # RuntimeError: the client was closed before
-            log.warning("the end of the run %s could not be stored: %s", self.id, error)
+
+    def _write_end(self, state: Outcome | None, message: str | None) -> None:
+        if self._folder is not None:
+            try:
+                self._folder.write_end(self._end(state, message))
+            except OSError as error:
+                log.warning("the end of the run cannot be written: %s", error)
+
+    def _close(self) -> None:
+        if self._folder is not None:
+            self._outbox.close()
+            self._folder.close()
+
+    @property
+    def _remedy(self) -> str:
+        """What happens to a run that could not be sent."""
+        if self._folder is None:
+            return "the server will report it as lost"
+        return f"send it later with `ampctl run sync {self._folder.path}`"
 
     def _incomplete(self) -> dict[str, Any]:
         """What is not stored as it was logged; empty if everything is."""
@@ -280,7 +324,7 @@ class TrackedRun:
                 log.exception("rows of the run %s are lost", self.id)
 
     def _put(self, entry: PendingEntry) -> None:
-        if not self._outbox.put(entry):
+        if not self._outbox.put(entry) and self._folder is None:
             self._warn("the server cannot be reached, and the buffer is full: old steps are lost")
 
     def _warnings(self, *, is_last: bool) -> Iterator[PendingEntry]:

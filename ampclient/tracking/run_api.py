@@ -1,42 +1,103 @@
 """The requests of one tracked run, from any thread."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
+from uuid import uuid4
 
 from ampclient import _endpoints as endpoints
 from ampclient._http.operations import run_sync
 from ampclient._http.transport import Transport
 from ampclient._job.view import JobView
 from ampclient.errors import AmpcoreError
+from ampspec.api.base import AnyState
 from ampspec.api.runs import RunStatus
-from ampspec.jobs.states import State
 
 UPLOAD_TIMEOUT_S: Final = 10.0
 """Seconds without a byte from the server until an upload fails; it is sent again later."""
+ONCE: Final[dict[str, Any]] = {"retry_timeout_s": 0.0, "timeout_s": UPLOAD_TIMEOUT_S}
+
+
+@dataclass(frozen=True)
+class NewRun:
+    """A run that is still to be created.
+
+    Attributes:
+        spec: The fields of TrackedSpec.
+        idempotency_key: So that it is created once.
+        on_created: Called with its id.
+    """
+
+    spec: Mapping[str, Any]
+    idempotency_key: str = field(default_factory=lambda: str(uuid4()))
+    on_created: Callable[[str], object] = lambda _: None
 
 
 class RunApi:
-    """Sends requests about a run by a synchronous client."""
+    """Sends requests about a run by a synchronous client.
 
-    def __init__(self, transport: Transport, run_id: str) -> None:
-        self._transport, self._run_id = transport, run_id
+    Args:
+        transport: Of the client.
+        run: The id of the run, or what it is created with.
+    """
+
+    def __init__(self, transport: Transport, run: str | NewRun) -> None:
+        self._transport, self._run = transport, run
+
+    @property
+    def run_id(self) -> str | None:
+        """The id of the run; None before it is created."""
+        return None if isinstance(self._run, NewRun) else self._run
+
+    @property
+    def url(self) -> str | None:
+        """Its page in the dashboard; None before it is created."""
+        run_id = self.run_id
+        return None if run_id is None else f"{self._transport.connection.url}/#/jobs/{run_id}"
+
+    def connect(self, *, repeat: bool = False) -> RunStatus:
+        """Create the run, or let it go on if it has failed or was cancelled.
+
+        Args:
+            repeat: Repeat the request as the client is set; else it is sent once.
+        """
+        options: dict[str, Any] = {} if repeat else {"retry_timeout_s": 0.0}
+        if isinstance(self._run, NewRun):
+            new_run = self._run
+            request = endpoints.create_run(new_run.spec, new_run.idempotency_key)
+            view = run_sync(self._transport.send(request, **options))
+            new_run.on_created(view.id)
+            self._run = view.id
+            return RunStatus(entries=0, step=0, state=view.state, requested=None)
+        return run_sync(self._transport.send(endpoints.resume_run(self._run), **options))
+
+    @property
+    def _created_id(self) -> str:
+        if isinstance(self._run, NewRun):
+            raise TypeError("the run is not created yet")
+        return self._run
 
     def upload(
-        self, first_entry: int, entries: Sequence[Mapping[str, Any]], total_steps: int | None
+        self,
+        first_entry: int,
+        entries: Sequence[Mapping[str, Any]],
+        total_steps: int | None,
+        *,
+        repeat: bool = False,
     ) -> RunStatus:
-        """Send entries once; the caller repeats it."""
-        request = endpoints.upload_entries(self._run_id, first_entry, entries, total_steps)
-        sending = self._transport.send(request, retry_timeout_s=0.0, timeout_s=UPLOAD_TIMEOUT_S)
-        return run_sync(sending)
+        """Send entries; once, unless it is to be repeated as the client is set."""
+        request = endpoints.upload_entries(self._created_id, first_entry, entries, total_steps)
+        options: dict[str, Any] = {} if repeat else ONCE
+        return run_sync(self._transport.send(request, **options))
 
     def finish(self, end: Mapping[str, Any]) -> JobView:
         """End the run."""
-        return run_sync(self._transport.send(endpoints.finish_run(self._run_id, end)))
+        return run_sync(self._transport.send(endpoints.finish_run(self._created_id, end)))
 
-    def is_cancelled(self) -> bool:
-        """Whether the run was cancelled; False if that cannot be found out."""
+    def state(self) -> AnyState | None:
+        """The state of the run; None if that cannot be found out."""
         try:
-            view = run_sync(self._transport.send(endpoints.get_job(self._run_id)))
+            view = run_sync(self._transport.send(endpoints.get_job(self._created_id)))
         except AmpcoreError:
-            return False
-        return view.state is State.CANCELLED
+            return None
+        return view.state

@@ -18,9 +18,11 @@ from ampclient.errors import (
     Unauthorized,
 )
 from ampclient.tracking.entries import PendingEntry, event_entry
+from ampclient.tracking.file_outbox import FileOutbox
 from ampclient.tracking.outbox import Outbox
 from ampclient.tracking.run_api import RunApi
 from ampspec.api.runs import RunStatus
+from ampspec.jobs.states import State
 
 log = logging.getLogger(__name__)
 
@@ -45,15 +47,23 @@ class Sender:
         api: The requests about the run.
         outbox: The entries to send.
         collect: Encodes the rows so far into the outbox.
+        status: What the server has of the run; None if it could not be asked so far.
     """
 
-    def __init__(self, api: RunApi, outbox: Outbox, collect: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        api: RunApi,
+        outbox: Outbox | FileOutbox,
+        collect: Callable[[], None],
+        status: RunStatus | None,
+    ) -> None:
         self.cancel_requested = False
         """Whether a user has asked the run to stop."""
         self.has_stopped = False
         """True once nothing more can be sent: the run has ended, or the token is not valid."""
         self.entries = 0
         """How many entries the server has stored."""
+        self._is_connected = False
         self.total_steps: int | None = None
         """To be sent with the next upload."""
         self._api, self._outbox, self._collect = api, outbox, collect
@@ -61,6 +71,8 @@ class Sender:
         self._sent_at = time.monotonic()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ampcore-sender", daemon=True)
+        if status is not None:
+            self._begin(status)
 
     def start(self) -> None:
         """Start the thread."""
@@ -81,7 +93,7 @@ class Sender:
                 is_last = self._closing.wait(self._wait_s())
                 self._collect()
                 self._send_all()
-                if is_last and not len(self._outbox):
+                if is_last and self._is_connected and not len(self._outbox):
                     return
                 if is_last:  # `close` waits, so do not hurry
                     time.sleep(min(self._delay_s(), FIRST_DELAY_S))
@@ -102,7 +114,7 @@ class Sender:
 
     def _send_all(self) -> None:
         """Send batches until none is left or one fails."""
-        while not self.has_stopped:
+        while not self.has_stopped and (self._is_connected or self._connect()):
             batch = self._outbox.take_batch()
             if not batch and self._report_dropped():
                 continue
@@ -111,6 +123,25 @@ class Sender:
                 return
             if not self._send(batch) or not batch:
                 return
+
+    def _connect(self) -> bool:
+        """Create or continue the run; False if that must be repeated later."""
+        try:
+            status = self._api.connect()
+        except (*PERMANENT_ERRORS, *REFUSED_ERRORS, Conflict) as error:
+            log.warning("tracking has stopped: %s", error)
+            self._stop()
+            return False
+        except AmpcoreError as error:
+            self._count_failure(error)
+            return False
+        self._begin(status)
+        return True
+
+    def _begin(self, status: RunStatus) -> None:
+        self._is_connected = True
+        self._outbox.align(status.entries)
+        self._accept(status)
 
     def _send(self, batch: list[PendingEntry]) -> bool:
         """Send one upload; False if it must be repeated later."""
@@ -149,7 +180,7 @@ class Sender:
         try:
             status = self._api.upload(0, [], None)
         except Conflict:
-            self.cancel_requested |= self._api.is_cancelled()
+            self.cancel_requested |= self._api.state() is State.CANCELLED
             log.warning("tracking has stopped: %s", conflict)
             self._stop()
             return False
@@ -159,13 +190,15 @@ class Sender:
         if status.entries == self.entries:  # another program sends entries of the same run
             log.warning("%d entries are dropped: %s", len(self._outbox.take_batch()), conflict)
             self._outbox.refuse_batch()
+        else:
+            self._outbox.align(status.entries)
         self._accept(status)
         return True
 
     def _count_failure(self, error: AmpcoreError) -> None:
         self._failures += 1
         if self._failures == 1:
-            log.warning("the server cannot be reached; the run is kept in memory: %s", error)
+            log.warning("the server cannot be reached; the run is kept meanwhile: %s", error)
         if isinstance(error, StatusError) and error.retry_after_s is not None:
             self._failures = max(self._failures, 5)  # the longest delays
 
@@ -173,7 +206,7 @@ class Sender:
         """Queue warnings about what was dropped, once all the rest is sent; False if nothing."""
         texts = []
         if dropped := str(self._outbox.take_dropped()):
-            texts.append(f"{dropped} were dropped: the server could not be reached for too long.")
+            texts.append(f"{dropped} were dropped: {self._outbox.drop_reason}.")
         if refused := str(self._outbox.take_refused()):
             texts.append(f"{refused} were dropped: they cannot be stored.")
         for text in texts:

@@ -1,4 +1,4 @@
-"""Tracked runs: create a run, upload its telemetry, finish it."""
+"""Tracked runs: create a run, upload its telemetry, finish and resume it."""
 
 from fastapi import Response
 
@@ -33,6 +33,15 @@ def upload(job_id: JobId, body: RunEntries, runs: TrackedRunsDep) -> RunStatus:
     Each entry is stored once, in the order of its number: uploads are idempotent.
     """
     return runs.upload(job_id, body)
+
+
+@router.post("/{job_id}/resume", summary="Resume a tracked run", responses=problems(404, 409, 429))
+def resume(job_id: JobId, runs: TrackedRunsDep) -> RunStatus:
+    """Let a run that has failed or was cancelled go on; the response says what is stored of it.
+
+    A run that has not ended stays as it is. One that has succeeded is final: 409.
+    """
+    return runs.resume(job_id)
 
 
 @router.post(

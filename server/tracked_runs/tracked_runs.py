@@ -66,12 +66,16 @@ class TrackedRuns:
                 raise _not_in_order(error) from None
             except TooManyColumns as error:
                 raise _too_many_columns(error) from None
-            status = RunStatus(
-                entries=job.entries_written,
-                step=job.step,
-                state=job.state,
-                requested=job.requested,
-            )
+            status = _status(job)
+        self.notifier.notify(job_id)
+        return status
+
+    def resume(self, job_id: str) -> RunStatus:
+        """Let an ended run go on. Raises NotFound, Conflict, RunConflict, QuotaReached."""
+        with self.database.write() as session:
+            project = self._check_tracked(session, job_id).project
+            status = _status(tracked_runs.resume(session, job_id))
+            audit.record(session, self.actor, "run.resume", job_id, project=project)
         self.notifier.notify(job_id)
         return status
 
@@ -101,6 +105,12 @@ class TrackedRuns:
         if job.source != Source.TRACKED:
             raise Conflict(f"Expected a tracked run; a worker runs the job {job_id!r}.")
         return job
+
+
+def _status(job: tables.Job) -> RunStatus:
+    return RunStatus(
+        entries=job.entries_written, step=job.step, state=job.state, requested=job.requested
+    )
 
 
 def _not_in_order(error: StepsNotInOrder) -> RequestInvalid:

@@ -2,14 +2,15 @@
 
 A tracked run is a job that no worker runs. Its program owns attempt 1 by a lease, as a worker owns
 an attempt, and every upload renews the lease. A run whose lease expired is lost; it continues with
-its next upload, because the program may only have been unable to reach the server.
+its next upload, because the program may only have been unable to reach the server. A run that has
+failed or was cancelled goes on when its program asks for it.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import func, select, tuple_, update
+from sqlalchemy import ColumnElement, func, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from ampspec.jobs import ACTIVE, Reason, Source, State
@@ -151,6 +152,33 @@ def append(session: Session, job_id: str, batch: EntriesBatch) -> Job:
     return job
 
 
+def resume(session: Session, job_id: str) -> Job:
+    """Let a run that has failed or was cancelled go on; one that has not ended stays as it is.
+
+    Its program may have been started again. `entries_written` and `step` of the job tell it what is
+    stored.
+
+    Raises:
+        RunConflict: The run has succeeded, or is deleted.
+        QuotaReached: The project has too many tracked runs at this time.
+    """
+    job = _lock(session, job_id)
+    if State(job.state) in ACTIVE:
+        leases.renew_lease(session, job_id, ATTEMPT, lease_s=RUN_LEASE_S)
+        session.refresh(job)
+        return job
+    if job.state == State.SUCCEEDED:
+        raise RunConflict(
+            "Expected a run that has failed or was cancelled; this one has succeeded, which is "
+            "final. Create another run."
+        )
+    _check_quota(session, job.project)
+    continued = _continue(session, job_id)
+    if continued is None:
+        raise _ended(_lock(session, job_id))
+    return continued
+
+
 def finish(
     session: Session,
     job_id: str,
@@ -210,7 +238,7 @@ def _lock_active(session: Session, job_id: str) -> Job:
     """The locked run; a lost one is running again. Raises RunConflict if it has ended."""
     job: Job | None = _lock(session, job_id)
     if job is not None and _is_lost(job):
-        job = _continue(session, job_id)
+        job = _continue(session, job_id, Job.reason == Reason.RUN_LOST)
     if job is None or State(job.state) not in ACTIVE:
         raise _ended(_lock(session, job_id))
     return job
@@ -231,14 +259,15 @@ def _ended(job: Job) -> RunConflict:
     return RunConflict(f"The run has ended: its state is {job.state}. It accepts no more data.")
 
 
-def _continue(session: Session, job_id: str) -> Job | None:
-    """Mark a lost run as running again, in the same attempt."""
+def _continue(session: Session, job_id: str, *conditions: ColumnElement[bool]) -> Job | None:
+    """Mark a run that has failed or was cancelled as running again, in the same attempt."""
     job = change_state_from(
         session,
         job_id,
-        {State.FAILED},
+        {State.FAILED, State.CANCELLED},
         State.RUNNING,
-        Job.reason == Reason.RUN_LOST,
+        *conditions,
+        requested=None,
         reason=None,
         message=None,
         failures=0,

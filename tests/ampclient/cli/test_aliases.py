@@ -61,6 +61,7 @@ def test_the_help_lists_nouns_the_short_forms_the_fleet_and_the_login():
         "project",
         "audit",
         "model",
+        "run",
     }
     assert listed == nouns | SHORT | {"top", "login", "logout", "whoami", "version", "completion"}
 

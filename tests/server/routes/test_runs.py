@@ -12,6 +12,7 @@ from ampspec.jobs import State
 from ampspec.telemetry.steps import array_codec
 from server.background.compactor import Compactor
 from store.clock import from_now
+from store.jobs import tracked_runs
 from store.tables import AuditEntry, Job, LogRow
 from store.telemetry import steps
 from tests.tables import every_row
@@ -289,6 +290,32 @@ def test_the_audit_log_names_who_created_and_finished_a_run(api, run_id, upload,
     with api.database.read() as session:
         rows = session.execute(select(AuditEntry.action, AuditEntry.target)).all()
     assert rows == [("run.create", run_id), ("run.finish", run_id)]
+
+
+@pytest.mark.parametrize("state", ["failed", "cancelled"])
+def test_an_ended_run_is_resumed_with_what_is_stored_of_it(api, run_id, upload, finish, state):
+    upload(columns(0, 3))
+    finish(state, entries=1)
+    response = api.client.post(f"{RUNS}/{run_id}/resume")
+    assert response.json() == {"entries": 1, "step": 3, "state": "running", "requested": None}
+    job = api.client.get(f"{JOBS}/{run_id}").json()
+    assert (job["reason"], job["message"], job["finished_at"]) == (None, None, None)
+    assert upload(columns(3, 2), first_entry=1).json()["step"] == 5
+    assert api.client.post(f"{RUNS}/{run_id}/resume").json()["entries"] == 2
+    assert finish(entries=2).json()["state"] == "succeeded"
+
+
+def test_a_run_that_has_succeeded_is_not_resumed(api, run_id, finish):
+    finish()
+    response = api.client.post(f"{RUNS}/{run_id}/resume")
+    assert (response.status_code, response.json()["code"]) == (409, "conflict")
+    assert "has succeeded" in response.json()["detail"]
+
+
+def test_a_run_is_resumed_within_the_quota(api, run_id, finish, monkeypatch):
+    finish("failed")
+    monkeypatch.setattr(tracked_runs, "MAX_RUNNING", 0)
+    assert api.client.post(f"{RUNS}/{run_id}/resume").status_code == 429
 
 
 def test_a_lost_run_continues(api, run_id, upload):
