@@ -28,14 +28,19 @@ def work():
 
 
 def read_for_ever(session):
-    while True:  # SQLite may be interrupted before the query has begun
+    while True:  # it may be interrupted before the query has begun
         session.execute(text(ENDLESS[session.connection().dialect.name]))
 
 
 def test_a_cancelled_read_ends_and_its_connection_is_used_again(database, work):
     def cancel():
-        wait_until(lambda: work._connections, "the query runs")
-        work.cancel()
+        wait_until(lambda: work._connections, "the read has begun")
+
+        def has_ended():
+            work.cancel()
+            return not work._connections
+
+        wait_until(has_ended, "the read has ended")
 
     thread = threading.Thread(target=cancel)
     thread.start()
@@ -45,6 +50,25 @@ def test_a_cancelled_read_ends_and_its_connection_is_used_again(database, work):
     cancellation.current.set(None)
     with database.read() as session:
         assert session.scalar(text("SELECT 1")) == 1
+
+
+def test_a_query_that_begins_just_after_its_cancellation_ends(work, monkeypatch):
+    """Its first interrupt comes too early, and ends nothing."""
+    monkeypatch.setattr(cancellation, "REPEATS_S", (0.001, DEADLINE_S, DEADLINE_S))
+    interrupts, is_told = [], threading.Event()
+
+    class Connection:
+        def interrupt(self):
+            interrupts.append(self)
+            if len(interrupts) == 2:
+                is_told.set()
+
+    with work.watch(Connection()):
+        thread = threading.Thread(target=work.cancel)
+        thread.start()
+        assert is_told.wait(DEADLINE_S)
+    join(thread)
+    assert len(interrupts) == 2
 
 
 def test_nothing_is_read_once_it_is_cancelled(database, work):
