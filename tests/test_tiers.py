@@ -2,7 +2,6 @@
 
 import ast
 import json
-import re
 import resource
 import subprocess
 import sys
@@ -13,7 +12,6 @@ import pytest
 from tests import tiers
 
 ROOT = Path(__file__).parents[1]
-TEST = re.compile(r"tests/[a-z_/0-9]*\.py::[a-z_0-9]*")
 
 
 def times_file(folder: Path, *times: tiers.Cost) -> Path:
@@ -23,20 +21,62 @@ def times_file(folder: Path, *times: tiers.Cost) -> Path:
     return file
 
 
+def costs_of(*used_s: float, mark: str = "", name: str = "test_cheap") -> list[tiers.Cost]:
+    """The costs of one test for each time."""
+    return [
+        tiers.Cost(f"tests/a.py::{name}_{n}[a]@group", mark, s, s) for n, s in enumerate(used_s)
+    ]
+
+
 def test_a_quick_test_that_takes_more_than_its_share_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cheap = [tiers.Cost(f"tests/a.py::test_{n}", "", 1.0, 1.0) for n in range(498)]
-    file = times_file(tmp_path, *cheap, tiers.Cost("tests/a.py::big", "", 1.0, 2.6))
+    """All of its cases count."""
+    big = [tiers.Cost(f"tests/a.py::big[{n}]", "", 4.0, 4.0) for n in range(3)]
+    file = times_file(tmp_path, *costs_of(*[1.0] * 1000), *big)
     assert tiers.main([str(file)]) == 1
-    assert "tests/a.py::big: 2.6 s" in capsys.readouterr().out
+    assert "tests/a.py::big: 12.0 s" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("mark", ["slow", "quick"])
 def test_a_marked_test_may_take_any_time(tmp_path: Path, mark: str) -> None:
-    cheap = [tiers.Cost(f"tests/a.py::test_{n}", "", 1.0, 1.0) for n in range(600)]
-    file = times_file(tmp_path, *cheap, tiers.Cost("tests/a.py::big", mark, 99.0, 99.0))
+    big = costs_of(99.0, mark=mark, name="big")
+    file = times_file(tmp_path, *costs_of(*[1.0] * 600), *big)
     assert tiers.main([str(file)]) == 0
+
+
+def test_a_test_that_a_promise_names_may_take_any_time(tmp_path: Path) -> None:
+    named_test = tiers.TEST.findall(tiers.promises()[0])[0]
+    big = tiers.Cost(named_test, "", 99.0, 99.0)
+    assert tiers.main([str(times_file(tmp_path, *costs_of(*[1.0] * 600), big))]) == 0
+
+
+def test_the_list_of_costly_tests_leaves_none_that_takes_more_than_its_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "COSTLY_TESTS", tmp_path / "costly_tests.txt")
+    monkeypatch.setattr(tiers, "costly_tests", lambda: frozenset({"tests/a.py::listed_0"}))
+    costs = [
+        *costs_of(*[1.0] * 3000, mark="quick"),
+        *costs_of(2.5, 2.1, 1.0, name="unmarked"),
+        *costs_of(4.0, mark="slow", name="listed"),
+        *costs_of(99.0, mark="slow", name="marked"),
+    ]
+    assert tiers.main(["--write", str(times_file(tmp_path, *costs))]) == 0
+    written = (tmp_path / "costly_tests.txt").read_text().split()
+    assert written == [f"tests/a.py::{name}" for name in ("listed_0", "unmarked_0", "unmarked_1")]
+
+
+def test_the_listed_tests_exist_and_are_listed_once_and_in_order() -> None:
+    lines = tiers.COSTLY_TESTS.read_text(encoding="utf-8").splitlines()
+    assert lines == sorted(set(lines))
+    names_of: dict[str, set[str]] = {}
+    for path, _, name in (line.rpartition("::") for line in lines):
+        names_of.setdefault(path.partition("::")[0], set()).add(name)
+    for path, names in names_of.items():
+        tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+        functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        assert names <= functions, path
 
 
 def test_processor_time_includes_children_that_have_ended() -> None:
@@ -53,18 +93,17 @@ def test_each_promise_has_a_quick_test() -> None:
     Containers are left out, rows about TensorFlow, which follow the same promise without it, and
     rows that say that their test is slow.
     """
-    text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
-    promises = text.partition("\n## In containers\n")[0]
-    rows = [row for row in re.split(r"\n\n|\n(?=\|)", promises) if TEST.search(row)]
-    rows = [row for row in rows if not row.startswith("| … with TensorFlow")]
+    rows = [row for row in tiers.promises() if not row.startswith("| … with TensorFlow")]
     rows = [row for row in rows if "(in `make test-slow`)" not in row]
     assert len(rows) > 150
-    unproved = [row for row in rows if not any(map(is_quick, TEST.findall(row)))]
+    unproved = [row for row in rows if not any(map(is_quick, tiers.TEST.findall(row)))]
     assert unproved == []
 
 
 def is_quick(test: str) -> bool:
     """Whether `make test` runs at least one case of a test, by the marks in its module."""
+    if test in tiers.costly_tests():
+        return False
     path, _, name = test.partition("::")
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     marks = [

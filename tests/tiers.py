@@ -1,17 +1,22 @@
 """Which tests `make test` runs, and what each test costs.
 
 A test is slow, and runs in `make test-slow`, if it needs a browser, a container, helm or a whole
-stack, or more than half a percent of the processor time of `make test`.
+stack (`SLOW_FOLDERS`), or if all of its cases together cost too much of `make test`: those are in
+`costly_tests.txt`, or have the mark `slow`. The cheapest test of each promise in
+`docs/reliability.md` is quick, whatever it costs; in a slow folder it has the mark `quick`, and so
+has one job from end to end.
 
-The first half of that rule are `SLOW_FOLDERS`, the second half is the mark `slow`. The mark `quick`
-is for the cheapest test of a promise and for one job from end to end, whatever they take. `--times
-FILE` writes what each test took; `python -m tests.tiers FILE` checks the second half.
+`--times FILE` writes what each test took. `python -m tests.tiers FILE…` checks the rule;
+`python -m tests.tiers --write FILE…` writes `costly_tests.txt` from the times of both tiers.
 """
 
 import json
+import re
 import resource
 import sys
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,8 +26,14 @@ ROOT: Final = Path(__file__).parents[1]
 SLOW_FOLDERS: Final = tuple(
     ROOT / "tests" / name for name in ("chaos", "containers", "deploy", "e2e")
 )
-SHARE: Final = 1 / 200
-"""The largest share of the processor time of `make test` that one of its tests may take."""
+COSTLY_TESTS: Final = ROOT / "tests" / "costly_tests.txt"
+SHARE: Final = 1 / 1500
+"""A test that takes a larger share of the processor time of `make test` is put into the file."""
+MAX_SHARE: Final = 1 / 100
+"""From this share on it must be there. What the first test of a process starts for all counts to
+it, and two measurements of one test differ."""
+RELIABILITY: Final = ROOT / "docs" / "reliability.md"
+TEST: Final = re.compile(r"tests/[a-z_/0-9]*\.py::[a-z_0-9]*")
 PROCESSOR_S: Final = "processor_s"
 
 
@@ -38,11 +49,30 @@ class Cost(NamedTuple):
 
 
 def mark_slow(items: Iterable[pytest.Item]) -> None:
-    """Give the mark `slow` to the tests of the slow folders, except those with the mark `quick`."""
+    """Give the mark `slow` to slow tests, except those with the mark `quick`."""
     for item in items:
-        in_slow_folder = any(folder in item.path.parents for folder in SLOW_FOLDERS)
-        if in_slow_folder and item.get_closest_marker("quick") is None:
+        is_slow = test_of(item.nodeid) in costly_tests() or any(
+            folder in item.path.parents for folder in SLOW_FOLDERS
+        )
+        if is_slow and item.get_closest_marker("quick") is None:
             item.add_marker(pytest.mark.slow)
+
+
+def test_of(node_id: str) -> str:
+    """The test that a case belongs to: without its parameters, and the group of its process."""
+    return node_id.partition("[")[0].partition("@")[0]
+
+
+@cache
+def costly_tests() -> frozenset[str]:
+    """The tests in `costly_tests.txt`."""
+    return frozenset(COSTLY_TESTS.read_text(encoding="utf-8").split())
+
+
+def promises() -> list[str]:
+    """The rows and paragraphs of docs/reliability.md that name tests; those in containers aside."""
+    text = RELIABILITY.read_text(encoding="utf-8").partition("\n## In containers\n")[0]
+    return [row for row in re.split(r"\n\n|\n(?=\|)", text) if TEST.search(row)]
 
 
 def processor_s() -> float:
@@ -96,24 +126,67 @@ def read_costs(file: Path) -> list[Cost]:
     return [Cost(**json.loads(line)) for line in file.read_text("utf-8").splitlines()]
 
 
-def misplaced(costs: Iterable[Cost]) -> list[Cost]:
-    """The tests without a mark that take too large a share of the time of `make test`."""
-    quick = [cost for cost in costs if cost.mark != "slow"]
-    limit_s = SHARE * sum(cost.processor_s for cost in quick)
-    return [cost for cost in quick if not cost.mark and cost.processor_s > limit_s]
+def misplaced(costs: Collection[Cost]) -> Counter[str]:
+    """The quick tests, without the mark, that take too large a share of `make test`: their cost.
+
+    Those that a promise names are left out: the cheapest of them is quick, whatever it costs.
+    """
+    quick_costs = [cost for cost in costs if cost.mark != "slow"]
+    limit_s = MAX_SHARE * sum(cost.processor_s for cost in quick_costs)
+    named_tests = {test for promise in promises() for test in TEST.findall(promise)}
+    totals = _totals(cost for cost in quick_costs if not cost.mark)
+    return Counter(
+        {test: s for test, s in totals.items() if s > limit_s and test not in named_tests}
+    )
 
 
-def main(files: list[str]) -> int:
+def expensive(costs: Collection[Cost]) -> list[str]:
+    """The tests that belong into `costly_tests.txt`, by the costs of both tiers.
+
+    Without them, none of the others takes more than its share.
+    """
+    listed = costly_tests()
+    totals = _totals(cost for cost in costs if not cost.mark or test_of(cost.test) in listed)
+    marked_s = sum(cost.processor_s for cost in costs if cost.mark == "quick")
+    for promise in promises():
+        if tests := [test for test in TEST.findall(promise) if test in totals]:
+            marked_s += totals.pop(min(tests, key=totals.__getitem__))
+    costly: list[str] = []
+    while True:
+        limit_s = SHARE * (marked_s + totals.total())
+        above = [test for test, used_s in totals.items() if used_s > limit_s]
+        if not above:
+            return sorted(costly)
+        costly += above
+        for test in above:
+            del totals[test]
+
+
+def _totals(costs: Iterable[Cost]) -> Counter[str]:
+    """The processor time of each test, all of its cases together."""
+    totals: Counter[str] = Counter()
+    for cost in costs:
+        totals[test_of(cost.test)] += cost.processor_s  # type: ignore[assignment]  # seconds
+    return totals
+
+
+def main(arguments: list[str]) -> int:
     """Print the cost of each tier and the tests that belong into the other one."""
+    files = [argument for argument in arguments if argument != "--write"]
     costs = [cost for file in files for cost in read_costs(Path(file))]
+    if "--write" in arguments:
+        tests = expensive(costs)
+        COSTLY_TESTS.write_text("".join(f"{test}\n" for test in tests), encoding="utf-8")
+        print(f"{len(tests)} tests in {COSTLY_TESTS.name}")
+        return 0
     for target, is_slow in (("test", False), ("test-slow", True)):
         tier = [cost for cost in costs if (cost.mark == "slow") is is_slow]
         used_s = sum(cost.processor_s for cost in tier)
         print(f"make {target}: {len(tier)} tests, {used_s:.0f} processor seconds")
-    misplaced_costs = misplaced(costs)
-    for cost in misplaced_costs:
-        print(f"needs the mark slow, or less time: {cost.test}: {cost.processor_s:.1f} s")
-    return bool(misplaced_costs)
+    misplaced_tests = misplaced(costs)
+    for test, used_s in misplaced_tests.most_common():
+        print(f"belongs into {COSTLY_TESTS.name}, or must take less: {test}: {used_s:.1f} s")
+    return bool(misplaced_tests)
 
 
 if __name__ == "__main__":

@@ -260,13 +260,13 @@ def test_a_receiver_may_ask_for_a_longer_pause_but_not_for_a_shorter_one():
 @every_row(
     ("header", "lowest", "highest"),
     [
-        ("120", 120, 120),
-        (format_datetime(datetime.now(UTC) + timedelta(hours=1)), 3000, 3600),
-        (format_datetime(datetime(2000, 1, 1, tzinfo=UTC)), 0, 0),
+        (lambda: "120", 120, 120),
+        (lambda: format_datetime(datetime.now(UTC) + timedelta(hours=1)), 3000, 3600),
+        (lambda: format_datetime(datetime(2000, 1, 1, tzinfo=UTC)), 0, 0),
     ],
 )
 def test_retry_after_is_a_number_or_a_date(receiver, header, lowest, highest):
-    receiver.answer = answer_with(429, Retry_After=header)
+    receiver.answer = answer_with(429, Retry_After=header())
     assert lowest <= send(receiver.url).retry_after_s <= highest
 
 

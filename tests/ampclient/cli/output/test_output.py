@@ -6,8 +6,8 @@ from ampclient.cli.app import app
 from tests.tables import every_row
 from tests.waiting import DEADLINE_S
 
-NO_JSON = {"completion"}
-"""Commands that print no data."""
+NO_JSON = {"completion", "model card"}
+"""Commands that print no data, or a document of their own."""
 
 
 def every_command(command, words=()):
