@@ -219,6 +219,15 @@ def test_the_proxy_connects_to_the_port_of_the_servers() -> None:
     assert SERVICES["server"]["expose"] == ["8470"]
 
 
+def test_each_setting_of_the_servers_in_the_example_reaches_them() -> None:
+    example = (ROOT / ".env.example").read_text()
+    settings = {f"AMPCORE_{name.upper()}" for name in ServerSettings.model_fields}
+    written = settings & set(re.findall(r"\bAMPCORE_[A-Z_]+", example))
+    assert {"AMPCORE_PUBLIC_URL", "AMPCORE_SMTP_URL"} <= written
+    of_others = {"AMPCORE_PORT", "AMPCORE_DRAIN_TIMEOUT_S"}  # of the proxy, of the workers
+    assert written - set(SERVICES["server"]["environment"]) == of_others
+
+
 def test_the_proxy_looks_up_the_replicas_at_least_every_5_seconds() -> None:
     refresh = re.search(r"refresh (\d+)s", CADDYFILE)
     assert refresh is not None
