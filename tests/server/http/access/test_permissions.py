@@ -154,6 +154,7 @@ ROUTES = {
     ("POST", "/api/v1/runs"): MEMBER,
     ("POST", f"{RUN}/steps"): PROJECT_WRITE,
     ("POST", f"{RUN}/finish"): PROJECT_WRITE,
+    ("POST", f"{RUN}/resume"): PROJECT_WRITE,
     ("GET", f"{JOB}/attempts"): PROJECT_READ,
     ("GET", f"{JOB}/allocations"): PROJECT_READ,
     ("GET", f"{JOB}/steps"): PROJECT_READ,
