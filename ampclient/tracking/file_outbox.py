@@ -80,8 +80,12 @@ class FileOutbox:
         with self._lock:
             line = record.line + entries - record.entry
             if not record.line <= line <= self._lines:
-                # Another program has sent entries that are not in this file.
-                line = self._first_line
+                line = max(self._first_line, record.line)
+                log.warning(
+                    "the server has %d entries of the run, and %s at most %d: another program has "
+                    "sent some, or the server has lost some; what it has already it will refuse",
+                    *(entries, self._path, record.entry + self._lines - record.line),
+                )
                 self._folder.change(line=line, entry=entries)
             self._batch = []
             self._first_line, self._first_offset = line, self._offset_of(line)

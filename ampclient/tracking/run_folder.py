@@ -1,6 +1,7 @@
 """A folder that keeps a run until the server has stored it, also when the program ends."""
 
 import json
+import logging
 import os
 import threading
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ try:
     import fcntl
 except ImportError:  # Windows: nothing keeps two programs out of one folder
     fcntl = None  # type: ignore[assignment]
+
+log = logging.getLogger(__name__)
 
 RUN_FILE: Final = "run.json"
 ENTRIES_FILE: Final = "entries.jsonl"
@@ -112,7 +115,8 @@ class RunFolder:
         if self.record.run_id is not None and self.record.server != server:
             raise RunFolderUnusable(
                 f"{self.path} has the run {self.record.run_id} of {self.record.server}; this "
-                f"client is connected to {server}."
+                f"client is connected to {server}. If both are the same server, write the new "
+                f"address into {RUN_FILE}."
             )
 
     @classmethod
@@ -138,9 +142,13 @@ class RunFolder:
         self.record = record
 
     def change(self, **values: Any) -> None:
-        """Change fields of `run.json`; from any thread."""
+        """Change fields of `run.json`, from any thread; a full disk does not end the program."""
         with self._changing:
-            self.write(replace(self.record, **values))
+            self.record = replace(self.record, **values)
+            try:
+                self.write(self.record)
+            except OSError as error:
+                log.warning("cannot write %s: %s", self.path / RUN_FILE, error)
 
     @property
     def end(self) -> Mapping[str, Any] | None:

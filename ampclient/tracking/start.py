@@ -39,7 +39,7 @@ def start_run(
         AmpcoreError: It could not be created or continued.
     """
     api = RunApi(transport, run if isinstance(run, str) else NewRun(run))
-    status = api.connect()
+    status = api.connect(repeat=True)
     return TrackedRun(api, status, Outbox(buffer_bytes), flush_timeout_s=flush_timeout_s)
 
 

@@ -73,9 +73,11 @@ class TrackedRuns:
     def resume(self, job_id: str) -> RunStatus:
         """Let an ended run go on. Raises NotFound, Conflict, RunConflict, QuotaReached."""
         with self.database.write() as session:
-            project = self._check_tracked(session, job_id).project
+            job = self._check_tracked(session, job_id)
+            project, has_ended = job.project, State(job.state).is_terminal
             status = _status(tracked_runs.resume(session, job_id))
-            audit.record(session, self.actor, "run.resume", job_id, project=project)
+            if has_ended:
+                audit.record(session, self.actor, "run.resume", job_id, project=project)
         self.notifier.notify(job_id)
         return status
 

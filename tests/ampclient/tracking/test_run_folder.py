@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ampclient import Conflict, ConnectionFailed, RunFolderUnusable
+from ampclient.tracking import run_folder
 from ampclient.tracking.entries import PendingEntry
 from ampclient.tracking.file_outbox import FileOutbox
 from ampclient.tracking.run_folder import ENTRIES_FILE, RUN_FILE, RunFolder
@@ -274,6 +275,25 @@ def test_a_full_disk_loses_entries_with_a_warning_and_damages_nothing(folder, mo
     assert outbox.put(entry(3))
     assert numbers(outbox.take_batch()) == [0, 3]
     assert str(outbox.take_dropped()) == "2 steps between step 1 and 2"
+    outbox.close()
+
+
+def test_a_record_that_cannot_be_written_ends_no_program(folder, monkeypatch, caplog):
+    def fail(*_):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(run_folder, "_replace", fail)
+    folder.change(total_steps=5)
+    assert folder.record.total_steps == 5
+    assert "the disk is full" in caplog.text
+
+
+def test_entries_that_another_program_has_sent_are_said(folder, caplog):
+    outbox = FileOutbox(folder)
+    outbox.put(entry(0))
+    outbox.align(7)
+    assert "has 7 entries" in caplog.text
+    assert numbers(outbox.take_batch()) == [0]
     outbox.close()
 
 

@@ -303,6 +303,9 @@ def test_an_ended_run_is_resumed_with_what_is_stored_of_it(api, run_id, upload, 
     assert upload(columns(3, 2), first_entry=1).json()["step"] == 5
     assert api.client.post(f"{RUNS}/{run_id}/resume").json()["entries"] == 2
     assert finish(entries=2).json()["state"] == "succeeded"
+    with api.database.read() as session:
+        actions = session.scalars(select(AuditEntry.action)).all()
+    assert actions.count("run.resume") == 1  # the second request has changed nothing
 
 
 def test_a_run_that_has_succeeded_is_not_resumed(api, run_id, finish):
