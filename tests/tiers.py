@@ -129,15 +129,14 @@ def read_costs(file: Path) -> list[Cost]:
 def misplaced(costs: Collection[Cost]) -> Counter[str]:
     """The quick tests, without the mark, that take too large a share of `make test`: their cost.
 
-    Those that a promise names are left out: the cheapest of them is quick, whatever it costs.
+    The cheapest test of each promise is left out: it is quick, whatever it costs.
     """
     quick_costs = [cost for cost in costs if cost.mark != "slow"]
     limit_s = MAX_SHARE * sum(cost.processor_s for cost in quick_costs)
-    named_tests = {test for promise in promises() for test in TEST.findall(promise)}
     totals = _totals(cost for cost in quick_costs if not cost.mark)
-    return Counter(
-        {test: s for test, s in totals.items() if s > limit_s and test not in named_tests}
-    )
+    for test in _cheapest_of_promises(totals):
+        del totals[test]
+    return Counter({test: used_s for test, used_s in totals.items() if used_s > limit_s})
 
 
 def expensive(costs: Collection[Cost]) -> list[str]:
@@ -148,9 +147,8 @@ def expensive(costs: Collection[Cost]) -> list[str]:
     listed = costly_tests()
     totals = _totals(cost for cost in costs if not cost.mark or test_of(cost.test) in listed)
     marked_s = sum(cost.processor_s for cost in costs if cost.mark == "quick")
-    for promise in promises():
-        if tests := [test for test in TEST.findall(promise) if test in totals]:
-            marked_s += totals.pop(min(tests, key=totals.__getitem__))
+    for test in _cheapest_of_promises(totals):
+        marked_s += totals.pop(test)
     costly: list[str] = []
     while True:
         limit_s = SHARE * (marked_s + totals.total())
@@ -160,6 +158,12 @@ def expensive(costs: Collection[Cost]) -> list[str]:
         costly += above
         for test in above:
             del totals[test]
+
+
+def _cheapest_of_promises(totals: Counter[str]) -> set[str]:
+    """The cheapest test of each promise, of those that have a cost."""
+    named_tests = ([test for test in TEST.findall(row) if test in totals] for row in promises())
+    return {min(tests, key=totals.__getitem__) for tests in named_tests if tests}
 
 
 def _totals(costs: Iterable[Cost]) -> Counter[str]:

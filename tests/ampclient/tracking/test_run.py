@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+import httpx
 import numpy as np
 import pytest
 from sqlalchemy import select
@@ -48,6 +49,21 @@ def test_a_run_has_the_address_of_its_page(track, client):
     run = track()
     assert run.url == f"{client.url}/#/jobs/{run.id}"
     assert isinstance(run, TrackedRun)
+
+
+def test_a_server_that_is_away_for_a_moment_at_the_start_is_asked_again(
+    track, network, job_of, monkeypatch
+):
+    send = network.handle_request
+
+    def fail_once(request):
+        monkeypatch.setattr(network, "handle_request", send)
+        raise httpx.ConnectError("restarting")
+
+    monkeypatch.setattr(network, "handle_request", fail_once)
+    with track("patient") as run:
+        run.log(loss=1.0)
+    assert (job_of(run).name, job_of(run).state) == ("patient", State.SUCCEEDED)
 
 
 def test_steps_arrive_while_the_run_goes_on(track, stored):
