@@ -10,6 +10,8 @@ from ampclient._compare.comparison import Comparison as Comparison
 from ampclient._http.raw_response import RawResponse as RawResponse
 from ampclient._job.job import AsyncJob as AsyncJob
 from ampclient._job.job import Job as Job
+from ampclient._telemetry.evaluation_report import EvaluationReport as EvaluationReport
+from ampclient._telemetry.evaluation_report import picture_bytes as picture_bytes
 from ampclient._telemetry.evaluations import Evaluations as Evaluations
 from ampclient._telemetry.step_sample import ScaleChanges as ScaleChanges
 from ampclient._telemetry.step_sample import SkippedSteps as SkippedSteps

@@ -12,6 +12,7 @@ from ampclient import _endpoints as endpoints
 from ampclient._http.operations import M, iterator, operation, short_list
 from ampclient._http.options import RequestOptions
 from ampclient._job.bound import BoundJob
+from ampclient._telemetry.evaluation_report import EvaluationReport
 from ampclient._telemetry.evaluations import Evaluations
 from ampclient._telemetry.event_stream import EventStreamReader
 from ampclient._telemetry.logs import LogReader
@@ -238,6 +239,17 @@ class JobHistory(BoundJob[M]):
         artifacts = await self._transport.send(endpoints.list_artifacts(self.id), **options)
         tables = [a for a in artifacts if a.path.endswith("/validation_examples.npy")]
         return ValidationExamples.from_table(await self._content(tables[-1])) if tables else None
+
+    @operation
+    async def evaluation_report(self, **options: Unpack[RequestOptions]) -> EvaluationReport | None:
+        """What the trained model of the newest attempt gets right and wrong.
+
+        None before the job has succeeded, if its spec switches the report off, and without
+        validation examples or outputs that it could be about (docs/reference/evaluation.md).
+        """
+        artifacts = await self._transport.send(endpoints.list_artifacts(self.id), **options)
+        reports = [a for a in artifacts if a.path.endswith("/evaluation.json")]
+        return EvaluationReport.from_file(await self._content(reports[-1])) if reports else None
 
     async def _content(self, artifact: Artifact) -> bytes:
         """The bytes of a file of the job. Raises DigestMismatch."""

@@ -64,6 +64,9 @@ class Dataset:
     validation_rows: NDArray[np.int64] | None = None
     """Where each validation example is in the data, from 0; None: the examples of a part of their
     own, in its order."""
+    read_raw_validation: Callable[[NDArray[np.int64]], Mapping[str, NDArray[Any]]] | None = None
+    """The input columns of validation examples with some indices, ascending, as they are in the
+    data; None: their inputs are prepared nowhere."""
     split_seed: int | None = None
     """What drew the validation rows, or synthetic data; None where nothing is drawn."""
     resources: Any = None

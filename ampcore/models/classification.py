@@ -1,5 +1,6 @@
 """The classification task: mean cross-entropy of float32 logits."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import tensorflow as tf
@@ -7,6 +8,7 @@ import tensorflow as tf
 from ampcore.data.examples import Batch
 from ampcore.models.stateless_call import StateUpdates
 from ampcore.models.task import NonTrainable, Task, Tensor, Weights
+from ampspec.data.target_columns import OUTPUT
 
 
 class Classification(Task):
@@ -28,12 +30,23 @@ class Classification(Task):
         self, weights: Weights, non_trainable: NonTrainable, batch: Batch
     ) -> dict[str, Tensor]:
         """Each example's loss, and the share of its labels that have the largest logit."""
+        return self.evaluate_examples(weights, non_trainable, batch)[0]
+
+    def evaluate_examples(
+        self, weights: Weights, non_trainable: NonTrainable, batch: Batch
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The same, and the logits."""
         logits, _ = self._logits(weights, non_trainable, batch.x, training=False)
         right = tf.equal(tf.argmax(logits, axis=-1, output_type=tf.int32), batch.y)
-        return {
+        metrics = {
             "loss": per_example(cross_entropy(logits, batch.y)),
             "accuracy": per_example(tf.cast(right, tf.float32)),
         }
+        return metrics, {OUTPUT: tf.cast(logits, tf.float32)}
+
+    def output_losses(self) -> Mapping[str, Any]:
+        """The only output."""
+        return {OUTPUT: None}
 
     def loss_kind(self) -> Literal["cross_entropy", "squared"] | None:
         """The cross-entropy of classes."""

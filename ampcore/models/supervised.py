@@ -93,10 +93,10 @@ class SupervisedTask(Task):
             )
         }
 
-    def example_metrics(
+    def evaluate_examples(
         self, weights: Weights, non_trainable: NonTrainable, batch: Batch
-    ) -> dict[str, Tensor]:
-        """The losses, and the metrics of Keras that are means of a function of an example."""
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The losses, the metrics of Keras that are means over examples, and the outputs."""
         outputs, _, _ = self._call(weights, non_trainable, batch, training=False)
         targets = self._targets(batch, outputs)
         losses = {
@@ -113,7 +113,12 @@ class SupervisedTask(Task):
             values = _of_examples(metric, targets[output], _float32(outputs[output]))
             if values is not None:
                 metrics[name] = values
-        return metrics
+        return metrics, {name: _float32(outputs[name]) for name in losses}
+
+    def output_losses(self) -> Mapping[str, Any]:
+        """The outputs with a loss."""
+        losses = {name: objective.loss for name, objective in self._objectives.items()}
+        return {name: loss for name, loss in losses.items() if loss is not None}
 
     def loss_kind(self) -> Literal["cross_entropy", "squared"] | None:
         """The kind of the loss of a network with one output."""

@@ -141,15 +141,20 @@ class Task(ABC):
             wrong.
         """
 
-    def example_metrics(
+    def evaluate_examples(
         self, weights: Weights, non_trainable: NonTrainable, batch: Batch
-    ) -> dict[str, Tensor]:
-        """The metrics of each example whose means are the metrics of an evaluation.
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The metrics of each example whose means are the metrics of an evaluation, and outputs.
 
         Returns:
-            By name, a float32 vector (n,): "loss", and those metrics that are means over examples.
+            By name, a float32 vector (n,): "loss", and those metrics that are means over examples;
+            and the float32 outputs that `output_losses` names.
         """
-        return self.measure(weights, non_trainable, batch)
+        return self.measure(weights, non_trainable, batch), {}
+
+    def output_losses(self) -> Mapping[str, Any]:
+        """The outputs that are compared with targets: the loss of each; None: cross-entropy."""
+        return {}
 
     def loss_kind(self) -> Literal["cross_entropy", "squared"] | None:
         """The kind of the loss, where the best constant prediction has a known loss."""

@@ -25,11 +25,11 @@ class FunctionLoss(keras.losses.Loss):  # type: ignore[misc]
 
     def __init__(self, function: Callable[[Tensor, Tensor], Tensor], name: str | None = None):
         super().__init__(name=_scope_name(name or str(getattr(function, "__name__", "loss"))))
-        self._function = function
+        self.function = function
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """What the function returns for arguments of one rank, as in `fit`."""
-        return self._function(*_with_equal_rank(y_true, y_pred))
+        return self.function(*_with_equal_rank(y_true, y_pred))
 
 
 def _with_equal_rank(targets: Tensor, predictions: Tensor) -> tuple[Tensor, Tensor]:

@@ -51,6 +51,9 @@ class Train(SpecModel):
     keep: Literal["last", "best", "both"] = "last"
     """The weights of the trained model: the last ones, those of the best evaluation, or the last
     ones and, in a second file, the best ones."""
+    evaluation_report: bool = Field(default=True, exclude_if=lambda is_written: is_written)
+    """Whether `evaluation.json` says what the trained model gets right and wrong. It shows at most
+    24 validation examples, also as pictures and texts."""
     export: Annotated[tuple[ExportFormat, ...], Field(strict=False, max_length=2)] = Field(
         default=(), exclude_if=lambda export: not export
     )

@@ -15,6 +15,8 @@ from store.leases import LEASE_S, LeaseStatus, renew_lease_and_take_seq
 from store.tables import Artifact
 
 CHECKPOINT: Final = "checkpoint"
+EVALUATION: Final = "evaluation"
+"""What the trained model gets right and wrong."""
 EXAMPLES: Final = "examples"
 """The metrics of each validation example."""
 EXPORT: Final = "export"

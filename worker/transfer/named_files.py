@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import Final
 
 from ampspec.telemetry import Event, EventType
-from store.files.artifacts import CHECKPOINT, EXAMPLES, EXPORT, MODEL, PROFILE, SIGNATURE, WEIGHTS
+from store.files.artifacts import (
+    CHECKPOINT,
+    EVALUATION,
+    EXAMPLES,
+    EXPORT,
+    MODEL,
+    PROFILE,
+    SIGNATURE,
+    WEIGHTS,
+)
 
 KINDS: Final = {EventType.CHECKPOINT_SAVED: CHECKPOINT, EventType.MODEL_SAVED: MODEL}
 MAX_PROFILE_FILES: Final = 3
@@ -37,7 +46,11 @@ def uploads_of(event: Event) -> Sequence[ArtifactUpload]:
     if event.type is EventType.MODEL_SAVED:
         files += [
             (kind, data[name])
-            for name, kind in (("weights", WEIGHTS), ("examples", EXAMPLES))
+            for name, kind in (
+                ("weights", WEIGHTS),
+                ("examples", EXAMPLES),
+                ("evaluation", EVALUATION),
+            )
             if data.get(name)
         ]
         files += [(EXPORT, name) for name in data.get("exports") or ()]

@@ -44,6 +44,10 @@ class FileRows:
         rows, places = self.rows, self.source.row_places()
         return lambda example: places.of(int(rows[example]))
 
+    def read(self, columns: Sequence[str], indices: Indices) -> dict[str, Array]:
+        """The values of some columns in the rows with these indices, ascending."""
+        return self.source.read(self.rows[indices], list(columns))
+
     def chunks(self, columns: Sequence[str]) -> Iterator[tuple[Indices, dict[str, Array]]]:
         """The row numbers and values of some columns, piece by piece."""
         row_bytes = sum(8 * int(np.prod(self.source.columns[column].shape)) for column in columns)

@@ -1,6 +1,7 @@
 """Makes a Dataset of columns, from a file or from memory: roles, preprocessing, targets."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -85,6 +86,7 @@ def prepared_dataset(
             training, held_out, roles, inputs.plans, encodings, split=split, available=available
         ),
         validation_rows=None if held_out is None else held_out.rows,
+        read_raw_validation=None if held_out is None else partial(held_out.read, inputs.columns),
         split_seed=spec.split_seed if _is_drawn(spec, training, held_out) else None,
         resources=resources,
     )

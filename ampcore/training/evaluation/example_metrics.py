@@ -12,6 +12,8 @@ from ampcore.data import Batch, Dataset, Examples
 from ampcore.data.batches import BatchSource
 from ampcore.data.examples import consecutive
 from ampcore.models.task import Task
+from ampcore.training.evaluation.report.outputs import reported_outputs
+from ampcore.training.evaluation.report.report import ReportBuilder, as_arrays
 
 MAX_TARGETS: Final = 50_000_000
 """Of more numbers the constant prediction is not computed."""
@@ -41,9 +43,13 @@ class ExampleMetrics:
     rows: Array
     values: Mapping[str, Array]
     constant: Mapping[str, float] = field(default_factory=dict)
+    report: Mapping[str, Any] | None = None
+    """What the model gets right and wrong; None if it was not asked for, or compares nothing."""
 
 
-def example_metrics(task: Task, dataset: Dataset, batch_size: int) -> ExampleMetrics | None:
+def example_metrics(
+    task: Task, dataset: Dataset, batch_size: int, *, with_report: bool = False
+) -> ExampleMetrics | None:
     """Evaluate each validation example with the weights that the task has now.
 
     None without validation examples that have rows, as those of streams.
@@ -52,26 +58,41 @@ def example_metrics(task: Task, dataset: Dataset, batch_size: int) -> ExampleMet
     if examples is None or isinstance(examples, BatchSource) or not len(examples):
         return None
     weights = task.weights()
-    function = _traced(task, weights, examples.spec)
+    outputs = reported_outputs(task, dataset) if with_report else {}
+    builder = ReportBuilder(outputs) if outputs else None
+    function = _traced(task, weights, examples.spec, builder)
     parts_by_metric: dict[str, list[Array]] = {}
     targets: list[Array] = []
     for batch in consecutive(examples, batch_size):
-        for name, values in function(weights, batch.map(tf.convert_to_tensor)).items():
+        metrics, reduced = function(weights, batch.map(tf.convert_to_tensor))
+        for name, values in metrics.items():
             parts_by_metric.setdefault(name, []).append(values.numpy())
         targets += _targets(batch, examples)
+        if builder is not None:
+            builder.add(batch, as_arrays(reduced))
     rows = dataset.validation_rows
+    values = {name: np.concatenate(parts) for name, parts in parts_by_metric.items()}
+
+    def evaluate(batch: Batch) -> Any:
+        return as_arrays(function(weights, batch.map(tf.convert_to_tensor))[1])
+
     return ExampleMetrics(
         rows=np.arange(len(examples)) if rows is None else rows,
-        values={name: np.concatenate(parts) for name, parts in parts_by_metric.items()},
+        values=values,
         constant=_constant_metrics(task, np.concatenate(targets)) if targets else {},
+        report=None if builder is None else builder.to_json(dataset, values.get("loss"), evaluate),
     )
 
 
-def _traced(task: Task, weights: Any, spec: Batch) -> Any:
-    """The metrics of a batch, traced once: the last batch is shorter than the others."""
+def _traced(task: Task, weights: Any, spec: Batch, builder: ReportBuilder | None) -> Any:
+    """The metrics of a batch, and what the report keeps of its outputs.
+
+    Traced once: the last batch is shorter than the others.
+    """
 
     def metrics(weights: Any, batch: Batch) -> Any:
-        return task.example_metrics(weights, task.non_trainable(), batch)
+        values, outputs = task.evaluate_examples(weights, task.non_trainable(), batch)
+        return values, {} if builder is None else builder.reduce(outputs)
 
     batch = spec.map(lambda part: tf.TensorSpec([None, *part.shape], part.dtype))
     return tf.function(metrics, autograph=False).get_concrete_function(weights, batch)

@@ -12,6 +12,7 @@ from ampcore.training.evaluation.example_metrics import example_metrics
 from ampcore.training.result.signature import signature_document
 from ampcore.training.run.run import Run
 from ampspec.telemetry import Event, EventType
+from ampspec.telemetry.evaluation_report import write_report
 from ampspec.telemetry.validation_examples import (
     MAX_EXAMPLES,
     VALIDATION_EXAMPLES_FILE,
@@ -38,6 +39,7 @@ class ModelSelection:
         self.constant_metrics: Mapping[str, float] = {}
         """Of the best constant prediction, by metric; known once examples are evaluated."""
         self._examples_file: Path | None = None
+        self._report_file: Path | None = None
 
     @property
     def is_best(self) -> bool:
@@ -75,11 +77,19 @@ class ModelSelection:
             self._callback_buffer.event(Event.warning("many_validation_examples", message, step))
             return
         with phase_span(Phase.EVALUATION):
-            metrics = example_metrics(runner.task, run.context.dataset, run.spec.data.batch_size)
+            metrics = example_metrics(
+                runner.task,
+                run.context.dataset,
+                run.spec.data.batch_size,
+                with_report=run.spec.train.evaluation_report,
+            )
         if metrics is None:
             return
         self.constant_metrics = {f"val_{name}": value for name, value in metrics.constant.items()}
         self._examples_file = write_examples(folder, metrics.rows, metrics.values)
+        if metrics.report is not None:
+            facts = {"steps": run.totals.steps, "is_best": self.is_best, "metrics": self.metrics()}
+            self._report_file = write_report(folder, {**facts, **metrics.report})
 
     def save(self, folder: Path | None) -> Iterator[Path]:
         """Save the models with the chosen weights.
@@ -184,6 +194,7 @@ class ModelSelection:
         best = self.best_json() if is_best else None
         weights = None if suffix else save_weights(networks, folder, runner.tables.of_models())
         examples = None if suffix else self._examples_file
+        report = None if suffix else self._report_file
         tables = runner.tables.of_models()
         files = save_models(
             networks, folder, run.context.dataset.prepared, suffix=suffix, tables=tables
@@ -196,9 +207,10 @@ class ModelSelection:
                 **({"best_epoch": best["epoch"]} if best is not None else {}),
                 **({"weights": weights.name} if weights is not None else {}),
                 **({"examples": examples.name} if examples is not None else {}),
+                **({"evaluation": report.name} if report is not None else {}),
                 **self._exports(file, suffix, document["models"]),
             }
-            examples = None
+            examples = report = None
             weights = None  # the file has the weights of all networks
             step = run.totals.steps - 1
             self._callback_buffer.event(Event(EventType.MODEL_SAVED, step, facts))

@@ -10,6 +10,7 @@ from ampcore.training import Trainer
 from ampspec.data.row_split import split_rows
 from ampspec.studies.precision.example_results import ExampleResults
 from ampspec.telemetry import EventType
+from ampspec.telemetry.evaluation_report import EVALUATION_REPORT_FILE, read_report
 from ampspec.telemetry.validation_examples import VALIDATION_EXAMPLES_FILE, read_examples
 
 LAYERS = {
@@ -47,6 +48,16 @@ def test_the_means_of_all_examples_are_the_metrics_of_the_job(tmp_path, model):
     assert set(np.unique(metrics["accuracy"])) == {0.0, 1.0}
     [saved] = [event for event in events if event.type is EventType.MODEL_SAVED]
     assert saved.data["examples"] == VALIDATION_EXAMPLES_FILE
+    assert saved.data["evaluation"] == EVALUATION_REPORT_FILE
+    report = read_report((tmp_path / "output" / EVALUATION_REPORT_FILE).read_bytes())
+    [output] = report["outputs"].values()
+    assert np.trace(output["confusion"]) == pytest.approx(metrics["accuracy"].sum())
+    assert report["metrics"] == result.metrics
+    worst = rows[np.argsort(-metrics["loss"], kind="stable")]
+    assert [example["row"] for example in report["worst"]] == worst[:12].tolist()
+    assert not {example["row"] for example in report["random"]} & set(worst[:12].tolist())
+    [picture] = report["worst"][0]["inputs"]
+    assert picture["picture"]["png"].startswith("data:image/png;base64,")
 
 
 def test_with_the_best_weights_they_are_those_of_the_best_evaluation(tmp_path):

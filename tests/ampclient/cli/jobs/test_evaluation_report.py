@@ -1,0 +1,117 @@
+"""`ampctl job evaluation-report`, and the same report in the SDK."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ampclient import UnexpectedResponse, picture_bytes
+
+PNG = "data:image/png;base64,iVBORw0KGgo="
+KIND = {
+    "kind": "class",
+    "names": ["cat", "dog"],
+    "accuracy": 0.75,
+    "confusion": [[2, 1], [0, 1]],
+    "confusions": [[0, 1, 1]],
+    "classes": [
+        {"class": 0, "examples": 3, "predicted": 2, "precision": 1.0, "recall": 2 / 3, "f1": 0.8},
+        {"class": 1, "examples": 1, "predicted": 2, "precision": 0.5, "recall": 1.0, "f1": None},
+    ],
+    "curves": [
+        {
+            "class": 1,
+            "auc": 0.875,
+            "average_precision": 0.5,
+            "roc": [[0, 0], [0.25, 1], [1, 1]],
+            "precision_recall": [[0, 1], [1, 0.5]],
+        }
+    ],
+}
+FIGURES = {"mean_error": 0.5, "mae": 1.0, "rmse": 1.5, "r2": None, "largest_error": "NaN"}
+AGE = {
+    "kind": "numbers",
+    "names": None,
+    "numbers": [
+        {
+            **FIGURES,
+            "points": [[1.0, 2.0], [3.0, 3.0]],
+            "histogram": {"edges": [-1, 0, 1], "counts": [1, 3]},
+        }
+    ],
+}
+WORST = {
+    "row": 17,
+    "loss": "NaN",
+    "inputs": [{"name": "x", "picture": {"png": PNG, "low": 0, "high": 1}}],
+    "outputs": {
+        "kind": {"target": {"class": 0}, "prediction": {"class": 1}, "top": [[1, 0.9], [0, 0.1]]},
+        "age": {"target": {"numbers": [1.0]}, "prediction": {"numbers": [2.5]}},
+    },
+}
+REPORT = {
+    "version": 1,
+    "steps": 30,
+    "is_best": True,
+    "metrics": {"val_loss": 0.25},
+    "examples": 4,
+    "outputs": {"kind": KIND, "age": AGE},
+    "worst": [WORST],
+    "random": [],
+}
+
+
+@pytest.fixture
+def job(server):
+    server.add_job("a", state="succeeded")
+    content = json.dumps(REPORT).encode()
+    server.files["a"] = {"attempt-1/evaluation.json": b"{}", "attempt-2/evaluation.json": content}
+    return "a"
+
+
+def test_the_figures_and_the_worst_examples_are_printed(ampctl, job):
+    lines = [line.split() for line in ampctl("job", "evaluation-report", job).out.splitlines()]
+    for line in (
+        ["CLASS", "EXAMPLES", "PREDICTED", "PRECISION", "RECALL", "F1", "AUC"],
+        ["cat", "3", "2", "1", "0.6667", "0.8", "–"],
+        ["dog", "1", "2", "0.5", "1", "–", "0.875"],
+        ["cat", "dog", "1"],
+        ["1", "0.5", "1", "1.5", "–", "NaN"],
+        ["17", "NaN", "cat;", "1", "dog;", "2.5"],
+    ):
+        assert line in lines, line
+    assert ampctl("job", "evaluation-report", job, "--json").json() == REPORT
+
+
+def test_a_job_without_a_report_says_what_it_needs(ampctl, server):
+    server.add_job("b", state="running")
+    result = ampctl("job", "evaluation-report", "b")
+    assert (result.code, result.out) == (1, "")
+    assert "no report of its evaluation: it has not succeeded yet" in result.err
+
+
+def test_the_sdk_has_arrays_and_figures(client, server, job):
+    report = client.jobs.get(job).evaluation_report()
+    assert repr(report) == "<EvaluationReport: 4 examples, outputs kind, age>"
+    assert report.confusion().tolist() == KIND["confusion"]
+    assert report.class_name(1) == "dog"
+    assert report.roc().shape == (3, 2)
+    assert report.points(output="age").tolist() == [[1, 2], [3, 3]]
+    assert picture_bytes(report.worst[0]["inputs"][0]).startswith(b"\x89PNG")
+    for lacking in (
+        lambda: report.roc(0),
+        lambda: report.confusion("age"),
+        lambda: report.part("size"),
+    ):
+        with pytest.raises(KeyError):
+            lacking()
+    assert [len(report.figure(output).axes) for output in ("kind", "age")] == [4, 2]
+    titles = [axes.get_title() for axes in report.figure().axes]
+    assert titles == ["examples", "", "ROC, and the area", "average precision"]
+    assert np.array_equal(report.figure().axes[0].images[0].get_array(), KIND["confusion"])
+
+
+def test_a_file_that_is_no_report_is_an_error(client, server, job):
+    server.files["a"]["attempt-2/evaluation.json"] = b'{"version": 2}'
+    with pytest.raises(UnexpectedResponse, match="Expected a report of version 1"):
+        client.jobs.get(job).evaluation_report()
