@@ -2,7 +2,8 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
-export function Menu({ label, children }: { label: ComponentChildren; children: ComponentChildren }) {
+/** `name` is what a screen reader says where the label is only a sign. */
+export function Menu({ label, name, children }: { label: ComponentChildren; name?: string; children: ComponentChildren }) {
   const details = useRef<HTMLDetailsElement>(null);
   const [isOpen, setOpen] = useState(false);
   useEffect(() => {
@@ -24,7 +25,7 @@ export function Menu({ label, children }: { label: ComponentChildren; children: 
   };
   return (
     <details ref={details} class="menu" onKeyDown={closeOnEscape} onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary class="button">{label}</summary>
+      <summary class={`button ${name ? "small quiet" : ""}`} aria-label={name} title={name}>{label}</summary>
       {isOpen && <div class="menu-panel">{children}</div>}
     </details>
   );

@@ -1,5 +1,7 @@
 // The properties of a plot, and the space beside its canvas.
 import type { Curve } from "./curves.ts";
+import type { ComponentChildren } from "preact";
+import type { Limits } from "./settings/settings.ts";
 import type { StepRange } from "./skip-markers.ts";
 
 export const Y_AXIS_PX = 64;
@@ -11,7 +13,11 @@ export interface ChartProps {
   curves: readonly Curve[];
   range: StepRange;
   isLossScale: boolean;
-  showsXAxis: boolean;
+  isLogarithmic: boolean;
+  /** The limits of the y axis that a person typed. */
+  limits?: Limits | undefined;
+  /** The x of skipped steps, marked at the lower edge. */
+  skips?: readonly number[];
   /** False where one legend serves several plots. */
   showsLegend: boolean;
   /** Plots of one group share their cursor. */
@@ -20,4 +26,5 @@ export interface ChartProps {
   formatValue: (value: number | null) => string;
   onZoom: (range: StepRange) => void;
   onReset: () => void;
+  menu?: ComponentChildren;
 }

@@ -6,12 +6,12 @@ import "uplot/dist/uPlot.min.css";
 import { useObservable } from "../hooks.ts";
 import { theme } from "../theme.ts";
 import type { ChartProps } from "./chart-props.ts";
-import { uplotOptions, type PlotShape } from "./uplot-options.ts";
-import { lastPoint, pointAt, type Values } from "./curves.ts";
+import { drawnValues, uplotOptions, type PlotShape } from "./uplot-options.ts";
+import { lastPoint, pointAt, type Curve, type Values } from "./curves.ts";
 
 export function Chart(props: ChartProps) {
   const host = useRef<HTMLDivElement>(null);
-  const readout = useRef<HTMLSpanElement>(null);
+  const readout = useRef<HTMLDivElement>(null);
   const plotRef = useRef<uPlot | null>(null);
   const latest = useRef(props);
   latest.current = props;
@@ -19,8 +19,9 @@ export function Chart(props: ChartProps) {
   const shape: PlotShape = {
     bands: props.curves.map((curve) => curve.low !== null),
     points: props.curves.map((curve) => curve.hasPoints ?? false),
+    raws: props.curves.map((curve) => curve.raw !== undefined),
     isLossScale: props.isLossScale,
-    showsXAxis: props.showsXAxis,
+    isLogarithmic: props.isLogarithmic,
     cursorGroup: props.cursorGroup,
   };
   const shapeKey = JSON.stringify([shape, shown]);
@@ -50,17 +51,19 @@ export function Chart(props: ChartProps) {
     if (readout.current && plotRef.current?.cursor.idx == null) {
       readout.current.textContent = readoutText(props, null);
     }
-  }, [props.x, props.curves, props.range[0], props.range[1], shapeKey]);
+  }, [props.x, props.curves, props.range[0], props.range[1], props.limits?.[0], props.limits?.[1], props.skips, shapeKey]);
 
   return (
     <figure class="plot" role="group" aria-label={`Plot of ${props.title}`}>
       <figcaption>
-        <span>
+        <div class="plot-head">
           <h2>{props.title}</h2>{" "}
           {props.showsLegend && props.curves.length > 1 && <Legend names={props.curves.map(({ name }) => name)} />}
           {props.curves.some(({ nonFinite }) => nonFinite.size > 0) && <span class="muted">▲ infinite or NaN</span>}
-        </span>
-        <span class="readout" ref={readout} />
+          {props.isLogarithmic && props.curves.some(hasNonPositive) && <span class="muted">without values ≤ 0</span>}
+        </div>
+        {props.menu}
+        <div class="readout" ref={readout} />
       </figcaption>
       <div class="canvas" ref={host} />
     </figure>
@@ -78,12 +81,18 @@ export function Legend({ names, titles = names }: { names: readonly string[]; ti
   );
 }
 
-function dataOf({ x, curves }: ChartProps): uPlot.AlignedData {
+function hasNonPositive({ mean }: Curve): boolean {
+  return mean.some((value) => typeof value === "number" && value <= 0);
+}
+
+function dataOf({ x, curves, isLogarithmic }: ChartProps): uPlot.AlignedData {
   const rows: Values[] = [];
-  for (const { mean, low, high } of curves) {
+  for (const { mean, low, high, raw } of curves) {
+    if (raw) rows.push(raw);
     rows.push(mean);
     if (low && high) rows.push(high, low);
   }
+  for (const [index, row] of rows.entries()) rows[index] = drawnValues(row, isLogarithmic);
   return [x as number[], ...rows];
 }
 
@@ -96,7 +105,8 @@ function readoutText({ x, curves, formatValue, formatX }: ChartProps, index: num
     const shown = index === null ? nonFinite ?? curve.mean[at] : curve.mean[at] ?? nonFinite;
     const [mean, low, high] = [shown ?? null, curve.low?.[at], curve.high?.[at] ?? nonFinite];
     const band = low != null && high !== undefined && low !== high ? ` (${formatValue(low)} to ${formatValue(high)})` : "";
-    return (curves.length > 1 ? `${curve.name} ` : "") + formatValue(mean) + band;
+    const raw = curve.raw?.[at] == null ? "" : ` (raw ${formatValue(curve.raw[at])})`;
+    return (curves.length > 1 ? `${curve.name} ` : "") + formatValue(mean) + raw + band;
   });
   const position = index === null ? "last" : formatX(x[index] ?? 0);
   return `${position}: ${values.join(" · ")}`;

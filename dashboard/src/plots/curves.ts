@@ -12,6 +12,8 @@ export interface Curve {
   mean: Values;
   low: Values | null;
   high: Values | null;
+  /** What `mean` was before it was smoothed; drawn faintly behind it. */
+  raw?: Values;
   /** Infinite values and NaN, by index: no line can show them, so they are drawn as markers. */
   nonFinite: ReadonlyMap<number, number>;
   /** True for metrics: they have values at few steps, and each is drawn as a point. */
@@ -38,17 +40,35 @@ const PANEL_TITLES = [
   ["nonfinite_micro_batches", "Non-finite micro-batches"],
 ] as const;
 
-/** Columns that are no quantity of the training. */
+/** Titles of panels that only a person adds. */
+const ADDED_TITLES: Readonly<Record<string, string>> = { step_time_s: "Step time (s)", examples: "Examples per step", elapsed_s: "Elapsed time (s)" };
+
+/** Columns that are no quantity of the training: a panel has them only if a person adds it. */
 const UNPLOTTED: ReadonlySet<string> = new Set(["step", "count", "skipped", "step_time_s", "examples", "last_step", "logged_step", "elapsed_s"]);
 
-/** One panel for each quantity that the steps have values of: those of PANEL_TITLES first. */
-export function jobPanels(data: Columns): Panel[] {
-  return panelTitles([data]).map(([key, title]) => ({
+const NEVER_PLOTTED: ReadonlySet<string> = new Set(["step", "last_step", "logged_step", "count", "skipped"]);
+
+/** One panel for each quantity that the steps have values of, those of PANEL_TITLES first; then panels of `added` columns. */
+export function jobPanels(data: Columns, added: readonly string[] = []): Panel[] {
+  const usual = panelTitles([data]);
+  const others = added.filter((column) => !usual.some(([key]) => key === column)).map((column) => [column, columnTitle(column)] as const);
+  return [...usual, ...others].map(([key, title]) => ({
     key,
     title,
     isLossScale: key === "loss_scale",
     curves: key === THROUGHPUT ? throughputCurves(data) : columnCurves(data, key),
   })).filter((panel) => panel.curves.some(hasValues));
+}
+
+/** Every column with numbers of which a person can add a panel, and its title. */
+export function plottableColumns(data: Columns): (readonly [string, string])[] {
+  return columnNames(data)
+    .filter((name) => !NEVER_PLOTTED.has(name) && hasValues({ name, ...bandFor(data, name) }))
+    .map((name) => [name, columnTitle(name)]);
+}
+
+function columnTitle(column: string): string {
+  return PANEL_TITLES.find(([key]) => key === column)?.[1] ?? ADDED_TITLES[column] ?? column;
 }
 
 /** Key and title of a panel for each quantity in some of the tables; `a/b` is a curve of the panel of `a`. */

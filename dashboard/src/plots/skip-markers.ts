@@ -25,6 +25,10 @@ export function skipMarkers(steps: Steps, range: StepRange, slots = MAX_MARKERS)
   return [...markers.values()];
 }
 
+export function middleOf({ first, last }: SkipMarker): number {
+  return (first + last) / 2;
+}
+
 /** For example "2 skipped steps between 0 and 1". */
 export function markerLabel(marker: SkipMarker): string {
   const [first, last] = [marker.first.toLocaleString("en"), marker.last.toLocaleString("en")];

@@ -1,6 +1,7 @@
 // The uPlot options of one plot.
 import uPlot from "uplot";
 import { number, power } from "../display/format.ts";
+import type { Values } from "./curves.ts";
 import { RIGHT_PADDING_PX, Y_AXIS_PX, type ChartProps } from "./chart-props.ts";
 
 /** What cannot change once uPlot has been created. */
@@ -8,18 +9,22 @@ export interface PlotShape {
   bands: boolean[];
   /** Of each curve: whether every value is drawn as a point. */
   points: boolean[];
+  /** Of each curve: whether it is smoothed, and drawn over its raw values. */
+  raws: boolean[];
   isLossScale: boolean;
-  showsXAxis: boolean;
+  isLogarithmic: boolean;
   cursorGroup: string;
 }
 
-const PLOT_PX = 116;
+const PLOT_PX = 150;
 const X_AXIS_PX = 30;
 const CURVE_COLOURS = 10;
 const LOG_PADDING = 1.19; // factor above and below the powers of two
 const MAX_GRID_LINES = 5;
 const MARKER_PX = 5;
 const METRIC_PX = 6;
+const SKIP_PX = 9;
+const Y_PADDING_SHARE = 0.1;
 
 export function uplotOptions(
   shape: PlotShape,
@@ -30,12 +35,12 @@ export function uplotOptions(
   const { series, bands } = seriesOptions(shape);
   return {
     width: element.clientWidth || 600,
-    height: PLOT_PX + (shape.showsXAxis ? X_AXIS_PX : 0),
+    height: PLOT_PX + X_AXIS_PX,
     padding: [6, RIGHT_PADDING_PX, 6, 0],
     legend: { show: false },
     scales: {
       x: { time: false, range: () => xRange(props()) },
-      y: shape.isLossScale ? { distr: 3, log: 2, range: (_, min, max) => [min / LOG_PADDING, max * LOG_PADDING] } : {},
+      y: { ...yDistribution(shape), range: (_, low, high) => yRange(shape, props(), low, high) },
     },
     axes: axisOptions(shape, props),
     series: [{}, ...series],
@@ -55,13 +60,40 @@ export function uplotOptions(
     hooks: {
       setCursor: [(plot) => setReadout(plot.cursor.idx ?? null)],
       setSelect: [(plot) => onSelect(plot, props)],
-      draw: [(plot) => drawNonFinite(plot, props()), (plot) => drawBest(plot, props())],
+      draw: [(plot) => drawSkips(plot, props()), (plot) => drawNonFinite(plot, props()), (plot) => drawBest(plot, props())],
     },
   };
 }
 
 function xRange({ range }: ChartProps): uPlot.Range.MinMax {
   return range[1] > range[0] ? [range[0], range[1]] : [range[0], range[0] + 1];
+}
+
+function yDistribution({ isLossScale, isLogarithmic }: PlotShape): uPlot.Scale {
+  if (isLossScale) return { distr: 3, log: 2 };
+  return isLogarithmic ? { distr: 3, log: 10 } : {};
+}
+
+/** From the smallest to the largest value with some space, unless a person typed a limit. */
+function yRange(shape: PlotShape, { limits = [null, null] }: ChartProps, low: number | null, high: number | null): uPlot.Range.MinMax {
+  const isLog = shape.isLossScale || shape.isLogarithmic;
+  const [typedLow, typedHigh] = limits.map((limit) => (isLog && limit !== null && limit <= 0 ? null : limit));
+  const [autoLow, autoHigh] = low === null || high === null ? [null, null] : autoRange(shape, low, high);
+  const [from, to] = [typedLow ?? autoLow, typedHigh ?? autoHigh];
+  if (from == null || to == null) return [from ?? null, to ?? null];
+  if (from < to) return [from, to];
+  const width = isLog ? from : Math.abs(from) || 1;
+  return typedHigh == null ? [from, from + width] : isLog ? [to / 2, to] : [to - width, to];
+}
+
+function autoRange({ isLossScale, isLogarithmic }: PlotShape, low: number, high: number): uPlot.Range.MinMax {
+  if (isLossScale) return [low / LOG_PADDING, high * LOG_PADDING];
+  return isLogarithmic ? uPlot.rangeLog(low, high, 10, false) : uPlot.rangeNum(low, high, Y_PADDING_SHARE, true);
+}
+
+/** What the y axis can show: a logarithmic one has no place for 0 and negative numbers. */
+export function drawnValues(values: Values, isLogarithmic: boolean): Values {
+  return isLogarithmic ? values.map((value) => (typeof value === "number" && value <= 0 ? null : value)) : values;
 }
 
 /** Zoom to the selection; plots that share the cursor all report the same one. */
@@ -82,6 +114,7 @@ function seriesOptions(shape: PlotShape): { series: uPlot.Series[]; bands: uPlot
     const points = shape.points[index]
       ? { show: hasRoomForPoints, size: METRIC_PX, fill: stroke, filter: shownPoints }
       : { show: false, size: 4, fill: stroke, filter: isolatedPoints };
+    if (shape.raws[index]) series.push({ ...paths, stroke: `${stroke}50`, width: 1, points: { show: false } });
     series.push({ ...paths, stroke, width: 1.5, dash, points });
     if (!hasBand) continue;
     const edge = { ...paths, stroke: "transparent", width: 0, points: { show: false } };
@@ -132,6 +165,20 @@ function drawNonFinite(plot: uPlot, { x, curves }: ChartProps): void {
   ctx.restore();
 }
 
+/** A line at the lower edge wherever a step was skipped. */
+function drawSkips(plot: uPlot, { skips = [] }: ChartProps): void {
+  const { ctx, bbox } = plot;
+  const [width, height] = [2 * devicePixelRatio, SKIP_PX * devicePixelRatio];
+  ctx.save();
+  ctx.fillStyle = colour("--skip");
+  for (const at of skips) {
+    const left = plot.valToPos(at, "x", true);
+    if (left < bbox.left || left > bbox.left + bbox.width) continue;
+    ctx.fillRect(left - width / 2, bbox.top + bbox.height - height, width, height);
+  }
+  ctx.restore();
+}
+
 /** A ring around the point of the best evaluation. */
 function drawBest(plot: uPlot, { x, curves }: ChartProps): void {
   const { ctx, bbox } = plot;
@@ -156,7 +203,7 @@ function axisOptions(shape: PlotShape, props: () => ChartProps): uPlot.Axis[] {
   const lines = { stroke: colour("--muted"), font, grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false } };
   const short = (values: number[]) => values.map((value) => (value === null ? "" : formatY(value, shape.isLossScale)));
   return [
-    { ...lines, show: true, size: shape.showsXAxis ? X_AXIS_PX : 0, values: (_, values) => (shape.showsXAxis ? values.map(props().formatX) : values.map(() => "")) },
+    { ...lines, show: true, size: X_AXIS_PX, values: (_, values) => values.map(props().formatX) },
     { ...lines, size: Y_AXIS_PX, space: 26, values: (_, values) => short(values), ...(shape.isLossScale ? { splits: powerOfTwoTicks, filter: (_, powers) => powers } : {}) },
   ];
 }

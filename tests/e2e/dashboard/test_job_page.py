@@ -138,6 +138,38 @@ def test_zooming_requests_finer_data(open_signed_in: Any, finished_jobs: Any) ->
     expect(shown).to_contain_text("Each point is the mean of 2 steps")
 
 
+def test_the_settings_of_plots_are_kept_in_the_address(
+    open_signed_in: Any, finished_jobs: Any
+) -> None:
+    page = open_signed_in(f"#/jobs/{finished_jobs[1].id}?from=100&to=900")
+    controls = page.get_by_role("group", name="Plot settings")
+    plots = page.get_by_role("group", name=re.compile("^Plot of"))
+    controls.get_by_label("X axis").select_option("Epoch")
+    controls.get_by_label("Smoothing").fill("0.9")
+    controls.get_by_label("Add a panel").select_option("Step time (s)")
+    page.get_by_label("Menu of the plot Loss", exact=True).click()
+    page.get_by_label("Logarithmic y axis").check()
+    page.get_by_label("Y to").fill("50")
+    page.get_by_label("Y to").press("Enter")
+    page.get_by_role("button", name="Move on").click()
+    page.get_by_label("Menu of the plot Learning rate").click()
+    page.get_by_role("button", name="Remove").click()
+    titles = [plot.get_by_role("heading").inner_text() for plot in plots.all()]
+    assert titles[1] == "Loss"
+    assert titles[-1] == "Step time (s)"
+    assert "Learning rate" not in titles
+    page.reload()
+    expect(plots).to_have_count(len(titles))
+    assert [plot.get_by_role("heading").inner_text() for plot in plots.all()] == titles
+    expect(plots.nth(1).locator(".readout")).to_contain_text("(raw ")
+    expect(controls.get_by_label("X axis")).to_have_value("epoch")
+    expect(controls.get_by_label("From step")).to_have_value("100")
+    assert parse_qs(urlsplit(page.url).fragment.partition("?")[2])["y"] == [":50:loss"]
+    places = [plot.bounding_box() for plot in plots.all()[:2]]
+    assert places[0]["y"] == places[1]["y"], "two plots beside each other"
+    assert accessibility_violations(page) == []
+
+
 def test_the_keyboard_zooms_and_reaches_each_marker(
     open_signed_in: Any, finished_jobs: Any
 ) -> None:

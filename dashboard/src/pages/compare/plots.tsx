@@ -27,14 +27,14 @@ export function ComparePlots({ comparison, by }: { comparison: Comparison; by: X
         <Legend names={names} titles={comparison.jobs.map(({ job }) => job.name)} />
       </p>
       <div class="plots">
-        {panels.map(({ key, ...panel }, index) => (
+        {panels.map(({ key, ...panel }) => (
           <Chart
             {...panel}
             key={key}
             x={x}
             range={shown}
             showsLegend={false}
-            showsXAxis={index === panels.length - 1}
+            isLogarithmic={false}
             cursorGroup="compare"
             formatX={by === "time" ? formatTime : stepLabel}
             formatValue={panel.isLossScale ? lossScale : number}

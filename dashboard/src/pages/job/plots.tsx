@@ -1,15 +1,21 @@
 // The plots of a job's steps. Only the steps in view are requested, downsampled to a thousand
 // points, so that a long run costs no more than a short one.
-import { useMemo, useState } from "preact/hooks";
+import { useCallback, useMemo, useState } from "preact/hooks";
 import { routeHref, go, queryString } from "../../router.ts";
-import type { Evaluation, Job, Steps } from "../../api/types.ts";
+import type { Evaluation, EvaluationPage, Job, Steps } from "../../api/types.ts";
+import { usePoll } from "../../api/use-poll.ts";
 import { EmptyState, LoadingState, LoadState } from "../../components/load-state.tsx";
 import { Chart } from "../../plots/chart.tsx";
-import type { SkipMarker, StepRange } from "../../plots/skip-markers.ts";
-import { jobPanels, type Columns } from "../../plots/curves.ts";
+import { middleOf, skipMarkers, type SkipMarker, type StepRange } from "../../plots/skip-markers.ts";
+import { jobPanels, plottableColumns, type Columns } from "../../plots/curves.ts";
 import { metricLines, withMetrics } from "../../plots/evaluations.ts";
-import { number, lossScale, stepLabel } from "../../display/format.ts";
+import { parseSettings, settingsQuery, type PlotSettings } from "../../plots/settings/settings.ts";
+import { PlotMenu } from "../../plots/settings/plot-menu.tsx";
+import { smoothPanel } from "../../plots/smoothing.ts";
+import { STEPS, xKinds, xLabel, xMap, type XMap } from "../../plots/x-axis.ts";
+import { number, lossScale } from "../../display/format.ts";
 import { hasEnded } from "../../display/jobs.ts";
+import { PlotControls } from "./plot-controls.tsx";
 import { SkipMarkers } from "./skip-markers.tsx";
 import type { TabProps } from "./tab-props.ts";
 import { rangeFromQuery, zoomTo } from "./ranges.ts";
@@ -38,7 +44,7 @@ export function evaluationsPath(jobId: string, query: URLSearchParams): string {
   return `/jobs/${encodeURIComponent(jobId)}/evaluations?${queryString({ max_points: POINTS, ...view })}`;
 }
 
-export function Plots({ job, route, steps, evaluations }: TabProps) {
+export function Plots({ job, route, intervalMs, steps, evaluations }: TabProps) {
   const range = rangeFromQuery(route.query);
   // They add curves: a plot without them would be drawn again, perhaps while the user drags across it.
   if (evaluations.data === null && !evaluations.error) return <LoadingState what="evaluations" />;
@@ -46,7 +52,7 @@ export function Plots({ job, route, steps, evaluations }: TabProps) {
     <LoadState what="steps" of={steps}>
       {(loaded) =>
         (loaded.data["step"]?.length ?? 0) > 0 || range !== null ? (
-          <StepPlots job={job} steps={loaded} evaluations={evaluations.data?.items ?? NO_EVALUATIONS} range={range} />
+          <StepPlots job={job} query={route.query} intervalMs={intervalMs} steps={loaded} evaluations={evaluations.data?.items ?? NO_EVALUATIONS} />
         ) : (
           <NoSteps job={job} />
         )
@@ -57,45 +63,98 @@ export function Plots({ job, route, steps, evaluations }: TabProps) {
 
 interface Props {
   job: Job;
+  query: URLSearchParams;
+  intervalMs: number;
   steps: Steps;
   evaluations: readonly Evaluation[];
-  range: StepRange | null;
 }
 
-function StepPlots({ job, steps, evaluations, range }: Props) {
+function StepPlots({ job, query, intervalMs, steps, evaluations }: Props) {
   const [marker, setMarker] = useState<SkipMarker | null>(null);
-  const { x, panels } = useMemo(
-    () => withMetrics(jobPanels(steps.data as Columns), steps.data["step"] as number[], metricLines(evaluations)),
-    [steps, evaluations],
-  );
+  const [moving, setMoving] = useState<number | null>(null);
+  const range = rangeFromQuery(query);
+  const settings = useMemo(() => parseSettings(query), [query.toString()]);
+  const whole = useWholeRun(job, range !== null && settings.x !== "step", intervalMs) ?? { data: steps.data as Columns, evaluations };
+  const kinds = useMemo(() => xKinds(whole.data, whole.evaluations), [whole.data, whole.evaluations]);
+  const axis = useMemo(() => xMap(settings.x, whole.data, whole.evaluations) ?? STEPS, [settings.x, whole.data, whole.evaluations]);
+  const kind = axis === STEPS ? "step" : settings.x;
+  const panels = usePanels(steps, evaluations, settings, moving ?? settings.smoothing, axis);
   const all: StepRange = [0, Math.max(1, (steps.attempts.at(-1)?.end ?? job.step) - 1)];
   const shown = range ?? all;
-  const show = (next: StepRange | null) =>
-    go(routeHref(["jobs", job.id], next ? { from: next[0], to: next[1] } : {}), true);
+  const shownX: StepRange = [axis.toX(shown[0]), axis.toX(shown[1])];
+  const markers = useMemo(() => skipMarkers(steps, shown), [steps, shown[0], shown[1]]);
+  const skips = useMemo(() => markers.map((skipped) => axis.toX(middleOf(skipped))), [markers, axis]);
+  const open = (next: StepRange | null, changes: Partial<PlotSettings> = {}) =>
+    go(routeHref(["jobs", job.id], { ...(next && { from: next[0], to: next[1] }), ...settingsQuery({ ...settings, ...changes }) }), true);
+  const show = (next: StepRange | null) => open(next);
+  const change = (changes: Partial<PlotSettings>) => open(range, changes);
+  const keys = panels.map(({ key }) => key);
+  const formatX = useCallback((value: number) => xLabel(kind, value), [kind]);
   return (
     <div class="stack">
-      <ZoomBar shown={shown} all={all} isZoomed={range !== null} stepsPerPoint={steps.steps_per_point} onShow={show} />
-      <div class="plots">
-        <SkipMarkers steps={steps} range={shown} onOpen={setMarker} />
-        {panels.map(({ key, ...panel }, index) => (
+      <ZoomBar shown={shown} all={all} isZoomed={range !== null} stepsPerPoint={steps.steps_per_point} isSmoothed={(moving ?? settings.smoothing) > 0} onShow={show} />
+      <PlotControls
+        {...{ settings, keys, shown, all }}
+        xKinds={kinds}
+        columns={useMemo(() => addableColumns(steps, evaluations), [steps, evaluations])}
+        onChange={change}
+        onShow={show}
+        onSmooth={setMoving}
+      />
+      <SkipMarkers markers={markers} range={shownX} toX={axis.toX} onOpen={setMarker} />
+      <div class={`plots ${settings.columns ? `columns-${settings.columns}` : ""}`}>
+        {panels.map(({ key, x, ...panel }) => (
           <Chart
             {...panel}
             key={key}
             x={x}
-            range={shown}
+            range={shownX}
+            skips={skips}
             showsLegend
-            showsXAxis={index === panels.length - 1}
+            isLogarithmic={settings.logarithmic.includes(key)}
+            limits={settings.limits.get(key)}
             cursorGroup={`job-${job.id}`}
-            formatX={stepLabel}
+            formatX={formatX}
             formatValue={panel.isLossScale ? lossScale : number}
-            onZoom={(selected) => show(zoomTo(selected, all))}
+            onZoom={([from, to]) => show(zoomTo([axis.toStep(from), axis.toStep(to)], all))}
             onReset={() => show(null)}
+            menu={<PlotMenu panel={{ key, ...panel }} {...{ settings, keys }} onChange={change} />}
           />
         ))}
       </div>
       {marker && <SkipDialog job={job} marker={marker} onShow={show} onClose={() => setMarker(null)} />}
     </div>
   );
+}
+
+/** The panels in the order of the settings, smoothed, with their points on the x axis. */
+function usePanels(steps: Steps, evaluations: readonly Evaluation[], settings: PlotSettings, smoothing: number, axis: XMap) {
+  const drawn = useMemo(() => {
+    const stepPanels = jobPanels(steps.data as Columns, settings.panels ?? []);
+    const { x, panels } = withMetrics(stepPanels, steps.data["step"] as number[], metricLines(evaluations));
+    return { steps: x, panels: panels.map((panel) => smoothPanel(panel, smoothing)) };
+  }, [steps, evaluations, settings.panels?.join("\n"), smoothing]);
+  const x = useMemo(() => (axis === STEPS ? drawn.steps : drawn.steps.map(axis.toX)), [drawn.steps, axis]);
+  const chosen = settings.panels?.flatMap((key) => drawn.panels.find((panel) => panel.key === key) ?? []);
+  // An address whose panels this job does not have shows those of its data.
+  return (chosen?.length ? chosen : drawn.panels).map((panel) => ({ ...panel, x }));
+}
+
+/** Every quantity that can have a panel: the columns of the steps, and the metrics. */
+function addableColumns(steps: Steps, evaluations: readonly Evaluation[]): (readonly [string, string])[] {
+  const data = steps.data as Columns;
+  const { panels } = withMetrics(jobPanels(data), [], metricLines(evaluations));
+  const usual = panels.map(({ key, title }) => [key, title] as const);
+  return [...usual, ...plottableColumns(data).filter(([key]) => !usual.some(([other]) => other === key))];
+}
+
+/** What maps steps to another axis, of all steps while only some are in view; null until it has loaded. */
+function useWholeRun(job: Job, isNeeded: boolean, intervalMs: number): { data: Columns; evaluations: readonly Evaluation[] } | null {
+  const path = `/jobs/${encodeURIComponent(job.id)}`;
+  const steps = usePoll<Steps>(isNeeded ? `${path}/steps?${queryString({ max_points: POINTS })}` : null, intervalMs);
+  const evaluations = usePoll<EvaluationPage>(isNeeded ? `${path}/evaluations?${queryString({ max_points: POINTS })}` : null, intervalMs);
+  if (!isNeeded || !steps.data || !evaluations.data) return null;
+  return { data: steps.data.data as Columns, evaluations: evaluations.data.items };
 }
 
 function NoSteps({ job }: { job: Job }) {

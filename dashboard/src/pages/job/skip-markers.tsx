@@ -1,14 +1,20 @@
 // The strip above the plots with the markers of skipped steps. Tab reaches one marker; the arrow
 // keys move to the others.
-import { useMemo, useState } from "preact/hooks";
-import type { Steps } from "../../api/types.ts";
+import { useState } from "preact/hooks";
 import { Y_AXIS_PX, RIGHT_PADDING_PX } from "../../plots/chart-props.ts";
-import { skipMarkers, markerLabel, type SkipMarker, type StepRange } from "../../plots/skip-markers.ts";
+import { markerLabel, middleOf, type SkipMarker, type StepRange } from "../../plots/skip-markers.ts";
 
 const KEY_MOVES: Record<string, number> = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity };
 
-export function SkipMarkers({ steps, range, onOpen }: { steps: Steps; range: StepRange; onOpen: (marker: SkipMarker) => void }) {
-  const markers = useMemo(() => skipMarkers(steps, range), [steps, range[0], range[1]]);
+interface Props {
+  markers: readonly SkipMarker[];
+  /** The range of the x axis, and the place of a step on it. */
+  range: StepRange;
+  toX: (step: number) => number;
+  onOpen: (marker: SkipMarker) => void;
+}
+
+export function SkipMarkers({ markers, range, toX, onOpen }: Props) {
   const [at, setAt] = useState(0);
   const move = (event: KeyboardEvent & { currentTarget: HTMLElement }) => {
     const by = KEY_MOVES[event.key];
@@ -27,7 +33,7 @@ export function SkipMarkers({ steps, range, onOpen }: { steps: Steps; range: Ste
           key={index}
           type="button"
           class={`skip-marker ${marker.count > 1 ? "many" : ""}`}
-          style={{ left: markerLeft(marker, range) }}
+          style={{ left: markerLeft(toX(middleOf(marker)), range) }}
           title={markerLabel(marker)}
           aria-label={markerLabel(marker)}
           tabIndex={index === Math.min(at, markers.length - 1) ? 0 : -1}
@@ -39,9 +45,9 @@ export function SkipMarkers({ steps, range, onOpen }: { steps: Steps; range: Ste
   );
 }
 
-/** The CSS position above the marker's step in the plots. */
-function markerLeft(marker: SkipMarker, range: StepRange): string {
-  const share = ((marker.first + marker.last) / 2 - range[0]) / Math.max(1, range[1] - range[0]);
+/** The CSS position of an x, which is that in the plots where they are as wide. */
+function markerLeft(x: number, range: StepRange): string {
+  const share = (x - range[0]) / (range[1] - range[0] || 1);
   const clamped = Math.min(1, Math.max(0, share));
   return `calc(${Y_AXIS_PX}px + ${clamped} * (100% - ${Y_AXIS_PX + RIGHT_PADDING_PX}px))`;
 }

@@ -8,15 +8,17 @@ interface Props {
   all: StepRange;
   isZoomed: boolean;
   stepsPerPoint: number;
+  isSmoothed: boolean;
   onShow: (range: StepRange | null) => void;
 }
 
-export function ZoomBar({ shown, all, isZoomed, stepsPerPoint, onShow }: Props) {
+export function ZoomBar({ shown, all, isZoomed, stepsPerPoint, isSmoothed, onShow }: Props) {
   return (
     <div class="row spread">
       <p class="muted" role="status" aria-label="Plot range">
         Steps {integer(shown[0])} to {integer(shown[1])}.{" "}
-        {stepsPerPoint > 1 ? `Each point is the mean of ${integer(stepsPerPoint)} steps; the band spans minimum to maximum.` : "Each point is one step."}
+        {stepsPerPoint > 1 ? `Each point is the mean of ${integer(stepsPerPoint)} steps${isSmoothed ? "" : "; the band spans minimum to maximum"}.` : "Each point is one step."}
+        {isSmoothed && " The faint lines are not smoothed."}
         {!isZoomed && " Drag across a plot to zoom."}
       </p>
       <div class="row" role="group" aria-label="Zoom">
