@@ -88,6 +88,7 @@ class Projects(Operations[M]):
         max_devices: int | Unchanged | None = UNCHANGED,
         max_device_hours: float | Unchanged | None = UNCHANGED,
         max_dataset_bytes: int | Unchanged | None = UNCHANGED,
+        max_artifact_bytes: int | Unchanged | None = UNCHANGED,
         weight: float | Unchanged = UNCHANGED,
         **options: Unpack[RequestOptions],
     ) -> Project:
@@ -102,6 +103,7 @@ class Projects(Operations[M]):
             max_devices: The devices that they may have at one time; each rank has one.
             max_device_hours: The device hours that they may use in 30 days.
             max_dataset_bytes: The stored bytes of its datasets and unfinished uploads.
+            max_artifact_bytes: The stored bytes of the artifacts of its jobs.
             weight: Its part of the devices, relative to the weights of other projects.
             options: Of the request.
         """
@@ -111,6 +113,7 @@ class Projects(Operations[M]):
             "max_devices": max_devices,
             "max_device_hours": max_device_hours,
             "max_dataset_bytes": max_dataset_bytes,
+            "max_artifact_bytes": max_artifact_bytes,
             "weight": weight,
         }
         changes = {key: value for key, value in quotas.items() if not isinstance(value, Unchanged)}

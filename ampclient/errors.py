@@ -268,6 +268,12 @@ class DatasetQuotaExceeded(PayloadTooLarge):
     default_code = "dataset_quota_exceeded"
 
 
+class ArtifactQuotaExceeded(Conflict):
+    """409: the artifacts of the project's jobs take all bytes of its quota; delete old jobs."""
+
+    default_code = "artifact_quota_exceeded"
+
+
 class ServerError(StatusError):
     """5xx: the server failed."""
 
@@ -306,6 +312,7 @@ BY_CODE: dict[str, type[StatusError]] = {
         OutcomeUnknown,
         QuotaExceeded,
         DatasetQuotaExceeded,
+        ArtifactQuotaExceeded,
     )
 }
 

@@ -17,6 +17,7 @@ from store.access.idempotency import KeyReused
 from store.access.projects import QuotaReached
 from store.access.tokens import LastAdminToken
 from store.database_errors import CommitOutcomeUnknown
+from store.files.artifact_quota import ArtifactQuotaReached
 from store.files.dataset_uploads import TooManyUploads
 from store.files.datasets import StorageQuotaReached
 from store.jobs.tracked_runs import RunConflict
@@ -158,6 +159,9 @@ HTTP_PROBLEMS: Final[dict[type[Exception], HttpProblem]] = {
     Conflict: HttpProblem(409, "conflict", "The current state does not allow this"),
     RunConflict: HttpProblem(409, "conflict", "The current state does not allow this"),
     LastAdminToken: HttpProblem(409, "last_admin", "This is the last admin token"),
+    ArtifactQuotaReached: HttpProblem(
+        409, "artifact_quota_exceeded", "The project's quota of artifact bytes is exhausted"
+    ),
     LengthRequired: HttpProblem(411, "length_required", "A Content-Length is required"),
     PayloadTooLarge: HttpProblem(413, "payload_too_large", "The request body is too large"),
     StorageQuotaReached: HttpProblem(

@@ -124,7 +124,12 @@ def worker_from_row(
 
 
 def project_from_row(
-    row: tables.Project, load: ProjectLoad, dataset_bytes: int, project_share: ProjectShare
+    row: tables.Project,
+    load: ProjectLoad,
+    project_share: ProjectShare,
+    *,
+    dataset_bytes: int,
+    artifact_bytes: int,
 ) -> Project:
     """The project of a row, with what it uses of its quotas."""
     return Project(
@@ -135,6 +140,8 @@ def project_from_row(
         running=load.running,
         max_dataset_bytes=row.max_dataset_bytes,
         dataset_bytes=dataset_bytes,
+        max_artifact_bytes=row.max_artifact_bytes,
+        artifact_bytes=artifact_bytes,
         max_devices=row.max_devices,
         devices=project_share.use.devices,
         max_device_hours=row.max_device_hours,

@@ -31,6 +31,9 @@ class Quotas(RequestModel):
         default=None, description="Device hours in the last 30 days."
     )
     max_dataset_bytes: ByteQuota | None = None
+    max_artifact_bytes: ByteQuota | None = Field(
+        default=None, description="Bytes of the checkpoints, models and reports of its jobs."
+    )
     weight: Weight = Field(
         default=1.0, description="The project's share of the devices relative to other projects."
     )
@@ -47,6 +50,10 @@ class Project(ApiModel):
     max_dataset_bytes: int | None
     dataset_bytes: int = Field(
         description="The size of stored datasets, files and unfinished uploads."
+    )
+    max_artifact_bytes: int | None = None
+    artifact_bytes: int = Field(
+        default=0, description="The size of the stored artifacts of its jobs."
     )
     max_devices: int | None = None
     devices: int = Field(default=0, description="Devices used by running jobs.")

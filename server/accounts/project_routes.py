@@ -20,7 +20,7 @@ from store.access.audit import Actor
 from store.access.idempotency import IdempotentRequest, StoredResponse
 from store.access.projects import ProjectLoad
 from store.database import Database
-from store.files import datasets
+from store.files import artifact_quota, datasets
 from store.scheduling import fair_share
 
 router = api_router("/projects", tags=["access"], route_class=JsonRoute)
@@ -102,10 +102,15 @@ def _with_use(session: Session, rows: Sequence[tables.Project]) -> list[Project]
     names = [row.name for row in rows]
     load = projects.load_by_project(session)
     used = datasets.used_bytes(session, *names)
+    artifact_bytes = artifact_quota.stored_bytes(session)
     shares = fair_share.project_shares(session.connection(), names)
     return [
         project_from_row(
-            row, load.get(row.name, ProjectLoad()), used.get(row.name, 0), shares[row.name]
+            row,
+            load.get(row.name, ProjectLoad()),
+            shares[row.name],
+            dataset_bytes=used.get(row.name, 0),
+            artifact_bytes=artifact_bytes.get(row.name, 0),
         )
         for row in rows
     ]

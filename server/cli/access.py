@@ -154,6 +154,7 @@ def set_quotas(
     max_devices: Quota = None,
     max_device_hours: HourQuota = None,
     max_dataset_bytes: ByteQuota = None,
+    max_artifact_bytes: ByteQuota = None,
     weight: Weight = None,
 ) -> None:
     """Set quotas and weight of a project; the project is created if it does not exist."""
@@ -166,6 +167,7 @@ def set_quotas(
         "max_devices": max_devices,
         "max_device_hours": max_device_hours,
         "max_dataset_bytes": max_dataset_bytes,
+        "max_artifact_bytes": max_artifact_bytes,
     }
     changes: dict[str, float | None] = {
         quota: None if limit == NO_LIMIT else float(limit) if "." in limit else int(limit)
@@ -183,7 +185,7 @@ def set_quotas(
 
 @project_app.command("list")
 def list_projects() -> None:
-    """List the projects with their quotas, their queued and running jobs, and dataset bytes."""
+    """List the projects with their quotas, their queued and running jobs, and stored bytes."""
     with _transaction() as (session, _actor):
         table = _projects(session)
     typer.echo(table)
@@ -191,11 +193,11 @@ def list_projects() -> None:
 
 def _projects(session: Session) -> str:
     from store.access import projects
-    from store.files import datasets
+    from store.files import artifact_quota, datasets
     from store.scheduling import fair_share
 
     load, dataset_bytes = projects.load_by_project(session), datasets.used_bytes(session)
-    listed = projects.listing(session)
+    artifact_bytes, listed = artifact_quota.stored_bytes(session), projects.listing(session)
     shares = fair_share.project_shares(session.connection(), [row.name for row in listed])
     rows: list[tuple[object, ...]] = []
     for row in listed:
@@ -204,11 +206,13 @@ def _projects(session: Session) -> str:
         hours = (f"{project_share.use.window_hours:.1f}", row.max_device_hours)
         devices = (project_share.use.devices, row.max_devices, *hours)
         stored = (dataset_bytes.get(row.name, 0), row.max_dataset_bytes)
+        artifacts = (artifact_bytes.get(row.name, 0), row.max_artifact_bytes)
         share = (f"{row.weight:g}", f"{project_share.share:.2f}")
-        rows.append((row.name, *jobs, *devices, *stored, *share))
+        rows.append((row.name, *jobs, *devices, *stored, *artifacts, *share))
     heads = ("QUEUED", "MAX QUEUED", "RUNNING", "MAX RUNNING", "DEVICES", "MAX DEVICES")
     more = ("DEVICE HOURS", "MAX DEVICE HOURS", "DATASET BYTES", "MAX DATASET BYTES")
-    return table(("PROJECT", *heads, *more, "WEIGHT", "SHARE"), *rows)
+    last = ("ARTIFACT BYTES", "MAX ARTIFACT BYTES", "WEIGHT", "SHARE")
+    return table(("PROJECT", *heads, *more, *last), *rows)
 
 
 def _token_state(token: Token) -> str:

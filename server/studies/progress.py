@@ -40,6 +40,7 @@ from store import studies, tables
 from store.access import projects, tokens
 from store.access.audit import Actor
 from store.database import Database
+from store.files import artifact_quota
 
 log = logging.getLogger(__name__)
 
@@ -179,7 +180,8 @@ class StudyProgress:
                 for row in studies.jobs_of(session, study.id)
                 if row.job_id is None and row.key in valid
             ]
-            room = projects.queue_room(session, study.project) if missing else 0
+            may_store = artifact_quota.has_room(session, study.project)
+            room = projects.queue_room(session, study.project) if missing and may_store else 0
             keys = missing if room is None else missing[:room]
             created += create_jobs(session, [valid[key] for key in keys])
             for key, job in zip(keys, created, strict=True):

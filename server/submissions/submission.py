@@ -33,6 +33,7 @@ from store.access.audit import Actor
 from store.access.idempotency import IdempotentRequest, StoredResponse
 from store.database import Database
 from store.database_errors import is_outage
+from store.files import artifact_quota
 from store.jobs import jobs
 from store.rows import insert_rows
 from store.tables import AuditEntry
@@ -112,7 +113,8 @@ class JobSubmitter:
     async def submit(self, submission: Submission) -> StoredResponse:
         """Queue a job, and dispatch it once its row is committed; a repeat gets its response.
 
-        Raises what the draft raises, SpecValidationError, QuotaReached, KeyReused and Busy.
+        Raises what the draft raises, SpecValidationError, QuotaReached, ArtifactQuotaReached,
+        KeyReused and Busy.
         """
         owner = submission.actor.token_id or ""
         checked = await self._checks.run(owner, self._stored_response_or_check, submission)
@@ -243,14 +245,15 @@ def _results(
 def create_jobs(session: Session, submissions: Sequence[CheckedSubmission]) -> Sequence[Job]:
     """Check the quotas, then insert the jobs and their audit entries.
 
-    The caller commits, then dispatches the jobs. Raises QuotaReached, and SpecValidationError or
-    NotFound for what was deleted since the check.
+    The caller commits, then dispatches the jobs. Raises QuotaReached and ArtifactQuotaReached, and
+    SpecValidationError or NotFound for what was deleted since the check.
     """
     if not submissions:
         return []
     jobs_by_project = Counter(submission.origin.project for submission in submissions)
     for project in sorted(jobs_by_project):  # sorted against deadlocks, as the keys
         projects.check_queue_quota(session, project, jobs_by_project[project])
+        artifact_quota.check_new_jobs(session, project)
     specs = [(submission.spec, submission.origin.project) for submission in submissions]
     lock_datasets(session, specs)
     lock_files(session, specs)

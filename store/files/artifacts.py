@@ -11,6 +11,7 @@ from typing import Final
 from sqlalchemy import delete, select, tuple_
 from sqlalchemy.orm import Session
 
+from store.files.artifact_quota import check_more
 from store.leases import LEASE_S, LeaseStatus, renew_lease_and_take_seq
 from store.tables import Artifact
 
@@ -27,6 +28,11 @@ REPORT: Final = "report"
 SIGNATURE: Final = "signature"
 WEIGHTS: Final = "weights"
 
+CHECKPOINTS_KEPT: Final = 2
+"""Recorded checkpoints of a job, over all its attempts."""
+NOT_LIMITED: Final = frozenset({REPORT})
+"""Stored whatever the quota of the project is: it says how the job has ended."""
+
 
 @dataclass(frozen=True)
 class StoredArtifact:
@@ -42,13 +48,31 @@ class StoredArtifact:
 def add(
     session: Session, job_id: str, attempt: int, file: StoredArtifact, *, lease_s: float = LEASE_S
 ) -> LeaseStatus | None:
-    """Record a file that is complete in the storage; None if another attempt owns the job."""
+    """Record a file that is complete in the storage; None if another attempt owns the job.
+
+    Raises ArtifactQuotaReached.
+    """
     lease = renew_lease_and_take_seq(session, job_id, attempt, lease_s=lease_s)
     if lease is not None:
+        check_quota(session, job_id, file.path, file.kind, file.size_bytes)
         row = Artifact(job_id=job_id, attempt=attempt, seq=lease.seq, **vars(file))
         session.merge(row)  # a repeated write replaces the first one
         session.flush()
     return lease
+
+
+def check_quota(session: Session, job_id: str, path: str, kind: str, size_bytes: int) -> None:
+    """Raise ArtifactQuotaReached if the project of the job may not store this file.
+
+    What it replaces is subtracted: the file at that path, and for a checkpoint the outdated one.
+    """
+    if kind in NOT_LIMITED:
+        return
+    replaced = get(session, job_id, path)
+    freed = [replaced] if replaced is not None else []
+    if kind == CHECKPOINT and replaced is None:
+        freed += checkpoints(session, job_id)[CHECKPOINTS_KEPT - 1 :]
+    check_more(session, job_id, size_bytes - sum(row.size_bytes for row in freed))
 
 
 def listing(session: Session, job_id: str) -> Sequence[Artifact]:

@@ -5,6 +5,7 @@ from store.tables.access import (
     BrowserSession,
     IdempotencyKey,
     Project,
+    ProjectStorage,
     ProjectUsage,
     Token,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "ModelVersion",
     "Project",
     "ProjectFile",
+    "ProjectStorage",
     "ProjectUsage",
     "RangeRow",
     "RegisteredModel",

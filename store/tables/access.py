@@ -58,6 +58,8 @@ class Project(Base):
     """The device hours of its jobs in 30 days (store.scheduling.fair_share)."""
     max_dataset_bytes: Mapped[int | None] = mapped_column(BigInteger)
     """The stored bytes of its datasets, files and unfinished uploads."""
+    max_artifact_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    """The stored bytes of the artifacts of its jobs."""
     weight: Mapped[float] = mapped_column(default=1.0, server_default="1")
     """Its part of the devices, relative to the weights of other projects."""
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
@@ -74,6 +76,17 @@ class ProjectUsage(Base):
     day: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     """Days since 1970 in UTC."""
     device_s: Mapped[float]
+
+
+class ProjectStorage(Base):
+    """What a project stores. Triggers of the tables of artifacts and jobs change it (0026)."""
+
+    __tablename__ = "project_storage"
+
+    project: Mapped[str] = mapped_column(
+        ForeignKey("projects.name", ondelete="CASCADE"), primary_key=True
+    )
+    artifact_bytes: Mapped[int] = mapped_column(BigInteger)
 
 
 class Token(Base):

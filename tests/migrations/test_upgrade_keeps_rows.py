@@ -9,6 +9,7 @@ from server.migrate import alembic_config, migrate
 from store import workers
 from store.access import tokens
 from store.database import Database
+from store.files import artifact_quota
 from store.jobs import attempts, jobs
 from store.telemetry import steps
 
@@ -75,6 +76,16 @@ ROWS = {
         "data": '{"state": "queued"}',
         "created_at": MOMENT,
     },
+    "artifacts": {
+        "job_id": JOB["id"],
+        "path": "model.keras",
+        "attempt": 1,
+        "kind": "model",
+        "size_bytes": 5,
+        "sha256": "a" * 64,
+        "seq": 2,
+        "created_at": MOMENT,
+    },
 }
 BLOCK = {
     "job_id": JOB["id"],
@@ -123,6 +134,7 @@ def test_the_upgrade_keeps_every_row_with_valid_values(upgraded):
         assert (attempt.outcome, attempt.message, attempt.waited_s) == ("failed", "Killed.", 0.0)
         token = tokens.find_valid(session, tokens.digest_of("amp_x")).token
         assert (token.name, token.role, token.project) == ("ada", "admin", "default")
+        assert artifact_quota.stored_bytes(session) == {"default": 5}
         [(worker, state)] = workers.listing(session)
         assert (worker.id, worker.queues, state) == ("w", ["default"], "lost")
         reading = steps.read(session, job.id, start=0, end=None, limit=10)

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from ampspec.jobs import State
+from ampspec.jobs import Reason, State
 from ampspec.telemetry import Event, EventType
 from infra.storage import Storage, StorageFailed
 from server.file_removal import remove_due_files
+from store.access import projects
 from store.clock import from_now
 from store.database import Database
 from store.files import artifacts, file_removals
@@ -93,6 +94,29 @@ def kept(database: Database, job: Any) -> list[int | None]:
 
 def stored_files(tmp_path: Path) -> list[str]:
     return sorted(file.name for file in (tmp_path / "artifacts").rglob("*.*"))
+
+
+def test_a_quota_refuses_what_takes_more_and_keeps_what_is_stored(
+    uploader: ArtifactUploader, database: Database, job: Any, warnings: list[Event]
+) -> None:
+    """Checkpoints that replace outdated ones go on; what exceeds it costs one warning."""
+    with database.write() as session:
+        projects.update(session, job.project, {"max_artifact_bytes": 2 * len("state 1")})
+    for number in (1, 2, 3):
+        save_checkpoint(uploader, number)
+        assert uploader.wait_until_empty(DEADLINE_S)
+    assert (kept(database, job), warnings) == ([2, 3], [])
+    for number in (10, 20):  # one byte more
+        save_checkpoint(uploader, number)
+        assert uploader.wait_until_empty(DEADLINE_S)
+    assert kept(database, job) == [2, 3]
+    [warning] = warnings
+    assert warning.data["code"] == "artifact_failed"
+    assert "quota of 14 bytes" in warning.data["message"]
+    assert [missing.reason for missing in uploader.missing] == [Reason.RESOURCE_LIMIT]
+    save_checkpoint(uploader, 4)
+    assert uploader.wait_until_empty(DEADLINE_S)
+    assert (kept(database, job), uploader.missing) == ([3, 4], [])
 
 
 def test_the_validation_examples_of_a_model_are_uploaded(

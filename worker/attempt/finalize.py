@@ -87,8 +87,8 @@ class Finalizer:
             return AttemptResult(AttemptOutcome.CANCELLED)
         if pending is not None and cause is not None:
             return _without_files(result, pending, cause, self.uploader.last_error)
-        if self.uploader.not_stored and result.outcome in NEEDS_ALL_FILES:
-            missing = self.uploader.not_stored[0]
+        if self.uploader.missing and result.outcome in NEEDS_ALL_FILES:
+            missing = self.uploader.missing[0]
             message = f"{missing.file} could not be stored: {missing.cause}"
             return AttemptResult(AttemptOutcome.FAILED, missing.reason, message)
         return result

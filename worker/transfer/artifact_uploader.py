@@ -26,11 +26,12 @@ from infra.folder_store import open_folder
 from infra.storage import PathInvalid, Storage, StorageFailed, check_path
 from store.database_errors import describe
 from store.files import artifacts, file_removals
-from store.files.artifacts import CHECKPOINT, StoredArtifact
+from store.files.artifact_quota import ArtifactQuotaReached
+from store.files.artifacts import CHECKPOINT, CHECKPOINTS_KEPT, StoredArtifact
 from store.files.file_removals import Removal
 from worker.database_retry import Lease, RetryingDatabase, WriteAbandoned
 from worker.transfer.named_files import ArtifactUpload, uploads_of
-from worker.transfer.storage_limit import CHECKPOINTS_KEPT, StorageLimit, TooMuchStored
+from worker.transfer.storage_limit import StorageLimit, TooMuchStored
 from worker.transfer.upload_progress import PendingUploads, UploadProgress
 
 log = logging.getLogger(__name__)
@@ -88,6 +89,8 @@ class ArtifactUploader:
     """The size of all files that were stored so far."""
     not_stored: list[NotStored] = field(default_factory=list, init=False)
     """The files that were given up, other than checkpoints that newer ones replaced."""
+    _refused_checkpoint: NotStored | None = field(default=None, init=False)
+    """The newest checkpoint, if the project's quota did not allow it."""
     _uploaded: set[str] = field(default_factory=set, init=False)
     """The paths of the files that were stored, other than checkpoints."""
     _queue: deque[ArtifactUpload] = field(default_factory=deque, init=False)
@@ -176,6 +179,8 @@ class ArtifactUploader:
                 self._upload_with_retries(upload)
             except WriteAbandoned:
                 return
+            except ArtifactQuotaReached as error:
+                self._refuse(upload, error)
             except Exception as error:  # one bad file must not stop the others
                 log.exception("cannot upload %s", upload.file)
                 self.give_up(upload, error)
@@ -183,6 +188,26 @@ class ArtifactUploader:
                 self._current = None
                 self.progress.end()
                 self._changed.notify_all()
+
+    @property
+    def missing(self) -> Sequence[NotStored]:
+        """The files without which the attempt has not stored all that it had to."""
+        refused = self._refused_checkpoint
+        return [*self.not_stored, *([refused] if refused is not None else [])]
+
+    def _refuse(self, upload: ArtifactUpload, error: ArtifactQuotaReached) -> None:
+        """Go on without a file that the project's quota does not allow, and warn of it.
+
+        The job keeps the checkpoints that it has, and tries again with the next one.
+        """
+        refused = NotStored(upload.file, str(error), Reason.RESOURCE_LIMIT)
+        is_first = self._refused_checkpoint is None  # said once: there may be one each epoch
+        if upload.kind == CHECKPOINT:
+            self._refused_checkpoint = refused
+        else:
+            self.not_stored.append(refused)
+        if is_first or upload.kind != CHECKPOINT:
+            self.on_warning(upload_failed_event(upload, str(error)))
 
     def give_up(self, upload: ArtifactUpload, error: Exception) -> None:
         """Note that a file can never be stored, and warn of it."""
@@ -247,10 +272,11 @@ class ArtifactUploader:
         with self._path_without_links(upload) as file:
             with suppress(FileNotFoundError):  # storing it reports that
                 self.limit.check(upload, file.stat().st_size)
+            size_bytes = self._size_of(upload)
             self._unless_recorded = self._unless_recorded or self.database.write(
-                lambda session: file_removals.schedule_unless_recorded(session, job_id, path)
+                partial(self._prepare, upload, path, size_bytes)
             )
-            self.progress.begin(self._size_of(upload))
+            self.progress.begin(size_bytes)
             size_bytes, sha256 = self.storage.put(
                 job_id, path, file, on_progress=self.progress.report
             )
@@ -260,9 +286,15 @@ class ArtifactUploader:
             # Steps count from 0: after step 54, 55 steps are done, as in the file's name.
             steps_done = None if upload.step is None else upload.step + 1
             artifact = StoredArtifact(path, upload.kind, steps_done, size_bytes, sha256)
-            removals = self.database.write(partial(self._record, artifact))
+            try:
+                removals = self.database.write(partial(self._record, artifact))
+            except ArtifactQuotaReached:  # another job has stored a file meanwhile
+                self._remove(self._unless_recorded)
+                raise
             file.unlink(missing_ok=True)
-            if upload.kind != CHECKPOINT:
+            if upload.kind == CHECKPOINT:
+                self._refused_checkpoint = None
+            else:
                 self._uploaded.add(upload.file)
         if removals:
             self._remove(removals)
@@ -294,6 +326,17 @@ class ArtifactUploader:
             yield Path(f"/dev/fd/{inside}") / name
         finally:
             os.close(inside)
+
+    def _prepare(
+        self, upload: ArtifactUpload, path: str, size_bytes: int, session: Session
+    ) -> Sequence[Removal]:
+        """Check the quota before the file is sent, and schedule its removal, should it stay alone.
+
+        Raises ArtifactQuotaReached.
+        """
+        job_id = self.lease.job_id
+        artifacts.check_quota(session, job_id, path, upload.kind, size_bytes)
+        return file_removals.schedule_unless_recorded(session, job_id, path)
 
     def _record(self, artifact: StoredArtifact, session: Session) -> Sequence[Removal]:
         """Write the file's row, and return the files to delete: outdated checkpoints.

@@ -4,13 +4,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from store.files.artifacts import CHECKPOINT
+from store.files.artifacts import CHECKPOINT, CHECKPOINTS_KEPT
 from worker.transfer.named_files import ArtifactUpload
 
 MAX_FILES: Final = 10_000
 """Each named file takes memory, and lines of the log."""
-CHECKPOINTS_KEPT: Final = 2
-"""Recorded checkpoints of a job, over all its attempts."""
 
 
 class TooMuchStored(Exception):

@@ -62,6 +62,10 @@ MaxDatasetBytes = Annotated[
     str | None,
     typer.Option(metavar="N|none", help="Maximum bytes of datasets.", show_default=False),
 ]
+MaxArtifactBytes = Annotated[
+    str | None,
+    typer.Option(metavar="N|none", help="Maximum bytes of artifacts of jobs.", show_default=False),
+]
 
 
 @group.command(name="list")
@@ -87,6 +91,7 @@ def set_(
     max_devices: MaxDevices = None,
     max_device_hours: MaxDeviceHours = None,
     max_dataset_bytes: MaxDatasetBytes = None,
+    max_artifact_bytes: MaxArtifactBytes = None,
     weight: Weight = None,
     as_json: AsJson = False,
 ) -> None:
@@ -96,6 +101,7 @@ def set_(
         "max_running": max_running,
         "max_devices": max_devices,
         "max_dataset_bytes": max_dataset_bytes,
+        "max_artifact_bytes": max_artifact_bytes,
     }
     changes: dict[str, Any] = {
         key: _quota(text) for key, text in quotas.items() if text is not None

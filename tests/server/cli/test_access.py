@@ -114,14 +114,24 @@ def test_quotas_are_set_one_by_one_and_listed(migrated):
     run("project", "set", "vision", "--max-queued", "10", url=migrated)
     outcome = run("project", "set", "vision", "--max-running", "2", url=migrated)
     assert outcome.stdout == run("project", "list", url=migrated).stdout
-    row = "vision 0 10 0 2 0 - 0.0 - 0 - 1 0.00"
+    row = "vision 0 10 0 2 0 - 0.0 - 0 - 0 - 1 0.00"
     assert outcome.stdout.splitlines()[-1].split() == row.split()
     run("project", "set", "vision", "--max-devices", "64", "--weight", "2.5", url=migrated)
     run("project", "set", "vision", "--max-device-hours", "100.5", url=migrated)
     run("project", "set", "vision", "--max-dataset-bytes", "1000000000000", url=migrated)
-    run("project", "set", "vision", "--max-queued", "none", url=migrated)
+    run(
+        "project",
+        "set",
+        "vision",
+        "--max-queued",
+        "none",
+        "--max-artifact-bytes",
+        "7",
+        url=migrated,
+    )
     row = read(migrated, lambda session: projects.get(session, "vision"))
     assert (row.max_queued, row.max_running, row.max_dataset_bytes) == (None, 2, 10**12)
+    assert row.max_artifact_bytes == 7
     assert (row.max_devices, row.max_device_hours, row.weight) == (64, 100.5, 2.5)
 
 

@@ -2,6 +2,8 @@ import pytest
 
 from ampspec.jobs import State
 from store.access import audit
+from store.files import artifacts
+from store.files.artifacts import StoredArtifact
 from tests.tables import every_row
 
 
@@ -65,6 +67,19 @@ def test_a_full_queue_gets_429_with_retry_after(api):
     assert (answer.status_code, answer.json()["code"]) == (429, "quota_exceeded")
     assert int(answer.headers["Retry-After"]) > 0
     assert len(api.client.get("/api/v1/jobs").json()["items"]) == 1
+
+
+def test_a_project_whose_artifacts_take_its_quota_gets_no_new_job(api, make_job, database):
+    job = make_job(State.RUNNING)
+    with database.write() as session:
+        artifacts.add(session, job.id, 1, StoredArtifact("model", "model", None, 5, "a" * 64))
+    project = api.client.patch(f"{PROJECTS}/default", json={"max_artifact_bytes": 5}).json()
+    assert (project["artifact_bytes"], project["max_artifact_bytes"]) == (5, 5)
+    answer = api.client.post("/api/v1/jobs", json=SPEC)
+    assert (answer.status_code, answer.json()["code"]) == (409, "artifact_quota_exceeded")
+    assert "quota of 5 bytes" in answer.json()["detail"]
+    api.client.patch(f"{PROJECTS}/default", json={"max_artifact_bytes": 6})
+    assert api.client.post("/api/v1/jobs", json=SPEC).status_code == 201
 
 
 ACTIONS = {"retry": State.CANCELLED, "resume": State.PAUSED, "clone": State.SUCCEEDED}
