@@ -108,7 +108,10 @@ def start_running_job(client: Client) -> Job:
 def page_urls(jobs: dict[str, Job], compared: list[Job], study: Study) -> dict[str, str]:
     """The address fragment of every page, by the name of its screenshot."""
     shown, failed = jobs["skipping"].id, jobs["failed"].id
-    tabs = ("ranges", "events", "log", "preflight", "profile", "attempts", "files", "spec")
+    tabs = (
+        *("evaluation", "ranges", "events", "log", "preflight", "profile", "attempts", "files"),
+        "spec",
+    )
     return {
         "jobs": "#/jobs",
         "job": f"#/jobs/{shown}",

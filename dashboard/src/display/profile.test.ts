@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Artifact } from "../api/types.ts";
-import { profiledCopy, profilesOf, shortName, shortTime, sortedBy } from "./profile.ts";
+import { profiledCopy, profilesOf, shortName, shortTime } from "./profile.ts";
 
 const file = (path: string, kind = "profile") => ({ path, kind }) as Artifact;
 
@@ -23,13 +23,6 @@ test("a time has the unit in which it is one or more", () => {
 test("a name is shown without the scopes of loop and phase", () => {
   assert.equal(shortName("while/body/while/phase.forward/dense/MatMul"), "dense/MatMul");
   assert.equal(shortName("while/body/gradient_tape/while/phase.forward/dense/MatMul"), "grad: dense/MatMul");
-});
-
-test("rows are sorted by numbers and by texts, and empty values come last", () => {
-  const rows = [{ a: 2, b: "x" }, { a: 10, b: null }, { a: 1, b: "y" }];
-  assert.deepEqual(sortedBy(rows, "a", true).map((row) => row.a), [10, 2, 1]);
-  assert.deepEqual(sortedBy(rows, "b", true).map((row) => row.b), ["y", "x", null]);
-  assert.deepEqual(sortedBy(rows, "b", false).map((row) => row.b), ["x", "y", null]);
 });
 
 test("a copy for a profile is short and keeps the rest of the spec", () => {

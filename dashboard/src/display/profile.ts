@@ -99,13 +99,3 @@ export function shortName(name: string): string {
   const kept = parts.filter((part) => !["while", "body", "gradient_tape"].includes(part) && !part.startsWith("phase."));
   return (parts.includes("gradient_tape") ? "grad: " : "") + kept.join("/");
 }
-
-/** Sorts by a column, without changing `rows`; empty values come last. */
-export function sortedBy<T>(rows: readonly T[], column: keyof T, descending: boolean): T[] {
-  return [...rows].sort((one, other) => {
-    const [a, b] = [one[column], other[column]];
-    if (a === null || b === null) return Number(a === null) - Number(b === null);
-    const order = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
-    return descending ? -order : order;
-  });
-}

@@ -17,6 +17,7 @@ PAGES = {
     "job": ("#/jobs/{job}", "skipping"),
     "events": ("#/jobs/{job}?tab=events", "skipping"),
     "ranges": ("#/jobs/{job}?tab=ranges", "skipping"),
+    "evaluation": ("#/jobs/{job}?tab=evaluation", "skipping"),
     "log": ("#/jobs/{job}?tab=log", "skipping"),
     "preflight": ("#/jobs/{job}?tab=preflight", "skipping"),
     "attempts": ("#/jobs/{job}?tab=attempts", "skipping"),

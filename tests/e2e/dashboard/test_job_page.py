@@ -197,6 +197,7 @@ def test_each_tab_of_a_job_shows_its_content(open_signed_in: Any, finished_jobs:
         "Events": "overflow",
         # TensorFlow prints start-up messages on some machines only.
         "Log": re.compile("Follow|No output"),
+        "Evaluation": re.compile("The most frequent mistakes.*The worst examples.*target", re.S),
         "Preflight": "Computed in 16 bits",
         "Profile": "No profile yet",
         "Attempts": "Wait",

@@ -8,6 +8,7 @@ import { JobSummary } from "./summary.tsx";
 import { Artifacts } from "./artifacts.tsx";
 import { JobHeader } from "./header.tsx";
 import { InitialWeights } from "./initial-weights.tsx";
+import { Evaluation } from "./evaluation/tab.tsx";
 import { EventsTab } from "./events.tsx";
 import { Log } from "./log.tsx";
 import { CustomCode } from "./custom-code.tsx";
@@ -20,11 +21,11 @@ import type { TabProps } from "./tab-props.ts";
 import { useJobPage } from "./use-job-page.ts";
 
 const TABS = [
-  ["plots", "Plots"], ["ranges", "Ranges"], ["events", "Events"], ["log", "Log"], ["preflight", "Preflight"],
+  ["plots", "Plots"], ["evaluation", "Evaluation"], ["ranges", "Ranges"], ["events", "Events"], ["log", "Log"], ["preflight", "Preflight"],
   ["profile", "Profile"], ["attempts", "Attempts"], ["files", "Files"], ["spec", "Spec"],
 ] as const;
 /** What only a job on a worker has. */
-const WORKER_TABS: ReadonlySet<string> = new Set(["ranges", "preflight", "profile", "files"]);
+const WORKER_TABS: ReadonlySet<string> = new Set(["evaluation", "ranges", "preflight", "profile", "files"]);
 
 export function JobPage({ route }: { route: Route }) {
   const id = route.path[1] ?? "";
@@ -66,6 +67,7 @@ function Tab({ name, ...props }: TabProps & { name: string }) {
   switch (name) {
     case "ledger": // links of version 0.5
     case "events": return <EventsTab {...props} />;
+    case "evaluation": return <Evaluation {...props} />;
     case "ranges": return <RangesTab {...props} />;
     case "log": return <Log {...props} />;
     case "preflight": return <Preflight {...props} />;

@@ -1,18 +1,9 @@
 // The tables of a profile: operations, kernels and layers, sorted by the column that is clicked.
-import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { SortableTable, type Column } from "../../components/sortable-table.tsx";
 import { number, percent } from "../../display/format.ts";
-import { shortName, shortTime, sortedBy, type ProfileKernel, type ProfileOperation, type ProfileReport } from "../../display/profile.ts";
+import { shortName, shortTime, type ProfileKernel, type ProfileOperation, type ProfileReport } from "../../display/profile.ts";
 
-const ROWS = 50;
 type Layer = ProfileReport["layers"][number];
-
-interface Column<T> {
-  key: keyof T & string;
-  title: string;
-  isNumber?: boolean;
-  show: (row: T) => ComponentChildren;
-}
 
 const yes = (value: boolean | null) => (value === null ? "–" : value ? "yes" : "no");
 
@@ -64,47 +55,4 @@ export function KernelTable({ kernels }: { kernels: ProfileKernel[] }) {
 
 export function LayerTable({ layers }: { layers: Layer[] }) {
   return <SortableTable title="Layers, per step" columns={LAYER_COLUMNS} rows={layers} first="time_s" />;
-}
-
-function SortableTable<T>(props: { title: string; columns: Column<T>[]; rows: T[]; first: keyof T & string }) {
-  const [sort, setSort] = useState({ column: props.first, descending: true });
-  const [isFull, showAll] = useState(false);
-  const rows = sortedBy(props.rows, sort.column, sort.descending);
-  const click = (column: keyof T & string) =>
-    setSort({ column, descending: column === sort.column ? !sort.descending : true });
-  return (
-    <section>
-      <h2>{props.title}</h2>
-      <div class="scroll" tabIndex={0} role="region" aria-label={props.title}>
-        <table class="table">
-          <thead>
-            <tr>
-              {props.columns.map(({ key, title, isNumber }) => (
-                <th
-                  key={key}
-                  scope="col"
-                  class={isNumber ? "number" : ""}
-                  aria-sort={sort.column !== key ? "none" : sort.descending ? "descending" : "ascending"}
-                >
-                  <button type="button" class="sort-button" onClick={() => click(key)}>
-                    {title}{sort.column === key && (sort.descending ? " ↓" : " ↑")}
-                  </button>
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {(isFull ? rows : rows.slice(0, ROWS)).map((row, index) => (
-              <tr key={index}>
-                {props.columns.map(({ key, isNumber, show }) => <td key={key} class={isNumber ? "number" : ""}>{show(row)}</td>)}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
-      {!isFull && rows.length > ROWS && (
-        <button type="button" class="button small" onClick={() => showAll(true)}>Show all {rows.length}</button>
-      )}
-    </section>
-  );
 }
