@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Unpack
 from uuid import uuid4
 
@@ -105,12 +106,14 @@ class BulkJobs(JobResource[M, J], Generic[M, J]):
         created_before: datetime | str | None = None,
         explanations: bool = False,
         study: str | None = None,
+        permanent: bool = False,
         **options: Unpack[RequestOptions],
     ) -> list[str]:
         """Delete all ended jobs that match all given filters (see `list`); returns their ids.
 
         At least one filter is needed, and an empty one is a ValueError. Jobs that have
-        not ended stay, and those that an unfinished job extends or explains.
+        not ended stay, and those that an unfinished job extends or explains. They can be restored
+        for a day unless `permanent`.
         """
         filters = _nonempty(
             state=state,
@@ -125,7 +128,8 @@ class BulkJobs(JobResource[M, J], Generic[M, J]):
             study=study,
         )
         search = _search(filters, explanations=explanations)
-        return await self._change(endpoints.delete_jobs, search, options)
+        delete = partial(endpoints.delete_jobs, permanent=permanent)
+        return await self._change(delete, search, options)
 
     async def _change(
         self,

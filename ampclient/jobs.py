@@ -109,6 +109,7 @@ class Jobs(BulkJobs[M, J], JobActions[M, J], Generic[M, J]):
         explanations: bool = False,
         study: str | None = None,
         fold_studies: bool = False,
+        trash: bool = False,
         sort: str | None = None,
         limit: int | None = None,
         fields: str | Iterable[str] | None = None,
@@ -123,7 +124,7 @@ class Jobs(BulkJobs[M, J], JobActions[M, J], Generic[M, J]):
         without the metric come last. `project` is for admins, who see all projects. `explanations`
         adds the jobs that explain a step of another job. `study` is the id of a study: its jobs.
         With `fold_studies`, the first job of each study that matches stands for the others: its
-        `study` has their number and states.
+        `study` has their number and states. With `trash` only deleted jobs that can be restored.
 
         `fields` adds what lists leave out: "spec". Without it, a Job fetches its `spec` when it is
         first read, and an AsyncJob raises SpecNotLoaded.
@@ -145,6 +146,7 @@ class Jobs(BulkJobs[M, J], JobActions[M, J], Generic[M, J]):
             explanations=explanations,
             study=study,
             fold_studies=fold_studies,
+            in_trash=trash,
             sort=sort,
             fields=several(fields),
         )

@@ -25,6 +25,7 @@ from server.background.counter import ServiceCounter
 from server.background.file_remover import FileRemover
 from server.background.notification_sender import NotificationSender
 from server.background.reconciler import Reconciler
+from server.background.retention_runner import RetentionRunner
 from server.background.study_runner import StudyRunner
 from server.catalog import routes as catalog
 from server.comparison import routes as compare
@@ -119,6 +120,7 @@ def create_app(
     server_id = new_id()
     reconciler = Reconciler(background, dispatcher, lease_s=settings.lease_s, server_id=server_id)
     file_remover = FileRemover(background, storage, server_id)
+    retention_runner = RetentionRunner(background, server_id)
     data_root = DataRoot(settings.datasets_dir, settings.data_prefixes)
     services = Services(
         database,
@@ -137,6 +139,7 @@ def create_app(
         BodyReceiver(settings.uploads_dir),
         new_planner(),
         ChannelSettings.from_settings(settings),
+        settings.trash_s,
     )
     planner = new_planner()
     study_runner = StudyRunner(
@@ -151,6 +154,7 @@ def create_app(
         reconciler,
         Compactor(background),
         ServiceCounter(background, server_id),
+        retention_runner,
         study_runner,
         NotificationSender(Deliverer(background, services.channels)),
         storage_check,
@@ -203,6 +207,7 @@ def create_app(
     app.state.services = services
     app.state.reconciler = reconciler
     app.state.file_remover = file_remover
+    app.state.retention_runner = retention_runner
     app.state.storage_check = storage_check
     app.mount(docs.ASSETS, docs.assets(), name="docs-assets")
     dashboard.install(app)

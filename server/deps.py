@@ -4,6 +4,7 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import Depends, Path, Query, Request
+from sqlalchemy.orm import Session
 
 from ampspec.api.projects import ProjectName
 from ampspec.api.roles import Role, Scope
@@ -28,7 +29,7 @@ from server.request_bodies import SpecBody
 from store.access import projects
 from store.access.audit import Actor
 from store.database import Database
-from store.jobs import jobs
+from store.jobs import jobs, trash
 
 if TYPE_CHECKING:
     from server.services import Services  # it imports the modules that import this one
@@ -59,6 +60,18 @@ def _service(name: str) -> Any:
 def job_not_found(job_id: str) -> NotFound:
     """The error for a job that does not exist, and for one that the principal may not see."""
     return NotFound(f"There is no job {job_id[:40]!r}.")
+
+
+def missing_job(session: Session, principal: Principal, job_id: str) -> NotFound:
+    """The error for a job that is not there, or deleted: what is in the trash can be restored."""
+    trashed = trash.find(session, job_id)
+    if trashed is None or not principal.sees(trashed.project):
+        return job_not_found(job_id)
+    return NotFound(
+        f"The job {job_id!r} was deleted, and is in the trash until "
+        f"{trashed.purge_at:%Y-%m-%d %H:%M} UTC. To restore it: ampctl job restore {job_id}, or "
+        f"POST /api/v1/jobs/{job_id}/restore."
+    )
 
 
 def check_visible(principal: Principal, job_id: str, project: str | None) -> None:
@@ -132,8 +145,9 @@ def actor_of(request: Request, principal: Principal) -> Actor:
 
 def _visible_job_id(job_id: Annotated[str, Depends(checked_job_id)], request: Request) -> str:
     with services_of(request).database.read() as session:
-        project = jobs.project_of(session, job_id)
-    check_visible(principal_of(request), job_id, project)
+        project, principal = jobs.project_of(session, job_id), principal_of(request)
+        if not principal.sees(project):
+            raise missing_job(session, principal, job_id)
     return job_id
 
 

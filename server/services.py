@@ -45,4 +45,6 @@ class Services:
     """Plans studies for requests."""
     channels: ChannelSettings
     """Which receivers notifications may have."""
+    trash_s: float
+    """How long a deleted job can be restored, in seconds."""
     streams: Streams = field(default_factory=Streams)

@@ -15,6 +15,7 @@ from infra.settings import DatabaseUrl, RedisUrl, SharedSettings
 DEFAULT_RATE_LIMIT: Final = "60000/minute"
 DEFAULT_TRUSTED_PROXIES: Final = "127.0.0.0/8,::1"
 DEFAULT_MAX_DATASET_BYTES: Final = 100 * 2**30
+DAY_S: Final = 86_400.0
 NO_PROXY: Final = "none"
 RATE: Final = r"^(off|[1-9][0-9]{0,8}/(second|minute|hour|day))$"
 
@@ -99,6 +100,11 @@ class Settings(SharedSettings):
         DEFAULT_MAX_DATASET_BYTES, ge=1, le=2**53, description=f"a number from 1 to {2**53}"
     )
     """Maximum size of one uploaded file of a dataset."""
+
+    trash_s: float = Field(
+        DAY_S, ge=0, le=365 * DAY_S, description="a number of seconds from 0 to 31536000"
+    )
+    """How long a deleted job can be restored; 0: it is deleted at once."""
 
     scheduler: str | None = None
     """The batch system that gives the jobs of some queues their devices, such as slurm."""

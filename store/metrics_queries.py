@@ -20,7 +20,8 @@ WAIT_BOUNDS_S: Final = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14
 
 def jobs_by_state(session: Session) -> Sequence[Sequence[Any]]:
     """The state, the queue, and the number of jobs in that state and queue."""
-    counts = select(Job.state, Job.queue, func.count()).group_by(Job.state, Job.queue)
+    counts = select(Job.state, Job.queue, func.count()).where(Job.purge_at.is_(None))
+    counts = counts.group_by(Job.state, Job.queue)
     return [list(row) for row in session.execute(counts)]
 
 

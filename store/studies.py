@@ -47,7 +47,7 @@ _JOBS: Final = (
         Job.summary,
         seconds_since(Job.started_at, Job.finished_at).label("ran_s"),
     )
-    .join(Job, Job.id == StudyJob.job_id, isouter=True)
+    .join(Job, and_(Job.id == StudyJob.job_id, Job.purge_at.is_(None)), isouter=True)
     .order_by(StudyJob.number)
 )
 

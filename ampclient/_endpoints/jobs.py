@@ -37,6 +37,8 @@ class JobSearch:
     """Whether to list jobs that explain a step of another one, too."""
     study: str | None = None
     """Only the jobs of this study."""
+    in_trash: bool = False
+    """Only the jobs in the trash."""
     fold_studies: bool = False
     """Whether one job of each study stands for the others."""
     sort: str | None = None
@@ -59,6 +61,7 @@ class JobSearch:
             created_before=self.created_before,
             explanations="true" if self.explanations else None,
             study=self.study,
+            trash="true" if self.in_trash else None,
             fold_studies="true" if self.fold_studies else None,
             sort=self.sort,
         )
@@ -85,16 +88,20 @@ def cancel_jobs(search: JobSearch) -> JsonRequest[ChangedJobs]:
     return _change_jobs("cancel", search)
 
 
-def delete_jobs(search: JobSearch) -> JsonRequest[ChangedJobs]:
-    """Delete the first ended jobs that match."""
-    return _change_jobs("delete", search)
+def delete_jobs(search: JobSearch, *, permanent: bool = False) -> JsonRequest[ChangedJobs]:
+    """Delete the first ended jobs that match; they can be restored unless `permanent`."""
+    return _change_jobs("delete", search, _permanent(permanent))
 
 
-def _change_jobs(action: str, search: JobSearch) -> JsonRequest[ChangedJobs]:
+def _permanent(permanent: bool) -> Params:
+    return params(permanent="true" if permanent else None)
+
+
+def _change_jobs(action: str, search: JobSearch, more: Params = ()) -> JsonRequest[ChangedJobs]:
     return JsonRequest(
         method="POST",
         path=f"/jobs/{action}",
-        params=search.params,
+        params=[*search.params, *more],
         headers=idempotency_header(),
         read=ChangedJobs.from_json,
     )
@@ -185,11 +192,20 @@ def edit_job(job_id: str, changes: Mapping[str, Any]) -> JsonRequest[JobView]:
     )
 
 
-def delete_job(job_id: str) -> JsonRequest[None]:
-    """Delete a job that has ended."""
+def delete_job(job_id: str, *, permanent: bool = False) -> JsonRequest[None]:
+    """Delete a job that has ended; it can be restored unless `permanent`."""
     return JsonRequest(
-        method="DELETE", path=job_path(job_id), headers=idempotency_header(), read=parse_nothing
+        method="DELETE",
+        path=job_path(job_id),
+        params=_permanent(permanent),
+        headers=idempotency_header(),
+        read=parse_nothing,
     )
+
+
+def restore_job(job_id: str) -> JsonRequest[JobView]:
+    """Take a job out of the trash."""
+    return _post(job_path(job_id, "restore"), headers=idempotency_header())
 
 
 def cancel_job(job_id: str) -> JsonRequest[JobView]:

@@ -99,9 +99,20 @@ class JobActions(JobResource[M, J], Generic[M, J]):
         return await self._send(endpoints.edit_job(endpoints.job_id_of(job), changes), options)
 
     @operation
-    async def delete(self, job: str | JobView, **options: Unpack[RequestOptions]) -> None:
+    async def delete(
+        self, job: str | JobView, *, permanent: bool = False, **options: Unpack[RequestOptions]
+    ) -> None:
         """Delete a job (or its id) with its records and files; see `Job.delete`."""
-        await self._transport.send(endpoints.delete_job(endpoints.job_id_of(job)), **options)
+        request = endpoints.delete_job(endpoints.job_id_of(job), permanent=permanent)
+        await self._transport.send(request, **options)
+
+    @operation
+    async def restore(self, job: str | JobView, **options: Unpack[RequestOptions]) -> J:
+        """Take a deleted job (or its id) out of the trash. Raises NotFound after its time there.
+
+        `list(trash=True)` lists what can be restored, and `purge_at` says until when.
+        """
+        return await self._send(endpoints.restore_job(endpoints.job_id_of(job)), options)
 
     async def _send(self, request: endpoints.JsonRequest[JobView], options: RequestOptions) -> J:
         return self._bind(await self._transport.send(request, **options))

@@ -185,9 +185,13 @@ class BaseJob(JobSteps[M], JobHistory[M], JobResource[M, J], Generic[M, J]):
         return await self._send(endpoints.edit_job(self.id, changes), **options)
 
     @operation
-    async def delete(self, **options: Unpack[RequestOptions]) -> None:
-        """Delete the job with its records and files. Raises Conflict unless it has ended."""
-        await self._transport.send(endpoints.delete_job(self.id), **options)
+    async def delete(self, *, permanent: bool = False, **options: Unpack[RequestOptions]) -> None:
+        """Delete the job with its records and files. Raises Conflict unless it has ended.
+
+        It is in the trash for a day, from which `client.jobs.restore` takes it; with `permanent`
+        it is deleted at once, and so is one in the trash.
+        """
+        await self._transport.send(endpoints.delete_job(self.id, permanent=permanent), **options)
 
     async def _send(
         self,

@@ -6,9 +6,10 @@ and writes an audit entry, in one transaction. Workers are notified after the co
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Final, TypeVar
 
-from fastapi import Depends, Response
+from fastapi import Depends, Request, Response
 from sqlalchemy.orm import Session
 
 from ampspec.api.job.jobs import ChangedJobs, Job
@@ -21,7 +22,8 @@ from server.deps import (
     DispatcherDep,
     MemberDep,
     NotifierDep,
-    job_not_found,
+    missing_job,
+    services_of,
 )
 from server.dispatch import Dispatcher, dispatch_jobs
 from server.errors import Conflict
@@ -35,7 +37,8 @@ from store.access.audit import Actor
 from store.access.idempotency import IdempotentRequest, StoredResponse
 from store.database import Database
 from store.files import file_removals
-from store.jobs import jobs
+from store.jobs import jobs, trash
+from store.jobs.trash import TrashedJob
 from store.listing.bulk_changes import BulkChange
 from store.models import registered_models
 from store.rows import insert_rows
@@ -61,6 +64,7 @@ PROFILE: Final = Action("profile", frozenset({State.RUNNING}))
 RESUME: Final = Action("resume", frozenset({State.PAUSED}))
 RETRY: Final = Action("retry", frozenset({State.FAILED, State.CANCELLED}))
 DELETE: Final = Action("delete", TERMINAL)
+RESTORE: Final = Action("restore", TERMINAL)
 EDIT: Final = Action("edit", frozenset(State))
 CLONE: Final = Action("clone", frozenset(State))
 EXTEND: Final = Action("extend", frozenset({State.SUCCEEDED}))
@@ -78,7 +82,7 @@ def get_visible_job(session: Session, job_id: str, principal: Principal) -> tabl
     """The job, if the principal may see it. Raises NotFound."""
     job = jobs.get(session, job_id, project=principal.visible_project)
     if job is None:
-        raise job_not_found(job_id)
+        raise missing_job(session, principal, job_id)
     return job
 
 
@@ -92,6 +96,8 @@ class JobActions:
     principal: Principal
     actor: Actor
     idempotent_request: IdempotentRequest | None
+    trash_s: float
+    """How long a deleted job can be restored, in seconds; 0: not at all."""
 
     def change(
         self,
@@ -159,22 +165,64 @@ class JobActions:
             self.notifier.notify(job_id)
         return to_response(stored)
 
-    def remove(self, job_id: str) -> Response:
-        """Delete a finished job; its files are deleted in the background, since a storage may hang.
+    def remove(self, job_id: str, *, permanent: bool) -> Response:
+        """Put a finished job into the trash; one that is there already is not found.
+
+        Args:
+            job_id: the job.
+            permanent: delete it at once, also from the trash. Its files are deleted in the
+                background, since a storage may hang.
+
+        Raises:
+            NotFound, Conflict, KeyReused: nothing is deleted.
+        """
+        keep_s = 0.0 if permanent else self.trash_s
+
+        def make(session: Session) -> StoredResponse:
+            if permanent and (trashed := self._find_in_trash(session, job_id)) is not None:
+                jobs.delete_job(session, job_id)
+                audit.record(
+                    session,
+                    self.actor,
+                    "job.delete",
+                    job_id,
+                    project=trashed.project,
+                    permanent=True,
+                )
+            else:
+                change = partial(trash.move, keep_s=keep_s)
+                self._apply_change(session, DELETE, job_id, change, deletion_details(keep_s))
+            if keep_s <= 0:
+                file_removals.schedule_in_background(session, job_id)
+            return StoredResponse(204, {}, "")
+
+        return to_response(respond_once(self.database, self.idempotent_request, make))
+
+    def restore(self, job_id: str) -> Response:
+        """Take a job out of the trash, and return it; one that is not deleted stays as it is.
 
         Args:
             job_id: the job.
 
         Raises:
-            NotFound, Conflict, KeyReused: nothing is deleted.
+            NotFound, KeyReused: nothing is changed.
         """
 
         def make(session: Session) -> StoredResponse:
-            self._apply_change(session, DELETE, job_id, jobs.delete_job, {})
-            file_removals.schedule_in_background(session, job_id)
-            return StoredResponse(204, {}, "")
+            trashed = self._find_in_trash(session, job_id)
+            row = trash.restore(session, job_id) if trashed is not None else None
+            if row is not None:
+                audit.record(session, self.actor, "job.restore", job_id, project=row.project)
+            job = job_from_row(row or get_visible_job(session, job_id, self.principal))
+            return StoredResponse(200, {}, job.model_dump_json())
 
-        return to_response(respond_once(self.database, self.idempotent_request, make))
+        stored = respond_once(self.database, self.idempotent_request, make)
+        self.notifier.notify(job_id)
+        return to_response(stored)
+
+    def _find_in_trash(self, session: Session, job_id: str) -> TrashedJob | None:
+        trashed = trash.find(session, job_id)
+        return trashed if trashed is not None and self.principal.sees(trashed.project) else None
 
     def _apply_change(
         self,
@@ -194,6 +242,11 @@ class JobActions:
             raise refusal(session, action, get_visible_job(session, job_id, self.principal))
         audit.record(session, self.actor, f"job.{action.name}", job_id, project=project, **data)
         return changed
+
+
+def deletion_details(keep_s: float) -> dict[str, Any]:
+    """What the audit log says about a deletion: whether the job cannot be restored."""
+    return {"permanent": True} if keep_s <= 0 else {}
 
 
 def check_has_worker(action: Action, job: tables.Job) -> None:
@@ -236,6 +289,7 @@ def refusal(session: Session, action: Action, job: tables.Job) -> Conflict:
 
 async def _job_actions(
     *,
+    request: Request,
     database: DatabaseDep,
     dispatcher: DispatcherDep,
     notifier: NotifierDep,
@@ -243,7 +297,8 @@ async def _job_actions(
     actor: ActorDep,
     idempotent_request: IdempotentRequestDep,
 ) -> JobActions:
-    return JobActions(database, dispatcher, notifier, principal, actor, idempotent_request)
+    trash_s = services_of(request).trash_s
+    return JobActions(database, dispatcher, notifier, principal, actor, idempotent_request, trash_s)
 
 
 JobActionsDep = Annotated[JobActions, Depends(_job_actions)]

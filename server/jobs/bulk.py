@@ -11,7 +11,7 @@ from ampspec.jobs import Problem
 from ampspec.training.training import MAX_LABELS
 from server.deps import MemberDep
 from server.errors import Conflict, RequestInvalid
-from server.jobs.actions import CANCEL, DELETE, EDIT, JobActions
+from server.jobs.actions import CANCEL, DELETE, EDIT, JobActions, deletion_details
 from server.jobs.listing import JobFiltersDep, Project
 from store.listing import bulk_changes
 from store.listing.search_filters import Search
@@ -22,6 +22,9 @@ FILTERS: Final = (
     "id, state, label, q, policy, model, project, created_after, created_before, metric or study"
 )
 
+Permanent = Annotated[
+    bool, Query(description="Delete at once: what is deleted cannot be restored.")
+]
 ChangeLimit = Annotated[
     int,
     Query(ge=1, le=MAX_CHANGED, description="At most so many jobs; `more` says if others match."),
@@ -34,10 +37,11 @@ def cancel_jobs(actions: JobActions, search: Search, limit: int) -> Response:
     return actions.change_matching(CANCEL, change, by_filter=True)
 
 
-def delete_jobs(actions: JobActions, search: Search, limit: int) -> Response:
-    """Delete the ended jobs that match."""
-    change = partial(bulk_changes.delete_matching, search=search, limit=limit)
-    return actions.change_matching(DELETE, change, by_filter=True)
+def delete_jobs(actions: JobActions, search: Search, limit: int, *, permanent: bool) -> Response:
+    """Put the ended jobs that match into the trash, or delete them at once."""
+    keep_s = 0.0 if permanent else actions.trash_s
+    change = partial(bulk_changes.trash_matching, search=search, limit=limit, keep_s=keep_s)
+    return actions.change_matching(DELETE, change, by_filter=True, **deletion_details(keep_s))
 
 
 def label_jobs(

@@ -10,6 +10,7 @@ from server.jobs.bulk import (
     MAX_CHANGED,
     BulkFiltersDep,
     ChangeLimit,
+    Permanent,
     cancel_jobs,
     delete_jobs,
     label_jobs,
@@ -46,15 +47,18 @@ def cancel(
 
 @router.post("/delete", summary="Delete jobs by filter", response_model=ChangedJobs)
 def delete(
-    filters: BulkFiltersDep, actions: JobActionsDep, limit: ChangeLimit = MAX_CHANGED
+    filters: BulkFiltersDep,
+    actions: JobActionsDep,
+    limit: ChangeLimit = MAX_CHANGED,
+    permanent: Permanent = False,
 ) -> Response:
-    """Delete the ended jobs that match all given filters, which are those of the list.
+    """Put the ended jobs that match all given filters, which are those of the list, into the trash.
 
     One filter is required. Jobs that have not ended stay, and so do those that an unfinished job
-    extends or explains. Files are deleted in the background. Idempotent; `more` says whether to
-    send it again.
+    extends or explains. After a day, or with `permanent` at once, they are deleted with their
+    files. Idempotent; `more` says whether to send it again.
     """
-    return delete_jobs(actions, filters, limit)
+    return delete_jobs(actions, filters, limit, permanent=permanent)
 
 
 @router.post(

@@ -36,7 +36,7 @@ class JobReader:
     """Reads jobs for the requests of one application."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
         self._job_batches: RequestBatcher[str, EncodedJob | QueuedRow | None] = RequestBatcher(
             self._read_rows
         )
@@ -55,7 +55,7 @@ class JobReader:
     def _read_rows(
         self, job_ids: Sequence[str]
     ) -> Sequence[EncodedJob | QueuedRow | Exception | None]:
-        with self._database.autocommit() as connection:
+        with self.database.autocommit() as connection:
             distinct_ids = list(dict.fromkeys(job_ids))
             try:
                 rows = get_rows(connection, distinct_ids)
@@ -68,7 +68,7 @@ class JobReader:
 
     def _explain_waiting(self, rows: Sequence[Any]) -> Sequence[EncodedJob | Exception]:
         waiting = {row.id: row for row in rows}
-        with self._database.autocommit() as connection:
+        with self.database.autocommit() as connection:
             why = why_waiting(connection, list(waiting.values()))
         encoded = {job_id: _encode(row, why.get(job_id)) for job_id, row in waiting.items()}
         return [encoded[row.id] for row in rows]

@@ -96,6 +96,10 @@ FoldStudies = Annotated[
         "with `study`: how many match, and their states."
     ),
 ]
+InTrash = Annotated[
+    bool,
+    Query(description="Only jobs in the trash, with `purge_at`; they are not listed otherwise."),
+]
 Ids = Annotated[
     str | None,
     Query(
@@ -220,12 +224,13 @@ async def _job_list_query(
     *,
     filters: JobFiltersDep,
     fold_studies: FoldStudies = False,
+    trash: InTrash = False,
     sort: SortOrder = Sort.NEWEST,
     limit: Limit = None,
     cursor: Cursor = None,
     fields: Fields = [],  # noqa: B006 - FastAPI copies it
 ) -> JobListQuery:
-    search = replace(filters, folds_studies=fold_studies)
+    search = replace(filters, folds_studies=fold_studies, in_trash=trash)
     jobs_per_page = limit or (MAX_IDS if search.ids else DEFAULT_LIMIT)
     return JobListQuery(search, _order(sort), jobs_per_page, cursor, frozenset(fields))
 

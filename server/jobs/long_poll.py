@@ -13,10 +13,11 @@ from typing import Annotated, Final
 import anyio
 from anyio import CancelScope
 from fastapi import Depends, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from ampspec.jobs import Problem, State
-from server.deps import job_not_found, principal_of, services_of
-from server.errors import RequestInvalid
+from server.deps import missing_job, principal_of, services_of
+from server.errors import NotFound, RequestInvalid
 from server.http.access import credentials
 from server.http.access.authenticator import Authenticator
 from server.http.admission.middleware import without_slot
@@ -61,8 +62,12 @@ class LongPoll:
         """The job, if the principal may see it. Raises NotFound."""
         job = await self.reader.read(job_id)
         if job is None or not principal_of(self.request).sees(job.project):
-            raise job_not_found(job_id)
+            raise await run_in_threadpool(self._missing_job, job_id)
         return job.response
+
+    def _missing_job(self, job_id: str) -> NotFound:
+        with self.reader.database.read() as session:
+            return missing_job(session, principal_of(self.request), job_id)
 
     async def respond(self, job_ids: Collection[str], read: ReadJobs) -> Response:
         """The response of `read`, or 304; the last one that it returns while the request is held.

@@ -20,6 +20,7 @@ from server.documentation.openapi import (
 )
 from server.http.router import CheckedRoute, api_router
 from server.jobs.actions import CANCEL, EDIT, PAUSE, PROFILE, RESUME, RETRY, JobActionsDep
+from server.jobs.bulk import Permanent
 from server.jobs.listing import JobListQueryDep
 from server.jobs.long_poll import LongPollDep, long_poll
 from server.request_bodies import CloneBody, ExtensionBody, JobChangesBody, ProfileBody, SpecBody
@@ -121,9 +122,23 @@ def edit(job_id: JobId, changes: JobChangesBody, actions: JobActionsDep) -> Resp
     response_class=Response,
     responses=problems(404, 409),
 )
-def delete(job_id: JobId, actions: JobActionsDep) -> Response:
-    """Delete a job that has ended, with its steps, events, logs and files."""
-    return actions.remove(job_id)
+def delete(job_id: JobId, actions: JobActionsDep, permanent: Permanent = False) -> Response:
+    """Put a job that has ended into the trash: it is found by no other route, and can be restored.
+
+    After a day, or with `permanent` at once, it is deleted with its steps, events, logs and files.
+    """
+    return actions.remove(job_id, permanent=permanent)
+
+
+@router.post(
+    "/{job_id}/restore",
+    summary="Restore a job from the trash",
+    response_model=Job,
+    responses=problems(404),
+)
+def restore(job_id: JobId, actions: JobActionsDep) -> Response:
+    """Take a job out of the trash, with all that it had. Idempotent."""
+    return actions.restore(job_id)
 
 
 @router.post(

@@ -8,7 +8,7 @@ from server.models.views import model_not_found
 from store import tables
 from store.access import audit
 from store.access.audit import Actor
-from store.jobs import jobs
+from store.jobs import jobs, trash
 from store.models import registered_models
 
 
@@ -60,8 +60,12 @@ def restore_version(
     if row.deleted_at is None:
         raise Conflict(f"Cannot restore {reference}: it is not deleted.")
     if row.job_id is None or not jobs.lock_needed(session, [row.job_id]):
+        restore_first = ""
+        if row.job_id is not None and trash.find(session, row.job_id) is not None:
+            restore_first = f" It is in the trash: `ampctl job restore {row.job_id}` restores it."
         raise Conflict(
             f"Cannot restore {reference}: its job {row.job_name!r} was deleted, with its files."
+            f"{restore_first}"
         )
     registered_models.restore(session, model, row.number)
     audit.record(session, actor, "model.undelete", str(reference), project=project)

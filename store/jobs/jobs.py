@@ -21,7 +21,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from ampspec.jobs import ACTIVE, TERMINAL, JobSpec, Reason, State
 from ampspec.telemetry import EventType
@@ -41,13 +41,16 @@ DEFAULT_QUEUE: Final = "default"
 """The queue that every worker serves by default."""
 
 # Built once: building a statement takes as long as executing it.
-_BY_ID: Final = select(Job).where(Job.id == bindparam("job_id"))
-_ROWS_BY_ID: Final = select(Job.__table__).where(Job.id.in_(bindparam("job_ids", expanding=True)))
+_NOT_IN_TRASH: Final = Job.purge_at.is_(None)
+_BY_ID: Final = select(Job).where(Job.id == bindparam("job_id"), _NOT_IN_TRASH)
+_ROWS_BY_ID: Final = select(Job.__table__).where(
+    Job.id.in_(bindparam("job_ids", expanding=True)), _NOT_IN_TRASH
+)
 # As text: a damaged row may hold anything there.
 _VERSIONS: Final = select(
     Job.id, Job.seq, Job.state, cast(Job.uploading, String).label("uploading")
-).where(Job.id.in_(bindparam("job_ids", expanding=True)))
-_SEQ: Final = select(Job.project, Job.seq).where(Job.id == bindparam("job_id"))
+).where(Job.id.in_(bindparam("job_ids", expanding=True)), _NOT_IN_TRASH)
+_SEQ: Final = select(Job.project, Job.seq).where(Job.id == bindparam("job_id"), _NOT_IN_TRASH)
 # A message is sent after the commit; if that fails, the reconciler sends it.
 _INSERT: Final = (
     insert(Job)
@@ -154,7 +157,7 @@ def versions(connection: Connection, job_ids: Collection[str]) -> Sequence[Any]:
 
 def project_of(session: Session, job_id: str) -> str | None:
     """The project of a job; None if there is no such job."""
-    return session.scalar(select(Job.project).where(Job.id == job_id))
+    return session.scalar(select(Job.project).where(Job.id == job_id, _NOT_IN_TRASH))
 
 
 def project_and_seq(session: Session, job_id: str) -> tuple[str | None, int]:
@@ -165,7 +168,8 @@ def project_and_seq(session: Session, job_id: str) -> tuple[str | None, int]:
 
 def seq_and_state(session: Session, job_id: str) -> tuple[int, str] | None:
     """The last seq of a job, and its state; None if there is no such job."""
-    row = session.execute(select(Job.seq, Job.state).where(Job.id == job_id)).one_or_none()
+    statement = select(Job.seq, Job.state).where(Job.id == job_id, _NOT_IN_TRASH)
+    row = session.execute(statement).one_or_none()
     return (row.seq, row.state) if row is not None else None
 
 
@@ -175,7 +179,7 @@ def edit(session: Session, job_id: str, changes: Mapping[str, Any]) -> Job | Non
         return get(session, job_id)
     statement = (
         update(Job)
-        .where(Job.id == job_id)
+        .where(Job.id == job_id, _NOT_IN_TRASH)
         .values(**changes, seq=Job.seq + 1, updated_at=now(), changed_at=now(), edited_at=now())
         .returning(Job)
         .execution_options(populate_existing=True, synchronize_session=False)
@@ -190,17 +194,17 @@ def edit(session: Session, job_id: str, changes: Mapping[str, Any]) -> Job | Non
 
 
 def delete_job(session: Session, job_id: str) -> bool:
-    """Delete a finished job with its telemetry.
+    """Delete a finished job with its telemetry; one in the trash, too.
 
     False if it is not finished, if an unfinished job needs it, if a version of a model was made
     from it, or if it does not exist.
     """
     # Waits for an extension that is being submitted, or a version that is being registered.
-    _get_for_update(session, job_id)
+    session.execute(select(Job.id).where(Job.id == job_id).with_for_update())
     is_deletable = (
         Job.id == job_id,
         Job.state.in_(TERMINAL),
-        ~_is_needed(job_id),
+        ~is_needed(job_id),
         ~is_registered(job_id),
     )
     if session.scalar(select(Job.id).where(*is_deletable)) is None:
@@ -229,7 +233,7 @@ def delete_ended_allocations(session: Session, job_ids: Collection[str]) -> None
 
 def lock_needed(session: Session, ids: Collection[str]) -> set[str]:
     """Lock jobs against deletion until the transaction ends; returns those that exist."""
-    statement = select(Job.id).where(Job.id.in_(ids)).order_by(Job.id)
+    statement = select(Job.id).where(Job.id.in_(ids), _NOT_IN_TRASH).order_by(Job.id)
     return set(session.scalars(statement.with_for_update(read=True, key_share=True)))
 
 
@@ -240,7 +244,7 @@ def unfinished_user(session: Session, job_id: str) -> str | None:
 
 def explanations(session: Session, job_id: str, *, step: int | None, limit: int) -> Sequence[Job]:
     """The newest jobs that explain a step of this one, or any step."""
-    statement = select(Job).where(Job.explains == job_id)
+    statement = select(Job).where(Job.explains == job_id, _NOT_IN_TRASH)
     if step is not None:
         statement = statement.where(Job.explain_step == step)
     order = (Job.created_at.desc(), Job.id.desc())
@@ -340,15 +344,16 @@ def retry(session: Session, job_id: str) -> Job | None:
     return _requeue(session, job_id, State.FAILED, State.CANCELLED, failures=0)
 
 
-def _users(job_id: str) -> Select[str]:
+def _users(job_id: str | InstrumentedAttribute[str]) -> Select[str]:
     user = aliased(Job)
     return select(user.id).where(
         or_(user.extends == job_id, user.explains == job_id), user.state.not_in(TERMINAL)
     )
 
 
-def _is_needed(job_id: str) -> ColumnElement[bool]:
-    return _users(job_id).exists()
+def is_needed(job_id: str | InstrumentedAttribute[str]) -> ColumnElement[bool]:
+    """Whether an unfinished job extends or explains the job, and may need a checkpoint of it."""
+    return _users(job_id).correlate(Job).exists()
 
 
 def _requeue(session: Session, job_id: str, *states: State, **values: Any) -> Job | None:
@@ -357,6 +362,7 @@ def _requeue(session: Session, job_id: str, *states: State, **values: Any) -> Jo
         job_id,
         State.QUEUED,
         Job.state.in_(states),
+        _NOT_IN_TRASH,
         reason=None,
         message=None,
         finished_at=None,
@@ -370,5 +376,5 @@ def _requeue(session: Session, job_id: str, *states: State, **values: Any) -> Jo
 
 def _get_for_update(session: Session, job_id: str) -> Job | None:
     """The job, locked: of two concurrent requests the second sees the change of the first."""
-    statement = select(Job).where(Job.id == job_id).with_for_update()
+    statement = select(Job).where(Job.id == job_id, _NOT_IN_TRASH).with_for_update()
     return session.scalars(statement.execution_options(populate_existing=True)).one_or_none()

@@ -248,6 +248,11 @@ def _lock(session: Session, job_id: str) -> Job:
     job = session.get(Job, job_id, populate_existing=True, with_for_update=True)
     if job is None:
         raise RunConflict("The run has been deleted. It accepts no more data.")
+    if job.purge_at is not None:
+        raise RunConflict(
+            "The run has been deleted, and is in the trash. It accepts no more data until it is "
+            f"restored: ampctl job restore {job_id}."
+        )
     return job
 
 

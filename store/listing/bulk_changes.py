@@ -6,11 +6,12 @@ from time import monotonic
 from typing import Any, Final
 
 from sqlalchemy import bindparam, delete, insert, not_, or_, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
 from ampspec.jobs import ACTIVE, TERMINAL, Reason, State
 from store.clock import now
-from store.jobs.jobs import CANCEL, delete_ended_allocations, edit
+from store.jobs import trash
+from store.jobs.jobs import CANCEL, delete_ended_allocations, edit, is_needed
 from store.jobs.state_transitions import change_states
 from store.listing.search_filters import Search, has_label, matching
 from store.listing.search_plan import plan_for_values
@@ -25,6 +26,9 @@ WAITING: Final = (State.QUEUED, State.PAUSED)
 CANCELLABLE: Final = (*WAITING, *(ACTIVE - {State.STOPPING}))
 MAX_DELETION_S: Final = 4.0
 """A transaction deletes jobs for this long, and at least one."""
+
+
+_IS_FREE: Final = (~is_needed(Job.id), ~is_registered(Job.id))
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,18 @@ def cancel_matching(session: Session, search: Search, *, limit: int) -> BulkChan
     return matching
 
 
+def trash_matching(session: Session, search: Search, *, limit: int, keep_s: float) -> BulkChange:
+    """Put ended jobs that match into the trash for `keep_s` seconds; those that others need stay.
+
+    So do those that versions of models were made from. With 0 seconds they are deleted at once.
+    """
+    if keep_s <= 0:
+        return delete_matching(session, search, limit=limit)
+    matching = _lock(session, search, limit, Job.state.in_(TERMINAL), *_IS_FREE)
+    trashed_ids = trash.move_all(session, [job.id for job in matching.jobs], keep_s)
+    return BulkChange([job for job in matching.jobs if job.id in trashed_ids], matching.has_more)
+
+
 def delete_matching(session: Session, search: Search, *, limit: int) -> BulkChange:
     """Delete ended jobs that match, with their telemetry; those that others need stay.
 
@@ -68,21 +84,13 @@ def delete_matching(session: Session, search: Search, *, limit: int) -> BulkChan
 
     Their files are scheduled for removal. After MAX_DELETION_S the rest is left, as more.
     """
-    user = aliased(Job)
-    is_needed = (
-        select(user.id)
-        .where(or_(user.extends == Job.id, user.explains == Job.id), user.state.not_in(TERMINAL))
-        .correlate(Job)
-        .exists()
-    )
-    is_free = (~is_needed, ~is_registered(Job.id))
-    matching = _lock(session, search, limit, Job.state.in_(TERMINAL), *is_free)
+    matching = _lock(session, search, limit, Job.state.in_(TERMINAL), *_IS_FREE)
     released_ids = jobs_of_deleted_versions(session, [job.id for job in matching.jobs])
     # One by one: a job with much telemetry takes seconds, and a statement has a limit. A job that
     # extends one of them may have been submitted since they were read.
     still_free = (
         delete(Job)
-        .where(Job.id == bindparam("job_id"), *is_free)
+        .where(Job.id == bindparam("job_id"), *_IS_FREE)
         .returning(Job.id)
         .execution_options(synchronize_session=False)
     )

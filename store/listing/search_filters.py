@@ -42,6 +42,8 @@ class Search:
     """Whether jobs that explain a step of another job match too."""
     study: str | None = None
     """Only the jobs of this study."""
+    in_trash: bool = False
+    """Only jobs in the trash, instead of all others."""
     folds_studies: bool = False
     """Whether one job of each study stands for all of its jobs that match."""
 
@@ -56,7 +58,8 @@ def conditions(search: Search, job: type[Job] = Job) -> list[ColumnElement[bool]
 
 def matching(search: Search, job: type[Job] = Job) -> list[ColumnElement[bool]]:
     """The SQL conditions of the filters on `job`, which may be an alias."""
-    filters: list[ColumnElement[bool]] = []
+    in_trash = job.purge_at.is_not(None)
+    filters: list[ColumnElement[bool]] = [in_trash if search.in_trash else job.purge_at.is_(None)]
     if search.project is not None:
         filters.append(job.project == search.project)
     if search.ids:

@@ -117,6 +117,18 @@ class Job(Base):
     """When a user last changed its name, priority or labels."""
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+    purge_at: Mapped[datetime | None]
+    """It was deleted, and is in the trash until then (store.jobs.trash)."""
+
+
+# A partial index: few jobs are in the trash.
+Index(
+    "ix_jobs_purge_at",
+    Job.purge_at,
+    Job.id,
+    sqlite_where=Job.purge_at.is_not(None),
+    postgresql_where=Job.purge_at.is_not(None),
+)
 
 
 # The order in which queued jobs are claimed. It covers jobs of all states: SQLite would prefer the

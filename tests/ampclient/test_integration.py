@@ -67,8 +67,15 @@ def test_a_job_is_paused_edited_cloned_cancelled_retried_and_deleted(client):
     assert job.retry().state is State.QUEUED
     job.cancel()
     job.delete()
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="ampctl job restore"):
         job.refresh()
+    [trashed] = client.jobs.list(trash=True)
+    assert (trashed.id, client.jobs.restore(trashed).purge_at) == (job.id, None)
+    assert job.refresh().state is State.CANCELLED
+    job.delete()
+    job.delete(permanent=True)
+    with pytest.raises(NotFound):
+        client.jobs.restore(job.id)
 
 
 def test_many_jobs_are_submitted_cancelled_and_deleted(client, monkeypatch):
@@ -80,11 +87,15 @@ def test_many_jobs_are_submitted_cancelled_and_deleted(client, monkeypatch):
     other = client.jobs.submit(SPEC)
     for action in ("cancel_jobs", "delete_jobs"):
         change = getattr(bulk, action)
-        few = partial(lambda change, actions, search, _: change(actions, search, 2), change)
+        few = partial(
+            lambda change, actions, search, _, **options: change(actions, search, 2, **options),
+            change,
+        )
         monkeypatch.setattr(f"server.jobs.bulk_routes.{action}", few)
     assert sorted(client.jobs.cancel_many(label={"run": "many"})) == sorted(j.id for j in jobs)
     assert {job.refresh().state for job in jobs} == {State.CANCELLED}
     assert sorted(client.jobs.delete_many(state="cancelled")) == sorted(job.id for job in jobs)
+    assert len(list(client.jobs.list(trash=True))) == 5
     assert [job.id for job in client.jobs.list()] == [other.id]
     with pytest.raises(InvalidRequest, match="filter"):
         client.jobs.delete_many()

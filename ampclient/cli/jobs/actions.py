@@ -1,4 +1,4 @@
-"""`ampctl cancel`, `pause`, `resume`, `retry`, `clone`, `extend`, `edit`, `delete`: actions."""
+"""`ampctl cancel`, `pause`, `resume`, `retry`, `clone`, `extend`, `edit`, `delete`, `restore`."""
 
 from typing import Annotated, Any, Final
 
@@ -7,7 +7,7 @@ import typer
 from ampclient._job.job import Job
 from ampclient.cli.exit_status import ExitStatus
 from ampclient.cli.jobs.watch import Wait, Watch, wait_for_state, watch_to_the_end
-from ampclient.cli.options import AsJson, JobId, job_of
+from ampclient.cli.options import AsJson, JobId, client_of, job_of
 from ampclient.cli.output.tables import print_json
 from ampclient.cli.shell_completion import job_ids
 from ampclient.cli.submit.submit import (
@@ -33,6 +33,12 @@ Succeeded = Annotated[str, _one_of(State.SUCCEEDED)]
 Paused = Annotated[str, _one_of(State.PAUSED)]
 EndedBadly = Annotated[str, _one_of(State.FAILED, State.CANCELLED)]
 Ended = Annotated[str, _one_of(*ENDED_STATES)]
+
+
+Permanent = Annotated[
+    bool,
+    typer.Option("--permanent", help="Delete at once, also from the trash: nothing restores it."),
+]
 
 
 def cancel(
@@ -140,11 +146,29 @@ def edit(
     _print_result(changed, f"{changed.id} updated", as_json=as_json)
 
 
-def delete(context: typer.Context, job_id: Ended, as_json: AsJson = False) -> None:
-    """Delete a job that has ended, with its steps, logs and files."""
+def delete(
+    context: typer.Context, job_id: Ended, permanent: Permanent = False, as_json: AsJson = False
+) -> None:
+    """Delete a job that has ended, with its steps, logs and files; it can be restored for a day."""
+    jobs = client_of(context).jobs
+    if permanent:
+        jobs.delete(job_id, permanent=True)
+        if as_json:
+            print_json({"deleted": job_id})
+        else:
+            typer.echo(f"{job_id} deleted")
+        return
     job = job_of(context, job_id)
     job.delete()
-    _print_result(job, f"{job.id} deleted", as_json=as_json)
+    _print_result(
+        job, f"{job.id} deleted; `ampctl job restore {job.id}` restores it", as_json=as_json
+    )
+
+
+def restore(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+    """Take a deleted job out of the trash; `ampctl job list --trash` lists them."""
+    job = client_of(context).jobs.restore(job_id)
+    _print_result(job, f"{job.id} restored", as_json=as_json)
 
 
 def _print_state(

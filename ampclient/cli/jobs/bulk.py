@@ -1,10 +1,10 @@
 """`ampctl cancel-many` and `delete-many`: change all jobs that match a filter."""
 
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
+from ampclient.cli.jobs.actions import Permanent
 from ampclient.cli.jobs.jobs import (
     Explanations,
     Labels,
@@ -23,65 +23,82 @@ from ampspec.documents.text import plural
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
-def _command(change: str, summary: str, question: str, what: str) -> Callable[..., None]:
-    """A command with the filters of `list`.
-
-    Args:
-        change: The name of the method of `client.jobs`.
-        summary: The help of the command.
-        question: What is asked before.
-        what: What is said of the jobs afterwards.
-    """
-
-    def run(
-        context: typer.Context,
-        *,
-        states: States = None,
-        labels: Labels = None,
-        where: Where = None,
-        q: Text = None,
-        policy: Policy = None,
-        model: Model = None,
-        project: Project = None,
-        explanations: Explanations = False,
-        study: OfStudy = None,
-        yes: Yes = False,
-        as_json: AsJson = False,
-    ) -> None:
-        filters = _filters(
-            state=states,
-            label=labels,
-            metric=where,
-            q=q,
-            policy=policy,
-            model=model,
-            project=project,
-            study=study,
-        )
-        if not yes:
-            typer.confirm(question, abort=True, err=True)
-        ids = getattr(client_of(context).jobs, change)(**filters, explanations=explanations)
-        if as_json:
-            print_json(ids)
-        else:
-            typer.echo(f"{plural(len(ids), 'job')} {what}.")
-
-    run.__name__, run.__doc__ = change, summary
-    return run
+def cancel_many(
+    context: typer.Context,
+    *,
+    states: States = None,
+    labels: Labels = None,
+    where: Where = None,
+    q: Text = None,
+    policy: Policy = None,
+    model: Model = None,
+    project: Project = None,
+    explanations: Explanations = False,
+    study: OfStudy = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel all jobs that match the given filters, which are those of `list`."""
+    filters = _filters(
+        state=states,
+        label=labels,
+        metric=where,
+        q=q,
+        policy=policy,
+        model=model,
+        project=project,
+        study=study,
+    )
+    _confirm("Cancel all jobs that match?", yes)
+    ids = client_of(context).jobs.cancel_many(**filters, explanations=explanations)
+    _print_ids(ids, "cancelled, or about to stop", as_json=as_json)
 
 
-cancel_many = _command(
-    "cancel_many",
-    "Cancel all jobs that match the given filters, which are those of `list`.",
-    "Cancel all jobs that match?",
-    "cancelled, or about to stop",
-)
-delete_many = _command(
-    "delete_many",
-    "Delete all ended jobs that match the given filters, with their steps, logs and files.",
-    "Delete all ended jobs that match, with their steps, logs and files?",
-    "deleted",
-)
+def delete_many(
+    context: typer.Context,
+    *,
+    states: States = None,
+    labels: Labels = None,
+    where: Where = None,
+    q: Text = None,
+    policy: Policy = None,
+    model: Model = None,
+    project: Project = None,
+    explanations: Explanations = False,
+    study: OfStudy = None,
+    permanent: Permanent = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete all ended jobs that match the given filters, with their steps, logs and files."""
+    filters = _filters(
+        state=states,
+        label=labels,
+        metric=where,
+        q=q,
+        policy=policy,
+        model=model,
+        project=project,
+        study=study,
+    )
+    _confirm("Delete all ended jobs that match, with their steps, logs and files?", yes)
+    ids = client_of(context).jobs.delete_many(
+        **filters, explanations=explanations, permanent=permanent
+    )
+    restorable = "" if permanent else "; `ampctl job restore ID` restores one"
+    _print_ids(ids, f"deleted{restorable}", as_json=as_json)
+
+
+def _confirm(question: str, is_confirmed: bool) -> None:
+    if not is_confirmed:
+        typer.confirm(question, abort=True, err=True)
+
+
+def _print_ids(ids: list[str], what: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(ids)
+    else:
+        typer.echo(f"{plural(len(ids), 'job')} {what}.")
 
 
 def _filters(**values: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """`ampctl job`: submit, list, watch and change jobs, and read what they recorded."""
 
+from collections.abc import Callable
 from typing import Final
 
 import typer
@@ -27,7 +28,7 @@ group = typer.Typer(
     help="Submit, list, watch and change jobs, and read what they recorded.", no_args_is_help=True
 )
 
-COMMANDS: Final = {
+COMMANDS: Final[dict[str, Callable[..., None]]] = {
     command.__name__.rstrip("_").replace("_", "-"): command
     for command in (
         submit.submit,
@@ -58,6 +59,7 @@ COMMANDS: Final = {
         explain_wait.explain_wait,
         actions.edit,
         actions.delete,
+        actions.restore,
         bulk.cancel_many,
         bulk.delete_many,
     )

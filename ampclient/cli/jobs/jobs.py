@@ -89,6 +89,9 @@ OfStudy = Annotated[
 AllJobs = Annotated[
     bool, typer.Option("--all-jobs", help="List each job of a study, instead of a row per study.")
 ]
+InTrash = Annotated[
+    bool, typer.Option("--trash", help="List the deleted jobs that can be restored.")
+]
 Sort = Annotated[
     str | None,
     typer.Option(
@@ -124,6 +127,7 @@ def list_(
     explanations: Explanations = False,
     study: OfStudy = None,
     all_jobs: AllJobs = False,
+    trash: InTrash = False,
     sort: Sort = None,
     limit: Limit = 50,
     all_pages: AllPages = False,
@@ -143,7 +147,8 @@ def list_(
             project=project,
             explanations=explanations,
             study=study,
-            fold_studies=study is None and not all_jobs,
+            fold_studies=study is None and not all_jobs and not trash,
+            trash=trash,
             sort=sort,
             fields=fields,
             # One more than is shown, to know whether there are more.

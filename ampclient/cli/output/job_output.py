@@ -45,6 +45,7 @@ def print_jobs(
     from ampclient.progress.live_table import styled_state
 
     several = len({job.project for job in jobs}) > 1
+    in_trash = any(job.purge_at is not None for job in jobs)
     has_loss = any(VALIDATION_LOSS in (job.metrics or {}) for job in jobs)
     shown = metrics or ([VALIDATION_LOSS] if has_loss else [])
     columns = (
@@ -58,6 +59,7 @@ def print_jobs(
         *(TableColumn(formats.printable(name), align_right=True) for name in shown),
         TableColumn("SKIPPED", align_right=True, drop_order=4),
         TableColumn("CREATED", align_right=True, drop_order=3),
+        *([TableColumn("DELETED FOR GOOD")] if in_trash else []),
     )
     rows: list[tuple[Cell, ...]] = [
         (
@@ -73,6 +75,7 @@ def print_jobs(
             *(formats.metric(name, (job.metrics or {}).get(name)) for name in shown),
             str(job.skipped),
             ago(job.created_at),
+            *([formats.moment(job.purge_at) if job.purge_at else UNKNOWN] if in_trash else []),
         )
         for job in jobs
     ]

@@ -190,6 +190,10 @@ class JobFields(StoredModel):
     started_at: datetime | None
     finished_at: datetime | None
     updated_at: datetime
+    purge_at: datetime | None = Field(
+        default=None,
+        description="It was deleted, and can be restored until then; null for all other jobs.",
+    )
     seq: int = Field(
         default=0,
         description="The number of its last entry in `/stream`: pass it as `after` to follow the "

@@ -168,6 +168,8 @@ def test_a_job_is_kept_while_a_version_is_made_from_it(api, register):
     assert answer.json() == {"ids": [], "more": False}
     assert api.client.delete(f"{VERSIONS}/1").status_code == 204
     assert api.client.delete(job).status_code == 204
+    assert "ampctl job restore" in api.client.post(f"{VERSIONS}/1/undelete").json()["detail"]
+    assert api.client.delete(f"{job}?permanent=true").status_code == 204
     restored = api.client.post(f"{VERSIONS}/1/undelete")
     assert restored.status_code == 409
     assert "was deleted, with its files" in restored.json()["detail"]

@@ -84,7 +84,7 @@ def test_a_cancelled_job_is_as_one_that_was_cancelled_alone(database, make_job, 
 def test_ended_jobs_are_deleted_with_all_that_belongs_to_them(database, make_job, post):
     gone = [make_job(state).id for state in (State.SUCCEEDED, State.FAILED, State.CANCELLED)]
     running = make_job(State.RUNNING).id
-    assert sorted(post("delete", "?policy=float32")["ids"]) == sorted(gone)
+    assert sorted(post("delete", "?policy=float32&permanent=true")["ids"]) == sorted(gone)
     assert states(database, running) == ["running"]
     for table in (EventRow, Attempt):
         with database.read() as session:
@@ -119,7 +119,7 @@ def test_a_deletion_that_takes_long_is_left_to_further_requests(
     ids = sorted(make_job(State.SUCCEEDED).id for _ in range(3))
     monkeypatch.setattr("store.listing.bulk_changes.MAX_DELETION_S", 0.0)
     for number, job_id in enumerate(ids):
-        changed = post("delete", "?state=succeeded")
+        changed = post("delete", "?state=succeeded&permanent=true")
         assert changed == {"ids": [job_id], "more": number < 2}
     assert count(database, FileRemoval) == 3
 

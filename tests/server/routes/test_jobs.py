@@ -47,7 +47,7 @@ JOB_FIELDS = {
         "examples_per_step",
         "ranks",
     ),
-    *("created_at", "not_before", "started_at", "finished_at", "updated_at", "seq"),
+    *("created_at", "not_before", "started_at", "finished_at", "updated_at", "purge_at", "seq"),
 }
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
@@ -305,14 +305,14 @@ def test_a_job_can_be_deleted_only_after_its_end_and_its_files_are_deleted_with_
     folder = api.data_dir / "artifacts" / job.id
     folder.mkdir(parents=True)
     (folder / "model.keras").touch()
-    answer = api.client.delete(f"/api/v1/jobs/{job.id}")
+    answer = api.client.delete(f"/api/v1/jobs/{job.id}?permanent=true")
     gone = api.client.get(f"/api/v1/jobs/{job.id}").status_code == 404
     api.app.state.file_remover.remove()
     assert (answer.status_code, gone) == ((204, True) if state.is_terminal else (409, False))
     assert folder.exists() != gone
     if gone:
         assert answer.content == b""
-        assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 404
+        assert api.client.delete(f"/api/v1/jobs/{job.id}?permanent=true").status_code == 404
 
 
 @pytest.fixture
@@ -343,7 +343,7 @@ def test_deleting_files_is_retried_later_after_a_failure(api, files, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(Storage, "remove_folder", fail)
-        assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 204
+        assert api.client.delete(f"/api/v1/jobs/{job.id}?permanent=true").status_code == 204
         assert api.client.get(f"/api/v1/jobs/{job.id}").status_code == 404
         api.app.state.file_remover.remove()
         assert pending_removals(api.database) == [job.id]  # it is retried later, not at once
@@ -362,7 +362,7 @@ def test_files_of_a_deleted_job_are_deleted_after_a_crash_of_the_server(api, fil
     def crash(*_):
         raise SystemError("killed while it deleted the files")
 
-    assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 204
+    assert api.client.delete(f"/api/v1/jobs/{job.id}?permanent=true").status_code == 204
     with monkeypatch.context() as patch:
         patch.setattr(Storage, "remove_folder", crash)
         with pytest.raises(SystemError):
@@ -386,7 +386,7 @@ def test_deleting_files_blocks_no_writer(api, files, monkeypatch):
         remove_folder(storage, job_id)
 
     monkeypatch.setattr(Storage, "remove_folder", wait)
-    assert api.client.delete(f"/api/v1/jobs/{job.id}").status_code == 204
+    assert api.client.delete(f"/api/v1/jobs/{job.id}?permanent=true").status_code == 204
     with ThreadPoolExecutor(1) as pool:
         removal = pool.submit(api.app.state.file_remover.remove)
         assert deleting.wait(DEADLINE_S)

@@ -126,7 +126,7 @@ def test_an_empty_or_invalid_edit_is_wrong_usage(ampctl, server, arguments):
 def test_delete_confirms_and_is_refused_for_a_running_job(ampctl, server):
     server.add_job("a", state="failed")
     server.add_job("r", state="running")
-    assert ampctl("delete", "a").out == "a deleted\n"
+    assert ampctl("delete", "a").out == "a deleted; `ampctl job restore a` restores it\n"
     assert ampctl("delete", "r").code == 3
     assert list(server.jobs) == ["r"]
 

@@ -35,6 +35,13 @@ def test_all_jobs_that_match_are_cancelled_and_deleted(run, database, make_job):
     result = run("delete-many", "--state", "cancelled", "--yes", "--json")
     assert sorted(result.json()) == sorted(ids)
     assert states(database, *ids, other) == [None, None, "queued"]
+    assert "DELETED FOR GOOD" in run("job", "list", "--trash").out
+    assert run("job", "restore", ids[0]).out == f"{ids[0]} restored\n"
+    assert run("job", "delete", ids[1], "--permanent", "--json").json() == {"deleted": ids[1]}
+    assert run("job", "restore", ids[1]).code == 4
+    result = run("delete-many", "--state", "cancelled", "--yes", "--permanent")
+    assert result.out == "1 job deleted.\n"
+    assert run("job", "list", "--trash", "--json").json() == []
 
 
 def test_without_a_yes_nothing_is_changed(run, database, make_job, monkeypatch):

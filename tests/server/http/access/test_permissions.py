@@ -6,6 +6,7 @@ import pytest
 from fastapi.routing import iter_route_contexts
 from sqlalchemy import update
 
+from ampspec.jobs import State
 from server.http.access.auth_middleware import (
     DASHBOARD_ASSETS,
     DASHBOARD_PATH,
@@ -139,6 +140,7 @@ ROUTES = {
     ("GET", JOB): PROJECT_READ,
     ("PATCH", JOB): PROJECT_WRITE,
     ("DELETE", JOB): PROJECT_WRITE,
+    ("POST", f"{JOB}/restore"): PROJECT_WRITE,
     ("POST", f"{JOB}/cancel"): PROJECT_WRITE,
     ("POST", f"{JOB}/pause"): PROJECT_WRITE,
     ("POST", f"{JOB}/resume"): PROJECT_WRITE,
@@ -339,6 +341,19 @@ def test_a_job_of_another_project_is_answered_like_a_missing_job(api, make_job, 
             assert theirs.json()["detail"] == nowhere.json()["detail"].replace(
                 "0123456789ab", job_id
             ), (method, path)
+
+
+def test_no_route_finds_a_job_in_the_trash_but_the_one_that_restores_it(api, make_job):
+    job_id = make_job(State.SUCCEEDED).id
+    assert api.client.delete(f"/api/v1/jobs/{job_id}").status_code == 204
+    for (method, path), needed in ROUTES.items():
+        if needed in (PROJECT_READ, PROJECT_WRITE) and not path.endswith("/restore"):
+            address = path.replace("{path:path}", "a/b.keras").replace("{job_id}", job_id)
+            if path.endswith("/compare"):
+                address += f"?jobs={job_id},{make_job().id}"
+            answer = api.client.request(method, address, json=BODIES.get((method, path)))
+            assert answer.status_code == 404, (method, path, answer.text)
+            assert "explanation" in path or job_id in answer.json()["detail"], (method, path)
 
 
 def test_the_list_of_jobs_has_only_those_the_token_may_see(api, make_job, client_with_role):
