@@ -49,6 +49,7 @@ from ampclient.errors import UnexpectedResponse as UnexpectedResponse
 from ampclient.errors import WaitTimeout as WaitTimeout
 from ampclient.models import RegisteredVersion as RegisteredVersion
 from ampclient.tracking.run import TrackedRun as TrackedRun
+from ampclient.tracking.watched import loss_scale_columns as loss_scale_columns
 from ampspec.api.audit import AuditEntry as AuditEntry
 from ampspec.api.base import UnknownState as UnknownState
 from ampspec.api.catalog import Policy as Policy

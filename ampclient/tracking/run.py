@@ -19,8 +19,10 @@ from ampclient.tracking.rows import RowBuffer
 from ampclient.tracking.run_api import RunApi
 from ampclient.tracking.run_folder import RunFolder
 from ampclient.tracking.sender import Sender
+from ampclient.tracking.watched import Watched, watched
 from ampspec.api.runs import RunStatus
 from ampspec.telemetry.json_values import json_safe, storable_text
+from ampspec.telemetry.process_usage import EVERY_S, ProcessUsage
 from ampspec.telemetry.scale_health import ScaleBounds
 
 log = logging.getLogger(__name__)
@@ -74,6 +76,8 @@ class TrackedRun:
         self._ended = False
         self._owner_pid = os.getpid()
         self._summary: dict[str, Any] = {}
+        self._watched: list[Watched] = []
+        self._usage = ProcessUsage()
         self._sender.start()
         atexit.register(self._finish_at_exit)
 
@@ -86,6 +90,25 @@ class TrackedRun:
     def url(self) -> str | None:
         """Its page in the dashboard; None as long as it has no id."""
         return self._api.url
+
+    def watch(self, *things: Any, usage_every_s: float | None = EVERY_S) -> Self:
+        """Add columns to each row without further code.
+
+        Of a torch.amp.GradScaler `loss_scale` and `skipped`, whether a step since the row before
+        was skipped; of a torch.optim.Optimizer `learning_rate`. A value that `log` is given comes
+        first. Also without this method, a row has the processor, memory and GPU that the process
+        takes each 10 seconds.
+
+        Args:
+            things: The objects.
+            usage_every_s: Seconds between two samples of what the process takes; None: none.
+
+        Raises:
+            TypeError: A thing is none of these.
+        """
+        self._watched += [watched(thing) for thing in things]
+        self._usage = ProcessUsage(usage_every_s)
+        return self
 
     def log(
         self,
@@ -126,18 +149,21 @@ class TrackedRun:
         now = time.perf_counter()
         since_last = 0.0 if self._logged_at is None else now - self._logged_at
         self._logged_at = now
-        row, reasons = self._values.row(
-            {
-                "loss": loss,
-                "loss_scale": loss_scale,
-                "skipped": skipped,
-                "grad_norm": grad_norm,
-                "learning_rate": learning_rate,
-                "examples": examples,
-                "step_time_s": step_time_s,
-                **values,
-            }
-        )
+        logged = {
+            "loss": loss,
+            "loss_scale": loss_scale,
+            "skipped": skipped,
+            "grad_norm": grad_norm,
+            "learning_rate": learning_rate,
+            "examples": examples,
+            "step_time_s": step_time_s,
+            **values,
+        }
+        columns: dict[str, Any] = dict(self._usage.sample_if_due())
+        for thing in self._watched:
+            columns |= thing.columns()
+        columns |= {name: value for name, value in logged.items() if value is not None}
+        row, reasons = self._values.row(logged | columns)
         row.setdefault("step_time_s", since_last)
         for name, reason in reasons:
             log.warning("a value of %r is left out: %s", name, reason)

@@ -1,8 +1,12 @@
 """Measurements of a run besides its steps."""
 
+from typing import Final
+
 from pydantic import Field
 
 from ampspec.documents.base import SpecModel
+
+DEFAULT_USAGE_S: Final = 10.0
 
 
 class RangeSampling(SpecModel):
@@ -23,3 +27,8 @@ class Telemetry(SpecModel):
     """Measurements of a run besides its steps."""
 
     ranges: RangeSampling = RangeSampling()
+    usage_every_s: float | None = Field(
+        default=DEFAULT_USAGE_S, ge=1, le=86_400, exclude_if=lambda value: value == DEFAULT_USAGE_S
+    )
+    """Seconds between two samples of processor, memory and GPU, which become columns of the steps;
+    null: none are taken."""

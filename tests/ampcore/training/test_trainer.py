@@ -156,6 +156,7 @@ def test_the_saved_model_has_its_policy_and_the_weights_of_the_digest(float16_ru
         "signature": "signature.json",
         "weights": "weights.safetensors",
         "examples": "validation_examples.npy",
+        "evaluation": "evaluation.json",
     }
     assert sorted(child.name for child in file.parent.iterdir()) == [
         "checkpoints",
