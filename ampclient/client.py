@@ -126,10 +126,11 @@ class BaseClient(Operations[M], Generic[M, J]):
         max_points: int = 500,
         **options: Unpack[RequestOptions],
     ) -> Comparison:
-        """2 to 10 jobs side by side: aligned series, and how their specs and results differ.
+        """2 to 100 jobs side by side: aligned series, and how their specs and results differ.
 
         `jobs` are ids or jobs. `speedup` and `loss_drift` are relative to `baseline`, by default
-        the first job. `columns` selects the columns of the series. Raises NotFound.
+        the first job. `columns` selects the columns of the series. Each job has at most
+        `max_points`, and all together at most 20,000. Raises NotFound.
         """
         ids = [endpoints.job_id_of(job) for job in jobs]
         request = endpoints.compare_jobs(

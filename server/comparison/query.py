@@ -12,12 +12,14 @@ from server.errors import RequestInvalid
 from server.telemetry.steps_query import Columns
 
 MIN_JOBS: Final = 2
-MAX_JOBS: Final = 10
+MAX_JOBS: Final = 100
 DEFAULT_POINTS: Final = 500
+MAX_POINTS_OF_ALL: Final = 20_000
+"""The points of all jobs together, so that 100 jobs have no more than ten may have."""
 
 Jobs = Annotated[
     str,
-    Query(max_length=1000, description=f"{MIN_JOBS} to {MAX_JOBS} job ids, separated by commas."),
+    Query(max_length=4000, description=f"{MIN_JOBS} to {MAX_JOBS} job ids, separated by commas."),
 ]
 Baseline = Annotated[
     str | None,
@@ -25,7 +27,15 @@ Baseline = Annotated[
         max_length=64, description="Job that the others are compared with; default: the first one."
     ),
 ]
-MaxPoints = Annotated[int, Query(ge=2, le=2000, description="Maximum number of points per job.")]
+MaxPoints = Annotated[
+    int,
+    Query(
+        ge=2,
+        le=2000,
+        description="Maximum number of points per job; all jobs together have at most "
+        f"{MAX_POINTS_OF_ALL:,}.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,9 @@ def _compare_query(
         problem = Problem("/query/baseline", "invalid_value", expected, format_value(baseline))
         raise RequestInvalid([problem])
     names = None if columns is None else [name.strip() for name in columns.split(",")]
-    return CompareQuery(ids, baseline or ids[0], names, max_points)
+    return CompareQuery(
+        ids, baseline or ids[0], names, min(max_points, MAX_POINTS_OF_ALL // len(ids))
+    )
 
 
 CompareQueryDep = Annotated[CompareQuery, Depends(_compare_query)]

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from ampclient._compare.checks import Checks
     from ampclient._compare.comparison import Comparison
 
-MIN_JOBS, MAX_JOBS = 2, 10
+MIN_JOBS, MAX_JOBS = 2, 100
 
 JobIds = Annotated[
     list[str],
     typer.Argument(
-        metavar="ID", help="Ids of 2 to 10 jobs.", show_default=False, autocompletion=job_ids()
+        metavar="ID", help="Ids of 2 to 100 jobs.", show_default=False, autocompletion=job_ids()
     ),
 ]
 Baseline = Annotated[
@@ -74,6 +74,8 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare jobs: specs, results, speed-up, and difference of the training loss.
+
+    More than ten jobs have a row each, others a column.
 
     Speed-up: median examples per second relative to the baseline. Difference of the training loss
     from the baseline: of the mean loss over the last 10 % of the steps that both jobs have.

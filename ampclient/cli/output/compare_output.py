@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MAX_CELL_WIDTH: Final = (24, 80)
 """Maximum characters of a cell: on a terminal, so that two jobs fit side by side, and in a pipe."""
+MAX_SIDE_BY_SIDE: Final = 10
+"""More jobs have a row each."""
 NAME: Final = "/name"
 GAP: Final = 2
 RESULT_LABELS: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
@@ -39,6 +41,8 @@ def print_comparison(comparison: "Comparison") -> None:
     """Print the differences of the specs, the results, the speed-up and the loss difference."""
     width = table_width()
     lines = _lines(comparison, MAX_CELL_WIDTH[width is None])
+    if len(comparison.jobs) > MAX_SIDE_BY_SIDE:
+        lines = _transposed(lines)
     for number, indices in enumerate(_fitting(lines, width)):
         if number:
             typer.echo()
@@ -75,8 +79,15 @@ def _lines(comparison: "Comparison", longest: int) -> list[Line]:
     return [(word, [_cut(cell, longest) for cell in cells]) for word, cells in lines]
 
 
+def _transposed(lines: Sequence[Line]) -> list[Line]:
+    """A row for each job, headed by its id; the column of names is part of each table."""
+    (_, titles), *body = lines
+    rows = [(title, [cells[index] for _, cells in body]) for index, title in enumerate(titles)]
+    return [("", [word for word, _ in body]), *rows]
+
+
 def _print(lines: Sequence[Line], indices: Sequence[int]) -> None:
-    """Print a table with the columns of these jobs."""
+    """Print a table with these columns."""
     from ampclient._display.terminal_table import TableColumn
 
     (_, heads), *body = lines
@@ -85,7 +96,7 @@ def _print(lines: Sequence[Line], indices: Sequence[int]) -> None:
 
 
 def _fitting(lines: Sequence[Line], width: int | None) -> list[list[int]]:
-    """The jobs of each table: the baseline and as many others as fit into the width."""
+    """The columns of each table: the baseline or the names, and as many others as fit the width."""
     count = len(lines[0][1])
     if width is None:
         return [list(range(count))]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ampclient._job.job import Job
     from ampclient.client import Client
 
-MAX_COMPARED: Final = 10
+MAX_COMPARED: Final = 100
 
 SpecFile = Annotated[
     typer.FileBinaryRead,

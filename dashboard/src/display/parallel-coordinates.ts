@@ -15,7 +15,7 @@ export interface RunLine {
 }
 export interface ParallelCoordinates { readonly axes: readonly Axis[]; readonly lines: readonly RunLine[] }
 
-interface Scale { readonly axis: Axis; readonly place: (value: unknown) => Height }
+export interface Scale { readonly axis: Axis; readonly place: (value: unknown) => Height }
 
 const TICKS = 3;
 const MIDDLE = 0.5;
@@ -51,7 +51,7 @@ function drawnAt(line: RunLine, best: number): number {
   return line.run.number === best ? 2 : (line.quality ?? -1);
 }
 
-function choiceScale(label: string, values: readonly unknown[]): Scale {
+export function choiceScale(label: string, values: readonly unknown[]): Scale {
   const texts = [...new Set(values.map((value) => JSON.stringify(value)))];
   if (texts.every((text) => Number.isFinite(Number(text)))) texts.sort((one, other) => Number(one) - Number(other));
   const height = (index: number) => (texts.length === 1 ? MIDDLE : index / (texts.length - 1));
@@ -59,7 +59,7 @@ function choiceScale(label: string, values: readonly unknown[]): Scale {
   return { axis: { label, ticks }, place: (value) => height(texts.indexOf(JSON.stringify(value))) };
 }
 
-function numberScale(label: string, values: readonly number[], isLog: boolean): Scale {
+export function numberScale(label: string, values: readonly number[], isLog: boolean): Scale {
   const [to, from] = isLog ? [Math.log, Math.exp] : [(value: number) => value, (value: number) => value];
   const low = Math.min(...values.map(to));
   const high = Math.max(...values.map(to));

@@ -20,6 +20,8 @@ export interface ChartProps {
   skips?: readonly number[];
   /** False where one legend serves several plots. */
   showsLegend: boolean;
+  /** Of many curves: thin lines, of which the one under the cursor stands out in all plots. */
+  isDense?: boolean;
   /** Plots of one group share their cursor. */
   cursorGroup: string;
   formatX: (value: number) => string;

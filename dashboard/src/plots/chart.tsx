@@ -9,6 +9,9 @@ import type { ChartProps } from "./chart-props.ts";
 import { drawnValues, uplotOptions, type PlotShape } from "./uplot-options.ts";
 import { lastPoint, pointAt, type Curve, type Values } from "./curves.ts";
 
+const LINE_PX = 18;
+const CURVES_OF_A_LINE = 2;
+
 export function Chart(props: ChartProps) {
   const host = useRef<HTMLDivElement>(null);
   const readout = useRef<HTMLDivElement>(null);
@@ -22,14 +25,17 @@ export function Chart(props: ChartProps) {
     raws: props.curves.map((curve) => curve.raw !== undefined),
     isLossScale: props.isLossScale,
     isLogarithmic: props.isLogarithmic,
+    isDense: props.isDense ?? false,
     cursorGroup: props.cursorGroup,
   };
+  // Room for all values, so that the plot stays where it is while they change.
+  const lines = props.isDense || props.curves.length <= CURVES_OF_A_LINE ? 1 : Math.ceil(props.curves.length / CURVES_OF_A_LINE);
   const shapeKey = JSON.stringify([shape, shown]);
 
   useEffect(() => {
     const element = host.current!;
-    const setReadout = (index: number | null) => {
-      if (readout.current) readout.current.textContent = readoutText(latest.current, index);
+    const setReadout = (index: number | null, curve: number | null = null) => {
+      if (readout.current) readout.current.textContent = readoutText(latest.current, index, curve);
     };
     const options = uplotOptions(shape, element, () => latest.current, setReadout);
     const plot = new uPlot(options, dataOf(latest.current), element);
@@ -63,7 +69,7 @@ export function Chart(props: ChartProps) {
           {props.isLogarithmic && props.curves.some(hasNonPositive) && <span class="muted">without values ≤ 0</span>}
         </div>
         {props.menu}
-        <div class="readout" ref={readout} />
+        <div class={`readout ${lines > 1 ? "wraps" : ""}`} style={{ minHeight: `${lines * LINE_PX}px` }} ref={readout} />
       </figcaption>
       <div class="canvas" ref={host} />
     </figure>
@@ -97,8 +103,11 @@ function dataOf({ x, curves, isLogarithmic }: ChartProps): uPlot.AlignedData {
 }
 
 /** The values under the cursor; without a cursor, the last ones. */
-function readoutText({ x, curves, formatValue, formatX }: ChartProps, index: number | null): string {
-  const values = curves.map((curve) => {
+function readoutText({ x, curves, isDense, formatValue, formatX }: ChartProps, index: number | null, focused: number | null = null): string {
+  const position = index === null ? "last" : formatX(x[index] ?? 0);
+  if (isDense && focused === null) return `${curves.length} curves: point at one to see which it is`;
+  const shownCurves = isDense && focused !== null ? curves.slice(focused, focused + 1) : curves;
+  const values = shownCurves.map((curve) => {
     const at = index === null ? lastPoint(curve) : pointAt(curve, index);
     const nonFinite = curve.nonFinite.get(at);
     // The last value may be NaN, as in the summary of the job, and be one of several at the last point.
@@ -108,6 +117,5 @@ function readoutText({ x, curves, formatValue, formatX }: ChartProps, index: num
     const raw = curve.raw?.[at] == null ? "" : ` (raw ${formatValue(curve.raw[at])})`;
     return (curves.length > 1 ? `${curve.name} ` : "") + formatValue(mean) + raw + band;
   });
-  const position = index === null ? "last" : formatX(x[index] ?? 0);
   return `${position}: ${values.join(" · ")}`;
 }

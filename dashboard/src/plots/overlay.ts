@@ -2,7 +2,8 @@
 import type { ComparedJob } from "../api/types.ts";
 import { columnCurves, finiteValues, hasValues, panelTitles, THROUGHPUT, throughputCurves, type Columns, type Curve, type Panel, type Values } from "./curves.ts";
 import { metricTitle } from "../display/metrics.ts";
-import { metricCurve, metricLinesOf } from "./evaluations.ts";
+import { metricCurve, metricLinesOf, type MetricLine } from "./evaluations.ts";
+import { nearestIndex, resample, thinned } from "./resample.ts";
 import { shortNames } from "./short-names.ts";
 
 export type XAxis = "step" | "time";
@@ -27,13 +28,15 @@ export function overlayPanels(jobs: readonly ComparedJob[], by: XAxis): Overlay 
     .filter(({ curves }) => curves.some(hasValues));
   const lines = jobs.map(({ evaluations }) => metricLinesOf(evaluations as Columns, by === "step" ? "step" : "elapsed_s"));
   const metrics = [...new Set(lines.flatMap((ofJob) => [...ofJob.keys()]))];
-  const x = unionOfX([...xs, ...lines.flatMap((ofJob) => [...ofJob.values()].map((line) => line.x))]);
-  const indices = new Map(x.map((value, index) => [value, index]));
+  const union = unionOfX([...xs, ...lines.flatMap((ofJob) => [...ofJob.values()].map((line) => line.x))]);
+  const x = thinned(union);
+  const isThinned = x.length < union.length;
+  const snapped = (line: MetricLine | undefined) => (line && isThinned ? { ...line, x: line.x.map((at) => x[nearestIndex(x, at)]!) } : line);
   const metricPanels = metrics.map((metric): Panel => ({
     key: metric,
     title: metricTitle(metric),
     isLossScale: false,
-    curves: lines.map((ofJob, job) => metricCurve(ofJob.get(metric), x, names[job]!)),
+    curves: lines.map((ofJob, job) => metricCurve(snapped(ofJob.get(metric)), x, names[job]!)),
   }));
   const stepPanels = panels.map(({ key, title, curves }): Panel => ({
     key,
@@ -41,10 +44,10 @@ export function overlayPanels(jobs: readonly ComparedJob[], by: XAxis): Overlay 
     isLossScale: key === "loss_scale",
     curves: curves.map(({ mean, nonFinite }, job) => ({
       name: names[job]!,
-      mean: alignToAxis({ x: xs[job]!, y: mean }, x),
+      mean: isThinned ? resample(xs[job]!, mean, x) : alignToAxis({ x: xs[job]!, y: mean }, x),
       low: null,
       high: null,
-      nonFinite: new Map([...nonFinite].map(([at, value]) => [indices.get(xs[job]![at] ?? NaN) ?? -1, value])),
+      nonFinite: new Map([...nonFinite].map(([at, value]) => [nearestIndex(x, xs[job]![at] ?? NaN), value])),
     })),
   }));
   const afterLoss = stepPanels.findIndex(({ key }) => key === "loss") + 1;

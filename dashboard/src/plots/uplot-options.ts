@@ -13,6 +13,7 @@ export interface PlotShape {
   raws: boolean[];
   isLossScale: boolean;
   isLogarithmic: boolean;
+  isDense: boolean;
   cursorGroup: string;
 }
 
@@ -24,14 +25,17 @@ const MAX_GRID_LINES = 5;
 const MARKER_PX = 5;
 const METRIC_PX = 6;
 const SKIP_PX = 9;
+const FOCUS_PX = 16;
+const UNFOCUSED_ALPHA = 0.15;
 const Y_PADDING_SHARE = 0.1;
 
 export function uplotOptions(
   shape: PlotShape,
   element: HTMLElement,
   props: () => ChartProps,
-  setReadout: (index: number | null) => void,
+  setReadout: (index: number | null, curve: number | null) => void,
 ): uPlot.Options {
+  let focused: number | null = null;
   const { series, bands } = seriesOptions(shape);
   return {
     width: element.clientWidth || 600,
@@ -47,9 +51,10 @@ export function uplotOptions(
     bands,
     cursor: {
       y: false,
-      sync: { key: shape.cursorGroup, setSeries: false },
+      sync: { key: shape.cursorGroup, setSeries: shape.isDense },
+      ...(shape.isDense ? { focus: { prox: FOCUS_PX } } : {}),
       drag: { x: true, y: false, setScale: false, dist: 4 },
-      points: { size: 6 },
+      points: shape.isDense ? { show: false } : { size: 6 },
       bind: {
         dblclick: () => () => {
           props().onReset();
@@ -57,8 +62,13 @@ export function uplotOptions(
         },
       },
     },
+    ...(shape.isDense ? { focus: { alpha: UNFOCUSED_ALPHA } } : {}),
     hooks: {
-      setCursor: [(plot) => setReadout(plot.cursor.idx ?? null)],
+      setCursor: [(plot) => setReadout(plot.cursor.idx ?? null, focused)],
+      setSeries: [(plot, row) => {
+        focused = row === null ? null : curveOfRow(shape, row);
+        setReadout(plot.cursor.idx ?? null, focused);
+      }],
       setSelect: [(plot) => onSelect(plot, props)],
       draw: [(plot) => drawSkips(plot, props()), (plot) => drawNonFinite(plot, props()), (plot) => drawBest(plot, props())],
     },
@@ -110,18 +120,28 @@ function seriesOptions(shape: PlotShape): { series: uPlot.Series[]; bands: uPlot
   const paths = shape.isLossScale ? { paths: uPlot.paths.stepped!({ align: 1 }) } : {};
   for (const [index, hasBand] of shape.bands.entries()) {
     const stroke = curveColour(index);
-    const dash = index >= 4 ? [6, 3] : [];
-    const points = shape.points[index]
+    const dash = index >= 4 && !shape.isDense ? [6, 3] : [];
+    const points = shape.points[index] && !shape.isDense
       ? { show: hasRoomForPoints, size: METRIC_PX, fill: stroke, filter: shownPoints }
       : { show: false, size: 4, fill: stroke, filter: isolatedPoints };
     if (shape.raws[index]) series.push({ ...paths, stroke: `${stroke}50`, width: 1, points: { show: false } });
-    series.push({ ...paths, stroke, width: 1.5, dash, points });
+    series.push({ ...paths, stroke, width: shape.isDense ? 0.75 : 1.5, dash, points });
     if (!hasBand) continue;
     const edge = { ...paths, stroke: "transparent", width: 0, points: { show: false } };
     const high = series.push(edge, { ...edge }) - 1;
     bands.push({ series: [high, high + 1], fill: `${stroke}38` });
   }
   return { series, bands };
+}
+
+/** The curve that a row of the data belongs to; the first row is x. */
+function curveOfRow({ bands, raws }: PlotShape, row: number): number | null {
+  let last = 0;
+  for (const [curve, hasBand] of bands.entries()) {
+    last += 1 + (hasBand ? 2 : 0) + (raws[curve] ? 1 : 0);
+    if (row <= last) return row === 0 ? null : curve;
+  }
+  return null;
 }
 
 /** Whether the points of a metric do not touch each other. */

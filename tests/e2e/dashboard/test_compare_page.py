@@ -1,10 +1,13 @@
 """The page that compares jobs."""
 
+import json
 import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
+
+from tests.e2e.dashboard.test_accessibility import accessibility_violations
 
 pytestmark = pytest.mark.xdist_group("dashboard")
 
@@ -55,3 +58,48 @@ def test_baseline_and_x_axis_are_kept_in_the_address(
     expect(page.get_by_role("heading", name="Select at least two jobs")).to_be_visible()
     page.get_by_label("Add a job").select_option(healthy.id)
     expect(page.get_by_role("table", name="Differences")).to_be_visible()
+
+
+def test_many_jobs_are_a_table_groups_lines_and_points(
+    open_signed_in: Any, finished_jobs: Any
+) -> None:
+    def many(route: Route) -> None:
+        """The comparison of two jobs as one of twelve: six of each."""
+        document = route.fetch(url=f"{route.request.url.partition('?')[0]}?jobs={first}").json()
+        document["jobs"] = [
+            {**compared, "job": {**compared["job"], "id": id_, "name": f"{name} {id_}"}}
+            for id_, compared in zip(ids, document["jobs"] * 6, strict=True)
+            for name in [compared["job"]["name"]]
+        ]
+        for field in (*document["spec"], *document["results"]):
+            field["values"] = field["values"] * 6
+        route.fulfill(body=json.dumps(document), content_type="application/json")
+
+    ids = [f"{number:012x}" for number in range(12)]
+    first = ",".join(job.id for job in finished_jobs)
+    page = open_signed_in()
+    page.route(re.compile(r"/api/v1/compare\?"), many)
+    page.goto(page.url.partition("#")[0] + f"#/compare?jobs={','.join(ids)}")
+    page.get_by_label("Group by").select_option("precision.policy")
+    legend = page.get_by_role("group", name="Legend")
+    expect(legend).to_contain_text("precision.policy=mixed_float16 (6)")
+    page.get_by_label("Group by").select_option("No groups")
+    expect(legend).to_contain_text("12 jobs: point at a curve")
+    loss = page.get_by_role("group", name="Plot of Loss", exact=True)
+    expect(loss.locator(".readout")).to_contain_text("12 curves")
+    page.get_by_label("Best by").select_option("validation loss")
+    best = min(finished_jobs, key=lambda job: job.metrics["val_loss"])
+    rows = page.get_by_role("table", name="Jobs compared").get_by_role("row")
+    expect(rows).to_have_count(13)
+    expect(rows.nth(1)).to_contain_text(f"{best.metrics['val_loss']:.4}")
+    expect(rows.nth(1)).to_contain_text("best")
+    assert accessibility_violations(page) == []
+    page.get_by_role("link", name="Parallel coordinates").click()
+    expect(page.get_by_role("img", name=re.compile("^Parallel coordinates of 12 "))).to_be_visible()
+    page.get_by_role("link", name="Scatter").click()
+    expect(
+        page.get_by_role("img", name=re.compile("^validation loss over .* of 12 jobs"))
+    ).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("Best by")).to_have_value("val_loss")
+    assert accessibility_violations(page) == []

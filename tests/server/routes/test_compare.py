@@ -153,7 +153,7 @@ def test_comparing_a_job_that_is_unknown_or_not_visible_gets_404(api, make_train
     [
         ({"jobs": "{a}"}, "/query/jobs"),
         ({"jobs": "{a},{a}"}, "/query/jobs"),
-        ({"jobs": ",".join(f"{i:012x}" for i in range(11))}, "/query/jobs"),
+        ({"jobs": ",".join(f"{i:012x}" for i in range(101))}, "/query/jobs"),
         ({"jobs": "{a},{b}", "baseline": NO_JOB}, "/query/baseline"),
         ({"jobs": "{a},{b}", "columns": "los"}, "/query/columns"),
         ({"jobs": "{a},{b}", "max_points": "1"}, "/query/max_points"),

@@ -3,8 +3,8 @@
 import { useState } from "preact/hooks";
 import { routeHref } from "../../router.ts";
 import type { ComparedJob, Comparison } from "../../api/types.ts";
-import { bytes, duration, MISSING, number, percent, integer } from "../../display/format.ts";
-import { isMetric, metricTitle, metricValue } from "../../display/metrics.ts";
+import { MISSING, number, percent } from "../../display/format.ts";
+import { resultText, resultTitle, shownResults, specText } from "./columns.ts";
 
 interface Row {
   name: string;
@@ -91,40 +91,17 @@ function signed(value: ComparedJob["loss_drift"]): string {
   return value === 0 ? words : `${value > 0 ? "+" : "−"}${words}`;
 }
 
-const RESULT_NAMES: Record<string, string> = {
-  steps_s: "training time",
-  peak_memory_bytes: "peak memory",
-  median_examples_per_s: "median examples/s",
-};
-
-function resultRows({ results }: Comparison): Row[] {
-  // Once all jobs have ended, the final loss says the same as the last one.
-  const allEnded = results.some(({ name, values }) => name === "final_loss" && !values.includes(null));
-  const shown = results.filter(({ name, values }) => (
-    values.some((value) => value !== null) && !(name === "last_loss" && allEnded)
-  ));
-  return shown.map(({ name, values }) => ({
-    name: isMetric(name) ? metricTitle(name).toLowerCase() : (RESULT_NAMES[name] ?? name.replaceAll("_", " ")),
-    cells: values.map((value) => ({ text: formatResult(name, value) })),
+function resultRows(comparison: Comparison): Row[] {
+  return shownResults(comparison).map(({ name, values }) => ({
+    name: resultTitle(name),
+    cells: values.map((value) => ({ text: resultText(name, value) })),
   }));
-}
-
-function formatResult(name: string, value: unknown): string {
-  if (value === null || value === undefined) return MISSING;
-  if (typeof value === "string" && (name === "state" || name === "policy")) return value;
-  if (typeof value !== "number") return number(value as string);
-  if (isMetric(name)) return metricValue(name, value);
-  if (name.endsWith("_share")) return percent(value);
-  if (name.endsWith("_bytes")) return bytes(value);
-  if (name.endsWith("_per_s")) return number(value, 4);
-  if (name.endsWith("_s")) return duration(value);
-  return Number.isInteger(value) ? integer(value) : number(value);
 }
 
 function specRows({ spec }: Comparison): Row[] {
   const shown = spec.filter(({ pointer }) => pointer !== "/name"); // the column heading shows it
   return shown.map(({ pointer, values }) => ({
     name: pointer.slice(1).replaceAll("/", "."),
-    cells: values.map((value) => ({ text: value === null ? MISSING : typeof value === "string" ? value : JSON.stringify(value) })),
+    cells: values.map((value) => ({ text: specText(value) })),
   }));
 }

@@ -1,25 +1,31 @@
-// The page that compares up to ten jobs.
+// The page that compares up to 100 jobs.
+import { useMemo } from "preact/hooks";
 import { routeHref, go, queryString, type Route } from "../../router.ts";
 import { usePoll } from "../../api/use-poll.ts";
 import type { Comparison } from "../../api/types.ts";
 import { EmptyState, LoadState } from "../../components/load-state.tsx";
+import { BestJob } from "./best-job.tsx";
+import { comparedColumns } from "./columns.ts";
+import { CompareCoordinates } from "./coordinates.tsx";
 import { Differences } from "./differences.tsx";
+import { JobsTable } from "./jobs-table.tsx";
 import { ComparePlots } from "./plots.tsx";
 import { Picker } from "./picker.tsx";
-import { parseCompareQuery, type CompareQuery } from "./query.ts";
+import { compareValues, MAX_SIDE_BY_SIDE, parseCompareQuery, VIEWS, type CompareQuery } from "./query.ts";
+import { CompareScatter } from "./scatter.tsx";
 
 const POINTS = 500;
+const POINTS_OF_MANY = 150;
 const POLL_MS = 3000;
+const POLL_MANY_MS = 20_000;
 
 export function ComparePage({ route }: { route: Route }) {
-  const selection = parseCompareQuery(route.query);
+  const selection = useMemo(() => parseCompareQuery(route.query), [route.query.toString()]);
   const { jobs, baseline } = selection;
-  const path = jobs.length < 2 ? null : `/compare?${queryString({ jobs: jobs.join(","), baseline, max_points: POINTS })}`;
-  const comparison = usePoll<Comparison>(path, POLL_MS);
-  const change = (changes: Partial<CompareQuery>) => {
-    const next = { ...selection, ...changes };
-    go(routeHref(["compare"], { jobs: next.jobs.join(","), baseline: next.baseline, by: next.by === "time" ? "time" : "" }), true);
-  };
+  const isMany = jobs.length > MAX_SIDE_BY_SIDE;
+  const path = jobs.length < 2 ? null : `/compare?${queryString({ jobs: jobs.join(","), baseline, max_points: isMany ? POINTS_OF_MANY : POINTS })}`;
+  const comparison = usePoll<Comparison>(path, isMany ? POLL_MANY_MS : POLL_MS);
+  const change = (changes: Partial<CompareQuery>) => go(routeHref(["compare"], compareValues({ ...selection, ...changes })), true);
   return (
     <>
       <h1>Compare</h1>
@@ -30,12 +36,36 @@ export function ComparePage({ route }: { route: Route }) {
         <LoadState what="comparison" of={comparison}>
           {(loaded) => (
             <div class={`stack ${comparison.stale ? "stale" : ""}`} aria-busy={comparison.stale}>
-              <ComparePlots comparison={loaded} by={selection.by} />
-              <Differences comparison={loaded} />
+              <Views comparison={loaded} selection={selection} onChange={change} />
             </div>
           )}
         </LoadState>
       )}
+    </>
+  );
+}
+
+interface ViewProps {
+  comparison: Comparison;
+  selection: CompareQuery;
+  onChange: (changes: Partial<CompareQuery>) => void;
+}
+
+function Views({ comparison, selection, onChange }: ViewProps) {
+  const columns = useMemo(() => comparedColumns(comparison), [comparison]);
+  const shared = { comparison, columns, selection, onChange };
+  return (
+    <>
+      <nav class="tabs" aria-label="Views of the comparison">
+        {VIEWS.map(([view, title]) => (
+          <a key={view} href={routeHref(["compare"], compareValues({ ...selection, view }))} aria-current={selection.view === view ? "page" : undefined}>{title}</a>
+        ))}
+      </nav>
+      <BestJob {...shared} />
+      {selection.view === "parallel" && <CompareCoordinates {...shared} />}
+      {selection.view === "scatter" && <CompareScatter {...shared} />}
+      {selection.view === "" && <ComparePlots {...shared} />}
+      {selection.view === "" && (comparison.jobs.length > MAX_SIDE_BY_SIDE ? <JobsTable {...shared} /> : <Differences comparison={comparison} />)}
     </>
   );
 }

@@ -2,7 +2,7 @@
 import { usePoll } from "../../api/use-poll.ts";
 import type { Comparison, JobPage } from "../../api/types.ts";
 import { policyText } from "../../display/jobs.ts";
-import { MAX_COMPARED, type CompareQuery } from "./query.ts";
+import { MAX_COMPARED, MAX_SIDE_BY_SIDE, type CompareQuery } from "./query.ts";
 
 interface Props {
   selection: CompareQuery;
@@ -17,14 +17,11 @@ export function Picker({ selection, comparison, onChange }: Props) {
   const others = recent.filter((job) => !selection.jobs.includes(job.id));
   return (
     <div class="card row" role="group" aria-label="Comparison settings">
-      <ul class="plain chips" aria-label="Jobs compared">
-        {selection.jobs.map((id) => (
-          <li key={id} class="chip">
-            {nameOf(id)}
-            <button type="button" class="close" aria-label={`Remove ${nameOf(id)}`} onClick={() => onChange({ jobs: selection.jobs.filter((one) => one !== id) })}>×</button>
-          </li>
-        ))}
-      </ul>
+      {selection.jobs.length > MAX_SIDE_BY_SIDE ? (
+        <details class="all-jobs"><summary>{selection.jobs.length} jobs</summary><Chips selection={selection} nameOf={nameOf} onChange={onChange} /></details>
+      ) : (
+        <Chips selection={selection} nameOf={nameOf} onChange={onChange} />
+      )}
       {selection.jobs.length < MAX_COMPARED && (
         <label class="field inline">
           <span>Add a job</span>
@@ -48,5 +45,18 @@ export function Picker({ selection, comparison, onChange }: Props) {
         </select>
       </label>
     </div>
+  );
+}
+
+function Chips({ selection, nameOf, onChange }: { selection: CompareQuery; nameOf: (id: string) => string; onChange: Props["onChange"] }) {
+  return (
+    <ul class="plain chips" aria-label="Jobs compared">
+      {selection.jobs.map((id) => (
+        <li key={id} class="chip">
+          {nameOf(id)}
+          <button type="button" class="close" aria-label={`Remove ${nameOf(id)}`} onClick={() => onChange({ jobs: selection.jobs.filter((other) => other !== id) })}>×</button>
+        </li>
+      ))}
+    </ul>
   );
 }

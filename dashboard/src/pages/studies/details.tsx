@@ -9,6 +9,8 @@ import { ConfirmButton } from "../../components/buttons.tsx";
 import { LoadState } from "../../components/load-state.tsx";
 import { useCanEditJobs } from "../../session.ts";
 import { dateTime, integer, percent } from "../../display/format.ts";
+import { MAX_COMPARED } from "../compare/query.ts";
+import { jobCount } from "../jobs/selection.ts";
 import { BisectResult } from "./bisect.tsx";
 import { CapacityResult } from "./capacity.tsx";
 import { PrecisionResult } from "./precision.tsx";
@@ -58,6 +60,7 @@ function Loaded({ study, onDone }: { study: Study; onDone: () => void }) {
 
 function Actions({ study, onDone }: { study: Study; onDone: () => void }) {
   const canEdit = useCanEditJobs();
+  const comparable = study.jobs.flatMap(({ job }) => job ?? []).slice(0, MAX_COMPARED);
   const cancel = async () => {
     await runAndNotify(`${study.name} is being cancelled.`, () => sendJson("POST", `/studies/${study.id}/cancel`));
     onDone();
@@ -69,6 +72,7 @@ function Actions({ study, onDone }: { study: Study; onDone: () => void }) {
   };
   return (
     <div class="row">
+      {comparable.length > 1 && <a class="button" href={routeHref(["compare"], { jobs: comparable.join(",") })}>Compare {jobCount(comparable.length)}</a>}
       {study.answer && <a class="button" href={`/api/v1/studies/${study.id}/report`} download={`${study.id}.md`}>Markdown</a>}
       {canEdit && study.state === "running" && (
         <ConfirmButton label="Cancel study" question={`Cancel ${study.name}?`} danger onConfirm={() => void cancel()}>

@@ -3,14 +3,10 @@ import { routeHref } from "../../router.ts";
 import type { SearchAnswer, SearchRun } from "../../api/types.ts";
 import { Badge } from "../../components/badge.tsx";
 import { integer, number, percent } from "../../display/format.ts";
-import { bestFirst, parallelCoordinates, type Axis, type RunLine } from "../../display/parallel-coordinates.ts";
+import { ParallelPlot } from "../../components/parallel-plot.tsx";
+import { bestFirst, parallelCoordinates } from "../../display/parallel-coordinates.ts";
 import { SpecSections } from "./precision.tsx";
 
-const PLOT_PX = 900;
-const AXIS_DISTANCE_PX = { min: 150, max: 360 } as const;
-const HEIGHT_PX = 240;
-const MARGIN_PX = { top: 40, bottom: 16, left: 110, right: 110 } as const;
-const MAX_LABEL = 24;
 const BAR_PX = 160;
 
 export function SearchResult({ answer }: { answer: SearchAnswer }) {
@@ -37,40 +33,15 @@ export function SearchResult({ answer }: { answer: SearchAnswer }) {
 
 function Lines({ answer }: { answer: SearchAnswer }) {
   const { axes, lines } = parallelCoordinates(answer);
-  const distance = Math.min(Math.max(PLOT_PX / (axes.length - 1), AXIS_DISTANCE_PX.min), AXIS_DISTANCE_PX.max);
-  const x = (index: number) => MARGIN_PX.left + index * distance;
-  const label = `Parallel coordinates of ${lines.length} runs over ${axes.map((one) => one.label).join(", ")}`;
-  return (
-    <div class="scroll parallel" tabIndex={0} role="region" aria-label="Runs over the parameters">
-      <svg width={x(axes.length - 1) + MARGIN_PX.right} height={HEIGHT_PX} role="img" aria-label={label}>
-        {lines.map((line) => <Line key={line.run.number} line={line} x={x} isBest={line.run.number === answer.best} />)}
-        {axes.map((axis, index) => <AxisLine key={axis.label} axis={axis} x={x(index)} isLast={index === axes.length - 1} />)}
-      </svg>
-    </div>
-  );
-}
-
-function AxisLine({ axis, x, isLast }: { axis: Axis; x: number; isLast: boolean }) {
-  const side = isLast ? { x: x + 8, anchor: "start" } as const : { x: x - 8, anchor: "end" } as const;
-  return (
-    <g>
-      <line class="axis" x1={x} x2={x} y1={yOf(0)} y2={yOf(1)} />
-      <text class="label" x={x} y={MARGIN_PX.top - 18} text-anchor="middle"><title>{axis.label}</title>{shortened(axis.label)}</text>
-      {axis.ticks.map((tick) => (
-        <text key={tick.text} x={side.x} y={yOf(tick.at)} dy="0.35em" text-anchor={side.anchor}><title>{tick.text}</title>{tick.text.slice(0, MAX_LABEL / 2)}</text>
-      ))}
-    </g>
-  );
-}
-
-function Line({ line, x, isBest }: { line: RunLine; x: (index: number) => number; isBest: boolean }) {
-  const points = line.heights.map((height, index) => `${x(index)},${yOf(height)}`).join(" ");
-  const isWhole = line.run.state === "finished";
-  return (
-    <polyline class={`run${isBest ? " best" : ""}${isWhole ? "" : " partial"}`} points={points} stroke={colourOf(line.quality)}>
-      <title>{`Run ${line.run.number}, ${line.run.state}: ${line.run.value === null ? "no metric" : number(line.run.value)}`}</title>
-    </polyline>
-  );
+  const runs = lines.map(({ run, heights, quality }) => ({
+    key: run.number,
+    title: `Run ${run.number}, ${run.state}: ${run.value === null ? "no metric" : number(run.value)}`,
+    heights,
+    quality,
+    isBest: run.number === answer.best,
+    isPartial: run.state !== "finished",
+  }));
+  return <ParallelPlot axes={axes} runs={runs} label="Runs over the parameters" />;
 }
 
 function Importances({ parameters }: { parameters: SearchAnswer["parameters"] }) {
@@ -127,20 +98,6 @@ function RunRow({ run, answer }: { run: SearchRun; answer: SearchAnswer }) {
   );
 }
 
-function yOf(height: number): number {
-  return HEIGHT_PX - MARGIN_PX.bottom - height * (HEIGHT_PX - MARGIN_PX.top - MARGIN_PX.bottom);
-}
-
-function colourOf(quality: number | null): string {
-  if (quality === null) return "var(--line-strong)";
-  return `color-mix(in oklab, var(--curve-1) ${Math.round(100 * quality)}%, var(--curve-2))`;
-}
-
 function valueText(value: unknown): string {
   return typeof value === "number" ? number(value, 6) : JSON.stringify(value);
-}
-
-/** The end of a long path says more than its beginning. */
-function shortened(path: string): string {
-  return path.length <= MAX_LABEL ? path : `…${path.slice(1 - MAX_LABEL)}`;
 }

@@ -83,6 +83,20 @@ def test_the_last_loss_is_shown_while_a_job_has_no_final_one(ampctl, server, res
     assert rows["final loss"] == ["0.25", "–"]
 
 
+def test_more_than_ten_jobs_have_a_row_each(ampctl, server, respond, comparison):
+    for number in range(2, 11):
+        job = server.add_job(f"j{number}", name=f"cnn seed{number}", state="succeeded")
+        comparison["jobs"].append(comparison["jobs"][0] | {"job": job})
+    for field in (*comparison["spec"], *comparison["results"]):
+        field["values"] += [field["values"][0]] * 9
+    server.next_responses = [respond(200, json=comparison)]
+    heads, first, *others = ampctl("compare", *(f"j{i}" for i in range(11))).out.splitlines()
+    assert "name" in heads.split()
+    assert "final loss" in heads
+    assert first.split()[:2] == ["*a", "float32"]
+    assert len(others) == 10
+
+
 def test_compare_as_json_is_what_the_server_sent(ampctl, server, respond, comparison):
     server.next_responses = [respond(200, json=comparison)]
     assert ampctl("compare", "a", "b", "--json").json() == json.loads(json.dumps(comparison))
@@ -96,8 +110,8 @@ def test_a_narrow_terminal_gets_several_tables_each_with_the_baseline(comparison
     assert _fitting(lines, 5) == [[0, 1], [0, 2]]
 
 
-@pytest.mark.parametrize("ids", [["a"], ["a", "a"], [f"{number}" for number in range(11)]])
-def test_fewer_than_two_jobs_or_more_than_ten_are_wrong_usage(ampctl, server, ids):
+@pytest.mark.parametrize("ids", [["a"], ["a", "a"], [f"{number}" for number in range(101)]])
+def test_fewer_than_two_jobs_or_more_than_100_are_wrong_usage(ampctl, server, ids):
     assert ampctl("compare", *ids).code == 2
     assert server.requests == []
 
