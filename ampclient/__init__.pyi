@@ -79,6 +79,9 @@ from ampspec.api.notifications import Delivery as Delivery
 from ampspec.api.notifications import Subscription as Subscription
 from ampspec.api.notifications import SubscriptionWithSecret as SubscriptionWithSecret
 from ampspec.api.projects import Project as Project
+from ampspec.api.retention import ProjectRetention as ProjectRetention
+from ampspec.api.retention import RetentionPreview as RetentionPreview
+from ampspec.api.retention import RetentionRule as RetentionRule
 from ampspec.api.runs import RunStatus as RunStatus
 from ampspec.api.service import ServerVersion as ServerVersion
 from ampspec.api.session import Session as Session

@@ -1,6 +1,6 @@
-"""`client.tokens` and `client.projects`: access tokens and project quotas. For admins."""
+"""`client.tokens`, `client.projects` and `client.retention`: for admins."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Unpack
@@ -11,6 +11,7 @@ from ampclient._http.operations import M, Operations, operation, short_list
 from ampclient._http.options import RequestOptions
 from ampclient._http.pages import read_pages
 from ampspec.api.projects import Project
+from ampspec.api.retention import ProjectRetention, RetentionPreview, RetentionRule
 from ampspec.api.tokens import CreatedToken, Token
 from ampspec.old_names import old_attributes, one_class_for
 
@@ -118,6 +119,57 @@ class Projects(Operations[M]):
         }
         changes = {key: value for key, value in quotas.items() if not isinstance(value, Unchanged)}
         return await self._transport.send(endpoints.change_project(name, changes), **options)
+
+
+class Retention(Operations[M]):
+    """The retention rules of projects: what is deleted of their jobs, and when."""
+
+    @operation
+    async def get(self, project: str, **options: Unpack[RequestOptions]) -> ProjectRetention:
+        """The rules of a project, if it has any. Raises NotFound."""
+        return await self._transport.send(endpoints.get_retention(project), **options)
+
+    @operation
+    async def set(
+        self,
+        project: str,
+        rules: Sequence[RetentionRule | Mapping[str, Any]],
+        **options: Unpack[RequestOptions],
+    ) -> ProjectRetention:
+        """Replace all rules of a project; they are applied each hour, first an hour from now.
+
+        Args:
+            project: The project.
+            rules: Each as {"delete": "jobs", "after_days": 90, "states": ["failed"],
+                "except_labels": {"keep": None}}; see `preview` for what they would delete.
+            options: Of the request.
+        """
+        request = endpoints.replace_retention(project, _documents(rules))
+        return await self._transport.send(request, **options)
+
+    @operation
+    async def preview(
+        self,
+        project: str,
+        rules: Sequence[RetentionRule | Mapping[str, Any]] | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> RetentionPreview:
+        """What these rules, or without any those of the project, would delete now."""
+        documents = None if rules is None else _documents(rules)
+        return await self._transport.send(
+            endpoints.preview_retention(project, documents), **options
+        )
+
+    @operation
+    async def remove(self, project: str, **options: Unpack[RequestOptions]) -> None:
+        """Remove all rules of a project: nothing more is deleted."""
+        await self._transport.send(endpoints.remove_retention(project), **options)
+
+
+def _documents(rules: Sequence[RetentionRule | Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    return [
+        rule.model_dump(mode="json") if isinstance(rule, RetentionRule) else rule for rule in rules
+    ]
 
 
 if not TYPE_CHECKING:

@@ -73,6 +73,7 @@ from server.notifications import delivery_routes as deliveries
 from server.notifications import routes as notifications
 from server.notifications.channels import ChannelSettings
 from server.notifications.deliverer import Deliverer
+from server.retention import routes as retention
 from server.services import Services
 from server.settings import Settings
 from server.studies import routes as studies
@@ -120,7 +121,7 @@ def create_app(
     server_id = new_id()
     reconciler = Reconciler(background, dispatcher, lease_s=settings.lease_s, server_id=server_id)
     file_remover = FileRemover(background, storage, server_id)
-    retention_runner = RetentionRunner(background, server_id)
+    retention_runner = RetentionRunner(background, server_id, trash_s=settings.trash_s)
     data_root = DataRoot(settings.datasets_dir, settings.data_prefixes)
     services = Services(
         database,
@@ -248,7 +249,7 @@ def create_routes() -> list[BaseRoute]:
         *(evaluations, ranges, events, workers),
         *(catalog, health, explanations, logs, stream, artifacts, uploads, datasets),
         *(files, models, model_versions, model_aliases),
-        *(compare, studies, notifications, deliveries),
+        *(compare, studies, notifications, deliveries, retention),
         *(session, tokens, projects, audit, docs),
     )
     routers = [*(module.router for module in modules), health.root]

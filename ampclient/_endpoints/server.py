@@ -1,6 +1,6 @@
 """Requests for workers, the catalog of spec kinds, tokens, projects and the audit log."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ampclient._endpoints.request import (
@@ -14,6 +14,7 @@ from ampclient._endpoints.request import (
 from ampspec.api.audit import AuditPage
 from ampspec.api.catalog import Policy, PolicyList, SpecKind, SpecKindList
 from ampspec.api.projects import Project, ProjectList
+from ampspec.api.retention import ProjectRetention, RetentionPreview
 from ampspec.api.service import ServerVersion
 from ampspec.api.session import Session
 from ampspec.api.tokens import CreatedToken, TokenList
@@ -101,6 +102,51 @@ def change_project(name: str, changes: Mapping[str, float | None]) -> JsonReques
         headers=idempotency_header(),
         read=Project.from_json,
     )
+
+
+def get_retention(project: str) -> JsonRequest[ProjectRetention]:
+    """The retention rules of a project."""
+    return JsonRequest(method="GET", path=_retention(project), read=ProjectRetention.from_json)
+
+
+def replace_retention(
+    project: str, rules: Sequence[Mapping[str, Any]]
+) -> JsonRequest[ProjectRetention]:
+    """Set the retention rules of a project."""
+    return JsonRequest(
+        method="PUT",
+        path=_retention(project),
+        body={"rules": list(rules)},
+        headers=idempotency_header(),
+        read=ProjectRetention.from_json,
+    )
+
+
+def preview_retention(
+    project: str, rules: Sequence[Mapping[str, Any]] | None
+) -> JsonRequest[RetentionPreview]:
+    """What these rules, or those of the project, would delete."""
+    return JsonRequest(
+        method="POST",
+        path=f"{_retention(project)}/preview",
+        body=None if rules is None else {"rules": list(rules)},
+        is_read_only=True,
+        read=RetentionPreview.from_json,
+    )
+
+
+def remove_retention(project: str) -> JsonRequest[None]:
+    """Remove the retention rules of a project."""
+    return JsonRequest(
+        method="DELETE",
+        path=_retention(project),
+        headers=idempotency_header(),
+        read=parse_nothing,
+    )
+
+
+def _retention(project: str) -> str:
+    return f"/projects/{quote_path(project)}/retention"
 
 
 def list_audit(

@@ -89,6 +89,21 @@ class ProjectStorage(Base):
     artifact_bytes: Mapped[int] = mapped_column(BigInteger)
 
 
+class ProjectRetention(Base):
+    """What is deleted of the jobs of a project, and when (store.retention)."""
+
+    __tablename__ = "project_retention"
+
+    project: Mapped[str] = mapped_column(
+        ForeignKey("projects.name", ondelete="CASCADE"), primary_key=True
+    )
+    rules: Mapped[list[Any]]
+    """Each an ampspec.api.retention.RetentionRule."""
+    changed_at: Mapped[datetime] = mapped_column(insert_default=now())
+    changed_by: Mapped[str | None] = mapped_column(String(200))
+    next_run_at: Mapped[datetime]
+
+
 class Token(Base):
     """An access token; only the SHA-256 of the secret is stored."""
 

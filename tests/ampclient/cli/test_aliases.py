@@ -59,6 +59,7 @@ def test_the_help_lists_nouns_the_short_forms_the_fleet_and_the_login():
         "worker",
         "token",
         "project",
+        "retention",
         "audit",
         "model",
         "run",

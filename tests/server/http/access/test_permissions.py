@@ -38,6 +38,7 @@ RUN = "/api/v1/runs/{job_id}"
 FILE = "/api/v1/files/{kind}/{sha256}"
 STUDY = "/api/v1/studies/{study_id}"
 NOTIFICATION = "/api/v1/notifications/{subscription_id}"
+RETENTION = "/api/v1/projects/{name}/retention"
 MODEL = "/api/v1/registered-models/{name}"
 VERSION = f"{MODEL}/versions/{{version}}"
 ALIAS = f"{MODEL}/aliases/{{alias}}"
@@ -129,6 +130,10 @@ ROUTES = {
     ("GET", "/api/v1/projects"): ADMIN,
     ("PUT", "/api/v1/projects/{name}"): ADMIN,
     ("PATCH", "/api/v1/projects/{name}"): ADMIN,
+    ("GET", RETENTION): DATASET_READ,
+    ("PUT", RETENTION): ADMIN,
+    ("POST", f"{RETENTION}/preview"): ADMIN,
+    ("DELETE", RETENTION): ADMIN,
     ("GET", "/api/v1/audit"): ADMIN,
     ("POST", "/api/v1/jobs/validate"): ANYONE,
     ("POST", "/api/v1/jobs"): MEMBER,
@@ -190,6 +195,8 @@ BODIES = {
     ("POST", "/api/v1/tokens"): {"name": "new"},
     ("PUT", "/api/v1/projects/{name}"): {},
     ("PATCH", "/api/v1/projects/{name}"): {},
+    ("PUT", RETENTION): {"rules": []},
+    ("POST", f"{RETENTION}/preview"): {"rules": []},
     ("PATCH", MODEL): {},
     ("POST", f"{MODEL}/versions"): {"job_id": "0123456789ab"},
     ("PATCH", VERSION): {},

@@ -1,0 +1,1 @@
+"""Retention rules of projects: set, preview, remove."""

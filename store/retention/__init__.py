@@ -1,0 +1,1 @@
+"""Retention rules of projects: stored, previewed and applied."""
