@@ -13,6 +13,7 @@ import ampspec
 from infra.defaults import DEFAULT_HOST, DEFAULT_PORT, data_dir_from_environment
 from infra.isolation import hide_memory
 from server.cli.access import project_app, token_app
+from server.cli.backup import backup, restore
 from server.cli.doctor import doctor
 from server.cli.terminal import fail, read_settings
 from server.embedded.data_folder import DataFolder
@@ -28,6 +29,8 @@ app = typer.Typer(
 app.add_typer(token_app, name="token")
 app.add_typer(project_app, name="project")
 app.command()(doctor)
+app.command()(backup)
+app.command()(restore)
 
 Port = Annotated[
     int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 picks a free one.")

@@ -49,9 +49,9 @@ def test_a_restored_service_has_every_job_and_resumes_those_that_ran(project, tm
         running.resume()
         wait_until(lambda: has_step(running, resumed_at + 100))
 
-    run_as_written(project, commands_after("## Backup"))
+    run_as_written(project, commands_after("### Backup with Docker Compose"))
     project.down(volumes=True)
-    run_as_written(project, commands_after("### Restore"))
+    run_as_written(project, commands_after("### Restore with Docker Compose"))
     project.wait_until_healthy()
 
     with Client(URL, token) as client:
