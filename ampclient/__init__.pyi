@@ -26,6 +26,7 @@ from ampclient.errors import ConnectionFailed as ConnectionFailed
 from ampclient.errors import DatasetQuotaExceeded as DatasetQuotaExceeded
 from ampclient.errors import DigestMismatch as DigestMismatch
 from ampclient.errors import Forbidden as Forbidden
+from ampclient.errors import ImportFailed as ImportFailed
 from ampclient.errors import InvalidRequest as InvalidRequest
 from ampclient.errors import InvalidSpec as InvalidSpec
 from ampclient.errors import JobFailed as JobFailed

@@ -109,6 +109,12 @@ class RunFolderUnusable(AmpcoreError):
     default_code = "run_folder_unusable"
 
 
+class ImportFailed(AmpcoreError):
+    """A run of another tool could not be read, or not be sent completely."""
+
+    default_code = "import_failed"
+
+
 class WaitTimeout(AmpcoreError, TimeoutError):
     """The timeout of `wait` expired; `jobs` are the unfinished ones, which keep running."""
 

@@ -1,6 +1,6 @@
 """`client.runs`: track trainings that run elsewhere."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack
@@ -15,6 +15,7 @@ from ampspec.api.runs import RunStatus
 from ampspec.old_names import old_attributes, one_class_for
 
 if TYPE_CHECKING:
+    from ampclient.imports.send import ImportedRun
     from ampclient.tracking.run import TrackedRun
     from ampclient.tracking.sync import SyncedRun
 
@@ -196,6 +197,56 @@ class Runs(JobResource[M, J], Generic[M, J]):
         from ampclient.tracking.sync import sync_run  # imports NumPy
 
         return sync_run(self._transport, Path(folder))
+
+    def import_tensorboard(
+        self: "Runs[Sync, Job]", folder: str | PathLike[str]
+    ) -> "Iterator[ImportedRun]":
+        """Make a tracked run of each folder with event files of TensorBoard, one after the other.
+
+        Scalars become columns: `train/loss` and the like become `loss`, others keep their names.
+        What is no scalar is counted in `left_out`.
+
+        Args:
+            folder: What `tensorboard --logdir` shows.
+
+        Raises:
+            FileNotFoundError: There is no event file.
+            ModuleNotFoundError: The package tensorboard is not installed.
+            ImportFailed: A run is not complete on the server.
+            AmpcoreError: The server refuses a run.
+        """
+        self._check_mode("import_tensorboard")
+        from ampclient.imports.send import send
+        from ampclient.imports.tensorboard import tensorboard_runs
+
+        for run in tensorboard_runs(Path(folder)):
+            if (imported := send(self.track, run)) is not None:
+                yield imported
+
+    def import_mlflow(
+        self: "Runs[Sync, Job]", url: str, experiment: str
+    ) -> "Iterator[ImportedRun]":
+        """Make a tracked run of each run of an experiment of MLflow, one after the other.
+
+        Its metrics become columns as of `import_tensorboard`, its parameters the configuration,
+        its tags labels.
+
+        Args:
+            url: The tracking server of MLflow.
+            experiment: The name of the experiment.
+
+        Raises:
+            ImportFailed: MLflow does not answer or has no such experiment, or a run is not complete
+                on the server.
+            AmpcoreError: The server refuses a run.
+        """
+        self._check_mode("import_mlflow")
+        from ampclient.imports.mlflow import mlflow_runs
+        from ampclient.imports.send import send
+
+        for run in mlflow_runs(url, experiment):
+            if (imported := send(self.track, run)) is not None:
+                yield imported
 
     def _check_mode(self, method: str) -> None:
         if self._mode is not Sync:

@@ -1,7 +1,8 @@
-"""`ampctl run`: send runs that their programs have kept in a folder."""
+"""`ampctl run`: send runs that were kept in a folder, and import those of other tools."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,7 +10,13 @@ from ampclient.cli.options import AsJson, client_of
 from ampclient.cli.output.tables import print_json
 from ampclient.errors import AmpcoreError
 
-group = typer.Typer(help="Send tracked runs that were kept in a folder.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from ampclient.imports.send import ImportedRun
+
+group = typer.Typer(
+    help="Send tracked runs that were kept in a folder, and import runs of other tools.",
+    no_args_is_help=True,
+)
 
 
 @group.command()
@@ -55,3 +62,62 @@ def sync(
         print_json(synced)
     if failure is not None:
         raise failure
+
+
+@group.command("import-tensorboard")
+def import_tensorboard(
+    context: typer.Context,
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help="What `tensorboard --logdir` shows.",
+            exists=True,
+            file_okay=False,
+            show_default=False,
+        ),
+    ],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Make a tracked run of each folder with event files of TensorBoard."""
+    try:
+        _print_imported(client_of(context).runs.import_tensorboard(folder), as_json=as_json)
+    except (FileNotFoundError, ModuleNotFoundError) as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+@group.command("import-mlflow")
+def import_mlflow(
+    context: typer.Context,
+    url: Annotated[
+        str,
+        typer.Argument(metavar="URL", help="The tracking server of MLflow.", show_default=False),
+    ],
+    experiment: Annotated[
+        str, typer.Option("--experiment", help="The name of the experiment.")
+    ] = "Default",
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Make a tracked run of each run of an experiment of MLflow."""
+    _print_imported(client_of(context).runs.import_mlflow(url, experiment), as_json=as_json)
+
+
+def _print_imported(runs: "Iterable[ImportedRun]", *, as_json: bool) -> None:
+    documents: list[dict[str, Any]] = []
+    for run in runs:
+        documents.append(run._asdict())
+        if as_json:
+            continue
+        typer.echo(f"{run.id}  {run.name}  {run.steps:,} steps  {run.url}")
+        renamed = [f"{name} as {column}" for name, column in run.columns.items() if name != column]
+        if renamed:
+            typer.echo(f"  columns: {', '.join(renamed)}")
+        if run.left_out:
+            counts = [f"{count:,} {name}" for name, count in run.left_out.items()]
+            typer.echo(f"  left out: {', '.join(counts)}", err=True)
+    if as_json:
+        print_json(documents)
+    elif not documents:
+        typer.echo("There are no scalars to import.", err=True)

@@ -51,7 +51,7 @@ def completions(configured, tmp_path):
 def test_bash_completes_commands_states_and_ids(completions, server):
     server.add_job("abc123", state="paused")
     server.add_job("abd456", state="running")
-    assert completions("job", "res") == ["resume"]
+    assert completions("job", "res") == ["resume", "restore"]
     assert completions("list", "--state", "r") == ["running"]
     assert completions("get", "ab") == ["abc123", "abd456"]
     assert completions("resume", "") == ["abc123"]

@@ -1,0 +1,1 @@
+"""Import runs of other tools as tracked runs."""
