@@ -28,5 +28,9 @@ export interface ChartProps {
   formatValue: (value: number | null) => string;
   onZoom: (range: StepRange) => void;
   onReset: () => void;
+  /** Items of the plot's menu; those that save it are added. */
   menu?: ComponentChildren;
+  /** The begin of the names of saved files, and the name of x in them. */
+  exportName: string;
+  xTitle: string;
 }

@@ -6,7 +6,9 @@ import "uplot/dist/uPlot.min.css";
 import { useObservable } from "../hooks.ts";
 import { theme } from "../theme.ts";
 import type { ChartProps } from "./chart-props.ts";
-import { drawnValues, uplotOptions, type PlotShape } from "./uplot-options.ts";
+import { Menu } from "../components/menu.tsx";
+import { ExportItems } from "./export/items.tsx";
+import { drawnPlot, drawnValues, uplotOptions, type PlotShape, type Ticks } from "./uplot-options.ts";
 import { lastPoint, pointAt, type Curve, type Values } from "./curves.ts";
 
 const LINE_PX = 18;
@@ -16,6 +18,7 @@ export function Chart(props: ChartProps) {
   const host = useRef<HTMLDivElement>(null);
   const readout = useRef<HTMLDivElement>(null);
   const plotRef = useRef<uPlot | null>(null);
+  const ticks = useRef<Ticks>({ x: [], y: [] });
   const latest = useRef(props);
   latest.current = props;
   const shown = useObservable(theme);
@@ -37,7 +40,7 @@ export function Chart(props: ChartProps) {
     const setReadout = (index: number | null, curve: number | null = null) => {
       if (readout.current) readout.current.textContent = readoutText(latest.current, index, curve);
     };
-    const options = uplotOptions(shape, element, () => latest.current, setReadout);
+    const options = uplotOptions(shape, element, () => latest.current, setReadout, ticks.current);
     const plot = new uPlot(options, dataOf(latest.current), element);
     plotRef.current = plot;
     setReadout(null);
@@ -68,7 +71,10 @@ export function Chart(props: ChartProps) {
           {props.curves.some(({ nonFinite }) => nonFinite.size > 0) && <span class="muted">▲ infinite or NaN</span>}
           {props.isLogarithmic && props.curves.some(hasNonPositive) && <span class="muted">without values ≤ 0</span>}
         </div>
-        {props.menu}
+        <Menu label={<span aria-hidden="true">⋯</span>} name={`Menu of the plot ${props.title}`}>
+          {props.menu}
+          <ExportItems props={props} drawn={() => plotRef.current && drawnPlot(plotRef.current, props, ticks.current)} />
+        </Menu>
         <div class={`readout ${lines > 1 ? "wraps" : ""}`} style={{ minHeight: `${lines * LINE_PX}px` }} ref={readout} />
       </figcaption>
       <div class="canvas" ref={host} />

@@ -1,7 +1,8 @@
 // The uPlot options of one plot.
 import uPlot from "uplot";
 import { number, power } from "../display/format.ts";
-import type { Values } from "./curves.ts";
+import type { Curve, Values } from "./curves.ts";
+import type { DrawnPlot, Tick } from "./export/svg.ts";
 import { RIGHT_PADDING_PX, Y_AXIS_PX, type ChartProps } from "./chart-props.ts";
 
 /** What cannot change once uPlot has been created. */
@@ -15,6 +16,12 @@ export interface PlotShape {
   isLogarithmic: boolean;
   isDense: boolean;
   cursorGroup: string;
+}
+
+/** The labels that uPlot has drawn last. */
+export interface Ticks {
+  x: readonly Tick[];
+  y: readonly Tick[];
 }
 
 const PLOT_PX = 150;
@@ -34,6 +41,7 @@ export function uplotOptions(
   element: HTMLElement,
   props: () => ChartProps,
   setReadout: (index: number | null, curve: number | null) => void,
+  ticks: Ticks,
 ): uPlot.Options {
   let focused: number | null = null;
   const { series, bands } = seriesOptions(shape);
@@ -46,7 +54,7 @@ export function uplotOptions(
       x: { time: false, range: () => xRange(props()) },
       y: { ...yDistribution(shape), range: (_, low, high) => yRange(shape, props(), low, high) },
     },
-    axes: axisOptions(shape, props),
+    axes: axisOptions(shape, props, ticks),
     series: [{}, ...series],
     bands,
     cursor: {
@@ -125,7 +133,7 @@ function seriesOptions(shape: PlotShape): { series: uPlot.Series[]; bands: uPlot
       ? { show: hasRoomForPoints, size: METRIC_PX, fill: stroke, filter: shownPoints }
       : { show: false, size: 4, fill: stroke, filter: isolatedPoints };
     if (shape.raws[index]) series.push({ ...paths, stroke: `${stroke}50`, width: 1, points: { show: false } });
-    series.push({ ...paths, stroke, width: shape.isDense ? 0.75 : 1.5, dash, points });
+    series.push({ ...paths, stroke, width: lineWidth(shape.isDense), dash, points });
     if (!hasBand) continue;
     const edge = { ...paths, stroke: "transparent", width: 0, points: { show: false } };
     const high = series.push(edge, { ...edge }) - 1;
@@ -218,13 +226,50 @@ function drawBest(plot: uPlot, { x, curves }: ChartProps): void {
   ctx.restore();
 }
 
-function axisOptions(shape: PlotShape, props: () => ChartProps): uPlot.Axis[] {
+/** The plot as it is drawn now, to be saved. */
+export function drawnPlot(plot: uPlot, props: ChartProps, ticks: Ticks): DrawnPlot {
+  const { left, top, width, height } = plot.bbox;
+  const scale = (pixels: number) => pixels / devicePixelRatio;
+  return {
+    title: props.title,
+    x: props.x,
+    curves: props.curves.map((curve, index) => ({ ...drawnCurve(curve, props.isLogarithmic), colour: curveColour(index) })),
+    width: plot.width,
+    height: plot.height,
+    area: { left: scale(left), top: scale(top), width: scale(width), height: scale(height) },
+    toLeft: (x) => plot.valToPos(x, "x"),
+    toTop: (y) => plot.valToPos(y, "y"),
+    isStepped: props.isLossScale,
+    lineWidth: lineWidth(props.isDense ?? false),
+    showsLegend: props.curves.length > 1 && !props.isDense,
+    xTicks: ticks.x,
+    yTicks: ticks.y,
+    skips: props.skips ?? [],
+    colours: { text: colour("--text"), muted: colour("--muted"), grid: colour("--grid"), ground: colour("--surface"), skip: colour("--skip") },
+  };
+}
+
+function drawnCurve(curve: Curve, isLogarithmic: boolean): Curve {
+  const drawn = (values: Values) => drawnValues(values, isLogarithmic);
+  const { mean, low, high, raw } = curve;
+  return { ...curve, mean: drawn(mean), low: low && drawn(low), high: high && drawn(high), ...(raw && { raw: drawn(raw) }) };
+}
+
+function lineWidth(isDense: boolean): number {
+  return isDense ? 0.75 : 1.5;
+}
+
+function axisOptions(shape: PlotShape, props: () => ChartProps, ticks: Ticks): uPlot.Axis[] {
   const font = `11px ${colour("--font") || "sans-serif"}`;
   const lines = { stroke: colour("--muted"), font, grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false } };
-  const short = (values: number[]) => values.map((value) => (value === null ? "" : formatY(value, shape.isLossScale)));
+  const labelled = (axis: "x" | "y", values: readonly (number | null)[], text: (value: number) => string) => {
+    const texts = values.map((value) => (value === null ? "" : text(value)));
+    ticks[axis] = values.flatMap((at, index) => (at === null || texts[index] === "" ? [] : [{ at, text: texts[index]! }]));
+    return texts;
+  };
   return [
-    { ...lines, show: true, size: X_AXIS_PX, values: (_, values) => values.map(props().formatX) },
-    { ...lines, size: Y_AXIS_PX, space: 26, values: (_, values) => short(values), ...(shape.isLossScale ? { splits: powerOfTwoTicks, filter: (_, powers) => powers } : {}) },
+    { ...lines, show: true, size: X_AXIS_PX, values: (_, values) => labelled("x", values, props().formatX) },
+    { ...lines, size: Y_AXIS_PX, space: 26, values: (_, values) => labelled("y", values, (value) => formatY(value, shape.isLossScale)), ...(shape.isLossScale ? { splits: powerOfTwoTicks, filter: (_, powers) => powers } : {}) },
   ];
 }
 

@@ -165,6 +165,13 @@ def test_the_settings_of_plots_are_kept_in_the_address(
     expect(controls.get_by_label("X axis")).to_have_value("epoch")
     expect(controls.get_by_label("From step")).to_have_value("100")
     assert parse_qs(urlsplit(page.url).fragment.partition("?")[2])["y"] == [":50:loss"]
+    page.get_by_label("Menu of the plot Loss", exact=True).click()
+    for suffix, begin in (("png", b"\x89PNG"), ("svg", b"<svg "), ("csv", b"epoch,loss,loss raw,")):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=suffix.upper(), exact=True).click()
+        assert download.value.suggested_filename == f"skipping-loss.{suffix}"
+        assert Path(download.value.path()).read_bytes().startswith(begin)
+    page.keyboard.press("Escape")
     places = [plot.bounding_box() for plot in plots.all()[:2]]
     assert places[0]["y"] == places[1]["y"], "two plots beside each other"
     assert accessibility_violations(page) == []

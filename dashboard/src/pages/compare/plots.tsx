@@ -6,7 +6,7 @@ import { Chart, Legend } from "../../plots/chart.tsx";
 import { groupPanel } from "../../plots/groups.ts";
 import type { StepRange } from "../../plots/skip-markers.ts";
 import { ColumnsChoice, SmoothingSlider } from "../../plots/settings/controls.tsx";
-import { PlotMenu } from "../../plots/settings/plot-menu.tsx";
+import { SettingItems } from "../../plots/settings/items.tsx";
 import type { PlotSettings } from "../../plots/settings/settings.ts";
 import { smoothPanel } from "../../plots/smoothing.ts";
 import { overlayPanels, type XAxis } from "../../plots/overlay.ts";
@@ -79,7 +79,9 @@ export function ComparePlots({ comparison, columns, selection, onChange }: Compa
             formatValue={panel.isLossScale ? lossScale : number}
             onZoom={(range) => setZoom({ by, range })}
             onReset={() => setZoom(null)}
-            menu={<PlotMenu panel={{ key, ...panel }} settings={settings} onChange={change} />}
+            exportName="compare"
+            xTitle={by === "time" ? "training time (s)" : "step"}
+            menu={<SettingItems panel={{ key, ...panel }} settings={settings} onChange={change} />}
           />
         ))}
       </div>

@@ -10,7 +10,7 @@ import { middleOf, skipMarkers, type SkipMarker, type StepRange } from "../../pl
 import { jobPanels, plottableColumns, type Columns } from "../../plots/curves.ts";
 import { metricLines, withMetrics } from "../../plots/evaluations.ts";
 import { parseSettings, settingsQuery, type PlotSettings } from "../../plots/settings/settings.ts";
-import { PlotMenu } from "../../plots/settings/plot-menu.tsx";
+import { SettingItems } from "../../plots/settings/items.tsx";
 import { smoothPanel } from "../../plots/smoothing.ts";
 import { STEPS, xKinds, xLabel, xMap, type XMap } from "../../plots/x-axis.ts";
 import { number, lossScale } from "../../display/format.ts";
@@ -118,7 +118,9 @@ function StepPlots({ job, query, intervalMs, steps, evaluations }: Props) {
             formatValue={panel.isLossScale ? lossScale : number}
             onZoom={([from, to]) => show(zoomTo([axis.toStep(from), axis.toStep(to)], all))}
             onReset={() => show(null)}
-            menu={<PlotMenu panel={{ key, ...panel }} {...{ settings, keys }} onChange={change} />}
+            exportName={job.name}
+            xTitle={kind === "time" ? "training time (s)" : kind}
+            menu={<SettingItems panel={{ key, ...panel }} {...{ settings, keys }} onChange={change} />}
           />
         ))}
       </div>

@@ -1,19 +1,18 @@
-// The menu of a plot: its y axis, and its place among the panels.
-import { Menu } from "../../components/menu.tsx";
+// The items of a plot's menu that set it: its y axis, and its place among the panels.
 import { moved, toggleLogarithmic, typedNumber, withLimits, type PlotSettings } from "./settings.ts";
 
 interface Props {
-  panel: { key: string; title: string; isLossScale: boolean };
+  panel: { key: string; isLossScale: boolean };
   settings: PlotSettings;
   /** The keys of all panels in their order; left out where they cannot be arranged. */
   keys?: readonly string[];
   onChange: (changes: Partial<PlotSettings>) => void;
 }
 
-export function PlotMenu({ panel, settings, keys, onChange }: Props) {
-  const { key, title, isLossScale } = panel;
+export function SettingItems({ panel, settings, keys, onChange }: Props) {
+  const { key, isLossScale } = panel;
   return (
-    <Menu label={<span aria-hidden="true">⋯</span>} name={`Menu of the plot ${title}`}>
+    <>
       {!isLossScale && (
         <label class="menu-check">
           <input type="checkbox" checked={settings.logarithmic.includes(key)} onChange={() => onChange(toggleLogarithmic(settings, key))} />
@@ -28,7 +27,7 @@ export function PlotMenu({ panel, settings, keys, onChange }: Props) {
           <button type="button" class="button small" disabled={keys.length === 1} onClick={() => onChange({ panels: keys.filter((other) => other !== key) })}>Remove</button>
         </div>
       )}
-    </Menu>
+    </>
   );
 }
 
