@@ -12,7 +12,7 @@ from ampclient._http.options import RequestOptions
 from ampclient._http.pages import read_pages
 from ampspec.api.projects import Project
 from ampspec.api.retention import ProjectRetention, RetentionPreview, RetentionRule
-from ampspec.api.tokens import CreatedToken, Token
+from ampspec.api.tokens import DEFAULT_GRACE_S, CreatedToken, Token
 from ampspec.old_names import old_attributes, one_class_for
 
 
@@ -53,7 +53,8 @@ class Tokens(Operations[M]):
 
         An admin may do everything in every project, a member submits and controls the jobs
         of its project, a viewer reads them. With the scope "jobs:run-code" it may submit jobs
-        that run custom Python code. A project that does not exist is created.
+        that run custom Python code, with "project:admin" it manages the tokens and retention rules
+        of its project. A project that does not exist is created.
         """
         request: dict[str, Any] = {"name": name, "role": role, "project": project}
         if scopes:
@@ -61,6 +62,22 @@ class Tokens(Operations[M]):
         if expires_at is not None:
             request["expires_at"] = expires_at.astimezone().isoformat()
         return await self._transport.send(endpoints.create_token(request), **options)
+
+    @operation
+    async def rotate(
+        self,
+        token_id: str,
+        *,
+        grace_s: float = DEFAULT_GRACE_S,
+        **options: Unpack[RequestOptions],
+    ) -> CreatedToken:
+        """Give a token another secret; only this response contains it.
+
+        The secret before is valid for `grace_s` more seconds, so that its users can change over;
+        with 0 it ends at once. Raises NotFound, and Conflict for a revoked or expired token.
+        """
+        request = endpoints.rotate_token(token_id, grace_s)
+        return await self._transport.send(request, **options)
 
     @operation
     async def revoke(self, token_id: str, **options: Unpack[RequestOptions]) -> None:

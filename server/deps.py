@@ -105,6 +105,26 @@ async def _admin(request: Request) -> Principal:
     return _allow(principal_of(request), Role.ADMIN)
 
 
+async def _project_admin(request: Request) -> Principal:
+    principal = principal_of(request)
+    if principal.role is not Role.ADMIN and not principal.is_project_admin:
+        raise Forbidden(
+            f"Expected a token with the role {Role.ADMIN}, or with the role {Role.MEMBER} and the "
+            f"scope '{Scope.PROJECT_ADMIN}' for its own project; received one with the role "
+            f"{principal.role}."
+        )
+    return principal
+
+
+def check_administers(principal: Principal, project: str) -> None:
+    """Raise Forbidden unless the principal manages the project."""
+    if not principal.administers(project):
+        raise Forbidden(
+            f"Expected the project {principal.project!r}, which this token administers; received "
+            f"{project!r}. Only admins manage other projects."
+        )
+
+
 def _allow(principal: Principal, *roles: Role) -> Principal:
     if principal.role not in roles:
         raise Forbidden(
@@ -197,6 +217,8 @@ PrincipalDep = Annotated[Principal, Depends(_principal)]
 MemberDep = Annotated[Principal, Depends(_member)]
 """The principal, if it may change jobs; Forbidden otherwise."""
 AdminDep = Annotated[Principal, Depends(_admin)]
+ProjectAdminDep = Annotated[Principal, Depends(_project_admin)]
+"""The principal, if it is an admin of all projects or of its own; Forbidden otherwise."""
 ProjectDep = Annotated[str, Depends(_project)]
 """The project whose datasets, files or models are meant: by default the token's.
 

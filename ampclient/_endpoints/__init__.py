@@ -105,6 +105,7 @@ from ampclient._endpoints.server import (
     remove_retention,
     replace_retention,
     revoke_token,
+    rotate_token,
 )
 from ampclient._endpoints.steps import ARROW, EXPORT_FORMATS, StepRange, sample_steps, stream_steps
 from ampclient._endpoints.stream import (
@@ -229,6 +230,7 @@ __all__ = [
     "retry_job",
     "revoke_token",
     "rotate_secret",
+    "rotate_token",
     "sample_steps",
     "send_test",
     "set_model_alias",

@@ -88,6 +88,17 @@ def revoke_token(token_id: str) -> JsonRequest[None]:
     return JsonRequest(method="DELETE", path=path, headers=idempotency_header(), read=parse_nothing)
 
 
+def rotate_token(token_id: str, grace_s: float) -> JsonRequest[CreatedToken]:
+    """Give a token another secret; a retry with the same key returns the same one."""
+    return JsonRequest(
+        method="POST",
+        path=f"/tokens/{quote_path(token_id)}/rotate",
+        body={"grace_s": grace_s},
+        headers=idempotency_header(),
+        read=CreatedToken.from_json,
+    )
+
+
 def list_projects() -> JsonRequest[list[Project]]:
     """All projects."""
     return JsonRequest(method="GET", path="/projects", read=items_of(ProjectList))

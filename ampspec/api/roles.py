@@ -21,6 +21,8 @@ class Scope(StrEnum):
 
     RUN_CODE = "jobs:run-code"
     """Submit jobs that run custom Python code."""
+    PROJECT_ADMIN = "project:admin"
+    """Manage the tokens and the retention rules of its project, and read its audit log."""
 
 
 class FormerScope(StrEnum):

@@ -2,13 +2,14 @@
 
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Final, Self
 
 from pydantic import (
     AfterValidator,
     AwareDatetime,
     BeforeValidator,
     Field,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -17,6 +18,8 @@ from ampspec.api.projects import DEFAULT_PROJECT, ProjectName
 from ampspec.api.roles import Role, Scope, current_scope
 from ampspec.api.session import SCOPE_NAMES, AnyRole, Scoped
 
+DEFAULT_GRACE_S: Final = 3_600.0
+MAX_GRACE_S: Final = 7 * 86_400.0
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
@@ -40,6 +43,28 @@ class TokenRequest(RequestModel):
     )
     project: ProjectName = DEFAULT_PROJECT
     expires_at: Annotated[AwareDatetime, AfterValidator(_check_future)] | None = None
+
+    @model_validator(mode="after")
+    def _check_scopes(self) -> Self:
+        if len(set(self.scopes)) < len(self.scopes):
+            raise PydanticCustomError("repeated_scope", "different scopes")
+        if self.role is Role.VIEWER and Scope.PROJECT_ADMIN in self.scopes:
+            raise PydanticCustomError(
+                "viewer_with_scope", f"the role member with the scope {Scope.PROJECT_ADMIN}"
+            )
+        return self
+
+
+class RotationRequest(RequestModel):
+    """The request to give a token another secret."""
+
+    grace_s: float = Field(
+        default=DEFAULT_GRACE_S,
+        ge=0,
+        le=MAX_GRACE_S,
+        allow_inf_nan=False,
+        description="For how long the secret before is valid, too; 0: it ends at once.",
+    )
 
 
 class Token(Scoped, StoredModel):

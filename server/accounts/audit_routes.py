@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Query
 
 from ampspec.api.audit import AuditEntry, AuditPage
-from server.deps import AdminDep, DatabaseDep
+from server.deps import DatabaseDep, ProjectAdminDep, check_administers
 from server.documentation.openapi import problems
 from server.http.router import api_router
 from server.row_models import from_row
@@ -24,7 +24,7 @@ FilterText = Annotated[str | None, Query(max_length=64, pattern=r"^[^\x00]*$")]
 @router.get("", summary="Read the audit log", responses=problems(403, 422))
 def page(
     *,
-    _admin: AdminDep,
+    admin: ProjectAdminDep,
     database: DatabaseDep,
     action: FilterText = None,
     project: FilterText = None,
@@ -32,7 +32,10 @@ def page(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> AuditPage:
-    """Read the audit log, newest first."""
+    """Read the audit log, newest first; an admin of a project reads what was done in it."""
+    if admin.is_project_admin:
+        project = project or admin.project
+        check_administers(admin, project)
     filters = {"action": action, "project": project, "token_id": token_id}
     before_id = int(cursor) if cursor is not None else None
     with database.read() as session:

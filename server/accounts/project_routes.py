@@ -7,7 +7,7 @@ from fastapi import Path, Response
 from sqlalchemy.orm import Session
 
 from ampspec.api.projects import REPLACED_QUOTAS, Project, ProjectList, ProjectName, Quotas
-from server.deps import ActorDep, AdminDep, DatabaseDep
+from server.deps import ActorDep, AdminDep, DatabaseDep, ProjectAdminDep
 from server.documentation.openapi import problems
 from server.http.json_body import JsonRoute
 from server.http.responses import to_response
@@ -27,10 +27,14 @@ router = api_router("/projects", tags=["access"], route_class=JsonRoute)
 
 
 @router.get("", summary="List projects", responses=problems(403))
-def listing(_admin: AdminDep, database: DatabaseDep) -> ProjectList:
-    """List all projects with their quotas and what they use of them."""
+def listing(admin: ProjectAdminDep, database: DatabaseDep) -> ProjectList:
+    """List the projects with their quotas and what they use of them.
+
+    For an admin of a project that one.
+    """
     with database.read() as session:
-        return ProjectList(items=_with_use(session, projects.listing(session)))
+        rows = [row for row in projects.listing(session) if admin.administers(row.name)]
+        return ProjectList(items=_with_use(session, rows))
 
 
 Name = Annotated[ProjectName, Path(description="The project's name.")]

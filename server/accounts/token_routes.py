@@ -1,16 +1,25 @@
 """Create, list and revoke tokens."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import Path, Request, Response
+from fastapi import Depends, Path, Request, Response
 from sqlalchemy.orm import Session
 
-from ampspec.api.tokens import CreatedToken, Token, TokenList, TokenRequest
-from server.deps import ActorDep, AdminDep, AuthenticatorDep, DatabaseDep
+from ampspec.api.roles import Role
+from ampspec.api.tokens import CreatedToken, RotationRequest, Token, TokenList, TokenRequest
+from server.deps import (
+    ActorDep,
+    AuthenticatorDep,
+    DatabaseDep,
+    ProjectAdminDep,
+    check_administers,
+)
 from server.documentation.openapi import problems
-from server.errors import Conflict, NotFound
+from server.errors import Conflict, Forbidden, NotFound
 from server.http.access.credentials import secret_of
+from server.http.access.principal import Principal
 from server.http.json_body import JsonRoute
 from server.http.newest_first import (
     Cursor,
@@ -20,27 +29,41 @@ from server.http.newest_first import (
     read_cursor,
     rows_to_read,
 )
+from server.http.request_body import body_of
 from server.http.responses import to_response
 from server.http.router import api_router
 from server.idempotency import IdempotentRequestDep, respond_once
 from server.row_models import from_row
+from store import tables
 from store.access import audit, tokens
 from store.access.idempotency import StoredResponse
 from store.database import Database
 
 router = api_router("/tokens", tags=["access"], route_class=JsonRoute)
 
+RotationBody = Annotated[
+    RotationRequest,
+    Depends(body_of(RotationRequest, "How long the former secret is valid.", required=False)),
+]
 Id = Annotated[str, Path(description="The token's id.", max_length=32, pattern="^[0-9a-f]+$")]
 
 
 @router.get("", summary="List tokens", responses=problems(403))
 def listing(
-    _admin: AdminDep, database: DatabaseDep, limit: Limit = None, cursor: Cursor = None
+    admin: ProjectAdminDep, database: DatabaseDep, limit: Limit = None, cursor: Cursor = None
 ) -> TokenList:
-    """List the tokens, newest first, including revoked and expired ones."""
+    """List the tokens, newest first, including revoked and expired ones.
+
+    For an admin of a project those of the project.
+    """
     with database.read() as session:
         rows, has_more = page_of(
-            tokens.listing(session, after_token=read_cursor(cursor), limit=rows_to_read(limit)),
+            tokens.listing(
+                session,
+                project=admin.visible_project,
+                after_token=read_cursor(cursor),
+                limit=rows_to_read(limit),
+            ),
             limit,
         )
         items = [from_row(Token, row) for row in rows]
@@ -57,14 +80,19 @@ def listing(
 )
 def create(
     *,
-    admin: AdminDep,
+    admin: ProjectAdminDep,
     actor: ActorDep,
     database: DatabaseDep,
     idempotent_request: IdempotentRequestDep,
     request: Request,
     token_request: TokenRequest,
 ) -> Response:
-    """Create a token; only this response contains its secret."""
+    """Create a token; only this response contains its secret.
+
+    An admin of a project creates members and viewers of it, with scopes that it has itself.
+    """
+    check_administers(admin, token_request.project)
+    _check_may_give(admin, token_request.role, token_request.scopes)
     creator_secret, secret = secret_of(request.scope), ""
 
     def derived(token_id: str) -> str:
@@ -91,14 +119,88 @@ def create(
     return to_response(replace(stored, body=token_with_secret.model_dump_json()))
 
 
+@router.post(
+    "/{token_id}/rotate",
+    summary="Rotate a token",
+    response_model=CreatedToken,
+    responses=problems(403, 404, 409, 422),
+)
+def rotate(
+    *,
+    token_id: Id,
+    rotation: RotationBody,
+    admin: ProjectAdminDep,
+    actor: ActorDep,
+    database: DatabaseDep,
+    authenticator: AuthenticatorDep,
+    idempotent_request: IdempotentRequestDep,
+    request: Request,
+) -> Response:
+    """Give a token another secret, which only this response contains.
+
+    Its id, role and scopes stay. The secret before is valid for `grace_s` more seconds, and so are
+    the browser sessions that were opened with it.
+    """
+    creator_secret, secret = secret_of(request.scope), ""
+
+    def derived(token_id: str) -> str:
+        key = idempotent_request.key if idempotent_request else ""
+        return tokens.derive_secret(token_id, key=f"rotate {key}", creator_secret=creator_secret)
+
+    def make(session: Session) -> StoredResponse:
+        nonlocal secret
+        token = _managed_token(session, admin, token_id)
+        _check_may_give(admin, token.role, token.scopes)
+        secret_of_token = derived if idempotent_request else None
+        secret = tokens.rotate(session, token, rotation.grace_s, secret_of=secret_of_token)
+        details = {"name": token.name, "grace_s": rotation.grace_s}
+        audit.record(session, actor, "token.rotate", token.id, project=token.project, **details)
+        headers = {"Cache-Control": "no-store"}
+        return StoredResponse(200, headers, from_row(Token, token).model_dump_json())
+
+    try:
+        stored = respond_once(database, idempotent_request, make)
+    except tokens.TokenRevoked as error:
+        raise Conflict(str(error)) from None
+    finally:
+        authenticator.forget(token_id)
+    token = Token.model_validate_json(stored.body)
+    if not secret:  # the request is a repeat
+        secret = _repeat_secret(database, token.id, derived(token.id))
+    token_with_secret = CreatedToken(**token.model_dump(), secret=secret)
+    return to_response(replace(stored, body=token_with_secret.model_dump_json()))
+
+
+def _managed_token(session: Session, admin: Principal, token_id: str) -> tables.Token:
+    """The token, if the principal manages it. Raises NotFound."""
+    token = tokens.get(session, token_id)
+    is_hidden = token is not None and admin.role is not Role.ADMIN and token.role == Role.ADMIN
+    if token is None or is_hidden or not admin.administers(token.project):
+        raise NotFound(f"There is no token {token_id!r}.")
+    return token
+
+
+def _check_may_give(admin: Principal, role: str, scopes: Sequence[str]) -> None:
+    """Raise Forbidden for a role or scope that the principal has not itself."""
+    if admin.role is Role.ADMIN:
+        return
+    missing = sorted(set(scopes) - admin.scopes)
+    if role == Role.ADMIN or missing:
+        what = f"the scope {missing[0]!r}" if missing else f"the role {role!r}"
+        raise Forbidden(
+            f"Expected a token with no more permissions than this one, received {what}. An admin "
+            "of all projects can do that."
+        )
+
+
 def _repeat_secret(database: Database, token_id: str, secret: str) -> str:
     """The secret, if it is the token's. Raises Conflict if another token sent the first request."""
     with database.read() as session:
         token = tokens.get_by_secret(session, secret)
     if token is None or token.id != token_id:
         raise Conflict(
-            f"This request already created the token {token_id!r}; its secret is returned only to "
-            "the token or session that created it. Revoke it and create another with a new key."
+            f"This request already gave the token {token_id!r} its secret, which is returned only "
+            "to the token or session that asked first. Repeat it with a new key."
         )
     return secret
 
@@ -113,7 +215,7 @@ def _repeat_secret(database: Database, token_id: str, secret: str) -> str:
 def revoke(
     *,
     token_id: Id,
-    _admin: AdminDep,
+    admin: ProjectAdminDep,
     actor: ActorDep,
     database: DatabaseDep,
     authenticator: AuthenticatorDep,
@@ -122,9 +224,7 @@ def revoke(
     """Revoke a token and the browser sessions signed in with it."""
 
     def make(session: Session) -> StoredResponse:
-        token = tokens.get(session, token_id)
-        if token is None:
-            raise NotFound(f"There is no token {token_id!r}.")
+        token = _managed_token(session, admin, token_id)
         if tokens.revoke(session, token):
             audit.record(session, actor, "token.revoke", token.id, project=token.project)
         return StoredResponse(204, {}, "")

@@ -1,5 +1,6 @@
 """Set, show, preview and remove the retention rules of a project."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Response
@@ -12,10 +13,18 @@ from ampspec.api.retention import (
     RetentionMatch,
     RetentionPreview,
     RetentionPreviewRequest,
+    RetentionRule,
 )
-from server.deps import ActorDep, AdminDep, DatabaseDep, PrincipalDep
+from server.deps import (
+    ActorDep,
+    DatabaseDep,
+    PrincipalDep,
+    ProjectAdminDep,
+    check_administers,
+)
 from server.documentation.openapi import problems
-from server.errors import NotFound
+from server.errors import Forbidden, NotFound
+from server.http.access.principal import Principal
 from server.http.request_body import body_of
 from server.http.responses import to_response
 from server.http.router import api_router
@@ -58,15 +67,17 @@ def replace(
     *,
     name: Name,
     changes: RulesBody,
-    _admin: AdminDep,
+    admin: ProjectAdminDep,
     actor: ActorDep,
     database: DatabaseDep,
     idempotent_request: IdempotentRequestDep,
 ) -> Response:
     """Set the rules. They are applied each hour, first an hour from now: preview them before."""
+    check_administers(admin, name)
 
     def make(session: Session) -> StoredResponse:
         _check_project(session, name)
+        _check_audit_rules(session, admin, name, changes.rules)
         row = retention_rules.replace(session, name, changes.rules, actor.token_name)
         data = changes.model_dump(mode="json")
         audit.record(session, actor, "retention.update", name, project=name, **data)
@@ -85,14 +96,16 @@ def replace(
 def remove(
     *,
     name: Name,
-    _admin: AdminDep,
+    admin: ProjectAdminDep,
     actor: ActorDep,
     database: DatabaseDep,
     idempotent_request: IdempotentRequestDep,
 ) -> Response:
     """Remove all rules: nothing more is deleted. Idempotent."""
+    check_administers(admin, name)
 
     def make(session: Session) -> StoredResponse:
+        _check_audit_rules(session, admin, name, ())
         if retention_rules.remove(session, name):
             audit.record(session, actor, "retention.remove", name, project=name)
         return StoredResponse(204, {}, "")
@@ -102,9 +115,10 @@ def remove(
 
 @router.post("/preview", summary="Preview retention rules", responses=problems(403, 422))
 def preview(
-    name: Name, _admin: AdminDep, database: DatabaseDep, body: PreviewBody
+    name: Name, admin: ProjectAdminDep, database: DatabaseDep, body: PreviewBody
 ) -> RetentionPreview:
     """What the rules of the body, or without one those of the project, would delete now."""
+    check_administers(admin, name)
     with database.read() as session:
         rules = body.rules
         if rules is None:
@@ -112,6 +126,22 @@ def preview(
         matches = [(rule, selection.preview(session, name, rule)) for rule in rules]
     items = [RetentionMatch(rule=rule, **_fields(match)) for rule, match in matches]
     return RetentionPreview(project=name, items=items)
+
+
+def _check_audit_rules(
+    session: Session, admin: Principal, name: str, rules: Sequence[RetentionRule]
+) -> None:
+    """Raise Forbidden if the admin of a project changes what is kept of its audit log."""
+    stored = retention_rules.parsed(retention_rules.get(session, name))
+    if admin.is_project_admin and _of_audit(stored) != _of_audit(rules):
+        raise Forbidden(
+            "Expected the rules of the audit log as they are: only an admin of all projects "
+            "changes what is kept of it."
+        )
+
+
+def _of_audit(rules: Sequence[RetentionRule]) -> list[RetentionRule]:
+    return [rule for rule in rules if rule.delete == "audit"]
 
 
 def _check_project(session: Session, name: str) -> None:

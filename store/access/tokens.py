@@ -10,12 +10,12 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, and_, case, literal, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from store.access import projects
-from store.clock import UtcDateTime, now, seconds_since
-from store.tables import Token, new_id
+from store.clock import UtcDateTime, from_now, now, seconds_since
+from store.tables import BrowserSession, FormerSecret, Token, new_id
 
 SECRET_PREFIX: Final = "amp_"  # noqa: S105 - only the common prefix of secrets
 ADMIN: Final = "admin"
@@ -81,6 +81,8 @@ def derive_secret(token_id: str, *, key: str, creator_secret: str) -> str:
 def ensure_admin(session: Session, name: str, secret: str) -> None:
     """Make `secret` a valid admin token. Raises TokenRevoked."""
     token = get_by_secret(session, secret)
+    if token is None and session.get(FormerSecret, digest_of(secret)) is not None:
+        raise TokenRevoked("The token was rotated, and this is a secret that it had before.")
     if token is None:
         _insert(session, secret, projects.DEFAULT_PROJECT, name=name, role=ADMIN)
     elif token.revoked_at is not None:
@@ -95,11 +97,66 @@ def find_valid(session: Session, digest: str) -> ValidToken | None:
         select(Token, lifetime_s).where(Token.digest == digest, is_valid())
     ).one_or_none()
     if row is None:
-        return None
+        return _find_by_former_secret(session, digest)
     token, remaining_s = row
     return ValidToken(
         token, token.expires_at, math.inf if remaining_s is None else float(remaining_s)
     )
+
+
+def _find_by_former_secret(session: Session, digest: str) -> ValidToken | None:
+    """The valid token that had this secret before it was rotated, within the time of grace."""
+    until = FormerSecret.valid_until
+    ends = case((Token.expires_at < until, Token.expires_at), else_=until)
+    row = session.execute(
+        select(Token, ends, seconds_since(now(), until=ends))
+        .join(FormerSecret, FormerSecret.token_id == Token.id)
+        .where(FormerSecret.digest == digest, now() < until, is_valid())
+    ).one_or_none()
+    return ValidToken(row[0], row[1], float(row[2])) if row is not None else None
+
+
+def rotate(
+    session: Session,
+    token: Token,
+    grace_s: float,
+    *,
+    secret_of: Callable[[str], str] | None = None,
+) -> str:
+    """Give a valid token another secret, and return it.
+
+    The secret before, and the browser sessions that were opened with it, end after `grace_s`.
+
+    Args:
+        session: The session.
+        token: The token.
+        grace_s: In seconds; 0 ends them at once.
+        secret_of: Returns the secret for the token's id; by default it is random.
+
+    Raises:
+        TokenRevoked: It is revoked or has expired.
+    """
+    session.refresh(token, with_for_update=True)
+    if session.scalar(select(Token.id).where(Token.id == token.id, is_valid())) is None:
+        raise TokenRevoked(
+            f"The token {token.id!r} is revoked or has expired: create another one instead."
+        )
+    secret = secret_of(token.id) if secret_of else SECRET_PREFIX + secrets.token_urlsafe(32)
+    ends = from_now(grace_s)
+    for table, moment in (
+        (FormerSecret, FormerSecret.valid_until),
+        (BrowserSession, BrowserSession.expires_at),
+    ):
+        session.execute(
+            update(table)
+            .where(table.token_id == token.id, moment > ends)
+            .values({moment: ends})
+            .execution_options(synchronize_session=False)
+        )
+    session.add(FormerSecret(digest=token.digest, token_id=token.id, valid_until=ends))
+    token.digest = digest_of(secret)
+    session.flush()
+    return secret
 
 
 def get_by_secret(session: Session, secret: str) -> Token | None:
@@ -155,6 +212,7 @@ def has_scope(session: Session, token_id: str | None, scope: str) -> bool:
 def listing(
     session: Session,
     *,
+    project: str | None = None,
     after_token: tuple[datetime, str] | None = None,
     limit: int | None = None,
 ) -> Sequence[Token]:
@@ -162,6 +220,7 @@ def listing(
 
     Args:
         session: The session.
+        project: Only those of this project, without those of admins, who have all projects.
         after_token: When the last token of the page before was created, and its id.
         limit: The maximum number; None for all.
 
@@ -169,6 +228,8 @@ def listing(
         Their rows.
     """
     statement = select(Token).order_by(Token.created_at.desc(), Token.id.desc())
+    if project is not None:
+        statement = statement.where(Token.project == project, Token.role != ADMIN)
     if after_token is not None:
         created_at, token_id = after_token
         last = tuple_(literal(created_at, UtcDateTime()), literal(token_id))

@@ -3,6 +3,7 @@
 from store.tables.access import (
     AuditEntry,
     BrowserSession,
+    FormerSecret,
     IdempotencyKey,
     Project,
     ProjectRetention,
@@ -52,6 +53,7 @@ __all__ = [
     "Delivery",
     "EventRow",
     "FileRemoval",
+    "FormerSecret",
     "Gang",
     "GangMember",
     "IdempotencyKey",

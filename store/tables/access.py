@@ -121,6 +121,17 @@ class Token(Base):
     revoked_at: Mapped[datetime | None]
 
 
+class FormerSecret(Base):
+    """A secret that a token had before it was rotated; it stays, so that it never counts as new."""
+
+    __tablename__ = "former_secrets"
+    __table_args__ = (Index(None, "token_id"),)
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    token_id: Mapped[str] = mapped_column(ForeignKey("tokens.id", ondelete="CASCADE"))
+    valid_until: Mapped[datetime]
+
+
 class BrowserSession(Base):
     """A browser session, created with a token; only the SHA-256 of the cookie is stored."""
 

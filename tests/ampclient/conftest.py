@@ -485,13 +485,18 @@ class FakeServer:
                 return httpx.Response(202 if action else 200, json=worker)
         return problem(404, "not_found", f"There is no worker {worker_id}.")
 
-    def _token(self, request: httpx.Request, token_id: str = "") -> httpx.Response:
+    def _token(
+        self, request: httpx.Request, token_id: str = "", action: str = ""
+    ) -> httpx.Response:
         if request.method == "GET":
             first = int(request.url.params.get("cursor", "0"))
             end = first + int(request.url.params.get("limit", len(self.tokens)))
             following = str(end) if end < len(self.tokens) else None
             page = {"items": self.tokens[first:end], "next_cursor": following}
             return httpx.Response(200, json=page)
+        if action == "rotate":
+            [rotated] = [token for token in self.tokens if token["id"] == token_id]
+            return httpx.Response(200, json={**rotated, "secret": "amp_rotated"})
         if request.method == "POST":
             token = {"id": f"{len(self.tokens):04x}", "created_at": NOW, "created_by": "anna"}
             token |= {"expires_at": None, "revoked_at": None, **json.loads(request.content)}

@@ -1,10 +1,12 @@
+import math
 import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import inspect, select, text, type_coerce, update
 
-from store.access import projects, tokens
+from store.access import browser_sessions, projects, tokens
+from store.access.tokens import TokenRevoked
 from store.clock import from_now
 from store.tables import Project, Token
 from store.tables.base import JsonColumn
@@ -169,3 +171,33 @@ def test_the_first_token_creates_the_default_project(database):
     make(database)
     with database.read() as session:
         assert projects.get(session, "default") is not None
+
+
+def test_a_rotated_token_has_another_secret_and_the_former_one_for_a_time(database):
+    with database.write() as session:
+        first = tokens.create(session, "ada", role="admin")
+        token = tokens.get_by_secret(session, first)
+        cookie, _ = browser_sessions.create(session, token)
+        second = tokens.rotate(session, token, 600)
+    with database.read() as session:
+        for secret, remaining_s in ((first, 600), (second, math.inf)):
+            valid = tokens.find_valid(session, tokens.digest_of(secret))
+            assert valid.token.id == token.id
+            assert valid.remaining_s == pytest.approx(remaining_s, abs=60)
+        opened = browser_sessions.find(session, tokens.digest_of(cookie))
+        assert opened.remaining_s == pytest.approx(600, abs=60)
+    with database.write() as session:
+        third = tokens.rotate(session, tokens.get(session, token.id), 0)
+    with database.read() as session:
+        for secret, is_valid_now in ((first, False), (second, False), (third, True)):
+            valid = tokens.find_valid(session, tokens.digest_of(secret))
+            assert (valid is not None) == is_valid_now
+        assert browser_sessions.find(session, tokens.digest_of(cookie)) is None
+    for secret in (first, second):
+        with pytest.raises(TokenRevoked, match="was rotated"), database.write() as session:
+            tokens.ensure_admin(session, "up", secret)
+    with database.write() as session:
+        other = tokens.get_by_secret(session, tokens.create(session, "other"))
+        tokens.revoke(session, other)
+        with pytest.raises(TokenRevoked, match="is revoked or has expired"):
+            tokens.rotate(session, other, 0)

@@ -1,8 +1,8 @@
-"""`ampctl token`: create, list and revoke tokens. For admins."""
+"""`ampctl token`: create, list, rotate and revoke tokens. For admins."""
 
 from datetime import UTC, datetime
 from operator import attrgetter
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,12 @@ from ampclient.cli.output.tables import print_json
 from ampspec.api.roles import FORMER_SCOPES, FormerScope, Role, Scope
 from ampspec.documents.expiry import EXPIRY_HELP, parse_expiry
 
-group = typer.Typer(help="Create, list and revoke tokens (for admins).", no_args_is_help=True)
+if TYPE_CHECKING:
+    from ampspec.api.tokens import CreatedToken
+
+group = typer.Typer(
+    help="Create, list, rotate and revoke tokens (for admins).", no_args_is_help=True
+)
 
 
 def _expiry(text: str) -> datetime:
@@ -39,7 +44,7 @@ def create(
         list[Scope] | None,
         typer.Option(
             help="Permission beyond the role; jobs:run-code: submit jobs that run custom Python "
-            "code. Repeatable.",
+            "code; project:admin: manage tokens and retention rules of its project. Repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -64,6 +69,11 @@ def create(
     if as_json:
         print_json(token.to_json())
         return
+    _print_secret(token)
+
+
+def _print_secret(token: "CreatedToken") -> None:
+    """Print the secret, and on stderr what it is."""
     typer.echo(token.secret)
     until = f" until {formats.moment(token.expires_at)}" if token.expires_at else ""
     extra = f" with the scope {', '.join(token.scopes)}" if token.scopes else ""
@@ -85,6 +95,32 @@ def list_(
     """List the tokens (without their secrets)."""
     tokens = client_of(context).tokens.list(limit=limit)
     print_items(tokens, chosen(output, as_json=as_json), print_tokens, name=attrgetter("id"))
+
+
+@group.command()
+def rotate(
+    context: typer.Context,
+    token_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The token's id.", show_default=False)
+    ],
+    *,
+    grace_s: Annotated[
+        float,
+        typer.Option(
+            "--grace",
+            metavar="SECONDS",
+            min=0,
+            help="How long the secret before is valid, too; 0: it ends at once.",
+        ),
+    ] = 3600,
+    as_json: AsJson = False,
+) -> None:
+    """Give a token another secret and print it (shown only once)."""
+    token = client_of(context).tokens.rotate(token_id, grace_s=grace_s)
+    if as_json:
+        print_json(token.to_json())
+    else:
+        _print_secret(token)
 
 
 @group.command()

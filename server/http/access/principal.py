@@ -26,6 +26,15 @@ class Principal:
         """Whether it may see the jobs of a project; None: of no project, which nobody sees."""
         return project is not None and self.visible_project in (None, project)
 
+    @property
+    def is_project_admin(self) -> bool:
+        """Whether it administers its project alone."""
+        return self.role is Role.MEMBER and Scope.PROJECT_ADMIN in self.scopes
+
+    def administers(self, project: str) -> bool:
+        """Whether it manages the tokens and retention rules of a project."""
+        return self.role is Role.ADMIN or (self.is_project_admin and self.project == project)
+
     def has_scope(self, scope: Scope) -> bool:
         """Whether it has the scope, as an admin has every one."""
         return self.role is Role.ADMIN or scope in self.scopes

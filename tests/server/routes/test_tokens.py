@@ -185,3 +185,80 @@ def test_creating_and_revoking_tokens_is_audited(api, database):
     assert created.data == {"name": "ada", "role": "viewer", "scopes": []}
     assert {entry.project for entry in (revoked, created)} == {"vision"}
     assert {entry.token_name for entry in (revoked, created)} == {"test"}
+
+
+def test_a_token_is_rotated_with_a_grace_for_the_former_secret(api, database):
+    made = make(api, scopes=["jobs:run-code"])
+    address = f"{TOKENS}/{made['id']}/rotate"
+    answers = [
+        api.client.post(address, json={"grace_s": 60}, headers={"Idempotency-Key": "mine"})
+        for _ in range(2)
+    ]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    rotated = answers[0].json()
+    assert answers[1].json() == rotated
+    assert rotated == {**made, "secret": rotated["secret"]}
+    assert rotated["secret"] != made["secret"]
+    for secret in (made["secret"], rotated["secret"]):
+        assert get_with(api, secret).json()["token_id"] == made["id"]
+    last = api.client.post(address, json={"grace_s": 0}).json()
+    for secret, status in ((made, 401), (rotated, 401), (last, 200)):
+        assert get_with(api, secret["secret"]).status_code == status
+    assert api.client.post(f"{TOKENS}/0123/rotate").status_code == 404
+    assert api.client.post(address, json={"grace_s": 1e9}).status_code == 422
+    api.client.delete(f"{TOKENS}/{made['id']}")
+    assert api.client.post(address).status_code == 409
+    with database.read() as session:
+        entries = audit.page(session, action="token.rotate", limit=10)
+        assert [entry.data for entry in entries] == [
+            {"name": "ada", "grace_s": 0.0},
+            {"name": "ada", "grace_s": 60.0},
+        ]
+
+
+def test_an_admin_of_a_project_manages_it_and_nothing_else(api, client_with_role, database):
+    """It gives nobody more than it has, and cannot have the traces of it deleted."""
+    mine = make(api, project="vision", scopes=["project:admin"])
+    boss = client_with_role(role="admin", project="vision")
+    coder = make(api, project="vision", scopes=["jobs:run-code"])
+    elsewhere = make(api)
+    headers = {"Authorization": f"Bearer {mine['secret']}"}
+
+    def ask(method, path, **body):
+        answer = api.anonymous.request(method, path, headers=headers, json=body or None)
+        return answer.status_code, answer.json() if answer.content else None
+
+    status, made = ask("POST", TOKENS, name="bob", project="vision", role="viewer")
+    assert status == 201
+    for body in (
+        {"name": "x", "project": "default"},
+        {"name": "x", "project": "vision", "role": "admin"},
+        {"name": "x", "project": "vision", "scopes": ["jobs:run-code"]},
+    ):
+        assert ask("POST", TOKENS, **body)[0] == 403, body
+    names = {row["name"] for row in ask("GET", TOKENS)[1]["items"]}
+    assert names == {"ada", "bob"}
+    boss_id = boss.get("/api/v1/session").json()["token_id"]
+    for token_id, method, expected in (
+        (made["id"], "rotate", 200),
+        (coder["id"], "rotate", 403),
+        (boss_id, "rotate", 404),
+        (elsewhere["id"], "rotate", 404),
+    ):
+        assert ask("POST", f"{TOKENS}/{token_id}/{method}")[0] == expected, token_id
+    assert ask("DELETE", f"{TOKENS}/{boss_id}")[0] == 404
+    assert ask("DELETE", f"{TOKENS}/{coder['id']}")[0] == 204
+    assert [row["name"] for row in ask("GET", "/api/v1/projects")[1]["items"]] == ["vision"]
+    assert ask("PATCH", "/api/v1/projects/vision", max_queued=9)[0] == 403
+    assert {row["project"] for row in ask("GET", "/api/v1/audit")[1]["items"]} == {"vision"}
+    assert ask("GET", "/api/v1/audit?project=default")[0] == 403
+    retention = "/api/v1/projects/vision/retention"
+    of_jobs = {"delete": "jobs", "after_days": 9.0}
+    of_audit = {"delete": "audit", "after_days": 9.0}
+    assert ask("PUT", retention, rules=[of_jobs])[0] == 200
+    assert ask("PUT", retention, rules=[of_audit])[0] == 403
+    boss.put(retention, json={"rules": [of_audit]})
+    assert ask("PUT", retention, rules=[of_audit, of_jobs])[0] == 200
+    assert ask("DELETE", retention)[0] == 403
+    viewer = {"name": "x", "role": "viewer", "scopes": ["project:admin"]}
+    assert api.client.post(TOKENS, json=viewer).status_code == 422

@@ -1,3 +1,4 @@
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -58,6 +59,14 @@ def test_list_shows_which_tokens_are_valid_expired_or_revoked(ampctl, server):
     assert rows[0] == ["ID", "NAME", "ROLE", "SCOPES", "PROJECT", "STATE", "CREATED", "BY"]
     assert [row[4] for row in rows[1:]] == ["valid", "expired", "revoked"]
     assert ampctl("token", "list", "--json").json() == server.tokens
+
+
+def test_rotate_prints_only_the_new_secret_to_standard_output(ampctl, server):
+    ampctl("token", "create", "ci")
+    result = ampctl("token", "rotate", "0000", "--grace", "60")
+    assert result.out == "amp_rotated\n"
+    assert json.loads(server.requests[-1].content) == {"grace_s": 60.0}
+    assert ampctl("token", "rotate", "0000", "--json").json()["secret"] == "amp_rotated"
 
 
 def test_revoke_confirms_and_fails_for_an_unknown_token(ampctl, server):

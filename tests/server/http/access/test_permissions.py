@@ -31,6 +31,9 @@ DATASET_READ = "any token of the dataset's, study's or model's project, or an ad
 DATASET_WRITE = "a member of the dataset's, study's or model's project, or an admin"
 MEMBER = "a member or an admin"
 ADMIN = "an admin"
+ADMINS = "an admin, of all projects or of one"
+ADMIN_OF_PROJECT = "an admin of all projects or of this one"
+ADMIN_OF_TOKEN = "an admin of all projects or of the token's"
 
 JOB = "/api/v1/jobs/{job_id}"
 DATASET = "/api/v1/datasets/{name}"
@@ -124,17 +127,18 @@ ROUTES = {
     ("POST", "/api/v1/session"): PUBLIC,
     ("GET", "/api/v1/session"): ANYONE,
     ("DELETE", "/api/v1/session"): ANYONE,
-    ("GET", "/api/v1/tokens"): ADMIN,
-    ("POST", "/api/v1/tokens"): ADMIN,
-    ("DELETE", "/api/v1/tokens/{token_id}"): ADMIN,
-    ("GET", "/api/v1/projects"): ADMIN,
+    ("GET", "/api/v1/tokens"): ADMINS,
+    ("POST", "/api/v1/tokens"): ADMIN_OF_PROJECT,
+    ("POST", "/api/v1/tokens/{token_id}/rotate"): ADMIN_OF_TOKEN,
+    ("DELETE", "/api/v1/tokens/{token_id}"): ADMIN_OF_TOKEN,
+    ("GET", "/api/v1/projects"): ADMINS,
     ("PUT", "/api/v1/projects/{name}"): ADMIN,
     ("PATCH", "/api/v1/projects/{name}"): ADMIN,
     ("GET", RETENTION): DATASET_READ,
-    ("PUT", RETENTION): ADMIN,
-    ("POST", f"{RETENTION}/preview"): ADMIN,
-    ("DELETE", RETENTION): ADMIN,
-    ("GET", "/api/v1/audit"): ADMIN,
+    ("PUT", RETENTION): ADMIN_OF_PROJECT,
+    ("POST", f"{RETENTION}/preview"): ADMIN_OF_PROJECT,
+    ("DELETE", RETENTION): ADMIN_OF_PROJECT,
+    ("GET", "/api/v1/audit"): ADMINS,
     ("POST", "/api/v1/jobs/validate"): ANYONE,
     ("POST", "/api/v1/jobs"): MEMBER,
     ("POST", "/api/v1/jobs/batch"): MEMBER,
@@ -205,17 +209,32 @@ BODIES = {
     ("POST", f"{DATASET}/uploads"): {"file": "birds.npz", "size_bytes": 1},
 }
 
+MEMBERS = ("viewer", "member", "stranger")
 UNAUTHENTICATED = ("nobody", "a guess", "expired", "revoked")
+ELSEWHERE = {"stranger": 404, "admin elsewhere": 404}
 ALLOWED = "allowed"
 EXPECTED = {
     PUBLIC: {},
     ANYONE: dict.fromkeys(UNAUTHENTICATED, 401),
-    PROJECT_READ: {**dict.fromkeys(UNAUTHENTICATED, 401), "stranger": 404},
-    PROJECT_WRITE: {**dict.fromkeys(UNAUTHENTICATED, 401), "viewer": 403, "stranger": 404},
-    DATASET_READ: {**dict.fromkeys(UNAUTHENTICATED, 401), "stranger": 404},
-    DATASET_WRITE: {**dict.fromkeys(UNAUTHENTICATED, 401), "viewer": 403, "stranger": 404},
+    PROJECT_READ: {**dict.fromkeys(UNAUTHENTICATED, 401), **ELSEWHERE},
+    PROJECT_WRITE: {**dict.fromkeys(UNAUTHENTICATED, 401), "viewer": 403, **ELSEWHERE},
+    DATASET_READ: {**dict.fromkeys(UNAUTHENTICATED, 401), **ELSEWHERE},
+    DATASET_WRITE: {**dict.fromkeys(UNAUTHENTICATED, 401), "viewer": 403, **ELSEWHERE},
     MEMBER: {**dict.fromkeys(UNAUTHENTICATED, 401), "viewer": 403},
-    ADMIN: {**dict.fromkeys(UNAUTHENTICATED, 401), "viewer": 403, "member": 403, "stranger": 403},
+    ADMIN: {
+        **dict.fromkeys(UNAUTHENTICATED, 401),
+        **dict.fromkeys((*MEMBERS, "project admin", "admin elsewhere"), 403),
+    },
+    ADMINS: {**dict.fromkeys(UNAUTHENTICATED, 401), **dict.fromkeys(MEMBERS, 403)},
+    ADMIN_OF_PROJECT: {
+        **dict.fromkeys(UNAUTHENTICATED, 401),
+        **dict.fromkeys((*MEMBERS, "admin elsewhere"), 403),
+    },
+    ADMIN_OF_TOKEN: {
+        **dict.fromkeys(UNAUTHENTICATED, 401),
+        **dict.fromkeys(MEMBERS, 403),
+        "admin elsewhere": 404,
+    },
 }
 """The status of a refusal by role; all other roles are allowed."""
 
@@ -241,9 +260,13 @@ SECRETS = {
     "viewer": lambda session: tokens.create(session, "viewer", role="viewer"),
     "member": lambda session: tokens.create(session, "member"),
     "stranger": lambda session: tokens.create(session, "stranger", project="elsewhere"),
+    "project admin": lambda session: tokens.create(session, "pa", scopes=["project:admin"]),
+    "admin elsewhere": lambda session: tokens.create(
+        session, "pa elsewhere", scopes=["project:admin"], project="another"
+    ),
     "admin": lambda session: tokens.create(session, "root", role="admin", project="elsewhere"),
 }
-"""The stranger is a member of a project that is not the job's."""
+"""The stranger is a member of a project that is not the job's, and "admin elsewhere" its admin."""
 
 
 @pytest.fixture
