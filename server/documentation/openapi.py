@@ -10,6 +10,8 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from ampspec.api.job.explanations import ExplanationRequest
 from ampspec.api.job.jobs import CloneChanges, Extension, JobChanges, LabelChanges, ProfileRequest
 from ampspec.api.problems import ErrorResponse, ProblemDetail
+from ampspec.api.retention import RetentionChanges, RetentionPreviewRequest
+from ampspec.api.tokens import RotationRequest
 from ampspec.jobs import JobSpec
 from ampspec.jobs.tracked import TrackedSpec
 from server.http.access.auth_middleware import PUBLIC_PATHS
@@ -184,6 +186,7 @@ def _schemas() -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     for model in (
         *(JobSpec, TrackedSpec, JobChanges, LabelChanges, CloneChanges, Extension, ProfileRequest),
+        *(RetentionChanges, RetentionPreviewRequest, RotationRequest),
         *(ExplanationRequest, ErrorResponse, ProblemDetail, *STUDIES),
     ):
         schema = model.model_json_schema(ref_template=REF)
