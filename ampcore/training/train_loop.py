@@ -54,7 +54,7 @@ def train_block(run: Run, until: int | None = None) -> None:
     run.totals.add(block, is_warm=run.is_warm)
     run.emit(run.ranks.after_block(runner, block, run.totals.steps, is_warm=run.is_warm))
     run.is_warm = True
-    run.callback_buffer.block(run.usage.add_to(block))
+    run.callback_buffer.block(block)
     # Now, while the state is still that of the skipped last step.
     causes = _overflow_causes(run, block, stops_at_skip=stops_at_skip)
     run.emit(scale_events(block, runner.state.scale_by_network, causes))

@@ -56,9 +56,13 @@ class ProcessUsage:
     def _process(self, elapsed_s: float) -> dict[str, float]:
         import psutil
 
-        process = psutil.Process()
         memory_bytes, cpu_s = 0, {}
-        for member in (process, *process.children(recursive=True)):
+        try:
+            process = psutil.Process()
+            members = [process, *process.children(recursive=True)]
+        except (psutil.Error, OSError):  # a sandbox that hides /proc
+            return {}
+        for member in members:
             with contextlib.suppress(psutil.Error):  # it has ended meanwhile
                 times = member.cpu_times()
                 cpu_s[member.pid] = times.user + times.system

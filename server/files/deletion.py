@@ -26,11 +26,20 @@ def delete_file(session: Session, key: FileKey, actor: Actor) -> None:
         raise file_not_found(key)
     if jobs := project_files.jobs_naming(session, [key], limit=MAX_NAMED).get(key, []):
         count = jobs[0].job_count
-        listed = ", ".join(f"{job.name!r} ({job.id}, {job.state})" for job in jobs)
+        states = ["in the trash" if job.purge_at is not None else job.state for job in jobs]
+        listed = ", ".join(
+            f"{job.name!r} ({job.id}, {state})" for job, state in zip(jobs, states, strict=True)
+        )
+        remedy = "Delete those jobs first."
+        if "in the trash" in states:
+            remedy = (
+                "Delete those jobs first, and those in the trash with `ampctl job delete ID "
+                "--permanent`; after their time in the trash the file is free, too."
+            )
         more = f" and {count - len(jobs)} more" if count > len(jobs) else ""
         raise Conflict(
             f"Cannot delete the {key.kind} {DIGEST_PREFIX}{key.sha256}: {plural(count, 'job')} "
-            f"{'names' if count == 1 else 'name'} it: {listed}{more}. Delete those jobs first."
+            f"{'names' if count == 1 else 'name'} it: {listed}{more}. {remedy}"
         )
     path = project_files.remove(session, key)
     audit.record(session, actor, "file.delete", key.sha256, project=key.project, kind=key.kind)

@@ -150,7 +150,7 @@ def jobs_naming(
     ranked_jobs = (
         select(
             *key,
-            *(Job.id, Job.name, Job.state),
+            *(Job.id, Job.name, Job.state, Job.purge_at),
             func.count().over(partition_by=key).label("job_count"),
             func.row_number().over(partition_by=key, order_by=order).label("rank"),
         )

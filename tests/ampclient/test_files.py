@@ -137,6 +137,9 @@ def test_files_are_listed_and_deleted(connect, file):
         client.files.delete(stored.reference, kind="weights")
     job.cancel()
     job.delete()
+    with pytest.raises(Conflict, match="in the trash.*--permanent"):
+        client.files.delete(stored.reference, kind="weights")
+    job.delete(permanent=True)
     client.files.delete(stored.reference, kind="weights")
     assert list(client.files.list()) == []
 

@@ -23,10 +23,8 @@ from ampcore.training.run.recovery import GoodState, Recovery
 from ampcore.training.run.repeat import StepRepeater
 from ampcore.training.run.resume import good_arrays, restore
 from ampcore.training.step.step_runner import StepRunner
-from ampcore.training.usage_columns import UsageColumns
 from ampspec.documents.text import join_names
 from ampspec.telemetry import Event
-from ampspec.telemetry.process_usage import ProcessUsage
 from ampspec.training.run import RunSpec
 
 UNLIMITED: Final = 2**31 - 1
@@ -68,8 +66,6 @@ class Run:
         self.recorder = recorder or ProfileRecorder(device, None)
         self.checkpoints = RunCheckpoints(saver, callback_buffer, spec, device.kind)
         self.totals = Totals()
-        every_s = None if context.is_replay else spec.telemetry.usage_every_s
-        self.usage = UsageColumns(ProcessUsage(every_s, has_gpu=device.kind == "gpu"))
         self.recovery = Recovery(spec, in_float32=float32)
         self.ranks = RankObserver(
             context.communicator.size, spec.runtime.exchange.check_every_steps

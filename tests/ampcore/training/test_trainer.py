@@ -160,6 +160,7 @@ def test_the_saved_model_has_its_policy_and_the_weights_of_the_digest(float16_ru
     }
     assert sorted(child.name for child in file.parent.iterdir()) == [
         "checkpoints",
+        "evaluation.json",
         "model.keras",
         "signature.json",
         "validation_examples.npy",

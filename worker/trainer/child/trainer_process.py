@@ -36,9 +36,11 @@ from ampspec.data.stored_split import with_split_seed
 from ampspec.jobs import JobSpec, Reason, SpecValidationError
 from ampspec.telemetry import Event, EventType, StepBlock
 from ampspec.telemetry.frames import Frame, FrameType, write_frame
+from ampspec.telemetry.process_usage import ProcessUsage
 from ampspec.telemetry.steps.steps_frame import steps_frame
 from infra.parent_death import die_with_parent
 from worker.trainer.child import fork_server
+from worker.trainer.child.usage_columns import UsageColumns
 
 STDIN: Final = 0
 PRELOADED_MODULES: Final = (
@@ -46,6 +48,7 @@ PRELOADED_MODULES: Final = (
     "encodings.ascii",
     "encodings.cp437",
     "encodings.idna",
+    "psutil",
 )
 """Everything that a job imports; the encodings are used to read the digits' zip file, and to
 connect to other ranks."""
@@ -157,13 +160,17 @@ def _train(
             cluster=cluster,
         )
         frame_writer.scale_health = lambda: trainer.scale_health
+        usage = UsageColumns(ProcessUsage(trainer.spec.telemetry.usage_every_s))
 
         def should_stop() -> bool:
             while not messages.empty():
                 trainer.request_profile(messages.get()["profile"]["steps"])
             return stop.is_set()
 
-        result = trainer.run(frame_writer.block, frame_writer.event, should_stop)
+        def on_block(block: StepBlock) -> None:
+            frame_writer.block(usage.add_to(block))
+
+        result = trainer.run(on_block, frame_writer.event, should_stop)
     except SpecValidationError as error:
         return _failed(Reason.INVALID_SPEC, " ".join(map(str, error.problems)))
     except TrainingError as error:

@@ -1,10 +1,10 @@
-"""Samples of processor and memory among the steps of a run."""
+"""Samples of processor and memory among the steps of a job."""
 
 import numpy as np
 
-from ampcore.training.usage_columns import UsageColumns
 from ampspec.telemetry import COLUMN_DTYPES, StepBlock
 from ampspec.telemetry.process_usage import CPU, MEMORY, ProcessUsage
+from worker.trainer.child.usage_columns import UsageColumns
 
 
 def test_the_last_step_of_a_block_has_the_sample_that_is_due():

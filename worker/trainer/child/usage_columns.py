@@ -1,4 +1,4 @@
-"""Adds samples of processor, memory and GPU to the steps of a run."""
+"""Adds samples of processor, memory and GPU to the steps of a job."""
 
 from ampspec.telemetry import StepBlock
 from ampspec.telemetry.process_usage import ProcessUsage
