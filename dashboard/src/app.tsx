@@ -24,6 +24,8 @@ const PAGES: Record<string, Load> = {
   datasets: async () => (await import("./pages/datasets/page.tsx")).DatasetsPage,
   notifications: async () => (await import("./pages/notifications/page.tsx")).NotificationsPage,
   models: async () => (await import("./pages/models/page.tsx")).ModelsPage,
+  projects: async () => (await import("./pages/projects.tsx")).ProjectsPage,
+  trash: async () => (await import("./pages/trash.tsx")).TrashPage,
   tokens: async () => (await import("./pages/tokens.tsx")).TokensPage,
 };
 

@@ -37,6 +37,12 @@ export function useCanEditJobs(): boolean {
   return role === "admin" || role === "member";
 }
 
+/** True for an admin, and for a member with the scope to administer its project. */
+export function useManagesProjects(): boolean {
+  const current = useObservable(session);
+  return current?.role === "admin" || (current?.role === "member" && (current.scopes ?? []).includes("project:admin"));
+}
+
 export function useIsAdmin(): boolean {
   return useObservable(session)?.role === "admin";
 }

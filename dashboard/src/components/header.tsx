@@ -1,13 +1,14 @@
 // The header of every page: navigation, theme, sign out.
 import { useObservable } from "../hooks.ts";
 import { runAndNotify } from "../notifications.ts";
-import { session, signOut, useIsAdmin, useCanEditJobs } from "../session.ts";
+import { session, signOut, useIsAdmin, useCanEditJobs, useManagesProjects } from "../session.ts";
 import { themeChoice, setThemeChoice, type ThemePreference } from "../theme.ts";
 
 export function Header({ at }: { at: string }) {
   const currentSession = useObservable(session);
   const isAdmin = useIsAdmin();
   const canEditJobs = useCanEditJobs();
+  const managesProjects = useManagesProjects();
   return (
     <header class="top">
       <a class="brand" href="#/jobs"><Logo /> ampcore</a>
@@ -20,6 +21,7 @@ export function Header({ at }: { at: string }) {
         <NavLink at={at} name="models">Models</NavLink>
         {canEditJobs && <NavLink at={at} name="submit">Submit</NavLink>}
         {canEditJobs && <NavLink at={at} name="notifications">Notifications</NavLink>}
+        {managesProjects && <NavLink at={at} name="projects">Projects</NavLink>}
         {isAdmin && <NavLink at={at} name="tokens">Tokens</NavLink>}
         <a href="/api/v1/docs">API</a>
       </nav>

@@ -30,6 +30,8 @@ PAGES = {
     "submit": ("#/submit?from={job}", "Resubmit skipping"),
     "notifications": ("#/notifications", "Notifications"),
     "tokens": ("#/tokens", "Tokens"),
+    "projects": ("#/projects", "Projects"),
+    "trash": ("#/trash", "Trash"),
 }
 
 

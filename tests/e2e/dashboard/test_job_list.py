@@ -226,6 +226,11 @@ def test_selected_jobs_are_labelled_cancelled_and_deleted_together(
     expect(page.locator("tr[data-job]")).to_have_count(2)
     expect(bar).to_be_hidden()
     assert {job.name for job in member.jobs.list()} == {"job 0", "job 4"}
+    page.get_by_role("link", name="Trash").click()
+    page.get_by_role("button", name="Restore job 2").click()
+    expect(notices).to_contain_text("job 2 was restored.")
+    expect(page.get_by_role("button", name=re.compile("^Restore job"))).to_have_count(2)
+    assert {job.name for job in member.jobs.list()} == {"job 0", "job 2", "job 4"}
 
 
 def test_the_list_is_used_by_keys(open_list: Any, five_jobs: Any) -> None:

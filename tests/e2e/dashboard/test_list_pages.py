@@ -117,6 +117,8 @@ def test_an_admin_creates_a_token_sees_it_once_and_revokes_it(
     page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
     expect(page.get_by_role("row", name=re.compile("^alice"))).to_contain_text("revoked")
     expect(other.get_by_label("Token")).to_be_visible()
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Projects").click()
+    expect(page.get_by_role("row", name=re.compile("^default"))).to_contain_text(" B")
 
 
 def test_a_double_click_creates_one_token(open_signed_in: Any, stack: Any) -> None:

@@ -81,7 +81,7 @@ function Delete({ job }: { job: Job }) {
   };
   return (
     <ConfirmButton label="Delete" danger question={`Delete ${job.name}?`} onConfirm={() => void remove()}>
-      Its steps, events, log and files will be deleted too. This cannot be undone.
+      With its steps, events, log and files. The trash has it for a time, and can restore it.
     </ConfirmButton>
   );
 }

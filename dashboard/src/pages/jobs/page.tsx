@@ -37,6 +37,7 @@ export function JobsPage({ route }: { route: Route }) {
         <h1>Jobs</h1>
         <div class="row">
           <ViewsMenu key={filters.view} filters={filters} />
+          <a class="button" href="#/trash">Trash</a>
           <ColumnsMenu chosen={chosen} hidden={hidden} metrics={metricsOf(items)} />
           <button type="button" class="button wide-only" aria-label="Keyboard shortcuts" onClick={() => help.current?.showModal()}>?</button>
           {canEdit && <a class="button primary" href="#/submit">Submit a job</a>}

@@ -50,7 +50,7 @@ const CHANGES = {
   },
   delete: {
     verb: "Delete", unchanged: "have not ended and stay",
-    text: "Their steps, logs and files are deleted, too. This cannot be undone.",
+    text: "With their steps, logs and files. The trash has them for a time, and can restore them.",
   },
 } as const;
 
