@@ -137,7 +137,7 @@ def test_files_are_listed_and_deleted(connect, file):
         client.files.delete(stored.reference, kind="weights")
     job.cancel()
     job.delete()
-    with pytest.raises(Conflict, match="in the trash.*--permanent"):
+    with pytest.raises(Conflict, match=r"in the trash.*--permanent"):
         client.files.delete(stored.reference, kind="weights")
     job.delete(permanent=True)
     client.files.delete(stored.reference, kind="weights")

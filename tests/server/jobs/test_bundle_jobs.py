@@ -119,4 +119,6 @@ def test_a_bundle_is_kept_as_long_as_its_job(api, bundle, coder):
     assert is_there_after_cleanup()
     coder.post(f"{JOBS}/{job['id']}/cancel")
     assert coder.delete(f"{JOBS}/{job['id']}").status_code == 204
+    assert is_there_after_cleanup()  # the job is in the trash, and may be restored
+    assert coder.delete(f"{JOBS}/{job['id']}?permanent=true").status_code == 204
     assert not is_there_after_cleanup()

@@ -129,6 +129,9 @@ def test_a_file_that_a_job_names_is_not_deleted(api, upload, job_with):
     assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
     assert f"1 job names it: 'mine' ({job}, cancelled)" in answer.json()["detail"]
     assert api.client.delete(f"/api/v1/jobs/{job}").status_code == 204
+    answer = api.client.delete(f"{FILES}/weights/{sha256}")
+    assert f"1 job names it: 'mine' ({job}, in the trash)" in answer.json()["detail"]
+    assert api.client.delete(f"/api/v1/jobs/{job}?permanent=true").status_code == 204
     assert api.client.delete(f"{FILES}/weights/{sha256}").status_code == 204
 
 

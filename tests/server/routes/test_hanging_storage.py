@@ -70,13 +70,13 @@ def test_requests_that_delete_files_do_not_wait_for_a_storage_that_hangs(
     begun = api.client.post(f"{DATASET}/uploads", json={"file": "a.npz", "size_bytes": 3})
     assert api.client.put(WEIGHTS_PATH, content=WEIGHTS).status_code == 201
     for path in (
-        f"/api/v1/jobs/{jobs[0].id}",
+        f"/api/v1/jobs/{jobs[0].id}?permanent=true",
         begun.headers["Location"],
         DATASET,
         WEIGHTS_PATH,
     ):
         assert api.client.delete(path).status_code == 204, path
-    deleted = api.client.post("/api/v1/jobs/delete", params={"state": "failed"})
+    deleted = api.client.post("/api/v1/jobs/delete", params={"state": "failed", "permanent": True})
     assert deleted.json()["ids"] == [jobs[1].id]
     assert files_below(artifacts)
     hanging_store.may_go_on.set()
