@@ -71,6 +71,16 @@ def job_ids(*states: State) -> Complete:
     return complete
 
 
+def trashed_job_ids(context: typer.Context, incomplete: str) -> Suggestions:
+    """Suggests the jobs in the trash."""
+
+    def ask(client: "Client") -> Suggestions:
+        jobs = client.jobs.list(trash=True, q=incomplete or None, limit=MAX_SUGGESTIONS)
+        return [(job.id, f"{job.name}, {job.state}") for job in jobs]
+
+    return _ask_server(context, ask) or []
+
+
 def worker_ids(context: typer.Context, incomplete: str) -> Suggestions:
     """Suggests the workers that are online."""
     workers = _ask_server(context, lambda client: list(client.workers.list())) or []

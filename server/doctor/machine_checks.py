@@ -104,6 +104,9 @@ def _folder(name: str, folder: Path) -> Finding:
     message = f"{size(disk.free)} of {size(disk.total)} are free for {folder}"
     if disk.free < min(FREE_SHARE * disk.total, FREE_BYTES):
         return warning(
-            name, message, "Delete old jobs (`ampctl job delete-many`), or give it a larger disk."
+            name,
+            message,
+            "Delete old jobs (`ampctl job delete-many --permanent`), set retention rules, or give "
+            "it a larger disk.",
         )
     return ok(name, message)

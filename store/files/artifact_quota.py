@@ -42,8 +42,9 @@ def check_new_jobs(session: Session, project: str) -> None:
     if quota is not None and used >= quota:
         raise ArtifactQuotaReached(
             f"The project {project!r} has a quota of {quota:,} bytes for the artifacts of its "
-            f"jobs, and {used:,} are used. Delete old jobs (`ampctl job delete ID`), or ask an "
-            "admin for more (`ampctl project set --max-artifact-bytes`)."
+            f"jobs, and {used:,} are used. Delete old jobs for good (`ampctl job delete ID "
+            "--permanent`; those in the trash count), or ask an admin for more (`ampctl project "
+            "set --max-artifact-bytes`)."
         )
 
 
@@ -66,8 +67,8 @@ def check_more(session: Session, job_id: str, more_bytes: int) -> None:
     if quota is not None and used + more_bytes > quota:
         raise ArtifactQuotaReached(
             f"the project {project!r} has a quota of {quota:,} bytes for the artifacts of its "
-            f"jobs, {used:,} are used, and this file needs {more_bytes:,} more. Delete old jobs, "
-            "or ask an admin for more; a retry continues from the last stored checkpoint."
+            f"jobs, {used:,} are used, and this file needs {more_bytes:,} more. Delete old jobs "
+            "for good, or ask an admin for more; a retry continues from the last stored checkpoint."
         )
 
 

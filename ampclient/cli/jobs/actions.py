@@ -9,7 +9,7 @@ from ampclient.cli.exit_status import ExitStatus
 from ampclient.cli.jobs.watch import Wait, Watch, wait_for_state, watch_to_the_end
 from ampclient.cli.options import AsJson, JobId, client_of, job_of
 from ampclient.cli.output.tables import print_json
-from ampclient.cli.shell_completion import job_ids
+from ampclient.cli.shell_completion import job_ids, trashed_job_ids
 from ampclient.cli.submit.submit import (
     Assignments,
     IdempotencyKey,
@@ -35,6 +35,12 @@ EndedBadly = Annotated[str, _one_of(State.FAILED, State.CANCELLED)]
 Ended = Annotated[str, _one_of(*ENDED_STATES)]
 
 
+Trashed = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID", help="The job's id.", show_default=False, autocompletion=trashed_job_ids
+    ),
+]
 Permanent = Annotated[
     bool,
     typer.Option("--permanent", help="Delete at once, also from the trash: nothing restores it."),
@@ -165,7 +171,7 @@ def delete(
     )
 
 
-def restore(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+def restore(context: typer.Context, job_id: Trashed, as_json: AsJson = False) -> None:
     """Take a deleted job out of the trash; `ampctl job list --trash` lists them."""
     job = client_of(context).jobs.restore(job_id)
     _print_result(job, f"{job.id} restored", as_json=as_json)

@@ -1,12 +1,11 @@
 // The header of every page: navigation, theme, sign out.
 import { useObservable } from "../hooks.ts";
 import { runAndNotify } from "../notifications.ts";
-import { session, signOut, useIsAdmin, useCanEditJobs, useManagesProjects } from "../session.ts";
+import { session, signOut, useCanEditJobs, useManagesProjects } from "../session.ts";
 import { themeChoice, setThemeChoice, type ThemePreference } from "../theme.ts";
 
 export function Header({ at }: { at: string }) {
   const currentSession = useObservable(session);
-  const isAdmin = useIsAdmin();
   const canEditJobs = useCanEditJobs();
   const managesProjects = useManagesProjects();
   return (
@@ -22,7 +21,7 @@ export function Header({ at }: { at: string }) {
         {canEditJobs && <NavLink at={at} name="submit">Submit</NavLink>}
         {canEditJobs && <NavLink at={at} name="notifications">Notifications</NavLink>}
         {managesProjects && <NavLink at={at} name="projects">Projects</NavLink>}
-        {isAdmin && <NavLink at={at} name="tokens">Tokens</NavLink>}
+        {managesProjects && <NavLink at={at} name="tokens">Tokens</NavLink>}
         <a href="/api/v1/docs">API</a>
       </nav>
       <div class="who">

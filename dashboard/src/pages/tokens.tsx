@@ -1,4 +1,4 @@
-// The page of tokens, for admins: list, create, revoke.
+// The page of tokens, for admins of all projects or of their own: list, create, rotate, revoke.
 import { useState } from "preact/hooks";
 import { type Route } from "../router.ts";
 import { usePoll } from "../api/use-poll.ts";
@@ -9,16 +9,19 @@ import { toApiError } from "../api/connection.ts";
 import { Badge } from "../components/badge.tsx";
 import { ConfirmButton, CopyButton } from "../components/buttons.tsx";
 import { EmptyState, LoadState } from "../components/load-state.tsx";
-import { useOneAtATime } from "../hooks.ts";
-import { useIsAdmin } from "../session.ts";
+import { useObservable, useOneAtATime } from "../hooks.ts";
+import { session, useIsAdmin, useManagesProjects } from "../session.ts";
 import { dateTime } from "../display/format.ts";
 
 const ROLES = ["viewer", "member", "admin"];
+const GRACE_S = 3600;
 const DAY_MS = 86_400_000;
 const HEADINGS = ["Name", "State", "Role and scopes", "Project", "Created", "Created by", "Expires"];
 
 export function TokensPage(_: { route: Route }) {
-  if (!useIsAdmin()) return <EmptyState title="Admin role required">Sign in with an admin token to create and revoke tokens.</EmptyState>;
+  if (!useManagesProjects()) {
+    return <EmptyState title="Admin role required">Sign in with the token of an admin, or of an admin of a project, to create and revoke tokens.</EmptyState>;
+  }
   return <TokenAdmin />;
 }
 
@@ -31,7 +34,7 @@ function TokenAdmin() {
       <NewToken onMade={(token) => { setMade(token); tokens.refresh(); }} />
       {made && <Secret token={made} onClose={() => setMade(null)} />}
       <LoadState what="tokens" of={tokens}>
-        {({ items }) => <TokenTable tokens={items} onDone={tokens.refresh} />}
+        {({ items }) => <TokenTable tokens={items} onRotated={setMade} onDone={tokens.refresh} />}
       </LoadState>
     </>
   );
@@ -40,13 +43,17 @@ function TokenAdmin() {
 function NewToken({ onMade }: { onMade: (token: CreatedToken) => void }) {
   const [name, setName] = useState("");
   const [role, setRole] = useState("member");
-  const [project, setProject] = useState("default");
+  const isAdmin = useIsAdmin();
+  const ownProject = useObservable(session)?.project ?? "default";
+  const [project, setProject] = useState(isAdmin ? "default" : ownProject);
+  const [isProjectAdmin, setProjectAdmin] = useState(false);
   const [mayRunCode, setMayRunCode] = useState(false);
   const [days, setDays] = useState("");
   const [create, isCreating] = useOneAtATime(async () => {
     const expires_at = days === "" ? null : new Date(Date.now() + Number(days) * DAY_MS).toISOString();
     try {
-      onMade(await sendJson<CreatedToken>("POST", "/tokens", { name, role, scopes: mayRunCode ? ["jobs:run-code"] : [], project, expires_at }));
+      const scopes = [...(mayRunCode ? ["jobs:run-code"] : []), ...(isProjectAdmin && role === "member" ? ["project:admin"] : [])];
+      onMade(await sendJson<CreatedToken>("POST", "/tokens", { name, role, scopes, project, expires_at }));
       setName((now) => (now === name ? "" : now)); // the next name may be typed already
     } catch (error) {
       notify("failed", toApiError(error).message);
@@ -63,14 +70,17 @@ function NewToken({ onMade }: { onMade: (token: CreatedToken) => void }) {
       </label>
       <label class="field"><span>Role</span>
         <select value={role} onChange={(event) => setRole(event.currentTarget.value)}>
-          {ROLES.map((one) => <option key={one}>{one}</option>)}
+          {ROLES.filter((name) => isAdmin || name !== "admin").map((name) => <option key={name}>{name}</option>)}
         </select>
       </label>
       <label class="field"><span>May run custom code</span>
         <input type="checkbox" checked={mayRunCode} onChange={(event) => setMayRunCode(event.currentTarget.checked)} />
       </label>
+      <label class="field"><span>Administers its project</span>
+        <input type="checkbox" disabled={role !== "member"} checked={isProjectAdmin} onChange={(event) => setProjectAdmin(event.currentTarget.checked)} />
+      </label>
       <label class="field"><span>Project</span>
-        <input required maxLength={64} value={project} onInput={(event) => setProject(event.currentTarget.value)} />
+        <input required disabled={!isAdmin} maxLength={64} value={project} onInput={(event) => setProject(event.currentTarget.value)} />
       </label>
       <label class="field"><span>Expires after (days)</span>
         <input type="number" min={1} max={36500} placeholder="never" value={days} onInput={(event) => setDays(event.currentTarget.value)} />
@@ -95,7 +105,17 @@ function Secret({ token, onClose }: { token: CreatedToken; onClose: () => void }
   );
 }
 
-function TokenTable({ tokens, onDone }: { tokens: readonly Token[]; onDone: () => void }) {
+interface TableProps {
+  tokens: readonly Token[];
+  onRotated: (token: CreatedToken) => void;
+  onDone: () => void;
+}
+
+function TokenTable({ tokens, onRotated, onDone }: TableProps) {
+  const rotate = async (token: Token) => {
+    const work = async () => onRotated(await sendJson<CreatedToken>("POST", `/tokens/${token.id}/rotate`, { grace_s: GRACE_S }));
+    await runAndNotify(`The token of ${token.name} has another secret.`, work);
+  };
   const revoke = async (token: Token) => {
     await runAndNotify(`The token of ${token.name} was revoked.`, () => sendJson("DELETE", `/tokens/${token.id}`));
     onDone();
@@ -115,6 +135,11 @@ function TokenTable({ tokens, onDone }: { tokens: readonly Token[]; onDone: () =
               <td>{token.created_by}</td>
               <td>{token.expires_at ? dateTime(token.expires_at) : "never"}</td>
               <td class="actions">
+                {stateOf(token) === "valid" && (
+                  <ConfirmButton label="Rotate" ariaLabel={`Rotate ${token.name}`} question={`Give the token of ${token.name} another secret?`} onConfirm={() => void rotate(token)}>
+                    The secret that it has now is valid for an hour more, and so are browsers that are signed in with it.
+                  </ConfirmButton>
+                )}
                 {stateOf(token) === "valid" && (
                   <ConfirmButton label="Revoke" ariaLabel={`Revoke ${token.name}`} danger question={`Revoke the token of ${token.name}?`} onConfirm={() => void revoke(token)}>
                     Every browser and program that uses this token loses access immediately. This cannot be undone.

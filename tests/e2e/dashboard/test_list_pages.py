@@ -113,6 +113,10 @@ def test_an_admin_creates_a_token_sees_it_once_and_revokes_it(
     page.reload()
     expect(page.get_by_role("row", name=re.compile("^alice"))).to_contain_text("viewer")
     assert secret not in page.content()
+    page.get_by_role("button", name="Rotate alice").click()
+    page.get_by_role("dialog").get_by_role("button", name="Rotate").click()
+    assert shown.locator("code.secret").inner_text().startswith("amp_")
+    assert shown.locator("code.secret").inner_text() != secret
     page.get_by_role("button", name="Revoke alice").click()
     page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
     expect(page.get_by_role("row", name=re.compile("^alice"))).to_contain_text("revoked")
