@@ -1,4 +1,4 @@
-"""Formats numbers, times and untrusted text for a terminal."""
+"""Formats numbers, times and untrusted text for a terminal; numbers by the rule of `numbers`."""
 
 import math
 import re
@@ -6,7 +6,40 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-UNKNOWN = "–"
+from ampclient._display.numbers import (
+    UNKNOWN,
+    age,
+    duration,
+    factor,
+    integer,
+    number,
+    percent,
+    signed,
+    size,
+)
+
+__all__ = [
+    "UNKNOWN",
+    "ago",
+    "duration",
+    "factor",
+    "integer",
+    "log_text",
+    "loss_scale",
+    "metric",
+    "metric_label",
+    "metrics",
+    "moment",
+    "number",
+    "percent",
+    "printable",
+    "rate",
+    "scale_health",
+    "signed",
+    "size",
+    "steps",
+]
+LOSS_SCALE_DIGITS: Final = 10
 HEALTH_TEXTS: Final = {
     "pinned at the floor": "at minimum scale",
     "pinned at the cap": "at maximum scale",
@@ -20,11 +53,6 @@ STYLES: Final = {0, 1, 3, 4, 22, 23, 24, 39, *range(31, 38), *range(90, 98)}
 RETURN: Final = re.compile(r"\r+\n?")
 
 
-def number(value: float | None) -> str:
-    """Four significant digits; nan and inf as words."""
-    return UNKNOWN if value is None else f"{value:.4g}"
-
-
 def loss_scale(value: float | None) -> str:
     """A power of two of at least 1024 as 2^15; any other number in full."""
     if value is None:
@@ -33,7 +61,7 @@ def loss_scale(value: float | None) -> str:
         mantissa, exponent = math.frexp(value)
         if mantissa == 0.5:
             return f"2^{exponent - 1}"
-    return f"{value:.10g}"
+    return number(value, LOSS_SCALE_DIGITS)
 
 
 def scale_health(value: str) -> str:
@@ -42,15 +70,8 @@ def scale_health(value: str) -> str:
 
 
 def rate(value: float | None) -> str:
-    """A throughput without decimals; – if it was not measured."""
-    if value is None or math.isnan(value):
-        return UNKNOWN
-    return f"{value:,.0f}"
-
-
-def percent(value: float | None) -> str:
-    """A fraction as a percentage."""
-    return UNKNOWN if value is None else f"{value:.1%}"
+    """A throughput; – if it was not measured."""
+    return UNKNOWN if value is None or math.isnan(value) else number(value)
 
 
 def metric_label(name: str) -> str:
@@ -72,31 +93,9 @@ def metrics(values: Mapping[str, float]) -> str:
     return "  ".join(shown) + (f"  and {more} more" if more else "")
 
 
-def duration(seconds: float | None) -> str:
-    """0.25 s, 0:07, 12:34, 1:02:03."""
-    if seconds is None:
-        return UNKNOWN
-    if 0 < seconds < 1:
-        return f"{seconds:.2g} s"
-    minutes, second = divmod(round(seconds), 60)
-    hour, minute = divmod(minutes, 60)
-    return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"
-
-
 def ago(seconds: float) -> str:
-    """How long ago, in the largest fitting unit: 12 s ago, 5 min ago, 3 d ago."""
-    for unit, size_s in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= size_s:
-            return f"{seconds // size_s:.0f} {unit} ago"
-    return f"{max(0, seconds):.0f} s ago"
-
-
-def size(size_bytes: int) -> str:
-    """A number of bytes, in the largest fitting unit: 512 B, 1.5 MiB."""
-    for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if size_bytes >= 2**power:
-            return f"{size_bytes / 2**power:.1f} {unit}"
-    return f"{size_bytes} B"
+    """How long ago: 12 s ago, 5 min ago, 3 d ago."""
+    return f"{age(seconds)} ago"
 
 
 def moment(value: datetime | None) -> str:

@@ -111,5 +111,5 @@ def _gpus(usage: Mapping[str, Any]) -> tuple[str, str]:
     )
     if not used or not total or not utilization:
         return formats.UNKNOWN, formats.UNKNOWN
-    share = f"{100 * sum(utilization) / len(utilization):.0f} %"
+    share = formats.percent(sum(utilization) / len(utilization))
     return share, f"{formats.size(sum(used))} of {formats.size(sum(total))}"

@@ -195,7 +195,7 @@ def test_ampctl_prints_the_answer(ampctl, end_jobs):
     assert "planned" in out
     end_jobs(study)
     code, out, err = ampctl("get", study, "--wait")
-    assert (code, "2.50×" in out, "equal" in out) == (0, True, True)
+    assert (code, "2.5 ×" in out, "equal" in out) == (0, True, True)
     assert "4 of 4 jobs, 100 %" in err
     assert "Use mixed_float16" in out
     assert 'In the spec:\n  precision: {"policy": "mixed_float16"}' in out

@@ -87,7 +87,7 @@ def _row(tensor: "TensorFormatReport") -> tuple[str, ...]:
         f"2^{tensor.scale_exponent}" if is_gradient else UNKNOWN,
         formats.percent(tensor.underflow),
         formats.percent(tensor.overflow),
-        f"{tensor.error:.2g}",
+        formats.number(tensor.error, 2),
         suits,
         formats.printable(tensor.problem or ""),
     )

@@ -74,7 +74,7 @@ def _lines(comparison: "Comparison", longest: int) -> list[Line]:
     if None not in results.get("final_loss", [None]):
         results.pop("last_loss", None)  # the same as final_loss once all jobs have ended
     lines += [line for name, values in results.items() if (line := _result(name, values))]
-    lines += [("speed-up", [_speedup(compared.speedup) for compared in jobs])]
+    lines += [("speed-up", [formats.factor(compared.speedup) for compared in jobs])]
     lines += [("loss vs. baseline", [_drift(compared.loss_drift) for compared in jobs])]
     return [(word, [_cut(cell, longest) for cell in cells]) for word, cells in lines]
 
@@ -140,9 +140,5 @@ def _result(name: str, values: Sequence[Any]) -> Line | None:
     return word, [UNKNOWN if value is None else written(value) for value in values]
 
 
-def _speedup(factor: float | None) -> str:
-    return UNKNOWN if factor is None else f"{factor:.2f}×"
-
-
 def _drift(share: float | None) -> str:
-    return UNKNOWN if share is None else f"{share:+.2%}"
+    return formats.percent(share) if share is None or share <= 0 else f"+{formats.percent(share)}"

@@ -86,7 +86,10 @@ def print_model_version(version: "ModelVersion") -> None:
             ("code", str(code.get("bundle") or code.get("package") or code.get("kind"))),
             ("study", str(lineage.get("study") or "none")),
             ("policy", str((lineage.get("precision") or {}).get("policy") or formats.UNKNOWN)),
-            *((formats.metric_label(name), f"{value:.6g}") for name, value in _shown(version)),
+            *(
+                (formats.metric_label(name), formats.metric(name, value))
+                for name, value in _shown(version)
+            ),
             *([("note", formats.printable(version.note))] if version.note else []),
             *([("tags", _tags(version))] if version.tags else []),
             *(

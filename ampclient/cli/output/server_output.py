@@ -126,14 +126,14 @@ def print_projects(projects: Iterable["Project"]) -> None:
             _quota(project.max_running),
             str(project.devices),
             _quota(project.max_devices),
-            f"{project.device_hours:.1f}",
+            formats.number(project.device_hours),
             _quota(project.max_device_hours),
             formats.size(project.dataset_bytes),
             _byte_quota(project.max_dataset_bytes),
             formats.size(project.artifact_bytes),
             _byte_quota(project.max_artifact_bytes),
             f"{project.weight:g}",
-            f"{project.share:.2f}",
+            formats.number(project.share),
             ago(project.created_at),
         )
         for project in projects

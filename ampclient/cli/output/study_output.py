@@ -126,14 +126,14 @@ def _print_precision(answer: PrecisionAnswer) -> None:
 def _precision_row(policy: "PolicyAnswer") -> "Row":
     interval = UNKNOWN
     if policy.interval is not None:
-        interval = "[" + ", ".join(f"{bound:+.4g}" for bound in policy.interval) + "]"
+        interval = "[" + ", ".join(formats.signed(bound) for bound in policy.interval) + "]"
     return (
         policy.policy,
         policy.verdict,
-        UNKNOWN if policy.difference is None else f"{policy.difference:+.4g}",
+        formats.signed(policy.difference),
         interval,
-        UNKNOWN if policy.speedup is None else f"{policy.speedup:.2f}×",
-        UNKNOWN if policy.memory is None else formats.size(policy.memory),
+        formats.factor(policy.speedup),
+        formats.size(policy.memory),
         UNKNOWN
         if policy.largest_batch is None
         else f"{'' if policy.largest_batch_is_measured else '≈ '}{policy.largest_batch:,}",
@@ -184,7 +184,7 @@ def _print_capacity(answer: CapacityAnswer) -> None:
             f"{batch.batch_size:,}",
             "yes" if batch.fits else "no",
             formats.rate(batch.examples_per_s),
-            UNKNOWN if batch.peak_memory_bytes is None else formats.size(batch.peak_memory_bytes),
+            formats.size(batch.peak_memory_bytes),
             batch.job,
         )
         for policy in answer.policies
@@ -213,8 +213,8 @@ def _print_search(answer: SearchAnswer) -> None:
         (
             f"{run.number}",
             *(formats.printable(json.dumps(run.values[path])) for path in paths),
-            UNKNOWN if run.value is None else f"{run.value:.4g}",
-            UNKNOWN if run.steps is None else f"{run.steps:,}",
+            formats.number(run.value),
+            formats.integer(run.steps),
             run.state,
             run.jobs[-1] if run.jobs else UNKNOWN,
         )

@@ -1,6 +1,7 @@
 // How the file of a dataset is read, and its splits, in a few words.
 
 import type { Json } from "../api/types.ts";
+import { integer } from "./format.ts";
 import { cellText } from "./preview.ts";
 
 const USUAL: Record<string, Json> = { encoding: "utf-8", quote: '"', missing: "error", channels: 3, resample: "bilinear" };
@@ -16,7 +17,7 @@ export function optionsText(options: Readonly<Record<string, Json>> | null | und
 /** The rows of each split, as in `train 120, test 30`. */
 export function splitsText(splits: Readonly<Record<string, number>> | null | undefined): string {
   return Object.entries(splits ?? {})
-    .map(([name, rows]) => `${name} ${rows.toLocaleString("en")}`)
+    .map(([name, rows]) => `${name} ${integer(rows)}`)
     .join(", ");
 }
 

@@ -1,8 +1,11 @@
-// Formats numbers, times and sizes; a missing value is a dash.
+// Formats numbers, times and sizes, by the rule of docs/reference/numbers.md, which ampctl has, too; a
+// missing value is a dash.
 import type { Numeric } from "../api/types.ts";
 
 export const MISSING = "–";
 const SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+const SMALLEST_PLAIN = 1e-4;
+const SMALLEST_SCIENTIFIC = 1e9;
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"] as const;
 
 type Maybe<T> = T | null | undefined;
@@ -13,19 +16,40 @@ export function numberOf(value: Maybe<Numeric | string>): number | null {
   return typeof value === "number" ? value : Number(value);
 }
 
-/** Four significant digits: 0.01234, 1,234, 1.234e-7. */
+/** Four significant digits, but all digits of the integer part: 0.01235, 123,456, 1.235e-7. */
 export function number(value: Maybe<Numeric | string>, digits = 4): string {
   const plain = numberOf(value);
   if (plain === null) return MISSING;
-  if (!Number.isFinite(plain)) return plain === 0 || Number.isNaN(plain) ? "NaN" : plain > 0 ? "∞" : "−∞";
+  if (!Number.isFinite(plain)) return Number.isNaN(plain) ? "NaN" : plain > 0 ? "∞" : "-∞";
   const size = Math.abs(plain);
-  if (size !== 0 && (size < 1e-4 || size >= 1e9)) return plain.toExponential(digits - 1).replace("-", "−");
-  const options = { maximumSignificantDigits: Math.max(digits, Math.floor(Math.log10(size || 1)) + 1) };
-  return plain.toLocaleString("en", options).replace("-", "−");
+  if (size === 0) return "0";
+  const isPlain = size >= SMALLEST_PLAIN && size < SMALLEST_SCIENTIFIC;
+  const text = isPlain ? withThousands(plainDigits(size, digits)) : size.toExponential(digits - 1).replace(/\.?0*e\+?/, "e");
+  return plain < 0 ? `-${text}` : text;
 }
 
+/** Rounded as Python's decimals of the exact value: toLocaleString rounds the shortest decimal form. */
+function plainDigits(size: number, digits: number): string {
+  const integerDigits = size < 1 ? 0 : String(Math.trunc(size)).length;
+  return integerDigits >= digits ? size.toFixed(0) : String(Number(size.toPrecision(digits)));
+}
+
+function withThousands(text: string): string {
+  const [integers = "", decimals] = text.split(".");
+  const grouped = integers.replace(/\B(?=(\d{3})+$)/g, ",");
+  return decimals === undefined ? grouped : `${grouped}.${decimals}`;
+}
+
+/** An integer with thousands: 1,234. */
 export function integer(value: Maybe<number>): string {
-  return value === null || value === undefined ? MISSING : Math.round(value).toLocaleString("en");
+  if (value === null || value === undefined) return MISSING;
+  const text = withThousands(Math.abs(value).toFixed(0));
+  return value < 0 && text !== "0" ? `-${text}` : text;
+}
+
+/** A factor with three significant digits: 1.71 ×. */
+export function factor(value: Maybe<Numeric | string>): string {
+  return value === null || value === undefined ? MISSING : `${number(value, 3)} ×`;
 }
 
 /** An integer that was estimated, not measured: ≈ 1,432. */
@@ -36,11 +60,10 @@ export function estimated(value: Maybe<number>): string {
 /** A share from 0 to 1; a small one never reads 0 %, and only 1 reads 100 %. */
 export function percent(share: Maybe<number>): string {
   if (share === null || share === undefined) return MISSING;
+  if (share < 0) return `-${percent(-share)}`;
   const value = share * 100;
   if (value > 0 && value < 0.01) return "< 0.01 %";
   if (value > 99.9 && value < 100) return "> 99.9 %";
-  // toFixed rounds the number itself, as Python does; toLocaleString its shortest decimal form, so
-  // that 10.35 (in binary a little less) would be 10.4 here and 10.3 in a sentence of the server.
   return `${Number(value.toFixed(value < 10 ? 2 : 1))} %`;
 }
 
@@ -73,9 +96,9 @@ export function power(exponent: number): string {
 /** 4.2 s, 3 min 05 s, 1 h 04 min, 2 d 3 h. */
 export function duration(seconds: Maybe<number>): string {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return MISSING;
-  if (seconds < 0.1) return `${number(seconds * 1000, 2)} ms`;
+  if (seconds < 1) return `${number(Math.max(0, seconds) * 1000, 2)} ms`;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
-  const all = Math.round(seconds);
+  const all = Math.floor(seconds + 0.5);
   const [days, hours, minutes] = [Math.floor(all / 86_400), Math.floor(all / 3600) % 24, Math.floor(all / 60) % 60];
   if (days > 0) return `${days} d ${hours} h`;
   if (hours > 0) return `${hours} h ${pad2(minutes)} min`;
@@ -107,7 +130,8 @@ export function bytes(size: Maybe<number>): string {
     size /= 1024;
     unit += 1;
   }
-  return `${size.toLocaleString("en", { maximumFractionDigits: size < 10 && unit > 0 ? 1 : 0 })} ${UNITS[unit]}`;
+  const text = size.toFixed(size < 10 && unit > 0 ? 1 : 0);
+  return `${withThousands(text.replace(/\.0$/, ""))} ${UNITS[unit]}`;
 }
 
 /** A large count in compact notation: 1.2B, 340K. */

@@ -14,5 +14,5 @@ test("what matters most about a notification is its state", () => {
 
 test("tries are counted, and the last one is timed", () => {
   assert.equal(triesText({ attempts: 0, duration_s: null }), "0");
-  assert.equal(triesText({ attempts: 2, duration_s: 0.126 }), "2, the last took 0.13 s");
+  assert.equal(triesText({ attempts: 2, duration_s: 0.126 }), "2, the last took 126 ms");
 });

@@ -1,5 +1,6 @@
 // Texts of notifications and their messages.
 import type { Delivery, Subscription } from "../api/types.ts";
+import { duration } from "./format.ts";
 
 /** What the form offers; without `types` the server chooses the ends of jobs and studies. */
 export const TYPE_GROUPS: Readonly<Record<string, { label: string; types?: readonly string[] }>> = {
@@ -19,5 +20,5 @@ export function subscriptionState(subscription: Pick<Subscription, "disabled_at"
 
 /** The number of tries, and how long the last one took. */
 export function triesText({ attempts, duration_s }: Pick<Delivery, "attempts" | "duration_s">): string {
-  return duration_s === null ? String(attempts) : `${attempts}, the last took ${duration_s.toFixed(2)} s`;
+  return duration_s === null ? String(attempts) : `${attempts}, the last took ${duration(duration_s)}`;
 }

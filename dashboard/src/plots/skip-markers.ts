@@ -1,5 +1,6 @@
 // The markers of skipped steps: a limited number, and every skipped step belongs to one.
 import type { Steps } from "../api/types.ts";
+import { integer } from "../display/format.ts";
 
 export interface SkipMarker {
   first: number;
@@ -31,9 +32,9 @@ export function middleOf({ first, last }: SkipMarker): number {
 
 /** For example "2 skipped steps between 0 and 1". */
 export function markerLabel(marker: SkipMarker): string {
-  const [first, last] = [marker.first.toLocaleString("en"), marker.last.toLocaleString("en")];
+  const [first, last] = [integer(marker.first), integer(marker.last)];
   if (marker.count === 1 && marker.first === marker.last) return `Skipped step ${first}`;
-  const steps = marker.count === 1 ? "1 skipped step" : `${marker.count.toLocaleString("en")} skipped steps`;
+  const steps = marker.count === 1 ? "1 skipped step" : `${integer(marker.count)} skipped steps`;
   return `${steps} between ${first} and ${last}`;
 }
 

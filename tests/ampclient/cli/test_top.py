@@ -30,7 +30,7 @@ def test_a_pipe_has_the_fleet_once(ampctl, server, worker):
     lines = [line.strip() for line in ampctl("top").out.splitlines()]
     assert lines[0].endswith("1 worker · 2 of 2 slots busy · 1 active · 1 queued")
     assert lines[3].split()[:5] == ["w1", "box", "draining", "2/2", "75"]
-    assert "2.0 GiB of 8.0 GiB" in lines[3]
+    assert "2 GiB of 8 GiB" in lines[3]
     assert [line.split()[:2] for line in lines[6:]] == [["digits", "running"], ["waits", "queued"]]
     assert "10/40" in lines[6]
 

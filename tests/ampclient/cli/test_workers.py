@@ -3,7 +3,7 @@ def test_each_worker_is_a_row(ampctl, server, worker):
     server.workers = [worker(hardware={"devices": [{"kind": "cpu", "name": "EPYC"}, gpu]})]
     _, row = ampctl("workers").out.splitlines()
     assert [cell.strip() for cell in row.split("  ") if cell.strip()][:6] == [
-        "w1", "box", "online", "1/2", "default cpu", "NVIDIA H200 (139.0 GiB)"
+        "w1", "box", "online", "1/2", "default cpu", "NVIDIA H200 (139 GiB)"
     ]  # fmt: skip
     assert ampctl("workers", "--json").json() == server.workers
 

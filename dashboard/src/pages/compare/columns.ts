@@ -1,6 +1,6 @@
 // The columns of a comparison: what the specs differ in, and the results of the jobs.
 import type { Comparison } from "../../api/types.ts";
-import { bytes, duration, integer, MISSING, number, numberOf, percent } from "../../display/format.ts";
+import { bytes, duration, factor, integer, MISSING, number, numberOf, percent } from "../../display/format.ts";
 import { isMetric, metricTitle, metricValue } from "../../display/metrics.ts";
 
 export type Cell = string | number | null;
@@ -53,8 +53,8 @@ export function resultText(name: string, value: unknown): string {
   if (typeof value === "string" && (name === "state" || name === "policy")) return value;
   if (typeof value !== "number") return number(value as string);
   if (isMetric(name)) return metricValue(name, value);
-  if (name === "speedup") return `${number(value, 3)} ×`;
-  if (name.endsWith("_share") || name === "loss_drift") return signedPercent(value);
+  if (name === "speedup") return factor(value);
+  if (name.endsWith("_share") || name === "loss_drift") return percent(value);
   if (name.endsWith("_bytes")) return bytes(value);
   if (name.endsWith("_per_s")) return number(value, 4);
   if (name.endsWith("_s")) return duration(value);
@@ -116,6 +116,3 @@ function resultCell(name: string, value: unknown): Cell {
   return name === "state" || name === "policy" ? String(value) : numberOf(value as string);
 }
 
-function signedPercent(value: number): string {
-  return value < 0 ? `−${percent(-value)}` : percent(value);
-}

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { routeHref } from "../../router.ts";
 import type { ComparedJob, Comparison } from "../../api/types.ts";
-import { MISSING, number, percent } from "../../display/format.ts";
+import { factor, number, percent } from "../../display/format.ts";
 import { resultText, resultTitle, shownResults, specText } from "./columns.ts";
 
 interface Row {
@@ -76,7 +76,7 @@ function baselineRows({ jobs, baseline }: Comparison): Row[] {
   return [
     {
       name: "Speed-up",
-      cells: jobs.map((one) => ({ text: one.speedup === null ? MISSING : `${number(one.speedup, 3)} ×`, tone: isBaseline(one) ? "" : "differs" })),
+      cells: jobs.map((one) => ({ text: factor(one.speedup), tone: isBaseline(one) ? "" : "differs" })),
     },
     {
       name: "Training loss vs. baseline",
@@ -87,8 +87,7 @@ function baselineRows({ jobs, baseline }: Comparison): Row[] {
 
 function signed(value: ComparedJob["loss_drift"]): string {
   if (typeof value !== "number") return number(value);
-  const words = percent(Math.abs(value));
-  return value === 0 ? words : `${value > 0 ? "+" : "−"}${words}`;
+  return value > 0 ? `+${percent(value)}` : percent(value);
 }
 
 function resultRows(comparison: Comparison): Row[] {

@@ -1,5 +1,6 @@
 // The selected jobs: by id, with what is known of each, so that they stay selected on other pages.
 import type { ListedJob } from "../../api/types.ts";
+import { integer } from "../../display/format.ts";
 import { hasEnded } from "../../display/jobs.ts";
 import { MAX_COMPARED } from "../compare/query.ts";
 
@@ -56,5 +57,5 @@ export function whyNotCompared(selection: Selection): string | null {
 
 /** "1 job", "1,200 jobs". */
 export function jobCount(count: number): string {
-  return count === 1 ? "1 job" : `${count.toLocaleString("en")} jobs`;
+  return count === 1 ? "1 job" : `${integer(count)} jobs`;
 }

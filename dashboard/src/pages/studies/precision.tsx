@@ -2,7 +2,7 @@
 import { routeHref } from "../../router.ts";
 import type { PolicyAnswer, PrecisionAnswer } from "../../api/types.ts";
 import { CopyButton } from "../../components/buttons.tsx";
-import { bytes, estimated, integer, MISSING, number, percent } from "../../display/format.ts";
+import { bytes, estimated, factor, integer, MISSING, number, percent } from "../../display/format.ts";
 import { intervalScale } from "../../display/interval.ts";
 
 const WIDTH_PX = 180;
@@ -52,7 +52,7 @@ function PolicyRow({ one, half, x }: { one: PolicyAnswer; half: number; x: (valu
       <td><span class={`badge ${one.verdict.split(" ")[0]}`}><i aria-hidden="true" />{one.verdict}</span></td>
       <td class="number">{signed(one.difference)}</td>
       <td><Interval one={one} half={half} x={x} /></td>
-      <td class="number">{one.speedup === null ? MISSING : `${one.speedup.toFixed(2)} ×`}</td>
+      <td class="number">{factor(one.speedup)}</td>
       <td class="number">{bytes(one.memory)}</td>
       <td class="number" title={one.largest_batch_is_measured ? "measured" : "estimated"}>
         {one.largest_batch_is_measured ? integer(one.largest_batch) : estimated(one.largest_batch)}

@@ -11,7 +11,7 @@ def job(server):
 def test_each_artifact_is_a_row(ampctl, job):
     head, first, _ = (line.split() for line in ampctl("artifacts", job).out.splitlines())
     assert head == ["PATH", "KIND", "STEP", "SIZE", "SHA256", "AGE"]
-    assert first[:5] == ["attempt-1/model.keras", "model", "–", "2.0", "KiB"]
+    assert first[:5] == ["attempt-1/model.keras", "model", "–", "2", "KiB"]
     listed = ampctl("artifacts", job, "--json").json()
     assert [file["size_bytes"] for file in listed] == [2048, 2]
 

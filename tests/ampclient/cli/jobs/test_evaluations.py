@@ -16,7 +16,7 @@ def test_a_table_has_a_row_for_each_evaluation(ampctl, job):
     assert [line.split() for line in lines] == [
         ["EPOCH", "STEP", "val_loss", "val_top-5"],
         ["0", "9", "0.5", "0.25"],
-        ["–", "19", "nan", "–"],
+        ["–", "19", "NaN", "–"],
     ]
 
 

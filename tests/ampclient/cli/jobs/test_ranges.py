@@ -35,7 +35,7 @@ def test_the_worst_layers_are_a_table_with_the_override(ampctl, server, job):
     out = ampctl("ranges", job).out
     lines = out.splitlines()
     assert lines[1].split()[:2] == ["hot", "activations"]
-    assert "50.0%" in lines[1]
+    assert "50 %" in lines[1]
     assert "overflow" in lines[1]
     assert "  - {layers: '^hot$', dtype: float32}" in lines
     assert len(ampctl("ranges", job, "--limit", "1").out.splitlines()) == len(lines) - 3

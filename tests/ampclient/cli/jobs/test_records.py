@@ -183,9 +183,9 @@ def test_each_attempt_is_a_row(ampctl, server):
         "ATTEMPT", "STARTED", "DURATION", "WAITED", "FIRST", "STEP", "WORKER", "OUTCOME", "MESSAGE"
     ]  # fmt: skip
     assert lines[1].split()[3:] == [
-        "1:05", "0:02", "0", "w1", "failed", "Its", "process", "was", "killed."
+        "1", "min", "05", "s", "1.5", "s", "0", "w1", "failed", "Its", "process", "was", "killed."
     ]  # fmt: skip
-    assert lines[2].split()[5:] == ["1200", "w1", "running", "–"]
+    assert lines[2].split()[7:] == ["1200", "w1", "running", "–"]
     assert [attempt["attempt"] for attempt in ampctl("attempts", "a", "--json").json()] == [1, 2]
 
 

@@ -118,7 +118,7 @@ def test_submit_with_watch_follows_the_job_to_its_end(ampctl, spec_file, server,
     result = ampctl("submit", spec_file, "--watch")
     assert result.code == 0
     assert "digits-fp16: running  step 3/30" in result.err
-    assert "validation accuracy  95.0%" in result.out
+    assert "validation accuracy  95 %" in result.out
 
 
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
