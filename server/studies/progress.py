@@ -45,6 +45,10 @@ from store.files import artifact_quota
 log = logging.getLogger(__name__)
 
 WAITING: Final = "Waits for an online worker that has reported its devices."
+STORAGE_FULL: Final = (
+    "The artifacts of the project take all of its quota. Delete old jobs for good, or ask an admin "
+    "for more; then the study goes on by itself."
+)
 MAX_JOBS_PER_ROUND: Final = 50
 """So that the transaction of a large study is short."""
 
@@ -182,11 +186,21 @@ class StudyProgress:
             ]
             may_store = artifact_quota.has_room(session, study.project)
             room = projects.queue_room(session, study.project) if missing and may_store else 0
+            if missing:
+                self._say_if_storage_is_full(session, study, is_full=not may_store)
             keys = missing if room is None else missing[:room]
             created += create_jobs(session, [valid[key] for key in keys])
             for key, job in zip(keys, created, strict=True):
                 studies.set_job(session, study.id, key, job.id)
         dispatch_jobs(self.database, self.dispatcher, created)
+
+    def _say_if_storage_is_full(
+        self, session: Session, study: tables.Study, *, is_full: bool
+    ) -> None:
+        """Tell why no jobs are queued, as long as that is the reason."""
+        if is_full != (study.message == STORAGE_FULL):
+            message = STORAGE_FULL if is_full else None
+            studies.set_state(session, study, studies.RUNNING, message=message)
 
     def _check(
         self, study: tables.Study, question: StudyContext[Any], job: PlannedJob, results: Results

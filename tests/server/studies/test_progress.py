@@ -10,7 +10,7 @@ from ampspec.jobs import Reason, State
 from ampspec.studies.capacity.batch_search import size_of_key
 from ampspec.telemetry import Event, EventType
 from ampspec.telemetry.ranges.range_samples import RangeSample
-from server.studies.progress import WAITING
+from server.studies.progress import STORAGE_FULL, WAITING
 from store import studies, workers
 from store.access import projects
 from store.files import datasets
@@ -194,6 +194,22 @@ def test_a_full_queue_delays_the_other_jobs(driver):
     driver.succeed(queued[0], val_accuracy=0.9)
     driver.progress.advance(study)
     assert len([job for job in driver.jobs(study).values() if job]) == 3
+
+
+@ON_SQLITE
+def test_a_study_says_that_the_storage_of_its_project_is_full(driver):
+    quota = "/api/v1/projects/default"
+    driver.api.client.put(quota, json={"max_artifact_bytes": 0})
+    study = driver.create()
+    driver.progress.advance(study)
+    assert (driver.get(study)["message"], set(driver.jobs(study).values())) == (
+        STORAGE_FULL,
+        {None},
+    )
+    driver.api.client.put(quota, json={"max_artifact_bytes": None})
+    driver.progress.advance(study)
+    assert driver.get(study)["message"] is None
+    assert all(driver.jobs(study).values())
 
 
 @ON_SQLITE
