@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Job } from "../api/types.ts";
-import { actionsOf, allowedActions, canExtend, etaS, hasEnded, policyText, scaleMode, unreadable } from "./jobs.ts";
+import { actionsOf, allowedActions, canExtend, etaS, hasEnded, offersOf, policyText, scaleMode, unreadable } from "./jobs.ts";
 
 const job = (parts: object) =>
   ({ state: "running", step: 100, total_steps: 300, examples_per_step: 32, ...parts }) as unknown as Job;
@@ -17,6 +17,17 @@ test("a state that only a newer server knows allows no action", () => {
   assert.deepEqual(allowedActions("archived"), []);
   assert.equal(hasEnded("archived"), false);
   assert.equal(etaS(job({ state: "archived" })), null);
+});
+
+test("what fits the state of a job comes first, and the rest is in the menu", () => {
+  const spec = { train: { checkpoint_every_s: 30 } };
+  const succeeded = offersOf(job({ state: "succeeded", spec }), true);
+  assert.deepEqual(succeeded, { first: ["extend", "compare"], more: ["resubmit", "precision", "bisect", "capacity", "delete"] });
+  assert.deepEqual(offersOf(job({ state: "failed", spec }), true).first, ["resubmit"]);
+  assert.deepEqual(offersOf(job({ spec }), true).first, ["notify"]);
+  assert.ok(!offersOf(job({ spec }), true).more.includes("delete"));
+  assert.deepEqual(offersOf(job({ state: "failed", spec, source: "tracked" }), true), { first: [], more: ["compare", "delete"] });
+  assert.deepEqual(offersOf(job({ state: "archived", spec }), false), { first: ["compare"], more: [] });
 });
 
 test("a job with a damaged row names the unreadable fields", () => {

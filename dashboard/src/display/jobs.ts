@@ -35,6 +35,28 @@ export function actionsOf(job: ListedJob): readonly Action[] {
   return isTracked(job) ? allowed.filter((action) => action === "cancel") : allowed;
 }
 
+/** What the page of a job offers besides the actions of its state. */
+export type Offer = "notify" | "extend" | "resubmit" | "compare" | "precision" | "bisect" | "capacity" | "delete";
+const OFFERS: readonly Offer[] = ["notify", "extend", "resubmit", "compare", "precision", "bisect", "capacity", "delete"];
+const FIRST_OFFERS: Partial<Record<string, readonly Offer[]>> = {
+  succeeded: ["extend", "compare"],
+  failed: ["resubmit"],
+  cancelled: ["resubmit"],
+};
+
+/** What a job offers: first what fits its state, then the rest, for a menu. A viewer can only compare. */
+export function offersOf(job: Job, canEdit: boolean): { first: readonly Offer[]; more: readonly Offer[] } {
+  if (!canEdit) return { first: ["compare"], more: [] };
+  const ended = hasEnded(job.state);
+  const isPossible: Record<Offer, boolean> = {
+    notify: !ended, extend: canExtend(job), resubmit: !isTracked(job), compare: true,
+    precision: !isTracked(job), bisect: !isTracked(job), capacity: !isTracked(job), delete: ended,
+  };
+  const possible = OFFERS.filter((offer) => isPossible[offer]);
+  const fitting = FIRST_OFFERS[job.state] ?? ["notify"];
+  return { first: possible.filter((offer) => fitting.includes(offer)), more: possible.filter((offer) => !fitting.includes(offer)) };
+}
+
 /** True for a run that a program elsewhere trains and reports. */
 export function isTracked(job: ListedJob): boolean {
   return job.source === "tracked";

@@ -94,11 +94,12 @@ def test_the_cost_of_every_question_is_shown_before_it_is_asked(
     expect(dialog.get_by_role("status")).to_contain_text(re.compile(cost))
 
 
-def test_a_job_is_asked_about_in_two_clicks_and_the_study_cancelled(
+def test_a_job_is_asked_about_in_three_clicks_and_the_study_cancelled(
     open_signed_in: Any, stack: Any, study: Any
 ) -> None:
     job = study.jobs[0].job
     page = open_signed_in(f"#/jobs/{job}")
+    page.get_by_text("More", exact=True).click()
     page.get_by_role("button", name="Which policy?").click()
     dialog = page.get_by_role("dialog", name="Which policy?")
     expect(dialog.get_by_role("status")).to_contain_text(re.compile("9 jobs .*297 steps.* about"))

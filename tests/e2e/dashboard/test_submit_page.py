@@ -63,6 +63,7 @@ def test_an_older_job_is_resubmitted_with_changes(
     open_signed_in: Any, stack: Any, finished_jobs: Any
 ) -> None:
     page = open_signed_in(f"#/jobs/{finished_jobs[0].id}")
+    page.get_by_text("More", exact=True).click()
     page.get_by_role("link", name="Edit and resubmit").click()
     page.get_by_label("Name", exact=True).fill("healthy, but longer")
     page.get_by_label("Steps", exact=True).fill("25")

@@ -49,4 +49,5 @@ def test_a_tracked_run_is_watched_and_cancelled(open_signed_in: Any, run: Any) -
     run.finish()
     expect(page.locator(".job-head .badge").first).to_have_text("cancelled")
     expect(page.get_by_role("button", name="Retry tracked-run")).to_have_count(0)
+    page.get_by_text("More", exact=True).click()
     expect(page.get_by_role("button", name="Delete")).to_be_visible()

@@ -6,6 +6,7 @@ import { runAndNotify } from "../../notifications.ts";
 import { JobActions } from "../../components/job-actions.tsx";
 import { Badge, Labels } from "../../components/badge.tsx";
 import { ExtendButton } from "../../components/extend-button.tsx";
+import { Menu } from "../../components/menu.tsx";
 import { NotifyButton } from "../../components/notify-button.tsx";
 import { StudyButton } from "../../components/study-button.tsx";
 import { ConfirmButton } from "../../components/buttons.tsx";
@@ -13,9 +14,10 @@ import { useNow } from "../../hooks.ts";
 import { Progress } from "../../components/progress.tsx";
 import { useCanEditJobs } from "../../session.ts";
 import { age, dateTime } from "../../display/format.ts";
-import { hasEnded, isTracked, policyText, unreadable } from "../../display/jobs.ts";
+import { hasEnded, isTracked, offersOf, policyText, unreadable, type Offer } from "../../display/jobs.ts";
 
 export function JobHeader({ job, onDone }: { job: Job; onDone: () => void }) {
+  const { first, more } = offersOf(job, useCanEditJobs());
   return (
     <header class="job-head">
       <div class="row spread">
@@ -26,14 +28,13 @@ export function JobHeader({ job, onDone }: { job: Job; onDone: () => void }) {
         </div>
         <div class="row">
           <JobActions job={job} onDone={onDone} isLarge />
-          <NotifyButton job={job} />
-          <ExtendButton job={job} />
-          <StudyButton job={job} kind="precision" />
-          <StudyButton job={job} kind="bisect" />
-          <StudyButton job={job} kind="capacity" />
-          {useCanEditJobs() && !isTracked(job) && <a class="button" href={routeHref(["submit"], { from: job.id })}>Edit and resubmit</a>}
-          <a class="button" href={routeHref(["compare"], { jobs: job.id })}>Compare</a>
-          <Delete job={job} />
+          {first.map((offer) => <OfferButton key={offer} job={job} offer={offer} />)}
+          {more.length > 0 && (
+            // Keyed, so that it is closed on the page of the next job.
+            <Menu key={job.id} label="More">
+              <div class="offers">{more.map((offer) => <OfferButton key={offer} job={job} offer={offer} />)}</div>
+            </Menu>
+          )}
         </div>
       </div>
       <StateReason job={job} />
@@ -50,6 +51,17 @@ export function JobHeader({ job, onDone }: { job: Job; onDone: () => void }) {
       {!hasEnded(job.state) && (job.total_steps !== null || job.uploading) && <Progress job={job} />}
     </header>
   );
+}
+
+function OfferButton({ job, offer }: { job: Job; offer: Offer }) {
+  switch (offer) {
+    case "notify": return <NotifyButton job={job} />;
+    case "extend": return <ExtendButton job={job} />;
+    case "resubmit": return <a class="button" href={routeHref(["submit"], { from: job.id })}>Edit and resubmit</a>;
+    case "compare": return <a class="button" href={routeHref(["compare"], { jobs: job.id })}>Compare</a>;
+    case "delete": return <Delete job={job} />;
+    default: return <StudyButton job={job} kind={offer} />;
+  }
 }
 
 /** Why the job is in its state, or why it is still queued. */
