@@ -9,6 +9,8 @@ from ampspec.documents.problems import Problem, SpecValidationError
 
 MAX_DIGITS: Final = 1000
 """Maximum number of digits of an integer; a float has at most 309."""
+MAX_DEPTH: Final = 100
+"""Levels of nesting. That of Python itself differs between programs: libraries raise it."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -17,11 +19,19 @@ class _Loader(yaml.SafeLoader):
     A few hundred bytes of nested aliases can expand to gigabytes.
     """
 
+    _depth = 0
+
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
         if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise _yaml_error("an alias (*) is not allowed here", mark)
-        return super().compose_node(parent, index)
+        if self._depth == MAX_DEPTH:
+            problem = f"it is nested too deeply, in more than {MAX_DEPTH} levels"
+            raise _yaml_error(problem, mark)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -71,8 +81,6 @@ def parse_yaml(text: str) -> Any:
         received = f"invalid YAML{line}: {error.problem}"
     except yaml.YAMLError as error:
         received = " ".join(str(error).split())
-    except RecursionError:
-        received = "a document that is nested too deeply"
     raise SpecValidationError([Problem("", "not_yaml", "a YAML or JSON document", received)])
 
 

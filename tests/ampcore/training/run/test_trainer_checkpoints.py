@@ -95,6 +95,7 @@ def test_a_stopped_run_is_saved_even_without_a_checkpoint_interval(stopped_after
 def test_without_a_checkpoint_interval_the_end_is_not_saved(stopped_after, tmp_path):
     assert not saved(stopped_after(train=train(None)))
     assert {file.name for file in tmp_path.iterdir()} == {
+        "evaluation.json",
         "model.keras",
         "signature.json",
         "validation_examples.npy",
