@@ -82,7 +82,7 @@ class ForeignRun:
         """The steps, ascending, with their values by column.
 
         A value that was logged again at a step replaces the one before. `step_time_s` is the time
-        to the step before, divided by the steps between them.
+        since the row before, also if steps between them were not logged.
         """
         columns = self.columns()
         by_step: dict[int, dict[str, float]] = {}
@@ -95,7 +95,7 @@ class ForeignRun:
         for step in sorted(by_step):
             row = by_step[step]
             if last is not None:
-                row["step_time_s"] = max(0.0, (times[step] - times[last]) / (step - last))
+                row["step_time_s"] = max(0.0, times[step] - times[last])
             yield step, row
             last = step
 

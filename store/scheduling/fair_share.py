@@ -79,6 +79,8 @@ class ProjectShare:
             jobs: 0 if it has a reservation, and so is counted already.
         """
         name, use = f"The project {self.project!r}", self.use
+        if self.max_running == 0 and jobs:
+            return f"{name} may not run jobs: its quota is 0. An admin can raise it."
         if self.max_running is not None and use.jobs + jobs > self.max_running:
             return (
                 f"{name} has reached its quota of {plural(self.max_running, 'running job')}; "

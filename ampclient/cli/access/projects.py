@@ -1,5 +1,6 @@
 """`ampctl project`: list projects and set their quotas. For admins."""
 
+import re
 from operator import attrgetter
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ from ampclient.cli.options import AsJson, Limit, client_of
 from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_items
 from ampclient.cli.output.server_output import print_projects
 from ampclient.cli.output.tables import print_json
+from ampspec.comparison.assertions import SIZES
 
 group = typer.Typer(help="List projects and set their quotas (for admins).", no_args_is_help=True)
 
@@ -21,6 +23,19 @@ def _quota(text: str) -> int | None:
     if not text.isdecimal():
         raise typer.BadParameter(f"Expected a number, or none for no limit; received {text!r}.")
     return int(text)
+
+
+def _bytes(text: str) -> int | None:
+    """A number of bytes, also with a unit: 10GB, 512MiB."""
+    match = re.fullmatch(rf"(\d+(?:\.\d+)?)\s*({'|'.join(SIZES)}|B)?", text)
+    if text == UNLIMITED:
+        return None
+    if match is None:
+        raise typer.BadParameter(
+            f"Expected a number of bytes such as 10GB or 512MiB, or none for no limit; received "
+            f"{text!r}."
+        )
+    return int(float(match[1]) * SIZES.get(match[2] or "B", 1.0))
 
 
 def _hours(text: str) -> float | None:
@@ -100,12 +115,12 @@ def set_(
         "max_queued": max_queued,
         "max_running": max_running,
         "max_devices": max_devices,
-        "max_dataset_bytes": max_dataset_bytes,
-        "max_artifact_bytes": max_artifact_bytes,
     }
+    sizes = {"max_dataset_bytes": max_dataset_bytes, "max_artifact_bytes": max_artifact_bytes}
     changes: dict[str, Any] = {
         key: _quota(text) for key, text in quotas.items() if text is not None
     }
+    changes |= {key: _bytes(text) for key, text in sizes.items() if text is not None}
     if max_device_hours is not None:
         changes["max_device_hours"] = _hours(max_device_hours)
     if weight is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 group = typer.Typer(
     help="Set what is deleted of a project's jobs, and when (for admins).", no_args_is_help=True
 )
+
+
+MAX_DAYS: Final = 36_500
 
 
 class What(StrEnum):
@@ -41,6 +44,19 @@ ProjectName = Annotated[
 ]
 
 
+def _days(text: str) -> float:
+    """A number of days above 0; a NaN is neither above nor below."""
+    try:
+        days = float(text)
+    except ValueError:
+        days = 0.0
+    if not 0 < days <= MAX_DAYS:
+        raise typer.BadParameter(
+            f"expected days, above 0 and up to {MAX_DAYS:,}; received {text!r}"
+        )
+    return days
+
+
 @group.command(name="set")
 def set_(
     context: typer.Context,
@@ -53,6 +69,7 @@ def set_(
         float,
         typer.Option(
             "--after-days",
+            parser=_days,
             metavar="N",
             help="Days since the end of the job, or since the entry of the audit log.",
             show_default=False,

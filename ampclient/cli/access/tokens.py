@@ -11,6 +11,7 @@ from ampclient.cli.options import AsJson, Limit, client_of
 from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_items
 from ampclient.cli.output.server_output import print_tokens
 from ampclient.cli.output.tables import print_json
+from ampspec.api.projects import DEFAULT_PROJECT
 from ampspec.api.roles import FORMER_SCOPES, FormerScope, Role, Scope
 from ampspec.documents.expiry import EXPIRY_HELP, parse_expiry
 
@@ -49,7 +50,13 @@ def create(
         ),
     ] = None,
     right: Annotated[list[FormerScope] | None, typer.Option(hidden=True)] = None,
-    project: Annotated[str, typer.Option(help="Project the token belongs to.")] = "default",
+    project: Annotated[
+        str | None,
+        typer.Option(
+            help="Project the token belongs to.",
+            show_default="that of an admin of a project, else default",
+        ),
+    ] = None,
     expires_at: Annotated[
         datetime | None,
         typer.Option(
@@ -63,8 +70,12 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a token and print its secret (shown only once)."""
-    tokens = client_of(context).tokens
+    client = client_of(context)
+    tokens = client.tokens
     scopes = sorted({*(scope or ()), *(FORMER_SCOPES[name] for name in right or ())})
+    if project is None:
+        session = client.session()
+        project = DEFAULT_PROJECT if session.role is Role.ADMIN else session.project
     token = tokens.create(name, role=role, scopes=scopes, project=project, expires_at=expires_at)
     if as_json:
         print_json(token.to_json())

@@ -117,7 +117,8 @@ def submit(
 ) -> None:
     """Queue jobs and print their ids, one per line. If any spec is invalid, nothing is queued.
 
-    --json prints the job, or a list if there are several.
+    With --wait or --watch the result is printed instead; a script that needs the id too submits
+    first, and then runs `ampctl watch ID`. --json prints the job, or a list if there are several.
     """
     try:
         contents = [(file.name, file.read()) for file in files]

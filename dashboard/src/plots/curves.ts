@@ -41,7 +41,7 @@ const PANEL_TITLES = [
 ] as const;
 
 /** Titles of panels that only a person adds. */
-const ADDED_TITLES: Readonly<Record<string, string>> = { step_time_s: "Step time (s)", examples: "Examples per step", elapsed_s: "Elapsed time (s)" };
+const ADDED_TITLES: Readonly<Record<string, string>> = { step_time_s: "Step time (s)", examples: "Examples per step", elapsed_s: "Elapsed time (s)", cpu_cores: "Processor cores in use", memory_bytes: "Memory (bytes)", gpu_share: "Load of the GPUs", gpu_memory_bytes: "Memory of the GPUs (bytes)" };
 
 /** Columns that are no quantity of the training: a panel has them only if a person adds it. */
 const UNPLOTTED: ReadonlySet<string> = new Set(["step", "count", "skipped", "step_time_s", "examples", "last_step", "logged_step", "elapsed_s"]);
@@ -76,7 +76,7 @@ export function panelTitles(tables: readonly Columns[]): (readonly [string, stri
   const names = [...new Set(tables.flatMap(columnNames))];
   const taken = new Set([...PANEL_TITLES.map(([key]) => key as string), ...UNPLOTTED, ...names.filter((name) => !name.includes("/"))]);
   const isOther = (name: string) => (name.includes("/") ? !taken.has(name.split("/")[0]!) : !PANEL_TITLES.some(([key]) => key === name) && !UNPLOTTED.has(name));
-  return [...PANEL_TITLES, ...names.filter(isOther).map((name) => [name, name] as const)];
+  return [...PANEL_TITLES, ...names.filter(isOther).map((name) => [name, columnTitle(name)] as const)];
 }
 
 export function hasValues({ mean, nonFinite }: Curve): boolean {

@@ -19,7 +19,7 @@ def test_each_folder_with_event_files_is_a_run(tmp_path):
     assert first.columns() == {"Loss/train": "loss", "top 5 %": "top_5_"}
     assert list(first.rows()) == [
         (0, {"loss": 2.0}),
-        (4, {"loss": 1.0, "top_5_": 0.5, "step_time_s": 0.5}),
+        (4, {"loss": 1.0, "top_5_": 0.5, "step_time_s": 2.0}),
     ]
     [(step, row)] = second.rows()
     assert (step, math.isnan(row["loss"])) == (0, True)

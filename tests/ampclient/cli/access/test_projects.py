@@ -8,9 +8,15 @@ def test_setting_one_quota_keeps_the_other(ampctl, server):
     ampctl("project", "set", "vision", "--max-queued", "none")
     assert server.projects["vision"]["max_queued"] is None
     assert server.projects["vision"]["max_running"] == 2
+    for text, size_bytes in {"10GB": 10**10, "1.5GiB": 3 * 2**29, "7": 7, "none": None}.items():
+        result = ampctl("project", "set", "vision", "--max-artifact-bytes", text, "--json")
+        assert result.json()["max_artifact_bytes"] == size_bytes
 
 
-@pytest.mark.parametrize("arguments", [[], ["--max-queued", "many"], ["--max-running", "-1"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["--max-queued", "many"], ["--max-running", "-1"], ["--max-artifact-bytes", "10G"]],
+)
 def test_a_missing_or_invalid_quota_is_wrong_usage(ampctl, server, arguments):
     assert ampctl("project", "set", "vision", *arguments).code == 2
     assert server.projects == {}

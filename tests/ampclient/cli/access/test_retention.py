@@ -37,3 +37,5 @@ def test_rules_are_set_shown_previewed_and_removed(run, make_job):
     assert len(run("remove", "default", "1", "--json").json()["rules"]) == 1
     assert "no retention rules" in run("remove", "default").out
     assert run("set", "default", "jobs", "--after-days", "1", "--label", "=x").code == 2
+    result = run("set", "default", "jobs", "--after-days", "0")
+    assert (result.code, "--after-days" in result.err) == (2, True)

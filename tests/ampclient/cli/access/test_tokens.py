@@ -21,7 +21,7 @@ def test_create_as_json_prints_the_token_with_its_secret(ampctl):
 @every_row("option", ["--scope=jobs:run-code", "--right=code"])
 def test_a_token_can_have_the_scope_to_run_code(ampctl, server, option):
     result = ampctl("token", "create", "ci", option)
-    assert "member with the scope jobs:run-code of default" in result.err.replace("\n", " ")
+    assert "member with the scope jobs:run-code of vision" in result.err.replace("\n", " ")
     assert server.tokens[-1]["scopes"] == ["jobs:run-code"]
     assert "jobs:run-code" in ampctl("token", "list").out
 
