@@ -98,6 +98,8 @@ def _print_output(report: "EvaluationReport", output: str, rows: int) -> None:
                 for place, figures in enumerate(part["numbers"], start=1)
             ],
         )
+        if any(float(figures["r2"] or 0) < 0 for figures in part["numbers"]):
+            typer.echo("R2 is below 0: predicting the mean of the targets would be better.")
 
 
 def _print_worst(report: "EvaluationReport", rows: int) -> None:

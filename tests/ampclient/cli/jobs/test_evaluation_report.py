@@ -30,7 +30,7 @@ KIND = {
         }
     ],
 }
-FIGURES = {"mean_error": 0.5, "mae": 1.0, "rmse": 1.5, "r2": None, "largest_error": "NaN"}
+FIGURES = {"mean_error": 0.5, "mae": 1.0, "rmse": 1.5, "r2": -0.25, "largest_error": "NaN"}
 AGE = {
     "kind": "numbers",
     "names": None,
@@ -72,13 +72,15 @@ def job(server):
 
 
 def test_the_figures_and_the_worst_examples_are_printed(ampctl, job):
-    lines = [line.split() for line in ampctl("job", "evaluation-report", job).out.splitlines()]
+    text = ampctl("job", "evaluation-report", job).out
+    assert "R2 is below 0: predicting the mean of the targets would be better." in text
+    lines = [line.split() for line in text.splitlines()]
     for line in (
         ["CLASS", "EXAMPLES", "PREDICTED", "PRECISION", "RECALL", "F1", "AUC"],
         ["cat", "3", "2", "1", "0.6667", "0.8", "–"],
         ["dog", "1", "2", "0.5", "1", "–", "0.875"],
         ["cat", "dog", "1"],
-        ["1", "0.5", "1", "1.5", "–", "NaN"],
+        ["1", "0.5", "1", "1.5", "-0.25", "NaN"],
         ["17", "NaN", "cat;", "1", "dog;", "2.5"],
     ):
         assert line in lines, line

@@ -16,6 +16,7 @@ export function Numbers({ title, figures }: { title: string; figures: NumberFigu
         <Figure name="R²">{number(figures.r2)}</Figure>
         <Figure name="Largest error">{number(figures.largest_error)}</Figure>
       </dl>
+      {Number(figures.r2) < 0 && <p>R² is below 0: predicting the mean of the targets would be better.</p>}
       <div class="evaluation-plots">
         <Scatter figures={figures} />
         <Histogram figures={figures} />
