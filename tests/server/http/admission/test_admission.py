@@ -116,7 +116,7 @@ def test_a_lock_on_jobs_is_a_503_and_no_hang(api, database_url, method, path):
     limited = Database(database_url, limits=StatementLimits(lock_s=0.05))
     services = api.app.state.services
     for part in (services, services.submitter, services.job_reader):
-        name = "database" if part is services else "_database"
+        name = "_database" if part is services.submitter else "database"
         object.__setattr__(part, name, limited)
     spec = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}} if path.endswith("jobs") else {}
     response = api.client.request(method, path, json=spec if method == "POST" else None)
