@@ -161,7 +161,8 @@ def test_a_job_does_not_wait_for_a_standby_that_warms_up(wait_until: Wait) -> No
     standby.prepare()
     (warming_up,) = wait_until(scripted_trainers)
     # It is there a moment before the fork server has reported it.
-    wait_until(lambda: standby._process is not None and standby._process.pid == warming_up.pid)
+    process = standby._process
+    wait_until(lambda: process.is_alive and process.pid == warming_up.pid)
 
     def taken() -> bool:
         process = standby.take()
