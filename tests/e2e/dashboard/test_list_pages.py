@@ -28,7 +28,9 @@ def test_the_filters_of_the_list_are_kept_in_the_address(
     page.get_by_label("Policy").select_option("float16")
     expect(page.get_by_role("heading", name="No matching jobs")).to_be_visible()
     page.get_by_role("link", name="Clear filters").click()
-    expect(names.filter(has_text="healthy").first).to_be_visible()
+    # The oldest jobs may be on another page.
+    expect(names.filter(has_not_text="skipping").first).to_be_visible()
+    expect(page.get_by_label("Search")).to_have_value("")
 
 
 def test_the_list_is_sorted_and_filtered_by_a_metric(
