@@ -89,6 +89,7 @@ def test_the_cost_of_every_question_is_shown_before_it_is_asked(
     open_signed_in: Any, study: Any, button: str, cost: str
 ) -> None:
     page = open_signed_in(f"#/jobs/{study.jobs[0].job}")
+    page.get_by_text("More", exact=True).click()
     page.get_by_role("button", name=button).click()
     dialog = page.get_by_role("dialog", name=button)
     expect(dialog.get_by_role("status")).to_contain_text(re.compile(cost))
