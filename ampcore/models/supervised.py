@@ -115,6 +115,10 @@ class SupervisedTask(Task):
                 metrics[name] = values
         return metrics, {name: _float32(outputs[name]) for name in losses}
 
+    def output_names(self) -> list[str]:
+        """All outputs, also those without a loss."""
+        return list(self._objectives)
+
     def output_losses(self) -> Mapping[str, Any]:
         """The outputs with a loss."""
         losses = {name: objective.loss for name, objective in self._objectives.items()}

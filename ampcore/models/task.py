@@ -152,6 +152,10 @@ class Task(ABC):
         """
         return self.measure(weights, non_trainable, batch), {}
 
+    def output_names(self) -> list[str]:
+        """All outputs, in the order in which targets in a list belong to them."""
+        return list(self.output_losses())
+
     def output_losses(self) -> Mapping[str, Any]:
         """The outputs that are compared with targets: the loss of each; None: cross-entropy."""
         return {}

@@ -49,8 +49,10 @@ class ProcessUsage:
         if elapsed_s < max(self._every_s, self._took_s / MAX_TIME_SHARE):
             return {}
         self._sampled_at = now
+        is_first = self._cpu_s is None
         sample = {**self._process(elapsed_s), **self._gpu()}
-        self._took_s = self._clock() - now
+        # The first one loads the libraries, which no later one does.
+        self._took_s = 0.0 if is_first else self._clock() - now
         return sample
 
     def _process(self, elapsed_s: float) -> dict[str, float]:

@@ -8,7 +8,7 @@ from worker.trainer.child.usage_columns import UsageColumns
 
 
 def test_the_last_step_of_a_block_has_the_sample_that_is_due():
-    times = iter([0.0, 1.0, 10.0, 10.0, 21.0, 21.0])
+    times = iter([0.0, 1.0, 10.0, 21.0, 21.0])
     usage = UsageColumns(ProcessUsage(has_gpu=False, clock=lambda: next(times)))
     blocks = [StepBlock(first, {name: [0, 1] for name in COLUMN_DTYPES}) for first in (0, 2, 4)]
     plain, first, second = [usage.add_to(block) for block in blocks]

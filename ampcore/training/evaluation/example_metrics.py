@@ -59,7 +59,7 @@ def example_metrics(
         return None
     weights = task.weights()
     outputs = reported_outputs(task, dataset) if with_report else {}
-    builder = ReportBuilder(outputs) if outputs else None
+    builder = ReportBuilder(outputs, task.output_names()) if outputs else None
     function = _traced(task, weights, examples.spec, builder)
     parts_by_metric: dict[str, list[Array]] = {}
     targets: list[Array] = []

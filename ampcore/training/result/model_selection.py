@@ -1,6 +1,7 @@
 """Saves the trained models: with the last weights, those of the best evaluation, or both."""
 
 from collections.abc import Iterator, Mapping, Sized
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,7 +9,7 @@ from ampcore.checkpoint.model_files import WEIGHTS_FILE, save_models, save_signa
 from ampcore.phase_scopes import phase_span
 from ampcore.phases import Phase
 from ampcore.training.callback_buffer import CallbackBuffer
-from ampcore.training.evaluation.example_metrics import example_metrics
+from ampcore.training.evaluation.example_metrics import ExampleMetrics, example_metrics
 from ampcore.training.result.signature import signature_document
 from ampcore.training.run.run import Run
 from ampspec.telemetry import Event, EventType
@@ -77,12 +78,7 @@ class ModelSelection:
             self._callback_buffer.event(Event.warning("many_validation_examples", message, step))
             return
         with phase_span(Phase.EVALUATION):
-            metrics = example_metrics(
-                runner.task,
-                run.context.dataset,
-                run.spec.data.batch_size,
-                with_report=run.spec.train.evaluation_report,
-            )
+            metrics = self._example_metrics()
         if metrics is None:
             return
         self.constant_metrics = {f"val_{name}": value for name, value in metrics.constant.items()}
@@ -90,6 +86,25 @@ class ModelSelection:
         if metrics.report is not None:
             facts = {"steps": run.totals.steps, "is_best": self.is_best, "metrics": self.metrics()}
             self._report_file = write_report(folder, {**facts, **metrics.report})
+
+    def _example_metrics(self) -> ExampleMetrics | None:
+        """The metrics; if there can be no report, without one and with a warning.
+
+        A training must not be lost because targets are none that a report knows.
+        """
+        run = self._run
+        evaluate = partial(
+            example_metrics, run.runner.task, run.context.dataset, run.spec.data.batch_size
+        )
+        if run.spec.train.evaluation_report:
+            try:
+                return evaluate(with_report=True)
+            except (ValueError, TypeError, LookupError) as error:
+                message = f"There is no report of the evaluation: {type(error).__name__}: {error}"
+                step = run.totals.steps - 1
+                warning = Event.warning("evaluation_not_reported", message[:500], step)
+                self._callback_buffer.event(warning)
+        return evaluate()
 
     def save(self, folder: Path | None) -> Iterator[Path]:
         """Save the models with the chosen weights.

@@ -1,6 +1,6 @@
 """Builds the report of an evaluation, from one pass over the validation examples."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,11 @@ class ReportBuilder:
 
     Args:
         outputs: What is reported, by the name of the output.
+        names: All outputs, in the order of targets in a list.
     """
 
-    def __init__(self, outputs: Mapping[str, ReportedOutput]) -> None:
-        self._outputs = dict(outputs)
+    def __init__(self, outputs: Mapping[str, ReportedOutput], names: Sequence[str]) -> None:
+        self._outputs, self._names = dict(outputs), list(names)
         self._summaries: dict[str, OutputSummary | None] = {}
         self._count = 0
 
@@ -107,7 +108,7 @@ class ReportBuilder:
         return [shown[place] for place in np.argsort(order, kind="stable")]
 
     def _targets(self, batch: Batch) -> dict[str, Array]:
-        targets = by_output(batch.y, list(self._outputs))
+        targets = by_output(batch.y, self._names)
         return {name: np.asarray(targets[name]) for name in self._outputs if name in targets}
 
 

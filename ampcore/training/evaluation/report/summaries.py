@@ -67,6 +67,8 @@ class ClassSummary(OutputSummary):
         """Count a batch."""
         predicted = reduced[PREDICTED]
         classes = class_numbers(targets, predicted.ndim)
+        if classes.min(initial=0) < 0:
+            raise ValueError(f"a target is the class {classes.min()}, which is no class")
         pairs, counts = np.unique(
             np.stack([classes.reshape(-1), predicted.reshape(-1)]), axis=1, return_counts=True
         )
@@ -194,10 +196,10 @@ class _Scores:
     def joined(self) -> tuple[Array, Array] | None:
         if not self._parts:
             return None
-        targets, scores = zip(*self._parts, strict=True)
-        values = np.concatenate(scores)
+        targets, scores = (np.concatenate(part) for part in zip(*self._parts, strict=True))
         # A probability that is not finite has no place on a curve.
-        return (np.concatenate(targets), values) if np.isfinite(values).all() else None
+        is_finite = np.isfinite(scores).all() and np.isfinite(targets).all()
+        return (targets, scores) if is_finite else None
 
 
 def class_numbers(targets: Array, dimensions: int) -> Array:

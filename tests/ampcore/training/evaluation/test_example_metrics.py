@@ -7,6 +7,7 @@ import pytest
 
 from ampcore import JobSpec
 from ampcore.training import Trainer
+from ampcore.training.evaluation.report.report import ReportBuilder
 from ampspec.data.row_split import split_rows
 from ampspec.studies.precision.example_results import ExampleResults
 from ampspec.telemetry import EventType
@@ -155,3 +156,18 @@ TABLE = as_file(np.zeros(1, [("row", "<i8"), ("loss", "<f4")]))
 def test_a_file_that_is_no_such_table_is_an_error(content):
     with pytest.raises(ValueError, match=r"."):
         ExampleResults.from_table(content)
+
+
+def test_a_report_that_cannot_be_made_is_a_warning_and_no_lost_training(tmp_path, monkeypatch):
+    def fail(*_):
+        raise ValueError("a target is the class -1, which is no class")
+
+    monkeypatch.setattr(ReportBuilder, "to_json", fail)
+    result, events, rows, _ = train(tmp_path)
+    assert (len(rows), result.stopped) == (360, False)
+    assert not (tmp_path / "output" / EVALUATION_REPORT_FILE).exists()
+    [warning] = [event.data for event in events if event.type is EventType.WARNING]
+    assert (warning["code"], "the class -1" in warning["message"]) == (
+        "evaluation_not_reported",
+        True,
+    )

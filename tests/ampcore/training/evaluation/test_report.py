@@ -80,25 +80,26 @@ def test_numbers_and_labels_have_a_value_for_each(tmp_path, random):
     assert target == pytest.approx(y[example["row"] - 1], rel=1e-5)
 
 
-def test_what_an_output_of_a_keras_model_means_is_known_from_its_loss(tmp_path, random):
+@pytest.mark.parametrize("as_list", [False, True])
+def test_what_an_output_of_a_keras_model_means_is_known_from_its_loss(tmp_path, random, as_list):
     inputs = keras.Input((5,))
     outputs = {
+        "own": keras.layers.Dense(1, name="own")(inputs),
         "kind": keras.layers.Dense(3, "softmax", name="kind")(inputs),
         "is_on": keras.layers.Dense(1, "sigmoid", name="is_on")(inputs),
         "size": keras.layers.Dense(1, name="size")(inputs),
-        "own": keras.layers.Dense(1, name="own")(inputs),
     }
     x = random.normal(size=(40, 5)).astype("float32")
     targets = {
+        "own": x[:, 1],
         "kind": np.eye(3)[random.integers(0, 3, 40)],
         "is_on": random.integers(0, 2, 40),
         "size": x[:, 0],
-        "own": x[:, 1],
     }
     Trainer.from_keras(
-        keras.Model(inputs, outputs),
+        keras.Model(inputs, list(outputs.values()) if as_list else outputs),
         x,
-        targets,
+        list(targets.values()) if as_list else targets,
         loss={
             "kind": "categorical_crossentropy",
             "is_on": keras.losses.BinaryCrossentropy(),

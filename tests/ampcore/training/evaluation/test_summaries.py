@@ -117,3 +117,13 @@ def test_scores_that_are_not_finite_give_no_curves():
     document = summarized(ReportedOutput("class"), (np.array([0, 1]), kept))
     assert "curves" not in document
     assert document["confusion"] == [[1, 0], [0, 1]]
+
+
+def test_targets_that_are_not_finite_give_no_errors_of_numbers():
+    kept = {SCORES: np.zeros((2, 1), np.float32)}
+    assert summarized(ReportedOutput("numbers"), (np.array([np.nan, 1.0]), kept)) == {}
+
+
+def test_a_target_that_is_no_class_is_an_error():
+    with pytest.raises(ValueError, match="the class -1"):
+        summarized(ReportedOutput("class"), (np.array([-1, 0]), {PREDICTED: np.array([0, 0])}))
