@@ -81,8 +81,15 @@ class Datasets(Operations[M]):
         return await self._find(reference, **options)
 
     @operation
-    async def propose(self, reference: str, **options: Unpack[RequestOptions]) -> Proposal:
+    async def propose(
+        self, reference: str, *, target: str | None = None, **options: Unpack[RequestOptions]
+    ) -> Proposal:
         """Propose a job for a version such as "birds@3", or for the newest one of "birds".
+
+        Args:
+            reference: The version.
+            target: The column to predict; None: it is proposed, too.
+            **options: Of the request.
 
         Returns:
             A spec for `client.jobs.submit`, and the reasons for its inputs, target, task,
@@ -90,7 +97,7 @@ class Datasets(Operations[M]):
 
         Raises:
             NotFound: There is no such version.
-            NoProposal: The version is not described, or has no column to predict.
+            NoProposal: The version is not described, or has no such column to predict.
         """
         version = await self._find(reference, **options)
         if version.kind is None or version.columns is None:
@@ -102,6 +109,7 @@ class Datasets(Operations[M]):
             version.rows or 0,
             version.columns,
             version.splits or {},
+            target=target,
         )
 
     @operation

@@ -51,11 +51,15 @@ class Cost(NamedTuple):
 def mark_slow(items: Iterable[pytest.Item]) -> None:
     """Give the mark `slow` to slow tests, except those with the mark `quick`."""
     for item in items:
-        is_slow = test_of(item.nodeid) in costly_tests() or any(
-            folder in item.path.parents for folder in SLOW_FOLDERS
-        )
+        is_slow = test_of(item.nodeid) in costly_tests() or is_in_slow_folder(item.path)
         if is_slow and item.get_closest_marker("quick") is None:
             item.add_marker(pytest.mark.slow)
+
+
+@cache
+def is_in_slow_folder(path: Path) -> bool:
+    """Whether all tests of the file are slow, but those with the mark `quick`."""
+    return any(folder in path.parents for folder in SLOW_FOLDERS)
 
 
 def test_of(node_id: str) -> str:

@@ -71,9 +71,9 @@ class JobView(JobFields):
 
     @property
     def examples_per_s(self) -> float | None:
-        """Mean throughput: of the whole training once known, before that of the last block."""
-        if self.summary is not None and self.summary.examples_per_s is not None:
-            return self.summary.examples_per_s
+        """Median throughput of all steps so far; before it is known, that of the last block."""
+        if self.summary is not None and self.summary.median_examples_per_s is not None:
+            return self.summary.median_examples_per_s
         return self.latest.examples_per_s if self.latest is not None else None
 
     _html_head_: ClassVar = (

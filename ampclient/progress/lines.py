@@ -7,8 +7,11 @@ from typing import Self, TextIO
 from ampclient._display import formats
 from ampclient._job.view import JobView
 from ampclient.progress.job_progress import JobProgress, ProgressTracker
+from ampspec.jobs import State
 
 EVERY_S = 5.0
+WAITING_EVERY_S = 60.0
+"""Of jobs that wait: the place of each one in the queue changes whenever any other one starts."""
 
 
 class ProgressLines:
@@ -52,7 +55,8 @@ def _phase(job: JobView) -> tuple[str, int]:
 def _is_due(job: JobView, written_s: float, written_view: JobView) -> bool:
     shown, current = ((view.step, view.waiting, view.uploading) for view in (written_view, job))
     moved = shown != current
-    return moved and time.monotonic() - written_s >= EVERY_S
+    every_s = WAITING_EVERY_S if job.state is State.QUEUED else EVERY_S
+    return moved and time.monotonic() - written_s >= every_s
 
 
 def progress_line(progress: JobProgress) -> str:

@@ -47,6 +47,8 @@ def propose_job(
     rows: int,
     columns: Sequence[Mapping[str, Any]],
     splits: Mapping[str, int],
+    *,
+    target: str | None = None,
 ) -> Proposal:
     """A job for a dataset.
 
@@ -56,11 +58,14 @@ def propose_job(
         rows: The rows of all splits.
         columns: The columns of the description, with `statistics`.
         splits: The rows of each split.
+        target: The column to predict; None: it is proposed, too.
 
     Raises:
-        NoProposal: The data has no columns for a job.
+        NoProposal: The data has no columns for a job, or not this target.
     """
     if kind == "text":
+        if target is not None:
+            raise NoProposal(f"{reference} is text without columns; {target!r} cannot be a target.")
         spec = {
             "model": {"kind": "transformer_lm"},
             "data": {"kind": "text", "dataset": reference},
@@ -71,15 +76,15 @@ def propose_job(
     if not every:
         raise NoProposal(f"{reference} has no columns.")
     proposal = Proposal({"model": {}, "data": {"kind": kind, "dataset": reference}, "task": {}})
-    target = _target(every, rows, proposal)
-    inputs = [column for column in every if column is not target]
-    _propose_task(target, proposal)
-    images = [column for column in inputs if column.is_picture]
-    arrays = [column for column in inputs if column.shape and not column.is_picture]
+    column = _target(every, rows, target, proposal)
+    inputs = [candidate for candidate in every if candidate is not column]
+    _propose_task(column, proposal)
+    images = [candidate for candidate in inputs if candidate.is_picture]
+    arrays = [candidate for candidate in inputs if candidate.shape and not candidate.is_picture]
     if images or arrays:
-        _propose_arrays((images or arrays)[0], target, proposal)
+        _propose_arrays((images or arrays)[0], column, proposal)
     else:
-        _propose_table(inputs, target, proposal)
+        _propose_table(inputs, column, proposal)
     _propose_split(kind, rows, splits, proposal)
     proposal.spec["train"] = {"epochs": 10}
     return proposal
@@ -182,7 +187,7 @@ class _Column:
         return None
 
 
-def _target(columns: Sequence[_Column], rows: int, proposal: Proposal) -> _Column:
+def _target(columns: Sequence[_Column], rows: int, name: str | None, proposal: Proposal) -> _Column:
     by_name = {column.name: column for column in columns}
     usual = columns_named(USUAL_TARGETS, by_name)
     possible = [
@@ -190,7 +195,15 @@ def _target(columns: Sequence[_Column], rows: int, proposal: Proposal) -> _Colum
         for column in columns
         if not (column.is_picture or column.is_long_text or column.is_time)
     ]
-    if usual:
+    if name is not None:
+        if name not in by_name:
+            raise NoProposal(f"There is no column {name!r}; there are {', '.join(by_name)}.")
+        if len(columns) < 2:
+            raise NoProposal(f"{name} is the only column: nothing is left to predict it from.")
+        target, reason = by_name[name], "is the target that you named"
+        if target.is_picture or target.is_long_text:
+            raise NoProposal(f"{name} cannot be a target: it is {target.dtype} data.")
+    elif usual:
         target, reason = by_name[usual[0]], "is a usual name for a target column"
     elif not possible or len(columns) < 2:
         raise NoProposal("There is no column to predict; all columns are inputs.")

@@ -89,7 +89,9 @@ def expire_all(session: Session) -> list[Job]:
         select(Worker.id).where(Worker.id == Job.worker_id, Worker.job_id.is_not(None)).exists()
     )
     lost = and_(Job.source == Source.SUBMITTED, ~of_allocation)
-    return _end_attempts(session, "The worker that ran it was killed.", lost, stopping=lost)
+    return _end_attempts(
+        session, "It was running when the server last stopped.", lost, stopping=lost
+    )
 
 
 def _end_attempts(

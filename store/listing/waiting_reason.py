@@ -224,8 +224,13 @@ def _rank_sentence(line: _Line, project: str, rank: int | None, capacity: _Capac
         place = f"More than {MAX_RANKED:,} jobs{of_project} are ahead of it in the queue {queue!r}"
     if capacity.busy < capacity.slots <= capacity.busy + capacity.reserved:
         return f"{place}, and the free slots are reserved for a job with several ranks.{share}"
-    if capacity.busy < capacity.slots:
-        return f"{place}; a worker will start it shortly.{share}" if rank else f"{place}.{share}"
+    if (free := capacity.slots - capacity.busy) > 0:
+        if rank is None:
+            return f"{place}.{share}"
+        if rank <= free:
+            return f"{place}; a worker will start it shortly.{share}"
+        are = "slot is" if free == 1 else "slots are"
+        return f"{place}; {free} {are} free for those first in it.{share}"
     busy_slots = (
         "the only slot of its workers is"
         if capacity.slots == 1

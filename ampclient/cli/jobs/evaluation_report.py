@@ -86,18 +86,15 @@ def _print_output(report: "EvaluationReport", output: str, rows: int) -> None:
         print_table(columns, mistakes)
     if "numbers" in part:
         fields = ("mean_error", "mae", "rmse", "r2", "largest_error")
-        columns = [TableColumn("NUMBER")]
-        columns += [
+        columns = [
             TableColumn(field.upper().replace("_", " "), align_right=True) for field in fields
         ]
+        errors = [tuple(_number(figures[field]) for field in fields) for figures in part["numbers"]]
+        if len(errors) > 1:
+            columns.insert(0, TableColumn("NUMBER"))
+            errors = [(str(place), *row) for place, row in enumerate(errors, start=1)]
         typer.echo()
-        print_table(
-            columns,
-            [
-                (str(place), *(_number(figures[field]) for field in fields))
-                for place, figures in enumerate(part["numbers"], start=1)
-            ],
-        )
+        print_table(columns, errors)
         if any(float(figures["r2"] or 0) < 0 for figures in part["numbers"]):
             typer.echo("R2 is below 0: predicting the mean of the targets would be better.")
 

@@ -130,11 +130,20 @@ def get(
 
 
 @group.command()
-def propose(context: typer.Context, reference: Reference, as_json: AsJson = False) -> None:
+def propose(
+    context: typer.Context,
+    reference: Reference,
+    *,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="The column to predict.", show_default="proposed"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Propose a job for a dataset as YAML, with the reasons as comments: a start to edit."""
     from ampspec.documents.yaml_document import yaml_text
 
-    proposal = _checked(lambda: client_of(context).datasets.propose(reference))
+    proposal = _checked(lambda: client_of(context).datasets.propose(reference, target=target))
     if as_json:
         print_json({"spec": proposal.spec, "reasons": proposal.reasons})
         return

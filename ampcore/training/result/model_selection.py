@@ -82,10 +82,35 @@ class ModelSelection:
         if metrics is None:
             return
         self.constant_metrics = {f"val_{name}": value for name, value in metrics.constant.items()}
+        self._warn_if_no_better_than_constant()
         self._examples_file = write_examples(folder, metrics.rows, metrics.values)
         if metrics.report is not None:
             facts = {"steps": run.totals.steps, "is_best": self.is_best, "metrics": self.metrics()}
             self._report_file = write_report(folder, {**facts, **metrics.report})
+
+    def _warn_if_no_better_than_constant(self) -> None:
+        """Say so if by no metric the model is better than the best constant prediction."""
+        metrics = self.metrics()
+        compared = {
+            name: (metrics[name], constant)
+            for name, constant in self.constant_metrics.items()
+            if name in metrics
+        }
+        if not compared or any(
+            value > constant if name.endswith("accuracy") else value < constant
+            for name, (value, constant) in compared.items()
+        ):
+            return
+        figures = ", ".join(
+            f"{name} {value:.4g} against {constant:.4g}"
+            for name, (value, constant) in compared.items()
+        )
+        message = (
+            "On the validation examples the model is no better than the best prediction that is "
+            f"the same for each example: {figures}."
+        )
+        step = self._run.totals.steps - 1
+        self._callback_buffer.event(Event.warning("no_better_than_constant", message, step))
 
     def _example_metrics(self) -> ExampleMetrics | None:
         """The metrics; if there can be no report, without one and with a warning.

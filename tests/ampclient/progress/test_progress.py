@@ -89,8 +89,8 @@ def test_a_very_narrow_terminal_drops_columns_and_keeps_the_name_readable(view):
     assert "examples/s" not in text
 
 
-def test_a_succeeded_job_shows_the_mean_throughput_of_its_summary(view, summary):
-    job = view(state="succeeded", summary={**summary, "examples_per_s": 777.0})
+def test_a_job_shows_the_median_throughput_of_its_summary(view, summary):
+    job = view(state="succeeded", summary={**summary, "median_examples_per_s": 777.0})
     assert "777" in drawn(job)
     assert "777 examples/s" in progress_line(JobProgress(job))
 
@@ -111,12 +111,12 @@ def test_markup_and_control_characters_in_names_have_no_effect(view):
     assert "\x1b" not in text
 
 
-def test_a_queued_job_shows_why_it_waits_and_changes_every_few_seconds(view, clock):
+def test_a_queued_job_shows_why_it_waits_and_changes_once_a_minute(view, clock):
     stream = io.StringIO()
     with show_progress(stream) as show:
         for ahead in (3, 3, 2, 1):
             show(view(state="queued", step=0, latest=None, waiting=f"{ahead} waiting before it"))
-            clock.sleep(4)
+            clock.sleep(31)
     assert stream.getvalue().splitlines() == [
         "digits-fp16: queued  3 waiting before it",
         "digits-fp16: queued  2 waiting before it",

@@ -14,11 +14,16 @@ def rows(make, count=120):
     return "".join(make(number) + "\n" for number in range(count))
 
 
-def propose(tmp_path, text):
+def propose(tmp_path, text, target=None):
     (tmp_path / "it.csv").write_text(text)
     described = describe_file(tmp_path / "it.csv", describe)
     proposal = propose_job(
-        "it@1", described["kind"], described["rows"], described["columns"], described["splits"]
+        "it@1",
+        described["kind"],
+        described["rows"],
+        described["columns"],
+        described["splits"],
+        target=target,
     )
     assert JobSpec.parse(parse_yaml(yaml_text(proposal.spec))).data.dataset == "it@1"
     return proposal
@@ -80,6 +85,20 @@ def test_a_file_with_nothing_to_predict_from_has_no_proposal(tmp_path):
         propose(tmp_path, "id,y\n" + rows(lambda n: f"{n},{n % 2}"))
     with pytest.raises(NoProposal, match="no column to predict; all columns are inputs"):
         propose(tmp_path, "y1\n" + rows(str))
+
+
+def test_a_target_that_a_person_names_is_taken_or_refused(tmp_path):
+    table = "price,size,rooms\n" + rows(lambda n: f"{n * 3}.5,1.{n * 7},{n % 4}")
+    assert propose(tmp_path, table).spec["data"]["target"] == "price"
+    proposal = propose(tmp_path, table, "rooms")
+    assert proposal.spec["data"] | {"split": None} == proposal.spec["data"] | {
+        "target": "rooms",
+        "inputs": ["price", "size"],
+        "split": None,
+    }
+    assert "data.target: rooms is the target that you named." in proposal.reasons
+    with pytest.raises(NoProposal, match=r"no column 'room'; there are price, size, rooms\."):
+        propose(tmp_path, table, "room")
 
 
 def test_what_is_written_as_yaml_is_read_back():

@@ -20,7 +20,7 @@ const CONTENT: Readonly<Record<string, Content>> = {
   state: (job) => <Badge state={job.state} />,
   progress: (job) => <Progress job={job} />,
   loss: (job) => number(job.latest?.loss),
-  examples_per_s: (job) => number(job.latest?.examples_per_s, 3),
+  examples_per_s: (job) => number(job.summary?.median_examples_per_s ?? job.latest?.examples_per_s, 3),
   policy: policyText,
   labels: (job, _, isOfStudy) => <FewLabels labels={isOfStudy ? ownLabels(job.labels) : job.labels} />,
   age: (job, now) => age(job.created_at, now),

@@ -13,9 +13,10 @@ NOUNS = ("job", "study", "dataset", "file", "worker", "token", "project", "audit
 
 
 def listing_commands():
+    commands = get_command(app).commands
     for noun in NOUNS:
         for verb in ("list", "get"):
-            command = get_command(app).commands[noun].commands.get(verb)
+            command = commands[noun].commands.get(verb)
             if command is not None:
                 yield f"{noun} {verb}", command
 

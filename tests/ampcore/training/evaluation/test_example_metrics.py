@@ -84,9 +84,13 @@ def test_the_best_constant_prediction_of_numbers_is_their_mean(tmp_path):
     x = np.random.default_rng(0).standard_normal((40, 2))
     np.savez(tmp_path / "it.npz", x=x, y=y)
     data = {"kind": "npz", "path": "it.npz", "batch_size": 8, "validation_split": 0.5}
-    result, _, rows, _ = train(tmp_path, data=data, task={"kind": "regression"}, model=NUMBERS)
+    result, events, rows, _ = train(tmp_path, data=data, task={"kind": "regression"}, model=NUMBERS)
     assert rows.tolist() == list(range(21, 41))
     assert result.constant_metrics["val_loss"] == pytest.approx(np.var(y[20:]), rel=1e-5)
+    # Its inputs are noise.
+    [warning] = [event.data for event in events if event.type is EventType.WARNING]
+    assert warning["code"] == "no_better_than_constant"
+    assert f"val_loss {result.val_loss:.4g} against {np.var(y[20:]):.4g}" in warning["message"]
 
 
 NUMBERS = {"kind": "layers", "layers": [{"layer": "Dense", "name": "out", "units": "classes"}]}
