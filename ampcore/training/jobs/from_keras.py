@@ -1,6 +1,7 @@
 """Builds a KerasJob from the arguments of `Trainer.from_keras`."""
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -47,6 +48,13 @@ def keras_job(
             expected="a loss; that of `compile` is not used: pass loss=model.loss, and the "
             "optimizer and the metrics in the same way",
             received="None",
+        )
+    if model.run_eagerly:
+        warnings.warn(
+            "run_eagerly=True of `compile` has no effect: a run compiles its steps, so a print or "
+            "a breakpoint in a layer is reached only while they are traced",
+            UserWarning,
+            stacklevel=3,
         )
     keeps_dtypes = sections.get("precision", {}).get("policy") is None
     if keeps_dtypes:

@@ -53,6 +53,14 @@ def test_examples_are_given_once(table):
             ampcore.Trainer.from_keras(dense_model(), **arguments, loss="mse")
 
 
+def test_a_model_compiled_to_run_eagerly_is_told_that_its_steps_are_compiled(table):
+    model = dense_model()
+    model.compile(loss="mse", run_eagerly=True)
+    with pytest.warns(UserWarning, match="run_eagerly=True of `compile` has no effect") as warned:
+        ampcore.Trainer.from_keras(model, *table, loss=model.loss, **GRAPH)
+    assert warned[0].filename == __file__
+
+
 def test_a_section_is_an_object_or_a_mapping(table):
     train = {"seed": 3, "accumulate": 2}
     as_object = digest(*table, train=ampcore.Train(**train))
